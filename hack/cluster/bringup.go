@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"toolcall.dev/operator/hack/cluster/internal/blueprint"
+	"toolcall.dev/operator/hack/cluster/internal/host"
+	"toolcall.dev/operator/hack/cluster/internal/machine"
+	"toolcall.dev/operator/hack/cluster/internal/programs"
+	"toolcall.dev/operator/hack/cluster/internal/settings"
+	"toolcall.dev/operator/hack/cluster/internal/supervisor"
+)
+
+const (
+	componentPatience = 90 * time.Second
+	nodePatience      = 90 * time.Second
+	pollEvery         = 100 * time.Millisecond
+	readyMarker       = "ready"
+)
+
+// bringUp carries one start from an empty state folder to a ready node.
+type bringUp struct {
+	app         app
+	input       blueprint.Input
+	workshop    workshop
+	blueprint   blueprint.Blueprint
+	fingerprint string
+	pauseTar    string
+	running     *host.Running
+}
+
+func (b *bringUp) jobs() []job {
+	return append([]job{
+		{"preparing state and certificates", b.prepare},
+		{"starting the node", b.start},
+	}, b.settleJobs()...)
+}
+
+func (b *bringUp) settleJobs() []job {
+	timed := func(run func(context.Context) error, patience time.Duration) func() error {
+		return func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			return run(ctx)
+		}
+	}
+	return []job{
+		{"waiting for the API server", timed(b.awaitComponents("etcd", "containerd", "kube-apiserver"), componentPatience)},
+		{"loading the pause image", b.loadPause},
+		{"setting up cluster DNS and roles", timed(b.bootstrap, componentPatience)},
+		{"waiting for the other components", timed(b.awaitComponents("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns"), componentPatience)},
+		{"waiting for the node", timed(b.awaitNode, nodePatience)},
+		{"waiting for DNS and service accounts", timed(b.awaitServices, componentPatience)},
+	}
+}
+
+func (b *bringUp) compose() (err error) {
+	b.blueprint, err = blueprint.Compose(b.input)
+	if err != nil {
+		return err
+	}
+	b.fingerprint, err = b.blueprint.Fingerprint()
+	return err
+}
+
+func (b *bringUp) prepare() error {
+	if err := b.compose(); err != nil {
+		return err
+	}
+	s := b.input.Settings
+	if err := host.Claim(s.Dir); err != nil {
+		return err
+	}
+	for _, dir := range []string{"pki", "kubeconfigs", "logs", "tmp", "home", "pod-logs", "kubelet"} {
+		if err := os.Mkdir(s.Path(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	for name, text := range b.blueprint.Files {
+		if err := writeFile(s.Path(name), []byte(text)); err != nil {
+			return err
+		}
+	}
+	plan, err := json.MarshalIndent(b.blueprint.Plan, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(s.PlanFile(), plan); err != nil {
+		return err
+	}
+	return blueprint.WriteCredentials(b.input)
+}
+
+func writeFile(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+func (b *bringUp) start() error {
+	record, err := host.NewRecord()
+	if err != nil {
+		return err
+	}
+	record.Subnet, record.Fingerprint = b.input.Subnet.String(), b.fingerprint
+	if err := record.Write(b.input.Settings.Dir); err != nil {
+		return err
+	}
+	if err := machine.MakeCgroup(settings.CgroupRoot); err != nil {
+		return err
+	}
+	started, err := host.Start(b.input.Settings.Dir, host.Link{
+		HostInterface: settings.HostInterface,
+		NodeInterface: settings.NodeInterface,
+		HostAddress:   netip.PrefixFrom(b.input.HostIP(), b.input.Subnet.Bits()),
+	})
+	if err != nil {
+		return err
+	}
+	return b.awaitSupervisor(started)
+}
+
+func (b *bringUp) awaitSupervisor(started *host.Started) error {
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case err := <-started.Ended:
+			return fmt.Errorf("the node's first process has ended (%v)\n%s", err, b.logTail("node"))
+		case <-deadline:
+			return fmt.Errorf("the node's supervisor doesn't answer\n%s", b.logTail("node"))
+		case <-time.After(10 * time.Millisecond):
+		}
+		if _, err := supervisor.Ask(b.input.Settings.ControlSocket(), supervisor.Request{Verb: "status"}); err == nil {
+			running, err := host.Find()
+			b.running = running
+			return err
+		}
+	}
+}
+
+// awaitComponents waits until the named components answer.
+func (b *bringUp) awaitComponents(names ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var pending string
+		err := poll(ctx, func() bool {
+			all, err := supervisor.Ask(b.input.Settings.ControlSocket(), supervisor.Request{Verb: "status"})
+			pending = firstPending(all, names)
+			return err == nil && pending == ""
+		})
+		if err != nil {
+			return fmt.Errorf("%s didn't get ready in time\n%s", pending, b.logTail(pending))
+		}
+		return nil
+	}
+}
+
+func firstPending(all []supervisor.Status, names []string) string {
+	ready := map[string]bool{}
+	for _, c := range all {
+		ready[c.Name] = c.Ready
+	}
+	for _, n := range names {
+		if !ready[n] {
+			return n
+		}
+	}
+	return ""
+}
+
+func (b *bringUp) loadPause() (err error) {
+	b.pauseTar, err = b.workshop.pauseImage(blueprint.PauseTag)
+	if err != nil {
+		return err
+	}
+	return importImage(b.running, b.input.Settings, b.pauseTar)
+}
+
+func (b *bringUp) bootstrap(ctx context.Context) error {
+	var last error
+	err := poll(ctx, func() bool {
+		_, last = b.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", b.input.Settings.Path("bootstrap.yaml"))
+		return last == nil
+	})
+	if err != nil {
+		return errors.Join(last, errors.New(b.logTail("kube-apiserver")))
+	}
+	return nil
+}
+
+func (b *bringUp) awaitNode(ctx context.Context) error {
+	var state string
+	err := poll(ctx, func() bool {
+		out, err := b.kubectl(ctx, "get", "node", settings.NodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")]['status','message']}`)
+		state = out
+		return err == nil && strings.HasPrefix(out, "True")
+	})
+	if err != nil {
+		return fmt.Errorf("the node isn't ready: %s\n%s", state, b.logTail("kubelet"))
+	}
+	return nil
+}
+
+func (b *bringUp) awaitServices(ctx context.Context) error {
+	if err := poll(ctx, func() bool { return b.resolves(ctx) }); err != nil {
+		return fmt.Errorf("cluster DNS doesn't answer\n%s", b.logTail("coredns"))
+	}
+	err := poll(ctx, func() bool {
+		_, err := b.kubectl(ctx, "get", "serviceaccount", "default", "--namespace=default", "-o", "name")
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("the default service account doesn't appear\n%s", b.logTail("kube-controller-manager"))
+	}
+	return os.WriteFile(b.input.Settings.Path(readyMarker), nil, 0o644)
+}
+
+func (b *bringUp) resolves(ctx context.Context) bool {
+	server := net.JoinHostPort(b.input.NodeIP().String(), "53")
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server)
+	}}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	addrs, err := resolver.LookupHost(ctx, "kubernetes.default.svc."+blueprint.ClusterDomain+".")
+	return err == nil && len(addrs) > 0
+}
+
+func (b *bringUp) kubectl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, programs.Find(b.workshop.programs, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+b.input.Settings.Kubeconfig())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}
+
+func poll(ctx context.Context, done func() bool) error {
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+	return nil
+}
+
+func (b *bringUp) logTail(component string) string {
+	path := b.input.Settings.Log(component)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("(no log in %s)", path)
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	lines = lines[max(0, len(lines)-15):]
+	for i, line := range lines {
+		lines[i] = line[:min(len(line), 300)]
+	}
+	return fmt.Sprintf("the end of %s:\n%s", path, strings.Join(lines, "\n"))
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"toolcall.dev/operator/hack/cluster/internal/machine"
+	"toolcall.dev/operator/hack/cluster/internal/programs"
+	"toolcall.dev/operator/hack/cluster/internal/progress"
+	"toolcall.dev/operator/hack/images/image"
+)
+
+// workshop knows where everything that is built comes from and goes to.
+type workshop struct {
+	source   string
+	cache    string
+	programs []programs.Resolved
+}
+
+func (a app) openWorkshop() (workshop, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return workshop{}, err
+	}
+	source, err := programs.FindSource(wd)
+	if err != nil {
+		return workshop{}, err
+	}
+	resolved, err := programs.Resolve(source, a.settings.Cache)
+	return workshop{source: source, cache: a.settings.Cache, programs: resolved}, err
+}
+
+type job struct {
+	title string
+	run   func() error
+}
+
+// jobs lists the builds that are missing; only, when given, limits them.
+func (w workshop) jobs(only ...string) []job {
+	var jobs []job
+	for _, r := range w.programs {
+		for _, p := range r.Missing() {
+			if len(only) == 0 || slices.Contains(only, p.Name) {
+				jobs = append(jobs, job{fmt.Sprintf("building %s %s", p.Name, r.Version), func() error { return programs.Build(r, p) }})
+			}
+		}
+	}
+	return jobs
+}
+
+func (w workshop) buildNeeds(only ...string) []machine.Need {
+	for _, r := range w.programs {
+		if r.CGO && len(only) == 0 && len(r.Missing()) > 0 {
+			return machine.Missing(machine.BuildNeeds())
+		}
+	}
+	return nil
+}
+
+func runJobs(p *progress.Printer, jobs []job) error {
+	for _, j := range jobs {
+		if err := p.Step(j.title, j.run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a app) build() error {
+	w, err := a.openWorkshop()
+	if err != nil {
+		return err
+	}
+	return a.buildMissing(w, a.progress)
+}
+
+func (a app) buildMissing(w workshop, out io.Writer, only ...string) error {
+	if err := machine.Install(out, w.buildNeeds(only...), !a.settings.NoInstall); err != nil {
+		return err
+	}
+	jobs := w.jobs(only...)
+	return runJobs(progress.New(out, len(jobs)), jobs)
+}
+
+func (a app) assets() error {
+	w, err := a.openWorkshop()
+	if err != nil {
+		return err
+	}
+	if err := a.buildMissing(w, a.progress, programs.Assets...); err != nil {
+		return err
+	}
+	dir, err := programs.LinkAssets(w.programs, w.cache)
+	if err != nil {
+		return fmt.Errorf("collecting the programs for API server tests: %w", err)
+	}
+	_, err = fmt.Fprintln(a.out, dir)
+	return err
+}
+
+func (w workshop) pauseImage(tag string) (string, error) {
+	return image.Pause(w.source, w.cache, tag)
+}

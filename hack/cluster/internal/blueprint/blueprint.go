@@ -1,0 +1,145 @@
+// Package blueprint decides what runs on the node and with which configuration.
+// It is pure: the same input gives the same plan and files, and the fingerprint
+// over both tells a running cluster from the one that would be started now.
+package blueprint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"text/template"
+
+	"toolcall.dev/operator/hack/cluster/internal/machine"
+	"toolcall.dev/operator/hack/cluster/internal/programs"
+	"toolcall.dev/operator/hack/cluster/internal/settings"
+	"toolcall.dev/operator/hack/cluster/internal/supervisor"
+)
+
+// Fixed networks and names; they exist inside the node only.
+const (
+	PauseTag          = "toolcall.dev/pause:v1"
+	ClusterDomain     = "cluster.local"
+	KubeletClientUser = "kube-apiserver-kubelet-client"
+	CoreDNSUser       = "system:coredns"
+	APIPort           = 6443
+)
+
+var (
+	podCIDR     = netip.MustParsePrefix("10.244.0.0/16")
+	serviceCIDR = netip.MustParsePrefix("10.96.0.0/16")
+	apiService  = netip.MustParseAddr("10.96.0.1")
+	dnsService  = netip.MustParseAddr("10.96.0.10")
+)
+
+//go:embed templates
+var templates embed.FS
+
+// Input is everything that the plan depends on.
+type Input struct {
+	Settings settings.Settings
+	Facts    machine.Facts
+	Subnet   netip.Prefix
+	Programs []programs.Resolved
+}
+
+// Blueprint is a node, ready to be written down and started.
+type Blueprint struct {
+	Plan  supervisor.Plan
+	Files map[string]string
+}
+
+// NodeNetworks are used inside the node; the link to it must lie elsewhere.
+func NodeNetworks() []netip.Prefix { return []netip.Prefix{podCIDR, serviceCIDR} }
+
+// HostIP is the machine's end of the link to the node.
+func (in Input) HostIP() netip.Addr { return in.Subnet.Masked().Addr().Next() }
+
+// NodeIP is the node's end of the link, where the API server is reached.
+func (in Input) NodeIP() netip.Addr { return in.HostIP().Next() }
+
+// Server is the API server's address.
+func (in Input) Server() string { return fmt.Sprintf("https://%s:%d", in.NodeIP(), APIPort) }
+
+// Compose makes the blueprint.
+func Compose(in Input) (Blueprint, error) {
+	files, err := render(in)
+	if err != nil {
+		return Blueprint{}, err
+	}
+	return Blueprint{Plan: plan(in), Files: files}, nil
+}
+
+// Fingerprint changes when a started node would differ.
+func (b Blueprint) Fingerprint() (string, error) {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return "", fmt.Errorf("encoding the blueprint: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+func plan(in Input) supervisor.Plan {
+	s := in.Settings
+	p := supervisor.Plan{
+		Hostname:      settings.NodeName,
+		StateDir:      s.Dir,
+		Hide:          []string{"/run", "/var/lib", "/var/log"},
+		Interface:     settings.NodeInterface,
+		Address:       netip.PrefixFrom(in.NodeIP(), in.Subnet.Bits()).String(),
+		Routes:        []string{serviceCIDR.String()},
+		ControlSocket: s.ControlSocket(),
+		LogDir:        s.Path("logs"),
+		Env: []string{
+			"HOME=" + s.Path("home"),
+			"TMPDIR=" + s.Path("tmp"),
+			"PATH=" + s.Path("bin/containerd") + ":" + s.Path("bin/runc") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		},
+		Components: components(in),
+	}
+	for _, r := range in.Programs {
+		p.Binds = append(p.Binds, supervisor.Bind{From: r.Dir, To: s.Path("bin", r.Name)})
+	}
+	p.Binds = append(p.Binds, supervisor.Bind{From: s.Path("pod-logs"), To: "/var/log/pods"})
+	return p
+}
+
+// Values are the names that the templates use.
+type values struct {
+	Dir, NodeIP, NodeName, CgroupRoot string
+	PauseTag, PodCIDR, DNSService     string
+	ClusterDomain                     string
+	KubeletClientUser, CoreDNSUser    string
+	CgroupV2, SysResource             bool
+}
+
+func render(in Input) (map[string]string, error) {
+	v := values{
+		Dir: in.Settings.Dir, NodeIP: in.NodeIP().String(), NodeName: settings.NodeName, CgroupRoot: settings.CgroupRoot,
+		PauseTag: PauseTag, PodCIDR: podCIDR.String(), DNSService: dnsService.String(), ClusterDomain: ClusterDomain,
+		KubeletClientUser: KubeletClientUser, CoreDNSUser: CoreDNSUser,
+		CgroupV2: in.Facts.CgroupV2, SysResource: in.Facts.SysResource,
+	}
+	all, err := template.ParseFS(templates, "templates/*")
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration templates: %w", err)
+	}
+	files := map[string]string{"resolv.conf": "options ndots:1\n"}
+	for name, target := range map[string]string{
+		"containerd.toml": "containerd.toml", "cni.conflist": filepath.Join("cni", "10-toolcall.conflist"),
+		"kubelet.yaml": "kubelet.yaml", "kube-proxy.yaml": "kube-proxy.yaml", "Corefile": "Corefile",
+		"audit.yaml": "audit.yaml", "bootstrap.yaml": "bootstrap.yaml",
+	} {
+		var text bytes.Buffer
+		if err := all.ExecuteTemplate(&text, name, v); err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		}
+		files[target] = text.String()
+	}
+	return files, nil
+}

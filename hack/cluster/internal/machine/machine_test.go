@@ -1,0 +1,92 @@
+package machine
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, t := range texts {
+		all = append(all, netip.MustParsePrefix(t))
+	}
+	return all
+}
+
+func TestChooseSubnet(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		wanted      string
+		used, avoid []netip.Prefix
+		want        string
+		wantErr     string
+	}{
+		"the first candidate when nothing is in use":        {want: "10.213.0.0/30"},
+		"the next one when an address lies in the first":    {used: prefixes("10.213.0.1/32"), want: "10.213.1.0/30"},
+		"another range when all of ten is routed elsewhere": {used: prefixes("10.0.0.0/8"), want: "172.29.0.0/30"},
+		"outside the networks that the node uses itself":    {avoid: prefixes("10.192.0.0/10", "172.16.0.0/12"), want: "192.168.0.0/30"},
+		"the wanted one when it is free":                    {wanted: "10.9.8.0/24", used: prefixes("10.9.9.0/24"), want: "10.9.8.0/24"},
+		"an error when the wanted one is taken":             {wanted: "10.9.8.0/24", used: prefixes("10.9.0.0/16"), wantErr: "overlaps 10.9.0.0/16"},
+		"an error when nothing is free":                     {used: prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"), wantErr: "TOOLCALL_CLUSTER_SUBNET"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var wanted netip.Prefix
+			if c.wanted != "" {
+				wanted = netip.MustParsePrefix(c.wanted)
+			}
+			got, err := ChooseSubnet(wanted, c.used, c.avoid)
+			if c.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+					t.Fatalf("got %v, %v; want an error with %q", got, err, c.wantErr)
+				}
+				return
+			}
+			if err != nil || got.String() != c.want {
+				t.Fatalf("got %v, %v; want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseRoutesLeavesDefaultRoutesOut(t *testing.T) {
+	t.Parallel()
+	const table = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
+eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
+`
+	got, err := parseRoutes(table)
+	if want := prefixes("192.0.2.0/24"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %v, %v; want %v", got, err, want)
+	}
+}
+
+func TestParseCgroupMounts(t *testing.T) {
+	t.Parallel()
+	const mountinfo = `30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+33 24 0:29 / /elsewhere rw - cgroup2 cgroup2 rw
+`
+	want := []CgroupMount{
+		{Path: "/sys/fs/cgroup/cpu,cpuacct", Controllers: []string{"rw", "cpu", "cpuacct"}},
+		{Path: "/sys/fs/cgroup/unified", V2: true},
+	}
+	if got := parseCgroupMounts(mountinfo); !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestParseCapabilities(t *testing.T) {
+	t.Parallel()
+	got, err := parseCapabilities("Name:\tx\nCapEff:\t000001fffeffffff\nCapBnd:\t0\n")
+	if err != nil || got != 0x1fffeffffff {
+		t.Fatalf("got %x, %v", got, err)
+	}
+	if _, err := parseCapabilities("Name:\tx\n"); err == nil {
+		t.Fatal("a status without capabilities was accepted")
+	}
+}

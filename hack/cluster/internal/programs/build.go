@@ -1,0 +1,113 @@
+package programs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const gibPerCompiler = 3
+
+// Build compiles one program into the cache. Being killed half way leaves at
+// most a temporary file that nobody takes for a program.
+func Build(r Resolved, p Program) error {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return err
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-p", strconv.Itoa(parallelism()),
+		"-tags", r.Tags, "-ldflags", r.ldflags(r.Version)}
+	cgo := "0"
+	if r.CGO {
+		cgo = "1"
+	}
+	return GoBuild(r.Source, r.Path(p.Name), append(args, "-o"), p.Package, "CGO_ENABLED="+cgo)
+}
+
+// GoBuild runs the go command, which must end with its -o flag, with a temporary
+// output that is renamed to target when it is whole.
+func GoBuild(dir, target string, args []string, pkg string, env ...string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(target), ".building-*")
+	if err != nil {
+		return err
+	}
+	tmp.Close()
+	defer os.Remove(tmp.Name())
+	cmd := exec.Command("go", append(args, tmp.Name(), pkg)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), append(env, "GOFLAGS=", "GOWORK=off")...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, tail(output.String(), 30))
+	}
+	if err := os.Chmod(tmp.Name(), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), target)
+}
+
+// parallelism keeps the compilers' memory below what the machine has: the
+// biggest packages and the linker want gigabytes each.
+func parallelism() int {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 1
+	}
+	gib := int(info.Totalram * uint64(info.Unit) >> 30)
+	return max(1, min(runtime.NumCPU(), gib/gibPerCompiler))
+}
+
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// LinkAssets makes one folder with the programs for tests against a bare API
+// server and returns it.
+func LinkAssets(all []Resolved, cache string) (string, error) {
+	dir := filepath.Join(cache, "assets", assetsName(all))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for _, name := range Assets {
+		link := filepath.Join(dir, name)
+		target := Find(all, name)
+		if have, err := os.Readlink(link); err == nil && have == target {
+			continue
+		}
+		os.Remove(link)
+		if err := os.Symlink(target, link); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+func assetsName(all []Resolved) string {
+	var names []string
+	for _, r := range all {
+		if r.Name == "etcd" || r.Name == "kubernetes" {
+			names = append(names, filepath.Base(r.Dir))
+		}
+	}
+	return strings.Join(names, "_")
+}
+
+// Find returns where the program called name is kept, or "".
+func Find(all []Resolved, name string) string {
+	for _, r := range all {
+		for _, p := range r.Programs {
+			if p.Name == name {
+				return r.Path(name)
+			}
+		}
+	}
+	return ""
+}

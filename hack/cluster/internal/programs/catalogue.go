@@ -1,0 +1,126 @@
+// Package programs builds the upstream programs of a node, unmodified, from
+// their Go modules into a cache. A program's folder in the cache is named after
+// everything that decides its contents, so what is there never needs a rebuild.
+package programs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Module is one build module below cluster/modules.
+type Module struct {
+	Name     string
+	Upstream string
+	Tags     string
+	CGO      bool
+	Static   bool
+	Stamp    func(version string) []string
+	Programs []Program
+}
+
+// Program is one executable of a module.
+type Program struct {
+	Name    string
+	Package string
+}
+
+// Catalogue lists what a node runs; what the API server's tests need comes first.
+func Catalogue() []Module {
+	return []Module{etcd(), kubernetes(), containerd(), runc(), cni(), coredns()}
+}
+
+// Assets are the programs that tests against a bare API server need.
+var Assets = []string{"etcd", "kube-apiserver", "kubectl"}
+
+func etcd() Module {
+	const path = "go.etcd.io/etcd/server/v3"
+	return Module{Name: "etcd", Upstream: path, Programs: []Program{{"etcd", path}}}
+}
+
+func kubernetes() Module {
+	return Module{
+		Name:     "kubernetes",
+		Upstream: "k8s.io/kubernetes",
+		Stamp:    stampKubernetes,
+		Programs: below("k8s.io/kubernetes/cmd/",
+			"kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
+	}
+}
+
+func containerd() Module {
+	const path = "github.com/containerd/containerd/v2"
+	return Module{
+		Name:     "containerd",
+		Upstream: path,
+		Tags:     "no_btrfs no_devmapper no_zfs",
+		Stamp: func(version string) []string {
+			return []string{path + "/version.Version=" + version, path + "/version.Package=" + path}
+		},
+		Programs: below(path+"/cmd/", "containerd", "containerd-shim-runc-v2", "ctr"),
+	}
+}
+
+func runc() Module {
+	const path = "github.com/opencontainers/runc"
+	return Module{
+		Name: "runc", Upstream: path, Tags: "seccomp netgo osusergo", CGO: true, Static: true,
+		Programs: []Program{{"runc", path}},
+	}
+}
+
+func cni() Module {
+	const path = "github.com/containernetworking/plugins"
+	return Module{
+		Name:     "cni",
+		Upstream: path,
+		Stamp: func(version string) []string {
+			return []string{path + "/pkg/utils/buildversion.BuildVersion=" + version}
+		},
+		Programs: []Program{
+			{"loopback", path + "/plugins/main/loopback"},
+			{"ptp", path + "/plugins/main/ptp"},
+			{"host-local", path + "/plugins/ipam/host-local"},
+			{"portmap", path + "/plugins/meta/portmap"},
+		},
+	}
+}
+
+func coredns() Module {
+	const path = "github.com/coredns/coredns"
+	return Module{Name: "coredns", Upstream: path, Programs: []Program{{"coredns", path}}}
+}
+
+func below(prefix string, names ...string) []Program {
+	var programs []Program
+	for _, n := range names {
+		programs = append(programs, Program{Name: n, Package: prefix + n})
+	}
+	return programs
+}
+
+func stampKubernetes(version string) []string {
+	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	var stamps []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		stamps = append(stamps,
+			fmt.Sprintf("%s.gitVersion=%s", pkg, version),
+			fmt.Sprintf("%s.gitMajor=%s", pkg, numbers[0]),
+			fmt.Sprintf("%s.gitMinor=%s", pkg, numbers[1]),
+			fmt.Sprintf("%s.gitTreeState=clean", pkg))
+	}
+	return stamps
+}
+
+func (m Module) ldflags(version string) string {
+	flags := []string{"-s", "-w"}
+	if m.Static {
+		flags = append(flags, "-linkmode", "external", "-extldflags", "-static")
+	}
+	if m.Stamp != nil {
+		for _, s := range m.Stamp(version) {
+			flags = append(flags, "-X", s)
+		}
+	}
+	return strings.Join(flags, " ")
+}

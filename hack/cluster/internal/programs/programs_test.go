@@ -1,0 +1,99 @@
+package programs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func source(t *testing.T) string {
+	t.Helper()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := FindSource(wd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
+	t.Parallel()
+	tc := Toolchain{Version: "go1.0", OS: "linux", Arch: "amd64"}
+	for _, m := range Catalogue() {
+		dir := filepath.Join(source(t), "cluster", "modules", m.Name)
+		r, err := resolve(m, dir, "/cache", tc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "/cache/bin/" + m.Name + "-" + r.Version + "-"; !strings.HasPrefix(r.Dir, want) {
+			t.Errorf("%s is kept in %s, want %s...", m.Name, r.Dir, want)
+		}
+		gomod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range m.Programs {
+			if !strings.Contains(string(gomod), p.Package+"\n") {
+				t.Errorf("%s/go.mod has no tool line for %s", m.Name, p.Package)
+			}
+		}
+	}
+}
+
+func TestKeyChangesWithEverythingThatDecidesTheBuild(t *testing.T) {
+	t.Parallel()
+	tc := Toolchain{Version: "go1.1", OS: "linux", Arch: "amd64"}
+	m := Module{Name: "m", Tags: "a"}
+	base := key(m, "v1.0.0", []byte("mod"), []byte("sum"), tc)
+	tagged, static, newer, arm := m, m, tc, tc
+	tagged.Tags, static.Static, newer.Version, arm.Arch = "b", true, "go1.2", "arm64"
+	stamped := m
+	stamped.Stamp = func(v string) []string { return []string{"x=" + v} }
+	others := map[string]string{
+		"go.mod":    key(m, "v1.0.0", []byte("mods"), []byte("um"), tc),
+		"go.sum":    key(m, "v1.0.0", []byte("mod"), []byte("sun"), tc),
+		"tags":      key(tagged, "v1.0.0", []byte("mod"), []byte("sum"), tc),
+		"linking":   key(static, "v1.0.0", []byte("mod"), []byte("sum"), tc),
+		"stamps":    key(stamped, "v1.0.0", []byte("mod"), []byte("sum"), tc),
+		"toolchain": key(m, "v1.0.0", []byte("mod"), []byte("sum"), newer),
+		"machine":   key(m, "v1.0.0", []byte("mod"), []byte("sum"), arm),
+	}
+	for what, other := range others {
+		if other == base {
+			t.Errorf("the key ignores %s", what)
+		}
+	}
+	if again := key(m, "v1.0.0", []byte("mod"), []byte("sum"), tc); again != base {
+		t.Error("the same input gave two keys")
+	}
+}
+
+func TestRequiredVersion(t *testing.T) {
+	t.Parallel()
+	const gomod = "module m\n\nrequire (\n\tk8s.io/api v0.36.3 // indirect\n\tk8s.io/kubernetes v1.36.3 // indirect\n)\n\nreplace k8s.io/api => k8s.io/api v0.36.3\n"
+	if got, err := requiredVersion(gomod, "k8s.io/kubernetes"); err != nil || got != "v1.36.3" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if got, err := requiredVersion("require a.b/c v0.1.0\n", "a.b/c"); err != nil || got != "v0.1.0" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if _, err := requiredVersion(gomod, "k8s.io/kube"); err == nil {
+		t.Fatal("a module that isn't required has a version")
+	}
+}
+
+func TestFailedBuildLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := GoBuild(source(t), filepath.Join(dir, "x"), []string{"build", "-o"}, "./no/such/package"); err == nil {
+		t.Fatal("building nothing succeeded")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		t.Fatalf("left behind: %v, %v", entries, err)
+	}
+}

@@ -1,0 +1,118 @@
+package programs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Toolchain is the part of a cache key that the Go installation decides.
+type Toolchain struct {
+	Version, OS, Arch string
+}
+
+// FindSource looks upward from dir for the folder that holds cluster/modules.
+func FindSource(dir string) (string, error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		for _, candidate := range []string{at, filepath.Join(at, "hack")} {
+			if st, err := os.Stat(filepath.Join(candidate, "cluster", "modules")); err == nil && st.IsDir() {
+				return candidate, nil
+			}
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("the build modules aren't above %s: run this inside a checkout of the project", dir)
+		}
+	}
+}
+
+// ReadToolchain asks the go command in source.
+func ReadToolchain(source string) (Toolchain, error) {
+	cmd := exec.Command("go", "env", "GOVERSION", "GOOS", "GOARCH")
+	cmd.Dir = source
+	out, err := cmd.Output()
+	if err != nil {
+		return Toolchain{}, fmt.Errorf("asking go for its version (is Go installed and in PATH?): %w", err)
+	}
+	f := strings.Fields(string(out))
+	if len(f) != 3 {
+		return Toolchain{}, fmt.Errorf("go env answered %q", out)
+	}
+	return Toolchain{Version: f[0], OS: f[1], Arch: f[2]}, nil
+}
+
+// Resolved is a module together with where its programs are, or will be.
+type Resolved struct {
+	Module
+	Version string
+	Source  string
+	Dir     string
+}
+
+// Path is where a program of the module is kept.
+func (r Resolved) Path(program string) string { return filepath.Join(r.Dir, program) }
+
+// Missing lists the programs that still have to be built.
+func (r Resolved) Missing() []Program {
+	var missing []Program
+	for _, p := range r.Programs {
+		if _, err := os.Stat(r.Path(p.Name)); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+// Resolve finds out versions and cache folders of the whole catalogue.
+func Resolve(source, cache string) ([]Resolved, error) {
+	tc, err := ReadToolchain(source)
+	if err != nil {
+		return nil, err
+	}
+	var all []Resolved
+	for _, m := range Catalogue() {
+		r, err := resolve(m, filepath.Join(source, "cluster", "modules", m.Name), cache, tc)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func resolve(m Module, dir, cache string, tc Toolchain) (Resolved, error) {
+	mod, err1 := os.ReadFile(filepath.Join(dir, "go.mod"))
+	sum, err2 := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err := errors.Join(err1, err2); err != nil {
+		return Resolved{}, fmt.Errorf("reading build module %s: %w", m.Name, err)
+	}
+	version, err := requiredVersion(string(mod), m.Upstream)
+	if err != nil {
+		return Resolved{}, err
+	}
+	name := fmt.Sprintf("%s-%s-%s", m.Name, version, key(m, version, mod, sum, tc))
+	return Resolved{Module: m, Version: version, Source: dir, Dir: filepath.Join(cache, "bin", name)}, nil
+}
+
+func requiredVersion(gomod, path string) (string, error) {
+	for line := range strings.Lines(gomod) {
+		f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(f) >= 2 && f[0] == path && strings.HasPrefix(f[1], "v") {
+			return f[1], nil
+		}
+	}
+	return "", fmt.Errorf("no go.mod line requires %s", path)
+}
+
+func key(m Module, version string, mod, sum []byte, tc Toolchain) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %s %s\n%s\n%t\n%s\n", tc.Version, tc.OS, tc.Arch, m.Tags, m.CGO, m.ldflags(version))
+	fmt.Fprintf(h, "%d %d\n", len(mod), len(sum))
+	h.Write(mod)
+	h.Write(sum)
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}

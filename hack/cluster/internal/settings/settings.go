@@ -1,0 +1,97 @@
+// Package settings reads what the user may choose about the local cluster from
+// the environment and derives every path from it. It touches no file.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+
+	"toolcall.dev/operator/hack/images/image"
+)
+
+// Names that are fixed, because one machine runs one cluster.
+const (
+	HostInterface = "toolcall0"
+	NodeInterface = "eth0"
+	NodeName      = "toolcall-node"
+	CgroupRoot    = "toolcall-cluster"
+	LockName      = "@toolcall-cluster"
+)
+
+const defaultDir = "/var/lib/toolcall-cluster"
+
+// Settings is one reading of the environment.
+type Settings struct {
+	Dir       string
+	Cache     string
+	Subnet    netip.Prefix
+	Audit     bool
+	NoFsync   bool
+	NoInstall bool
+}
+
+// FromEnv reads the settings; getenv is os.Getenv outside tests.
+func FromEnv(getenv func(string) string) (Settings, error) {
+	s := Settings{Dir: getenv("TOOLCALL_CLUSTER_DIR"), Cache: image.CacheDir(getenv)}
+	if s.Dir == "" {
+		s.Dir = defaultDir
+	}
+	if !filepath.IsAbs(s.Dir) || filepath.Clean(s.Dir) == "/" {
+		return s, fmt.Errorf("TOOLCALL_CLUSTER_DIR=%q: give the absolute path of a folder of its own", s.Dir)
+	}
+	s.Dir = filepath.Clean(s.Dir)
+	subnet, err := parseSubnet(getenv("TOOLCALL_CLUSTER_SUBNET"))
+	if err != nil {
+		return s, err
+	}
+	s.Subnet = subnet
+	return s, errors.Join(
+		readBool(getenv, "TOOLCALL_CLUSTER_AUDIT", &s.Audit),
+		readBool(getenv, "TOOLCALL_CLUSTER_NO_FSYNC", &s.NoFsync),
+		readBool(getenv, "TOOLCALL_NO_INSTALL", &s.NoInstall),
+	)
+}
+
+func parseSubnet(text string) (netip.Prefix, error) {
+	if text == "" {
+		return netip.Prefix{}, nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || !p.Addr().Is4() || p.Bits() > 30 || p.Bits() < 8 {
+		return p, fmt.Errorf("TOOLCALL_CLUSTER_SUBNET=%q: give an IPv4 network such as 10.213.0.0/30", text)
+	}
+	return p.Masked(), nil
+}
+
+func readBool(getenv func(string) string, name string, to *bool) error {
+	text := getenv(name)
+	if text == "" {
+		return nil
+	}
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("%s=%q: give 1 or 0", name, text)
+	}
+	*to = v
+	return nil
+}
+
+// Path joins a path below the cluster's state folder.
+func (s Settings) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.Dir}, elem...)...)
+}
+
+// Kubeconfig is the administrator's kubeconfig.
+func (s Settings) Kubeconfig() string { return s.Path("kubeconfig") }
+
+// ControlSocket is where the node's supervisor answers.
+func (s Settings) ControlSocket() string { return s.Path("control.sock") }
+
+// PlanFile is what the node's supervisor reads at its start.
+func (s Settings) PlanFile() string { return s.Path("node.json") }
+
+// Log is the log file of one component.
+func (s Settings) Log(component string) string { return s.Path("logs", component+".log") }

@@ -1,0 +1,102 @@
+// Command cluster runs a single-node Kubernetes for development and tests, from
+// unmodified upstream programs. The whole node lives in namespaces of its own,
+// so that taking it down takes everything down.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"toolcall.dev/operator/hack/cluster/internal/host"
+	"toolcall.dev/operator/hack/cluster/internal/settings"
+	"toolcall.dev/operator/hack/cluster/internal/supervisor"
+)
+
+const usage = `usage: cluster COMMAND
+
+  up                      build what is missing, start, wait until the node is ready
+  down                    stop everything and remove every trace but the build cache
+  status                  say what runs; exit code 3 when nothing does
+  kubeconfig              print the path of the kubeconfig
+  load IMAGE.tar...       make images known to the node
+  build                   build every program into the cache
+  assets                  build etcd, kube-apiserver and kubectl, print their folder
+  exec -- COMMAND...      run a command inside the node
+  stop|start|restart|kill COMPONENT
+                          for fault tests; stop lasts until start, kill is SIGKILL
+
+environment:
+  TOOLCALL_CLUSTER_DIR       state (/var/lib/toolcall-cluster)
+  TOOLCALL_CACHE             built programs (~/.cache/toolcall-operator)
+  TOOLCALL_CLUSTER_SUBNET    network of the link to the node (a free private /30)
+  TOOLCALL_CLUSTER_AUDIT=1   write the API server's audit log, metadata level
+  TOOLCALL_CLUSTER_NO_FSYNC=1  etcd doesn't wait for the disk
+  TOOLCALL_NO_INSTALL=1      name missing Debian packages instead of installing
+`
+
+// errNotRunning has an exit code of its own for scripts.
+var errNotRunning = errors.New("the local cluster isn't running: make cluster-up starts it")
+
+type app struct {
+	settings settings.Settings
+	out      io.Writer
+	progress io.Writer
+}
+
+func main() {
+	err := run(os.Args[1:])
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "cluster:", err)
+	if errors.Is(err, errNotRunning) {
+		os.Exit(3)
+	}
+	os.Exit(1)
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return errors.New("no command given")
+	}
+	if args[0] == host.InitCommand && len(args) == 2 {
+		return supervisor.Run(args[1], os.Stdin)
+	}
+	s, err := settings.FromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	a := app{settings: s, out: os.Stdout, progress: os.Stderr}
+	return a.dispatch(args[0], args[1:])
+}
+
+func (a app) dispatch(command string, args []string) error {
+	switch command {
+	case "up":
+		return a.up()
+	case "down":
+		return a.down()
+	case "status":
+		return a.status()
+	case "kubeconfig":
+		return a.kubeconfig()
+	case "load":
+		return a.load(args)
+	case "build":
+		return a.build()
+	case "assets":
+		return a.assets()
+	case "exec":
+		return a.exec(args)
+	case "stop", "start", "restart", "kill":
+		return a.control(command, args)
+	case "help", "-h", "--help":
+		fmt.Fprint(a.out, usage)
+		return nil
+	}
+	fmt.Fprint(os.Stderr, usage)
+	return fmt.Errorf("%q is no command", command)
+}

@@ -1,0 +1,130 @@
+// Package image makes image tarballs without a registry or a container engine.
+// The same input gives the same bytes: entries are sorted, times are fixed, and
+// owners are numbers.
+package image
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Epoch is the time that every file and image claims to be from.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Settings is what an image says about how it is run.
+type Settings struct {
+	Tag        string
+	Entrypoint []string
+	Cmd        []string
+	Env        []string
+	User       string
+	WorkingDir string
+}
+
+// FillLayer writes the entries of the image's only layer.
+type FillLayer func(*tar.Writer) error
+
+// Write makes a loadable tarball at path; a half written one never has that name.
+func Write(path string, s Settings, fill FillLayer) error {
+	tag, err := name.NewTag(s.Tag, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("tag %q: %w", s.Tag, err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".image-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	layer, err := writeLayer(filepath.Join(dir, "layer.tar"), fill)
+	if err != nil {
+		return fmt.Errorf("layer of %s: %w", s.Tag, err)
+	}
+	img, err := assemble(s, layer)
+	if err != nil {
+		return fmt.Errorf("assembling %s: %w", s.Tag, err)
+	}
+	whole := filepath.Join(dir, "image.tar")
+	if err := tarball.WriteToFile(whole, tag, img); err != nil {
+		return fmt.Errorf("writing %s: %w", s.Tag, err)
+	}
+	return os.Rename(whole, path)
+}
+
+func writeLayer(path string, fill FillLayer) (v1.Layer, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	if err := fill(w); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromFile(path, tarball.WithCompressionLevel(gzip.BestSpeed))
+}
+
+func assemble(s Settings, layer v1.Layer) (v1.Image, error) {
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(img, configFile(img, s))
+}
+
+func configFile(img v1.Image, s Settings) *v1.ConfigFile {
+	cfg := &v1.ConfigFile{
+		Architecture: runtime.GOARCH,
+		OS:           "linux",
+		Created:      v1.Time{Time: Epoch},
+		Config: v1.Config{
+			Entrypoint: s.Entrypoint, Cmd: s.Cmd, Env: s.Env, User: s.User, WorkingDir: s.WorkingDir,
+		},
+	}
+	if old, err := img.ConfigFile(); err == nil {
+		cfg.RootFS = old.RootFS
+	}
+	return cfg
+}
+
+// File is one file of the machine and the absolute path it gets in the image.
+type File struct {
+	Source, Target string
+}
+
+// WriteBinary wraps executables into an otherwise empty image.
+func WriteBinary(path string, s Settings, files []File) error {
+	return Write(path, s, func(w *tar.Writer) error { return addFiles(w, files) })
+}
+
+func addFile(w *tar.Writer, source, target string) error {
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{Name: target, Typeflag: tar.TypeReg, Mode: 0o755, Size: st.Size(), ModTime: Epoch}
+	if err := w.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
+}

@@ -1,0 +1,137 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestTheSameBinariesGiveTheSameImage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write(t, a, "program a")
+	write(t, b, "program b")
+	s := Settings{Tag: "example.test/x:1", Entrypoint: []string{"/bin/a"}, User: "65532"}
+	one, two := filepath.Join(dir, "1.tar"), filepath.Join(dir, "2.tar")
+	if err := WriteBinary(one, s, []File{{a, "/bin/a"}, {b, "/opt/x/b"}}); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(a, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteBinary(two, s, []File{{b, "/opt/x/b"}, {a, "/bin/a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(read(t, one), read(t, two)) {
+		t.Error("order and times change the image")
+	}
+	img, err := tarball.ImageFromPath(one, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := img.ConfigFile()
+	if err != nil || cfg.OS != "linux" || cfg.Architecture == "" || cfg.Config.User != "65532" || cfg.Config.Entrypoint[0] != "/bin/a" {
+		t.Errorf("configuration is %+v, %v", cfg, err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".image-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestATreeKeepsLinksAndModes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "usr/bin/git"), "git")
+	if err := os.Link(filepath.Join(dir, "usr/bin/git"), filepath.Join(dir, "usr/bin/git-add")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("usr/bin", filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "tmp"), os.ModeSticky|0o777); err != nil {
+		t.Fatal(err)
+	}
+	got := entries(t, dir)
+	if h := got["usr/bin/git-add"]; h.Typeflag != tar.TypeLink || h.Linkname != "usr/bin/git" {
+		t.Errorf("hard link: %+v", h)
+	}
+	if h := got["bin"]; h.Typeflag != tar.TypeSymlink || h.Linkname != "usr/bin" {
+		t.Errorf("symbolic link: %+v", h)
+	}
+	if h := got["tmp/"]; h.Mode&0o7777 != 0o1777 || !h.ModTime.Equal(Epoch) {
+		t.Errorf("tmp: %+v", h)
+	}
+}
+
+func entries(t *testing.T, dir string) map[string]*tar.Header {
+	t.Helper()
+	var buffer bytes.Buffer
+	w := tar.NewWriter(&buffer)
+	if err := addTree(w, dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*tar.Header{}
+	for r := tar.NewReader(&buffer); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[h.Name] = h
+	}
+}
+
+func TestParseFile(t *testing.T) {
+	t.Parallel()
+	if got, err := ParseFile("bin/x:/opt/x"); err != nil || got != (File{"bin/x", "/opt/x"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, text := range []string{"", "x", "x:", ":/x", "x:y", "x:/", "x:/a/../b"} {
+		if _, err := ParseFile(text); err == nil {
+			t.Errorf("%q was accepted", text)
+		}
+	}
+}
+
+func TestATagIsRequiredToBeWhole(t *testing.T) {
+	t.Parallel()
+	if err := WriteBinary(filepath.Join(t.TempDir(), "x.tar"), Settings{Tag: "no-tag"}, nil); err == nil {
+		t.Error("a name without a tag was accepted")
+	}
+}

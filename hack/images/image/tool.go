@@ -1,0 +1,164 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	debianSuite = "bookworm"
+	toolUser    = "tool"
+	toolUID     = 1000
+	toolPath    = "/usr/local/bin:/usr/bin:/bin"
+	recipe      = "1"
+)
+
+var toolPackages = []string{
+	"bash", "ca-certificates", "coreutils", "curl", "diffutils", "findutils", "gawk", "git", "grep",
+	"less", "make", "patch", "procps", "python3", "sed", "tar",
+}
+
+// ToolOptions says how the tool image is made.
+type ToolOptions struct {
+	Tag      string
+	Mirror   string
+	Cache    string
+	Install  bool
+	Progress io.Writer
+}
+
+// Tool makes the image that sample calls run in, or finds it in the cache, and
+// returns its tarball.
+func Tool(o ToolOptions) (string, error) {
+	path := filepath.Join(o.Cache, "images", "tool-"+o.key()+".tar")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if os.Geteuid() != 0 {
+		return "", errors.New("making the tool image needs root (debootstrap runs programs in a folder of their own): run it with sudo -E")
+	}
+	if err := o.requireDebootstrap(); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	root, err := os.MkdirTemp(filepath.Dir(path), ".rootfs-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(root)
+	fmt.Fprintf(o.Progress, "building %s from Debian %s ... ", o.Tag, debianSuite)
+	started := time.Now()
+	if err := o.build(root, path); err != nil {
+		fmt.Fprintln(o.Progress, "failed")
+		return "", err
+	}
+	fmt.Fprintf(o.Progress, "%.0f s\n", time.Since(started).Seconds())
+	return path, nil
+}
+
+func (o ToolOptions) key() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %q", recipe, o.Tag, o.Mirror, debianSuite, runtime.GOARCH, toolPackages))
+	return hex.EncodeToString(sum[:6])
+}
+
+func (o ToolOptions) requireDebootstrap() error {
+	if _, err := exec.LookPath("debootstrap"); err == nil {
+		return nil
+	}
+	if !o.Install {
+		return errors.New("missing: debootstrap (the tool image); run apt-get install debootstrap, or unset TOOLCALL_NO_INSTALL")
+	}
+	fmt.Fprintln(o.Progress, "installing Debian packages: debootstrap (the tool image)")
+	if err := run("", "apt-get", "install", "-y", "--no-install-recommends", "debootstrap"); err == nil {
+		return nil
+	}
+	return errors.Join(run("", "apt-get", "update"), run("", "apt-get", "install", "-y", "--no-install-recommends", "debootstrap"))
+}
+
+func (o ToolOptions) build(root, path string) error {
+	tree := filepath.Join(root, "tree")
+	err := run("", "debootstrap", "--variant=minbase", "--include="+strings.Join(toolPackages, ","), debianSuite, tree, o.Mirror)
+	if err != nil {
+		return err
+	}
+	if err := prepareTree(tree); err != nil {
+		return err
+	}
+	return Write(path, Settings{
+		Tag: o.Tag, Cmd: []string{"/bin/bash"}, User: fmt.Sprintf("%d:%d", toolUID, toolUID), WorkingDir: "/workspace",
+		Env: []string{"PATH=" + toolPath, "HOME=/home/" + toolUser, "LANG=C.UTF-8"},
+	}, func(w *tar.Writer) error { return addTree(w, tree) })
+}
+
+func prepareTree(tree string) error {
+	id := fmt.Sprint(toolUID)
+	if err := run(tree, "groupadd", "--gid", id, toolUser); err != nil {
+		return err
+	}
+	if err := run(tree, "useradd", "--uid", id, "--gid", id, "--create-home", "--shell", "/bin/bash", toolUser); err != nil {
+		return err
+	}
+	workspace := filepath.Join(tree, "workspace")
+	if err := errors.Join(os.Mkdir(workspace, 0o755), os.Chown(workspace, toolUID, toolUID)); err != nil {
+		return fmt.Errorf("making the workspace: %w", err)
+	}
+	for _, pattern := range []string{
+		"var/lib/apt/lists/*", "var/cache/apt/*", "var/cache/debconf/*-old", "var/cache/ldconfig/*", "var/log/*",
+		"var/lib/dpkg/*-old", "etc/*-", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*", "usr/share/doc/*/*",
+		"usr/share/doc-base/*", "dev/*", "proc/*", "sys/*", "run/*", "tmp/*", "etc/hostname", "etc/resolv.conf",
+		"var/lib/systemd/*", "etc/machine-id", "usr/lib/python3*/__pycache__", "usr/lib/python3*/*/__pycache__",
+	} {
+		if err := removeMatches(filepath.Join(tree, pattern)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeMatches(pattern string) error {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	for _, m := range matches {
+		if filepath.Base(m) == "copyright" {
+			continue
+		}
+		if err := os.RemoveAll(m); err != nil {
+			return fmt.Errorf("cleaning the image: %w", err)
+		}
+	}
+	return nil
+}
+
+// run executes a command, inside root unless that is empty, in a mount namespace
+// of its own: whatever it mounts is gone when it ends, even by a signal.
+func run(root, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	if root != "" {
+		cmd = exec.Command("chroot", append([]string{root, name}, args...)...)
+	}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		text := output.String()
+		return fmt.Errorf("%s: %w\n%s", name, err, text[max(0, len(text)-2000):])
+	}
+	return nil
+}

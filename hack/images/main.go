@@ -1,0 +1,99 @@
+// Command images makes the project's image tarballs without a registry and
+// without a container engine. Only the path of the made tarball goes to its
+// standard output.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"toolcall.dev/operator/hack/images/image"
+)
+
+const usage = `usage: images COMMAND
+
+  tool                                      the tool image, from Debian packages (needs root)
+  binary --tag TAG --entrypoint /PATH [--user U] --file FILE:/PATH... OUT.tar
+                                            wrap static executables into an empty image
+`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "images:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "tool":
+			return tool(args[1:])
+		case "binary":
+			return binary(args[1:])
+		}
+	}
+	fmt.Fprint(os.Stderr, usage)
+	return errors.New("no such command")
+}
+
+func tool(args []string) error {
+	flags := flag.NewFlagSet("tool", flag.ContinueOnError)
+	tag := flags.String("tag", "toolcall.dev/tools:dev", "the image's name and tag")
+	mirror := flags.String("mirror", envOr("TOOLCALL_DEBIAN_MIRROR", "http://deb.debian.org/debian"), "where Debian's packages are")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	path, err := image.Tool(image.ToolOptions{
+		Tag: *tag, Mirror: *mirror, Cache: image.CacheDir(os.Getenv),
+		Install: os.Getenv("TOOLCALL_NO_INSTALL") != "1", Progress: os.Stderr,
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println(path)
+	return nil
+}
+
+type fileList []image.File
+
+func (l *fileList) String() string { return fmt.Sprint(*l) }
+
+func (l *fileList) Set(text string) error {
+	f, err := image.ParseFile(text)
+	*l = append(*l, f)
+	return err
+}
+
+func binary(args []string) error {
+	flags := flag.NewFlagSet("binary", flag.ContinueOnError)
+	var files fileList
+	tag := flags.String("tag", "", "the image's name and tag")
+	entrypoint := flags.String("entrypoint", "", "the program that the image starts")
+	user := flags.String("user", "65532:65532", "the user that it runs as")
+	flags.Var(&files, "file", "FILE:/PATH, an executable and its place in the image; may be repeated")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 || len(files) == 0 || *tag == "" {
+		return errors.New("binary needs --tag, at least one --file, and the tarball to write")
+	}
+	s := image.Settings{Tag: *tag, User: *user, WorkingDir: "/"}
+	if *entrypoint != "" {
+		s.Entrypoint = []string{*entrypoint}
+	}
+	if err := image.WriteBinary(flags.Arg(0), s, files); err != nil {
+		return err
+	}
+	fmt.Println(flags.Arg(0))
+	return nil
+}
+
+func envOr(name, fallback string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return fallback
+}

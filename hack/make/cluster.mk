@@ -1,0 +1,37 @@
+# The local cluster and the images that run on it. See README.md.
+
+HACK = $(dir $(lastword $(filter %hack/make/cluster.mk,$(MAKEFILE_LIST))))..
+CLUSTER = go -C $(HACK) run ./cluster
+IMAGES = go -C $(HACK) run ./images
+
+.PHONY: cluster-up
+cluster-up: ## Start a local Kubernetes node, building what is missing.
+	@$(CLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: ## Stop the local node and remove everything it left, except the build cache.
+	@$(CLUSTER) down
+
+.PHONY: cluster-status
+cluster-status: ## Say what runs on the local node.
+	@$(CLUSTER) status
+
+.PHONY: kubeconfig
+kubeconfig: ## Print the path of the local cluster's kubeconfig.
+	@$(CLUSTER) kubeconfig
+
+.PHONY: cluster-build
+cluster-build: ## Build every program of the local node into the cache.
+	@$(CLUSTER) build
+
+.PHONY: envtest-assets
+envtest-assets: ## Build etcd, kube-apiserver and kubectl; print their folder (KUBEBUILDER_ASSETS).
+	@$(CLUSTER) assets
+
+.PHONY: image-tools
+image-tools: ## Build the tool image toolcall.dev/tools:dev; print its tarball.
+	@$(IMAGES) tool
+
+.PHONY: load-tools
+load-tools: ## Build the tool image and load it onto the local node.
+	@tar=$$($(IMAGES) tool) && $(CLUSTER) load "$$tar"
