@@ -1,0 +1,287 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ExecutionEnvironmentSpec says where calls run.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.map(e, size(e.name) + (has(e.value) ? size(e.value) : 0)).sum() <= 131072",message="env must not hold more than 131072 bytes (128 KiB) of names and values"
+type ExecutionEnvironmentSpec struct {
+	// image that calls run in. Our supervisor is put into it when the pod starts, so that the image needs
+	// nothing but what the calls themselves use.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Image string `json:"image"`
+
+	// imagePullPolicy is Always, IfNotPresent or Never, as in a Pod.
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +optional
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets are names of Secrets to pull the image with, as in a Pod.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// workingDir that calls start in. A relative path is joined with the image's working directory. The
+	// default environment's, then the image's working directory when unset.
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
+	// +optional
+	WorkingDir string `json:"workingDir,omitempty"`
+
+	// env are the variables of every call in this environment.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
+
+	// inheritEnv is Image (the default: calls get the image's own variables) or Minimal (of those only HOME,
+	// USER, LOGNAME and PATH).
+	// +optional
+	InheritEnv InheritMode `json:"inheritEnv,omitempty"`
+
+	// allowedPaths are the directories that a working directory must be or lie in, symbolic links resolved.
+	// Unset: /workspace, /tmp and the image's working directory.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:items:Pattern=`^/[^\x00]*$`
+	// +listType=atomic
+	// +optional
+	AllowedPaths []string `json:"allowedPaths,omitempty"`
+
+	// shell is the command that shell calls are passed to as the last argument. Unset: bash -c.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +listType=atomic
+	// +optional
+	Shell []string `json:"shell,omitempty"`
+
+	// interpreters are the commands that code calls are run with, by language in lower case; the path of
+	// the source is added as the last argument. Built in: python, javascript, bash, sh, ruby, perl.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Interpreters map[string]CommandPrefix `json:"interpreters,omitempty"`
+
+	// policyName names the ExecutionPolicy that calls are held to. Unset: the policy that is annotated as
+	// the default, then the built-in defaults.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PolicyName string `json:"policyName,omitempty"`
+
+	// resources of the container, as in a Pod.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// nodeSelector of the pod.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations of the pod.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// affinity of the pod.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// runtimeClassName of the pod, e.g. a sandboxed runtime.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
+
+	// priorityClassName of the pod.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// serviceAccountName of the pod. Unset: the namespace's default account, and no token in the pod.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// volumes of the pod. Names that start with "toolcall-" are the operator's.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !v.name.startsWith('toolcall-'))",message="volume names that start with toolcall- are the operator's own: choose another"
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
+
+	// volumeMounts of the container. One at /workspace or /tmp takes the place of the directory that is
+	// mounted there otherwise.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+
+	// podMetadata are labels and annotations to put on the pod. Keys of toolcall.dev are the operator's.
+	// +optional
+	PodMetadata *PodMetadata `json:"podMetadata,omitempty"`
+
+	// securityContext of the container, field by field over defaults that the restricted Pod Security
+	// Standard admits.
+	// +optional
+	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+
+	// podSecurityContext of the pod, field by field over defaults that the restricted Pod Security
+	// Standard admits: user and group 1000, no root, the runtime's seccomp profile.
+	// +optional
+	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
+
+	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +optional
+	StartTimeoutSeconds *int32 `json:"startTimeoutSeconds,omitempty"`
+
+	// ttlSecondsAfterFinished is how long finished calls stay that don't say it themselves. Default 3600.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// jobTTLSecondsAfterFinished is how long the finished Jobs of calls stay, and with them the pods' logs.
+	// Default 300.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	JobTTLSecondsAfterFinished *int32 `json:"jobTTLSecondsAfterFinished,omitempty"`
+}
+
+// InheritMode says what calls inherit of the image's variables.
+// +kubebuilder:validation:Enum=Image;Minimal
+type InheritMode string
+
+// Modes of inheritEnv.
+const (
+	InheritImage   InheritMode = "Image"
+	InheritMinimal InheritMode = "Minimal"
+)
+
+// CommandPrefix is a command and its first arguments.
+// +kubebuilder:validation:MinItems=1
+// +kubebuilder:validation:MaxItems=16
+// +kubebuilder:validation:items:MinLength=1
+// +kubebuilder:validation:items:MaxLength=4096
+// +listType=atomic
+type CommandPrefix []string
+
+// EnvVar is a variable with a literal value or a reference that the kubelet resolves in the pod.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.value) && size(self.value) > 0 && has(self.valueFrom))",message="set value or valueFrom, not both"
+type EnvVar struct {
+	// name of the variable: letters, digits and underscores, not starting with a digit.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +required
+	Name string `json:"name"`
+
+	// value of the variable, without NUL bytes; not expanded in any way. Empty when unset.
+	// +kubebuilder:validation:MaxLength=131072
+	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
+	// +optional
+	Value string `json:"value,omitempty"`
+
+	// valueFrom takes the value from a Secret's key, a ConfigMap's key or a field of the pod.
+	// +optional
+	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
+}
+
+// EnvVarSource is where a variable's value comes from.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.secretKeyRef) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.fieldRef) ? 1 : 0) == 1",message="set exactly one of secretKeyRef, configMapKeyRef and fieldRef"
+type EnvVarSource struct {
+	// secretKeyRef selects a key of a Secret in the same namespace.
+	// +optional
+	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
+
+	// configMapKeyRef selects a key of a ConfigMap in the same namespace.
+	// +optional
+	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
+
+	// fieldRef selects a field of the pod, e.g. metadata.name, as in a Pod.
+	// +optional
+	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
+}
+
+// PodMetadata are labels and annotations of a pod.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.labels) || self.labels.all(k, !k.startsWith('toolcall.dev/') && k != 'app.kubernetes.io/managed-by')",message="labels of toolcall.dev/ and app.kubernetes.io/managed-by are the operator's own: choose others"
+// +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, !k.startsWith('toolcall.dev/'))",message="annotations of toolcall.dev/ are the operator's own: choose others"
+type PodMetadata struct {
+	// labels to add.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations to add.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ExecutionEnvironmentStatus says whether the environment can be used, and how much it is used.
+type ExecutionEnvironmentStatus struct {
+	// conditions holds Ready.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// activeCalls is the number of calls in this environment that have not ended.
+	// +optional
+	ActiveCalls int32 `json:"activeCalls"`
+
+	// observedGeneration is the generation that this status was made from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// ExecutionEnvironment is a named place to run calls in. Whoever writes it is trusted. Annotate one in a
+// namespace with toolcall.dev/is-default-environment: "true" for the calls that name none.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=execenv,categories=toolcalls
+// +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.toolcall\.dev/is-default-environment`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.activeCalls`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ExecutionEnvironment struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says where calls run.
+	// +required
+	Spec ExecutionEnvironmentSpec `json:"spec"`
+
+	// status says whether the environment can be used, and how much it is used.
+	// +optional
+	Status ExecutionEnvironmentStatus `json:"status,omitempty"`
+}
+
+// ExecutionEnvironmentList is a list of ExecutionEnvironment.
+//
+// +kubebuilder:object:root=true
+type ExecutionEnvironmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ExecutionEnvironment `json:"items"`
+}

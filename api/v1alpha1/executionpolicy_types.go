@@ -1,0 +1,265 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ExecutionPolicySpec says what calls may do. Every field has a built-in default that holds when it is
+// unset; an empty list is not an unset one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.timeouts) || (has(self.timeouts.defaultSeconds) ? self.timeouts.defaultSeconds : 120) <= (has(self.timeouts.maxSeconds) ? self.timeouts.maxSeconds : 600)",message="timeouts.defaultSeconds (120 when unset) must not be above timeouts.maxSeconds (600 when unset)"
+type ExecutionPolicySpec struct {
+	// access is RBAC (the default: the call's creator needs "use" on tools with the tool's name, asked by
+	// a SubjectAccessReview) or Open (anyone who may create a call).
+	// +optional
+	Access AccessMode `json:"access,omitempty"`
+
+	// shell holds the rules for shell calls.
+	// +optional
+	Shell *ShellPolicy `json:"shell,omitempty"`
+
+	// binaries says which programs structured calls, and allowlisted shell calls, may run.
+	// +optional
+	Binaries *BinariesPolicy `json:"binaries,omitempty"`
+
+	// arguments holds the rules for the arguments of structured calls.
+	// +optional
+	Arguments *ArgumentsPolicy `json:"arguments,omitempty"`
+
+	// envBlocklist are prefixes, case-sensitive: a variable whose name starts with one is removed from a
+	// call whose context isn't trusted, whoever set it. Unset: TOOLCALL_, KUBERNETES_, AWS_, AZURE_, GCP_,
+	// GOOGLE_, OPENAI_, ANTHROPIC_, HF_, HUGGING. An empty list blocks nothing.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=atomic
+	// +optional
+	EnvBlocklist []string `json:"envBlocklist,omitzero"`
+
+	// protectedEnv are the variables that a call's own env may not set, because they make another program
+	// run than the one that was checked; a name, or a prefix that ends in "*". Unset: PATH, IFS, LD_*,
+	// BASH_ENV, PYTHONPATH and more (docs/security.md lists them). An empty list protects nothing.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z_][A-Za-z0-9_]*\*?$`
+	// +listType=atomic
+	// +optional
+	ProtectedEnv []string `json:"protectedEnv,omitzero"`
+
+	// timeouts bounds how long a process may run.
+	// +optional
+	Timeouts *TimeoutsPolicy `json:"timeouts,omitempty"`
+
+	// code holds the rules for code calls.
+	// +optional
+	Code *CodePolicy `json:"code,omitempty"`
+
+	// output bounds what is kept of a process's output.
+	// +optional
+	Output *OutputPolicy `json:"output,omitempty"`
+}
+
+// AccessMode is how the right to use a tool is decided.
+// +kubebuilder:validation:Enum=RBAC;Open
+type AccessMode string
+
+// Access modes.
+const (
+	AccessRBAC AccessMode = "RBAC"
+	AccessOpen AccessMode = "Open"
+)
+
+// ShellCommandsMode says whether the commands of a script are held to the list of binaries.
+// +kubebuilder:validation:Enum=Unrestricted;Allowlisted
+type ShellCommandsMode string
+
+// Modes of ShellPolicy.commands.
+const (
+	ShellUnrestricted ShellCommandsMode = "Unrestricted"
+	ShellAllowlisted  ShellCommandsMode = "Allowlisted"
+)
+
+// ShellPolicy holds the rules for shell calls.
+type ShellPolicy struct {
+	// enabled lets shell calls run at all. Default false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// commands is Unrestricted (the default) or Allowlisted: the script is parsed and every command that it
+	// could run must be in binaries.allowed; what can't be judged is refused.
+	// +optional
+	Commands ShellCommandsMode `json:"commands,omitempty"`
+}
+
+// BinariesMode says what an empty list of binaries means.
+// +kubebuilder:validation:Enum=Permissive;Enforced
+type BinariesMode string
+
+// Modes of BinariesPolicy.
+const (
+	BinariesPermissive BinariesMode = "Permissive"
+	BinariesEnforced   BinariesMode = "Enforced"
+)
+
+// BinariesPolicy says which programs may run.
+type BinariesPolicy struct {
+	// mode is Permissive (the default: an empty list allows any binary) or Enforced (an empty list allows
+	// none, and a listed program that launches others may only launch listed ones).
+	// +optional
+	Mode BinariesMode `json:"mode,omitempty"`
+
+	// allowed are the bare names of programs, case-sensitive.
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=atomic
+	// +optional
+	Allowed []string `json:"allowed,omitzero"`
+}
+
+// MetacharacterMode says whether arguments may hold shell metacharacters.
+// +kubebuilder:validation:Enum=Deny;Allow
+type MetacharacterMode string
+
+// Modes of ArgumentsPolicy.metacharacters.
+const (
+	MetacharactersDeny  MetacharacterMode = "Deny"
+	MetacharactersAllow MetacharacterMode = "Allow"
+)
+
+// ArgumentsPolicy holds the rules for the arguments of structured calls.
+type ArgumentsPolicy struct {
+	// metacharacters is Deny (the default: an argument with a shell metacharacter or ".." is refused) or Allow.
+	// +optional
+	Metacharacters MetacharacterMode `json:"metacharacters,omitempty"`
+}
+
+// TimeoutsPolicy bounds how long a process may run.
+type TimeoutsPolicy struct {
+	// defaultSeconds is the limit of a call that names none. Default 120.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	DefaultSeconds *int32 `json:"defaultSeconds,omitempty"`
+
+	// maxSeconds is the highest limit that a call gets, whatever it asks for. Default 600.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	MaxSeconds *int32 `json:"maxSeconds,omitempty"`
+}
+
+// OversizedMode says what happens to a source that is longer than what is scanned.
+// +kubebuilder:validation:Enum=Deny;ScanPrefix
+type OversizedMode string
+
+// Modes of CodePolicy.oversized.
+const (
+	OversizedDeny       OversizedMode = "Deny"
+	OversizedScanPrefix OversizedMode = "ScanPrefix"
+)
+
+// CodePolicy holds the rules for code calls.
+type CodePolicy struct {
+	// enabled lets code calls run at all. Default true.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// languages that may be used, compared in lower case. Unset: python. An empty list allows any.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=atomic
+	// +optional
+	Languages []string `json:"languages,omitzero"`
+
+	// deniedModules are modules that a source must not use. Unset: os, subprocess, socket, sys, ctypes,
+	// shutil, pickle, marshal, importlib. An empty list denies none.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=atomic
+	// +optional
+	DeniedModules []string `json:"deniedModules,omitzero"`
+
+	// networkAccess lets code calls ask for network access. Default false.
+	// +optional
+	NetworkAccess *bool `json:"networkAccess,omitempty"`
+
+	// maxExecutionMilliseconds is the longest time that a code call may ask for; more is refused. No bound when unset.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxExecutionMilliseconds *int64 `json:"maxExecutionMilliseconds,omitempty"`
+
+	// maxScanBytes is how much of a source is scanned. Default 65536.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=524288
+	// +optional
+	MaxScanBytes *int32 `json:"maxScanBytes,omitempty"`
+
+	// oversized is Deny (the default: a source longer than maxScanBytes is refused) or ScanPrefix (it runs
+	// all the same, with the rest unscanned).
+	// +optional
+	Oversized OversizedMode `json:"oversized,omitempty"`
+}
+
+// OutputPolicy bounds what is kept of a process's output.
+type OutputPolicy struct {
+	// maxBytesPerStream is how much of each stream is kept, half from its start and half from its end.
+	// Default 65536.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=524288
+	// +optional
+	MaxBytesPerStream *int32 `json:"maxBytesPerStream,omitempty"`
+}
+
+// ExecutionPolicyStatus says whether the policy can be used.
+type ExecutionPolicyStatus struct {
+	// conditions holds Ready: False names the field that can't be used.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that this status was made from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// ExecutionPolicy says what the calls of the environments that name it may do. Annotate one with
+// toolcall.dev/is-default-policy: "true" for the environments that name none.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=execpolicy,categories=toolcalls
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.toolcall\.dev/is-default-policy`
+// +kubebuilder:printcolumn:name="Access",type=string,JSONPath=`.spec.access`
+// +kubebuilder:printcolumn:name="Shell",type=boolean,JSONPath=`.spec.shell.enabled`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ExecutionPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what is allowed.
+	// +optional
+	Spec ExecutionPolicySpec `json:"spec,omitempty"`
+
+	// status says whether the policy can be used.
+	// +optional
+	Status ExecutionPolicyStatus `json:"status,omitempty"`
+}
+
+// ExecutionPolicyList is a list of ExecutionPolicy.
+//
+// +kubebuilder:object:root=true
+type ExecutionPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ExecutionPolicy `json:"items"`
+}

@@ -1,0 +1,27 @@
+package v1alpha1
+
+// Annotations that the project reads.
+const (
+	// AnnotationDefaultEnvironment marks a namespace's default ExecutionEnvironment when "true".
+	AnnotationDefaultEnvironment = "toolcall.dev/is-default-environment"
+	// AnnotationDefaultPolicy marks the cluster's default ExecutionPolicy when "true".
+	AnnotationDefaultPolicy = "toolcall.dev/is-default-policy"
+)
+
+// Labels that the operator puts on Jobs, pods and Secrets that it makes.
+const (
+	// LabelManagedBy is the recommended label; its value is ManagedBy.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedBy is the value of LabelManagedBy on all that the operator makes.
+	ManagedBy = "toolcall-operator"
+	// LabelEnvironment names the ExecutionEnvironment that a pod belongs to.
+	LabelEnvironment = "toolcall.dev/environment"
+	// LabelCall is the UID of the ToolCall that a Job or pod was made for.
+	LabelCall = "toolcall.dev/call-uid"
+)
+
+// MaxEnvBytes bounds the names and values of all variables that one object carries, in bytes.
+const MaxEnvBytes = 128 << 10
+
+// MaxSourceBytes bounds a code snippet, in bytes.
+const MaxSourceBytes = 512 << 10
