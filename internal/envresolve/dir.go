@@ -1,0 +1,185 @@
+package envresolve
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Kind is what a name in a directory is.
+type Kind int
+
+// Kinds of entries.
+const (
+	// KindOther is neither a directory nor a symbolic link.
+	KindOther Kind = iota
+	KindDirectory
+	KindLink
+)
+
+// Entry is what Lookup found.
+type Entry struct {
+	Kind Kind
+	// Target of a symbolic link, as it is written in it.
+	Target string
+}
+
+// FS is the file system that a working directory is looked up in.
+type FS interface {
+	// Lookup says what is at a path, without following it when it is a link. The path is absolute and
+	// clean and isn't "/"; its parent is "/" or was found to be a directory before.
+	Lookup(path string) (Entry, error)
+	// Enter says why a process can't start in a directory that Lookup found (or "/"); nil when it can.
+	Enter(path string) error
+}
+
+// DirRequest is what ResolveDir decides on.
+type DirRequest struct {
+	// WorkingDir as the most specific source gives it; empty for the image's.
+	WorkingDir string
+	// ImageWorkingDir is the image's; empty for "/".
+	ImageWorkingDir string
+	// AllowedPaths that the directory must be or lie in; empty for /workspace, /tmp and the image's.
+	AllowedPaths []string
+}
+
+// DirRequest makes the request for a plan in an image.
+func (p *Plan) DirRequest(imageWorkingDir string) DirRequest {
+	return DirRequest{WorkingDir: p.WorkingDir, ImageWorkingDir: imageWorkingDir, AllowedPaths: p.AllowedPaths}
+}
+
+// Bounds of one walk. The kernel follows 40 links; the others keep a hostile tree from costing much.
+const (
+	maxPathBytes = 4096
+	maxLinks     = 40
+	maxLookups   = 1024
+)
+
+var (
+	errNotDirectory = errors.New("not a directory")
+	errTooManyLinks = errors.New("too many symbolic links, or a loop of them")
+	errTooDeep      = errors.New("too many path components")
+	errPathTooLong  = errors.New("the path is too long")
+	errNUL          = errors.New("the path holds a NUL byte")
+)
+
+// ResolveDir gives the directory, links resolved, that a process starts in, or a *DirError.
+//
+// Paths are followed as the kernel does, one component after the other: ".." is the parent of the
+// directory that a link led to, and a name before ".." has to exist. Whether the directory exists is
+// decided first, then whether it is allowed. One that can't be reached or entered for lack of permission
+// counts as not found, with the cause in the message: nobody can tell what is there. An allowed path
+// that can't be resolved allows nothing.
+func ResolveDir(fsys FS, req DirRequest) (string, error) {
+	dir, err := walk(fsys, req.absolute(req.WorkingDir))
+	if err == nil {
+		err = fsys.Enter(dir)
+	}
+	if err != nil {
+		return "", newDirError(ReasonNotFound, req, "", err)
+	}
+	for _, allowed := range req.allowed() {
+		root, err := walk(fsys, req.absolute(allowed))
+		if err == nil && within(root, dir) {
+			return dir, nil
+		}
+	}
+	return "", newDirError(ReasonNotAllowed, req, dir, nil)
+}
+
+// absolute joins without cleaning: "link/.." isn't ".".
+func (r DirRequest) absolute(path string) string {
+	if strings.HasPrefix(path, "/") {
+		return path
+	}
+	return "/" + r.ImageWorkingDir + "/" + path
+}
+
+func (r DirRequest) allowed() []string {
+	if len(r.AllowedPaths) > 0 {
+		return r.AllowedPaths
+	}
+	defaults := []string{"/workspace", "/tmp"}
+	if image := "/" + strings.TrimPrefix(r.ImageWorkingDir, "/"); !slices.Contains(defaults, image) {
+		defaults = append(defaults, image)
+	}
+	return defaults
+}
+
+// within says whether dir is root or lies in it. Both are clean and without links.
+func within(root, dir string) bool {
+	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
+}
+
+// walk resolves an absolute path to a directory without links.
+func walk(fsys FS, path string) (string, error) {
+	switch {
+	case len(path) > maxPathBytes*2:
+		return "", errPathTooLong
+	case hasNUL(path):
+		return "", errNUL
+	}
+	w := walker{fsys: fsys, at: "/", rest: path}
+	for w.rest != "" {
+		if err := w.step(); err != nil {
+			return "", err
+		}
+	}
+	return w.at, nil
+}
+
+// walker is somewhere on a path: at is a directory without links, rest is still to go.
+type walker struct {
+	fsys           FS
+	at, rest       string
+	links, lookups int
+}
+
+func (w *walker) step() error {
+	var name string
+	name, w.rest, _ = strings.Cut(w.rest, "/")
+	switch name {
+	case "", ".":
+		return nil
+	case "..":
+		w.at = parent(w.at)
+		return nil
+	}
+	path := strings.TrimSuffix(w.at, "/") + "/" + name
+	if w.lookups++; w.lookups > maxLookups {
+		return &fs.PathError{Op: "look up", Path: path, Err: errTooDeep}
+	}
+	entry, err := w.fsys.Lookup(path)
+	if err != nil {
+		return &fs.PathError{Op: "look up", Path: path, Err: err}
+	}
+	return w.enter(path, entry)
+}
+
+func (w *walker) enter(path string, entry Entry) error {
+	switch {
+	case entry.Kind == KindDirectory:
+		w.at = path
+		return nil
+	case entry.Kind != KindLink:
+		return &fs.PathError{Op: "look up", Path: path, Err: errNotDirectory}
+	case entry.Target == "":
+		return &fs.PathError{Op: "follow", Path: path, Err: fs.ErrNotExist}
+	}
+	if w.links++; w.links > maxLinks {
+		return &fs.PathError{Op: "follow", Path: path, Err: errTooManyLinks}
+	}
+	if strings.HasPrefix(entry.Target, "/") {
+		w.at = "/"
+	}
+	w.rest = entry.Target + "/" + w.rest
+	return nil
+}
+
+func parent(dir string) string {
+	if i := strings.LastIndexByte(dir, '/'); i > 0 {
+		return dir[:i]
+	}
+	return "/"
+}

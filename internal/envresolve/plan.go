@@ -1,0 +1,193 @@
+package envresolve
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Source says which layer a variable came from.
+type Source string
+
+// Sources, highest precedence first.
+const (
+	SourceCall        Source = "Call"
+	SourceEnvironment Source = "Environment"
+	SourceSkill       Source = "Skill"
+	SourceDefault     Source = "Default"
+	SourceImage       Source = "Image"
+)
+
+// Var is one variable of a layer: a literal value, or a reference when Ref isn't empty.
+type Var struct {
+	Name  string `json:"n"`
+	Value string `json:"v,omitempty"`
+	// Ref is the name in the runner's own variables that holds the value.
+	Ref string `json:"r,omitempty"`
+	// Optional lets the value behind Ref be absent: the layer then doesn't set the variable, and a less
+	// specific layer that does shows through, as for a Pod.
+	Optional bool `json:"o,omitempty"`
+}
+
+// Layer is the variables of one source. Of two with the same name the later one counts, as in a Pod.
+type Layer struct {
+	Source Source `json:"s"`
+	Vars   []Var  `json:"v,omitempty"`
+}
+
+// Plan is all that is known of a call's context outside of its pod.
+type Plan struct {
+	// InheritMinimal takes HOME, USER, LOGNAME and PATH from the image and nothing else.
+	InheritMinimal bool `json:"m,omitempty"`
+	// Layers, lowest precedence first.
+	Layers []Layer `json:"l,omitempty"`
+	// Blocklist holds prefixes of names, none empty.
+	Blocklist []string `json:"b,omitempty"`
+	// Trusted keeps blocked names that a layer sets.
+	Trusted bool `json:"t,omitempty"`
+	// WorkingDir is the most specific one that is set; empty for the image's.
+	WorkingDir string `json:"w,omitempty"`
+	// AllowedPaths of the environment in effect; empty for the defaults, see DirRequest.
+	AllowedPaths []string `json:"p,omitempty"`
+	// EnvironmentName is the environment in effect; empty when there is none.
+	EnvironmentName string `json:"e,omitempty"`
+}
+
+// Environment is what a plan needs of an execution environment.
+type Environment struct {
+	Name           string
+	Vars           []Var
+	WorkingDir     string
+	InheritMinimal bool
+	AllowedPaths   []string
+}
+
+// Call is the context that the call itself brings.
+type Call struct {
+	// Named says that the call names an environment.
+	Named      bool
+	WorkingDir string
+	Vars       []Var
+}
+
+// Input is what a plan is made from.
+type Input struct {
+	// Default is the namespace's default environment, nil when there is none.
+	Default *Environment
+	// Named is the environment that the call names, nil when it names none.
+	Named *Environment
+	// SameAsDefault says that Named and Default are one object. Equal names say so too.
+	SameAsDefault bool
+	// Skill holds the variables of the call's skill.
+	Skill []Var
+	Call  Call
+	// TrustedRequested is the call's own trusted field, as it was admitted.
+	TrustedRequested bool
+	// Blocklist holds the policy's prefixes, defaults applied.
+	Blocklist []string
+}
+
+// MakePlan puts the layers in order and decides what doesn't need the pod. It only reads its input.
+func MakePlan(in Input) Plan {
+	plan := Plan{
+		Blocklist:  slices.Clone(in.Blocklist),
+		Trusted:    isTrusted(in),
+		WorkingDir: pickWorkingDir(in),
+	}
+	if env := effective(in); env != nil {
+		plan.InheritMinimal = env.InheritMinimal
+		plan.AllowedPaths = slices.Clone(env.AllowedPaths)
+		plan.EnvironmentName = env.Name
+	}
+	if in.Default != nil && !namedIsDefault(in) {
+		plan.Layers = appendLayer(plan.Layers, SourceDefault, in.Default.Vars)
+	}
+	plan.Layers = appendLayer(plan.Layers, SourceSkill, in.Skill)
+	if in.Named != nil {
+		plan.Layers = appendLayer(plan.Layers, SourceEnvironment, in.Named.Vars)
+	}
+	plan.Layers = appendLayer(plan.Layers, SourceCall, in.Call.Vars)
+	return plan
+}
+
+// effective is the environment that the image, the pod's settings and the policy come from.
+func effective(in Input) *Environment {
+	if in.Named != nil {
+		return in.Named
+	}
+	return in.Default
+}
+
+func namedIsDefault(in Input) bool {
+	if in.Named == nil || in.Default == nil {
+		return false
+	}
+	return in.SameAsDefault || in.Named == in.Default || (in.Named.Name != "" && in.Named.Name == in.Default.Name)
+}
+
+// isTrusted takes a named environment for the call's own context even where Call.Named wasn't set: a
+// caller of this package that forgets it must not hand out trust.
+func isTrusted(in Input) bool {
+	if effective(in) == nil {
+		return false
+	}
+	ownContext := in.Call.Named || in.Named != nil || in.Call.WorkingDir != "" || len(in.Call.Vars) > 0
+	return !ownContext || in.TrustedRequested
+}
+
+func pickWorkingDir(in Input) string {
+	var named, def string
+	if in.Named != nil {
+		named = in.Named.WorkingDir
+	}
+	if in.Default != nil {
+		def = in.Default.WorkingDir
+	}
+	return cmp.Or(in.Call.WorkingDir, named, def)
+}
+
+// appendLayer sorts a copy by name, so that a plan doesn't depend on the order in which a client wrote
+// the variables. The sort is stable: of two with one name the later one stays the later one.
+func appendLayer(layers []Layer, source Source, vars []Var) []Layer {
+	if len(vars) == 0 {
+		return layers
+	}
+	sorted := slices.Clone(vars)
+	slices.SortStableFunc(sorted, func(a, b Var) int { return strings.Compare(a.Name, b.Name) })
+	return append(layers, Layer{Source: source, Vars: sorted})
+}
+
+// NeededRefs are the references whose values can reach the process, sorted and unique. One that a more
+// specific layer overrides, or that the blocklist takes away, isn't among them, and its value need not
+// be given to the pod.
+func (p *Plan) NeededRefs() []string {
+	var refs []string
+	decided := map[string]bool{}
+	for _, layer := range slices.Backward(p.Layers) {
+		for _, v := range slices.Backward(layer.Vars) {
+			if decided[v.Name] || (!p.Trusted && isBlocked(p.Blocklist, v.Name)) {
+				continue
+			}
+			if v.Ref != "" {
+				refs = append(refs, v.Ref)
+			}
+			decided[v.Name] = v.Ref == "" || !v.Optional
+		}
+	}
+	slices.Sort(refs)
+	return slices.Compact(refs)
+}
+
+// isBlocked says whether the name starts with one of the prefixes. It runs for every variable and prefix:
+// the first character tells most of them apart.
+func isBlocked(prefixes []string, name string) bool {
+	for _, prefix := range prefixes {
+		if prefix != "" && name != "" && prefix[0] != name[0] {
+			continue
+		}
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+package realdir
+
+import (
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/envresolve"
+)
+
+// pathFlags open a name without following it and without needing the right to read it.
+const pathFlags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+
+// OpenDir resolves the directory and opens it. The handle is only good for fchdir and as a place to look up
+// names from; the path is where it was found, links resolved. An error of the rules is an
+// *envresolve.DirError. The caller closes the handle.
+func OpenDir(req envresolve.DirRequest) (*os.File, string, error) {
+	t, err := newTree()
+	if err != nil {
+		return nil, "", err
+	}
+	defer t.close()
+	dir, err := envresolve.ResolveDir(t, req)
+	if err != nil {
+		return nil, "", err
+	}
+	// A second handle, since the tree closes its own.
+	fd, err := openat(t.dirs[dir], ".", pathFlags|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, "", &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return os.NewFile(uintptr(fd), dir), dir, nil
+}
+
+// tree is the part of the file system that was looked at: open directories by path, and every answer.
+type tree struct {
+	dirs    map[string]int
+	entries map[string]envresolve.Entry
+}
+
+func newTree() (*tree, error) {
+	root, err := openat(unix.AT_FDCWD, "/", pathFlags|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: "/", Err: err}
+	}
+	return &tree{dirs: map[string]int{"/": root}, entries: map[string]envresolve.Entry{}}, nil
+}
+
+func (t *tree) close() {
+	for _, fd := range t.dirs {
+		_ = unix.Close(fd)
+	}
+}
+
+// Lookup implements envresolve.FS.
+func (t *tree) Lookup(name string) (envresolve.Entry, error) {
+	if entry, ok := t.entries[name]; ok {
+		return entry, nil
+	}
+	parent, ok := t.dirs[path.Dir(name)]
+	if !ok {
+		return envresolve.Entry{}, unix.ENOENT
+	}
+	fd, err := openat(parent, path.Base(name), pathFlags)
+	if err != nil {
+		return envresolve.Entry{}, err
+	}
+	entry, err := examine(fd)
+	if err == nil && entry.Kind == envresolve.KindDirectory {
+		t.dirs[name] = fd
+	} else {
+		_ = unix.Close(fd)
+	}
+	if err == nil {
+		t.entries[name] = entry
+	}
+	return entry, err
+}
+
+// Enter implements envresolve.FS: looking up "." takes the same right as starting in the directory.
+func (t *tree) Enter(name string) error {
+	fd, err := openat(t.dirs[name], ".", pathFlags|unix.O_DIRECTORY)
+	if err != nil {
+		return &os.PathError{Op: "enter", Path: name, Err: err}
+	}
+	return unix.Close(fd)
+}
+
+// examine says what an open name is.
+func examine(fd int) (envresolve.Entry, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return envresolve.Entry{}, err
+	}
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return envresolve.Entry{Kind: envresolve.KindDirectory}, nil
+	case unix.S_IFLNK:
+		target, err := readlink(fd)
+		return envresolve.Entry{Kind: envresolve.KindLink, Target: target}, err
+	default:
+		return envresolve.Entry{Kind: envresolve.KindOther}, nil
+	}
+}
+
+// readlink reads the link that the handle itself is. The kernel has no longer ones than the buffer.
+func readlink(fd int) (string, error) {
+	buffer := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buffer)
+	if err != nil {
+		return "", err
+	}
+	return string(buffer[:n]), nil
+}
+
+// openat repeats a call that a signal interrupted, as the Go runtime's own signals do on slow file systems.
+func openat(dir int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package envresolve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Resolved is what the process gets.
+type Resolved struct {
+	// Env is KEY=VALUE, unique and sorted by name.
+	Env []string `json:"e,omitempty"`
+	// Vars says where each variable of Env came from, in the same order.
+	Vars []ResolvedVar `json:"v,omitempty"`
+	// Stripped are the names that were removed, sorted and unique: blocked ones of the image, also where a
+	// trusted layer sets the name again, blocked ones of an untrusted layer, and a layer's variable that
+	// is named like one of the runner's own.
+	Stripped []string `json:"s,omitempty"`
+	Trusted  bool     `json:"t,omitempty"`
+}
+
+// ResolvedVar is a variable's name and where it came from.
+type ResolvedVar struct {
+	Name   string `json:"n"`
+	Source Source `json:"s"`
+}
+
+// Values that a process gets when no layer sets them. The image's LANG counts, its TERM doesn't: no
+// terminal is there, whatever the image was made for.
+const (
+	defaultLang = "en_US.UTF-8"
+	defaultTerm = "dumb"
+)
+
+// Resolve applies the plan to the variables that the image gave the runner, as KEY=VALUE.
+//
+// internal says which names are the runner's own (nil: none but the plan's references). They are removed
+// without being listed as stripped, since nobody set them; a layer can't set one either.
+//
+// Of an image's variables, those without "=", with a name that isn't letters, digits and underscores,
+// with a NUL byte or too long for the kernel are left out. Of those left with one name the first counts,
+// which is the one that getenv(3) finds.
+func Resolve(p *Plan, image []string, internal func(name string) bool) (Resolved, error) {
+	if err := p.Validate(); err != nil {
+		return Resolved{}, err
+	}
+	m := merge{plan: p, isInternal: internal, refs: lookUpRefs(p, image)}
+	m.addBase(image)
+	m.addLayers()
+	return m.finish()
+}
+
+// refValue is what was found behind a reference.
+type refValue struct {
+	value string
+	found bool
+}
+
+// lookUpRefs finds the values of the plan's references among the runner's variables.
+func lookUpRefs(p *Plan, image []string) map[string]refValue {
+	var refs map[string]refValue
+	for i := range p.Layers {
+		for _, v := range p.Layers[i].Vars {
+			if v.Ref == "" {
+				continue
+			}
+			if refs == nil {
+				refs = map[string]refValue{}
+			}
+			refs[v.Ref] = refValue{}
+		}
+	}
+	if refs == nil {
+		return nil
+	}
+	for _, kv := range image {
+		name, value, ok := strings.Cut(kv, "=")
+		if have, wanted := refs[name]; ok && wanted && !have.found && !hasNUL(kv) {
+			refs[name] = refValue{value: value, found: true}
+		}
+	}
+	return refs
+}
+
+// candidate is a variable that one source sets.
+type candidate struct {
+	source Source
+	v      *Var
+	// kv is KEY=VALUE where the source had it in that form.
+	kv string
+}
+
+// key orders candidates: by name, then the more specific first. at is the candidate's index.
+type key struct {
+	name string
+	at   int
+}
+
+// merge collects what every source sets; candidates are appended least specific first.
+type merge struct {
+	plan       *Plan
+	isInternal func(string) bool
+	refs       map[string]refValue
+	candidates []candidate
+	keys       []key
+	stripped   []string
+	// text holds every KEY=VALUE that is put together: one allocation for all.
+	text strings.Builder
+}
+
+func (m *merge) add(name string, c candidate) {
+	m.keys = append(m.keys, key{name: name, at: len(m.candidates)})
+	m.candidates = append(m.candidates, c)
+}
+
+func (m *merge) internal(name string) bool {
+	if _, ok := m.refs[name]; ok {
+		return true
+	}
+	return m.isInternal != nil && m.isInternal(name)
+}
+
+// addBase adds the image's variables and the two defaults that count as the image's.
+func (m *merge) addBase(image []string) {
+	room, bytes := len(image)+2, 0
+	for i := range m.plan.Layers {
+		room += len(m.plan.Layers[i].Vars)
+		for _, v := range m.plan.Layers[i].Vars {
+			bytes += len(v.Name) + 1 + len(v.Value)
+		}
+	}
+	m.text.Grow(bytes)
+	m.candidates = make([]candidate, 0, room)
+	m.keys = make([]key, 0, room)
+	m.addBaseVar("LANG", "LANG="+defaultLang)
+	// Backwards, since the candidate that is added last counts and of the image's that is the first one.
+	for _, kv := range slices.Backward(image) {
+		if name, ok := m.baseName(kv); ok {
+			m.addBaseVar(name, kv)
+		}
+	}
+	m.addBaseVar("TERM", "TERM="+defaultTerm)
+}
+
+func (m *merge) addBaseVar(name, kv string) {
+	if isBlocked(m.plan.Blocklist, name) {
+		m.stripped = append(m.stripped, name)
+		return
+	}
+	m.add(name, candidate{source: SourceImage, kv: kv})
+}
+
+// baseName gives the name of an image's variable that the process may inherit.
+func (m *merge) baseName(kv string) (string, bool) {
+	name, _, ok := strings.Cut(kv, "=")
+	if !ok || !IsName(name) || len(kv) > MaxVarBytes || hasNUL(kv) {
+		return "", false
+	}
+	if m.plan.InheritMinimal && !isMinimal(name) {
+		return "", false
+	}
+	return name, !m.internal(name)
+}
+
+func isMinimal(name string) bool {
+	switch name {
+	case "HOME", "USER", "LOGNAME", "PATH":
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *merge) addLayers() {
+	for i := range m.plan.Layers {
+		layer := &m.plan.Layers[i]
+		for j := range layer.Vars {
+			m.addLayerVar(layer.Source, &layer.Vars[j])
+		}
+	}
+}
+
+func (m *merge) addLayerVar(source Source, v *Var) {
+	if (!m.plan.Trusted && isBlocked(m.plan.Blocklist, v.Name)) || m.internal(v.Name) {
+		m.stripped = append(m.stripped, v.Name)
+		return
+	}
+	m.add(v.Name, candidate{source: source, v: v})
+}
+
+func (m *merge) finish() (Resolved, error) {
+	slices.SortFunc(m.keys, compareKeys)
+	slices.Sort(m.stripped)
+	out := Resolved{
+		Env:      make([]string, 0, len(m.keys)),
+		Vars:     make([]ResolvedVar, 0, len(m.keys)),
+		Stripped: slices.Compact(m.stripped),
+		Trusted:  m.plan.Trusted,
+	}
+	total := 0
+	for _, k := range m.keys {
+		if n := len(out.Vars); n > 0 && out.Vars[n-1].Name == k.name {
+			continue // A more specific source has decided.
+		}
+		kv, ok, err := m.render(k.at)
+		if err != nil {
+			return Resolved{}, err
+		}
+		if ok {
+			total += len(kv) + perVarOverhead
+			out.Env = append(out.Env, kv)
+			out.Vars = append(out.Vars, ResolvedVar{Name: k.name, Source: m.candidates[k.at].source})
+		}
+	}
+	if total > MaxTotalBytes {
+		return Resolved{}, fmt.Errorf("the variables take %d bytes in all, over the limit of %d", total, MaxTotalBytes)
+	}
+	return out, nil
+}
+
+func compareKeys(a, b key) int {
+	if order := strings.Compare(a.name, b.name); order != 0 {
+		return order
+	}
+	return cmp.Compare(b.at, a.at)
+}
+
+// render gives a candidate as KEY=VALUE, or false for an optional reference with nothing behind it.
+func (m *merge) render(at int) (string, bool, error) {
+	c := &m.candidates[at]
+	if c.v == nil {
+		return c.kv, true, nil
+	}
+	value := c.v.Value
+	if c.v.Ref != "" {
+		ref := m.refs[c.v.Ref]
+		if !ref.found && c.v.Optional {
+			return "", false, nil
+		}
+		if !ref.found {
+			return "", false, &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref}
+		}
+		value = ref.value
+	}
+	if size := len(c.v.Name) + 1 + len(value); size > MaxVarBytes {
+		reason := fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes)
+		return "", false, &VarError{Name: c.v.Name, Source: c.source, Reason: reason}
+	}
+	return m.join(c.v.Name, value), true, nil
+}
+
+func (m *merge) join(name, value string) string {
+	start := m.text.Len()
+	m.text.WriteString(name)
+	m.text.WriteByte('=')
+	m.text.WriteString(value)
+	return m.text.String()[start:]
+}
