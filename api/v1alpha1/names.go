@@ -14,8 +14,6 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of LabelManagedBy on all that the operator makes.
 	ManagedBy = "toolcall-operator"
-	// LabelEnvironment names the ExecutionEnvironment that a pod belongs to.
-	LabelEnvironment = "toolcall.dev/environment"
 	// LabelCall is the UID of the ToolCall that a Job or pod was made for.
 	LabelCall = "toolcall.dev/call-uid"
 )

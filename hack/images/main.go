@@ -42,7 +42,7 @@ func run(args []string) error {
 func tool(args []string) error {
 	flags := flag.NewFlagSet("tool", flag.ContinueOnError)
 	tag := flags.String("tag", "toolcall.dev/tools:dev", "the image's name and tag")
-	mirror := flags.String("mirror", envOr("TOOLCALL_DEBIAN_MIRROR", "http://deb.debian.org/debian"), "where Debian's packages are")
+	mirror := flags.String("mirror", os.Getenv("TOOLCALL_DEBIAN_MIRROR"), "where Debian's packages are; debootstrap's own default when empty")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -89,11 +89,4 @@ func binary(args []string) error {
 	}
 	fmt.Println(flags.Arg(0))
 	return nil
-}
-
-func envOr(name, fallback string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return fallback
 }

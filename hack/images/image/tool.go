@@ -91,7 +91,11 @@ func (o ToolOptions) requireDebootstrap() error {
 
 func (o ToolOptions) build(root, path string) error {
 	tree := filepath.Join(root, "tree")
-	err := run("", "debootstrap", "--variant=minbase", "--include="+strings.Join(toolPackages, ","), debianSuite, tree, o.Mirror)
+	args := []string{"--variant=minbase", "--include=" + strings.Join(toolPackages, ","), debianSuite, tree}
+	if o.Mirror != "" {
+		args = append(args, o.Mirror)
+	}
+	err := run("", "debootstrap", args...)
 	if err != nil {
 		return err
 	}

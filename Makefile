@@ -1,0 +1,51 @@
+# Everything about the project starts here. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TOOLS := go -C hack/tools tool
+LDFLAGS := -s -w
+
+include hack/make/*.mk
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build every binary into bin/.
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: generate
+generate: ## Generate deep copies, CRDs and RBAC from the Go sources.
+	@hack/generate.sh
+
+.PHONY: verify
+verify: ## Check generated files, format, modules, vet, lint and import walls; fails on any difference.
+	@hack/verify.sh
+
+.PHONY: deploy
+deploy: build ## Build the images, load them onto the current cluster, and install the operator there.
+	@hack/deploy.sh
+
+.PHONY: undeploy
+undeploy: ## Remove the operator, its kinds and all their objects from the current cluster.
+	@hack/undeploy.sh
+
+.PHONY: demo
+demo: ## On a fresh machine: start a cluster, install the operator, run sample calls and show what came of them.
+	@hack/demo.sh
+
+.PHONY: test
+test: ## Run every test: unit, API server, and end to end on a local cluster.
+	@hack/test.sh
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster.
+	@hack/test.sh unit
+
+.PHONY: bench
+bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
+	@hack/bench.sh

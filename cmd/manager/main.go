@@ -1,0 +1,38 @@
+// Command manager is the operator: it checks tool calls, has them run, and writes what came of them.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"toolcall.dev/operator/internal/operator"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	options := &operator.Options{}
+	logging := zap.Options{}
+	options.Bind(flag.CommandLine, os.Getenv)
+	logging.BindFlags(flag.CommandLine)
+	flag.Parse()
+	if err := options.Validate(); err != nil {
+		return err
+	}
+	log := zap.New(zap.UseFlagOptions(&logging))
+	ctrl.SetLogger(log)
+	conf, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	return operator.Run(ctrl.SetupSignalHandler(), conf, options, log)
+}

@@ -1,0 +1,64 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/clock"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Bounds of remembered answers: a right that is taken away holds for at most accessTTL longer.
+const (
+	accessTTL  = 10 * time.Second
+	accessSize = 4096
+)
+
+// Access asks the API server's authorizer whether a caller may use a tool.
+type Access struct {
+	reviews authorizationv1client.SubjectAccessReviewInterface
+	answers *cache.LRUExpireCache
+}
+
+// NewAccess makes one with an empty cache.
+func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clock.PassiveClock) *Access {
+	return &Access{reviews: reviews, answers: cache.NewLRUExpireCacheWithClock(accessSize, c)}
+}
+
+// MayUse says whether the caller has the verb "use" on tools of that name in the namespace. An answer is
+// remembered for ten seconds; an error isn't.
+func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User:   who.Username,
+		UID:    who.UID,
+		Groups: who.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace,
+			Verb:      "use",
+			Group:     v1alpha1.GroupVersion.Group,
+			Version:   v1alpha1.GroupVersion.Version,
+			Resource:  "tools",
+			Name:      tool,
+		},
+	}
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return false, fmt.Errorf("encode the access review: %w", err)
+	}
+	if answer, ok := a.answers.Get(string(key)); ok {
+		return answer.(bool), nil
+	}
+	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
+	}
+	a.answers.Add(string(key), review.Status.Allowed, accessTTL)
+	return review.Status.Allowed, nil
+}

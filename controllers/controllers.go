@@ -1,0 +1,77 @@
+// Package controllers reconciles the four kinds: a call towards its end, an environment's and a policy's
+// status towards what is true.
+//
+// A reconciler gathers what is there (objects from the cache, the runner's session), decides by pure
+// functions of that, and acts: it writes the API at most once per pass for each object, and only then does
+// what follows from the write (hand a call to its runner, acknowledge a result, send an Event). It keeps
+// nothing that it couldn't observe again, so that it may be killed at any point.
+//
+// It must not read Secrets, run anything itself, or connect to a pod: runners connect to the operator.
+package controllers
+
+import (
+	"fmt"
+
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// EventSource is the reporting controller of the project's Events.
+const EventSource = "toolcall.dev/operator"
+
+// Options are what the reconcilers need besides the manager.
+type Options struct {
+	// Hub holds the sessions of connected runners.
+	Hub *dispatch.Hub
+	// Identity makes and checks tokens and seals.
+	Identity *dispatch.Identity
+	// Runtime goes into every pod.
+	Runtime jobspec.Runtime
+	// Signals wakes calls whose session has something new.
+	Signals *Signals
+	// ConcurrentCalls is how many calls are reconciled at the same time.
+	ConcurrentCalls int
+	// Operator is where runners find the operator.
+	Operator OperatorAddress
+	// Authorizer answers SubjectAccessReviews.
+	Authorizer authorizationv1client.SubjectAccessReviewInterface
+}
+
+// Setup registers every controller of the operator: calls, environments, policies. It is the first thing to
+// read here.
+func Setup(mgr ctrl.Manager, o Options) error {
+	if err := SetupIndexes(mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("index the cache: %w", err)
+	}
+	shared := Shared{
+		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
+		Clock:    clock.RealClock{},
+		Events:   mgr.GetEventRecorder(EventSource),
+		Policies: NewPolicyCache(),
+	}
+	calls := &ToolCallReconciler{
+		Shared:   shared,
+		Hub:      o.Hub,
+		Identity: o.Identity,
+		Runtime:  o.Runtime,
+		Access:   NewAccess(o.Authorizer, shared.Clock),
+		Callers:  &Callers{Reader: mgr.GetClient()},
+	}
+	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator}
+	policies := &ExecutionPolicyReconciler{Shared: shared}
+	for name, err := range map[string]error{
+		"ToolCall":             calls.SetupWithManager(mgr, o.Signals, o.ConcurrentCalls),
+		"ExecutionEnvironment": environments.SetupWithManager(mgr),
+		"ExecutionPolicy":      policies.SetupWithManager(mgr),
+	} {
+		if err != nil {
+			return fmt.Errorf("set up the %s controller: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Shared is what every reconciler has.
+type Shared struct {
+	client.Client
+	// Live reads past the cache, to be sure before something is called lost.
+	Live     client.Reader
+	Clock    clock.PassiveClock
+	Events   events.EventRecorder
+	Policies *PolicyCache
+}
+
+// Fields that the cache is indexed by.
+const (
+	indexDefault  = "default"
+	indexPodOwner = "pod.owner"
+	indexActive   = "call.active"
+)
+
+// SetupIndexes has the cache find objects by the fields that the reconcilers ask for.
+func SetupIndexes(indexer client.FieldIndexer) error {
+	ctx := context.Background()
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		value  client.IndexerFunc
+	}{
+		{&v1alpha1.ExecutionEnvironment{}, indexDefault, defaultValue(v1alpha1.AnnotationDefaultEnvironment)},
+		{&v1alpha1.ExecutionPolicy{}, indexDefault, defaultValue(v1alpha1.AnnotationDefaultPolicy)},
+		{&corev1.Pod{}, indexPodOwner, podOwner},
+		{&v1alpha1.ToolCall{}, indexActive, activeEnvironment},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.field, index.value); err != nil {
+			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+func defaultValue(annotation string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if o.GetAnnotations()[annotation] == "true" {
+			return []string{"true"}
+		}
+		return nil
+	}
+}
+
+// podOwner is the UID of the Job that made a pod.
+func podOwner(o client.Object) []string {
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Controller != nil && *owner.Controller && owner.Kind == "Job" {
+			return []string{string(owner.UID)}
+		}
+	}
+	return nil
+}
+
+// activeEnvironment is the environment of a call that has not ended.
+func activeEnvironment(o client.Object) []string {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Status.Phase.Terminal() || call.Status.Environment == nil || call.Status.Environment.Name == "" {
+		return nil
+	}
+	return []string{call.Status.Environment.Name}
+}
+
+// sortedValues are a map's values in the order of its keys.
+func sortedValues[V any](m map[string]V) []V {
+	values := make([]V, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[key])
+	}
+	return values
+}

@@ -1,0 +1,203 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// The API server of all tests in this package; nil when there is none.
+var (
+	apiServer *rest.Config
+	shared    cluster.Cluster
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(run(m))
+}
+
+// run starts etcd and an API server, once, and a cache for the reconcilers to read from.
+func run(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+		return m.Run()
+	}
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"../config/crd"}, ErrorIfCRDPathMissing: true}
+	conf, err := env.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		return 1
+	}
+	defer func() { _ = env.Stop() }()
+	apiServer = conf
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if shared, err = startCache(ctx, conf); err != nil {
+		fmt.Fprintln(os.Stderr, "start the cache:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	conf.QPS, conf.Burst = 500, 1000
+	c, err := cluster.New(conf, func(o *cluster.Options) {
+		o.Scheme = scheme
+		o.Logger = logr.Discard()
+		o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := controllers.SetupIndexes(c.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
+	go func() { _ = c.Start(ctx) }()
+	if !c.GetCache().WaitForCacheSync(ctx) {
+		return nil, fmt.Errorf("the cache did not fill")
+	}
+	return c, nil
+}
+
+// clockAt is a clock that stands still until it is moved.
+type clockAt struct{ now time.Time }
+
+func (c *clockAt) Now() time.Time                  { return c.now }
+func (c *clockAt) Since(t time.Time) time.Duration { return c.now.Sub(t) }
+
+// world is a namespace, an operator without a manager, and a listener for runners.
+type world struct {
+	t         *testing.T
+	client    client.Client
+	namespace string
+	identity  *dispatch.Identity
+	clock     *clockAt
+	events    *events.FakeRecorder
+
+	hub        *dispatch.Hub
+	address    string
+	reconciler *controllers.ToolCallReconciler
+	// use replaces the reconciler's client; nil for the shared one.
+	use client.Client
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if apiServer == nil {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+	ctx := context.Background()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	if err := shared.GetClient().Create(ctx, namespace); err != nil {
+		t.Fatal(err)
+	}
+	identity, err := dispatch.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, client: shared.GetClient(), namespace: namespace.Name, identity: identity,
+		clock: &clockAt{now: time.Now()}, events: events.NewFakeRecorder(1000),
+	}
+	w.restart()
+	return w
+}
+
+// restart is what a crash of the operator leaves: the API, and nothing else. Runners have to connect again.
+func (w *world) restart() {
+	w.t.Helper()
+	w.hub = dispatch.NewHub(func(*dispatch.Session) {})
+	conf, err := w.identity.ServerTLS(time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.address = listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	w.t.Cleanup(cancel)
+	server := &dispatch.Server{Hub: w.hub, Authenticate: w.identity.CheckToken, TLS: conf, Log: logr.Discard()}
+	go func() { _ = server.Serve(ctx, listener) }()
+	w.rebuild()
+}
+
+func (w *world) rebuild() {
+	used := w.use
+	if used == nil {
+		used = w.client
+	}
+	clients := kubernetes.NewForConfigOrDie(apiServer)
+	w.reconciler = &controllers.ToolCallReconciler{
+		Shared: controllers.Shared{
+			Client: used, Live: shared.GetAPIReader(), Clock: w.clock,
+			Events: w.events, Policies: controllers.NewPolicyCache(),
+		},
+		Hub: w.hub, Identity: w.identity, Runtime: jobspec.Runtime{RunnerImage: "example.com/runner:1", Endpoints: []string{"127.0.0.1:1"}, CA: w.identity.CA()},
+		Access:  controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), w.clock),
+		Callers: &controllers.Callers{Reader: used},
+	}
+}
+
+func (w *world) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		if o.GetNamespace() == "" {
+			o.SetNamespace(w.namespace)
+		}
+		if err := w.client.Create(context.Background(), o); err != nil {
+			w.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// reconcile runs one pass.
+func (w *world) reconcile(call *v1alpha1.ToolCall) ctrl.Result {
+	w.t.Helper()
+	result, err := w.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)})
+	if err != nil {
+		w.t.Fatalf("reconcile %s: %v", call.Name, err)
+	}
+	return result
+}
+
+// get reads the call past the cache.
+func (w *world) get(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
+	w.t.Helper()
+	now := &v1alpha1.ToolCall{}
+	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(call), now); err != nil {
+		w.t.Fatalf("get %s: %v", call.Name, err)
+	}
+	return now
+}

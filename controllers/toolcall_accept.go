@@ -1,0 +1,214 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// rejection ends a call before anything was made for it: the user's to mend, so nothing is retried.
+type rejection struct {
+	reason, message string
+	denied          bool
+}
+
+func (e *rejection) Error() string { return e.reason + ": " + e.message }
+
+func reject(reason, format string, args ...any) error {
+	return &rejection{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// accept decides, once, whether the call may run, where and with what. What was decided is kept in the Job;
+// a call that has one is past this.
+func (r *ToolCallReconciler) accept(ctx context.Context, s *scope) (bool, error) {
+	if s.bound() || s.record != nil {
+		return false, nil
+	}
+	if s.job != nil {
+		s.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already and was not made by this operator for this call: delete it and create the call again", s.job.Name))
+		return true, nil
+	}
+	err := r.decide(ctx, s)
+	var rejected *rejection
+	if errors.As(err, &rejected) {
+		s.rejected(rejected)
+		return true, nil
+	}
+	return err != nil, err
+}
+
+func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
+	action, unmapped := guards.Map(&s.call.Spec)
+	if unmapped == nil {
+		s.call.Status.Action = &v1alpha1.MappedAction{
+			Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary(),
+		}
+	}
+	where, err := r.whereabouts(ctx, s.call)
+	if err != nil {
+		return err
+	}
+	policy, err := r.policy(ctx, where.effective())
+	if err != nil {
+		return err
+	}
+	if unmapped != nil {
+		return denied(unmapped)
+	}
+	if err := r.check(ctx, s, action, inForce{where, policy}); err != nil {
+		return err
+	}
+	prefix, err := argvPrefix(&where.effective().Spec, action)
+	if err != nil {
+		return err
+	}
+	s.environment = where.effective()
+	plan, refs := where.plan(s.call, policy)
+	s.refs = refs
+	s.record = &jobspec.Record{
+		Environment:         where.effective().Name,
+		ArgvPrefix:          prefix,
+		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
+		MaxBytesPerStream:   policy.MaxBytesPerStream(),
+		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
+		StartTimeoutSeconds: ptr.Deref(where.effective().Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds),
+		SeenMicroseconds:    s.seen.UnixMicro(),
+		AcceptedMillis:      *s.millis(),
+		Plan:                plan,
+	}
+	return nil
+}
+
+// policy finds and compiles what the environment's calls are held to.
+func (r *ToolCallReconciler) policy(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*guards.Policy, error) {
+	object, err := policyFor(ctx, r, env.Spec.PolicyName)
+	if errors.Is(err, errPolicy) {
+		return nil, reject(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	policy, err := r.Policies.Compile(object)
+	if err != nil {
+		return nil, reject(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
+	}
+	return policy, nil
+}
+
+// inForce is what a call is held to.
+type inForce struct {
+	where  *whereabouts
+	policy *guards.Policy
+}
+
+func denied(d *guards.Denial) error {
+	return &rejection{reason: d.Reason, message: d.Message, denied: true}
+}
+
+// check asks the guards, for the caller that admission vouches for.
+func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards.Action, rules inForce) error {
+	s.call.Status.Environment = &v1alpha1.ResolvedEnvironment{Name: rules.where.effective().Name}
+	known, missing, err := r.Callers.Known(ctx, s.call)
+	if err != nil {
+		return err
+	}
+	var caller *v1alpha1.Requester
+	if known {
+		caller = s.call.Spec.RequestedBy
+		rules.where.trusted = s.call.Spec.Trusted
+	}
+	var unanswered error
+	denial := rules.policy.Check(guards.Input{
+		Action: action,
+		Env:    s.call.Spec.Env,
+		Caller: caller,
+		MayUse: func(tool string) (may bool, err error) {
+			may, unanswered = r.Access.MayUse(ctx, caller, s.call.Namespace, tool)
+			return may, unanswered
+		},
+		Shell: rules.where.effective().Spec.Shell,
+	})
+	switch {
+	case unanswered != nil:
+		// Nobody said no: the question is asked again, and nothing runs until it is answered.
+		return unanswered
+	case denial != nil:
+		return denied(unknownCaller(denial, missing))
+	default:
+		return nil
+	}
+}
+
+// unknownCaller adds why nobody is known to have created the call, where that is what it failed for.
+func unknownCaller(denial *guards.Denial, missing string) *guards.Denial {
+	if denial.Reason != v1alpha1.ReasonAgentNotAllowed || missing == "" {
+		return denial
+	}
+	return &guards.Denial{Reason: denial.Reason, Message: denial.Message + ". The creator of this call is unknown, whatever its spec says, because an admission policy that sets it is missing: " + missing + ". Install config/admission and create the call again."}
+}
+
+// builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
+var builtinInterpreters = map[string][]string{
+	"python":     {"python3"},
+	"javascript": {"node"},
+	"bash":       {"bash"},
+	"sh":         {"sh"},
+	"ruby":       {"ruby"},
+	"perl":       {"perl"},
+}
+
+// argvPrefix is the part of the command line that the environment decides.
+func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) ([]string, error) {
+	switch action.Type {
+	case v1alpha1.ActionShell:
+		if len(env.Shell) > 0 {
+			return env.Shell, nil
+		}
+		return []string{"bash", "-c"}, nil
+	case v1alpha1.ActionCode:
+		if prefix, ok := env.Interpreters[action.Language]; ok {
+			return prefix, nil
+		}
+		if prefix, ok := builtinInterpreters[action.Language]; ok {
+			return prefix, nil
+		}
+		return nil, reject(v1alpha1.ReasonInvalidEnvironment, "the environment has no interpreter for language %q: set spec.interpreters[%q] in the ExecutionEnvironment", action.Language, action.Language)
+	default:
+		return nil, nil
+	}
+}
+
+func firstRunes(text string, n int) string {
+	runes := []rune(text)
+	return string(runes[:min(len(runes), n)])
+}
+
+// getOrReject reads an object that the user named.
+func (r *ToolCallReconciler) getOrReject(ctx context.Context, namespace, name string, into client.Object, reason string) error {
+	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return reject(reason, "there is no %s %q in namespace %q", kindOf(into), name, namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("get %s %s: %w", kindOf(into), name, err)
+	}
+	return nil
+}
+
+func kindOf(o client.Object) string {
+	switch o.(type) {
+	case *v1alpha1.Skill:
+		return "Skill"
+	default:
+		return "ExecutionEnvironment"
+	}
+}

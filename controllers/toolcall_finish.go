@@ -1,0 +1,157 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+// takeResult ends the call with what its runner reports, and acknowledges it once that is recorded.
+func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, error) {
+	if !s.bound() || s.session == nil {
+		return false, nil
+	}
+	reported := s.session.Result()
+	if reported == nil || reported.CallUID != string(s.call.UID) {
+		return false, nil
+	}
+	if err := reported.Outcome.Validate(); err != nil {
+		s.session.Refuse("the result can't be: " + err.Error())
+		return false, nil
+	}
+	s.finish(reported)
+	session, uid := s.session, string(s.call.UID)
+	s.after(func(context.Context) error {
+		// A runner that doesn't hear this sends the result again, and is answered by retire.
+		_ = session.Ack(uid)
+		return nil
+	})
+	if s.call.Status.Phase == v1alpha1.PhaseCancelled {
+		r.removeJob(s)
+	}
+	return true, nil
+}
+
+// stopIfAsked cancels. A call that has not started ends at once; one that has, when its process is gone.
+func (r *ToolCallReconciler) stopIfAsked(_ context.Context, s *scope) (bool, error) {
+	if !s.call.Spec.Cancel {
+		return false, nil
+	}
+	if !s.bound() {
+		s.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled before its command started")
+		if s.session != nil {
+			session := s.session
+			s.after(func(context.Context) error { session.Refuse("the call was cancelled"); return nil })
+		}
+		r.removeJob(s)
+		return true, nil
+	}
+	if s.session != nil {
+		_ = s.session.Cancel(string(s.call.UID))
+		return false, nil
+	}
+	// Its runner isn't connected: the kubelet can stop it too.
+	r.removeJob(s)
+	return false, nil
+}
+
+// lose ends a call whose pod is gone or overdue, with the copy of the result that the runner left in the pod
+// if there is one, and otherwise without pretending to know.
+func (r *ToolCallReconciler) lose(s *scope, pod *corev1.Pod) {
+	terminated := terminatedState(pod)
+	if terminated != nil {
+		if left := r.lastWords(s, terminated.Message); left != nil {
+			s.finish(left)
+			return
+		}
+	}
+	switch {
+	case terminated != nil && terminated.Reason == "OOMKilled":
+		s.end(v1alpha1.PhaseFailed, v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the supervisor with it: raise resources.limits.memory of the environment")
+		s.call.Status.ExitCode = result.Exit(result.NoExitCode)
+		s.call.Status.Signal = "SIGKILL"
+	case s.call.Spec.Cancel:
+		s.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled and its pod removed; how far the command came is not known")
+	case pod == nil:
+		s.end(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s is gone and left no result; the command may have run", s.call.Status.Pod))
+	case terminated != nil:
+		s.end(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, sentence(fmt.Sprintf("pod %s ended and left no result; the command may have run", s.call.Status.Pod), pod.Status.Reason, terminated.Reason))
+	default:
+		s.end(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s was not heard of in time; the command may have run", s.call.Status.Pod))
+	}
+}
+
+func terminatedState(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if pod == nil {
+		return nil
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Terminated != nil {
+			return status.State.Terminated
+		}
+	}
+	return nil
+}
+
+// lastWords reads the copy of the result that a runner leaves in its pod. Anything in the container can write
+// there, so that only a copy counts that was made with the pod's token, which the command never sees.
+func (r *ToolCallReconciler) lastWords(s *scope, message string) *wire.Result {
+	words := &wire.LastWords{}
+	if s.job == nil || json.Unmarshal([]byte(message), words) != nil {
+		return nil
+	}
+	token := r.Identity.Token(s.job.Namespace, s.job.Name, string(s.job.UID))
+	if !words.Check(token, string(s.call.UID)) {
+		return nil
+	}
+	outcome, err := result.DecodeTermination([]byte(words.Outcome))
+	if err != nil || outcome.Validate() != nil {
+		return nil
+	}
+	return &wire.Result{CallUID: string(s.call.UID), Outcome: *outcome, Environment: wire.Environment{WorkingDir: outcome.WorkingDir}}
+}
+
+// retire looks after a call that has ended: it answers a runner that still reports, and deletes the call when
+// its time is up.
+func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error) {
+	if s.call.DeletionTimestamp != nil {
+		r.Hub.Dismiss(s.call.Namespace, s.call.Name, "the ToolCall is being deleted")
+		return true, nil
+	}
+	if !s.call.Status.Phase.Terminal() {
+		return false, nil
+	}
+	if s.session != nil {
+		if s.session.Result() != nil {
+			_ = s.session.Ack(string(s.call.UID))
+		} else {
+			s.session.Refuse("the call has ended: " + s.call.Status.Reason)
+		}
+	}
+	return true, r.expire(ctx, s)
+}
+
+// sinceFinished is when the call ended.
+func sinceFinished(call *v1alpha1.ToolCall) time.Time {
+	for _, c := range call.Status.Conditions {
+		if c.Type == v1alpha1.ConditionFinished {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return call.CreationTimestamp.Time
+}
+
+func upperFirst(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}

@@ -1,0 +1,136 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// launch creates the accepted call's Job, and then the credential of its pod. It is past when a Job is there.
+func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error) {
+	if s.bound() || s.job != nil {
+		return false, nil
+	}
+	job, err := jobspec.Build(jobspec.Input{
+		Call: s.call, Environment: s.environment, Record: s.record,
+		Refs: s.refs, Runtime: r.Runtime, Sealer: r.Identity,
+	})
+	if err != nil {
+		s.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())
+		return true, nil
+	}
+	err = r.Create(ctx, job)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		// A pass whose answer was lost made it; the cache will show it.
+		s.wakeIn(cacheLag)
+		return true, nil
+	case rejected(err):
+		s.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+err.Error())
+		return true, nil
+	case err != nil:
+		return true, fmt.Errorf("create the call's Job: %w", err)
+	}
+	s.job = job
+	if err := r.ensureCredential(ctx, s); err != nil {
+		return true, err
+	}
+	s.accepted()
+	s.wakeIn(podWait)
+	return true, nil
+}
+
+// rejected says that the API server will not take an object, however often it is sent.
+func rejected(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// ensureCredential gives the Job's pod its token. Making it again makes the same one.
+func (r *ToolCallReconciler) ensureCredential(ctx context.Context, s *scope) error {
+	token := r.Identity.Token(s.job.Namespace, s.job.Name, string(s.job.UID))
+	err := r.Create(ctx, jobspec.Credential(s.job, token), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the credential of the call's pod: %w", err)
+	}
+	return nil
+}
+
+// bind records which runner has the call, and only then hands the call to it. A runner that is recorded
+// already and says that it has nothing yet (the connection broke on the way) is given it again: it is the
+// same process, and that starts a command once.
+func (r *ToolCallReconciler) bind(ctx context.Context, s *scope) (bool, error) {
+	if s.session == nil || s.record == nil {
+		return false, nil
+	}
+	if !s.bound() {
+		ok, err := r.isPodOf(ctx, s)
+		if err != nil {
+			return true, err
+		}
+		if !ok {
+			s.session.Refuse("the pod is not one of this call's Job")
+			return false, nil
+		}
+		s.started()
+	}
+	if s.session.CallUID() != "" {
+		return false, nil
+	}
+	assignment, err := r.assignment(s)
+	if err != nil {
+		return true, err
+	}
+	session := s.session
+	s.after(func(context.Context) error {
+		// A runner that can't be reached dials in again.
+		_ = session.Assign(assignment)
+		return nil
+	})
+	return false, nil
+}
+
+// isPodOf says whether the runner's pod exists, is the Job's, and is the one that it says it is.
+func (r *ToolCallReconciler) isPodOf(ctx context.Context, s *scope) (bool, error) {
+	hello := s.session.Hello()
+	key := types.NamespacedName{Namespace: s.call.Namespace, Name: hello.Pod}
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		pod := &corev1.Pod{}
+		err := reader.Get(ctx, key, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("get the runner's pod: %w", err)
+		}
+		if err == nil && string(pod.UID) == hello.PodUID && len(podOwner(pod)) == 1 && podOwner(pod)[0] == string(s.job.UID) {
+			return pod.DeletionTimestamp == nil, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *ToolCallReconciler) assignment(s *scope) (*wire.Assignment, error) {
+	action, denial := guards.Map(&s.call.Spec)
+	if denial != nil {
+		return nil, fmt.Errorf("map an accepted call: %s: %s", denial.Reason, denial.Message)
+	}
+	return s.record.Assignment(s.call, commandOf(action)), nil
+}
+
+// commandOf is the part of the command line that the call decides.
+func commandOf(action *guards.Action) jobspec.Action {
+	switch action.Type {
+	case v1alpha1.ActionShell:
+		return jobspec.Action{Argv: []string{action.Command}}
+	case v1alpha1.ActionCode:
+		return jobspec.Action{Source: []byte(action.Source)}
+	default:
+		return jobspec.Action{Argv: append([]string{action.Binary}, action.Args...)}
+	}
+}

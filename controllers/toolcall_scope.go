@@ -1,0 +1,125 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// scope is one pass over one call: what was found, and what is to be done about it.
+type scope struct {
+	original *v1alpha1.ToolCall
+	call     *v1alpha1.ToolCall
+	now      time.Time
+	// seen is when the call was created, as well as the operator can know.
+	seen time.Time
+
+	// job is the call's Job, nil when there is none.
+	job *batchv1.Job
+	// record is what was decided when the call was accepted, nil before that.
+	record *jobspec.Record
+	// environment is the one in effect; set by accept for launch.
+	environment *v1alpha1.ExecutionEnvironment
+	refs        []corev1.EnvVar
+	// session is the connection of the call's own runner: the one that is recorded, or else the one that
+	// says hello for the call's Job. nil when none is connected.
+	session *dispatch.Session
+
+	// follows is done after the status was written, in order.
+	follows []func(context.Context) error
+	// wake is when to look again, 0 for not on a timer.
+	wake time.Duration
+}
+
+// gather finds all that a pass may look at.
+func (r *ToolCallReconciler) gather(ctx context.Context, req ctrl.Request) (*scope, error) {
+	call := &v1alpha1.ToolCall{}
+	if err := r.Get(ctx, req.NamespacedName, call); err != nil {
+		return nil, err
+	}
+	s := &scope{original: call, call: call.DeepCopy(), now: r.Clock.Now()}
+	s.seen = firstSeen(call.CreationTimestamp.Time, s.now)
+	if call.Status.Runner != nil {
+		s.session = r.Hub.SessionByKey(call.Status.Runner.KeyHash)
+	}
+	if call.Status.Phase.Terminal() {
+		return s, nil
+	}
+	return s, r.gatherJob(ctx, s)
+}
+
+func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
+	job := &batchv1.Job{}
+	err := r.Get(ctx, types.NamespacedName{Namespace: s.call.Namespace, Name: jobspec.Name(s.call)}, job)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get the call's Job: %w", err)
+	}
+	s.job = job
+	if record, ok := jobspec.ReadRecord(job, s.call, r.Identity); ok {
+		s.record = record
+		s.seen = time.UnixMicro(record.SeenMicroseconds)
+		if !s.bound() {
+			s.session = r.Hub.Session(string(job.UID))
+		}
+	}
+	return nil
+}
+
+// firstSeen guesses when a call was created: the API server says it in whole seconds only, and most calls
+// are looked at within milliseconds.
+func firstSeen(created, now time.Time) time.Time {
+	if now.Sub(created) > time.Second {
+		return created
+	}
+	return now
+}
+
+// bound says that it is recorded which runner has the call: its command may have started.
+func (s *scope) bound() bool { return s.call.Status.Runner != nil }
+
+func (s *scope) statusChanged() bool {
+	return !equality.Semantic.DeepEqual(s.original.Status, s.call.Status)
+}
+
+// after has something done once the status is written.
+func (s *scope) after(do func(context.Context) error) { s.follows = append(s.follows, do) }
+
+// wakeIn has the call looked at again after d at the latest.
+func (s *scope) wakeIn(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if s.wake == 0 || d < s.wake {
+		s.wake = d
+	}
+}
+
+// millis is the time since the call's creation.
+func (s *scope) millis() *int64 {
+	ms := s.now.Sub(s.seen).Milliseconds()
+	return &ms
+}
+
+// callOfPod maps a pod to the call that its labels name. A pod that carries another call's label can at
+// most have that call looked at once more.
+func callOfPod(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetAnnotations()[jobspec.AnnotationCall]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}

@@ -1,0 +1,199 @@
+package controllers
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+// accepted says that the guards passed and that the call waits for its process.
+func (s *scope) accepted() {
+	status := &s.call.Status
+	if status.Phase == v1alpha1.PhasePending {
+		return
+	}
+	status.Phase = v1alpha1.PhasePending
+	status.Job = s.job.Name
+	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
+	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis), Path: v1alpha1.PathCold}
+	s.condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
+	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "the pod has not started")
+	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
+	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
+}
+
+// started says which runner has the call. What is recorded here never changes.
+func (s *scope) started() {
+	s.accepted()
+	hello := s.session.Hello()
+	status := &s.call.Status
+	status.Phase = v1alpha1.PhaseRunning
+	status.Pod = hello.Pod
+	status.Node = hello.Node
+	status.Runner = &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: s.session.KeyHash()}
+	status.Timings.StartedMilliseconds = s.millis()
+	s.condition(v1alpha1.ConditionStarted, true, v1alpha1.ReasonAssigned, "the call was given to its pod")
+}
+
+// fail ends a call that did not run to its own end.
+func (s *scope) fail(reason, message string) { s.end(v1alpha1.PhaseFailed, reason, message) }
+
+// rejected ends a call that nothing was made for.
+func (s *scope) rejected(e *rejection) {
+	phase := v1alpha1.PhaseFailed
+	if e.denied {
+		phase = v1alpha1.PhaseDenied
+	}
+	s.end(phase, e.reason, e.message)
+}
+
+// maxMessage bounds status.message and a condition's message, in bytes; the API takes 32768 characters.
+const maxMessage = 16 << 10
+
+// end writes the terminal phase, and all that follows from it alone.
+func (s *scope) end(phase v1alpha1.Phase, reason, message string) {
+	message = upperFirst(clip(message, maxMessage))
+	status := &s.call.Status
+	accepted := s.record != nil || s.bound()
+	status.Phase, status.Reason, status.Message = phase, reason, message
+	// Of a command that ran there is more to tell: finish does.
+	status.Output = message
+	if status.Timings == nil {
+		status.Timings = &v1alpha1.CallTimings{}
+	}
+	status.Timings.FinishedMilliseconds = s.millis()
+	if phase == v1alpha1.PhaseFailed || phase == v1alpha1.PhaseCancelled {
+		status.RetrySafe = ptr.To(!s.bound())
+	}
+	if accepted {
+		s.condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
+	} else {
+		s.condition(v1alpha1.ConditionAccepted, false, reason, message)
+	}
+	if !s.bound() {
+		s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "no command was started")
+	}
+	s.condition(v1alpha1.ConditionFinished, true, reason, message)
+	s.condition(v1alpha1.ConditionSucceeded, phase == v1alpha1.PhaseSucceeded, reason, message)
+}
+
+// condition sets one condition.
+func (s *scope) condition(kind string, is bool, reason, message string) {
+	value := metav1.ConditionFalse
+	if is {
+		value = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&s.call.Status.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: message,
+		ObservedGeneration: s.call.Generation, LastTransitionTime: metav1.NewTime(s.now),
+	})
+}
+
+// finish writes what the runner reports.
+func (s *scope) finish(reported *wire.Result) {
+	o := &reported.Outcome
+	s.end(phaseOf(o.Reason), o.Reason, messageOf(o))
+	status := &s.call.Status
+	status.ExitCode, status.Signal = o.ExitCode, o.Signal
+	if !o.Started {
+		status.RetrySafe = ptr.To(true)
+	} else {
+		status.DurationMilliseconds = ptr.To(o.DurationMS)
+		status.StartTime = ptr.To(metav1.NewMicroTime(o.StartTime))
+		status.CompletionTime = ptr.To(metav1.NewMicroTime(o.CompletionTime))
+	}
+	s.resolved(&reported.Environment)
+	s.fitOutput(o)
+}
+
+func phaseOf(reason string) v1alpha1.Phase {
+	switch reason {
+	case result.Completed:
+		return v1alpha1.PhaseSucceeded
+	case result.CancelRequested:
+		return v1alpha1.PhaseCancelled
+	default:
+		return v1alpha1.PhaseFailed
+	}
+}
+
+func messageOf(o *result.Outcome) string {
+	if o.Message == "" && o.Reason == result.Completed {
+		return "the command exited with code 0"
+	}
+	return o.Message
+}
+
+// maxNames bounds the lists of variables' names, as the API does.
+const maxNames = 2048
+
+// resolved writes what the runner found the environment to be: names and sources.
+func (s *scope) resolved(env *wire.Environment) {
+	if s.call.Status.Environment == nil {
+		s.call.Status.Environment = &v1alpha1.ResolvedEnvironment{}
+	}
+	into := s.call.Status.Environment
+	into.WorkingDir = env.WorkingDir
+	into.StrippedEnv = env.Stripped[:min(len(env.Stripped), maxNames)]
+	for _, v := range env.Vars[:min(len(env.Vars), maxNames)] {
+		into.Env = append(into.Env, v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)})
+	}
+}
+
+// maxObjectBytes is what a whole ToolCall may take, encoded. etcd takes 1.5 MiB in one request, the object
+// and what is around it.
+const maxObjectBytes = 1400 << 10
+
+// fitOutput writes both streams and the text for a model. What the policy lets through can still be more than
+// an object can hold (the same bytes stand in stdout and in output, and escaping makes them longer): then
+// less of each stream is kept, and truncated says so.
+func (s *scope) fitOutput(o *result.Outcome) {
+	if !o.Started {
+		s.call.Status.Output = s.call.Status.Message
+		return
+	}
+	// A byte that isn't UTF-8 becomes three in the text.
+	for limit := 3 * max(kept(&o.Stdout), kept(&o.Stderr)); ; limit = limit * 2 / 3 {
+		s.writeOutput(o, limit)
+		if limit == 0 || encodedSize(s.call) <= maxObjectBytes {
+			return
+		}
+	}
+}
+
+func kept(stream *result.Stream) int { return len(stream.Head) + len(stream.Tail) }
+
+func (s *scope) writeOutput(o *result.Outcome, limit int) {
+	status := &s.call.Status
+	stdout, cutOut := o.Stdout.Text(limit)
+	stderr, cutErr := o.Stderr.Text(limit)
+	status.Stdout, status.Stderr = stdout, stderr
+	status.Streams = &v1alpha1.StreamsStatus{
+		Stdout: v1alpha1.StreamStatus{Bytes: o.Stdout.Bytes, SHA256: o.Stdout.SHA256, Truncated: cutOut, InvalidUTF8: o.Stdout.InvalidUTF8},
+		Stderr: v1alpha1.StreamStatus{Bytes: o.Stderr.Bytes, SHA256: o.Stderr.SHA256, Truncated: cutErr, InvalidUTF8: o.Stderr.InvalidUTF8},
+	}
+	status.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
+}
+
+func encodedSize(call *v1alpha1.ToolCall) int {
+	raw, err := json.Marshal(call)
+	if err != nil {
+		return maxObjectBytes + 1
+	}
+	return len(raw)
+}
+
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " …"
+}

@@ -1,0 +1,182 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// How long to wait before looking for what went wrong.
+const (
+	// cacheLag is how long the cache may take to show something that is known to be there.
+	cacheLag = 50 * time.Millisecond
+	// podWait is how long a Job may have no pod before its Events are asked why.
+	podWait = time.Second
+	// lostWait is how long a pod that ended may take for its runner's last words to arrive.
+	lostWait = 2 * time.Second
+	// runSlack is what a runner may take, over the limit and the grace, until its result is here.
+	runSlack = 60 * time.Second
+)
+
+// watchStart looks after a call whose runner has not said hello: it ends the call when that can't happen any
+// more, and at the latest when its time is up.
+func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, error) {
+	if s.bound() || s.job == nil || s.record == nil {
+		return false, nil
+	}
+	if s.call.Status.Phase != v1alpha1.PhasePending {
+		// The pass that made the Job was cut short: its pod may still wait for the credential.
+		if err := r.ensureCredential(ctx, s); err != nil {
+			return true, err
+		}
+	}
+	s.accepted()
+	pod, err := r.podOf(ctx, s)
+	if err != nil {
+		return true, err
+	}
+	found, err := r.diagnose(ctx, s, pod)
+	if err != nil {
+		return true, err
+	}
+	if found != nil && found.credential {
+		return true, r.ensureCredential(ctx, s)
+	}
+	deadline := s.job.CreationTimestamp.Add(time.Duration(s.record.StartTimeoutSeconds) * time.Second)
+	switch {
+	case found != nil && found.final:
+		s.fail(found.reason, found.message)
+	case !s.now.Before(deadline):
+		late := startTimeout(s.record.StartTimeoutSeconds, found)
+		s.fail(late.reason, late.message)
+	default:
+		s.wakeIn(deadline.Sub(s.now))
+		if pod == nil {
+			s.wakeIn(podWait)
+		}
+		return false, nil
+	}
+	r.removeJob(s)
+	return true, nil
+}
+
+// podOf finds the Job's newest pod in the cache, nil when there is none.
+func (r *ToolCallReconciler) podOf(ctx context.Context, s *scope) (*corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := r.List(ctx, pods, client.InNamespace(s.call.Namespace), client.MatchingFields{indexPodOwner: string(s.job.UID)}); err != nil {
+		return nil, fmt.Errorf("list the Job's pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, nil
+	}
+	newest := slices.MaxFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &newest, nil
+}
+
+func (r *ToolCallReconciler) diagnose(ctx context.Context, s *scope, pod *corev1.Pod) (*finding, error) {
+	if pod != nil {
+		return diagnosePod(pod, s.job.Name), nil
+	}
+	if found := diagnoseJob(s.job); found != nil {
+		return found, nil
+	}
+	if s.now.Sub(s.job.CreationTimestamp.Time) < podWait {
+		return nil, nil
+	}
+	events := &corev1.EventList{}
+	err := r.Live.List(ctx, events, client.InNamespace(s.call.Namespace), client.Limit(10), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.uid": string(s.job.UID), "reason": "FailedCreate"}.AsSelector(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the Job's Events: %w", err)
+	}
+	if len(events.Items) == 0 {
+		return nil, nil
+	}
+	return &finding{final: true, reason: v1alpha1.ReasonPodRejected, message: "the pod was refused: " + events.Items[0].Message}, nil
+}
+
+// watchRun looks after a call whose command may have started: when its pod is gone and the runner has not
+// come back with a result, what the pod left behind is all there is.
+func (r *ToolCallReconciler) watchRun(ctx context.Context, s *scope) (bool, error) {
+	if !s.bound() {
+		return false, nil
+	}
+	if s.session != nil && s.job != nil {
+		s.wakeIn(s.runDeadline().Sub(s.now))
+		if s.now.Before(s.runDeadline()) {
+			return false, nil
+		}
+	}
+	pod, err := r.boundPod(ctx, s)
+	if err != nil {
+		return true, err
+	}
+	switch {
+	case pod != nil && s.now.Before(s.runDeadline()) && !ended(pod):
+		s.wakeIn(s.runDeadline().Sub(s.now))
+		return false, nil
+	case pod != nil && ended(pod) && s.session != nil:
+		s.wakeIn(lostWait)
+		return false, nil
+	}
+	r.lose(s, pod)
+	r.removeJob(s)
+	return true, nil
+}
+
+// boundPod is the pod that was recorded, read past the cache before it is believed to be gone or ended.
+func (r *ToolCallReconciler) boundPod(ctx context.Context, s *scope) (*corev1.Pod, error) {
+	key := types.NamespacedName{Namespace: s.call.Namespace, Name: s.call.Status.Pod}
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		pod := &corev1.Pod{}
+		err := reader.Get(ctx, key, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get the call's pod: %w", err)
+		}
+		if err == nil && string(pod.UID) == s.call.Status.Runner.PodUID {
+			return pod, nil
+		}
+	}
+	return nil, nil
+}
+
+// runDeadline is when a call that started must be over, whatever its runner does.
+func (s *scope) runDeadline() time.Time {
+	limit := time.Duration(jobspec.GraceSeconds) * time.Second
+	if s.record != nil {
+		limit += time.Duration(s.record.TimeoutMilliseconds) * time.Millisecond
+	}
+	started := meta.FindStatusCondition(s.call.Status.Conditions, v1alpha1.ConditionStarted)
+	if started == nil {
+		return s.now
+	}
+	return started.LastTransitionTime.Add(limit + runSlack)
+}
+
+// removeJob deletes the Job and its pod once the call's end is recorded. The kubelet's SIGTERM has the
+// runner stop whatever still runs.
+func (r *ToolCallReconciler) removeJob(s *scope) {
+	if s.job == nil || s.job.DeletionTimestamp != nil {
+		return
+	}
+	job := s.job
+	s.after(func(ctx context.Context) error {
+		err := r.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the call's Job: %w", err)
+		}
+		return nil
+	})
+}

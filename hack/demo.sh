@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# From a fresh machine to tool calls that ran: starts the local cluster, installs the operator, runs the
+# calls of config/samples and shows what came of them. Running it again runs the calls anew.
+#
+# With KUBECONFIG set to another cluster than the local one it uses that: push the three images there first
+# and name them in MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE.
+source "$(dirname "$0")/lib.sh"
+
+readonly NAMESPACE=toolcall-demo
+readonly CALLS=config/samples/10-calls.yaml
+
+# expected is how each call of the samples must end.
+expected() {
+  cat <<'END'
+git Succeeded Completed 0
+pipeline Succeeded Completed 0
+failing Failed NonZeroExit 2
+both-streams Succeeded Completed 0
+stdin Succeeded Completed 0
+variables Succeeded Completed 0
+python Succeeded Completed 0
+as-emitted Succeeded Completed 0
+too-slow Failed TimedOut -1
+denied Denied ArgumentNotAllowed -
+nowhere Failed EnvironmentNotFound -
+END
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+micros() { printf '%s' "${EPOCHREALTIME/[.,]/}"; }
+
+# seconds prints the time since a value of micros.
+seconds() {
+  local tenths=$((($(micros) - $1) / 100000))
+  printf '%d.%d s' $((tenths / 10)) $((tenths % 10))
+}
+
+# step runs a command and prints how long it took; what it said is shown only when it fails.
+step() {
+  local title=$1 began
+  shift
+  began=$(micros)
+  printf '%s ... ' "$title" >&2
+  if ! "$@" >"$log" 2>&1; then
+    printf 'failed\n' >&2
+    cat "$log" >&2
+    exit 1
+  fi
+  printf '%s\n' "$(seconds "$began")" >&2
+}
+
+require_go() {
+  local need
+  need=$(awk '$1 == "go" { print $2 }' go.mod)
+  command -v go >/dev/null || die "Go $need or newer is needed and 'go' is not in PATH: see https://go.dev/doc/install"
+  go list -m >/dev/null 2>"$log" ||
+    die "Go $need or newer is needed, this is $(GOTOOLCHAIN=local go env GOVERSION): $(<"$log")"
+}
+
+require_root() {
+  [[ $(uname -s) == Linux ]] || die "the local cluster needs Linux: use a Linux machine, or set KUBECONFIG to a cluster of yours"
+  [[ $(id -u) == 0 ]] || die "the local cluster needs root (namespaces, cgroups, mounts): run 'sudo -E env \"PATH=\$PATH\" make demo', or set KUBECONFIG to a cluster of yours"
+}
+
+# on_local says whether the demo runs on the local cluster, which may not be there yet.
+on_local() { [[ -z ${KUBECONFIG:-} ]] || is_local; }
+
+start_cluster() {
+  require_root
+  say "local cluster: one Kubernetes node, built from source where it isn't yet (minutes, once)"
+  cluster up >&2
+}
+
+# load_tools makes the tool image known to the node.
+load_tools() { cluster load "$(go -C hack run ./images tool)"; }
+
+install_all() {
+  if on_local; then
+    start_cluster
+    say "tool image: Debian with bash, coreutils, git and python3 (minutes, once)"
+    go -C hack run ./images tool >/dev/null
+    step "loading the tool image" load_tools
+  elif [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} || -z ${TOOLS_IMAGE:-} ]]; then
+    die "on a cluster that isn't the local one, set MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE to images that it can pull; README.md says how to make them"
+  fi
+  step "building the operator" make --no-print-directory build
+  step "installing the operator" hack/deploy.sh
+}
+
+# apply_samples runs the calls anew: a call runs once, so that those of an earlier demo go first.
+apply_samples() {
+  "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f "$CALLS"
+  "$KUBECTL" kustomize config/samples |
+    sed "s|toolcall.dev/tools:dev|${TOOLS_IMAGE:-toolcall.dev/tools:dev}|" | "$KUBECTL" apply -f -
+}
+
+await_calls() { "$KUBECTL" wait --for=condition=Finished --timeout=180s -f "$CALLS"; }
+
+# outcomes prints name, phase, reason, exit code and milliseconds of every call, a dash for what isn't there.
+outcomes() {
+  "$KUBECTL" get -f "$CALLS" -o go-template='{{range .items}}{{.metadata.name}} {{.status.phase}} {{.status.reason}} {{if exists .status "exitCode"}}{{.status.exitCode}}{{else}}-{{end}} {{if exists .status "durationMilliseconds"}}{{.status.durationMilliseconds}}{{else}}-{{end}}{{"\n"}}{{end}}'
+}
+
+show_table() {
+  local name phase reason code took
+  printf '\n%-14s %-10s %-20s %5s %10s\n' CALL PHASE REASON EXIT DURATION
+  while read -r name phase reason code took; do
+    [[ $took == - ]] || took="$((took / 1000)).$(printf %03d $((took % 1000))) s"
+    printf '%-14s %-10s %-20s %5s %10s\n' "$name" "$phase" "$reason" "$code" "$took"
+  done
+}
+
+# show_outputs prints, of every call, what ran, what came of it where it didn't succeed, and the text that a
+# model would read. A byte 1 starts a call.
+show_outputs() {
+  local template='{{range .items}}{{"\x01"}}{{.metadata.name}}{{if exists .status "action"}}: {{.status.action.summary}}{{end}}{{"\n"}}'
+  template+='{{if ne .status.phase "Succeeded"}}{{.status.reason}}: {{.status.message}}{{"\n"}}{{end}}'
+  template+='{{if exists .status "output"}}{{if ne .status.output .status.message}}{{.status.output}}{{"\n"}}{{end}}{{end}}{{end}}'
+  "$KUBECTL" get -f "$CALLS" -o go-template="$template" |
+    awk 'sub(/^\001/, "") { print "\n" $0; next } { print ($0 == "" ? "" : "    " $0) }'
+}
+
+# surprises prints every call that didn't end as expected.
+surprises() {
+  local name want got
+  while read -r name want; do
+    got=$(awk -v name="$name" '$1 == name { print $2, $3, $4 }' <<<"$1")
+    [[ $got == "$want" ]] || printf 'call %s ended as "%s", expected is "%s"\n' "$name" "$got" "$want"
+  done < <(expected)
+}
+
+# show_next prints lines that can be pasted into a shell.
+show_next() {
+  printf '\nWhat to type next:\n\nexport KUBECONFIG=%s\n' "$KUBECONFIG"
+  [[ $KUBECTL == kubectl ]] || printf 'export PATH=$PATH:%s\n' "$(dirname "$KUBECTL")"
+  cat <<'END'
+kubectl get toolcalls.toolcall.dev -n toolcall-demo
+kubectl get tc failing -n toolcall-demo -o yaml
+kubectl explain toolcalls.spec --api-version=toolcall.dev/v1alpha1
+
+# A call of your own:
+call=$(kubectl create -o name -f - <<'YAML'
+apiVersion: toolcall.dev/v1alpha1
+kind: ToolCall
+metadata:
+  generateName: mine-
+  namespace: toolcall-demo
+spec:
+  shell:
+    command: id; uname -sr
+YAML
+)
+kubectl wait -n toolcall-demo --for=condition=Finished "$call"
+kubectl get -n toolcall-demo "$call" -o jsonpath='{.status.output}{"\n"}'
+
+# One that is cancelled:
+call=$(kubectl create -o name -f - <<'YAML'
+apiVersion: toolcall.dev/v1alpha1
+kind: ToolCall
+metadata:
+  generateName: long-
+  namespace: toolcall-demo
+spec:
+  shell:
+    command: echo working; sleep 100
+YAML
+)
+sleep 2
+kubectl patch -n toolcall-demo "$call" --type=merge -p '{"spec":{"cancel":true}}'
+kubectl wait -n toolcall-demo --for=condition=Finished "$call"
+kubectl get -n toolcall-demo "$call"
+
+# Take away the operator, then the cluster:
+make undeploy
+END
+  ! on_local || printf 'make cluster-down\n'
+}
+
+main() {
+  local began results wrong
+  began=$(micros)
+  require_go
+  install_all
+  use_cluster
+  step "creating the sample calls" apply_samples
+  step "waiting for them to end" await_calls
+  results=$(outcomes)
+  show_table <<<"$results"
+  show_outputs
+  show_next
+  wrong=$(surprises "$results")
+  [[ -z $wrong ]] || die "$wrong"
+  printf '\nAll calls ended as expected. The demo took %s.\n' "$(seconds "$began")"
+}
+
+main "$@"

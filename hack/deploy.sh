@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Builds the operator's two images, loads them onto the current cluster and installs everything there.
+#
+# On another cluster than the local one there is no way to load images: push them there yourself and name
+# them in MANAGER_IMAGE and RUNNER_IMAGE.
+source "$(dirname "$0")/lib.sh"
+use_cluster
+
+mkdir -p bin/images
+if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
+  is_local || die "on a cluster that isn't the local one, set MANAGER_IMAGE and RUNNER_IMAGE to images that it can pull ('make images' writes them to bin/images)"
+  # The tag follows from the content: what is there already isn't loaded again, and pods restart only when
+  # something changed.
+  for name in manager runner; do
+    tag=$(sha256sum "bin/$name" | cut -c1-12)
+    tar=$PWD/bin/images/$name-$tag.tar
+    image=toolcall.dev/$name:$tag
+    if [[ ! -e $tar ]]; then
+      say "building image $image"
+      rm -f bin/images/"$name"-*.tar
+      go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar.tmp" >/dev/null
+      mv "$tar.tmp" "$tar"
+    fi
+    say "loading image $image"
+    cluster load "$tar" >&2
+    printf -v "${name^^}_IMAGE" '%s' "$image"
+  done
+fi
+
+say "installing the operator"
+"$KUBECTL" kustomize config/default |
+  sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" |
+  "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
+"$KUBECTL" wait --for=condition=Established --timeout=60s \
+  crd/toolcalls.toolcall.dev crd/executionenvironments.toolcall.dev crd/executionpolicies.toolcall.dev crd/skills.toolcall.dev >/dev/null
+say "waiting for the operator"
+if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=180s >&2; then
+  "$KUBECTL" -n toolcall-system get pods -o wide >&2 || true
+  "$KUBECTL" -n toolcall-system logs deployment/toolcall-operator --tail=30 >&2 || true
+  die "the operator did not become ready"
+fi

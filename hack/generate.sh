@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Generates what follows from the Go sources: deep copies, CRDs and the operator's RBAC.
+source "$(dirname "$0")/lib.sh"
+
+mkdir -p bin
+go -C hack/tools build -o "$PWD/bin/controller-gen" sigs.k8s.io/controller-tools/cmd/controller-gen
+bin/controller-gen object crd:maxDescLen=10000 paths=./api/... output:crd:artifacts:config=config/crd
+bin/controller-gen rbac:roleName=toolcall-operator paths=./controllers/... paths=./internal/operator/... output:rbac:artifacts:config=config/rbac

@@ -1,0 +1,28 @@
+# Shared by the scripts in hack/. Source it; it changes to the root of the project.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '%s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+cluster() { go -C hack run ./cluster "$@"; }
+
+# use_cluster sets KUBECONFIG and kubectl: the one that KUBECONFIG names, or else the local cluster, if it runs.
+use_cluster() {
+  local assets
+  if [[ -z ${KUBECONFIG:-} ]]; then
+    KUBECONFIG=$(cluster kubeconfig) || die "no cluster: run 'make cluster-up', or set KUBECONFIG to the cluster to use"
+    export KUBECONFIG
+  fi
+  if command -v kubectl >/dev/null; then
+    KUBECTL=kubectl
+  else
+    assets=$(cluster assets)
+    KUBECTL=$assets/kubectl
+  fi
+  "$KUBECTL" version >/dev/null 2>&1 || die "the cluster of $KUBECONFIG does not answer: is it running? ('make cluster-status' for the local one)"
+}
+
+# is_local says whether the cluster in use is the local one.
+is_local() { [[ ${KUBECONFIG:-} == "$(cluster kubeconfig 2>/dev/null)" ]]; }

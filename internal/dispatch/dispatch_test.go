@@ -1,0 +1,349 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/dial"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// operator is a server on loopback, and what its hub told.
+type operator struct {
+	hub      *dispatch.Hub
+	identity *dispatch.Identity
+	address  string
+	events   chan *dispatch.Session
+}
+
+func newIdentity(t *testing.T) *dispatch.Identity {
+	t.Helper()
+	identity, err := dispatch.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
+
+func startOperator(t *testing.T, identity *dispatch.Identity) *operator {
+	t.Helper()
+	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64)}
+	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
+	conf, err := identity.ServerTLS(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.address = listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		server := &dispatch.Server{Hub: o.hub, Authenticate: identity.CheckToken, TLS: conf, Log: logr.Discard()}
+		if err := server.Serve(ctx, listener); err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); serving.Wait() })
+	return o
+}
+
+func (o *operator) event(t *testing.T) *dispatch.Session {
+	t.Helper()
+	select {
+	case s := <-o.events:
+		return s
+	case <-time.After(10 * time.Second):
+		t.Fatal("the hub told nothing")
+		return nil
+	}
+}
+
+// podEnv is what a pod of the Job would be given.
+func podEnv(o *operator, job string) map[string]string {
+	return map[string]string{
+		wire.EnvEndpoints: o.address, wire.EnvCA: o.identity.CA(),
+		wire.EnvToken: o.identity.Token("ns", job, job+"-uid"), wire.EnvNamespace: "ns",
+		wire.EnvCall: "call", wire.EnvJob: job, wire.EnvJobUID: job + "-uid",
+		wire.EnvPod: job + "-pod", wire.EnvPodUID: job + "-pod-uid", wire.EnvNode: "node",
+	}
+}
+
+func runnerOf(t *testing.T, env map[string]string) *dial.Config {
+	t.Helper()
+	config, err := dial.FromEnv(func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func connect(t *testing.T, config *dial.Config, callUID string) *dial.Conn {
+	t.Helper()
+	conn, err := config.Dial(context.Background(), callUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func TestACallGoesOutAndItsResultComesBack(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	conn := connect(t, runnerOf(t, podEnv(o, "job")), "")
+	session := o.event(t)
+	if hello := session.Hello(); hello.Job != "job" || hello.Pod != "job-pod" || hello.Token != "" {
+		t.Errorf("hello is %+v; it must name the pod and keep no token", hello)
+	}
+	if o.hub.Session("job-uid") != session || o.hub.SessionByKey(session.KeyHash()) != session {
+		t.Error("the session is found neither by Job nor by key")
+	}
+	if err := session.Assign(&wire.Assignment{CallUID: "c1", Argv: []string{"true"}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := conn.Receive(); err != nil || m.Assign == nil || m.Assign.CallUID != "c1" {
+		t.Fatalf("got %+v, %v; want the assignment", m, err)
+	}
+	if err := conn.Send(&wire.Message{Result: &wire.Result{CallUID: "c1", Outcome: result.Outcome{Reason: result.Completed}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.event(t).Result(); got == nil || got.CallUID != "c1" {
+		t.Fatalf("the result is %+v", got)
+	}
+	if err := session.Ack("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := conn.Receive(); err != nil || m.Ack == nil {
+		t.Fatalf("got %+v, %v; want the acknowledgement", m, err)
+	}
+	conn.Close()
+	o.event(t)
+	if o.hub.Len() != 0 {
+		t.Error("the session of a closed connection is still there")
+	}
+}
+
+func TestAnAssignmentIsSentOnceAConnection(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	conn := connect(t, runnerOf(t, podEnv(o, "job")), "")
+	session := o.event(t)
+	for range 3 {
+		if err := session.Assign(&wire.Assignment{CallUID: "c1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := session.Cancel("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := conn.Receive(); err != nil || m.Assign == nil {
+		t.Fatalf("first message is %+v, %v", m, err)
+	}
+	if m, err := conn.Receive(); err != nil || m.Cancel == nil {
+		t.Fatalf("second message is %+v, %v; the assignment was repeated", m, err)
+	}
+}
+
+func TestARunnerThatConnectsAgainTakesItsOwnPlace(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	config := runnerOf(t, podEnv(o, "job"))
+	connect(t, config, "")
+	first := o.event(t)
+	connect(t, config, "c1")
+	second := o.event(t)
+	if first.KeyHash() != second.KeyHash() {
+		t.Error("one process has two keys")
+	}
+	if second.CallUID() != "c1" {
+		t.Errorf("the call that the runner has is %q", second.CallUID())
+	}
+	if o.hub.Session("job-uid") != second {
+		t.Error("the older connection is still the Job's session")
+	}
+}
+
+func TestAnotherProcessWithTheTokenCannotTakeThePlace(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	connect(t, runnerOf(t, podEnv(o, "job")), "")
+	first := o.event(t)
+	thief := connect(t, runnerOf(t, podEnv(o, "job")), "")
+	if _, err := thief.Receive(); err == nil {
+		t.Fatal("a second process with the same token was listened to")
+	}
+	if o.hub.Session("job-uid") != first {
+		t.Error("the second process took the first one's place")
+	}
+}
+
+func TestATokenOpensItsOwnJobOnly(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for name, change := range map[string]func(map[string]string){
+		"another Job's token": func(e map[string]string) { e[wire.EnvToken] = o.identity.Token("ns", "other", "other-uid") },
+		"another namespace":   func(e map[string]string) { e[wire.EnvNamespace] = "ns2" },
+		"another UID":         func(e map[string]string) { e[wire.EnvJobUID] = "x" },
+		"no such token":       func(e map[string]string) { e[wire.EnvToken] = "guess" },
+		"names that run together": func(e map[string]string) {
+			e[wire.EnvToken] = o.identity.Token("nsj", "ob", "job-uid")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := podEnv(o, "job")
+			change(env)
+			conn := connect(t, runnerOf(t, env), "")
+			m, err := conn.Receive()
+			if err == nil && m.Refuse == nil {
+				t.Fatalf("got %+v; want a refusal", m)
+			}
+			if o.hub.Len() != 0 {
+				t.Error("a session was made")
+			}
+		})
+	}
+}
+
+func TestARunnerSaysNothingToAnotherOperator(t *testing.T) {
+	real, fake := startOperator(t, newIdentity(t)), startOperator(t, newIdentity(t))
+	env := podEnv(real, "job")
+	env[wire.EnvEndpoints] = fake.address
+	conn, err := runnerOf(t, env).Dial(context.Background(), "")
+	if err == nil {
+		conn.Close()
+		t.Fatal("the runner talked to an operator with another certificate")
+	}
+	if fake.hub.Len() != 0 {
+		t.Error("the other operator has a session")
+	}
+}
+
+func TestTheIdentityOutlivesTheOperator(t *testing.T) {
+	identity := newIdentity(t)
+	cert, key, err := identity.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := dispatch.ParseIdentity(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if identity.Token("a", "b", "c") != again.Token("a", "b", "c") || identity.CA() != again.CA() {
+		t.Error("the identity that was read back is another one")
+	}
+	env := podEnv(&operator{identity: identity}, "job")
+	next := startOperator(t, again)
+	env[wire.EnvEndpoints] = next.address
+	connect(t, runnerOf(t, env), "c1")
+	if next.event(t).CallUID() != "c1" {
+		t.Error("the next operator doesn't know the call")
+	}
+	for _, broken := range [][2][]byte{{nil, key}, {cert, nil}, {cert, []byte("x")}, {key, cert}} {
+		if _, err := dispatch.ParseIdentity(broken[0], broken[1]); err == nil {
+			t.Error("a broken identity was taken")
+		}
+	}
+}
+
+func TestASealCannotBeMovedOrMade(t *testing.T) {
+	identity := newIdentity(t)
+	seal := identity.Seal("ns", "job", "uid", "plan")
+	if !identity.CheckSeal(seal, "ns", "job", "uid", "plan") {
+		t.Error("the seal doesn't hold for what it was made over")
+	}
+	for _, parts := range [][]string{{"ns", "job", "uid", "plan2"}, {"nsj", "ob", "uid", "plan"}, {"ns", "job", "uid"}, {"ns", "job", "uid", "plan", ""}} {
+		if identity.CheckSeal(seal, parts...) {
+			t.Errorf("the seal holds for %q", parts)
+		}
+	}
+	if newIdentity(t).CheckSeal(seal, "ns", "job", "uid", "plan") {
+		t.Error("another operator's seal holds")
+	}
+	if identity.CheckSeal(identity.Token("ns", "job", "uid"), "ns", "job", "uid") {
+		t.Error("a token is taken for a seal")
+	}
+}
+
+func TestStrangersAreTurnedAway(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for name, bytes := range map[string]string{
+		"plain text":    "GET / HTTP/1.1\r\n\r\n",
+		"nothing":       "",
+		"TLS-like junk": "\x16\x03\x01\x02\x00" + strings.Repeat("\xff", 600),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", o.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, bytes); err != nil {
+				t.Fatal(err)
+			}
+			conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, conn)
+			if o.hub.Len() != 0 {
+				t.Error("a session was made")
+			}
+		})
+	}
+}
+
+func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	gone := connect(t, runnerOf(t, podEnv(o, "job")), "")
+	o.event(t)
+	env := podEnv(o, "other")
+	env[wire.EnvCall] = "kept"
+	connect(t, runnerOf(t, env), "")
+	kept := o.event(t)
+	o.hub.Dismiss("ns", "call", "deleted")
+	m, err := gone.Receive()
+	if err != nil || m.Refuse == nil || m.Refuse.Reason != "deleted" {
+		t.Fatalf("got %+v, %v; want a refusal", m, err)
+	}
+	if o.hub.Session("other-uid") != kept {
+		t.Error("another call's runner was dismissed too")
+	}
+}
+
+func TestWhatARunnerNeedsIsNamedWhenMissing(t *testing.T) {
+	o := &operator{identity: newIdentity(t)}
+	for _, name := range []string{wire.EnvEndpoints, wire.EnvCA, wire.EnvToken, wire.EnvNamespace, wire.EnvJob, wire.EnvJobUID, wire.EnvPod, wire.EnvPodUID} {
+		env := podEnv(o, "job")
+		env[wire.EnvEndpoints] = "127.0.0.1:1"
+		delete(env, name)
+		_, err := dial.FromEnv(func(n string) string { return env[n] })
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+func TestDialNamesEveryEndpointThatFailed(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	env := podEnv(o, "job")
+	env[wire.EnvEndpoints] = "127.0.0.1:1," + o.address
+	connect(t, runnerOf(t, env), "")
+	env[wire.EnvEndpoints] = "127.0.0.1:1,127.0.0.1:2"
+	_, err := runnerOf(t, env).Dial(context.Background(), "")
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "127.0.0.1:2") {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := runnerOf(t, env).Dial(ctx, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("with an ended context: %v", err)
+	}
+}

@@ -1,0 +1,185 @@
+// Package dispatch is the operator's end of the connections that runners open.
+//
+// The Server accepts connections, checks who is there, and keeps one Session for each Job whose runner is
+// connected in the Hub. A session is an observation, like an object in a cache: what the runner said, for
+// the reconciler to look at, and a few verbs for it to use (Assign, Cancel, Ack, Refuse). Nothing here
+// decides what runs, and nothing here is kept that a runner that dials in again doesn't bring back.
+//
+// Two things prove who a runner is. The token, which only its pod was given and which opens the first
+// connection; and the key of its TLS certificate, which exists in that process's memory alone. The
+// reconciler records the key's hash in the call before the command may start, so that afterwards the
+// token alone is worth nothing.
+package dispatch
+
+import (
+	"sync"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// Hub holds the sessions of the runners that are connected now, by the UID of their Job.
+type Hub struct {
+	mu       sync.Mutex
+	sessions map[string]*Session
+	keys     map[string]*Session
+	notify   func(*Session)
+}
+
+// NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
+func NewHub(notify func(*Session)) *Hub {
+	return &Hub{sessions: map[string]*Session{}, keys: map[string]*Session{}, notify: notify}
+}
+
+// Session returns the session of a Job's runner, or nil.
+func (h *Hub) Session(jobUID string) *Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sessions[jobUID]
+}
+
+// SessionByKey returns the session of the runner that proved to hold a key, or nil.
+func (h *Hub) SessionByKey(keyHash string) *Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.keys[keyHash]
+}
+
+// Dismiss refuses the runners that were made for a call which is gone.
+func (h *Hub) Dismiss(namespace, call, reason string) {
+	var gone []*Session
+	h.mu.Lock()
+	for _, s := range h.sessions {
+		if s.hello.Namespace == namespace && s.hello.Call == call {
+			gone = append(gone, s)
+		}
+	}
+	h.mu.Unlock()
+	for _, s := range gone {
+		s.Refuse(reason)
+	}
+}
+
+// Len is the number of runners that are connected.
+func (h *Hub) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sessions)
+}
+
+// add registers a session. A runner that connects again takes the place of its own older connection; another
+// process with the same token is turned away while one is there, so that who came first can't be displaced.
+func (h *Hub) add(s *Session) bool {
+	h.mu.Lock()
+	old := h.sessions[s.hello.JobUID]
+	if old != nil && old.keyHash != s.keyHash {
+		h.mu.Unlock()
+		return false
+	}
+	h.sessions[s.hello.JobUID] = s
+	h.keys[s.keyHash] = s
+	h.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	h.notify(s)
+	return true
+}
+
+func (h *Hub) remove(s *Session) {
+	h.mu.Lock()
+	current := h.sessions[s.hello.JobUID] == s
+	if current {
+		delete(h.sessions, s.hello.JobUID)
+	}
+	if h.keys[s.keyHash] == s {
+		delete(h.keys, s.keyHash)
+	}
+	h.mu.Unlock()
+	if current {
+		h.notify(s)
+	}
+}
+
+// Session is one runner's connection.
+type Session struct {
+	hello   wire.Hello
+	keyHash string
+	send    func(*wire.Message) error
+	close   func()
+
+	mu       sync.Mutex
+	callUID  string
+	canceled bool
+	result   *wire.Result
+}
+
+// Hello is what the runner said when it connected.
+func (s *Session) Hello() wire.Hello { return s.hello }
+
+// KeyHash identifies the runner's process: the SHA-256 of its public key, in hexadecimal.
+func (s *Session) KeyHash() string { return s.keyHash }
+
+// CallUID is the call that the runner has, on this or an earlier connection; empty when it waits for one.
+func (s *Session) CallUID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.callUID
+}
+
+// Result is what the runner reported, or nil.
+func (s *Session) Result() *wire.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.result
+}
+
+// Assign gives the call to the runner, unless it has one already. The caller has recorded durably that this
+// runner, by its KeyHash, is the one that runs the call.
+func (s *Session) Assign(a *wire.Assignment) error {
+	s.mu.Lock()
+	if s.callUID != "" {
+		s.mu.Unlock()
+		return nil
+	}
+	s.callUID = a.CallUID
+	s.mu.Unlock()
+	return s.sendOrClose(&wire.Message{Assign: a})
+}
+
+// Cancel asks the runner, once a connection, to stop the call.
+func (s *Session) Cancel(callUID string) error {
+	s.mu.Lock()
+	again := s.canceled
+	s.canceled = true
+	s.mu.Unlock()
+	if again {
+		return nil
+	}
+	return s.sendOrClose(&wire.Message{Cancel: &wire.Cancel{CallUID: callUID}})
+}
+
+// Ack tells the runner that its result is recorded; it exits then.
+func (s *Session) Ack(callUID string) error {
+	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
+}
+
+// Refuse tells the runner to exit without running anything.
+func (s *Session) Refuse(reason string) {
+	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason}})
+	s.close()
+}
+
+// sendOrClose closes a connection that can't be written to: the runner will dial again.
+func (s *Session) sendOrClose(m *wire.Message) error {
+	if err := s.send(m); err != nil {
+		s.close()
+		return err
+	}
+	return nil
+}
+
+func (s *Session) setResult(r *wire.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.result = r
+}

@@ -1,0 +1,30 @@
+package wire
+
+import "strings"
+
+// Variables through which the operator tells a pod's runner where it belongs. The runner removes every
+// variable under Prefix from what a command gets, whatever the policy's blocklist says.
+const (
+	Prefix       = "TOOLCALL_RUNNER_"
+	EnvEndpoints = Prefix + "ENDPOINTS"
+	EnvCA        = Prefix + "CA"
+	EnvToken     = Prefix + "TOKEN"
+	EnvNamespace = Prefix + "NAMESPACE"
+	EnvCall      = Prefix + "CALL"
+	EnvJob       = Prefix + "JOB"
+	EnvJobUID    = Prefix + "JOB_UID"
+	EnvPod       = Prefix + "POD"
+	EnvPodUID    = Prefix + "POD_UID"
+	EnvNode      = Prefix + "NODE"
+	// EnvRefPrefix and a number name a variable that the kubelet resolves from a reference.
+	EnvRefPrefix = Prefix + "REF_"
+)
+
+// ServerName is the name in the operator's certificate.
+const ServerName = "dispatch.toolcall.dev"
+
+// TerminationMessagePath is where the runner leaves the compact copy of a result. The kubelet mounts it.
+const TerminationMessagePath = "/dev/termination-log"
+
+// Internal says whether a variable is between operator and runner only.
+func Internal(name string) bool { return strings.HasPrefix(name, Prefix) }

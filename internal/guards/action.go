@@ -1,0 +1,132 @@
+package guards
+
+import (
+	"strings"
+	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// languageUnknown is the language of a code call that names none.
+const languageUnknown = "unknown"
+
+// Action is what a call was mapped onto.
+type Action struct {
+	Type v1alpha1.ActionType
+
+	// Binary and Args are set for Structured.
+	Binary string
+	Args   []string
+
+	// Command is set for Shell.
+	Command string
+
+	// Language, in lower case, and Source are set for Code. Network: the call asks for network access.
+	Language string
+	Source   string
+	Network  bool
+
+	// WantedTime is the limit that the call asks for: the time in a tool call's own arguments, else
+	// spec.timeoutSeconds; nil when neither is given.
+	WantedTime *time.Duration
+}
+
+// Denial is a guard's refusal.
+type Denial struct {
+	// Reason is one of the reasons of a denial in api/v1alpha1.
+	Reason string
+	// Message says what was refused, by which rule, and what would pass.
+	Message string
+}
+
+// Tool is the name that is checked against access: the binary, bash for Shell, the language for Code.
+func (a *Action) Tool() string {
+	switch a.Type {
+	case v1alpha1.ActionShell:
+		return "bash"
+	case v1alpha1.ActionCode:
+		return a.Language
+	default:
+		return a.Binary
+	}
+}
+
+// Summary is the first 40 characters of what runs, on one line.
+func (a *Action) Summary() string {
+	text := a.Command
+	switch a.Type {
+	case v1alpha1.ActionStructured:
+		text = a.structuredStart()
+	case v1alpha1.ActionCode:
+		text = a.Source
+	}
+	text, _ = cutRunes(text, maxSummary)
+	return visible(text)
+}
+
+// structuredStart joins no more of the arguments than a summary can show.
+func (a *Action) structuredStart() string {
+	var text strings.Builder
+	text.WriteString(a.Binary)
+	for _, arg := range a.Args {
+		if text.Len() > maxSummary*4 {
+			break
+		}
+		text.WriteByte(' ')
+		text.WriteString(cutBytes(arg, maxSummary*4))
+	}
+	return text.String()
+}
+
+// Map turns what a call asks for into one action, or denies it when it can't be understood.
+func Map(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
+	if spec == nil || countSet(spec) != 1 {
+		return nil, invalid("set exactly one of structured, shell, code and tool")
+	}
+	var wanted *time.Duration
+	if spec.TimeoutSeconds != nil {
+		limit := time.Duration(*spec.TimeoutSeconds) * time.Second
+		wanted = &limit
+	}
+	switch {
+	case spec.Structured != nil:
+		return &Action{Type: v1alpha1.ActionStructured, Binary: spec.Structured.Binary, Args: spec.Structured.Args, WantedTime: wanted}, nil
+	case spec.Shell != nil:
+		return &Action{Type: v1alpha1.ActionShell, Command: spec.Shell.Command, WantedTime: wanted}, nil
+	case spec.Code != nil:
+		return mapCode(spec.Code, wanted), nil
+	default:
+		return mapTool(spec.Tool, wanted)
+	}
+}
+
+func countSet(spec *v1alpha1.ToolCallSpec) int {
+	n := 0
+	for _, set := range []bool{spec.Structured != nil, spec.Shell != nil, spec.Code != nil, spec.Tool != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+func mapCode(code *v1alpha1.CodeAction, wanted *time.Duration) *Action {
+	return &Action{
+		Type:       v1alpha1.ActionCode,
+		Language:   languageName(code.Language),
+		Source:     code.Source,
+		Network:    code.NetworkAccess != nil && *code.NetworkAccess,
+		WantedTime: wanted,
+	}
+}
+
+func languageName(language string) string {
+	if language == "" {
+		return languageUnknown
+	}
+	return strings.ToLower(language)
+}
+
+func invalid(message string) *Denial {
+	return &Denial{Reason: v1alpha1.ReasonInvalidArguments, Message: message}
+}

@@ -1,0 +1,176 @@
+package guards
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Compile makes a Policy of spec over the built-in defaults; a nil spec is the defaults alone. The error
+// names the field that can't be used and what would be right. It is stricter than the API's schema, and
+// doesn't trust that a schema was ever applied.
+func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
+	if spec == nil {
+		spec = &v1alpha1.ExecutionPolicySpec{}
+	}
+	p := &Policy{launchers: newLaunchTable(), shellBuiltins: newBuiltins()}
+	steps := []func(*v1alpha1.ExecutionPolicySpec) error{
+		p.compileAccess, p.compileShell, p.compileBinaries, p.compileArguments, p.compileEnv,
+		p.compileTimeouts, p.compileCode, p.compileOutput,
+	}
+	for _, step := range steps {
+		if err := step(spec); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// oneOf returns value, or what stands for it when unset; anything else is an error that lists the choices.
+func oneOf[T ~string](field string, value, unset, other T) (T, error) {
+	switch value {
+	case "":
+		return unset, nil
+	case unset, other:
+		return value, nil
+	default:
+		return "", fmt.Errorf("%s: %s is not known: use %s or %s", field, quote(string(value)), unset, other)
+	}
+}
+
+// between returns the value, or what stands for it when unset, and refuses one outside of the bounds.
+func between[T int32 | int64](field string, value *T, unset, low, high T) (T, error) {
+	if value == nil {
+		return unset, nil
+	}
+	if *value < low || *value > high {
+		return 0, fmt.Errorf("%s: %d is out of range: use %d to %d", field, *value, low, high)
+	}
+	return *value, nil
+}
+
+func (p *Policy) compileAccess(spec *v1alpha1.ExecutionPolicySpec) (err error) {
+	p.access, err = oneOf("spec.access", spec.Access, v1alpha1.AccessRBAC, v1alpha1.AccessOpen)
+	return err
+}
+
+func (p *Policy) compileShell(spec *v1alpha1.ExecutionPolicySpec) error {
+	if spec.Shell == nil {
+		return nil
+	}
+	mode, err := oneOf("spec.shell.commands", spec.Shell.Commands, v1alpha1.ShellUnrestricted, v1alpha1.ShellAllowlisted)
+	if err != nil {
+		return err
+	}
+	p.shellEnabled = spec.Shell.Enabled != nil && *spec.Shell.Enabled
+	p.allowlisted = mode == v1alpha1.ShellAllowlisted
+	return nil
+}
+
+func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
+	p.binaries.listed = map[string]bool{}
+	if spec.Binaries == nil {
+		return nil
+	}
+	mode, err := oneOf("spec.binaries.mode", spec.Binaries.Mode, v1alpha1.BinariesPermissive, v1alpha1.BinariesEnforced)
+	if err != nil {
+		return err
+	}
+	for i, name := range spec.Binaries.Allowed {
+		if why := badBinaryName(name); why != "" {
+			return fmt.Errorf("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\"", i, quote(name), why)
+		}
+		p.binaries.listed[name] = true
+	}
+	p.binaries.enforced = mode == v1alpha1.BinariesEnforced
+	p.binaries.names = slices.Clone(spec.Binaries.Allowed)
+	return nil
+}
+
+// badBinaryName says what is wrong with a listed name: one that could never match a call's binary is a
+// mistake that its author should hear of.
+func badBinaryName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case strings.Contains(name, "/"):
+		return "holds a slash, and calls are by bare name only"
+	case strings.Contains(name, ".."):
+		return "holds \"..\", and calls with it are always refused"
+	case strings.ContainsFunc(name, oddRune) || !utf8.ValidString(name):
+		return "holds white space or control characters"
+	default:
+		return ""
+	}
+}
+
+func oddRune(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+
+func (p *Policy) compileArguments(spec *v1alpha1.ExecutionPolicySpec) error {
+	p.denyMeta = true
+	if spec.Arguments == nil {
+		return nil
+	}
+	mode, err := oneOf("spec.arguments.metacharacters", spec.Arguments.Metacharacters,
+		v1alpha1.MetacharactersDeny, v1alpha1.MetacharactersAllow)
+	p.denyMeta = mode != v1alpha1.MetacharactersAllow
+	return err
+}
+
+func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
+	p.envBlocklist = defaultEnvBlocklist()
+	if spec.EnvBlocklist != nil {
+		p.envBlocklist = slices.Clone(spec.EnvBlocklist)
+	}
+	if i := slices.Index(p.envBlocklist, ""); i >= 0 {
+		return fmt.Errorf("spec.envBlocklist[%d]: the prefix is empty and would block every variable: use at least one character", i)
+	}
+	protected := defaultProtectedEnv()
+	if spec.ProtectedEnv != nil {
+		protected = spec.ProtectedEnv
+	}
+	for i, pattern := range protected {
+		if !isName(strings.TrimSuffix(pattern, "*")) {
+			return fmt.Errorf("spec.protectedEnv[%d]: %s is no name of a variable: use letters, digits and underscores, with a \"*\" at the end for a prefix", i, quote(pattern))
+		}
+	}
+	p.protected = newNameSet(protected)
+	p.shellProtect = newNameSet(shellProtectedEnv())
+	return nil
+}
+
+func (p *Policy) compileTimeouts(spec *v1alpha1.ExecutionPolicySpec) error {
+	timeouts := spec.Timeouts
+	if timeouts == nil {
+		timeouts = &v1alpha1.TimeoutsPolicy{}
+	}
+	limit, err := between("spec.timeouts.defaultSeconds", timeouts.DefaultSeconds, int32(defaultTimeout/time.Second), 1, limitSeconds)
+	if err != nil {
+		return err
+	}
+	highest, err := between("spec.timeouts.maxSeconds", timeouts.MaxSeconds, int32(defaultMaxTime/time.Second), 1, limitSeconds)
+	if err != nil {
+		return err
+	}
+	if limit > highest {
+		return fmt.Errorf("spec.timeouts.defaultSeconds: %d is above spec.timeouts.maxSeconds, %d: use %d or less", limit, highest, highest)
+	}
+	p.timeout = time.Duration(limit) * time.Second
+	p.maxTimeout = time.Duration(highest) * time.Second
+	return nil
+}
+
+func (p *Policy) compileOutput(spec *v1alpha1.ExecutionPolicySpec) error {
+	output := spec.Output
+	if output == nil {
+		output = &v1alpha1.OutputPolicy{}
+	}
+	size, err := between("spec.output.maxBytesPerStream", output.MaxBytesPerStream, defaultMaxBytes, 1, limitBytes)
+	p.maxBytes = int(size)
+	return err
+}

@@ -1,0 +1,63 @@
+package guards
+
+import "time"
+
+// The built-in defaults hold for every field of a policy that is unset. They are functions, not
+// variables, so that nothing can change them.
+
+const (
+	defaultTimeout  = 120 * time.Second
+	defaultMaxTime  = 600 * time.Second
+	defaultMaxScan  = 65536
+	defaultMaxBytes = 65536
+
+	// limitBytes bounds code.maxScanBytes and output.maxBytesPerStream.
+	limitBytes = 524288
+	// limitSeconds bounds both fields of timeouts: a week.
+	limitSeconds = 604800
+)
+
+func defaultEnvBlocklist() []string {
+	return []string{
+		"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING",
+	}
+}
+
+func defaultProtectedEnv() []string {
+	return []string{
+		"PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "LD_*",
+		"GLIBC_TUNABLES", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "NODE_OPTIONS",
+		"NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "JAVA_TOOL_OPTIONS", "GIT_SSH*",
+		"GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_CONFIG*", "GIT_PAGER", "PAGER",
+		"MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN", "LESSCLOSE",
+	}
+}
+
+// shellProtectedEnv are variables that a script under Allowlisted may not assign whatever protectedEnv
+// says: they change what a name means to bash itself, how bash reads the script, or which program a
+// listed one starts, so that the judgement of the script would not hold.
+func shellProtectedEnv() []string {
+	return []string{
+		"PATH", "IFS", "ENV", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASH*", "LD_*", "GLIBC_TUNABLES",
+		"GCONV_PATH", "POSIXLY_CORRECT", "EXECIGNORE", "SHELL", "histchars", "SRANDOM",
+		"GIT_ALLOW_PROTOCOL", "GIT_ASKPASS", "GIT_COMMON_DIR", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH",
+		"GIT_EXTERNAL_DIFF", "GIT_PAGER*", "GIT_PROXY_COMMAND", "GIT_SEQUENCE_EDITOR", "GIT_SSH*",
+		"GIT_TEMPLATE_DIR", "GIT_TRACE2*", "SSH_ASKPASS*",
+		"TAR_OPTIONS", "TAR_RSH", "RSH", "RSYNC_RSH", "RSYNC_CONNECT_PROG", "RIPGREP_CONFIG_PATH", "MAKEFLAGS",
+		"OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "ZIPOPT", "WGETRC", "AWKPATH", "AWKLIBPATH",
+	}
+}
+
+func defaultLanguages() []string { return []string{"python"} }
+
+func defaultDeniedModules() []string {
+	return []string{"os", "subprocess", "socket", "sys", "ctypes", "shutil", "pickle", "marshal", "importlib"}
+}
+
+// networkModules is what code.networkAccess guards; no field of the policy changes it.
+func networkModules() []string {
+	return []string{
+		"socket", "requests", "urllib", "urllib2", "urllib3", "http", "httpx", "aiohttp", "websockets",
+		"ftplib", "smtplib", "telnetlib",
+	}
+}

@@ -1,0 +1,173 @@
+package guards
+
+import (
+	"slices"
+	"strings"
+)
+
+// gitDenied are options that make a subcommand start a program, whatever the subcommand.
+func gitDenied() deniedOptions {
+	return deniedOptions{
+		long: "exec upload-pack receive-pack ext-diff textconv filters open-files-in-pager extcmd tool tool-help template paginate " +
+			"interactive edit edit-description gpg-sign sign local-user smtp-server sendmail-cmd to-cmd cc-cmd web browser",
+		except: "text filter local",
+		flags:  "aqv",
+		longFlags: "all amend quiet verbose no-verify no-edit staged cached stat name-only name-status oneline graph " +
+			"no-color color allow-empty force hard soft mixed",
+	}
+}
+
+// gitLetters are short options that start a program, by subcommand.
+func gitLetters() map[string]string {
+	return map[string]string{
+		"add": "eip", "commit": "SepC", "tag": "sue", "grep": "O", "rebase": "ixS", "clone": "uc", "cherry-pick": "eS",
+		"revert": "eS", "merge": "eS", "am": "iS", "fetch": "u", "pull": "S", "ls-remote": "u", "checkout": "", "push": "",
+	}
+}
+
+// gitValues are short options that take the next word as their value, by subcommand.
+func gitValues() map[string]string {
+	return map[string]string{
+		"commit": "mF", "tag": "mF", "merge": "m", "stash": "m", "log": "nSG", "grep": "e", "checkout": "b", "switch": "c",
+	}
+}
+
+// judgeGit allows subcommands that are known, without the options that start programs. Aliases and programs
+// named git-something hide behind the names of other subcommands.
+func judgeGit(j *judge, words []word) *refusal {
+	rest, refused := gitGlobals(words)
+	if refused != nil || len(rest) == 0 {
+		return refused
+	}
+	sub := rest[0]
+	switch {
+	case !sub.known || sub.derived:
+		return refuse(sub, "the subcommand of git is only known at run time", "write it out")
+	case slices.Contains(strings.Fields(gitRemote), sub.text):
+		if refused := j.gitTransport(rest); refused != nil {
+			return refused
+		}
+	case sub.text == "config":
+		return gitConfig(rest)
+	case !slices.Contains(strings.Fields(gitPlain), sub.text):
+		return refuse(sub, "the subcommand "+quote(sub.text)+" of git can start programs, or may be an alias", "use one like status, log, diff, show, add or commit -m")
+	}
+	return gitArguments(rest)
+}
+
+const gitRemote = "clone fetch pull push ls-remote"
+
+const gitPlain = "status log diff show rev-parse rev-list ls-files ls-tree cat-file branch tag add commit checkout switch restore " +
+	"reset mv rm stash merge cherry-pick revert rebase init describe blame annotate shortlog reflog name-rev merge-base " +
+	"for-each-ref show-ref show-branch symbolic-ref update-ref hash-object write-tree read-tree commit-tree mktree diff-tree " +
+	"diff-index diff-files apply am format-patch clean count-objects fsck check-ignore check-attr whatchanged cherry " +
+	"range-diff grep version var worktree remote sparse-checkout"
+
+// gitGlobals takes the options before the subcommand.
+func gitGlobals(words []word) ([]word, *refusal) {
+	for i := 1; i < len(words); i++ {
+		arg := words[i]
+		switch {
+		case arg.is("--no-pager"), arg.is("-P"), arg.is("--version"), arg.is("-v"), arg.is("--no-replace-objects"), arg.is("--literal-pathspecs"), arg.is("--no-optional-locks"):
+		case arg.is("-C") && i+1 < len(words) && words[i+1].argument():
+			i++
+		case arg.is("-c") && i+1 < len(words) && gitSafeSetting(words[i+1]):
+			i++
+		case !arg.mayBeOption() && !arg.many:
+			return words[i:], nil
+		default:
+			return nil, refuse(arg, "the option "+quote(arg.source)+" of git can name a program to run", "leave it out")
+		}
+	}
+	return nil, nil
+}
+
+// gitSafeSetting accepts settings that name no program.
+func gitSafeSetting(setting word) bool {
+	key, _, assigned := strings.Cut(setting.text, "=")
+	return assigned && !setting.many && gitSafeKey(key)
+}
+
+func gitSafeKey(key string) bool {
+	key = strings.ToLower(key)
+	switch key {
+	case "user.name", "user.email", "core.quotepath", "core.autocrlf", "init.defaultbranch", "pull.rebase", "merge.ff", "log.date", "safe.directory":
+		return true
+	}
+	return strings.HasPrefix(key, "color.") || strings.HasPrefix(key, "advice.")
+}
+
+// gitConfig allows reading, and writing settings that name no program.
+func gitConfig(words []word) *refusal {
+	for _, arg := range words[1:] {
+		switch {
+		case arg.is("--global"), arg.is("--local"), arg.is("--system"), arg.is("--show-origin"), arg.is("--add"), arg.is("-z"), arg.is("--null"), arg.is("--name-only"):
+			continue
+		case arg.is("--get"), arg.is("--get-all"), arg.is("--list"), arg.is("-l"), arg.is("get"), arg.is("list"):
+			return gitConfigRead(words)
+		case arg.known && gitSafeKey(arg.text):
+			return nil
+		}
+		return refuse(arg, "the setting "+quote(arg.source)+" of git can name a program to run", "set user.name, user.email and the like only, or use --get")
+	}
+	return nil
+}
+
+func gitConfigRead(words []word) *refusal {
+	for _, arg := range words[1:] {
+		if arg.many || arg.mayBeOption() && !arg.known {
+			return refuse(arg, "git config may take "+quote(arg.source)+" for an option", "write it out")
+		}
+		for _, writes := range []string{"--edit", "--unset-all", "--replace-all", "--rename-section", "--remove-section"} {
+			if arg.is("-e") || len(arg.text) > 2 && strings.HasPrefix(writes, arg.text) {
+				return refuse(arg, "the option "+quote(arg.source)+" of git config can start an editor", "use --get")
+			}
+		}
+	}
+	return nil
+}
+
+// gitTransport judges what moves objects: other than by HTTP from a given address it may start ssh, or a
+// helper that the configuration or the address names.
+func (j *judge) gitTransport(words []word) *refusal {
+	over := false
+	for _, arg := range words[1:] {
+		if strings.Contains(arg.text, "::") {
+			return refuse(arg, "the address "+quote(arg.source)+" makes git run a helper", "use an https address")
+		}
+		over = over || strings.HasPrefix(arg.text, "https://") || strings.HasPrefix(arg.text, "http://")
+	}
+	if over || j.policy.binaries.allows("ssh") {
+		return nil
+	}
+	return refuse(words[0], "git "+words[0].text+" may start ssh, which is not listed in binaries.allowed", "give an https address")
+}
+
+func gitArguments(words []word) *refusal {
+	denied := gitDenied()
+	denied.letters, denied.values = gitLetters()[words[0].text], gitValues()[words[0].text]
+	if refused := denied.scan("git "+words[0].text, words[1:]); refused != nil {
+		return refused
+	}
+	return gitMessage(words)
+}
+
+// gitMessage requires that a commit or an annotated tag gets its message from the arguments: git starts an editor otherwise.
+func gitMessage(words []word) *refusal {
+	annotated := false
+	for _, arg := range words[1:] {
+		text := arg.text
+		if strings.HasPrefix(text, "--message") || strings.HasPrefix(text, "--file") || text == "--no-edit" || text == "--dry-run" {
+			return nil
+		}
+		isCluster := len(text) > 1 && text[0] == '-' && text[1] != '-'
+		if isCluster && strings.ContainsAny(text, "mF") {
+			return nil
+		}
+		annotated = annotated || isCluster && strings.Contains(text, "a") || text == "--annotate"
+	}
+	if words[0].is("commit") || words[0].is("tag") && annotated {
+		return refuse(words[0], "git "+words[0].text+" without a message starts an editor", "give the message by -m")
+	}
+	return nil
+}

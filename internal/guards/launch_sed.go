@@ -1,0 +1,293 @@
+package guards
+
+import "strings"
+
+// judgeSed reads sed's options and judges its script.
+func judgeSed(_ *judge, words []word) *refusal {
+	s := &sedOptions{}
+	for i := 1; i < len(words); i++ {
+		arg := words[i]
+		taken, refused := s.option(words, i)
+		switch {
+		case refused != nil:
+			return refused
+		case taken < 0:
+			s.operands = append(s.operands, words[i+1:]...)
+			i = len(words)
+		case taken > 0:
+			i += taken - 1
+		default:
+			s.operands = append(s.operands, arg)
+		}
+	}
+	if len(s.scripts) == 0 && len(s.operands) > 0 {
+		s.scripts = s.operands[:1]
+	}
+	return s.judge()
+}
+
+// sedOptions are what sed's words are sorted into.
+type sedOptions struct {
+	scripts  []word
+	operands []word
+	extended bool
+}
+
+// option returns how many words the option at i takes: 0 when it is an operand, -1 for "--".
+func (s *sedOptions) option(words []word, i int) (int, *refusal) {
+	arg := words[i]
+	switch {
+	case arg.is("--"):
+		return -1, nil
+	case arg.is("--quiet"), arg.is("--silent"), arg.is("--regexp-extended"), arg.is("--in-place"), arg.is("--separate"),
+		arg.is("--unbuffered"), arg.is("--null-data"), arg.is("--posix"), arg.is("--debug"), arg.is("--sandbox"),
+		arg.known && strings.HasPrefix(arg.text, "--in-place="):
+		return 1, nil
+	case arg.is("--expression"):
+		return s.script(words, i+1, 2)
+	case arg.known && strings.HasPrefix(arg.text, "--expression="):
+		arg.text = strings.TrimPrefix(arg.text, "--expression=")
+		s.scripts = append(s.scripts, arg)
+		return 1, nil
+	case arg.known && len(arg.text) > 1 && arg.text[0] == '-' && arg.text[1] != '-':
+		return s.cluster(words, i)
+	case arg.mayBeOption(), arg.many && !arg.certain():
+		return 0, refuse(arg, "sed may take "+quote(arg.source)+" for an option that runs commands", "put ./ before it, or write it out")
+	}
+	return 0, nil
+}
+
+func (s *sedOptions) script(words []word, i, taken int) (int, *refusal) {
+	if i < len(words) {
+		s.scripts = append(s.scripts, words[i])
+	}
+	return taken, nil
+}
+
+func (s *sedOptions) cluster(words []word, i int) (int, *refusal) {
+	arg := words[i]
+	for at := 1; at < len(arg.text); at++ {
+		switch arg.text[at] {
+		case 'n', 'E', 'r', 's', 'u', 'z':
+		case 'i':
+			return 1, nil
+		case 'e':
+			if at+1 == len(arg.text) {
+				return s.script(words, i+1, 2)
+			}
+			arg.text = arg.text[at+1:]
+			s.scripts = append(s.scripts, arg)
+			return 1, nil
+		default:
+			return 0, refuse(arg, "the option "+quote(arg.source)+" of sed is not one whose effect is known, or reads a script from a file", "give the script as a text")
+		}
+	}
+	return 1, nil
+}
+
+func (s *sedOptions) judge() *refusal {
+	if len(s.scripts) == 0 {
+		return nil
+	}
+	texts := make([]string, len(s.scripts))
+	for i, script := range s.scripts {
+		if !script.known || script.derived {
+			return refuse(script, "the script "+quote(script.source)+" of sed is only known at run time", "put it in single quotes")
+		}
+		texts[i] = script.text
+	}
+	reader := &sedReader{text: strings.Join(texts, "\n")}
+	if what := reader.run(); what != "" {
+		return refuse(s.scripts[0], "the script of sed "+what, "use plain s, p, d and y commands")
+	}
+	return nil
+}
+
+// sedReader walks a script. Anything that it does not know is a reason to refuse.
+type sedReader struct {
+	text string
+	at   int
+}
+
+// run returns why the script is refused, or nothing.
+func (r *sedReader) run() string {
+	for r.at < len(r.text) {
+		r.skip(" \t\n;{}")
+		if r.at >= len(r.text) {
+			break
+		}
+		if what := r.command(); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+func (r *sedReader) skip(set string) {
+	for r.at < len(r.text) && strings.IndexByte(set, r.text[r.at]) >= 0 {
+		r.at++
+	}
+}
+
+func (r *sedReader) line() {
+	if size := strings.IndexByte(r.text[r.at:], '\n'); size >= 0 {
+		r.at += size
+		return
+	}
+	r.at = len(r.text)
+}
+
+const sedUnclear = "can't be judged"
+
+func (r *sedReader) command() string {
+	if what := r.addresses(); what != "" {
+		return what
+	}
+	r.skip(" \t!")
+	if r.at >= len(r.text) {
+		return sedUnclear
+	}
+	c := r.text[r.at]
+	r.at++
+	switch {
+	case strings.IndexByte("{}=dDgGhHnNpPxFz", c) >= 0:
+		return ""
+	case strings.IndexByte("lLqQ", c) >= 0:
+		r.skip(" \t0123456789")
+		return ""
+	case strings.IndexByte(":btT", c) >= 0:
+		return r.label()
+	case strings.IndexByte("rRwW#", c) >= 0:
+		r.line()
+		return ""
+	case c == 'a' || c == 'i' || c == 'c':
+		r.insertedText()
+		return ""
+	case c == 's':
+		return r.substitute()
+	case c == 'y':
+		return r.delimited(2)
+	case c == 'e':
+		return "runs commands by e"
+	default:
+		return sedUnclear
+	}
+}
+
+// addresses reads none, one or two addresses.
+func (r *sedReader) addresses() string {
+	for r.at < len(r.text) {
+		switch c := r.text[r.at]; {
+		case isDigit(c) || strings.IndexByte("$,+~ \t", c) >= 0:
+			r.at++
+		case c == '/' || c == '\\':
+			if c == '\\' {
+				r.at++
+			}
+			if what := r.delimited(1); what != "" {
+				return what
+			}
+			r.skip("IM")
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// delimited reads parts that end at the character that stands first.
+func (r *sedReader) delimited(parts int) string {
+	if r.at >= len(r.text) {
+		return sedUnclear
+	}
+	delimiter := r.text[r.at]
+	if delimiter == '\n' || delimiter == '\\' || delimiter >= 0x80 {
+		return sedUnclear
+	}
+	r.at++
+	for part := range parts {
+		start := r.at
+		for r.at < len(r.text) && r.text[r.at] != delimiter {
+			if r.text[r.at] == '\\' {
+				r.at++
+			}
+			r.at++
+		}
+		if r.at >= len(r.text) || part == 0 && unclosedBracket(r.text[start:r.at]) {
+			return sedUnclear
+		}
+		r.at++
+	}
+	return ""
+}
+
+// unclosedBracket finds a bracket expression that the delimiter cuts: versions of sed disagree on its end.
+func unclosedBracket(pattern string) bool {
+	for i := 0; i < len(pattern); i++ {
+		if pattern[i] == '\\' {
+			i++
+			continue
+		}
+		if pattern[i] != '[' {
+			continue
+		}
+		rest := strings.TrimPrefix(pattern[i+1:], "^")
+		skipped := len(pattern) - i - len(rest)
+		end := strings.IndexByte(rest[min(1, len(rest)):], ']')
+		if end < 0 {
+			return true
+		}
+		i += skipped + end
+	}
+	return false
+}
+
+func (r *sedReader) substitute() string {
+	if what := r.delimited(2); what != "" {
+		return what
+	}
+	for r.at < len(r.text) {
+		c := r.text[r.at]
+		switch {
+		case isDigit(c) || strings.IndexByte("gpiImM", c) >= 0:
+			r.at++
+		case c == 'w':
+			r.line()
+			return ""
+		case c == 'e':
+			return "runs commands by the flag e of s"
+		case strings.IndexByte(" \t\n;}#", c) >= 0:
+			return ""
+		default:
+			return sedUnclear
+		}
+	}
+	return ""
+}
+
+// label reads the name of a label. Versions of sed disagree where one ends, so it must be plain.
+func (r *sedReader) label() string {
+	r.skip(" \t")
+	for r.at < len(r.text) && isWordByte(r.text[r.at]) {
+		r.at++
+	}
+	if r.at < len(r.text) && strings.IndexByte("\n;", r.text[r.at]) < 0 && r.text[r.at] != '}' {
+		return sedUnclear
+	}
+	return ""
+}
+
+// insertedText reads the text of a, i and c: up to the end of a line that no backslash continues.
+func (r *sedReader) insertedText() {
+	for r.at < len(r.text) {
+		if r.text[r.at] == '\\' {
+			r.at += 2
+			continue
+		}
+		if r.text[r.at] == '\n' {
+			return
+		}
+		r.at++
+	}
+	r.at = min(r.at, len(r.text))
+}

@@ -1,0 +1,79 @@
+package guards
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxQuoted is how many characters of a part of a call a message repeats.
+	maxQuoted = 80
+	// maxSummary is how many characters of an action its summary holds.
+	maxSummary = 40
+	// maxListed is how many entries of a policy's list a message repeats.
+	maxListed = 12
+)
+
+// quote repeats a part of a call in a message: cut, and with control characters escaped, so that a
+// message can neither grow without bound nor disturb a terminal.
+func quote(s string) string {
+	cut, whole := cutRunes(s, maxQuoted)
+	if whole {
+		return strconv.Quote(cut)
+	}
+	return strconv.Quote(cut) + "…"
+}
+
+// cutRunes returns the first n characters, and whether that is all of s.
+func cutRunes(s string, n int) (string, bool) {
+	for i := range s {
+		if n == 0 {
+			return s[:i], false
+		}
+		n--
+	}
+	return s, true
+}
+
+// cutBytes returns at most n bytes of s, never a part of a character.
+func cutBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// listed repeats the start of a policy's list, in the policy's order.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "(none)"
+	}
+	if len(names) <= maxListed {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:maxListed], ", ") + " and " + strconv.Itoa(len(names)-maxListed) + " more"
+}
+
+// visible makes a text safe for one line of a terminal: white space becomes a space, other control and
+// formatting characters become a picture of themselves or U+FFFD.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t' || r == '\f' || r == '\v':
+			return ' '
+		case r < 0x20:
+			return 0x2400 + r
+		case r == 0x7f:
+			return 0x2421
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return unicode.ReplacementChar
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+}

@@ -1,0 +1,192 @@
+package guards
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// findings is what a scan of a source found; empty strings mean nothing.
+type findings struct {
+	denied     string // a denied module
+	network    string // a network module, or fetch
+	unreadable string // why the source can't be scanned
+}
+
+// moduleScanner looks for uses of modules. It works on the text and not on a syntax tree, because one
+// scanner serves every language, and because a scanner that believes in strings and comments can be
+// made to lose its place: what looks like a use inside of them counts too.
+type moduleScanner struct {
+	words   map[string]*scanWord
+	denied  map[string]bool
+	network map[string]bool
+	special []string // denied names that are no identifiers: they count as string literals only
+	fetch   bool
+	longest int
+	first   [256]bool
+}
+
+// scanWord is an identifier that means something to the scanner.
+type scanWord struct {
+	keyword keyword
+	targets []target // modules whose first part is this word
+}
+
+// target is a module to look for, in parts: os.path and fs/promises have two.
+type target struct {
+	name  string
+	parts []string
+}
+
+// keyword is what an identifier does to what follows it.
+type keyword int
+
+const (
+	keywordNone      keyword = iota
+	keywordImport            // import a, b.c as d
+	keywordFrom              // from a.b import c, import x from 'm'
+	keywordCall              // name('m') imports m
+	keywordLoader            // like keywordCall, and its mention alone makes module names in strings suspicious
+	keywordSubscript         // name['m'] is a module
+	keywordFetch             // fetch(...) reaches for the network
+)
+
+func scanKeywords() map[keyword]string {
+	return map[keyword]string{
+		keywordImport:    "import",
+		keywordFrom:      "from",
+		keywordCall:      "require require_relative import_source find_spec find_module load_module run_module binding _load autoload",
+		keywordLoader:    "__import__ import_module importlib __builtins__ builtins __loader__ runpy createRequire getBuiltinModule",
+		keywordSubscript: "modules",
+	}
+}
+
+func newModuleScanner(denied []string, network bool) *moduleScanner {
+	s := &moduleScanner{words: map[string]*scanWord{}, denied: map[string]bool{}, network: map[string]bool{}, fetch: network}
+	for kind, names := range scanKeywords() {
+		for name := range strings.FieldsSeq(names) {
+			s.word(name).keyword = kind
+		}
+	}
+	for _, name := range denied {
+		name = strings.TrimPrefix(name, "node:")
+		s.denied[name] = true
+		s.add(name)
+	}
+	if !network {
+		return s
+	}
+	s.word("fetch").keyword = keywordFetch
+	for _, name := range networkModules() {
+		s.network[name] = true
+		if !s.denied[name] {
+			s.add(name)
+		}
+	}
+	return s
+}
+
+func (s *moduleScanner) word(name string) *scanWord {
+	if s.words[name] == nil {
+		s.words[name] = &scanWord{}
+	}
+	s.longest = max(s.longest, len(name))
+	s.first[name[0]] = true
+	return s.words[name]
+}
+
+func (s *moduleScanner) add(name string) {
+	parts := splitModule(name)
+	for _, part := range parts {
+		if !isIdentifier(part) {
+			s.special = append(s.special, name)
+			return
+		}
+	}
+	word := s.word(parts[0])
+	word.targets = append(word.targets, target{name: name, parts: parts})
+}
+
+// splitModule splits at dots and slashes.
+func splitModule(name string) []string {
+	return strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == '/' })
+}
+
+func isIdentifier(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isWordByte(s[i]) || (i == 0 && isDigit(s[i])) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isWordByte counts every byte of a character beyond ASCII as part of an identifier; what such characters
+// really are is dealt with by folding.
+func isWordByte(c byte) bool {
+	return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || isDigit(c) || c >= utf8.RuneSelf
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// matchPath returns the targets' first match for the parts of a dotted path.
+func matchPath(targets []target, path []string) string {
+	for _, t := range targets {
+		if len(path) >= len(t.parts) && equalParts(t.parts, path) {
+			return t.name
+		}
+	}
+	return ""
+}
+
+func equalParts(parts, path []string) bool {
+	for i, part := range parts {
+		if part != path[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// matchText returns the module that a string literal's content names.
+func (s *moduleScanner) matchText(text string) string {
+	text = strings.TrimPrefix(strings.TrimSpace(text), "node:")
+	for _, name := range s.special {
+		if text == name || strings.HasPrefix(text, name+"/") {
+			return name
+		}
+	}
+	path := splitModule(text)
+	if len(path) == 0 || strings.HasPrefix(text, ".") || strings.HasPrefix(text, "/") {
+		return ""
+	}
+	word := s.words[path[0]]
+	if word == nil {
+		return ""
+	}
+	return matchPath(word.targets, path)
+}
+
+// scan looks through the source as it is, and through what it becomes when escapes, concatenations and
+// compatibility characters are resolved, as an interpreter would at one point or another.
+func (s *moduleScanner) scan(source, language string) findings {
+	var found findings
+	if len(s.denied) == 0 && !s.fetch {
+		return found
+	}
+	if name := oddEncoding(source); name != "" && language != "javascript" {
+		found.unreadable = "it declares the encoding " + quote(name) + ", which can hide them: use utf-8"
+		return found
+	}
+	for _, text := range readings(source) {
+		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
+		run.budget = scanBudget(len(text))
+		run.scan()
+		if found.denied != "" || found.unreadable != "" {
+			return found
+		}
+	}
+	return found
+}
+
+// scanBudget bounds the looking ahead that a text can cause to a multiple of its size.
+func scanBudget(size int) int { return 16*size + 4096 }

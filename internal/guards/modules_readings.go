@@ -1,0 +1,262 @@
+package guards
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxRounds is how often escapes within escapes are resolved.
+const maxRounds = 4
+
+// readings returns the source and the other texts that it can be read as.
+func readings(source string) []string {
+	texts := []string{source}
+	if folded := fold(source); folded != source {
+		texts = append(texts, folded)
+	}
+	for _, text := range texts {
+		for range maxRounds {
+			resolved := resolve(text)
+			if resolved == text {
+				break
+			}
+			texts = append(texts, resolved)
+			text = resolved
+		}
+	}
+	return texts
+}
+
+// fold maps compatibility characters as Python does for identifiers, and every kind of white space or
+// invisible character beyond ASCII to a space.
+func fold(source string) string {
+	if isASCII(source) {
+		return source
+	}
+	return strings.Map(func(r rune) rune {
+		if r >= utf8.RuneSelf && (unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)) {
+			return ' '
+		}
+		return r
+	}, norm.NFKC.String(source))
+}
+
+func isASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// resolve decodes backslash escapes and joins strings that stand next to each other or are added: the
+// text of exec('imp' "\x6frt os") becomes exec('import os').
+func resolve(text string) string {
+	if !strings.ContainsAny(text, "\\'\"`") {
+		return text
+	}
+	var out strings.Builder
+	out.Grow(len(text))
+	for i := 0; i < len(text); {
+		size := 0
+		switch c := text[i]; {
+		case c == '\\':
+			size = resolveEscape(&out, text[i:])
+		case isQuote(c) || c == '{' || c == '$':
+			size = junction(text[i:])
+		}
+		if size == 0 {
+			out.WriteByte(text[i])
+			size = 1
+		}
+		i += size
+	}
+	return out.String()
+}
+
+func isQuote(c byte) bool { return c == '\'' || c == '"' || c == '`' }
+
+// junction returns the length of what stands between two parts of one text: a closing and an opening
+// quote with at most white space, a plus and prefix letters between, or the edge of a placeholder that
+// holds a string. 0: there is none.
+func junction(text string) int {
+	i := 0
+	if text[0] == '$' {
+		i++
+	}
+	if i < len(text) && text[i] == '{' {
+		i = skipBlank(text, i+1)
+		if i < len(text) && isQuote(text[i]) {
+			return i + 1
+		}
+		return 0
+	}
+	if i > 0 {
+		return 0
+	}
+	i = skipBlank(text, 1)
+	if i < len(text) && text[i] == '}' {
+		return i + 1
+	}
+	if i < len(text) && text[i] == '+' {
+		i = skipBlank(text, i+1)
+	}
+	return openingQuote(text, i)
+}
+
+// openingQuote returns the position after a quote with its prefix letters at i, or 0.
+func openingQuote(text string, i int) int {
+	for n := 0; n < 2 && i < len(text) && strings.IndexByte("rbfuRBFU", text[i]) >= 0; n++ {
+		i++
+	}
+	if i < len(text) && isQuote(text[i]) {
+		return i + 1
+	}
+	return 0
+}
+
+func skipBlank(text string, i int) int {
+	for i < len(text) && isBlank(text[i]) {
+		i++
+	}
+	return i
+}
+
+func isBlank(c byte) bool {
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == '\\'
+}
+
+// resolveEscape writes what the escape at the start of text stands for and returns its length.
+func resolveEscape(out *strings.Builder, text string) int {
+	if len(text) < 2 {
+		return 0
+	}
+	switch c := text[1]; {
+	case c == 'x':
+		return hexEscape(out, text, 2, 2)
+	case c == 'u' && strings.HasPrefix(text, "\\u{"):
+		return braceEscape(out, text)
+	case c == 'u':
+		return hexEscape(out, text, 2, 4)
+	case c == 'U':
+		return hexEscape(out, text, 2, 8)
+	case c == 'N':
+		return nameEscape(out, text)
+	case '0' <= c && c <= '7':
+		return octalEscape(out, text)
+	case c == '\n':
+		return 2
+	case c == '\r':
+		return 2 + len(text[2:]) - len(strings.TrimPrefix(text[2:], "\n"))
+	case strings.IndexByte("nrtfvab", c) >= 0:
+		out.WriteByte(map[bool]byte{true: '\n', false: ' '}[c == 'n' || c == 'r'])
+		return 2
+	default:
+		out.WriteByte(c)
+		return 2
+	}
+}
+
+func writeCode(out *strings.Builder, digits string, base, size int) int {
+	code, err := strconv.ParseUint(digits, base, 32)
+	if err != nil || code > unicode.MaxRune {
+		return 0
+	}
+	out.WriteString(fold(string(rune(code))))
+	return size
+}
+
+func hexEscape(out *strings.Builder, text string, from, digits int) int {
+	if len(text) < from+digits {
+		return 0
+	}
+	return writeCode(out, text[from:from+digits], 16, from+digits)
+}
+
+func braceEscape(out *strings.Builder, text string) int {
+	end := strings.IndexByte(text[:min(len(text), 64)], '}')
+	if end < 0 {
+		return 0
+	}
+	return writeCode(out, text[3:end], 16, end+1)
+}
+
+func octalEscape(out *strings.Builder, text string) int {
+	end := 2
+	for end < len(text) && end < 4 && '0' <= text[end] && text[end] <= '7' {
+		end++
+	}
+	return writeCode(out, text[1:end], 8, end)
+}
+
+// nameEscape knows the names of the letters of ASCII, which is what hides a module's name.
+func nameEscape(out *strings.Builder, text string) int {
+	end := strings.IndexByte(text[:min(len(text), 64)], '}')
+	if end < 0 || !strings.HasPrefix(text, "\\N{") {
+		return 0
+	}
+	name := strings.ToUpper(text[3:end])
+	before, letter, ok := strings.Cut(name, " LETTER ")
+	if name == "LOW LINE" {
+		before, letter, ok = "", "_", true
+	}
+	if !ok || len(letter) != 1 {
+		return 0
+	}
+	if strings.HasSuffix(before, "SMALL") {
+		letter = strings.ToLower(letter)
+	}
+	out.WriteString(letter)
+	return end + 1
+}
+
+// oddEncoding returns the encoding that one of the first two lines declares (as Python and Ruby read
+// it), when it isn't one in which ASCII means itself.
+func oddEncoding(source string) string {
+	for range 2 {
+		line, rest, _ := strings.Cut(strings.ReplaceAll(source[:min(len(source), 4096)], "\r", "\n"), "\n")
+		if name := declaredEncoding(line); name != "" && !plainEncoding(name) {
+			return name
+		}
+		source = rest
+	}
+	return ""
+}
+
+func declaredEncoding(line string) string {
+	_, comment, ok := strings.Cut(line, "#")
+	if !ok {
+		return ""
+	}
+	for {
+		_, after, ok := strings.Cut(comment, "coding")
+		if !ok {
+			return ""
+		}
+		comment = after
+		if after == "" || (after[0] != ':' && after[0] != '=') {
+			continue
+		}
+		name := strings.TrimLeft(after[1:], " \t")
+		end := strings.IndexFunc(name, func(r rune) bool { return r != '-' && r != '.' && (r >= utf8.RuneSelf || !isWordByte(byte(r))) })
+		if end >= 0 {
+			name = name[:end]
+		}
+		return name
+	}
+}
+
+func plainEncoding(name string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	for _, plain := range []string{"utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "iso-8859-15", "utf-8-sig", "utf-8-unix"} {
+		if name == plain {
+			return true
+		}
+	}
+	return false
+}

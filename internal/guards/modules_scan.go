@@ -1,0 +1,271 @@
+package guards
+
+import "strings"
+
+// scanRun is one pass over one reading of a source.
+type scanRun struct {
+	*moduleScanner
+	text    string
+	found   *findings
+	dollar  bool // "$" is part of identifiers
+	budget  int
+	loader  bool   // a way to import by a computed name was mentioned
+	mention string // a module that a whole string literal names
+}
+
+func (r *scanRun) scan() {
+	text := r.text
+	for i := 0; i < len(text) && r.found.denied == ""; {
+		c := text[i]
+		if isWordByte(c) || (r.dollar && c == '$') {
+			i = r.scanWord(i)
+			continue
+		}
+		if isQuote(c) {
+			r.scanQuote(i)
+		}
+		i++
+	}
+	if r.loader && r.mention != "" {
+		r.report(r.mention)
+	}
+	if r.budget < 0 {
+		r.found.unreadable = "it nests too much white space and comments between names"
+	}
+}
+
+// report records a use. Which of the two lists a module is on decides what it counts as.
+func (r *scanRun) report(name string) {
+	switch {
+	case name == "":
+	case r.denied[name]:
+		r.found.denied = name
+	case r.found.network == "":
+		r.found.network = name
+	}
+}
+
+func (r *scanRun) wordEnd(i int) int {
+	for i < len(r.text) && (isWordByte(r.text[i]) || (r.dollar && r.text[i] == '$')) {
+		i++
+	}
+	return i
+}
+
+func (r *scanRun) scanWord(start int) int {
+	end := r.wordEnd(start)
+	if end-start > r.longest || !r.first[r.text[start]] {
+		return end
+	}
+	word := r.words[r.text[start:end]]
+	if word == nil {
+		return end
+	}
+	r.follow(word.keyword, end)
+	if len(word.targets) > 0 {
+		r.reference(word.targets, start)
+	}
+	return end
+}
+
+func (r *scanRun) follow(kind keyword, end int) {
+	switch kind {
+	case keywordImport:
+		r.importList(end)
+	case keywordFrom:
+		r.fromPath(end)
+	case keywordCall:
+		r.call(end)
+		r.loader = r.loader || r.handedOn(end)
+	case keywordLoader:
+		r.loader = true
+		r.call(end)
+	case keywordSubscript:
+		r.call(end)
+	case keywordFetch:
+		r.fetchCall(end)
+	}
+}
+
+// handedOn says whether a function like require is used without being called with a text right away.
+func (r *scanRun) handedOn(end int) bool {
+	i := r.skip(end, true)
+	if i >= len(r.text) {
+		return false
+	}
+	return strings.IndexByte(".?);,[}", r.text[i]) >= 0
+}
+
+// reference finds "m." with white space, line breaks and comments allowed around the dots.
+func (r *scanRun) reference(targets []target, start int) {
+	path, end := r.dotted(start)
+	for _, t := range targets {
+		switch {
+		case len(t.parts) > len(path) || !equalParts(t.parts, path):
+		case len(path) > len(t.parts) || len(t.parts) > 1 || r.dotAfter(end):
+			r.report(t.name)
+		}
+	}
+}
+
+// dotted reads a path like a.b.c and returns its parts and the position after it.
+func (r *scanRun) dotted(i int) (path []string, end int) {
+	for {
+		end = r.wordEnd(i)
+		path = append(path, r.text[i:end])
+		next := r.skip(end, true)
+		if next+1 < len(r.text) && r.text[next] == '?' && r.text[next+1] == '.' {
+			next++
+		}
+		if next >= len(r.text) || r.text[next] != '.' || len(path) > maxPath {
+			return path, end
+		}
+		i = r.skip(next+1, true)
+		if i >= len(r.text) || !isWordByte(r.text[i]) {
+			return path, end
+		}
+	}
+}
+
+// maxPath is more parts than any module that is looked for has.
+const maxPath = 16
+
+// dotAfter finds a dot that no identifier follows, like the one before an escape.
+func (r *scanRun) dotAfter(end int) bool {
+	i := r.skip(end, true)
+	return i+1 < len(r.text) && r.text[i] == '.' && strings.IndexByte(" \t\r\n.\"'`", r.text[i+1]) < 0
+}
+
+// skip passes white space, line continuations and comments. Line breaks, and comments up to one, only count
+// where lines says so.
+func (r *scanRun) skip(i int, lines bool) int {
+	for i < len(r.text) {
+		r.budget--
+		if r.budget < 0 {
+			return len(r.text)
+		}
+		next := r.skipOne(i, lines)
+		if next == i {
+			return i
+		}
+		i = next
+	}
+	return i
+}
+
+func (r *scanRun) skipOne(i int, lines bool) int {
+	text := r.text
+	switch c := text[i]; {
+	case c == ' ' || c == '\t' || c == '\f' || c == '\v' || c == '\\':
+		return i + 1
+	case c == '\n' || c == '\r':
+		if lines || (i > 0 && text[i-1] == '\\') || (i > 1 && text[i-1] == '\r' && text[i-2] == '\\') {
+			return i + 1
+		}
+	case c == '#' && lines, c == '/' && lines && strings.HasPrefix(text[i:], "//"):
+		if size := strings.IndexAny(text[i:], "\r\n"); size >= 0 {
+			r.budget -= size / 8
+			return i + size
+		}
+		return len(text)
+	case c == '/' && strings.HasPrefix(text[i:], "/*"):
+		if size := strings.Index(text[i+2:], "*/"); size >= 0 {
+			r.budget -= size / 8
+			return i + size + 4
+		}
+	}
+	return i
+}
+
+// importList reads what follows "import": names in a comma list, in brackets, and string literals.
+func (r *scanRun) importList(i int) {
+	depth := 0
+	if at := r.skip(i, true); r.literalAt(at) {
+		return
+	}
+	for r.budget >= 0 {
+		i = r.skip(i, depth > 0)
+		if i >= len(r.text) {
+			return
+		}
+		switch c := r.text[i]; {
+		case c == '(' || c == '{':
+			depth++
+		case (c == ')' || c == '}') && depth > 0:
+			depth--
+		case c == ',' || c == '*' || c == '.':
+		case isQuote(c):
+			r.literalAt(i)
+			return
+		case isWordByte(c):
+			next, more := r.importName(i)
+			if !more {
+				return
+			}
+			i = next
+			continue
+		default:
+			return
+		}
+		i++
+	}
+}
+
+// importName reads one entry of an import list, with its alias, and says whether the list may go on.
+func (r *scanRun) importName(i int) (next int, more bool) {
+	path, end := r.dotted(i)
+	if word := r.words[path[0]]; word != nil {
+		if word.keyword == keywordImport || word.keyword == keywordFrom {
+			return end, false
+		}
+		r.report(matchPath(word.targets, path))
+	}
+	return end, true
+}
+
+// fromPath reads what follows "from": a path and "import", or a string literal.
+func (r *scanRun) fromPath(i int) {
+	at := r.skip(i, true)
+	if r.literalAt(at) || at >= len(r.text) || !isWordByte(r.text[at]) {
+		return
+	}
+	path, end := r.dotted(at)
+	i = r.skip(end, false)
+	after := r.wordEnd(i)
+	if r.text[i:after] != "import" {
+		return
+	}
+	word := r.words[path[0]]
+	if word == nil {
+		return
+	}
+	r.report(matchPath(word.targets, path))
+	for _, t := range word.targets {
+		if len(t.parts) == len(path)+1 && equalParts(t.parts[:len(path)], path) {
+			r.importedPart(after, t)
+		}
+	}
+}
+
+// importedPart looks for the last part of a module in the list of "from a import b".
+func (r *scanRun) importedPart(i int, t target) {
+	last := t.parts[len(t.parts)-1]
+	for r.budget >= 0 {
+		i = r.skip(i, true)
+		switch {
+		case i >= len(r.text):
+			return
+		case isWordByte(r.text[i]):
+			end := r.wordEnd(i)
+			if r.text[i:end] == last {
+				r.report(t.name)
+				return
+			}
+			i = end
+		case strings.IndexByte("(,*)", r.text[i]) >= 0:
+			i++
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package guards
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Policy is an ExecutionPolicySpec compiled over the built-in defaults. It never changes and is safe
+// for concurrent use.
+type Policy struct {
+	access        v1alpha1.AccessMode
+	shellEnabled  bool
+	allowlisted   bool
+	binaries      binaryRules
+	denyMeta      bool
+	envBlocklist  []string
+	protected     nameSet
+	shellProtect  nameSet
+	timeout       time.Duration
+	maxTimeout    time.Duration
+	code          codeRules
+	maxBytes      int
+	launchers     *launchTable
+	shellBuiltins map[string]builtin
+}
+
+// binaryRules is the policy's list of programs.
+type binaryRules struct {
+	enforced bool
+	names    []string
+	listed   map[string]bool
+}
+
+// any says whether every name may run: nothing is listed and nothing is enforced.
+func (b *binaryRules) any() bool { return !b.enforced && len(b.names) == 0 }
+
+func (b *binaryRules) allows(name string) bool { return b.any() || b.listed[name] }
+
+// codeRules are the rules for code calls.
+type codeRules struct {
+	enabled    bool
+	languages  []string
+	modules    *moduleScanner
+	network    bool
+	maxTime    time.Duration
+	maxScan    int
+	scanPrefix bool
+}
+
+// EnvBlocklist returns the prefixes of variables that are removed from an untrusted call.
+func (p *Policy) EnvBlocklist() []string { return slices.Clone(p.envBlocklist) }
+
+// Timeout is the limit that a call gets: what it wants, else the policy's default, held between one
+// second and the policy's maximum.
+func (p *Policy) Timeout(wanted *time.Duration) time.Duration {
+	limit := p.timeout
+	if wanted != nil {
+		limit = *wanted
+	}
+	return max(time.Second, min(limit, p.maxTimeout))
+}
+
+// MaxBytesPerStream is how much of each output stream is kept.
+func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
+
+// Access says how the right to use a tool is decided.
+func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
+
+// nameSet matches names of variables: exact ones, and prefixes that were written with a "*".
+type nameSet struct {
+	exact    map[string]bool
+	prefixes []string
+}
+
+func newNameSet(patterns []string) nameSet {
+	set := nameSet{exact: make(map[string]bool, len(patterns))}
+	for _, pattern := range patterns {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+			set.prefixes = append(set.prefixes, prefix)
+			continue
+		}
+		set.exact[pattern] = true
+	}
+	return set
+}
+
+func (s *nameSet) has(name string) bool {
+	if s.exact[name] {
+		return true
+	}
+	for _, prefix := range s.prefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

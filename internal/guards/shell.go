@@ -1,0 +1,191 @@
+package guards
+
+import (
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const (
+	// maxDepth bounds scripts within scripts and launchers that launch launchers.
+	maxDepth = 8
+	// maxNesting bounds how deep the constructs of one script nest.
+	maxNesting = 100
+	// maxCommands bounds the length of lists, which a syntax tree holds as nesting.
+	maxOperators = 5000
+)
+
+func (p *Policy) checkShellEnabled(*Input) *Denial {
+	if p.shellEnabled {
+		return nil
+	}
+	return deny(v1alpha1.ReasonShellDisabled, "shell calls are disabled (shell.enabled is false): use a structured call, with binary and args")
+}
+
+func (p *Policy) checkCommandGiven(in *Input) *Denial {
+	if strings.TrimSpace(in.Action.Command) == "" {
+		return deny(v1alpha1.ReasonEmptyCommand, "the command is empty: give a command line, like \"ls -l\"")
+	}
+	return nil
+}
+
+func (p *Policy) checkShellCommands(in *Input) *Denial {
+	if !p.allowlisted {
+		return nil
+	}
+	if !bashPrefix(in.Shell) {
+		return deny(v1alpha1.ReasonShellCommandNotAllowed,
+			"the environment's shell is %s, and shell.commands Allowlisted can only judge scripts for bash -c: use an environment whose shell is bash -c",
+			quote(strings.Join(in.Shell, " ")))
+	}
+	if denial := checkShellVariables(in); denial != nil {
+		return denial
+	}
+	judge := &judge{policy: p, env: in.Env}
+	refused := judge.script(in.Action.Command, syntax.LangBash)
+	if refused == nil {
+		return nil
+	}
+	reason := v1alpha1.ReasonShellCommandNotAllowed
+	if refused.parse {
+		reason = v1alpha1.ReasonShellNotParseable
+	}
+	return deny(reason, "line %d, column %d: %s (shell.commands is Allowlisted): %s",
+		max(refused.line, 1), max(refused.col, 1), refused.what, refused.fix)
+}
+
+// bashPrefix says whether the environment's shell is bash with a plain -c. Flags that only make bash
+// stop or report earlier are harmless; anything else may run startup files or change the syntax.
+func bashPrefix(shell []string) bool {
+	if len(shell) == 0 {
+		return true
+	}
+	if path.Base(shell[0]) != "bash" {
+		return false
+	}
+	words := make([]word, len(shell))
+	for i, arg := range shell {
+		words[i] = literal(arg)
+	}
+	i, isCommand := shellFlags(words)
+	return i == len(words) && isCommand
+}
+
+// checkShellVariables refuses variables of the call that change how bash reads the script.
+func checkShellVariables(in *Input) *Denial {
+	for _, variable := range in.Env {
+		switch {
+		case variable.Name == "POSIXLY_CORRECT", variable.Name == "BASH_COMPAT":
+		case isLocaleName(variable.Name) && !plainLocale(variable.Value) && !isASCII(in.Action.Command):
+		default:
+			continue
+		}
+		return deny(v1alpha1.ReasonShellCommandNotAllowed,
+			"the call sets the variable %s, which changes how bash reads the script, so that it can't be judged (shell.commands is Allowlisted): leave it out of env", variable.Name)
+	}
+	return nil
+}
+
+func isLocaleName(name string) bool {
+	return name == "LANG" || name == "LC_ALL" || name == "LC_CTYPE"
+}
+
+// plainLocale says whether the locale's character set is UTF-8 or ASCII: in others the second byte of a
+// character can be a quote or a backslash.
+func plainLocale(value string) bool {
+	value = strings.ToLower(value)
+	return value == "" || value == "c" || value == "posix" || strings.HasSuffix(value, "utf-8") || strings.HasSuffix(value, "utf8")
+}
+
+// judge holds what decides whether programs may be launched. One judge serves one check.
+type judge struct {
+	policy *Policy
+	env    []v1alpha1.CallEnvVar
+	depth  int
+	// inherited are variables that a script around this one assigns; they reach nested scripts.
+	homeSet bool
+}
+
+// nested runs f one level deeper.
+func (j *judge) nested(at word, f func() *refusal) *refusal {
+	j.depth++
+	defer func() { j.depth-- }()
+	if j.depth > maxDepth {
+		return refuse(at, "it nests commands within commands too deep", "run the inner command directly")
+	}
+	return f()
+}
+
+// script judges a whole script.
+func (j *judge) script(text string, lang syntax.LangVariant) *refusal {
+	if refused := unreadable(text); refused != nil {
+		return refused
+	}
+	readable, odd := replaceOdd(text)
+	file, err := syntax.NewParser(syntax.Variant(lang), syntax.KeepComments(true)).Parse(strings.NewReader(readable), "")
+	if err != nil {
+		return parseRefusal(err)
+	}
+	w := newWalker(j, readable, lang)
+	if refused := w.file(file); refused != nil {
+		return refused
+	}
+	if odd >= 0 {
+		line, column := position(text, odd)
+		return &refusal{what: "it holds the control character " + quote(text[odd:odd+1]) + ", which can hide what runs", fix: "leave it out, or write it as an escape", parse: true, line: line, col: column}
+	}
+	return nil
+}
+
+// replaceOdd puts an ordinary character in the place of each control character: to bash they are ordinary,
+// but the parser takes a carriage return for white space. It also returns where the first one is, or -1.
+func replaceOdd(text string) (string, int) {
+	isOdd := func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' || r == 0x7f }
+	odd := strings.IndexFunc(text, isOdd)
+	if odd < 0 {
+		return text, odd
+	}
+	return strings.Map(func(r rune) rune {
+		if isOdd(r) {
+			return '\u2421'
+		}
+		return r
+	}, text), odd
+}
+
+// unreadable refuses what the parser should not even be given.
+func unreadable(text string) *refusal {
+	if !utf8.ValidString(text) {
+		return &refusal{what: "it is not valid UTF-8", fix: "write other bytes as escapes", parse: true}
+	}
+	if at := strings.IndexByte(text, 0); at >= 0 {
+		return &refusal{what: "it holds a NUL byte", fix: "leave it out", parse: true}
+	}
+	if tooDeep(text) {
+		return &refusal{what: "it nests too deep, or joins too many commands", fix: "split it into several calls", parse: true}
+	}
+	return nil
+}
+
+func parseRefusal(err error) *refusal {
+	refused := &refusal{what: "it can't be parsed as bash", fix: "write plain bash", parse: true}
+	if failure, ok := err.(syntax.ParseError); ok {
+		refused.what = "it can't be parsed as bash: " + visible(cutBytes(failure.Text, 200))
+		refused.line, refused.col = failure.Pos.Line(), failure.Pos.Col()
+	}
+	if failure, ok := err.(syntax.LangError); ok {
+		refused.what = "it can't be parsed as bash: " + visible(cutBytes(failure.Error(), 200))
+		refused.line, refused.col = failure.Pos.Line(), failure.Pos.Col()
+	}
+	return refused
+}
+
+func position(text string, offset int) (line, column uint) {
+	before := text[:offset]
+	start := strings.LastIndexByte(before, '\n') + 1
+	return uint(strings.Count(before, "\n")) + 1, uint(offset-start) + 1
+}

@@ -1,0 +1,210 @@
+package guards
+
+import "mvdan.cc/sh/v3/syntax"
+
+// scope holds what is certainly defined at one point of a script: functions and variables.
+type scope struct {
+	up    *scope
+	names map[string]bool
+	// sure says that nothing ran in this line before that could make bash give the line up.
+	sure bool
+	// body is the function in whose body this is, if any.
+	body *function
+}
+
+func functionKey(name string) string { return "function " + name }
+func variableKey(name string) string { return "variable " + name }
+func keyedKey(name string) string    { return "keyed " + name }
+
+func (s *scope) has(key string) bool {
+	for ; s != nil; s = s.up {
+		if s.names[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// define notes that key holds for the rest of the line, and beyond it when certain is true and nothing
+// before it in the line can fail.
+func (s *scope) define(key string, certain bool) {
+	s.add(key)
+	if certain && s.sure && s.up != nil {
+		s.up.add(key)
+	}
+}
+
+func (s *scope) add(key string) {
+	if s.names == nil {
+		s.names = map[string]bool{}
+	}
+	s.names[key] = true
+}
+
+func (w *walker) isNumeric(name string) bool {
+	fact := w.facts[name]
+	return fact != nil && !fact.text && w.scope.has(variableKey(name))
+}
+
+// knownValue is the value of a variable that the script assigns once, to a safe literal, before this point.
+func (w *walker) knownValue(name string) string {
+	fact := w.facts[name]
+	if fact == nil || fact.assigned != 1 || !w.scope.has(variableKey(name)) {
+		return ""
+	}
+	return fact.value
+}
+
+// pathVariable says whether HOME or PWD still hold what the system gave them: an absolute path.
+func (w *walker) pathVariable(name string) bool {
+	if w.homeSet || w.facts[name] != nil {
+		return false
+	}
+	for _, variable := range w.env {
+		if variable.Name == name {
+			return false
+		}
+	}
+	return true
+}
+
+// cannotFail says whether a statement can't make bash give up the line that it stands in. Programs may
+// fail as they like; what matters are expansions, arithmetic and read-only variables.
+func (w *walker) cannotFail(stmt *syntax.Stmt) bool {
+	for _, redirect := range stmt.Redirs {
+		if redirect.Hdoc != nil || !w.plainWord(redirect.Word) {
+			return false
+		}
+	}
+	switch cmd := stmt.Cmd.(type) {
+	case nil:
+		return true
+	case *syntax.FuncDecl:
+		return true
+	case *syntax.BinaryCmd:
+		return w.cannotFail(cmd.X) && w.cannotFail(cmd.Y)
+	case *syntax.CallExpr:
+		return w.plainCall(cmd)
+	case *syntax.DeclClause:
+		return w.plainAssigns(cmd.Args)
+	default:
+		return false
+	}
+}
+
+func (w *walker) plainCall(call *syntax.CallExpr) bool {
+	if !w.plainAssigns(call.Assigns) {
+		return false
+	}
+	for _, arg := range call.Args {
+		if !w.plainWord(arg) {
+			return false
+		}
+	}
+	if len(call.Args) == 0 {
+		return true
+	}
+	name := call.Args[0].Lit()
+	switch name {
+	case "", "eval", "trap", "command", "builtin", "exec", "read", "printf", "unset", "getopts":
+		return false
+	}
+	return w.functions[name] == nil
+}
+
+func (w *walker) plainAssigns(assigns []*syntax.Assign) bool {
+	for _, assign := range assigns {
+		if !w.plainAssign(assign) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *walker) plainAssign(assign *syntax.Assign) bool {
+	if assign.Index != nil || assign.Array != nil && len(assign.Array.Elems) > 0 && !w.plainArray(assign.Array) {
+		return false
+	}
+	if assign.Name != nil && !w.writable(assign.Name.Value) {
+		return false
+	}
+	return assign.Value == nil || w.plainWord(assign.Value)
+}
+
+func (w *walker) plainArray(array *syntax.ArrayExpr) bool {
+	for _, element := range array.Elems {
+		if element.Index != nil || element.Value != nil && !w.plainWord(element.Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// writable says whether nothing made the variable read-only.
+func (w *walker) writable(name string) bool {
+	switch name {
+	case "UID", "EUID", "PPID":
+		return false
+	}
+	fact := w.facts[name]
+	return fact == nil || !fact.readonly || fact.assigned == 1
+}
+
+// plainWord says whether expanding the word can't fail.
+func (w *walker) plainWord(node *syntax.Word) bool {
+	for _, part := range node.Parts {
+		if !w.plainPart(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *walker) plainPart(part syntax.WordPart) bool {
+	switch part := part.(type) {
+	case *syntax.Lit, *syntax.SglQuoted:
+		return true
+	case *syntax.DblQuoted:
+		for _, inner := range part.Parts {
+			if !w.plainPart(inner) {
+				return false
+			}
+		}
+		return true
+	case *syntax.ParamExp:
+		return isPlain(part) || part.Length && part.Index == nil
+	case *syntax.ArithmExp:
+		return surelyComputes(part.X)
+	case *syntax.CmdSubst:
+		return true
+	default:
+		return false
+	}
+}
+
+// surelyComputes says whether arithmetic that was judged can't fail: no division, no power.
+func surelyComputes(expr syntax.ArithmExpr) bool {
+	switch expr := expr.(type) {
+	case nil:
+		return true
+	case *syntax.Word:
+		return isDecimal(expr.Lit()) || isName(expr.Lit()) || isNumericWord(expr) || len(expr.Parts) == 1 && isPlainParam(expr.Parts[0])
+	case *syntax.ParenArithm:
+		return surelyComputes(expr.X)
+	case *syntax.UnaryArithm:
+		return surelyComputes(expr.X)
+	case *syntax.BinaryArithm:
+		switch expr.Op {
+		case syntax.Quo, syntax.Rem, syntax.Pow, syntax.QuoAssgn, syntax.RemAssgn:
+			return false
+		}
+		return surelyComputes(expr.X) && surelyComputes(expr.Y)
+	default:
+		return false
+	}
+}
+
+func isPlainParam(part syntax.WordPart) bool {
+	param, ok := part.(*syntax.ParamExp)
+	return ok && isPlain(param)
+}

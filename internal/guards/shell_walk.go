@@ -1,0 +1,288 @@
+package guards
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// walker judges one script. Every kind of node has its own case; one that has none is refused.
+type walker struct {
+	*judge
+	source string
+	lang   syntax.LangVariant
+	facts  variables
+	// functions are those that the script defines, by name.
+	functions map[string]*function
+	scope     *scope
+	inner     map[*syntax.CallExpr]*syntax.File
+}
+
+// function is one that the script defines.
+type function struct {
+	// needs are functions that its body calls and that must be defined when it is called.
+	needs map[string]bool
+}
+
+func newWalker(j *judge, source string, lang syntax.LangVariant) *walker {
+	return &walker{
+		judge: j, source: source, lang: lang, functions: map[string]*function{},
+		scope: &scope{}, inner: map[*syntax.CallExpr]*syntax.File{},
+	}
+}
+
+func (w *walker) file(file *syntax.File) *refusal {
+	facts := variables{}
+	facts.collect(w, file)
+	w.facts = facts
+	if facts["HOME"] != nil || facts["PWD"] != nil {
+		w.homeSet = true
+	}
+	return w.statements(file.Stmts)
+}
+
+// refuseAt blames a node.
+func (w *walker) refuseAt(node syntax.Node, what, fix string) *refusal {
+	pos := node.Pos()
+	return &refusal{what: what, fix: fix, line: pos.Line(), col: pos.Col()}
+}
+
+func (w *walker) sourceOf(node syntax.Node) string {
+	from, to := node.Pos().Offset(), node.End().Offset()
+	if from >= to || to > uint(len(w.source)) {
+		return ""
+	}
+	return w.source[from:to]
+}
+
+// apart judges something that may not run, runs in its own process, or may run again: what it defines does not
+// hold afterwards.
+func (w *walker) apart(f func() *refusal) *refusal {
+	outer := w.scope
+	w.scope = &scope{up: outer, body: outer.body}
+	defer func() { w.scope = outer }()
+	return f()
+}
+
+// statements judges a list. Bash gives up the rest of a line when an expansion fails in it, and goes on
+// with the next line: so what a line defines holds on later lines only when nothing before it can fail.
+func (w *walker) statements(list []*syntax.Stmt) *refusal {
+	outer := w.scope
+	defer func() { w.scope = outer }()
+	var last uint
+	for _, stmt := range list {
+		if stmt.Pos().Line() > last || w.scope == outer {
+			w.scope = &scope{up: outer, body: outer.body, sure: true}
+		}
+		if refused := w.statement(stmt); refused != nil {
+			return refused
+		}
+		last = stmt.End().Line()
+		w.scope.sure = w.scope.sure && w.cannotFail(stmt)
+	}
+	return nil
+}
+
+func (w *walker) statement(stmt *syntax.Stmt) *refusal {
+	if stmt.Coprocess || stmt.Disown {
+		return w.refuseAt(stmt, "it uses a way to start a process that bash does not have", "use & or |")
+	}
+	for _, redirect := range stmt.Redirs {
+		if refused := w.redirect(redirect); refused != nil {
+			return refused
+		}
+	}
+	if stmt.Cmd == nil {
+		return nil
+	}
+	if refused := w.leadingRedirect(stmt); refused != nil {
+		return refused
+	}
+	if stmt.Background {
+		return w.apart(func() *refusal { return w.command(stmt.Cmd) })
+	}
+	return w.command(stmt.Cmd)
+}
+
+// leadingRedirect refuses reserved words after a redirection: bash takes them for names of programs.
+func (w *walker) leadingRedirect(stmt *syntax.Stmt) *refusal {
+	if len(stmt.Redirs) == 0 || !stmt.Cmd.Pos().After(stmt.Redirs[0].Pos()) {
+		return nil
+	}
+	switch stmt.Cmd.(type) {
+	case *syntax.CallExpr, *syntax.DeclClause:
+		return nil
+	}
+	return w.refuseAt(stmt, "a redirection stands before a compound command, where bash takes its first word for a program", "put the redirection after the command")
+}
+
+func (w *walker) command(cmd syntax.Command) *refusal {
+	switch cmd := cmd.(type) {
+	case *syntax.CallExpr:
+		return w.call(cmd)
+	case *syntax.BinaryCmd:
+		return w.binary(cmd)
+	case *syntax.Block:
+		return w.apart(func() *refusal { return w.statements(cmd.Stmts) })
+	case *syntax.Subshell:
+		return w.apart(func() *refusal { return w.statements(cmd.Stmts) })
+	case *syntax.IfClause:
+		return w.ifClause(cmd)
+	case *syntax.WhileClause:
+		return w.apart(func() *refusal { return firstRefusal(w.lists(cmd.Cond, cmd.Do)) })
+	case *syntax.ForClause:
+		return w.apart(func() *refusal { return w.forClause(cmd) })
+	case *syntax.CaseClause:
+		return w.caseClause(cmd)
+	case *syntax.FuncDecl:
+		return w.funcDecl(cmd)
+	case *syntax.DeclClause:
+		return w.declClause(cmd)
+	case *syntax.ArithmCmd:
+		return w.arithmCmd(cmd)
+	case *syntax.TestClause:
+		return w.test(cmd.X)
+	case *syntax.TimeClause:
+		return w.timeClause(cmd)
+	case *syntax.CoprocClause:
+		return w.coproc(cmd)
+	case *syntax.LetClause:
+		return w.refuseAt(cmd, "let evaluates its arguments as arithmetic", "use $(( )) with numbers")
+	default:
+		return w.refuseAt(cmd, fmt.Sprintf("%s can't be judged", quote(w.sourceOf(cmd))), "use plain commands")
+	}
+}
+
+func firstRefusal(refusals ...*refusal) *refusal {
+	for _, refused := range refusals {
+		if refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// lists judges lists that run one after the other, where each sees what the one before defined.
+func (w *walker) lists(lists ...[]*syntax.Stmt) *refusal {
+	for _, list := range lists {
+		if refused := w.statements(list); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+func (w *walker) binary(cmd *syntax.BinaryCmd) *refusal {
+	if cmd.Op == syntax.AndStmt || cmd.Op == syntax.OrStmt {
+		if refused := w.statement(cmd.X); refused != nil {
+			return refused
+		}
+	} else if refused := w.apart(func() *refusal { return w.statement(cmd.X) }); refused != nil {
+		return refused
+	}
+	return w.apart(func() *refusal { return w.statement(cmd.Y) })
+}
+
+func (w *walker) ifClause(cmd *syntax.IfClause) *refusal {
+	for ; cmd != nil; cmd = cmd.Else {
+		branch := cmd
+		if refused := w.apart(func() *refusal { return w.lists(branch.Cond, branch.Then) }); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+func (w *walker) forClause(cmd *syntax.ForClause) *refusal {
+	switch loop := cmd.Loop.(type) {
+	case *syntax.WordIter:
+		if refused := w.assignable(loop.Name, loop.Name.Value); refused != nil {
+			return refused
+		}
+		if refused := w.words(loop.Items); refused != nil {
+			return refused
+		}
+		w.scope.define(variableKey(loop.Name.Value), false)
+	case *syntax.CStyleLoop:
+		for _, part := range []syntax.ArithmExpr{loop.Init, loop.Cond, loop.Post} {
+			if refused := w.arithmetic(part); refused != nil {
+				return refused
+			}
+		}
+	default:
+		return w.refuseAt(cmd, "this kind of loop can't be judged", "use for, while or until")
+	}
+	return w.statements(cmd.Do)
+}
+
+func (w *walker) caseClause(cmd *syntax.CaseClause) *refusal {
+	if refused := w.word(cmd.Word); refused != nil {
+		return refused
+	}
+	for _, item := range cmd.Items {
+		if refused := w.words(item.Patterns); refused != nil {
+			return refused
+		}
+		if refused := w.apart(func() *refusal { return w.statements(item.Stmts) }); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+func (w *walker) timeClause(cmd *syntax.TimeClause) *refusal {
+	if cmd.Stmt == nil {
+		return nil
+	}
+	return w.apart(func() *refusal { return w.statement(cmd.Stmt) })
+}
+
+func (w *walker) coproc(cmd *syntax.CoprocClause) *refusal {
+	if cmd.Name != nil {
+		if refused := w.assignable(cmd.Name, w.read(cmd.Name).text); refused != nil {
+			return refused
+		}
+	}
+	return w.apart(func() *refusal { return w.statement(cmd.Stmt) })
+}
+
+func (w *walker) redirect(redirect *syntax.Redirect) *refusal {
+	if redirect.N != nil {
+		name, braced := strings.CutPrefix(redirect.N.Value, "{")
+		name, closed := strings.CutSuffix(name, "}")
+		switch {
+		case braced && closed:
+			if refused := w.assignable(redirect, name); refused != nil {
+				return refused
+			}
+		case strings.Trim(redirect.N.Value, "0123456789") != "":
+			return w.refuseAt(redirect, "the file descriptor "+quote(redirect.N.Value)+" can't be judged", "use a number")
+		}
+	}
+	if redirect.Hdoc != nil {
+		return w.hereDocument(redirect)
+	}
+	return w.word(redirect.Word)
+}
+
+// hereDocument judges what a here-document expands. Its delimiter must be plain, so that every version of
+// bash sees its end in the same line as the parser.
+func (w *walker) hereDocument(redirect *syntax.Redirect) *refusal {
+	delimiter := w.read(redirect.Word)
+	if !delimiter.known || strings.Trim(delimiter.text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || delimiter.text == "" {
+		return w.refuseAt(redirect, "the here-document's delimiter "+quote(delimiter.source)+" is not plain", "use a word like EOF")
+	}
+	if redirect.Word.Lit() != delimiter.text {
+		return nil
+	}
+	if strings.Contains(w.sourceOf(redirect.Hdoc), "\\\n") {
+		return w.refuseAt(redirect, "a line of the here-document ends in a backslash", "quote the delimiter, as in <<'EOF', or join the lines")
+	}
+	for _, part := range redirect.Hdoc.Parts {
+		if refused := w.part(part, true); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package guards
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// reading is the work of finding out how much of one word is known.
+type reading struct {
+	*walker
+	text    strings.Builder
+	frozen  bool // something unknown came: text is only what the word starts with
+	many    bool
+	derived bool
+	bare    strings.Builder // the unquoted characters, with a NUL for each quoted or unknown part
+}
+
+// read finds out how much of a word is known before it runs. It judges nothing.
+func (w *walker) read(node *syntax.Word) word {
+	r := reading{walker: w}
+	for i, part := range node.Parts {
+		r.part(part, i == 0)
+	}
+	if braces(r.bare.String()) {
+		r.cutAtBrace()
+	}
+	return word{
+		text: r.text.String(), known: !r.frozen, many: r.many, derived: r.derived, source: w.sourceOf(node),
+		line: node.Pos().Line(), column: node.Pos().Col(),
+	}
+}
+
+func (r *reading) part(part syntax.WordPart, first bool) {
+	switch part := part.(type) {
+	case *syntax.Lit:
+		r.literal(part.Value, first)
+	case *syntax.SglQuoted:
+		r.bare.WriteByte(0)
+		if part.Dollar && strings.Contains(part.Value, `\`) {
+			r.unknown()
+			return
+		}
+		r.known(part.Value)
+	case *syntax.DblQuoted:
+		r.quoted(part)
+	case *syntax.ParamExp:
+		r.bare.WriteByte(0)
+		r.parameter(part, false)
+	case *syntax.ProcSubst:
+		r.known("/dev/fd/")
+		r.unknown()
+	case *syntax.ArithmExp:
+		r.bare.WriteByte(0)
+		r.unknown()
+	default:
+		r.bare.WriteByte(0)
+		r.several()
+	}
+}
+
+// known adds text, unless the word is unknown from an earlier part on.
+func (r *reading) known(text string) {
+	if !r.frozen {
+		r.text.WriteString(text)
+	}
+}
+
+// unknown marks that one piece of text of unknown content stands here.
+func (r *reading) unknown() { r.frozen = true }
+
+// several marks an expansion that the shell may split into any words.
+func (r *reading) several() {
+	r.frozen, r.many = true, true
+	r.text.Reset()
+}
+
+// literal reads unquoted text: backslashes quote, and patterns become the names that they match.
+func (r *reading) literal(value string, first bool) {
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		switch {
+		case c == '\\' && i+1 < len(value):
+			i++
+			r.bare.WriteByte(0)
+			r.known(value[i : i+1])
+			continue
+		case c == '~':
+			r.tilde(value, first && i == 0)
+		case c == '*' || c == '?' || c == '[' && strings.IndexByte(value[i:], ']') > 0:
+			r.frozen, r.many = true, true
+		case c == '[' && value != "[":
+			r.frozen, r.many = true, true
+		}
+		r.bare.WriteByte(c)
+		r.known(value[i : i+1])
+	}
+}
+
+// tilde is the home directory at the start of a word. HOME is a path unless the call or the script sets it.
+func (r *reading) tilde(value string, first bool) {
+	if first && !r.frozen && (value == "~" || strings.HasPrefix(value, "~/")) && r.pathVariable("HOME") {
+		r.known("/")
+	}
+	r.frozen = true
+}
+
+func (r *reading) quoted(part *syntax.DblQuoted) {
+	r.bare.WriteByte(0)
+	if part.Dollar {
+		r.unknown()
+		return
+	}
+	for _, inner := range part.Parts {
+		switch inner := inner.(type) {
+		case *syntax.Lit:
+			r.known(unescapeQuoted(inner.Value))
+		case *syntax.ParamExp:
+			r.parameter(inner, true)
+		default:
+			r.unknown()
+		}
+	}
+}
+
+// unescapeQuoted resolves the backslashes of a text in double quotes.
+func unescapeQuoted(value string) string {
+	if !strings.Contains(value, `\`) {
+		return value
+	}
+	var out strings.Builder
+	for i := 0; i < len(value); i++ {
+		if value[i] == '\\' && i+1 < len(value) && strings.IndexByte("$`\"\\", value[i+1]) >= 0 {
+			i++
+		}
+		out.WriteByte(value[i])
+	}
+	return out.String()
+}
+
+func (r *reading) parameter(param *syntax.ParamExp, quoted bool) {
+	if param.Param == nil {
+		r.several()
+		return
+	}
+	name := param.Param.Value
+	plain := isPlain(param)
+	switch {
+	case plain && numericParameter(name), param.Length, plain && r.isNumeric(name):
+		r.unknown()
+	case plain && (name == "HOME" || name == "PWD") && r.pathVariable(name):
+		r.known("/")
+		r.unknown()
+	case plain && r.knownValue(name) != "":
+		r.derived = true
+		r.known(r.knownValue(name))
+	case quoted && !isList(param):
+		r.unknown()
+	default:
+		r.several()
+	}
+}
+
+// isPlain says whether the expansion is $name or ${name} without anything more.
+func isPlain(p *syntax.ParamExp) bool {
+	return p.Param != nil && p.Flags == nil && !p.Excl && !p.Length && !p.Width && !p.IsSet && p.NestedParam == nil &&
+		p.Index == nil && len(p.Modifiers) == 0 && p.Slice == nil && p.Repl == nil && p.Names == 0 && p.Exp == nil
+}
+
+// isList says whether the expansion is several words even within double quotes.
+func isList(p *syntax.ParamExp) bool {
+	if p.Param.Value == "@" || p.Names != 0 || p.Excl {
+		return true
+	}
+	if index, ok := p.Index.(*syntax.Word); ok && index.Lit() == "@" {
+		return true
+	}
+	// A word within, like ${x:-"$@"}, may be a list itself.
+	return p.Exp != nil && p.Exp.Word != nil && !isSimpleText(p.Exp.Word)
+}
+
+func isSimpleText(node *syntax.Word) bool {
+	for _, part := range node.Parts {
+		if _, ok := part.(*syntax.Lit); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// numericParameter names the special parameters that are always digits, or nothing.
+func numericParameter(name string) bool {
+	return name == "#" || name == "?" || name == "$" || name == "!"
+}
+
+// braces says whether unquoted text holds a brace expansion.
+func braces(bare string) bool {
+	open := strings.IndexByte(bare, '{')
+	if open < 0 {
+		return false
+	}
+	rest := bare[open:]
+	return strings.IndexByte(rest, '}') > 0 && (strings.Contains(rest, ",") || strings.Contains(rest, ".."))
+}
+
+// cutAtBrace keeps of the known text what stands before the first brace.
+func (r *reading) cutAtBrace() {
+	text, _, _ := strings.Cut(r.text.String(), "{")
+	r.text.Reset()
+	r.text.WriteString(text)
+	r.frozen, r.many = true, true
+}

@@ -1,0 +1,76 @@
+package guards
+
+import (
+	"strings"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// metacharacters mean something to a shell; an argument with one may be on its way into one.
+const metacharacters = "|&;$`<>(){}\n\r\x00"
+
+func (p *Policy) checkBinaryGiven(in *Input) *Denial {
+	if strings.TrimSpace(in.Action.Binary) == "" {
+		return deny(v1alpha1.ReasonEmptyCommand, "the binary is empty: name the program to run, like \"ls\"")
+	}
+	return nil
+}
+
+func (p *Policy) checkBinaryName(in *Input) *Denial {
+	binary := in.Action.Binary
+	if strings.Contains(binary, "..") {
+		return deny(v1alpha1.ReasonBinaryPathTraversal,
+			"binary %s holds \"..\": use the bare name of a program, like \"ls\"", quote(binary))
+	}
+	if strings.Contains(binary, "/") {
+		return deny(v1alpha1.ReasonBinaryNotBareName,
+			"binary %s holds a slash: use the bare name of a program, which is looked up in PATH, like \"ls\"", quote(binary))
+	}
+	return nil
+}
+
+func (p *Policy) checkBinaryListed(in *Input) *Denial {
+	if p.binaries.allows(in.Action.Binary) {
+		return nil
+	}
+	return deny(v1alpha1.ReasonBinaryNotAllowed,
+		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s",
+		quote(in.Action.Binary), listed(p.binaries.names))
+}
+
+// checkLaunch holds a listed program that can start others to the list as well.
+func (p *Policy) checkLaunch(in *Input) *Denial {
+	if !p.binaries.enforced {
+		return nil
+	}
+	words := make([]word, 0, len(in.Action.Args)+1)
+	words = append(words, literal(in.Action.Binary))
+	for _, arg := range in.Action.Args {
+		words = append(words, literal(arg))
+	}
+	judge := &judge{policy: p, env: in.Env}
+	refused := judge.launched(words)
+	if refused == nil {
+		return nil
+	}
+	return deny(v1alpha1.ReasonLaunchNotAllowed, "%s (binaries.mode is Enforced): %s", refused.what, refused.fix)
+}
+
+func (p *Policy) checkArguments(in *Input) *Denial {
+	if !p.denyMeta {
+		return nil
+	}
+	for i, arg := range in.Action.Args {
+		if at := strings.IndexAny(arg, metacharacters); at >= 0 {
+			return deny(v1alpha1.ReasonArgumentNotAllowed,
+				"argument %d, %s, holds the shell metacharacter %q (arguments.metacharacters is Deny): leave it out, or pass the text by stdin",
+				i, quote(arg), arg[at])
+		}
+		if strings.Contains(arg, "..") {
+			return deny(v1alpha1.ReasonArgumentNotAllowed,
+				"argument %d, %s, holds \"..\" (arguments.metacharacters is Deny): use a path without it, and workingDir to start elsewhere",
+				i, quote(arg))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+// Package jobspec builds the Job of a call: pure, whole, in one place.
+//
+// It is given the call, the environment that it runs in and the record of what was decided, and returns the
+// Job as it is to be created, with a deterministic name, so that building it twice makes one Job. The pod
+// that it describes is admitted under the restricted Pod Security Standard unless the environment says
+// otherwise. It reads no clock, talks to nobody, and puts neither the command nor a literal variable nor a
+// credential into the pod: those reach the runner over its own connection.
+package jobspec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// Annotations of a Job.
+const (
+	// AnnotationPlan holds the Record.
+	AnnotationPlan = "toolcall.dev/plan"
+	// AnnotationSeal proves that the operator wrote the plan.
+	AnnotationSeal = "toolcall.dev/plan-seal"
+	// AnnotationCall names, on a pod, the call that it was made for.
+	AnnotationCall = "toolcall.dev/call"
+)
+
+// Labels of a pod.
+const (
+	// LabelNetwork says whether the pod's call may use the network; NetworkPolicies select by it.
+	LabelNetwork   = "toolcall.dev/network"
+	NetworkDenied  = "denied"
+	NetworkAllowed = "allowed"
+)
+
+// Defaults of an environment.
+const (
+	DefaultStartTimeoutSeconds = 120
+	DefaultJobTTLSeconds       = 300
+	// GraceSeconds is the time between SIGTERM and SIGKILL.
+	GraceSeconds = 5
+	// reportSeconds is how long a runner may take, after its process is gone, to hand over the result. The
+	// pod's grace period has room for both.
+	reportSeconds = 10
+	// deadlineSlackSeconds is by how much the Job's own deadline is later than anything that the runner or
+	// the operator waits for: it only ends what both have lost.
+	deadlineSlackSeconds = 120
+)
+
+// Pod parts.
+const (
+	containerName   = "call"
+	runnerVolume    = "toolcall-runner"
+	runnerMount     = "/.toolcall"
+	runnerPath      = runnerMount + "/runner"
+	workspaceVolume = "toolcall-workspace"
+	tmpVolume       = "toolcall-tmp"
+	// TokenKey is the key of a Job's Secret.
+	TokenKey = "token"
+)
+
+// Runtime is what the operator knows of its own installation.
+type Runtime struct {
+	// RunnerImage holds /runner.
+	RunnerImage string
+	// Endpoints of the operator, host:port.
+	Endpoints []string
+	// CA is the authority that runners check the operator against, as base64 of its certificate.
+	CA string
+}
+
+// Sealer proves who wrote something.
+type Sealer interface {
+	Seal(parts ...string) string
+	CheckSeal(seal string, parts ...string) bool
+}
+
+// Input is all that a Job depends on.
+type Input struct {
+	Call        *v1alpha1.ToolCall
+	Environment *v1alpha1.ExecutionEnvironment
+	Record      *Record
+	// Refs are the variables that the kubelet resolves, under their internal names.
+	Refs    []corev1.EnvVar
+	Runtime Runtime
+	Sealer  Sealer
+}
+
+// Name of a call's Job. Part of the call's UID is in it, so that nobody can take the name beforehand.
+func Name(call *v1alpha1.ToolCall) string {
+	sum := sha256.Sum256([]byte(call.UID))
+	name := strings.Trim(call.Name[:min(len(call.Name), 40)], "-.")
+	return "tc-" + strings.ReplaceAll(name, ".", "-") + "-" + hex.EncodeToString(sum[:5])
+}
+
+// Build makes the Job. The error is the user's: what the environment asks for can't be done.
+func Build(in Input) (*batchv1.Job, error) {
+	plan, err := in.Record.encode()
+	if err != nil {
+		return nil, err
+	}
+	name := Name(in.Call)
+	labels := map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
+		v1alpha1.LabelCall:      string(in.Call.UID),
+		LabelNetwork:            networkLabel(in.Record.DenyNetwork),
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: in.Call.Namespace,
+			Name:      name,
+			Labels:    labels,
+			Annotations: map[string]string{
+				AnnotationPlan: plan,
+				AnnotationSeal: in.Sealer.Seal(in.Call.Namespace, name, string(in.Call.UID), plan),
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(),
+				Kind:       "ToolCall",
+				Name:       in.Call.Name,
+				UID:        in.Call.UID,
+				Controller: ptr.To(true),
+			}},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit:            ptr.To(int32(0)),
+			PodReplacementPolicy:    ptr.To(batchv1.Failed),
+			ActiveDeadlineSeconds:   ptr.To(in.Record.deadlineSeconds()),
+			TTLSecondsAfterFinished: ptr.To(ptr.Deref(in.Environment.Spec.JobTTLSecondsAfterFinished, DefaultJobTTLSeconds)),
+			Template:                podTemplate(in, labels),
+		},
+	}, nil
+}
+
+func networkLabel(denied bool) string {
+	if denied {
+		return NetworkDenied
+	}
+	return NetworkAllowed
+}
+
+// deadlineSeconds covers the wait for the start, the run, the grace and the report.
+func (r *Record) deadlineSeconds() int64 {
+	return int64(r.StartTimeoutSeconds) + (r.TimeoutMilliseconds+999)/1000 + GraceSeconds + reportSeconds + deadlineSlackSeconds
+}
+
+// ReadRecord gives what was decided for the call that the Job belongs to. ok is false when the Job isn't one
+// that this operator made for this call.
+func ReadRecord(job *batchv1.Job, call *v1alpha1.ToolCall, sealer Sealer) (record *Record, ok bool) {
+	plan := job.Annotations[AnnotationPlan]
+	sealed := sealer.CheckSeal(job.Annotations[AnnotationSeal], job.Namespace, job.Name, string(call.UID), plan)
+	if !sealed || !metav1.IsControlledBy(job, call) {
+		return nil, false
+	}
+	record, err := decode(plan)
+	return record, err == nil
+}
+
+// Credential builds the Secret that carries a Job's token to its pod, and that goes when the Job goes.
+func Credential(job *batchv1.Job, token string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace,
+			Name:      job.Name,
+			Labels:    map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID,
+			}},
+		},
+		Type:       corev1.SecretTypeOpaque,
+		Immutable:  ptr.To(true),
+		StringData: map[string]string{TokenKey: token},
+	}
+}
+
+func podTemplate(in Input, labels map[string]string) corev1.PodTemplateSpec {
+	env := &in.Environment.Spec
+	podLabels, annotations := map[string]string{}, map[string]string{}
+	if env.PodMetadata != nil {
+		copyInto(podLabels, env.PodMetadata.Labels)
+		copyInto(annotations, env.PodMetadata.Annotations)
+	}
+	copyInto(podLabels, labels)
+	annotations[AnnotationCall] = in.Call.Name
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			EnableServiceLinks:            ptr.To(false),
+			AutomountServiceAccountToken:  automount(env.ServiceAccountName),
+			TerminationGracePeriodSeconds: ptr.To(int64(GraceSeconds + reportSeconds)),
+			ServiceAccountName:            env.ServiceAccountName,
+			ImagePullSecrets:              env.ImagePullSecrets,
+			NodeSelector:                  env.NodeSelector,
+			Tolerations:                   env.Tolerations,
+			Affinity:                      env.Affinity,
+			RuntimeClassName:              env.RuntimeClassName,
+			PriorityClassName:             env.PriorityClassName,
+			SecurityContext:               podSecurity(env.PodSecurityContext),
+			Volumes:                       volumes(env, in.Runtime.RunnerImage),
+			Containers:                    []corev1.Container{container(in)},
+		},
+	}
+}
+
+func copyInto(to, from map[string]string) {
+	for k, v := range from {
+		to[k] = v
+	}
+}
+
+// automount keeps API tokens out of pods whose environment doesn't name an account on purpose.
+func automount(serviceAccount string) *bool {
+	if serviceAccount == "" {
+		return ptr.To(false)
+	}
+	return nil
+}
+
+func container(in Input) corev1.Container {
+	env := &in.Environment.Spec
+	return corev1.Container{
+		Name:                     containerName,
+		Image:                    env.Image,
+		ImagePullPolicy:          env.ImagePullPolicy,
+		Command:                  []string{runnerPath},
+		Env:                      append(runnerEnv(in), in.Refs...),
+		Resources:                resources(env.Resources),
+		VolumeMounts:             mounts(env),
+		TerminationMessagePath:   wire.TerminationMessagePath,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		SecurityContext:          containerSecurity(env.SecurityContext),
+	}
+}
+
+func runnerEnv(in Input) []corev1.EnvVar {
+	literal := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	}
+	name := Name(in.Call)
+	return []corev1.EnvVar{
+		literal(wire.EnvEndpoints, strings.Join(in.Runtime.Endpoints, ",")),
+		literal(wire.EnvCA, in.Runtime.CA),
+		{Name: wire.EnvToken, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: TokenKey,
+		}}},
+		literal(wire.EnvCall, in.Call.Name),
+		literal(wire.EnvJob, name),
+		field(wire.EnvJobUID, "metadata.labels['"+batchv1.ControllerUidLabel+"']"),
+		field(wire.EnvNamespace, "metadata.namespace"),
+		field(wire.EnvPod, "metadata.name"),
+		field(wire.EnvPodUID, "metadata.uid"),
+		field(wire.EnvNode, "spec.nodeName"),
+	}
+}
+
+// RefName is the internal name of the n-th variable that the kubelet resolves.
+func RefName(n int) string { return wire.EnvRefPrefix + strconv.Itoa(n) }

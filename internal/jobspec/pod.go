@@ -1,0 +1,111 @@
+package jobspec
+
+import (
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// userID is the user and group that calls run as unless the environment names others, whatever the image says.
+const userID = 1000
+
+// volumes are the environment's and ours: the runner, and the writable directories that the environment
+// doesn't mount itself.
+func volumes(env *v1alpha1.ExecutionEnvironmentSpec, runnerImage string) []corev1.Volume {
+	list := append([]corev1.Volume{}, env.Volumes...)
+	list = append(list, corev1.Volume{Name: runnerVolume, VolumeSource: corev1.VolumeSource{
+		Image: &corev1.ImageVolumeSource{Reference: runnerImage, PullPolicy: corev1.PullIfNotPresent},
+	}})
+	for _, d := range writable(env) {
+		list = append(list, corev1.Volume{Name: d.volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return list
+}
+
+func mounts(env *v1alpha1.ExecutionEnvironmentSpec) []corev1.VolumeMount {
+	list := append([]corev1.VolumeMount{}, env.VolumeMounts...)
+	list = append(list, corev1.VolumeMount{Name: runnerVolume, MountPath: runnerMount, ReadOnly: true})
+	for _, d := range writable(env) {
+		list = append(list, corev1.VolumeMount{Name: d.volume, MountPath: d.path})
+	}
+	return list
+}
+
+type directory struct{ volume, path string }
+
+// writable are the directories that every call may write to and that the environment doesn't mount.
+func writable(env *v1alpha1.ExecutionEnvironmentSpec) []directory {
+	var list []directory
+	for _, d := range []directory{{workspaceVolume, "/workspace"}, {tmpVolume, "/tmp"}} {
+		if !mounted(env, d.path) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func mounted(env *v1alpha1.ExecutionEnvironmentSpec, dir string) bool {
+	for _, m := range env.VolumeMounts {
+		if path.Clean(m.MountPath) == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// resources bounds what a call may take when the environment says nothing: a call must not be able to starve
+// its node. The requests are small so that many calls fit on a node.
+func resources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
+	if r.Limits != nil || r.Requests != nil || r.Claims != nil {
+		return r
+	}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("32Mi"),
+		},
+		Limits: corev1.ResourceList{
+			corev1.ResourceMemory:           resource.MustParse("1Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("4Gi"),
+		},
+	}
+}
+
+// podSecurity fills what the environment leaves open with what the restricted standard asks for.
+func podSecurity(given *corev1.PodSecurityContext) *corev1.PodSecurityContext {
+	sc := given.DeepCopy()
+	if sc == nil {
+		sc = &corev1.PodSecurityContext{}
+	}
+	fill(&sc.RunAsNonRoot, true)
+	fill(&sc.RunAsUser, userID)
+	fill(&sc.RunAsGroup, userID)
+	fill(&sc.FSGroup, userID)
+	fill(&sc.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch)
+	if sc.SeccompProfile == nil {
+		sc.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return sc
+}
+
+func containerSecurity(given *corev1.SecurityContext) *corev1.SecurityContext {
+	sc := given.DeepCopy()
+	if sc == nil {
+		sc = &corev1.SecurityContext{}
+	}
+	fill(&sc.AllowPrivilegeEscalation, false)
+	if sc.Capabilities == nil {
+		sc.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	}
+	return sc
+}
+
+func fill[T any](field **T, value T) {
+	if *field == nil {
+		*field = ptr.To(value)
+	}
+}

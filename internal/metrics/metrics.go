@@ -1,0 +1,56 @@
+// Package metrics holds the operator's own metrics, registered with controller-runtime's registry.
+//
+// Labels are phases, reasons and paths: constants of the API. No name, command or user text is in any.
+// Functions are called after the write that made them true, once a transition.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}
+
+var (
+	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_calls_finished_total",
+		Help: "Calls that ended, by terminal phase and reason.",
+	}, []string{"phase", "reason"})
+	stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "toolcall_call_stage_seconds",
+		Help:    "Time from a call's creation to a stage (accepted, started, finished), by path.",
+		Buckets: buckets,
+	}, []string{"stage", "path"})
+)
+
+func init() {
+	crmetrics.Registry.MustRegister(finished, stages)
+}
+
+// Finished counts a call that ended.
+func Finished(status *v1alpha1.ToolCallStatus) {
+	finished.WithLabelValues(string(status.Phase), status.Reason).Inc()
+	if status.Timings == nil {
+		return
+	}
+	path := string(status.Timings.Path)
+	for stage, ms := range map[string]*int64{
+		"accepted": status.Timings.AcceptedMilliseconds,
+		"started":  status.Timings.StartedMilliseconds,
+		"finished": status.Timings.FinishedMilliseconds,
+	} {
+		if ms != nil {
+			stages.WithLabelValues(stage, path).Observe(float64(*ms) / 1000)
+		}
+	}
+}
+
+// Runners exposes the number of connected runners.
+func Runners(count func() int) {
+	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolcall_runner_connections",
+		Help: "Runners that are connected to this replica.",
+	}, func() float64 { return float64(count()) }))
+}

@@ -1,0 +1,157 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+)
+
+// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,verbs=get
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=events,verbs=create;patch
+
+// Run is the operator, until the context ends.
+func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
+	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
+	clients, err := kubernetes.NewForConfig(conf)
+	if err != nil {
+		return fmt.Errorf("make the API client: %w", err)
+	}
+	identity, err := loadIdentity(ctx, o, clients, log)
+	if err != nil {
+		return err
+	}
+	port, err := o.dispatchPort()
+	if err != nil {
+		return err
+	}
+	endpoints, err := endpoints(ctx, o, port, clients)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(conf, o, log)
+	if err != nil {
+		return err
+	}
+	signals := controllers.NewSignals()
+	hub := dispatch.NewHub(func(s *dispatch.Session) {
+		signals.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Call})
+	})
+	metrics.Runners(hub.Len)
+	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
+		return fmt.Errorf("add the listener for runners: %w", err)
+	}
+	err = controllers.Setup(mgr, controllers.Options{
+		Hub: hub, Identity: identity, Signals: signals, ConcurrentCalls: o.ConcurrentCalls,
+		Runtime:    jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
+		Authorizer: clients.AuthorizationV1().SubjectAccessReviews(),
+		Operator:   controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
+	mgr, err := ctrl.NewManager(conf, ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        log,
+		Cache:                         cacheOptions(),
+		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress:        o.HealthAddress,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              "toolcall-operator",
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RenewDeadline:                 ptr.To(renewDeadline),
+		RetryPeriod:                   ptr.To(retryPeriod),
+		// A replica that waits for the lease has its caches filled already.
+		Controller: config.Controller{EnableWarmup: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	synced := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+	alive := func(*http.Request) error { return nil }
+	return mgr, errors.Join(mgr.AddHealthzCheck("alive", alive), mgr.AddReadyzCheck("caches", synced))
+}
+
+// endpoints are where runners find the operator: this very pod first, which is the fastest way, then the
+// Service, which leads to whichever replica there is later.
+func endpoints(ctx context.Context, o *Options, port int32, clients kubernetes.Interface) ([]string, error) {
+	service, err := clients.CoreV1().Services(o.Namespace).Get(ctx, o.DispatchService, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get Service %s/%s, which runners need: %w", o.Namespace, o.DispatchService, err)
+	}
+	list := []string{net.JoinHostPort(o.PodIP, fmt.Sprint(port))}
+	if ip := service.Spec.ClusterIP; ip != "" && ip != "None" && len(service.Spec.Ports) > 0 {
+		list = append(list, net.JoinHostPort(ip, fmt.Sprint(service.Spec.Ports[0].Port)))
+	}
+	return list, nil
+}
+
+// listener serves runners while this replica is the leader: a runner that comes to another one is turned away
+// by the closed port and tries the next endpoint.
+type listener struct {
+	address  string
+	identity *dispatch.Identity
+	hub      *dispatch.Hub
+	log      logr.Logger
+}
+
+// NeedLeaderElection makes the manager start it on the leader only.
+func (l *listener) NeedLeaderElection() bool { return true }
+
+// Start serves until the context ends.
+func (l *listener) Start(ctx context.Context) error {
+	conf, err := l.identity.ServerTLS(time.Now())
+	if err != nil {
+		return err
+	}
+	raw, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.address)
+	if err != nil {
+		return fmt.Errorf("listen for runners: %w", err)
+	}
+	server := &dispatch.Server{Hub: l.hub, Authenticate: l.identity.CheckToken, TLS: conf, Log: l.log}
+	return server.Serve(ctx, raw)
+}

@@ -1,0 +1,86 @@
+// Package operator puts the operator together: caches, controllers, the listener for runners, and the
+// identity that all replicas share. It decides nothing about calls.
+package operator
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Options are what the command line and the pod say.
+type Options struct {
+	RunnerImage     string
+	DispatchAddress string
+	DispatchService string
+	IdentityDir     string
+	IdentitySecret  string
+	MetricsAddress  string
+	HealthAddress   string
+	LeaderElect     bool
+	ConcurrentCalls int
+	QPS             float64
+
+	// Namespace and PodIP are the operator's own.
+	Namespace string
+	PodIP     string
+}
+
+// Lease timing. A leader that is gone without saying so is followed after leaseDuration.
+const (
+	leaseDuration = 6 * time.Second
+	renewDeadline = 4 * time.Second
+	retryPeriod   = time.Second
+)
+
+// Bind defines the flags.
+func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
+	fs.StringVar(&o.RunnerImage, "runner-image", "", "image that holds /runner; mounted into every tool pod (required)")
+	fs.StringVar(&o.DispatchAddress, "dispatch-address", ":9443", "address to listen on for runners")
+	fs.StringVar(&o.DispatchService, "dispatch-service", "toolcall-dispatch", "Service, in the operator's namespace, that leads to the dispatch address")
+	fs.StringVar(&o.IdentityDir, "identity-dir", "/etc/toolcall/identity", "where the identity's Secret is mounted")
+	fs.StringVar(&o.IdentitySecret, "identity-secret", "toolcall-identity", "name of the identity's Secret; made when it isn't there")
+	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "address to serve metrics on, 0 for none")
+	fs.StringVar(&o.HealthAddress, "health-address", ":8081", "address to serve health and readiness on")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding the lease; needed for more than one replica")
+	fs.IntVar(&o.ConcurrentCalls, "concurrent-calls", 16, "calls that are reconciled at the same time")
+	fs.Float64Var(&o.QPS, "qps", 400, "requests to the API server per second, with bursts of twice that")
+	o.Namespace = getenv("POD_NAMESPACE")
+	o.PodIP = getenv("POD_IP")
+}
+
+// Validate says what is missing or can't be.
+func (o *Options) Validate() error {
+	var wrong []error
+	if o.RunnerImage == "" {
+		wrong = append(wrong, errors.New("--runner-image is required: the image that holds the runner"))
+	}
+	if o.Namespace == "" || o.PodIP == "" {
+		wrong = append(wrong, errors.New("variables POD_NAMESPACE and POD_IP are required: set them from the pod's fields"))
+	}
+	if o.ConcurrentCalls < 1 || o.ConcurrentCalls > 1024 {
+		wrong = append(wrong, fmt.Errorf("--concurrent-calls is %d, it must be between 1 and 1024", o.ConcurrentCalls))
+	}
+	if o.QPS <= 0 {
+		wrong = append(wrong, fmt.Errorf("--qps is %g, it must be above 0", o.QPS))
+	}
+	if _, err := o.dispatchPort(); err != nil {
+		wrong = append(wrong, err)
+	}
+	return errors.Join(wrong...)
+}
+
+func (o *Options) dispatchPort() (int32, error) {
+	_, text, err := net.SplitHostPort(o.DispatchAddress)
+	if err != nil {
+		return 0, fmt.Errorf("--dispatch-address %q: %w", o.DispatchAddress, err)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("--dispatch-address %q: the port must be a number between 1 and 65535", o.DispatchAddress)
+	}
+	return int32(port), nil
+}

@@ -1,0 +1,69 @@
+// Package result describes how one process ended: its reason, exit code or signal, times, and what was
+// kept of its two output streams. It turns streams into the bounded texts that a status holds, into the
+// one text that a model reads, and into the compact copy that a container leaves as its termination
+// message.
+//
+// Inputs are what a supervisor measured, or bytes that claim to come from one: Validate and
+// DecodeTermination take nothing on trust, are bounded by their input's size and never panic.
+//
+// Invariants: a text is byte-exact when all of a stream was kept, is valid UTF-8 and fits; otherwise it
+// says how many bytes were left out. A cut never makes a replacement character of its own.
+//
+// The package is pure: it starts no process, reads no clock and no file, and imports nothing but the
+// standard library, because it is linked into the supervisor that every pod starts.
+package result
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Reasons of an outcome, spelled as in the API.
+const (
+	Completed            = "Completed"
+	NonZeroExit          = "NonZeroExit"
+	TimedOut             = "TimedOut"
+	Signaled             = "Signaled"
+	OOMKilled            = "OOMKilled"
+	CommandNotFound      = "CommandNotFound"
+	WorkingDirNotFound   = "WorkingDirNotFound"
+	WorkingDirNotAllowed = "WorkingDirNotAllowed"
+	InvalidEnvironment   = "InvalidEnvironment"
+	CancelRequested      = "CancelRequested"
+	StartTimeout         = "StartTimeout"
+	PodLost              = "PodLost"
+)
+
+// NoExitCode is the exit code of a process that has none of its own because a signal or the timeout ended it.
+const NoExitCode int32 = -1
+
+// Outcome is what is known of one process after its end.
+type Outcome struct {
+	// Reason is one of the constants of this package.
+	Reason string `json:"reason"`
+	// Message is a sentence for a person.
+	Message string `json:"message,omitempty"`
+	// Started is true when the process was started. When false it certainly never ran.
+	Started bool `json:"started,omitempty"`
+	// ExitCode of the process; NoExitCode when a signal or the timeout ended it; nil when nothing ran.
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// Signal is the name of the signal that ended the process, e.g. SIGKILL.
+	Signal string `json:"signal,omitempty"`
+	// OOMKilled is true when the kernel killed any process of the command for memory, whatever the reason says.
+	OOMKilled bool `json:"oomKilled,omitempty"`
+	// StartTime and CompletionTime are the process's, by the clock of its machine.
+	StartTime      time.Time `json:"startTime,omitzero"`
+	CompletionTime time.Time `json:"completionTime,omitzero"`
+	// DurationMS is the process's wall-clock time by the monotonic clock.
+	DurationMS int64 `json:"durationMS,omitempty"`
+	// Stdout and Stderr are what was kept of the output.
+	Stdout Stream `json:"stdout,omitzero"`
+	Stderr Stream `json:"stderr,omitzero"`
+	// WorkingDir is the directory that the process started in, symbolic links resolved.
+	WorkingDir string `json:"workingDir,omitempty"`
+	// Environment is passed through: names and sources of the variables, as the caller encodes them.
+	Environment json.RawMessage `json:"environment,omitempty"`
+}
+
+// Exit returns a pointer to an exit code.
+func Exit(code int32) *int32 { return &code }

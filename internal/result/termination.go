@@ -1,0 +1,153 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// MaxTermination is how much of a termination message the kubelet keeps of one container, in bytes.
+const MaxTermination = 4096
+
+const (
+	terminationVersion = 1
+	// minTermination has room for every field but the streams' bytes, with message and directory left out.
+	minTermination = 768
+	// shortField bounds the fields that may be cut or left out so that output has room.
+	shortField = 512
+	// chunkOverhead is what the name, quotes and comma of one piece of output take.
+	chunkOverhead = len(`"head64":"",`)
+)
+
+// termination is the compact form of an outcome.
+type termination struct {
+	Version     int             `json:"v"`
+	Reason      string          `json:"reason"`
+	Message     string          `json:"message,omitempty"`
+	Started     bool            `json:"started,omitempty"`
+	ExitCode    *int32          `json:"exitCode,omitempty"`
+	Signal      string          `json:"signal,omitempty"`
+	OOMKilled   bool            `json:"oomKilled,omitempty"`
+	Start       time.Time       `json:"startTime,omitzero"`
+	Completion  time.Time       `json:"completionTime,omitzero"`
+	DurationMS  int64           `json:"durationMS,omitempty"`
+	WorkingDir  string          `json:"workingDir,omitempty"`
+	Stdout      pieces          `json:"stdout,omitzero"`
+	Stderr      pieces          `json:"stderr,omitzero"`
+	Environment json.RawMessage `json:"environment,omitempty"`
+}
+
+// EncodeTermination returns a compact copy of the outcome: one line of JSON of at most MaxTermination
+// bytes, escaping included, with as much of both ends of the streams as fits. The bytes that are in it are
+// exact; text stays legible, other bytes are in base64.
+//
+// The copy isn't authenticated. Whatever runs in the container may write the message too, so a reader must
+// have another reason to believe it.
+func EncodeTermination(o *Outcome) []byte {
+	return EncodeTerminationLimit(o, MaxTermination)
+}
+
+// EncodeTerminationLimit is EncodeTermination with another limit, so that something can be added to the
+// message. A limit under 768 counts as 768.
+func EncodeTerminationLimit(o *Outcome, limit int) []byte {
+	limit = max(limit, minTermination)
+	t := newTermination(o)
+	fixed := len(encode(t))
+	if fixed > limit {
+		t.Message, t.WorkingDir = "", ""
+		fixed = len(encode(t))
+	}
+	t.addStreams(o, limit-fixed-4*chunkOverhead)
+	out := encode(t)
+	// What the streams left over may go to the variables; a part of them would be misleading.
+	if room := limit - len(out) - len(`"environment":,`); len(o.Environment) > 0 && len(o.Environment) <= room {
+		t.Environment = o.Environment
+		if with := encode(t); with != nil && len(with) <= limit {
+			return with
+		}
+	}
+	return out
+}
+
+// newTermination copies all but the streams' bytes and the variables.
+func newTermination(o *Outcome) *termination {
+	t := &termination{
+		Version: terminationVersion, Reason: clip(o.Reason, 64), Message: clip(o.Message, shortField),
+		Started: o.Started, ExitCode: o.ExitCode, Signal: clip(o.Signal, 32), OOMKilled: o.OOMKilled,
+		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
+		Stdout: newPieces(&o.Stdout), Stderr: newPieces(&o.Stderr),
+	}
+	if costOf([]byte(o.WorkingDir), jsonCost) <= shortField {
+		t.WorkingDir = o.WorkingDir
+	}
+	return t
+}
+
+// addStreams shares room between the streams: half each, and what one doesn't need goes to the other.
+func (t *termination) addStreams(o *Outcome, room int) {
+	room = max(room, 0)
+	a, b := t.Stdout.need(&o.Stdout), t.Stderr.need(&o.Stderr)
+	roomA := min(a, max(room/2, room-b))
+	t.Stdout.fill(&o.Stdout, roomA)
+	t.Stderr.fill(&o.Stderr, room-roomA)
+}
+
+// clip is the beginning of s that takes at most limit bytes of JSON.
+func clip(s string, limit int) string {
+	return toText(prefix([]byte(s), limit, jsonCost))
+}
+
+// encode returns nil when the outcome can't be written, which only a foreign Environment can cause.
+func encode(t *termination) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(t) != nil {
+		return nil
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+// DecodeTermination reads what EncodeTermination wrote. Anything may have written b: an error is returned
+// for what is too long, isn't exactly one such object, or contradicts itself.
+func DecodeTermination(b []byte) (*Outcome, error) {
+	if len(b) > MaxTermination {
+		return nil, fmt.Errorf("termination message of %d bytes is longer than %d", len(b), MaxTermination)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var t termination
+	if err := dec.Decode(&t); err != nil {
+		return nil, fmt.Errorf("reading the termination message: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the termination message goes on after its end")
+	}
+	if t.Version != terminationVersion {
+		return nil, fmt.Errorf("termination message has version %d, not %d", t.Version, terminationVersion)
+	}
+	return t.outcome()
+}
+
+func (t *termination) outcome() (*Outcome, error) {
+	stdout, err := t.Stdout.stream()
+	if err != nil {
+		return nil, fmt.Errorf("stdout in the termination message: %w", err)
+	}
+	stderr, err := t.Stderr.stream()
+	if err != nil {
+		return nil, fmt.Errorf("stderr in the termination message: %w", err)
+	}
+	o := &Outcome{
+		Reason: t.Reason, Message: t.Message, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
+		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
+		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, Environment: t.Environment,
+	}
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("the termination message: %w", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,147 @@
+package result
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Bounds of what Validate accepts.
+const (
+	maxMessage    = 32 << 10
+	maxWorkingDir = 4096
+	// MaxStreamBytes bounds what is kept of one stream: the most that a policy may ask for.
+	MaxStreamBytes = 512 << 10
+	maxEnvironment = 2 << 20
+)
+
+// exitRule says which exit codes go with a reason.
+type exitRule int
+
+const (
+	exitNone    exitRule = iota // never started
+	exitZero                    // 0
+	exitOwn                     // 1 to 255
+	exitForced                  // NoExitCode
+	exitOOM                     // NoExitCode, or the code of a shell that passed it on
+	exitStopped                 // NoExitCode, or nothing when it was stopped before its start
+)
+
+var exitRules = map[string]exitRule{
+	Completed:            exitZero,
+	NonZeroExit:          exitOwn,
+	TimedOut:             exitForced,
+	Signaled:             exitForced,
+	OOMKilled:            exitOOM,
+	CommandNotFound:      exitNone,
+	WorkingDirNotFound:   exitNone,
+	WorkingDirNotAllowed: exitNone,
+	InvalidEnvironment:   exitNone,
+	StartTimeout:         exitNone,
+	CancelRequested:      exitStopped,
+	PodLost:              exitStopped,
+}
+
+// Validate says whether the outcome is one that a supervisor could have reported: a known reason, an exit
+// code, signal and output that go with it, every field within its bounds, and, where all of a stream was
+// kept, the bytes that its SHA-256 names.
+func (o *Outcome) Validate() error {
+	rule, known := exitRules[o.Reason]
+	switch {
+	case !known:
+		return fmt.Errorf("reason %.64q is not one that a supervisor reports", o.Reason)
+	case !rule.allows(o.Started, o.ExitCode):
+		return fmt.Errorf("reason %s doesn't go with its exit code", o.Reason)
+	case o.Signal != "" && (*orZero(o.ExitCode) != NoExitCode || !isSignalName(o.Signal)):
+		return errors.New("the signal doesn't go with the exit code, or isn't one")
+	case len(o.Message) > maxMessage || len(o.WorkingDir) > maxWorkingDir || len(o.Environment) > maxEnvironment:
+		return errors.New("a field is longer than it may be")
+	case len(o.Environment) > 0 && !json.Valid(o.Environment):
+		return errors.New("environment isn't JSON")
+	case o.DurationMS < 0:
+		return errors.New("durationMS is negative")
+	case !o.Started && (o.Stdout.Bytes != 0 || o.Stderr.Bytes != 0):
+		return errors.New("there is output of a process that wasn't started")
+	}
+	if err := o.Stdout.validate(); err != nil {
+		return fmt.Errorf("stdout %w", err)
+	}
+	if err := o.Stderr.validate(); err != nil {
+		return fmt.Errorf("stderr %w", err)
+	}
+	return nil
+}
+
+// allows says whether a process that was started, or wasn't, may have ended with that code.
+func (r exitRule) allows(started bool, code *int32) bool {
+	if !started || code == nil {
+		return !started && code == nil && (r == exitNone || r == exitStopped)
+	}
+	switch c := *code; r {
+	case exitZero:
+		return c == 0
+	case exitOwn:
+		return c >= 1 && c <= 255
+	case exitForced, exitStopped:
+		return c == NoExitCode
+	case exitOOM:
+		return c == NoExitCode || c >= 1 && c <= 255
+	default:
+		return false
+	}
+}
+
+func orZero(code *int32) *int32 {
+	if code == nil {
+		return new(int32)
+	}
+	return code
+}
+
+func isSignalName(s string) bool {
+	if len(s) < 4 || len(s) > 32 || s[:3] != "SIG" {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '+' {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Stream) validate() error {
+	kept := len(s.Head) + len(s.Tail)
+	switch {
+	case kept > MaxStreamBytes:
+		return fmt.Errorf("holds %d bytes, more than %d", kept, MaxStreamBytes)
+	case s.Bytes < int64(kept):
+		return fmt.Errorf("holds %d bytes of %d", kept, s.Bytes)
+	case s.SHA256 != "" && !isHash(s.SHA256):
+		return errors.New("has a SHA-256 that isn't one")
+	case s.SHA256 != "" && s.Bytes == int64(kept) && s.SHA256 != s.hash():
+		return errors.New("isn't what its SHA-256 names")
+	}
+	return nil
+}
+
+func (s *Stream) hash() string {
+	h := sha256.New()
+	h.Write(s.Head)
+	h.Write(s.Tail)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func isHash(s string) bool {
+	if len(s) != 2*sha256.Size {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,50 @@
+package result
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestValidateKnowsWhatGoesTogether(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		outcome Outcome
+		ok      bool
+	}{
+		"completed":                      {Outcome{Reason: Completed, Started: true, ExitCode: Exit(0)}, true},
+		"completed with another code":    {Outcome{Reason: Completed, Started: true, ExitCode: Exit(1)}, false},
+		"completed without a start":      {Outcome{Reason: Completed, ExitCode: Exit(0)}, false},
+		"failed with 255":                {Outcome{Reason: NonZeroExit, Started: true, ExitCode: Exit(255)}, true},
+		"failed with 256":                {Outcome{Reason: NonZeroExit, Started: true, ExitCode: Exit(256)}, false},
+		"timed out":                      {Outcome{Reason: TimedOut, Started: true, ExitCode: Exit(-1), Signal: "SIGTERM"}, true},
+		"timed out with a code":          {Outcome{Reason: TimedOut, Started: true, ExitCode: Exit(0)}, false},
+		"a signal":                       {Outcome{Reason: Signaled, Started: true, ExitCode: Exit(-1), Signal: "SIGRTMIN+1"}, true},
+		"a signal that isn't one":        {Outcome{Reason: Signaled, Started: true, ExitCode: Exit(-1), Signal: "sigkill"}, false},
+		"a signal beside a code":         {Outcome{Reason: NonZeroExit, Started: true, ExitCode: Exit(3), Signal: "SIGKILL"}, false},
+		"memory, the process itself":     {Outcome{Reason: OOMKilled, Started: true, ExitCode: Exit(-1), Signal: "SIGKILL"}, true},
+		"memory, passed on by a shell":   {Outcome{Reason: OOMKilled, Started: true, ExitCode: Exit(137)}, true},
+		"not found":                      {Outcome{Reason: CommandNotFound}, true},
+		"not found with a code":          {Outcome{Reason: CommandNotFound, Started: true, ExitCode: Exit(127)}, false},
+		"not found with output":          {Outcome{Reason: CommandNotFound, Stdout: Stream{Bytes: 1}}, false},
+		"cancelled before the start":     {Outcome{Reason: CancelRequested}, true},
+		"cancelled while running":        {Outcome{Reason: CancelRequested, Started: true, ExitCode: Exit(-1)}, true},
+		"no reason":                      {Outcome{}, false},
+		"a guard's reason":               {Outcome{Reason: "ShellDisabled"}, false},
+		"a message too long":             {Outcome{Reason: CommandNotFound, Message: strings.Repeat("x", 1<<16)}, false},
+		"a negative duration":            {Outcome{Reason: Completed, Started: true, ExitCode: Exit(0), DurationMS: -1}, false},
+		"an environment that isn't JSON": {Outcome{Reason: CommandNotFound, Environment: []byte("{")}, false},
+		"more kept than may be": {Outcome{Reason: Completed, Started: true, ExitCode: Exit(0),
+			Stdout: Stream{Head: make([]byte, MaxStreamBytes+1), Bytes: MaxStreamBytes + 1}}, false},
+		"more kept than written": {Outcome{Reason: Completed, Started: true, ExitCode: Exit(0),
+			Stderr: Stream{Head: []byte("ab"), Bytes: 1}}, false},
+		"a hash that isn't the output's": {Outcome{Reason: Completed, Started: true, ExitCode: Exit(0),
+			Stderr: Stream{Head: []byte("ab"), Bytes: 2, SHA256: strings.Repeat("0", 64)}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.outcome.Validate(); (err == nil) != c.ok {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package runner
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+func pipeWithoutCloexec(p *[2]int) error { return unix.Pipe(p[:]) }
+
+func closeBoth(p [2]int) {
+	unix.Close(p[0])
+	unix.Close(p[1])
+}
+
+func FuzzCapture(f *testing.F) {
+	f.Add([]byte("hello world"), 5, 3)
+	f.Add([]byte("é😀\xff\xe2\x82"), 1, 1)
+	f.Add([]byte(""), 0, 0)
+	f.Add(bytes.Repeat([]byte("é"), 50), 7, 13)
+	f.Fuzz(func(t *testing.T, data []byte, limit, piece int) {
+		limit, piece = bounded(limit, 200), bounded(piece, 60)+1
+		c := newCapture(limit)
+		for i := 0; i < len(data); i += piece {
+			c.write(data[i:min(i+piece, len(data))])
+		}
+		s := c.stream(true)
+		head := min(limit-limit/2, len(data))
+		tail := min(limit/2, len(data)-head)
+		sum := sha256.Sum256(data)
+		switch {
+		case !bytes.Equal(s.Head, data[:head]), !bytes.Equal(s.Tail, data[len(data)-tail:]):
+			t.Errorf("kept %q %q of %q", s.Head, s.Tail, data)
+		case s.Bytes != int64(len(data)), s.SHA256 != hex.EncodeToString(sum[:]):
+			t.Errorf("measured %d %s", s.Bytes, s.SHA256)
+		case s.InvalidUTF8 == utf8.Valid(data):
+			t.Errorf("valid: %v: %q", !s.InvalidUTF8, data)
+		}
+	})
+}
+
+func bounded(n, limit int) int {
+	if n < 0 {
+		n = -(n + 1)
+	}
+	return n % limit
+}
+
+func TestCaptureOfManySmallPieces(t *testing.T) {
+	c := newCapture(11)
+	for i := range 1000 {
+		c.write([]byte{byte('a' + i%26)})
+	}
+	s := c.stream(false)
+	if string(s.Head) != "abcdef" || string(s.Tail) != "hijkl" || s.Bytes != 1000 || s.SHA256 != "" {
+		t.Errorf("%q %q %d", s.Head, s.Tail, s.Bytes)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	rest := " S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0"
+	for name, c := range map[string]struct {
+		stat string
+		want process
+		ok   bool
+	}{
+		"plain":               {"12 (cat)" + rest, process{identity{12, 4242}, 7, 8, false}, true},
+		"a name like a field": {"12 (a) R 1 1 (b)" + rest, process{identity{12, 4242}, 7, 8, false}, true},
+		"a newline in it":     {"12 (a\n) Z)" + rest, process{identity{12, 4242}, 7, 8, false}, true},
+		"a zombie":            {"12 (cat) Z" + rest[2:], process{identity{12, 4242}, 7, 8, true}, true},
+		"empty":               {"", process{}, false},
+		"cut":                 {"12 (cat) S 7", process{}, false},
+		"not numbers":         {"x (cat)" + rest, process{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := parseStat([]byte(c.stat)); ok != c.ok || got != c.want {
+				t.Errorf("got %+v, %v", got, ok)
+			}
+		})
+	}
+}

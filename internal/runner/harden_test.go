@@ -1,0 +1,127 @@
+package runner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+func spy(t *testing.T) supervision {
+	return supervision{Argv: []string{publicSelf(t)}, Env: []string{"PATH=" + testPath, helperVariable + "=spy"}, Dir: "/"}
+}
+
+func TestACommandSeesNothingOfAHardenedSupervisor(t *testing.T) {
+	attr := nobody(t)
+	plain := superviseApart(t, spy(t), attr)
+	if !strings.Contains(text(plain.Outcome.Stdout), "swordfish") {
+		t.Errorf("the control can't read what isn't hidden: %s", describe(plain.Outcome))
+	}
+	s := spy(t)
+	s.Harden = true
+	completed("", "").check(t, superviseApart(t, s, attr).Outcome)
+}
+
+func TestTheFirstProcessOfAPodIsHidden(t *testing.T) {
+	s := spy(t)
+	s.Harden = true
+	completed("", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
+}
+
+const everySignal = `for s in $(seq 1 64); do case $s in %s) ;; *) kill -$s $PPID 2>/dev/null;; esac; done; echo survived`
+
+func TestSignalsOfACommandDontEndASupervisor(t *testing.T) {
+	// Nobody can catch 9 and 19, and Go not the three that C libraries keep for themselves.
+	s := supervision{
+		Argv: []string{"bash", "-c", strings.Replace(everySignal, "%s", "9|15|19|3[2-4]", 1)},
+		Dir:  "/", Harden: true,
+	}
+	completed("survived\n", "").check(t, superviseApart(t, s, nobody(t)).Outcome)
+}
+
+func TestNoSignalOfACommandEndsTheFirstProcess(t *testing.T) {
+	s := supervision{
+		Argv: []string{"bash", "-c", strings.Replace(everySignal, "%s", "15", 1)},
+		Dir:  "/", Harden: true,
+	}
+	completed("survived\n", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
+}
+
+func TestACommandStartsWithDefaultSignals(t *testing.T) {
+	s := supervision{
+		Argv: []string{"grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}, Dir: "/", Harden: true,
+	}
+	zeros := "0000000000000000"
+	completed("SigBlk:\t"+zeros+"\nSigIgn:\t"+zeros+"\n", "").check(t, superviseApart(t, s, nobody(t)).Outcome)
+}
+
+func TestAnUnprivilegedHardenedSupervisorCanDoItsWork(t *testing.T) {
+	dir := publicDir(t)
+	for name, s := range map[string]supervision{
+		"start in an open directory": {Argv: []string{"pwd", "-P"}, Dir: dir, OpenDir: true},
+		"start without network": {Argv: []string{"bash", "-c", "pwd -P; ! (exec 3<>/dev/tcp/127.0.0.1/1) 2>/dev/null"},
+			Dir: dir, OpenDir: true, DenyNetwork: true},
+		"run a source": {Argv: []string{"bash", SourceArg}, Source: []byte("pwd -P; [ $(cat) = in ]"), Stdin: []byte("in"),
+			Dir: dir, OpenDir: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Harden = true
+			t.Run("anywhere", func(t *testing.T) {
+				completed(dir+"\n", "").check(t, superviseApart(t, s, nobody(t)).Outcome)
+			})
+			t.Run("as the first process", func(t *testing.T) {
+				completed(dir+"\n", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
+			})
+		})
+	}
+}
+
+func TestADirectoryThatMayNotBeEntered(t *testing.T) {
+	s := supervision{Argv: []string{"true"}, Dir: "/root", Harden: true}
+	if attr := nobody(t); attr != nil {
+		o := superviseApart(t, s, attr).Outcome
+		want{reason: result.WorkingDirNotAllowed}.check(t, o)
+	}
+}
+
+func TestAsTheFirstProcessOfANamespace(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    supervision
+		want want
+	}{
+		"a normal end":         {supervision{Argv: []string{"echo", "hi"}}, completed("hi\n", "")},
+		"an exit code":         {script("exit 42"), want{reason: result.NonZeroExit, exit: result.Exit(42)}},
+		"a signal":             {script("kill -KILL $$"), want{reason: result.Signaled, exit: result.Exit(-1), signal: "SIGKILL"}},
+		"not found":            {supervision{Argv: []string{"nosuch"}}, want{reason: result.CommandNotFound}},
+		"a child that stays":   {script("sleep 60 & echo done"), completed("done\n", "")},
+		"a daemon":             {script("(setsid sleep 60 >/dev/null 2>&1 &); echo done"), completed("done\n", "")},
+		"one that is stubborn": {script("(trap '' TERM HUP; while :; do sleep 60; done) & echo done"), completed("done\n", "")},
+		"killing everything":   {script("echo out; kill -KILL -1; kill -KILL $$"), want{reason: result.Signaled, exit: result.Exit(-1), signal: "SIGKILL"}},
+		"a chain that is never there when one looks": {supervision{Argv: []string{publicSelf(t), "1000000"},
+			Env: []string{"PATH=" + testPath, helperVariable + "=relay"}}, completed("", "")},
+		"orphans are reaped": {script(`for i in $(seq 50); do (setsid true &) ; done
+			for try in $(seq 100); do zombies=$(ps -o stat= --ppid 1 | grep -c ^Z); [ $zombies = 0 ] && break; sleep 0.05; done; echo $zombies`), completed("0\n", "")},
+		"a timeout": {limited(script("trap '' TERM; (setsid bash -c \"trap '' TERM; while :; do sleep 60; done\" &); while :; do sleep 60; done")),
+			want{reason: result.TimedOut, exit: result.Exit(-1), signal: "SIGKILL"}},
+		"a timeout of one that stopped": {limited(script("kill -STOP $$")), want{reason: result.TimedOut, exit: result.Exit(-1), signal: "SIGTERM"}},
+		"a timeout of many that fork": {limited(script("for i in $(seq 20); do (while :; do setsid sleep 0.02; done) & done; wait")),
+			want{reason: result.TimedOut, exit: result.Exit(-1), signal: "SIGTERM"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.s.Dir, c.s.Harden = "/", true
+			r := superviseApart(t, c.s, nil, asInit(t)...)
+			if r.PID != 1 {
+				t.Fatalf("the supervisor was process %d", r.PID)
+			}
+			c.want.check(t, r.Outcome)
+		})
+	}
+}
+
+func script(text string) supervision { return supervision{Argv: []string{"bash", "-c", text}} }
+
+func limited(s supervision) supervision {
+	s.Timeout, s.Grace = 500*time.Millisecond, 300*time.Millisecond
+	return s
+}

@@ -1,0 +1,151 @@
+package runner
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+func TestStdin(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), 10<<20/16)
+	for name, c := range map[string]struct {
+		stdin []byte
+		cmd   Command
+		want  want
+	}{
+		"is fed, then closed":            {[]byte("one\ntwo"), program("cat"), completed("one\ntwo", "")},
+		"may be binary":                  {[]byte{0, 'a', 0, '\n'}, program("wc", "-c"), completed("4\n", "")},
+		"is empty when not given":        {nil, program("cat"), completed("", "")},
+		"is empty when it's empty":       {[]byte{}, bash("read x; echo $?"), completed("1\n", "")},
+		"can be read by name, once":      {[]byte("a\nb\n"), bash("read x </dev/stdin; cat"), completed("", "")},
+		"large and read":                 {large, program("wc", "-c"), completed("10485760\n", "")},
+		"large and not read":             {large, bash("echo done"), completed("done\n", "")},
+		"large and read a little":        {large, program("head", "-c", "4"), completed("0123", "")},
+		"large and closed by the reader": {large, bash("exec <&-; echo done"), completed("done\n", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "by name") {
+				t.Skip("how much bash reads ahead of a pipe is its own business")
+			}
+			c.cmd.Stdin = c.stdin
+			c.want.check(t, runIt(t, t.Context(), c.cmd))
+		})
+	}
+}
+
+func TestLargeStdinThatABlockedProcessNeverReads(t *testing.T) {
+	cmd := program("sleep", "60")
+	cmd.Stdin = make([]byte, 10<<20)
+	cmd.Timeout = 300 * time.Millisecond
+	want{reason: result.TimedOut, exit: result.Exit(-1), signal: "SIGTERM"}.check(t, runIt(t, t.Context(), cmd))
+}
+
+func TestAFloodIsMeasuredWholeAndKeptInPart(t *testing.T) {
+	const size = 100 << 20
+	cmd := helperCommand(t, "flood", "104857600")
+	cmd.MaxBytesPerStream = 1000
+	o := runIt(t, t.Context(), cmd)
+	h := sha256.New()
+	chunk := []byte(strings.Repeat("0123456789abcdef0123456789abcde\n", 4096))
+	for range size / len(chunk) {
+		h.Write(chunk)
+	}
+	want := result.Stream{Bytes: size, SHA256: hex.EncodeToString(h.Sum(nil)), Head: chunk[:500], Tail: chunk[len(chunk)-500:]}
+	if o.Reason != result.Completed || o.Stdout.Bytes != size || o.Stdout.SHA256 != want.SHA256 ||
+		!bytes.Equal(o.Stdout.Head, want.Head) || !bytes.Equal(o.Stdout.Tail, want.Tail) {
+		t.Errorf("%s %d %s %q %q", o.Reason, o.Stdout.Bytes, o.Stdout.SHA256, o.Stdout.Head, o.Stdout.Tail)
+	}
+}
+
+func TestAnEndlessFloodIsStoppedByTheTimeout(t *testing.T) {
+	cmd := bash("trap '' TERM; yes & yes >&2 & wait; wait")
+	cmd.Timeout, cmd.Grace = 300*time.Millisecond, 200*time.Millisecond
+	o := runIt(t, t.Context(), cmd)
+	if o.Reason != result.TimedOut || o.Stdout.Bytes == 0 || o.Stderr.Bytes == 0 || o.Stdout.SHA256 == "" {
+		t.Errorf("%s", describe(o))
+	}
+}
+
+func TestBinaryOutput(t *testing.T) {
+	o := runIt(t, t.Context(), bash(`printf 'a\xff\x00\xe2\x82'`))
+	if !o.Stdout.InvalidUTF8 || !bytes.Equal(append(o.Stdout.Head, o.Stdout.Tail...), []byte("a\xff\x00\xe2\x82")) {
+		t.Errorf("%+v", o.Stdout)
+	}
+	if got := text(o.Stdout); got != "a\uFFFD\x00\uFFFD" {
+		t.Errorf("%q", got)
+	}
+}
+
+// failingWriter takes some writes, then fails.
+type failingWriter struct{ left int }
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.left--; w.left < 0 {
+		return 0, errors.New("no space left on device")
+	}
+	return len(p), nil
+}
+
+func TestALiveWriterThatFailsDoesntDisturb(t *testing.T) {
+	cmd := helperCommand(t, "flood", "10485760")
+	cmd.Stdout = &failingWriter{left: 3}
+	o := runIt(t, t.Context(), cmd)
+	if o.Reason != result.Completed || o.Stdout.Bytes != 10<<20 {
+		t.Errorf("%s", describe(o))
+	}
+}
+
+// stuckWriter takes nothing until it is released.
+type stuckWriter struct{ release chan struct{} }
+
+func (w *stuckWriter) Write(p []byte) (int, error) {
+	<-w.release
+	return len(p), nil
+}
+
+func TestALiveWriterThatHangsDoesntDisturb(t *testing.T) {
+	stuck := &stuckWriter{make(chan struct{})}
+	defer close(stuck.release)
+	cmd := helperCommand(t, "flood", "20971520")
+	cmd.Stdout, cmd.Stderr = stuck, stuck
+	o := runIt(t, t.Context(), cmd)
+	if o.Reason != result.Completed || o.Stdout.Bytes != 20<<20 {
+		t.Errorf("%s", describe(o))
+	}
+}
+
+func TestTheLiveWritersSeeEverything(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	cmd := bash("seq 100000; seq 200000 >&2")
+	cmd.Stdout, cmd.Stderr, cmd.MaxBytesPerStream = &stdout, &stderr, 100
+	o := runIt(t, t.Context(), cmd)
+	for s, buf := range map[*result.Stream]*bytes.Buffer{&o.Stdout: &stdout, &o.Stderr: &stderr} {
+		sum := sha256.Sum256(buf.Bytes())
+		if s.Bytes != int64(buf.Len()) || s.SHA256 != hex.EncodeToString(sum[:]) {
+			t.Errorf("live %d bytes, captured %d", buf.Len(), s.Bytes)
+		}
+	}
+}
+
+func TestNoDescriptorLeaksIntoTheCommand(t *testing.T) {
+	// One that a careless parent left open to us.
+	var p [2]int
+	if err := pipeWithoutCloexec(&p); err != nil {
+		t.Fatal(err)
+	}
+	defer closeBoth(p)
+	completed("0\n1\n2\n", "").check(t, runIt(t, t.Context(), helperCommand(t, "fds")))
+	cmd := helperCommand(t, "fds")
+	cmd.Source, cmd.DenyNetwork, cmd.Stdin = []byte("x"), true, []byte("x")
+	completed("0\n1\n2\n3\n", "").check(t, runIt(t, t.Context(), cmd))
+}
+
+func TestStreamsCanBeOpenedByName(t *testing.T) {
+	completed("out\n", "err\n").check(t, runIt(t, t.Context(), bash("echo out >/dev/stdout; echo err >/dev/stderr")))
+}

@@ -1,0 +1,116 @@
+package runner
+
+import (
+	"io"
+	"time"
+)
+
+const (
+	// mirrorChunks bounds what is held back while the live writer is slow.
+	mirrorChunks = 16
+	// stallLimit is how long a writer that takes nothing may hold up the process, once.
+	stallLimit = 2 * time.Second
+)
+
+// mirror copies output to a live writer. A slow writer slows the process down, as a terminal would; one
+// that fails is given up, and one that hangs is passed over until it takes something again.
+type mirror struct {
+	w       io.Writer
+	queue   chan []byte
+	free    chan []byte
+	done    chan struct{}
+	stalled bool
+	// own is the one buffer that is needed when nothing is copied.
+	own []byte
+}
+
+func newMirror(w io.Writer) *mirror {
+	m := &mirror{w: w}
+	if w == nil {
+		m.own = make([]byte, chunkSize)
+		return m
+	}
+	m.queue = make(chan []byte, mirrorChunks)
+	m.free = make(chan []byte, mirrorChunks+1)
+	m.done = make(chan struct{})
+	go m.copy()
+	return m
+}
+
+func (m *mirror) copy() {
+	defer close(m.done)
+	failed := false
+	for chunk := range m.queue {
+		if !failed {
+			_, err := m.w.Write(chunk)
+			failed = err != nil
+		}
+		m.recycle(chunk)
+	}
+}
+
+// buffer returns one that belongs to the caller until it is sent.
+func (m *mirror) buffer() []byte {
+	if m.w == nil {
+		return m.own
+	}
+	select {
+	case b := <-m.free:
+		return b[:chunkSize]
+	default:
+		return make([]byte, chunkSize)
+	}
+}
+
+func (m *mirror) recycle(b []byte) {
+	select {
+	case m.free <- b:
+	default:
+	}
+}
+
+// send passes a buffer on; it no longer belongs to the caller.
+func (m *mirror) send(b []byte) {
+	if m.w == nil {
+		return
+	}
+	if len(b) == 0 {
+		m.recycle(b)
+		return
+	}
+	select {
+	case m.queue <- b:
+		m.stalled = false
+		return
+	default:
+	}
+	if m.stalled || !m.sendWithin(b, stallLimit) {
+		m.stalled = true
+		m.recycle(b)
+	}
+}
+
+func (m *mirror) sendWithin(b []byte, limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case m.queue <- b:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// finish waits up to limit until everything is written. A writer that hangs keeps its goroutine until it returns.
+func (m *mirror) finish(limit time.Duration) {
+	if m.w == nil {
+		return
+	}
+	close(m.queue)
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-m.done:
+	case <-t.C:
+	}
+}

@@ -1,0 +1,231 @@
+package runner
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// offline runs a Python program without network; it prints what it finds out.
+func offline(t *testing.T, source string) result.Outcome {
+	t.Helper()
+	needs(t, "python3")
+	cmd := code(source, "python3", SourceArg)
+	cmd.DenyNetwork = true
+	cmd.Dir = publicDir(t)
+	return runIt(t, t.Context(), cmd)
+}
+
+func TestDeniedNetwork(t *testing.T) {
+	for name, c := range map[string]struct{ source, want string }{
+		"every family but Unix is refused": {`
+import socket, errno
+for family in range(-1, 64):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+        try:
+            s = socket.socket(family, kind)
+            print("made", family, s.family == socket.AF_UNIX)
+        except PermissionError as e:
+            assert e.errno == errno.EACCES, e
+        except OSError as e:
+            assert family == socket.AF_UNIX, (family, e)
+`, "made 1 True\nmade 1 True\nmade 1 True\nmade 1 True\n"},
+		"pairs too": {`
+import socket, ctypes, os
+a, b = socket.socketpair(); a.send(b"hi"); print(b.recv(2))
+fds = (ctypes.c_int * 2)()
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.socketpair(2, 1, 0, fds), os.strerror(ctypes.get_errno()))
+`, "b'hi'\n-1 Permission denied\n"},
+		"high bits don't hide the family": {`
+import ctypes, os, platform
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.argtypes = [ctypes.c_long] * 4
+number = {"x86_64": 41, "aarch64": 198}[platform.machine()]
+for family in (2, 2 | 1 << 32, 10 | 1 << 63 - 1, 2 - (1 << 63)):
+    print(libc.syscall(number, family, 1, 0), os.strerror(ctypes.get_errno()))
+`, strings.Repeat("-1 Permission denied\n", 4)},
+		"io_uring isn't there": {`
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+params = ctypes.create_string_buffer(120)
+for number in (425, 426, 427):
+    print(libc.syscall(number, 8, params, 0, 0, 0, 0), os.strerror(ctypes.get_errno()))
+`, strings.Repeat("-1 Function not implemented\n", 3)},
+		"children are offline too": {`
+import subprocess, sys
+for argv in (["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/1"], ["setsid", "bash", "-c", "exec 3<>/dev/udp/127.0.0.1/1"],
+             ["perl", "-MIO::Socket::INET", "-e", "IO::Socket::INET->new('127.0.0.1:1') or die \"$!\\n\""]):
+    p = subprocess.run(argv, capture_output=True, text=True)
+    print(p.returncode != 0, "ermission denied" in p.stderr, "refused" in p.stderr)
+`, strings.Repeat("True True False\n", 3)},
+		"looking up names fails, and that's all": {`
+import socket, urllib.request
+try: socket.getaddrinfo("toolcall.invalid", 80)
+except socket.gaierror: print("no such name")
+try: urllib.request.urlopen("http://127.0.0.1:1/")
+except OSError as e: print("ermission denied" in str(e))
+`, "no such name\nTrue\n"},
+		"Unix sockets work, by path and without": {`
+import socket, threading, asyncio
+for name in ("./sock", "\0runner-test-abstract"):
+    server = socket.socket(socket.AF_UNIX); server.bind(name); server.listen()
+    client = socket.socket(socket.AF_UNIX); client.connect(name)
+    peer, _ = server.accept(); client.sendall(b"hello"); print(peer.recv(5))
+async def main(): return await asyncio.sleep(0, "loop")
+print(asyncio.run(main()))
+from multiprocessing import Pool
+print(Pool(1).map(abs, [-1]))
+`, "b'hello'\nb'hello'\nloop\n[1]\n"},
+		"the filter can't be taken off": {`
+import ctypes, socket
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.prctl(39, 0, 0, 0, 0), libc.prctl(38, 0, 0, 0, 0), libc.prctl(22, 0, 0, 0, 0))
+try: socket.socket(); print("made")
+except PermissionError: print("refused")
+`, "1 -1 -1\nrefused\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			completed(c.want, "").check(t, offline(t, c.source))
+		})
+	}
+}
+
+// foreignCalls makes i386 calls from a 64-bit process, in code that is put together by hand, and an x32 one.
+const foreignCalls = `
+import ctypes, mmap, os, socket
+class Sys:
+    # push rbx; mov eax,edi; mov ebx,esi; mov r8d,edx; mov edx,ecx; mov ecx,r8d; int 0x80; pop rbx; ret
+    code = bytes.fromhex("5389f889f34189d089ca4489c1cd805bc3")
+    def __init__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        at = libc.mmap(None, 4096, 7, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40, -1, 0) # MAP_32BIT
+        ctypes.memmove(at, self.code, len(self.code))
+        self.at = at
+        self.call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)(at)
+s = Sys()
+args = (ctypes.c_uint * 3).from_address(s.at + 2048)
+args[0], args[1], args[2] = 2, 1, 0
+print("getpid", s.call(20, 0, 0, 0) == os.getpid())
+print("socket", s.call(359, 2, 1, 0))
+print("socketcall", s.call(102, 1, s.at + 2048, 0))
+print("io_uring", s.call(425, 8, s.at + 2048, 0))
+libc = ctypes.CDLL(None, use_errno=True)
+print("x32", libc.syscall(41 | 0x40000000, 2, 1, 0), os.strerror(ctypes.get_errno()))
+`
+
+func TestForeignABIsAreRefused(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("only amd64 runs 32-bit calls from 64-bit programs")
+	}
+	needs(t, "python3")
+	control := runIt(t, t.Context(), code(foreignCalls, "python3", SourceArg))
+	if !strings.Contains(text(control.Stdout), "getpid True") {
+		t.Log("this kernel has no i386 calls: ", describe(control))
+	} else if strings.Contains(text(control.Stdout), "socket -") {
+		t.Errorf("the control made no socket: %s", describe(control))
+	}
+	completed("getpid False\nsocket -38\nsocketcall -38\nio_uring -38\nx32 -1 Function not implemented\n", "").
+		check(t, offline(t, foreignCalls))
+}
+
+func TestOurselvesStayOnline(t *testing.T) {
+	for range 3 {
+		cmd := program("true")
+		cmd.DenyNetwork = true
+		completed("", "").check(t, runIt(t, t.Context(), cmd))
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	statuses, _ := filepath.Glob("/proc/self/task/*/status")
+	for _, path := range statuses {
+		data, err := os.ReadFile(path)
+		if err == nil && !strings.Contains(string(data), "Seccomp:\t0") && !strings.Contains(string(data), "State:\tX") &&
+			!strings.Contains(string(data), "State:\tZ") {
+			t.Errorf("a thread of ours has a filter: %s", data)
+		}
+	}
+}
+
+func TestNetworkIsThereUnlessDenied(t *testing.T) {
+	needs(t, "python3")
+	completed("2\n", "").check(t, runIt(t, t.Context(),
+		code("import socket; print(int(socket.socket().family))", "python3", SourceArg)))
+}
+
+func TestWithoutAFilterNothingStarts(t *testing.T) {
+	if err := denyNetwork(0); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestTheFilterOfEveryMachine(t *testing.T) {
+	for _, arch := range []uint32{unix.AUDIT_ARCH_X86_64, unix.AUDIT_ARCH_AARCH64} {
+		for name, c := range map[string]struct {
+			arch, number, arg uint32
+			want              uint32
+		}{
+			"another call":      {arch, unix.SYS_GETPID, 2, unix.SECCOMP_RET_ALLOW},
+			"a Unix socket":     {arch, unix.SYS_SOCKET, unix.AF_UNIX, unix.SECCOMP_RET_ALLOW},
+			"a Unix pair":       {arch, unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SECCOMP_RET_ALLOW},
+			"an IP socket":      {arch, unix.SYS_SOCKET, unix.AF_INET, refused(unix.EACCES)},
+			"an IP pair":        {arch, unix.SYS_SOCKETPAIR, unix.AF_INET, refused(unix.EACCES)},
+			"netlink":           {arch, unix.SYS_SOCKET, unix.AF_NETLINK, refused(unix.EACCES)},
+			"family 0":          {arch, unix.SYS_SOCKET, 0, refused(unix.EACCES)},
+			"io_uring":          {arch, unix.SYS_IO_URING_SETUP, 1, refused(unix.ENOSYS)},
+			"an entered ring":   {arch, unix.SYS_IO_URING_ENTER, 1, refused(unix.ENOSYS)},
+			"another machine":   {unix.AUDIT_ARCH_I386, unix.SYS_GETPID, 1, refused(unix.ENOSYS)},
+			"x32":               {arch, unix.SYS_GETPID | foreignBit, 1, refused(unix.ENOSYS)},
+			"a negative number": {arch, 0xffffffff, 1, refused(unix.ENOSYS)},
+		} {
+			if got := evaluate(t, networkFilter(arch), c.arch, c.number, c.arg); got != c.want {
+				t.Errorf("%s on %x: got %x, want %x", name, arch, got, c.want)
+			}
+		}
+	}
+}
+
+func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
+
+// evaluate is what the kernel does with a filter, as far as ours needs it.
+func evaluate(t *testing.T, filter []unix.SockFilter, arch, number, arg uint32) uint32 {
+	t.Helper()
+	data := map[uint32]uint32{offArch: arch, offNumber: number, offArg0: arg}
+	var a uint32
+	for i := 0; i < len(filter); i++ {
+		in := filter[i]
+		jump := func(yes bool) {
+			if yes {
+				i += int(in.Jt)
+			} else {
+				i += int(in.Jf)
+			}
+		}
+		switch in.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			a = data[in.K]
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			jump(a == in.K)
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			jump(a >= in.K)
+		case unix.BPF_RET | unix.BPF_K:
+			return in.K
+		default:
+			t.Fatalf("instruction %d isn't known: %+v", i, in)
+		}
+	}
+	t.Fatal("the filter has no end")
+	return 0
+}

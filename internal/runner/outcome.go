@@ -1,0 +1,94 @@
+package runner
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// outcome puts together what is known after the end.
+func (r *run) outcome() result.Outcome {
+	if r.startedAt.IsZero() {
+		return result.Outcome{Reason: r.stop.Reason, Message: r.stop.Message}
+	}
+	if r.endedAt.IsZero() {
+		r.endedAt = r.now()
+	}
+	o := result.Outcome{
+		Started:   true,
+		OOMKilled: r.oomHappened(),
+		// Without the monotonic part: it means nothing to a reader.
+		StartTime:      r.startedAt.Round(0),
+		CompletionTime: r.endedAt.Round(0),
+		DurationMS:     r.endedAt.Sub(r.startedAt).Milliseconds(),
+		Stdout:         r.stdout.capture.stream(r.stdout.whole),
+		Stderr:         r.stderr.capture.stream(r.stderr.whole),
+	}
+	r.describeEnd(&o)
+	if r.survivors {
+		o.Message += " Some of its processes could not be ended."
+	}
+	return o
+}
+
+func (r *run) oomHappened() bool {
+	after, known := r.oomKills()
+	return known && after > r.oomBefore
+}
+
+// describeEnd sets reason, message, exit code and signal.
+func (r *run) describeEnd(o *result.Outcome) {
+	o.ExitCode = result.Exit(result.NoExitCode)
+	signaled := r.status != nil && r.status.Signaled()
+	if signaled {
+		o.Signal = signalName(r.status.Signal())
+	}
+	switch {
+	case r.stop != nil:
+		o.Reason, o.Message = r.stop.Reason, r.stop.Message
+	case r.status == nil:
+		o.Reason, o.Message = result.Signaled, "The command could not be ended."
+	case signaled && o.OOMKilled && r.status.Signal() == unix.SIGKILL:
+		o.Reason, o.Message = result.OOMKilled, outOfMemory
+	case signaled:
+		o.Reason, o.Message = result.Signaled, "The command was ended by "+o.Signal+"."
+	default:
+		describeExit(o, r.status.ExitStatus())
+	}
+}
+
+const outOfMemory = "The kernel killed the command for using more memory than its environment allows."
+
+// killedChild is what a shell exits with when its last command was ended by SIGKILL.
+const killedChild = 128 + int(unix.SIGKILL)
+
+func describeExit(o *result.Outcome, code int) {
+	o.ExitCode = result.Exit(int32(code))
+	o.Reason, o.Message = result.NonZeroExit, fmt.Sprintf("The command exited with code %d.", code)
+	switch {
+	case code == 0:
+		o.Reason = result.Completed
+	case o.OOMKilled && code == killedChild:
+		o.Reason, o.Message = result.OOMKilled, outOfMemory
+		return
+	}
+	if o.OOMKilled {
+		o.Message += " While it ran, the kernel killed one of its processes for memory."
+	}
+}
+
+func signalName(s unix.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return "SIG" + strconv.Itoa(int(s))
+}
+
+// seconds writes a limit as people do: "5 s", "0.25 s".
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+}

@@ -1,0 +1,246 @@
+package runner
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// procTree is the tree of a process that isn't the first of its PID namespace. As a child subreaper it is
+// given the tree's orphans, so that every process of the tree stays its descendant.
+type procTree struct {
+	leader int
+	self   int
+	reaped bool
+	// older are our children from before, which aren't the command's.
+	older     map[identity]bool
+	olderPIDs map[int]bool
+}
+
+// identity tells a process from a later one with the same number.
+type identity struct {
+	pid   int
+	start uint64
+}
+
+// process is what /proc says of one.
+type process struct {
+	identity
+	parent, group int
+	zombie        bool
+}
+
+// newProcTree is called before the leader starts. The process stays a subreaper afterwards.
+func newProcTree() *procTree {
+	t := &procTree{self: os.Getpid(), older: map[identity]bool{}, olderPIDs: map[int]bool{}}
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	for _, p := range readProcesses() {
+		if p.parent == t.self {
+			t.older[p.identity] = true
+			t.olderPIDs[p.pid] = true
+		}
+	}
+	return t
+}
+
+// signal reaches whole process groups, each at one moment: one by one, a shell whose child is ended first
+// would go on to its next command, and processes that fork would get away. The leader began a session of
+// its own, so every group that a process of the tree is in is the tree's.
+func (t *procTree) signal(sig unix.Signal) {
+	done := map[int]bool{unix.Getpgrp(): true}
+	if !t.reaped { // afterwards the number may be another's
+		// First, because what else there is mostly serves it.
+		_ = unix.Kill(-t.leader, sig)
+		done[t.leader] = true
+	}
+	for _, p := range t.members() {
+		if !p.zombie && p.group > 1 && !done[p.group] {
+			done[p.group] = true
+			_ = unix.Kill(-p.group, sig)
+		}
+	}
+	if sig == unix.SIGKILL {
+		t.sweep()
+	}
+}
+
+// sweepRounds bounds one sweep to a few milliseconds.
+const sweepRounds = 200
+
+// sweep kills orphans as they come, faster than one process can start the next and end: such a chain is
+// never where a look at all processes finds it.
+func (t *procTree) sweep() {
+	for idle, round := 0, 0; idle < 3 && round < sweepRounds; round++ {
+		idle++
+		for _, pid := range t.orphans(t.self) {
+			idle = 0
+			_ = unix.Kill(pid, unix.SIGKILL)
+			waitFor(pid)
+		}
+	}
+}
+
+func (t *procTree) reap() (leader *unix.WaitStatus, left bool) {
+	if !t.reaped {
+		leader = waitFor(t.leader)
+		t.reaped = leader != nil
+	}
+	left = !t.reaped
+	// Every process of the tree descends from a child of ours, because orphans become ours.
+	for _, pid := range t.orphans(threads()...) {
+		if waitFor(pid) == nil {
+			left = true
+		}
+	}
+	return leader, left
+}
+
+// orphans are the children of these threads of ours but for the leader and older ones. The kernel gives
+// orphans to the first thread.
+func (t *procTree) orphans(threads ...int) []int {
+	var orphans []int
+	for _, thread := range threads {
+		list, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(thread) + "/children")
+		if errors.Is(err, fs.ErrNotExist) && thread == t.self {
+			return t.orphansOfAll()
+		}
+		for field := range bytes.FieldsSeq(list) {
+			if pid, err := strconv.Atoi(string(field)); err == nil && pid != t.leader && !t.isOlder(pid) {
+				orphans = append(orphans, pid)
+			}
+		}
+	}
+	return orphans
+}
+
+// orphansOfAll is for kernels that don't list children.
+func (t *procTree) orphansOfAll() []int {
+	var orphans []int
+	for pid, p := range readProcesses() {
+		if p.parent == t.self && pid != t.leader && !t.older[p.identity] {
+			orphans = append(orphans, pid)
+		}
+	}
+	return orphans
+}
+
+func (t *procTree) isOlder(pid int) bool {
+	if !t.olderPIDs[pid] {
+		return false
+	}
+	p, ok := readProcess(strconv.Itoa(pid))
+	return ok && t.older[p.identity]
+}
+
+func threads() []int {
+	var ids []int
+	entries, _ := os.ReadDir("/proc/self/task")
+	for _, e := range entries {
+		if id, err := strconv.Atoi(e.Name()); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// waitFor takes the status of a child if it has ended.
+func waitFor(pid int) *unix.WaitStatus {
+	for {
+		var ws unix.WaitStatus
+		got, err := unix.Wait4(pid, &ws, unix.WNOHANG|unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || got != pid:
+			return nil
+		default:
+			return &ws
+		}
+	}
+}
+
+// members are our descendants but for older children and theirs.
+func (t *procTree) members() []process {
+	all := readProcesses()
+	ours := map[int]bool{}
+	var isOurs func(pid, depth int) bool
+	isOurs = func(pid, depth int) bool {
+		if known, ok := ours[pid]; ok {
+			return known
+		}
+		p, ok := all[pid]
+		// A chain can't be longer than there are processes, unless a number was reused while we read.
+		if !ok || depth > len(all) {
+			return false
+		}
+		if p.parent == t.self {
+			ours[pid] = !t.older[p.identity]
+		} else {
+			ours[pid] = isOurs(p.parent, depth+1)
+		}
+		return ours[pid]
+	}
+	var members []process
+	for pid, p := range all {
+		if isOurs(pid, 0) {
+			members = append(members, p)
+		}
+	}
+	return members
+}
+
+// readProcesses reads every process that /proc shows.
+func readProcesses() map[int]process {
+	all := map[int]process{}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return all
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if name[0] < '1' || name[0] > '9' {
+			continue
+		}
+		if p, ok := readProcess(name); ok {
+			all[p.pid] = p
+		}
+	}
+	return all
+}
+
+func readProcess(pid string) (process, bool) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	return parseStat(stat)
+}
+
+// parseStat reads the fields of /proc/N/stat. The program's name stands in parentheses and may hold any byte.
+func parseStat(stat []byte) (process, bool) {
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 1 || end < open {
+		return process{}, false
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 20 {
+		return process{}, false
+	}
+	var p process
+	var errs [4]error
+	p.pid, errs[0] = strconv.Atoi(string(bytes.TrimSpace(stat[:open])))
+	p.parent, errs[1] = strconv.Atoi(string(fields[1]))
+	p.group, errs[2] = strconv.Atoi(string(fields[2]))
+	p.start, errs[3] = strconv.ParseUint(string(fields[19]), 10, 64)
+	p.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	for _, err := range errs {
+		if err != nil {
+			return process{}, false
+		}
+	}
+	return p, true
+}

@@ -1,0 +1,152 @@
+package runner
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// startError is why a process wasn't started.
+type startError struct{ reason, message string }
+
+func (e *startError) Error() string { return e.reason + ": " + e.message }
+
+func startFailure(err error) result.Outcome {
+	var e *startError
+	if !errors.As(err, &e) {
+		e = &startError{result.InvalidEnvironment, "The command could not be started: " + err.Error() + "."}
+	}
+	return result.Outcome{Reason: e.reason, Message: e.message}
+}
+
+// start starts the process and all that listens to it. After an error nothing of it is left.
+func (r *run) start() (err error) {
+	dir, err := openDir(&r.cmd)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	program, err := lookProgram(r.cmd.Argv, r.cmd.Env)
+	if err != nil {
+		return err
+	}
+	files, err := newChildFiles(&r.cmd)
+	if err != nil {
+		return err
+	}
+	defer files.closeChild()
+	closeOnExec()
+	tree := r.newTree()
+	r.startedAt = r.now()
+	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd) })
+	if err != nil {
+		files.closeOurs()
+		return classify(err, program, dir)
+	}
+	r.leader = pid
+	r.tree = tree(pid)
+	r.stdout = newStream(files.stdout, r.cmd.MaxBytesPerStream, r.cmd.Stdout)
+	r.stderr = newStream(files.stderr, r.cmd.MaxBytesPerStream, r.cmd.Stderr)
+	r.feeder = newFeeder(files.stdin, r.cmd.Stdin)
+	return nil
+}
+
+// newTree looks at the older processes now; the tree is complete once the leader's number is known.
+func (r *run) newTree() func(leader int) tree {
+	if os.Getpid() == 1 {
+		return func(leader int) tree { return &namespaceTree{leader: leader} }
+	}
+	t := newProcTree()
+	return func(leader int) tree { t.leader = leader; return t }
+}
+
+// fork starts the program in a session of its own. A network filter is put on a thread that is used for
+// nothing else: the child inherits it, the other threads stay free.
+func fork(program string, cmd *Command, files *childFiles, cwd string) (int, error) {
+	argv := withSource(cmd.Argv, cmd.Source != nil)
+	attr := &syscall.ProcAttr{
+		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true},
+	}
+	if attr.Env == nil {
+		attr.Env = []string{} // nil would be our own
+	}
+	if !cmd.DenyNetwork {
+		return syscall.ForkExec(program, argv, attr)
+	}
+	return onThreadOfItsOwn(func() (int, error) {
+		if err := denyNetwork(auditArch); err != nil {
+			return 0, &startError{result.InvalidEnvironment,
+				"The command was not started, because network access could not be taken from it: " + err.Error() + "."}
+		}
+		return syscall.ForkExec(program, argv, attr)
+	})
+}
+
+// onThreadOfItsOwn calls f on a thread that ends with it. It can't be the first thread, which would stay.
+func onThreadOfItsOwn(f func() (int, error)) (n int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// While this goroutine holds the first thread, another one must get another.
+			n, err = onThreadOfItsOwn(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		n, err = f() // never unlocked: the thread ends with this goroutine
+	}()
+	<-done
+	return n, err
+}
+
+// withSource puts the source's path where it belongs.
+func withSource(argv []string, given bool) []string {
+	if !given {
+		return argv
+	}
+	out := make([]string, len(argv))
+	for i, arg := range argv {
+		if arg == SourceArg {
+			arg = sourcePath
+		}
+		out[i] = arg
+	}
+	return out
+}
+
+// closeOnExec keeps every descriptor that we were started with from the child; Go's own never reach it.
+func closeOnExec() {
+	if unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	// Kernels before 5.11.
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if fd := atoi(name); fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+func atoi(s string) int {
+	n := 0
+	for _, c := range strings.TrimSpace(s) {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}

@@ -1,0 +1,206 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// untilSaid is a context that ends, with cause, when the process has written text.
+func untilSaid(t *testing.T, text string, cause error) (context.Context, *trigger) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) })
+	return ctx, &trigger{text: []byte(text), fire: func() { cancel(cause) }}
+}
+
+type trigger struct {
+	mu   sync.Mutex
+	text []byte
+	seen []byte
+	fire func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, p...)
+	if bytes.Contains(w.seen, w.text) {
+		w.fire()
+	}
+	return len(p), nil
+}
+
+func TestTimeoutKeepsOutputAndNamesTheLimit(t *testing.T) {
+	cmd := bash("echo early; echo problem >&2; sleep 60; echo late")
+	cmd.Timeout = time.Second
+	o := runIt(t, t.Context(), cmd)
+	out, err := "early\n", "problem\n"
+	want{result.TimedOut, result.Exit(-1), "SIGTERM", &out, &err}.check(t, o)
+	if !strings.Contains(o.Message, "limit of 1 s") {
+		t.Errorf("message %q doesn't give the limit", o.Message)
+	}
+	if o.DurationMS < 1000 || o.DurationMS > 9000 {
+		t.Errorf("took %d ms", o.DurationMS)
+	}
+}
+
+func TestTimeoutOfAProcessThatEndsWellOnSIGTERM(t *testing.T) {
+	cmd := bash("trap 'echo bye; exit 0' TERM; sleep 60 & wait")
+	cmd.Timeout = time.Second
+	o := runIt(t, t.Context(), cmd)
+	out := "bye\n"
+	want{reason: result.TimedOut, exit: result.Exit(-1), stdout: &out}.check(t, o)
+}
+
+func TestCancelOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		signal string
+	}{
+		"a process that ends on SIGTERM":      {"echo ready; sleep 60", "SIGTERM"},
+		"one that ignores SIGTERM":            {"trap '' TERM; echo ready; while :; do sleep 60; done", "SIGKILL"},
+		"one that stopped itself":             {"trap 'exit 0' TERM; echo ready; kill -STOP $$; sleep 60", ""},
+		"one that closed its streams":         {"echo ready; exec >&- 2>&- <&-; sleep 60", "SIGTERM"},
+		"one with a child that ignores it":    {"bash -c 'trap \"\" TERM; echo ready; while :; do sleep 60; done' & wait", "SIGTERM"},
+		"one with a child in another session": {"setsid bash -c 'trap \"\" TERM; echo ready; while :; do sleep 60; done' & wait", "SIGTERM"},
+		"one with a daemon":                   {"(setsid bash -c 'echo ready; exec sleep 60' &); sleep 60", "SIGTERM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stdout := untilSaid(t, "ready\n", context.Canceled)
+			cmd := bash(c.script)
+			cmd.Stdout = stdout
+			cmd.Grace = 500 * time.Millisecond
+			o := runIt(t, ctx, cmd)
+			out := "ready\n"
+			want{reason: result.CancelRequested, exit: result.Exit(-1), signal: c.signal, stdout: &out}.check(t, o)
+		})
+	}
+}
+
+func TestTheWholeTreeHasItsGrace(t *testing.T) {
+	// The shell dies of SIGTERM at once; its child takes a moment to clean up, and may.
+	ctx, stdout := untilSaid(t, "ready\n", context.Canceled)
+	cmd := bash(`bash -c 'trap "sleep 0.5; echo cleaned; exit" TERM; echo ready; while :; do sleep 0.1; done'; echo never`)
+	cmd.Stdout = stdout
+	o := runIt(t, ctx, cmd)
+	if got := text(o.Stdout); got != "ready\ncleaned\n" {
+		t.Errorf("got %s", describe(o))
+	}
+}
+
+func TestTheCauseOfACancel(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause   error
+		reason  string
+		message string
+	}{
+		"none":     {context.Canceled, result.CancelRequested, "stopped on request."},
+		"an error": {errors.New("the pod is being deleted"), result.CancelRequested, "the pod is being deleted"},
+		"a Stop":   {Stop{result.PodLost, "The node is shutting down."}, result.PodLost, "The node is shutting down."},
+		"deadline": {context.DeadlineExceeded, result.TimedOut, "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stdout := untilSaid(t, "ready", c.cause)
+			cmd := bash("echo ready; sleep 60")
+			cmd.Stdout = stdout
+			o := runIt(t, ctx, cmd)
+			want{reason: c.reason, exit: result.Exit(-1), signal: "SIGTERM"}.check(t, o)
+			if !strings.Contains(o.Message, c.message) {
+				t.Errorf("message %q", o.Message)
+			}
+		})
+	}
+}
+
+func TestACancelBeforeTheStartStartsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	marker := publicDir(t) + "/ran"
+	started := false
+	o := runIt(t, ctx, program("touch", marker), WithOnStart(func(time.Time) { started = true }))
+	want{reason: result.CancelRequested}.check(t, o)
+	if o.Started || started {
+		t.Error("it was started")
+	}
+}
+
+func TestNothingIsLeftAfterANormalEnd(t *testing.T) {
+	for name, script := range map[string]string{
+		"a child in the background":             "sleep 60 >/dev/null 2>&1 & echo done",
+		"a child that holds the pipes":          "sleep 60 & echo done",
+		"one that holds them, ignoring SIGTERM": "(trap '' TERM HUP; while :; do sleep 60; done) & echo done",
+		"a daemon, forked twice":                "(setsid sleep 60 &) ; echo done",
+		"a stopped child":                       "sleep 60 & kill -STOP $!; echo done",
+		"children of children":                  "for i in 1 2 3; do (for j in 1 2 3; do sleep 60 & done; wait) & done; echo done",
+		"one that left its process group":       "set -m; sleep 60 & sleep 60 & echo done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			o := runIt(t, t.Context(), bash(script))
+			completed("done\n", "").check(t, o)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+func TestAFilterMayFinishAfterItsShell(t *testing.T) {
+	o := runIt(t, t.Context(), bash(`echo out > >(sleep 0.2; sed s/out/filtered/)`))
+	completed("filtered\n", "").check(t, o)
+}
+
+func TestTheDurationIsTheProcessesOwn(t *testing.T) {
+	o := runIt(t, t.Context(), bash("(sleep 60) & exit 0"))
+	if o.DurationMS > 700 || o.CompletionTime.Sub(o.StartTime).Milliseconds()-o.DurationMS > 1 {
+		t.Errorf("waiting for the pipes was counted: %s", describe(o))
+	}
+}
+
+func TestAProcessThatKillsItsOwnGroup(t *testing.T) {
+	o := runIt(t, t.Context(), bash("echo out; kill -KILL 0"))
+	out := "out\n"
+	want{reason: result.Signaled, exit: result.Exit(-1), signal: "SIGKILL", stdout: &out}.check(t, o)
+}
+
+func TestProcessesThatKeepForkingAreEnded(t *testing.T) {
+	needs(t, "bash")
+	for name, script := range map[string]string{
+		"many that fork and wait": `b() { while :; do sleep 0.01 & wait $!; done; }; for i in $(seq 30); do b & done; echo ready; wait`,
+		"forking in sessions":     `for i in $(seq 10); do (while :; do setsid sleep 0.02; done) & done; echo ready; wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stdout := untilSaid(t, "ready\n", context.Canceled)
+			cmd := bash(script)
+			cmd.Stdout, cmd.Grace = stdout, 200*time.Millisecond
+			want{reason: result.CancelRequested, exit: result.Exit(-1), signal: "SIGTERM"}.check(t, runIt(t, ctx, cmd))
+		})
+	}
+}
+
+func TestAProcessThatIsNeverThereWhenOneLooks(t *testing.T) {
+	cmd := helperCommand(t, "relay", "1000000")
+	cmd.Stdout = nil
+	o := runIt(t, t.Context(), cmd)
+	completed("", "").check(t, o)
+}
+
+func TestOrphansAreReapedWhileItRuns(t *testing.T) {
+	needs(t, "bash", "ps")
+	o := runIt(t, t.Context(), bash(`for i in $(seq 50); do (setsid true &) ; done
+		for try in $(seq 100); do
+			zombies=$(ps -o stat= --ppid $PPID | grep -c ^Z)
+			[ "$zombies" = 0 ] && break
+			sleep 0.05
+		done
+		echo "$zombies zombies"; exit 7`))
+	out := "0 zombies\n"
+	want{reason: result.NonZeroExit, exit: result.Exit(7), stdout: &out}.check(t, o)
+}

@@ -1,0 +1,73 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/envresolve/realdir"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+)
+
+// Executor runs a call in this container.
+type Executor struct {
+	// Environ are the runner's own variables: the image's, and those that the operator put into the pod.
+	Environ []string
+	// WorkingDir is the directory that the runner was started in: the image's.
+	WorkingDir string
+	// Stdout and Stderr show the command's output as it is written: the pod's log.
+	Stdout, Stderr io.Writer
+}
+
+// Execute finishes the plan with what only the pod knows, and runs the command.
+func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
+	r := &wire.Result{CallUID: a.CallUID}
+	resolved, err := envresolve.Resolve(&a.Environment, e.Environ, wire.Internal)
+	if err != nil {
+		r.Outcome = notStarted(result.InvalidEnvironment, err)
+		return r
+	}
+	r.Environment = wire.Environment{Vars: resolved.Vars, Stripped: resolved.Stripped}
+	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
+	if err != nil {
+		r.Outcome = notStarted(dirReason(err), err)
+		return r
+	}
+	defer dir.Close()
+	r.Environment.WorkingDir = path
+	command := runner.Command{
+		Argv:              a.Argv,
+		Env:               resolved.Env,
+		Dir:               path,
+		DirFD:             dir,
+		Stdin:             a.Stdin,
+		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
+		MaxBytesPerStream: a.MaxBytesPerStream,
+		DenyNetwork:       a.DenyNetwork,
+		Stdout:            e.Stdout,
+		Stderr:            e.Stderr,
+	}
+	if a.HasSource {
+		command.Source = append([]byte{}, a.Source...)
+		command.Argv = append(append([]string{}, a.Argv...), runner.SourceArg)
+	}
+	r.Outcome = runner.Run(ctx, command)
+	r.Outcome.WorkingDir = path
+	return r
+}
+
+func notStarted(reason string, err error) result.Outcome {
+	return result.Outcome{Reason: reason, Message: err.Error()}
+}
+
+func dirReason(err error) string {
+	var refused *envresolve.DirError
+	if errors.As(err, &refused) {
+		return string(refused.Reason)
+	}
+	return result.WorkingDirNotFound
+}
