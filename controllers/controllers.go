@@ -31,8 +31,8 @@ type Options struct {
 	Identity *dispatch.Identity
 	// Runtime goes into every pod.
 	Runtime jobspec.Runtime
-	// Signals wakes calls whose session has something new.
-	Signals *Signals
+	// Signals wakes calls whose session has something new, Pools environments with a waiting runner.
+	Signals, Pools *Signals
 	// ConcurrentCalls is how many calls are reconciled at the same time.
 	ConcurrentCalls int
 	// Operator is where runners find the operator.
@@ -41,7 +41,7 @@ type Options struct {
 	Authorizer authorizationv1client.SubjectAccessReviewInterface
 }
 
-// Setup registers every controller of the operator: calls, environments, policies. It is the first thing to
+// Setup registers every controller of the operator: calls, warm pools, environments, policies. It is the first thing to
 // read here.
 func Setup(mgr ctrl.Manager, o Options) error {
 	if err := SetupIndexes(mgr.GetFieldIndexer()); err != nil {
@@ -61,12 +61,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Runtime:  o.Runtime,
 		Access:   NewAccess(o.Authorizer, shared.Clock),
 		Callers:  &Callers{Reader: mgr.GetClient()},
+		Pools:    o.Pools,
 	}
-	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator}
+	state := NewPoolState()
+	pools := &WarmPoolReconciler{Shared: shared, Hub: o.Hub, Identity: o.Identity, Runtime: o.Runtime, State: state}
+	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub}
 	policies := &ExecutionPolicyReconciler{Shared: shared}
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, o.Signals, o.ConcurrentCalls),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr),
+		"warm pool":            pools.SetupWithManager(mgr, o.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),
 	} {
 		if err != nil {

@@ -14,6 +14,10 @@ func (r *ToolCallReconciler) announce(s *scope) {
 		return
 	}
 	metrics.Finished(&s.call.Status)
+	if after == v1alpha1.PhaseSucceeded {
+		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
+		return
+	}
 	kind := corev1.EventTypeNormal
 	if after == v1alpha1.PhaseFailed || after == v1alpha1.PhaseDenied {
 		kind = corev1.EventTypeWarning

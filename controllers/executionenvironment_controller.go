@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
 )
 
 // ExecutionEnvironmentReconciler says on each environment whether it can be used, and how much it is.
@@ -27,6 +28,9 @@ type ExecutionEnvironmentReconciler struct {
 	Shared
 	// Operator is where the NetworkPolicies let runners go.
 	Operator OperatorAddress
+	// Pools is what is known of warm pools, Hub the runners that wait in them.
+	Pools *PoolState
+	Hub   *dispatch.Hub
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments/status,verbs=patch
@@ -43,6 +47,7 @@ func (r *ExecutionEnvironmentReconciler) SetupWithManager(mgr ctrl.Manager) erro
 		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.neighbours)).
 		Watches(&v1alpha1.ToolCall{}, delayed{}).
+		WatchesRawSource(r.Pools.Source()).
 		Complete(r)
 }
 
@@ -111,6 +116,7 @@ func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl
 	ready.ObservedGeneration = env.Generation
 	meta.SetStatusCondition(&env.Status.Conditions, ready)
 	env.Status.ActiveCalls = int32(len(active.Items))
+	r.warm(env)
 	env.Status.ObservedGeneration = env.Generation
 	if equality.Semantic.DeepEqual(original.Status, env.Status) {
 		return ctrl.Result{}, nil
@@ -120,6 +126,25 @@ func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// warm writes how the environment's pool does. While pods are on their way it is looked at again.
+func (r *ExecutionEnvironmentReconciler) warm(env *v1alpha1.ExecutionEnvironment) {
+	if poolSize(env) == 0 {
+		env.Status.Warm = nil
+		meta.RemoveStatusCondition(&env.Status.Conditions, v1alpha1.ConditionWarm)
+		return
+	}
+	template, problem := r.Pools.Look(env.UID)
+	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hub.Waiting(template)), Desired: poolSize(env)}
+	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
+	switch {
+	case problem != "":
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, clip(problem, maxMessage)
+	case env.Status.Warm.Ready == 0:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonFilling, "Pods are being started"
+	}
+	meta.SetStatusCondition(&env.Status.Conditions, condition)
 }
 
 // judge says whether calls can run in the environment.

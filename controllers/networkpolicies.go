@@ -67,6 +67,10 @@ func (r *ExecutionEnvironmentReconciler) ensureNetworkPolicy(ctx context.Context
 		want.ResourceVersion = have.ResourceVersion
 		err = r.Update(ctx, want)
 	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Everything in it goes, the environments too.
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("write NetworkPolicy %s: %w", want.Name, err)
 	}

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,8 @@ const (
 	indexDefault  = "default"
 	indexPodOwner = "pod.owner"
 	indexActive   = "call.active"
+	indexRunner   = "call.runner"
+	indexPool     = "job.pool"
 )
 
 // SetupIndexes has the cache find objects by the fields that the reconcilers ask for.
@@ -43,6 +47,8 @@ func SetupIndexes(indexer client.FieldIndexer) error {
 		{&v1alpha1.ExecutionPolicy{}, indexDefault, defaultValue(v1alpha1.AnnotationDefaultPolicy)},
 		{&corev1.Pod{}, indexPodOwner, podOwner},
 		{&v1alpha1.ToolCall{}, indexActive, activeEnvironment},
+		{&v1alpha1.ToolCall{}, indexRunner, podOfCall},
+		{&batchv1.Job{}, indexPool, poolOf},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.field, index.value); err != nil {
 			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)
@@ -79,6 +85,24 @@ func activeEnvironment(o client.Object) []string {
 	return []string{call.Status.Environment.Name}
 }
 
+// podOfCall is the UID of the pod that a call which has not ended was given to.
+func podOfCall(o client.Object) []string {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Status.Phase.Terminal() || call.Status.Runner == nil {
+		return nil
+	}
+	return []string{call.Status.Runner.PodUID}
+}
+
+// poolOf is the UID of the environment whose warm pool a Job belongs to; none once a call adopted it.
+func poolOf(o client.Object) []string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ExecutionEnvironment" {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}
+
 // sortedValues are a map's values in the order of its keys.
 func sortedValues[V any](m map[string]V) []V {
 	values := make([]V, 0, len(m))
@@ -86,4 +110,17 @@ func sortedValues[V any](m map[string]V) []V {
 		values = append(values, m[key])
 	}
 	return values
+}
+
+// podOf finds a Job's newest pod in the cache, nil when there is none.
+func (s *Shared) podOf(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := s.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingFields{indexPodOwner: string(job.UID)}); err != nil {
+		return nil, fmt.Errorf("list the Job's pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, nil
+	}
+	newest := slices.MaxFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &newest, nil
 }

@@ -107,6 +107,7 @@ type world struct {
 	hub        *dispatch.Hub
 	address    string
 	reconciler *controllers.ToolCallReconciler
+	pools      *controllers.WarmPoolReconciler
 	// use replaces the reconciler's client; nil for the shared one.
 	use client.Client
 }
@@ -159,12 +160,17 @@ func (w *world) rebuild() {
 		used = w.client
 	}
 	clients := kubernetes.NewForConfigOrDie(apiServer)
+	common := controllers.Shared{
+		Client: used, Live: shared.GetAPIReader(), Clock: w.clock,
+		Events: w.events, Policies: controllers.NewPolicyCache(),
+	}
+	runtime := jobspec.Runtime{RunnerImage: "example.com/runner:1", Endpoints: []string{"127.0.0.1:1"}, CA: w.identity.CA()}
+	w.pools = &controllers.WarmPoolReconciler{
+		Shared: common, Hub: w.hub, Identity: w.identity, Runtime: runtime, State: controllers.NewPoolState(),
+	}
 	w.reconciler = &controllers.ToolCallReconciler{
-		Shared: controllers.Shared{
-			Client: used, Live: shared.GetAPIReader(), Clock: w.clock,
-			Events: w.events, Policies: controllers.NewPolicyCache(),
-		},
-		Hub: w.hub, Identity: w.identity, Runtime: jobspec.Runtime{RunnerImage: "example.com/runner:1", Endpoints: []string{"127.0.0.1:1"}, CA: w.identity.CA()},
+		Shared: common, Pools: controllers.NewSignals(),
+		Hub: w.hub, Identity: w.identity, Runtime: runtime,
 		Access:  controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), w.clock),
 		Callers: &controllers.Callers{Reader: used},
 	}

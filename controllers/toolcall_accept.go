@@ -30,8 +30,11 @@ func reject(reason, format string, args ...any) error {
 // accept decides, once, whether the call may run, where and with what. What was decided is kept in the Job;
 // a call that has one is past this.
 func (r *ToolCallReconciler) accept(ctx context.Context, s *scope) (bool, error) {
-	if s.bound() || s.record != nil {
+	if s.record != nil || (s.bound() && !s.unassigned()) {
 		return false, nil
+	}
+	if s.bound() {
+		return r.decideAgain(ctx, s)
 	}
 	if s.job != nil {
 		s.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already and was not made by this operator for this call: delete it and create the call again", s.job.Name))
@@ -41,6 +44,21 @@ func (r *ToolCallReconciler) accept(ctx context.Context, s *scope) (bool, error)
 	var rejected *rejection
 	if errors.As(err, &rejected) {
 		s.rejected(rejected)
+		return true, nil
+	}
+	return err != nil, err
+}
+
+// decideAgain serves a call whose waiting pod was recorded, and whose operator then ended before it could hand
+// the call over or keep what was decided. The runner says that it has nothing yet, so that nothing started.
+func (r *ToolCallReconciler) decideAgain(ctx context.Context, s *scope) (bool, error) {
+	err := r.decide(ctx, s)
+	var rejected *rejection
+	if errors.As(err, &rejected) {
+		session := s.session
+		s.rejected(rejected)
+		s.call.Status.RetrySafe = ptr.To(true)
+		s.after(func(context.Context) error { session.Refuse("the call may not run any more"); return nil })
 		return true, nil
 	}
 	return err != nil, err
@@ -71,7 +89,7 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	s.environment = where.effective()
+	s.environment, s.fallback = where.effective(), where.fallback
 	plan, refs := where.plan(s.call, policy)
 	s.refs = refs
 	s.record = &jobspec.Record{
@@ -91,6 +109,10 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 // policy finds and compiles what the environment's calls are held to.
 func (r *ToolCallReconciler) policy(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*guards.Policy, error) {
 	object, err := policyFor(ctx, r, env.Spec.PolicyName)
+	if errors.Is(err, errPolicy) && env.Spec.PolicyName != "" {
+		// The cache may not have it yet.
+		object, err = policyFor(ctx, r.Live, env.Spec.PolicyName)
+	}
 	if errors.Is(err, errPolicy) {
 		return nil, reject(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())
 	}
@@ -194,7 +216,12 @@ func firstRunes(text string, n int) string {
 
 // getOrReject reads an object that the user named.
 func (r *ToolCallReconciler) getOrReject(ctx context.Context, namespace, name string, into client.Object, reason string) error {
-	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	err := r.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		// The cache may not have it yet: often it was created a moment before the call.
+		err = r.Live.Get(ctx, key, into)
+	}
 	if apierrors.IsNotFound(err) {
 		return reject(reason, "there is no %s %q in namespace %q", kindOf(into), name, namespace)
 	}

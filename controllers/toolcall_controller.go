@@ -26,12 +26,14 @@ type ToolCallReconciler struct {
 	Runtime  jobspec.Runtime
 	Access   *Access
 	Callers  *Callers
+	// Pools are told when a call takes a waiting pod.
+	Pools *Signals
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls/status,verbs=patch
 // +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments;executionpolicies;skills,verbs=get;list;watch
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
@@ -58,6 +60,7 @@ func (r *ToolCallReconciler) phases() []phase {
 		r.takeResult,
 		r.stopIfAsked,
 		r.accept,
+		r.adopt,
 		r.launch,
 		r.bind,
 		r.watchStart,

@@ -89,13 +89,19 @@ func (r *ToolCallReconciler) bind(ctx context.Context, s *scope) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	session := s.session
+	r.handOver(s, assignment)
+	return false, nil
+}
+
+// handOver gives the call to its runner once that is recorded.
+func (r *ToolCallReconciler) handOver(s *scope, assignment *wire.Assignment) {
+	session, uid := s.session, string(s.call.UID)
 	s.after(func(context.Context) error {
 		// A runner that can't be reached dials in again.
 		_ = session.Assign(assignment)
+		r.Hub.Settle(uid)
 		return nil
 	})
-	return false, nil
 }
 
 // isPodOf says whether the runner's pod exists, is the Job's, and is the one that it says it is.

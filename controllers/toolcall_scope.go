@@ -33,6 +33,7 @@ type scope struct {
 	record *jobspec.Record
 	// environment is the one in effect; set by accept for launch.
 	environment *v1alpha1.ExecutionEnvironment
+	fallback    *v1alpha1.ExecutionEnvironment
 	refs        []corev1.EnvVar
 	// session is the connection of the call's own runner: the one that is recorded, or else the one that
 	// says hello for the call's Job. nil when none is connected.
@@ -63,7 +64,7 @@ func (r *ToolCallReconciler) gather(ctx context.Context, req ctrl.Request) (*sco
 
 func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
 	job := &batchv1.Job{}
-	err := r.Get(ctx, types.NamespacedName{Namespace: s.call.Namespace, Name: jobspec.Name(s.call)}, job)
+	err := r.Get(ctx, types.NamespacedName{Namespace: s.call.Namespace, Name: s.jobName()}, job)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -79,6 +80,14 @@ func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// jobName is the Job that is recorded, or else the one that launch would make.
+func (s *scope) jobName() string {
+	if s.call.Status.Job != "" {
+		return s.call.Status.Job
+	}
+	return jobspec.Name(s.call)
 }
 
 // firstSeen guesses when a call was created: the API server says it in whole seconds only, and most calls

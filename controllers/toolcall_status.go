@@ -23,11 +23,19 @@ func (s *scope) accepted() {
 	status.Phase = v1alpha1.PhasePending
 	status.Job = s.job.Name
 	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
-	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis), Path: v1alpha1.PathCold}
+	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis), Path: s.path()}
 	s.condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
 	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "the pod has not started")
 	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
 	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
+}
+
+// path says how the call comes to its pod.
+func (s *scope) path() v1alpha1.Path {
+	if s.session != nil && s.session.Hello().Pool != "" {
+		return v1alpha1.PathWarm
+	}
+	return v1alpha1.PathCold
 }
 
 // started says which runner has the call. What is recorded here never changes.

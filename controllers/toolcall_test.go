@@ -126,9 +126,14 @@ func (w *world) runner(job *batchv1.Job, pod *corev1.Pod) *runner {
 	env := map[string]string{
 		wire.EnvEndpoints: w.address, wire.EnvCA: w.identity.CA(),
 		wire.EnvToken:     w.identity.Token(w.namespace, job.Name, string(job.UID)),
-		wire.EnvNamespace: w.namespace, wire.EnvCall: job.OwnerReferences[0].Name,
-		wire.EnvJob: job.Name, wire.EnvJobUID: string(job.UID),
+		wire.EnvNamespace: w.namespace,
+		wire.EnvJob:       job.Name, wire.EnvJobUID: string(job.UID),
 		wire.EnvPod: pod.Name, wire.EnvPodUID: string(pod.UID), wire.EnvNode: "node-1",
+	}
+	if owner := job.OwnerReferences[0]; owner.Kind == "ToolCall" {
+		env[wire.EnvCall] = owner.Name
+	} else {
+		env[wire.EnvPool] = owner.Name
 	}
 	config, err := dial.FromEnv(func(name string) string { return env[name] })
 	if err != nil {
@@ -143,7 +148,7 @@ func (w *world) runner(job *batchv1.Job, pod *corev1.Pod) *runner {
 func (r *runner) connect(w *world, callUID string) {
 	r.t.Helper()
 	r.config.Endpoints = []string{w.address}
-	conn, err := r.config.Dial(context.Background(), callUID)
+	conn, err := r.config.Dial(context.Background(), dial.Call{UID: callUID, Name: r.config.Hello.Call})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +26,8 @@ const (
 	lostWait = 2 * time.Second
 	// runSlack is what a runner may take, over the limit and the grace, until its result is here.
 	runSlack = 60 * time.Second
+	// longestRun is the highest timeouts.maxSeconds that the API takes.
+	longestRun = 7 * 24 * time.Hour
 )
 
 // watchStart looks after a call whose runner has not said hello: it ends the call when that can't happen any
@@ -42,7 +43,7 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 		}
 	}
 	s.accepted()
-	pod, err := r.podOf(ctx, s)
+	pod, err := r.podOf(ctx, s.job)
 	if err != nil {
 		return true, err
 	}
@@ -69,19 +70,6 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 	}
 	r.removeJob(s)
 	return true, nil
-}
-
-// podOf finds the Job's newest pod in the cache, nil when there is none.
-func (r *ToolCallReconciler) podOf(ctx context.Context, s *scope) (*corev1.Pod, error) {
-	pods := &corev1.PodList{}
-	if err := r.List(ctx, pods, client.InNamespace(s.call.Namespace), client.MatchingFields{indexPodOwner: string(s.job.UID)}); err != nil {
-		return nil, fmt.Errorf("list the Job's pods: %w", err)
-	}
-	if len(pods.Items) == 0 {
-		return nil, nil
-	}
-	newest := slices.MaxFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	return &newest, nil
 }
 
 func (r *ToolCallReconciler) diagnose(ctx context.Context, s *scope, pod *corev1.Pod) (*finding, error) {
@@ -157,6 +145,9 @@ func (s *scope) runDeadline() time.Time {
 	limit := time.Duration(jobspec.GraceSeconds) * time.Second
 	if s.record != nil {
 		limit += time.Duration(s.record.TimeoutMilliseconds) * time.Millisecond
+	} else {
+		// What was decided isn't known any more: the longest that a policy can allow.
+		limit += longestRun
 	}
 	started := meta.FindStatusCondition(s.call.Status.Conditions, v1alpha1.ConditionStarted)
 	if started == nil {

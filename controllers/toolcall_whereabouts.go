@@ -43,7 +43,7 @@ func (r *ToolCallReconciler) whereabouts(ctx context.Context, call *v1alpha1.Too
 			return nil, err
 		}
 	}
-	fallback, err := r.defaultEnvironment(ctx, call.Namespace)
+	fallback, err := r.defaultEnvironment(ctx, call.Namespace, w.named == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,21 @@ func (r *ToolCallReconciler) whereabouts(ctx context.Context, call *v1alpha1.Too
 
 // defaultEnvironment finds the namespace's default. With two of them nobody can say which variables a call
 // should get, so that no call runs, also one that names its environment: it would get the default's too.
-func (r *ToolCallReconciler) defaultEnvironment(ctx context.Context, namespace string) (*v1alpha1.ExecutionEnvironment, error) {
+// needed says that the call can't run without one.
+func (r *Shared) defaultEnvironment(ctx context.Context, namespace string, needed bool) (*v1alpha1.ExecutionEnvironment, error) {
 	list := &v1alpha1.ExecutionEnvironmentList{}
 	if err := r.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexDefault: "true"}); err != nil {
 		return nil, fmt.Errorf("list default environments: %w", err)
+	}
+	if len(list.Items) == 0 && needed {
+		// The cache may not have it yet: often it was created a moment before the call. The API server knows
+		// no index of annotations.
+		if err := r.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("list environments: %w", err)
+		}
+		list.Items = slices.DeleteFunc(list.Items, func(e v1alpha1.ExecutionEnvironment) bool {
+			return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
+		})
 	}
 	switch len(list.Items) {
 	case 0:
@@ -119,7 +130,8 @@ func environment(e *v1alpha1.ExecutionEnvironment, refs map[string]corev1.EnvVar
 	}
 }
 
-// variables translates, and files each reference under an internal name of its own.
+// variables translates, and files each reference under an internal name that follows from what it refers to:
+// the same in every pod and for every call.
 func variables(env []v1alpha1.EnvVar, refs map[string]corev1.EnvVar) []envresolve.Var {
 	list := make([]envresolve.Var, 0, len(env))
 	for _, v := range env {
@@ -127,12 +139,13 @@ func variables(env []v1alpha1.EnvVar, refs map[string]corev1.EnvVar) []envresolv
 			list = append(list, envresolve.Var{Name: v.Name, Value: v.Value})
 			continue
 		}
-		name := jobspec.RefName(len(refs))
-		refs[name] = corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+		source := &corev1.EnvVarSource{
 			SecretKeyRef:    v.ValueFrom.SecretKeyRef,
 			ConfigMapKeyRef: v.ValueFrom.ConfigMapKeyRef,
 			FieldRef:        v.ValueFrom.FieldRef,
-		}}
+		}
+		name := jobspec.RefName(source.String())
+		refs[name] = corev1.EnvVar{Name: name, ValueFrom: source}
 		list = append(list, envresolve.Var{Name: v.Name, Ref: name, Optional: optional(v.ValueFrom)})
 	}
 	return list
@@ -147,4 +160,34 @@ func optional(from *v1alpha1.EnvVarSource) bool {
 	default:
 		return false
 	}
+}
+
+// poolTemplate is what the waiting pods of an environment are made from.
+type poolTemplate struct {
+	jobspec.WarmInput
+}
+
+// poolTemplate has every variable in it that a call in the environment may need, whoever makes the call. A pod
+// is replaced when the environment, the namespace's default one or the policy changes.
+func (r *Shared) poolTemplate(ctx context.Context, env, fallback *v1alpha1.ExecutionEnvironment, runtime jobspec.Runtime) (*poolTemplate, error) {
+	policy, err := policyFor(ctx, r, env.Spec.PolicyName)
+	if err != nil {
+		return nil, err
+	}
+	basis := []string{fmt.Sprint("environment ", env.Generation)}
+	if policy != nil {
+		basis = append(basis, fmt.Sprint("policy ", policy.UID, policy.Generation))
+	}
+	refs := map[string]corev1.EnvVar{}
+	in := envresolve.Input{Named: environment(env, refs), TrustedRequested: true}
+	if fallback != nil && fallback.UID != env.UID {
+		basis = append(basis, fmt.Sprint("default ", fallback.UID, fallback.Generation))
+		in.Default = environment(fallback, refs)
+	}
+	plan := envresolve.MakePlan(in)
+	template := &poolTemplate{jobspec.WarmInput{Environment: env, Basis: basis, Runtime: runtime}}
+	for _, name := range plan.NeededRefs() {
+		template.Refs = append(template.Refs, refs[name])
+	}
+	return template, nil
 }

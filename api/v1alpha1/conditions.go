@@ -39,6 +39,9 @@ const (
 // ConditionReady is the condition of ExecutionEnvironment and ExecutionPolicy: usable as written.
 const ConditionReady = "Ready"
 
+// ConditionWarm is the condition of an ExecutionEnvironment with a warm pool: its pods wait for calls.
+const ConditionWarm = "Warm"
+
 // Reasons of conditions while a call is not finished, and of Ready.
 const (
 	// ReasonGuardsPassed says that the call may run.
@@ -49,6 +52,10 @@ const (
 	ReasonAssigned = "Assigned"
 	// ReasonInProgress says that the call has not ended.
 	ReasonInProgress = "InProgress"
+	// ReasonFilling says that pods of a warm pool are being started.
+	ReasonFilling = "Filling"
+	// ReasonPodsFail says that pods of a warm pool can't be started; the message says why.
+	ReasonPodsFail = "PodsFail"
 	// ReasonReady says that the object can be used.
 	ReasonReady = "Ready"
 	// ReasonDuplicateDefault says that more than one object is marked as the default.

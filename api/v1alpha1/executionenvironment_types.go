@@ -140,6 +140,10 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
 
+	// warmPool keeps pods started and waiting, so that a call needs no new one. Each serves one call.
+	// +optional
+	WarmPool *WarmPool `json:"warmPool,omitempty"`
+
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -156,6 +160,15 @@ type ExecutionEnvironmentSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	JobTTLSecondsAfterFinished *int32 `json:"jobTTLSecondsAfterFinished,omitempty"`
+}
+
+// WarmPool is a stock of pods that wait for calls.
+type WarmPool struct {
+	// size is how many pods are kept started and waiting. 0 keeps none.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=200
+	// +required
+	Size int32 `json:"size"`
 }
 
 // InheritMode says what calls inherit of the image's variables.
@@ -244,9 +257,24 @@ type ExecutionEnvironmentStatus struct {
 	// +optional
 	ActiveCalls int32 `json:"activeCalls"`
 
+	// warm counts the pods of the warm pool.
+	// +optional
+	Warm *WarmStatus `json:"warm,omitempty"`
+
 	// observedGeneration is the generation that this status was made from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// WarmStatus counts the pods of a warm pool.
+type WarmStatus struct {
+	// ready is how many pods wait for a call now.
+	// +required
+	Ready int32 `json:"ready"`
+
+	// desired is how many should.
+	// +required
+	Desired int32 `json:"desired"`
 }
 
 // ExecutionEnvironment is a named place to run calls in. Whoever writes it is trusted. Annotate one in a
@@ -260,6 +288,7 @@ type ExecutionEnvironmentStatus struct {
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.activeCalls`
+// +kubebuilder:printcolumn:name="Warm",type=integer,JSONPath=`.status.warm.ready`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ExecutionEnvironment struct {
 	metav1.TypeMeta `json:",inline"`

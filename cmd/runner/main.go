@@ -39,8 +39,8 @@ func run() error {
 		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	s := &supervisor.Supervisor{
-		Dial: func(ctx context.Context, callUID string) (supervisor.Conn, error) {
-			return config.Dial(ctx, callUID)
+		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
+			return config.Dial(ctx, call)
 		},
 		Execute: executor.Execute,
 		Leave:   func(r *wire.Result) { leave(config.Hello.Token, r) },

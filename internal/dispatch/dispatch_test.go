@@ -95,7 +95,7 @@ func runnerOf(t *testing.T, env map[string]string) *dial.Config {
 
 func connect(t *testing.T, config *dial.Config, callUID string) *dial.Conn {
 	t.Helper()
-	conn, err := config.Dial(context.Background(), callUID)
+	conn, err := config.Dial(context.Background(), dial.Call{UID: callUID, Name: "call"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestARunnerSaysNothingToAnotherOperator(t *testing.T) {
 	real, fake := startOperator(t, newIdentity(t)), startOperator(t, newIdentity(t))
 	env := podEnv(real, "job")
 	env[wire.EnvEndpoints] = fake.address
-	conn, err := runnerOf(t, env).Dial(context.Background(), "")
+	conn, err := runnerOf(t, env).Dial(context.Background(), dial.Call{})
 	if err == nil {
 		conn.Close()
 		t.Fatal("the runner talked to an operator with another certificate")
@@ -337,13 +337,20 @@ func TestDialNamesEveryEndpointThatFailed(t *testing.T) {
 	env[wire.EnvEndpoints] = "127.0.0.1:1," + o.address
 	connect(t, runnerOf(t, env), "")
 	env[wire.EnvEndpoints] = "127.0.0.1:1,127.0.0.1:2"
-	_, err := runnerOf(t, env).Dial(context.Background(), "")
+	_, err := runnerOf(t, env).Dial(context.Background(), dial.Call{})
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "127.0.0.1:2") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := runnerOf(t, env).Dial(ctx, ""); !errors.Is(err, context.Canceled) {
+	if _, err := runnerOf(t, env).Dial(ctx, dial.Call{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
+}
+
+// connectedRunner is the session of a runner of a Job.
+func connectedRunner(t *testing.T, o *operator, job string) *dispatch.Session {
+	t.Helper()
+	connect(t, runnerOf(t, podEnv(o, job)), "")
+	return o.event(t)
 }

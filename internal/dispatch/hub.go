@@ -13,6 +13,7 @@ package dispatch
 
 import (
 	"sync"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -22,12 +23,14 @@ type Hub struct {
 	mu       sync.Mutex
 	sessions map[string]*Session
 	keys     map[string]*Session
+	stock    stock
 	notify   func(*Session)
+	since    time.Time
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
 func NewHub(notify func(*Session)) *Hub {
-	return &Hub{sessions: map[string]*Session{}, keys: map[string]*Session{}, notify: notify}
+	return &Hub{sessions: map[string]*Session{}, keys: map[string]*Session{}, stock: newStock(), notify: notify, since: time.Now()}
 }
 
 // Session returns the session of a Job's runner, or nil.
@@ -49,7 +52,7 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 	var gone []*Session
 	h.mu.Lock()
 	for _, s := range h.sessions {
-		if s.hello.Namespace == namespace && s.hello.Call == call {
+		if s.hello.Namespace == namespace && s.Call() == call {
 			gone = append(gone, s)
 		}
 	}
@@ -58,6 +61,9 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 		s.Refuse(reason)
 	}
 }
+
+// Since is when the hub began to listen.
+func (h *Hub) Since() time.Time { return h.since }
 
 // Len is the number of runners that are connected.
 func (h *Hub) Len() int {
@@ -77,6 +83,9 @@ func (h *Hub) add(s *Session) bool {
 	}
 	h.sessions[s.hello.JobUID] = s
 	h.keys[s.keyHash] = s
+	if old != nil {
+		h.stock.replace(old, s)
+	}
 	h.mu.Unlock()
 	if old != nil {
 		old.close()
@@ -94,6 +103,7 @@ func (h *Hub) remove(s *Session) {
 	if h.keys[s.keyHash] == s {
 		delete(h.keys, s.keyHash)
 	}
+	h.stock.drop(s)
 	h.mu.Unlock()
 	if current {
 		h.notify(s)
@@ -108,6 +118,7 @@ type Session struct {
 	close   func()
 
 	mu       sync.Mutex
+	call     string
 	callUID  string
 	canceled bool
 	result   *wire.Result
@@ -118,6 +129,20 @@ func (s *Session) Hello() wire.Hello { return s.hello }
 
 // KeyHash identifies the runner's process: the SHA-256 of its public key, in hexadecimal.
 func (s *Session) KeyHash() string { return s.keyHash }
+
+// Call is the name of the call that the runner was made for or that took it from the stock, or what it says
+// itself; empty for one that waits.
+func (s *Session) Call() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.call
+}
+
+func (s *Session) setCall(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.call = name
+}
 
 // CallUID is the call that the runner has, on this or an earlier connection; empty when it waits for one.
 func (s *Session) CallUID() string {

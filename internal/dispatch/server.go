@@ -147,7 +147,7 @@ func newSession(conn *tls.Conn, hello *wire.Hello) *Session {
 	if hello != nil {
 		session.hello = *hello
 		session.hello.Token = ""
-		session.callUID = hello.CallUID
+		session.call, session.callUID = hello.Call, hello.CallUID
 	}
 	if peers := conn.ConnectionState().PeerCertificates; len(peers) > 0 {
 		sum := sha256.Sum256(peers[0].RawSubjectPublicKeyInfo)

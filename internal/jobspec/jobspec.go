@@ -10,7 +10,6 @@ package jobspec
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -96,47 +95,83 @@ type Input struct {
 // Name of a call's Job. Part of the call's UID is in it, so that nobody can take the name beforehand.
 func Name(call *v1alpha1.ToolCall) string {
 	sum := sha256.Sum256([]byte(call.UID))
-	name := strings.Trim(call.Name[:min(len(call.Name), 40)], "-.")
-	return "tc-" + strings.ReplaceAll(name, ".", "-") + "-" + hex.EncodeToString(sum[:5])
+	return "tc-" + trimmed(call.Name, 40) + "-" + hex.EncodeToString(sum[:5])
 }
 
-// Build makes the Job. The error is the user's: what the environment asks for can't be done.
+// trimmed makes part of a DNS label from an object's name.
+func trimmed(name string, length int) string {
+	return strings.ReplaceAll(strings.Trim(name[:min(len(name), length)], "-."), ".", "-")
+}
+
+// Build makes the Job of a call. The error is the user's: what the environment asks for can't be done.
 func Build(in Input) (*batchv1.Job, error) {
 	plan, err := in.Record.encode()
 	if err != nil {
 		return nil, err
 	}
-	name := Name(in.Call)
-	labels := map[string]string{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
-		v1alpha1.LabelCall:      string(in.Call.UID),
-		LabelNetwork:            networkLabel(in.Record.DenyNetwork),
+	job := build(jobParts{
+		namespace: in.Call.Namespace,
+		name:      Name(in.Call),
+		call:      in.Call.Name,
+		labels: map[string]string{
+			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
+			v1alpha1.LabelCall:      string(in.Call.UID),
+			LabelNetwork:            networkLabel(in.Record.DenyNetwork),
+		},
+		owner:   ownedByCall(in.Call),
+		env:     &in.Environment.Spec,
+		refs:    in.Refs,
+		runtime: in.Runtime,
+	})
+	job.Annotations = sealed(plan, job.Namespace, job.Name, in.Call, in.Sealer)
+	job.Spec.ActiveDeadlineSeconds = ptr.To(in.Record.deadlineSeconds())
+	return job, nil
+}
+
+func ownedByCall(call *v1alpha1.ToolCall) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       "ToolCall",
+		Name:       call.Name,
+		UID:        call.UID,
+		Controller: ptr.To(true),
 	}
+}
+
+func sealed(plan, namespace, name string, call *v1alpha1.ToolCall, sealer Sealer) map[string]string {
+	return map[string]string{
+		AnnotationPlan: plan,
+		AnnotationSeal: sealer.Seal(namespace, name, string(call.UID), plan),
+	}
+}
+
+// jobParts are what the Jobs of calls and those of warm pools have in common.
+type jobParts struct {
+	namespace, name string
+	// call or pool is the name of the ToolCall, or of the ExecutionEnvironment whose pool the pod is for.
+	call, pool string
+	labels     map[string]string
+	owner      metav1.OwnerReference
+	env        *v1alpha1.ExecutionEnvironmentSpec
+	refs       []corev1.EnvVar
+	runtime    Runtime
+}
+
+func build(p jobParts) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Call.Namespace,
-			Name:      name,
-			Labels:    labels,
-			Annotations: map[string]string{
-				AnnotationPlan: plan,
-				AnnotationSeal: in.Sealer.Seal(in.Call.Namespace, name, string(in.Call.UID), plan),
-			},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(),
-				Kind:       "ToolCall",
-				Name:       in.Call.Name,
-				UID:        in.Call.UID,
-				Controller: ptr.To(true),
-			}},
+			Namespace:       p.namespace,
+			Name:            p.name,
+			Labels:          p.labels,
+			OwnerReferences: []metav1.OwnerReference{p.owner},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:            ptr.To(int32(0)),
 			PodReplacementPolicy:    ptr.To(batchv1.Failed),
-			ActiveDeadlineSeconds:   ptr.To(in.Record.deadlineSeconds()),
-			TTLSecondsAfterFinished: ptr.To(ptr.Deref(in.Environment.Spec.JobTTLSecondsAfterFinished, DefaultJobTTLSeconds)),
-			Template:                podTemplate(in, labels),
+			TTLSecondsAfterFinished: ptr.To(ptr.Deref(p.env.JobTTLSecondsAfterFinished, DefaultJobTTLSeconds)),
+			Template:                podTemplate(p),
 		},
-	}, nil
+	}
 }
 
 func networkLabel(denied bool) string {
@@ -180,17 +215,22 @@ func Credential(job *batchv1.Job, token string) *corev1.Secret {
 	}
 }
 
-func podTemplate(in Input, labels map[string]string) corev1.PodTemplateSpec {
-	env := &in.Environment.Spec
-	podLabels, annotations := map[string]string{}, map[string]string{}
+func podTemplate(p jobParts) corev1.PodTemplateSpec {
+	env := p.env
+	labels, annotations := map[string]string{}, map[string]string{}
 	if env.PodMetadata != nil {
-		copyInto(podLabels, env.PodMetadata.Labels)
+		copyInto(labels, env.PodMetadata.Labels)
 		copyInto(annotations, env.PodMetadata.Annotations)
 	}
-	copyInto(podLabels, labels)
-	annotations[AnnotationCall] = in.Call.Name
+	copyInto(labels, p.labels)
+	if p.call != "" {
+		annotations[AnnotationCall] = p.call
+	}
+	if p.pool != "" {
+		annotations[AnnotationPool] = p.pool
+	}
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			EnableServiceLinks:            ptr.To(false),
@@ -204,8 +244,8 @@ func podTemplate(in Input, labels map[string]string) corev1.PodTemplateSpec {
 			RuntimeClassName:              env.RuntimeClassName,
 			PriorityClassName:             env.PriorityClassName,
 			SecurityContext:               podSecurity(env.PodSecurityContext),
-			Volumes:                       volumes(env, in.Runtime.RunnerImage),
-			Containers:                    []corev1.Container{container(in)},
+			Volumes:                       volumes(env, p.runtime.RunnerImage),
+			Containers:                    []corev1.Container{container(p)},
 		},
 	}
 }
@@ -224,36 +264,35 @@ func automount(serviceAccount string) *bool {
 	return nil
 }
 
-func container(in Input) corev1.Container {
-	env := &in.Environment.Spec
+func container(p jobParts) corev1.Container {
 	return corev1.Container{
 		Name:                     containerName,
-		Image:                    env.Image,
-		ImagePullPolicy:          env.ImagePullPolicy,
+		Image:                    p.env.Image,
+		ImagePullPolicy:          p.env.ImagePullPolicy,
 		Command:                  []string{runnerPath},
-		Env:                      append(runnerEnv(in), in.Refs...),
-		Resources:                resources(env.Resources),
-		VolumeMounts:             mounts(env),
+		Env:                      append(runnerEnv(p), p.refs...),
+		Resources:                resources(p.env.Resources),
+		VolumeMounts:             mounts(p.env),
 		TerminationMessagePath:   wire.TerminationMessagePath,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-		SecurityContext:          containerSecurity(env.SecurityContext),
+		SecurityContext:          containerSecurity(p.env.SecurityContext),
 	}
 }
 
-func runnerEnv(in Input) []corev1.EnvVar {
+func runnerEnv(p jobParts) []corev1.EnvVar {
 	literal := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
-	name := Name(in.Call)
 	return []corev1.EnvVar{
-		literal(wire.EnvEndpoints, strings.Join(in.Runtime.Endpoints, ",")),
-		literal(wire.EnvCA, in.Runtime.CA),
+		literal(wire.EnvEndpoints, strings.Join(p.runtime.Endpoints, ",")),
+		literal(wire.EnvCA, p.runtime.CA),
 		{Name: wire.EnvToken, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: TokenKey,
+			LocalObjectReference: corev1.LocalObjectReference{Name: p.name}, Key: TokenKey,
 		}}},
-		literal(wire.EnvCall, in.Call.Name),
-		literal(wire.EnvJob, name),
+		literal(wire.EnvCall, p.call),
+		literal(wire.EnvPool, p.pool),
+		literal(wire.EnvJob, p.name),
 		field(wire.EnvJobUID, "metadata.labels['"+batchv1.ControllerUidLabel+"']"),
 		field(wire.EnvNamespace, "metadata.namespace"),
 		field(wire.EnvPod, "metadata.name"),
@@ -262,5 +301,8 @@ func runnerEnv(in Input) []corev1.EnvVar {
 	}
 }
 
-// RefName is the internal name of the n-th variable that the kubelet resolves.
-func RefName(n int) string { return wire.EnvRefPrefix + strconv.Itoa(n) }
+// RefName is the internal name of a variable that the kubelet resolves, from what it refers to.
+func RefName(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return wire.EnvRefPrefix + hex.EncodeToString(sum[:12])
+}

@@ -87,6 +87,7 @@ func (r *Record) Assignment(call *v1alpha1.ToolCall, action Action) *wire.Assign
 	}
 	return &wire.Assignment{
 		CallUID:             string(call.UID),
+		CallName:            call.Name,
 		Argv:                append(append([]string{}, r.ArgvPrefix...), action.Argv...),
 		Source:              action.Source,
 		HasSource:           action.Source != nil,

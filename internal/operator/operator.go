@@ -56,16 +56,20 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err != nil {
 		return err
 	}
-	signals := controllers.NewSignals()
+	calls, pools := controllers.NewSignals(), controllers.NewSignals()
 	hub := dispatch.NewHub(func(s *dispatch.Session) {
-		signals.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Call})
+		if call := s.Call(); call != "" {
+			calls.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: call})
+			return
+		}
+		pools.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Pool})
 	})
 	metrics.Runners(hub.Len)
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
 	err = controllers.Setup(mgr, controllers.Options{
-		Hub: hub, Identity: identity, Signals: signals, ConcurrentCalls: o.ConcurrentCalls,
+		Hub: hub, Identity: identity, Signals: calls, Pools: pools, ConcurrentCalls: o.ConcurrentCalls,
 		Runtime:    jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
 		Authorizer: clients.AuthorizationV1().SubjectAccessReviews(),
 		Operator:   controllers.OperatorAddress{Namespace: o.Namespace, Port: port},

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
@@ -27,8 +28,8 @@ type Conn interface {
 
 // Supervisor takes one call to its end.
 type Supervisor struct {
-	// Dial connects and says hello. callUID is the call that this runner has already, if any.
-	Dial func(ctx context.Context, callUID string) (Conn, error)
+	// Dial connects and says hello, for the call that this runner has already, if any.
+	Dial func(ctx context.Context, call dial.Call) (Conn, error)
 	// Execute runs a call. The context's end stops it; a runner.Stop as its cause says why.
 	Execute func(context.Context, *wire.Assignment) *wire.Result
 	// Leave keeps a copy of the result where it outlives the process.
@@ -36,7 +37,7 @@ type Supervisor struct {
 	// Log takes a line for the pod's log about the connection; nil for none.
 	Log func(string)
 
-	call   string
+	call   dial.Call
 	stop   context.CancelCauseFunc
 	done   chan *wire.Result
 	result *wire.Result
@@ -71,7 +72,7 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 		if errors.Is(err, errAcknowledged) {
 			return nil
 		}
-		if errors.Is(err, ErrRefused) || (s.call == "" && terminate.Err() != nil) {
+		if errors.Is(err, ErrRefused) || (s.call.UID == "" && terminate.Err() != nil) {
 			s.abandon(err)
 			return err
 		}
@@ -112,7 +113,7 @@ func (s *Supervisor) stopCommand(why runner.Stop) {
 
 // abandon ends a command whose result nobody will take.
 func (s *Supervisor) abandon(cause error) {
-	if s.call == "" || s.result != nil {
+	if s.call.UID == "" || s.result != nil {
 		return
 	}
 	s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
@@ -143,7 +144,7 @@ func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
 			}
 		case <-going:
 			going = nil
-			if s.call == "" {
+			if s.call.UID == "" {
 				return terminate.Err()
 			}
 			s.stopCommand(podDeleted)
@@ -178,9 +179,9 @@ func (s *Supervisor) take(ctx context.Context, m *wire.Message) error {
 	switch {
 	case m.Assign != nil:
 		s.start(ctx, m.Assign)
-	case m.Cancel != nil && m.Cancel.CallUID == s.call:
+	case m.Cancel != nil && m.Cancel.CallUID == s.call.UID:
 		s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while its command ran"})
-	case m.Ack != nil && s.result != nil && m.Ack.CallUID == s.call:
+	case m.Ack != nil && s.result != nil && m.Ack.CallUID == s.call.UID:
 		return errAcknowledged
 	case m.Refuse != nil:
 		return errors.Join(ErrRefused, errors.New(m.Refuse.Reason))
@@ -190,10 +191,10 @@ func (s *Supervisor) take(ctx context.Context, m *wire.Message) error {
 
 // start runs the call, once in the life of the process.
 func (s *Supervisor) start(ctx context.Context, a *wire.Assignment) {
-	if s.call != "" {
+	if s.call.UID != "" {
 		return
 	}
-	s.call = a.CallUID
+	s.call = dial.Call{UID: a.CallUID, Name: a.CallName}
 	ctx, s.stop = context.WithCancelCause(ctx)
 	go func() { s.done <- s.Execute(ctx, a) }()
 }

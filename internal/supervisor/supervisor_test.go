@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/supervisor"
@@ -65,12 +66,12 @@ func start(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{dials: make(chan *pipe), calls: make(chan string, 8), finish: make(chan struct{}), ended: make(chan error, 1)}
 	b.Supervisor = &supervisor.Supervisor{
-		Dial: func(_ context.Context, callUID string) (supervisor.Conn, error) {
+		Dial: func(_ context.Context, call dial.Call) (supervisor.Conn, error) {
 			p, ok := <-b.dials
 			if !ok || p == nil {
 				return nil, errors.New("nobody listens")
 			}
-			b.calls <- callUID
+			b.calls <- call.UID
 			return p, nil
 		},
 		Execute: func(ctx context.Context, a *wire.Assignment) *wire.Result {

@@ -54,7 +54,7 @@ func FromEnv(getenv func(string) string) (*Config, error) {
 		Endpoints: strings.Split(getenv(wire.EnvEndpoints), ","),
 		Hello: wire.Hello{
 			Version: wire.Version, Namespace: getenv(wire.EnvNamespace),
-			Call: getenv(wire.EnvCall), Job: getenv(wire.EnvJob), JobUID: getenv(wire.EnvJobUID),
+			Call: getenv(wire.EnvCall), Pool: getenv(wire.EnvPool), Job: getenv(wire.EnvJob), JobUID: getenv(wire.EnvJobUID),
 			Pod: getenv(wire.EnvPod), PodUID: getenv(wire.EnvPodUID),
 			Node: getenv(wire.EnvNode), Token: getenv(wire.EnvToken),
 		},
@@ -123,12 +123,15 @@ type Conn struct {
 	stop    context.CancelFunc
 }
 
-// Dial connects to the first endpoint that answers, and says hello. callUID is the call that this runner
-// already has, if any.
-func (c *Config) Dial(ctx context.Context, callUID string) (*Conn, error) {
+// Call is the one that a runner has; empty when it waits for one.
+type Call struct{ UID, Name string }
+
+// Dial connects to the first endpoint that answers, and says hello for the call that this runner already has,
+// if any.
+func (c *Config) Dial(ctx context.Context, call Call) (*Conn, error) {
 	var failures []error
 	for _, endpoint := range c.Endpoints {
-		conn, err := c.dialOne(ctx, endpoint, callUID)
+		conn, err := c.dialOne(ctx, endpoint, call)
 		if err == nil {
 			return conn, nil
 		}
@@ -137,7 +140,7 @@ func (c *Config) Dial(ctx context.Context, callUID string) (*Conn, error) {
 	return nil, errors.Join(failures...)
 }
 
-func (c *Config) dialOne(ctx context.Context, endpoint, callUID string) (*Conn, error) {
+func (c *Config) dialOne(ctx context.Context, endpoint string, call Call) (*Conn, error) {
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	dialer := tls.Dialer{NetDialer: &net.Dialer{}, Config: c.tls}
@@ -148,7 +151,9 @@ func (c *Config) dialOne(ctx context.Context, endpoint, callUID string) (*Conn, 
 	pinging, stop := context.WithCancel(ctx)
 	conn := &Conn{conn: raw.(*tls.Conn), stop: stop}
 	hello := c.Hello
-	hello.CallUID = callUID
+	if call.UID != "" {
+		hello.CallUID, hello.Call = call.UID, call.Name
+	}
 	if err := conn.Send(&wire.Message{Hello: &hello}); err != nil {
 		conn.Close()
 		return nil, err

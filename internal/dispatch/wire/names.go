@@ -11,6 +11,7 @@ const (
 	EnvToken     = Prefix + "TOKEN"
 	EnvNamespace = Prefix + "NAMESPACE"
 	EnvCall      = Prefix + "CALL"
+	EnvPool      = Prefix + "POOL"
 	EnvJob       = Prefix + "JOB"
 	EnvJobUID    = Prefix + "JOB_UID"
 	EnvPod       = Prefix + "POD"

@@ -51,7 +51,9 @@ type Hello struct {
 	Version   int    `json:"version"`
 	Namespace string `json:"namespace"`
 	// Call is the name of the call that the pod was made for: a hint where to look, proof of nothing.
-	Call   string `json:"call,omitempty"`
+	Call string `json:"call,omitempty"`
+	// Pool is the name of the environment whose warm pool the pod was made for: a hint like Call.
+	Pool   string `json:"pool,omitempty"`
 	Job    string `json:"job"`
 	JobUID string `json:"jobUID"`
 	Pod    string `json:"pod"`
@@ -65,6 +67,8 @@ type Hello struct {
 // Assignment is a call, ready to run but for what only the pod knows.
 type Assignment struct {
 	CallUID string `json:"callUID"`
+	// CallName is what the runner says in later hellos.
+	CallName string `json:"callName"`
 	// Argv is the command; result of the mapping, with the shell's or interpreter's prefix.
 	Argv []string `json:"argv"`
 	// Source is a snippet for an interpreter, whose path the runner adds to Argv.

@@ -1,0 +1,282 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// WarmPoolReconciler keeps pods started and waiting for the environments that want it.
+type WarmPoolReconciler struct {
+	Shared
+	Hub      *dispatch.Hub
+	Identity *dispatch.Identity
+	Runtime  jobspec.Runtime
+	State    *PoolState
+}
+
+// SetupWithManager registers the controller.
+func (r *WarmPoolReconciler) SetupWithManager(mgr ctrl.Manager, signals *Signals) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("warmpool").
+		For(&v1alpha1.ExecutionEnvironment{}).
+		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyPool)).
+		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.neighbours)).
+		Owns(&batchv1.Job{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.poolOfPod)).
+		WatchesRawSource(signals.Source()).
+		Complete(r)
+}
+
+func (r *WarmPoolReconciler) everyPool(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.pools(ctx)
+}
+
+// neighbours are the pools of a namespace: a default environment's variables are part of every pod in it.
+func (r *WarmPoolReconciler) neighbours(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.pools(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+func (r *WarmPoolReconciler) pools(ctx context.Context, opts ...client.ListOption) []reconcile.Request {
+	list := &v1alpha1.ExecutionEnvironmentList{}
+	if err := r.List(ctx, list, opts...); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if poolSize(&list.Items[i]) > 0 {
+			requests = append(requests, reconcile.Request{NamespacedName: keyOf(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// poolOfPod maps a pod of a pool to its environment, by the annotation that its template carries.
+func (r *WarmPoolReconciler) poolOfPod(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetAnnotations()[jobspec.AnnotationPool]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// pool is one look at an environment's waiting pods.
+type pool struct {
+	env      *v1alpha1.ExecutionEnvironment
+	template jobspec.WarmInput
+	hash     string
+	now      time.Time
+	size     int
+	// alive counts the pods that wait or will.
+	alive int
+	wake  time.Duration
+}
+
+// Reconcile brings the number of waiting pods to what the environment wants.
+func (r *WarmPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	env := &v1alpha1.ExecutionEnvironment{}
+	if err := r.Get(ctx, req.NamespacedName, env); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	jobs := &batchv1.JobList{}
+	if err := r.List(ctx, jobs, client.InNamespace(env.Namespace), client.MatchingFields{indexPool: string(env.UID)}); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list the pool's Jobs: %w", err)
+	}
+	size := int(poolSize(env))
+	if size == 0 && len(jobs.Items) == 0 {
+		r.State.forget(env.UID)
+		return ctrl.Result{}, nil
+	}
+	p := &pool{env: env, now: r.Clock.Now(), size: size}
+	if err := r.aim(ctx, p); err != nil {
+		return ctrl.Result{}, err
+	}
+	for i := range jobs.Items {
+		if err := r.tend(ctx, p, &jobs.Items[i]); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := r.refill(ctx, p); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: p.wake}, nil
+}
+
+// aim works out what the pods are to be made from. With no default environment to be told apart, or no policy
+// that can be used, there is nothing that pods could be kept for.
+func (r *WarmPoolReconciler) aim(ctx context.Context, p *pool) error {
+	fallback, err := r.defaultEnvironment(ctx, p.env.Namespace, false)
+	if err == nil {
+		var template *poolTemplate
+		if template, err = r.poolTemplate(ctx, p.env, fallback, r.Runtime); err == nil {
+			p.template = template.WarmInput
+			p.hash, err = jobspec.TemplateHash(p.template)
+		}
+	}
+	var unusable *rejection
+	if errors.As(err, &unusable) || errors.Is(err, errPolicy) {
+		r.State.failed(p.env, err.Error(), p.now)
+		p.size = 0
+		return nil
+	}
+	return err
+}
+
+// tend looks after one Job of the pool.
+func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job) error {
+	if job.DeletionTimestamp != nil || r.Hub.Busy(string(job.UID)) {
+		return nil
+	}
+	pod, err := r.podOf(ctx, job)
+	if err != nil {
+		return err
+	}
+	if pod != nil {
+		given, err := r.given(ctx, pod)
+		if err != nil || given {
+			return err
+		}
+	}
+	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash
+	problem := r.problem(p, job, pod)
+	if surplus || problem != "" {
+		if problem != "" && !surplus {
+			r.State.failed(p.env, problem, p.now)
+			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", clip(problem, maxNote))
+		}
+		return r.remove(ctx, job)
+	}
+	p.alive++
+	return r.offer(ctx, p, job, pod)
+}
+
+// given says whether a call that has not ended was given the pod: by an operator before this one, perhaps.
+func (r *WarmPoolReconciler) given(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	calls := &v1alpha1.ToolCallList{}
+	err := r.List(ctx, calls, client.InNamespace(pod.Namespace), client.MatchingFields{indexRunner: string(pod.UID)})
+	if err != nil {
+		return false, fmt.Errorf("look for the call that has a pod: %w", err)
+	}
+	return len(calls.Items) > 0, nil
+}
+
+// offer lets calls take the Job's runner once it is connected and known to be of the Job's pod.
+func (r *WarmPoolReconciler) offer(_ context.Context, p *pool, job *batchv1.Job, pod *corev1.Pod) error {
+	session := r.Hub.Session(string(job.UID))
+	switch {
+	case session == nil:
+		p.wakeIn(job.CreationTimestamp.Add(startTimeoutOf(p.env)).Sub(p.now))
+	case pod == nil:
+		p.wakeIn(cacheLag)
+	case string(pod.UID) != session.Hello().PodUID || pod.DeletionTimestamp != nil:
+		session.Refuse("the pod is not the one of the pool's Job")
+	default:
+		r.Hub.Offer(session, p.hash)
+		r.State.settled(p.env)
+	}
+	return nil
+}
+
+func (p *pool) wakeIn(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if p.wake == 0 || d < p.wake {
+		p.wake = d
+	}
+}
+
+// problem says why a Job of the pool will not have a waiting runner; empty when it may.
+func (r *WarmPoolReconciler) problem(p *pool, job *batchv1.Job, pod *corev1.Pod) string {
+	if found := diagnoseJob(job); found != nil {
+		return found.message
+	}
+	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue {
+			return "a waiting pod ended"
+		}
+	}
+	if pod != nil {
+		if found := diagnosePod(pod, job.Name); found != nil && found.final {
+			return found.message
+		}
+	}
+	late := p.now.Sub(job.CreationTimestamp.Time) > startTimeoutOf(p.env)
+	if late && r.Hub.Session(string(job.UID)) == nil && p.now.Sub(r.Hub.Since()) > reconnectWait {
+		return "a pod of the pool did not start in time, or lost its connection"
+	}
+	return ""
+}
+
+// reconnectWait is how long after this operator's start runners may take to come back.
+const reconnectWait = 15 * time.Second
+
+func startTimeoutOf(env *v1alpha1.ExecutionEnvironment) time.Duration {
+	return time.Duration(ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)) * time.Second
+}
+
+// remove deletes a Job of the pool, unless a call has taken its runner meanwhile.
+func (r *WarmPoolReconciler) remove(ctx context.Context, job *batchv1.Job) error {
+	if !r.Hub.Withdraw(string(job.UID)) {
+		return nil
+	}
+	err := r.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete a Job of the pool: %w", err)
+	}
+	return nil
+}
+
+// refill creates what is missing.
+func (r *WarmPoolReconciler) refill(ctx context.Context, p *pool) error {
+	if p.size == 0 {
+		return nil
+	}
+	notBefore := r.State.aim(p.env, p.hash)
+	if p.alive < p.size && p.now.Before(notBefore) {
+		p.wakeIn(notBefore.Sub(p.now))
+		return nil
+	}
+	for ; p.alive < p.size; p.alive++ {
+		in := p.template
+		in.Name = jobspec.WarmName(p.env, rand.String(10))
+		job := jobspec.BuildWarm(in, p.hash)
+		if err := r.Create(ctx, job); err != nil {
+			return r.refused(p, err)
+		}
+		token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
+		err := r.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create the credential of a waiting pod: %w", err)
+		}
+	}
+	return nil
+}
+
+// refused backs off when the API server doesn't take the pool's Jobs.
+func (r *WarmPoolReconciler) refused(p *pool, err error) error {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	if !rejected(err) {
+		return fmt.Errorf("create a Job of the pool: %w", err)
+	}
+	r.State.failed(p.env, "the API server refused the pool's Job: "+err.Error(), p.now)
+	p.wakeIn(firstBackOff)
+	return nil
+}
