@@ -18,6 +18,8 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/tracing"
 )
 
 // EventSource is the reporting controller of the project's Events.
@@ -33,6 +35,8 @@ type Options struct {
 	Runtime jobspec.Runtime
 	// Signals wakes calls whose session has something new, Pools environments with a waiting runner.
 	Signals, Pools *Signals
+	// Trace makes spans of finished calls; nil for none.
+	Trace *tracing.Tracer
 	// ConcurrentCalls is how many calls are reconciled at the same time.
 	ConcurrentCalls int
 	// Operator is where runners find the operator.
@@ -62,7 +66,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Access:   NewAccess(o.Authorizer, shared.Clock),
 		Callers:  &Callers{Reader: mgr.GetClient()},
 		Pools:    o.Pools,
+		Trace:    o.Trace,
 	}
+	metrics.InFlight(func() int { return countInFlight(shared.Client) })
 	state := NewPoolState()
 	pools := &WarmPoolReconciler{Shared: shared, Hub: o.Hub, Identity: o.Identity, Runtime: o.Runtime, State: state}
 	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub}

@@ -31,6 +31,7 @@ const (
 	indexDefault  = "default"
 	indexPodOwner = "pod.owner"
 	indexActive   = "call.active"
+	indexInFlight = "call.inFlight"
 	indexRunner   = "call.runner"
 	indexPool     = "job.pool"
 )
@@ -47,6 +48,7 @@ func SetupIndexes(indexer client.FieldIndexer) error {
 		{&v1alpha1.ExecutionPolicy{}, indexDefault, defaultValue(v1alpha1.AnnotationDefaultPolicy)},
 		{&corev1.Pod{}, indexPodOwner, podOwner},
 		{&v1alpha1.ToolCall{}, indexActive, activeEnvironment},
+		{&v1alpha1.ToolCall{}, indexInFlight, inFlight},
 		{&v1alpha1.ToolCall{}, indexRunner, podOfCall},
 		{&batchv1.Job{}, indexPool, poolOf},
 	} {
@@ -83,6 +85,25 @@ func activeEnvironment(o client.Object) []string {
 		return nil
 	}
 	return []string{call.Status.Environment.Name}
+}
+
+// inFlight is "true" for a call that has not ended.
+func inFlight(o client.Object) []string {
+	if call, ok := o.(*v1alpha1.ToolCall); ok && !call.Status.Phase.Terminal() {
+		return []string{"true"}
+	}
+	return nil
+}
+
+// countInFlight counts the calls that have not ended; 0 while the cache isn't filled.
+func countInFlight(reader client.Reader) int {
+	calls := &v1alpha1.ToolCallList{}
+	err := reader.List(context.Background(), calls, client.MatchingFields{indexInFlight: "true"},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return 0
+	}
+	return len(calls.Items)
 }
 
 // podOfCall is the UID of the pod that a call which has not ended was given to.

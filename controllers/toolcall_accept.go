@@ -180,8 +180,9 @@ func unknownCaller(denial *guards.Denial, missing string) *guards.Denial {
 
 // builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
 var builtinInterpreters = map[string][]string{
-	"python":     {"python3"},
-	"javascript": {"node"},
+	"python": {"python3"},
+	// Without the flag node resolves the source's path, which leads nowhere.
+	"javascript": {"node", "--preserve-symlinks-main"},
 	"bash":       {"bash"},
 	"sh":         {"sh"},
 	"ruby":       {"ruby"},

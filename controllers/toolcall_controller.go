@@ -16,6 +16,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/tracing"
 )
 
 // ToolCallReconciler brings calls to their end.
@@ -26,6 +27,8 @@ type ToolCallReconciler struct {
 	Runtime  jobspec.Runtime
 	Access   *Access
 	Callers  *Callers
+	// Trace makes spans of finished calls; nil for none.
+	Trace *tracing.Tracer
 	// Pools are told when a call takes a waiting pod.
 	Pools *Signals
 }

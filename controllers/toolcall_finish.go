@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -24,12 +25,14 @@ func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, erro
 		return false, nil
 	}
 	if err := reported.Outcome.Validate(); err != nil {
+		metrics.Reported(metrics.Refused)
 		s.session.Refuse("the result can't be: " + err.Error())
 		return false, nil
 	}
 	s.finish(reported)
 	session, uid := s.session, string(s.call.UID)
 	s.after(func(context.Context) error {
+		metrics.Reported(metrics.Recorded)
 		// A runner that doesn't hear this sends the result again, and is answered by retire.
 		_ = session.Ack(uid)
 		return nil
@@ -129,8 +132,14 @@ func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error)
 	if !s.call.Status.Phase.Terminal() {
 		return false, nil
 	}
+	if uid := string(s.call.UID); !s.bound() && r.Hub.Taken(uid) != nil {
+		// It took a waiting pod and ended before that could be recorded.
+		r.Hub.Taken(uid).Refuse("the call has ended")
+		r.Hub.Settle(uid)
+	}
 	if s.session != nil {
 		if s.session.Result() != nil {
+			metrics.Reported(metrics.Repeated)
 			_ = s.session.Ack(string(s.call.UID))
 		} else {
 			s.session.Refuse("the call has ended: " + s.call.Status.Reason)

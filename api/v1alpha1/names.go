@@ -6,6 +6,10 @@ const (
 	AnnotationDefaultEnvironment = "toolcall.dev/is-default-environment"
 	// AnnotationDefaultPolicy marks the cluster's default ExecutionPolicy when "true".
 	AnnotationDefaultPolicy = "toolcall.dev/is-default-policy"
+	// AnnotationTraceParent and AnnotationTraceState carry the W3C trace context of a call's creator, as in
+	// the HTTP headers traceparent and tracestate (https://www.w3.org/TR/trace-context/).
+	AnnotationTraceParent = "toolcall.dev/traceparent"
+	AnnotationTraceState  = "toolcall.dev/tracestate"
 )
 
 // Labels that the operator puts on Jobs, pods and Secrets that it makes.

@@ -46,7 +46,8 @@ func run() error {
 		Leave:   func(r *wire.Result) { leave(config.Hello.Token, r) },
 		Log:     func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
 	}
-	terminate, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	// An image can name another signal than SIGTERM to be stopped with.
+	terminate, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
 	defer stop()
 	return s.Run(context.Background(), terminate)
 }

@@ -23,15 +23,48 @@ var (
 		Help:    "Time from a call's creation to a stage (accepted, started, finished), by path.",
 		Buckets: buckets,
 	}, []string{"stage", "path"})
+	resultBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_result_bytes_total",
+		Help: "Bytes that finished processes wrote, by stream, kept or not.",
+	}, []string{"stream"})
+	reports = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_reports_total",
+		Help: "Results that runners sent, by what became of them: recorded, repeated (it was recorded before) or refused (it can't be).",
+	}, []string{"outcome"})
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages)
+	crmetrics.Registry.MustRegister(finished, stages, resultBytes, reports)
+}
+
+// Fate is what became of a runner's report.
+type Fate string
+
+// Fates of a report.
+const (
+	Recorded Fate = "recorded"
+	Repeated Fate = "repeated"
+	Refused  Fate = "refused"
+)
+
+// Reported counts a result that a runner sent.
+func Reported(fate Fate) { reports.WithLabelValues(string(fate)).Inc() }
+
+// InFlight exposes the number of calls that have not ended.
+func InFlight(count func() int) {
+	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolcall_calls_in_flight",
+		Help: "Calls that have not ended.",
+	}, func() float64 { return float64(count()) }))
 }
 
 // Finished counts a call that ended.
 func Finished(status *v1alpha1.ToolCallStatus) {
 	finished.WithLabelValues(string(status.Phase), status.Reason).Inc()
+	if status.Streams != nil {
+		resultBytes.WithLabelValues("stdout").Add(float64(status.Streams.Stdout.Bytes))
+		resultBytes.WithLabelValues("stderr").Add(float64(status.Streams.Stderr.Bytes))
+	}
 	if status.Timings == nil {
 		return
 	}

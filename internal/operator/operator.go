@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,11 +28,15 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/tracing"
 )
 
 // +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,verbs=get
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=events,verbs=create;patch
+
+// shutdownTimeout is how long the last traces may take to leave.
+const shutdownTimeout = 5 * time.Second
 
 // Run is the operator, until the context ends.
 func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
@@ -68,8 +73,17 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
+	trace, err := tracing.FromEnv(ctx, os.Getenv)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		_ = trace.Shutdown(last)
+	}()
 	err = controllers.Setup(mgr, controllers.Options{
-		Hub: hub, Identity: identity, Signals: calls, Pools: pools, ConcurrentCalls: o.ConcurrentCalls,
+		Hub: hub, Identity: identity, Signals: calls, Pools: pools, Trace: trace, ConcurrentCalls: o.ConcurrentCalls,
 		Runtime:    jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
 		Authorizer: clients.AuthorizationV1().SubjectAccessReviews(),
 		Operator:   controllers.OperatorAddress{Namespace: o.Namespace, Port: port},

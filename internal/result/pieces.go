@@ -42,6 +42,23 @@ func jsonCost(seq []byte, valid bool) int {
 	}
 }
 
+// window is a stream that keeps no more of each end than could fit into limit, so that what follows takes
+// time for those bytes only.
+func (s *Stream) window(limit int) *Stream {
+	if len(s.Head)+len(s.Tail) <= 2*limit {
+		return s
+	}
+	w := *s
+	w.Bytes = s.total()
+	head, tail := s.Head, s.Tail
+	if s.Whole() {
+		head = s.joined()
+		tail = head
+	}
+	w.Head, w.Tail = head[:min(limit, len(head))], tail[max(0, len(tail)-limit):]
+	return &w
+}
+
 // rawEnds are the bytes that were kept.
 func (s *Stream) rawEnds() (head, tail []byte) {
 	if s.Whole() {

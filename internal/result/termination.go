@@ -60,7 +60,7 @@ func EncodeTerminationLimit(o *Outcome, limit int) []byte {
 		t.Message, t.WorkingDir = "", ""
 		fixed = len(encode(t))
 	}
-	t.addStreams(o, limit-fixed-4*chunkOverhead)
+	t.addStreams(o.Stdout.window(limit), o.Stderr.window(limit), limit-fixed-4*chunkOverhead)
 	out := encode(t)
 	// What the streams left over may go to the variables; a part of them would be misleading.
 	if room := limit - len(out) - len(`"environment":,`); len(o.Environment) > 0 && len(o.Environment) <= room {
@@ -87,12 +87,12 @@ func newTermination(o *Outcome) *termination {
 }
 
 // addStreams shares room between the streams: half each, and what one doesn't need goes to the other.
-func (t *termination) addStreams(o *Outcome, room int) {
+func (t *termination) addStreams(stdout, stderr *Stream, room int) {
 	room = max(room, 0)
-	a, b := t.Stdout.need(&o.Stdout), t.Stderr.need(&o.Stderr)
+	a, b := t.Stdout.need(stdout), t.Stderr.need(stderr)
 	roomA := min(a, max(room/2, room-b))
-	t.Stdout.fill(&o.Stdout, roomA)
-	t.Stderr.fill(&o.Stderr, room-roomA)
+	t.Stdout.fill(stdout, roomA)
+	t.Stderr.fill(stderr, room-roomA)
 }
 
 // clip is the beginning of s that takes at most limit bytes of JSON.

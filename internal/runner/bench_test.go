@@ -4,6 +4,7 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -16,6 +17,26 @@ func BenchmarkTrueThroughRun(b *testing.B) {
 					b.Fatal(describe(o))
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkTrueAsTheFirstProcess is what a pod pays.
+func BenchmarkTrueAsTheFirstProcess(b *testing.B) {
+	for _, network := range []string{"online", "offline"} {
+		b.Run(network, func(b *testing.B) {
+			argv := append(asInit(b), publicSelf(b), strconv.Itoa(b.N), network)
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Env = []string{helperVariable + "=loop", "PATH=" + testPath}
+			out, err := cmd.Output()
+			if err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+			total, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(total/float64(b.N), "ns/op")
 		})
 	}
 }

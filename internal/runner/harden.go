@@ -19,7 +19,8 @@ var shielded = []os.Signal{
 // Harden keeps a command that runs as the same user out of this process: its memory, environment,
 // descriptors and maps can't be read through /proc, it can't be traced, and no signal but SIGTERM ends it
 // (nor do SIGKILL and SIGSTOP end the first process of a container). A program that handles others of them
-// still gets those. Call it before the first Run. What Run starts isn't affected: a program becomes
+// still gets those. Elsewhere than in the first process of a container SIGKILL, SIGSTOP and the three
+// real-time signals that C libraries use can't be kept off. Call it before the first Run. What Run starts isn't affected: a program becomes
 // readable again when it is executed.
 //
 // The arguments of this process stay readable; they must hold no secret. An image may name another signal

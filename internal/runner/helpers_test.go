@@ -28,6 +28,7 @@ var helpers = map[string]func(args []string){
 	"relay":     relayHelper,
 	"spy":       spyHelper,
 	"fds":       fdsHelper,
+	"loop":      loopHelper,
 }
 
 // supervision is what a supervisor that is a process of its own is to do.
@@ -123,7 +124,7 @@ func superviseApart(t testing.TB, s supervision, attr *syscall.SysProcAttr, pref
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
-	cmd.Env = []string{helperVariable + "=supervise", "SECRET=swordfish", "PATH=" + testPath}
+	cmd.Env = []string{"SECRET=swordfish", helperVariable + "=supervise", "GORACE=halt_on_error=1", "PATH=" + testPath}
 	cmd.SysProcAttr = attr
 	cmd.Dir = "/"
 	var stderr bytes.Buffer
@@ -194,6 +195,21 @@ func floodHelper(args []string) {
 		}
 		n -= w
 	}
+}
+
+// loopHelper runs a command a number of times and prints how long that took.
+func loopHelper(args []string) {
+	n, _ := strconv.Atoi(args[0])
+	cmd := program("/bin/true")
+	cmd.DenyNetwork = args[1] == "offline"
+	began := time.Now()
+	for range n {
+		if o := Run(context.Background(), cmd); o.Reason != result.Completed {
+			fmt.Println(describe(o))
+			os.Exit(1)
+		}
+	}
+	fmt.Println(time.Since(began).Nanoseconds())
 }
 
 // relayHelper starts a copy of itself as often as its argument says, each ending at once after it has

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,9 +29,15 @@ func TestMain(m *testing.M) {
 			os.Exit(99)
 		}
 		helper(os.Args[1:])
-		os.Exit(0)
+		// Without what the race detector and the coverage do and say at an ordinary exit.
+		syscall.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if self, err := copySelf(); err == nil {
+			os.RemoveAll(filepath.Dir(self))
+		}
+		os.Exit(code)
+	}))
 }
 
 // bash is a command that runs a script, with generous limits.

@@ -22,8 +22,9 @@ const foreignBit = 0x40000000
 // networkFilter lets Unix sockets be made and nothing else, and refuses the ways around it: io_uring, which
 // makes sockets without socket(2), and system calls by another ABI, whose numbers mean something else.
 //
-// What it can't refuse: sockets that another process hands over through a Unix socket, and what a program
-// that listens on one does on behalf of the command.
+// What it can't refuse: sockets that another process hands over through a Unix socket, what a program that
+// listens on one does on behalf of the command, and a process of the same user without the filter that lets
+// itself be traced. The supervisor is no such process once it has called Harden.
 func networkFilter(arch uint32) []unix.SockFilter {
 	f := []unix.SockFilter{
 		load(offArch),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -38,10 +39,10 @@ type process struct {
 func newProcTree() *procTree {
 	t := &procTree{self: os.Getpid(), older: map[identity]bool{}, olderPIDs: map[int]bool{}}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	for _, p := range readProcesses() {
-		if p.parent == t.self {
+	for _, pid := range children(t.self, threads()...) {
+		if p, ok := readProcess(strconv.Itoa(pid)); ok {
 			t.older[p.identity] = true
-			t.olderPIDs[p.pid] = true
+			t.olderPIDs[pid] = true
 		}
 	}
 	return t
@@ -76,7 +77,7 @@ const sweepRounds = 200
 func (t *procTree) sweep() {
 	for idle, round := 0, 0; idle < 3 && round < sweepRounds; round++ {
 		idle++
-		for _, pid := range t.orphans(t.self) {
+		for _, pid := range t.orphans() {
 			idle = 0
 			_ = unix.Kill(pid, unix.SIGKILL)
 			waitFor(pid)
@@ -91,7 +92,7 @@ func (t *procTree) reap() (leader *unix.WaitStatus, left bool) {
 	}
 	left = !t.reaped
 	// Every process of the tree descends from a child of ours, because orphans become ours.
-	for _, pid := range t.orphans(threads()...) {
+	for _, pid := range t.orphans() {
 		if waitFor(pid) == nil {
 			left = true
 		}
@@ -99,33 +100,39 @@ func (t *procTree) reap() (leader *unix.WaitStatus, left bool) {
 	return leader, left
 }
 
-// orphans are the children of these threads of ours but for the leader and older ones. The kernel gives
-// orphans to the first thread.
-func (t *procTree) orphans(threads ...int) []int {
-	var orphans []int
+// orphans are our children but for the leader and older ones. The kernel gives orphans to the first thread.
+func (t *procTree) orphans() []int {
+	return slices.DeleteFunc(children(t.self, t.self), func(pid int) bool {
+		return pid == t.leader || t.isOlder(pid)
+	})
+}
+
+// children of these threads of the process self.
+func children(self int, threads ...int) []int {
+	var pids []int
 	for _, thread := range threads {
 		list, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(thread) + "/children")
-		if errors.Is(err, fs.ErrNotExist) && thread == t.self {
-			return t.orphansOfAll()
+		if errors.Is(err, fs.ErrNotExist) && thread == self {
+			return childrenAmongAll(self)
 		}
 		for field := range bytes.FieldsSeq(list) {
-			if pid, err := strconv.Atoi(string(field)); err == nil && pid != t.leader && !t.isOlder(pid) {
-				orphans = append(orphans, pid)
+			if pid, err := strconv.Atoi(string(field)); err == nil {
+				pids = append(pids, pid)
 			}
 		}
 	}
-	return orphans
+	return pids
 }
 
-// orphansOfAll is for kernels that don't list children.
-func (t *procTree) orphansOfAll() []int {
-	var orphans []int
+// childrenAmongAll is for kernels that don't list them.
+func childrenAmongAll(self int) []int {
+	var pids []int
 	for pid, p := range readProcesses() {
-		if p.parent == t.self && pid != t.leader && !t.older[p.identity] {
-			orphans = append(orphans, pid)
+		if p.parent == self {
+			pids = append(pids, pid)
 		}
 	}
-	return orphans
+	return pids
 }
 
 func (t *procTree) isOlder(pid int) bool {

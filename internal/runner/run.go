@@ -49,7 +49,6 @@ type run struct {
 	feeder   *feeder
 
 	oomBefore uint64
-	leader    int
 	startedAt time.Time
 	endedAt   time.Time
 	// status is nil until the leader was reaped.

@@ -49,7 +49,6 @@ func (r *run) start() (err error) {
 		files.closeOurs()
 		return classify(err, program, dir)
 	}
-	r.leader = pid
 	r.tree = tree(pid)
 	r.stdout = newStream(files.stdout, r.cmd.MaxBytesPerStream, r.cmd.Stdout)
 	r.stderr = newStream(files.stderr, r.cmd.MaxBytesPerStream, r.cmd.Stderr)
