@@ -15,7 +15,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Bounds of remembered answers: a right that is taken away holds for at most accessTTL longer.
+// Bounds of remembered answers. A yes is remembered: a right that is taken away holds for at most accessTTL longer.
+// A no isn't: a right that was just given counts at once.
 const (
 	accessTTL  = 10 * time.Second
 	accessSize = 4096
@@ -32,8 +33,8 @@ func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clo
 	return &Access{reviews: reviews, answers: cache.NewLRUExpireCacheWithClock(accessSize, c)}
 }
 
-// MayUse says whether the caller has the verb "use" on tools of that name in the namespace. An answer is
-// remembered for ten seconds; an error isn't.
+// MayUse says whether the caller has the verb "use" on tools of that name in the namespace. A yes is
+// remembered for ten seconds.
 func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User:   who.Username,
@@ -52,13 +53,15 @@ func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace,
 	if err != nil {
 		return false, fmt.Errorf("encode the access review: %w", err)
 	}
-	if answer, ok := a.answers.Get(string(key)); ok {
-		return answer.(bool), nil
+	if _, yes := a.answers.Get(string(key)); yes {
+		return true, nil
 	}
 	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
-	a.answers.Add(string(key), review.Status.Allowed, accessTTL)
+	if review.Status.Allowed {
+		a.answers.Add(string(key), true, accessTTL)
+	}
 	return review.Status.Allowed, nil
 }

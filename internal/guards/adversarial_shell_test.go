@@ -17,7 +17,7 @@ var deniedScripts = []string{
 	"if id; then ls; fi", "if ls; then id; fi", "if ls; then ls; elif id; then ls; else ls; fi", "if ls; then ls; else id; fi",
 	"while id; do ls; done", "while ls; do id; break; done", "until id; do ls; done", "for x in a; do id; done", "for ((;;)); do id; done",
 	"select x in a; do id; done", "case a in a) id;; esac", "case $(id) in a) ls;; esac", "case a in $(id)) ls;; esac", "case a in a) ls;& b) id;; esac",
-	"coproc id", "coproc X { id; }", "coproc PATH { ls; }", "f() { id; }", "f() { id; }; f", "function f { id; }", "f() ( id )", "f() { ls; } > $(id)",
+	"ls | time ls", "ls | time", "ls |& time ls", "ls |\ntime ls", "ls | cat | time ls", "ls | ! cat", "ls | coproc cat", "coproc time ls", "coproc ! ls", "coproc if ls; then ls; fi", "coproc id", "coproc id export", "coproc id declare x", "coproc id > x", "coproc id if ls; then ls; fi", "coproc id [[ a ]]", "coproc id ((1))", "coproc id time ls", "coproc id ! ls", "coproc id f() { ls; }", "coproc X { id; }", "coproc PATH { ls; }", "f() { id; }", "f() { id; }; f", "function f { id; }", "f() ( id )", "f() { ls; } > $(id)",
 	"echo $(id)", "echo `id`", "echo \"$(id)\"", "echo \"`id`\"", "echo $(echo $(id))", "cat <(id)", "ls > >(id)", "echo ${x:-$(id)}", "echo \"${x:-`id`}\"",
 	"x=$(id)", "x=`id` ls", "x=(a $(id))", "x[$(id)]=1", "export X=$(id)", "local x=$(id)", "readonly x=`id`", "declare x=$(id)",
 	"cat <<EOF\n$(id)\nEOF", "cat <<EOF\n`id`\nEOF", "cat <<EOF\n${x:-$(id)}\nEOF", "cat <<<$(id)", "cat <<< \"$(id)\"", "cat < $(id)", "ls > $(id)", "ls 2>`id`",
@@ -88,6 +88,10 @@ var deniedScripts = []string{
 	// Reserved words where bash doesn't see them.
 	">x time ls", "a=1 time ls", "< x if ls; then ls; fi", ">x { ls; }", "time -f x ls", "time -- ls", "\\time ls", "'time' ls", "\\if", "command time ls",
 
+	// Redirections that end before the parser thinks, or expand twice.
+	"ls >&$x", "ls >&\"$x\"", "ls >&'$(id)'", "ls <&$x", "ls 2>&1$x", "exec >&$x", "ls {f}>&$x", "ls >&\\$\\(id\\)", "ls >&\"\\$(id)\"",
+	"<&-id", ">&-id", "2>&-id", "ls <&-id", "ls >&-;id", "cat 0<&-id",
+
 	// Odd characters and odd syntax.
 	"TZ=UTC\recho id", "ls\r\nid", "ls\rid", "ls\x01", "ls\x7f", "# x\\\nid", "# x\\\\\nid", "ls #\\\n\nid", "echo a\\\r\nid", "ls \\\n;id", "echo $[$(id)]", "${ id; }", "${ id;}", "${| id; }", "echo ${|id;}", "echo ${ id; }",
 	"a[$(id)", "x=([$(id)]=1)", "echo \"${a[`id`]}\"", "((id))", "((a) && (id))", "((id) | (ls))", "$((id))", "echo $((id) | (ls))", "[[ a =~ ( ]]; id; [[ a =~ ) ]]", "[[ a =~ (b ]] ; id ; [[ c) ]]",
@@ -105,7 +109,7 @@ var allowedScripts = []string{
 	"n=5; [[ $n -gt 3 ]] && echo big", "n=5; if [[ n -gt 3 ]]; then echo big; fi", "n=5; [ $n -gt 3 ] && echo big", "[ \"$x\" -eq 1 ] 2>/dev/null || echo no", "for i in {1..3}; do echo $((i*2)); done", "for i in 1 2 3; do echo $((i*2)); done", "f() { local n=0; n=$((n+1)); echo $n; }; f", "declare -i n=5; echo $n",
 	"a=(1 2 3); echo $((a[0]+a[1]))", "x=abc; echo $((${#x}+1)) $(($#+1)) $(($?))", "SECONDS=0; echo $SECONDS", "RANDOM=42; echo x",
 	"[[ -f a && ! -d b || -n $x ]]; echo $?", "[[ $x == a* ]] || echo no", "[[ $x =~ ^[a-z]+$ ]] || echo no", "[[ a =~ ^(a|b)$ ]] && echo yes", "[[ -z \"$x\" ]] && echo empty", "[[ -v x ]] || echo unset", "[ -n \"$x\" ] || echo e", "[ \"$x\" = y ] || echo n", "[ ! -f x ] && echo n", "test -d /tmp && echo d",
-	"[ -n \"$x\" -a -n \"$y\" ] || echo n", "[ \"$x\" = a -o \"$y\" = b ] || echo n", "[ $# -eq 0 ] && echo none", "[ $? -eq 0 ] && echo ok", "[ ! \"$x\" = y ] && echo n", "[ -f a -a -r b ] || echo n", "[[ $? -eq 0 ]] && echo ok",
+	"[ -n \"$x\" -a -n \"$y\" ] || echo n", "arr=(a b); [ ${#arr[@]} -gt 1 ] && echo ${#arr[@]}", "n=$(ls | wc -l); [ \"$n\" -gt 0 ] && echo \"$n\"", "ls > /dev/null 2>&1 & wait $!", "cat < <(ls)", "[ \"$x\" = a -o \"$y\" = b ] || echo n", "[ $# -eq 0 ] && echo none", "[ $? -eq 0 ] && echo ok", "[ ! \"$x\" = y ] && echo n", "[ -f a -a -r b ] || echo n", "[[ $? -eq 0 ]] && echo ok",
 	"cat <<EOF\nhello $x\nEOF", "cat <<'EOF'\n$(id) `id` ${x:-'$(id)'}\nEOF", "cat <<-EOF\n\thi\n\tEOF", "cat <<\"EOF\"\n$(id)\nEOF", "cat <<EOF\n$(ls)\nEOF\necho after", "cat <<< \"$x\"", "cat <<A <<B\na\nA\nb\nB", "cat <<EOF\n\\$(id) \\`id\\`\nEOF",
 	"echo \"$(cat <<'EOF'\nit's (fine\nEOF\n)\"", "ls > out.txt 2>&1; cat < out.txt >> all.txt; cat out.txt all.txt", "ls &> /dev/null", "exec 3> f; echo x >&3; exec 3>&-", "ls {fd}>x", "echo a >&2", "ls 2>/dev/null | cat",
 	"echo '$(id)'", "echo \"\\$(id)\"", "echo \\$\\(id\\)", "echo 'a;id'", "echo \"a;id|id&id\"", "echo a\\;id", "echo \"`echo x`\"", "echo {a,b}{1..3}", "echo ~", "echo $'a\\tb'", "echo a#b # id", "# id", "ls # ; id", "echo \"# \" id", "echo id", "echo a \\\n id",

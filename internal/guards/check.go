@@ -114,11 +114,20 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: protectedEnv keeps it because it can make another program run; leave it out of env", variable.Name)
 		}
+		if p.launchEnv.has(variable.Name) && p.holdsLaunches(in.Action.Type) {
+			return deny(v1alpha1.ReasonEnvNotAllowed,
+				"the call may not set the variable %s: it can make a listed program run another one, and the policy holds calls to binaries.allowed; leave it out of env", variable.Name)
+		}
 		if strings.Contains(variable.Value, "\x00") {
 			return deny(v1alpha1.ReasonEnvNotAllowed, "the value of variable %s holds a NUL byte: remove it", variable.Name)
 		}
 	}
 	return nil
+}
+
+// holdsLaunches says whether what the call's programs start is held to the list.
+func (p *Policy) holdsLaunches(kind v1alpha1.ActionType) bool {
+	return kind == v1alpha1.ActionStructured && p.binaries.enforced || kind == v1alpha1.ActionShell && p.allowlisted
 }
 
 // isName says whether s can be the name of a shell variable.

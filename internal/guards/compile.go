@@ -140,7 +140,8 @@ func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
 		}
 	}
 	p.protected = newNameSet(protected)
-	p.shellProtect = newNameSet(shellProtectedEnv())
+	p.shellEnv = newNameSet(shellEnv())
+	p.launchEnv = newNameSet(launchEnv())
 	return nil
 }
 

@@ -33,14 +33,20 @@ func defaultProtectedEnv() []string {
 	}
 }
 
-// shellProtectedEnv are variables that a script under Allowlisted may not assign whatever protectedEnv
-// says: they change what a name means to bash itself, how bash reads the script, or which program a
-// listed one starts, so that the judgement of the script would not hold.
-func shellProtectedEnv() []string {
+// shellEnv are variables that a script under Allowlisted may not assign whatever protectedEnv says: they
+// change what a name means to bash itself, or how bash reads the script, so that its judgement would not hold.
+func shellEnv() []string {
 	return []string{
 		"PATH", "IFS", "ENV", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASH*", "LD_*", "GLIBC_TUNABLES",
-		"GCONV_PATH", "POSIXLY_CORRECT", "EXECIGNORE", "SHELL", "histchars", "SRANDOM",
-		"GIT_ALLOW_PROTOCOL", "GIT_ASKPASS", "GIT_COMMON_DIR", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH",
+		"POSIXLY_CORRECT", "EXECIGNORE", "histchars", "SRANDOM",
+	}
+}
+
+// launchEnv are variables by which programs of the launch table start others. They are kept from calls whose
+// programs are held to a list.
+func launchEnv() []string {
+	return []string{
+		"GCONV_PATH", "SHELL", "GIT_ALLOW_PROTOCOL", "GIT_ASKPASS", "GIT_COMMON_DIR", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH",
 		"GIT_EXTERNAL_DIFF", "GIT_PAGER*", "GIT_PROXY_COMMAND", "GIT_SEQUENCE_EDITOR", "GIT_SSH*",
 		"GIT_TEMPLATE_DIR", "GIT_TRACE2*", "SSH_ASKPASS*",
 		"TAR_OPTIONS", "TAR_RSH", "RSH", "RSYNC_RSH", "RSYNC_CONNECT_PROG", "RIPGREP_CONFIG_PATH", "MAKEFLAGS",

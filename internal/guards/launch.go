@@ -38,18 +38,21 @@ func (t *launchTable) find(name string) *launchRule {
 	if rule := t.rules[name]; rule != nil {
 		return rule
 	}
+	if _, cross, ok := strings.Cut(name, "-linux-gnu-"); ok {
+		name = cross
+	}
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") {
 		return t.rules["ld.so"]
 	}
 	for {
+		if rule := t.rules[name]; rule != nil {
+			return rule
+		}
 		shorter := strings.TrimRight(strings.TrimRight(name, "0123456789"), ".-_")
 		if shorter == name || shorter == "" {
 			return nil
 		}
 		name = shorter
-		if rule := t.rules[name]; rule != nil {
-			return rule
-		}
 	}
 }
 
@@ -127,6 +130,7 @@ func judgeEnv(j *judge, words []word) *refusal {
 	if refused != nil {
 		return refused
 	}
+	j.homeSet = true
 	for _, name := range unset {
 		if !name.known || j.policy.protectedName(name.text) {
 			return refuse(name, "env would remove the variable "+quote(name.source)+", which decides what runs", "leave it as it is")

@@ -1,15 +1,13 @@
 package guards
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // gitDenied are options that make a subcommand start a program, whatever the subcommand.
 func gitDenied() deniedOptions {
 	return deniedOptions{
 		long: "exec upload-pack receive-pack ext-diff textconv filters open-files-in-pager extcmd tool tool-help template paginate " +
-			"interactive edit edit-description gpg-sign sign local-user smtp-server sendmail-cmd to-cmd cc-cmd web browser",
+			"interactive edit edit-description gpg-sign sign local-user smtp-server sendmail-cmd to-cmd cc-cmd web browser " +
+			"config strategy recurse-submodules recursive continue signed show-signature verify-signatures",
 		except: "text filter local",
 		flags:  "aqv",
 		longFlags: "all amend quiet verbose no-verify no-edit staged cached stat name-only name-status oneline graph " +
@@ -18,18 +16,53 @@ func gitDenied() deniedOptions {
 }
 
 // gitLetters are short options that start a program, by subcommand.
-func gitLetters() map[string]string {
-	return map[string]string{
-		"add": "eip", "commit": "SepC", "tag": "sue", "grep": "O", "rebase": "ixS", "clone": "uc", "cherry-pick": "eS",
-		"revert": "eS", "merge": "eS", "am": "iS", "fetch": "u", "pull": "S", "ls-remote": "u", "checkout": "", "push": "",
+func gitLetters(subcommand string) string {
+	switch subcommand {
+	case "add":
+		return "eip"
+	case "commit":
+		return "SepcCt"
+	case "tag":
+		return "suev"
+	case "grep":
+		return "O"
+	case "rebase":
+		return "ixSs"
+	case "merge":
+		return "eSs"
+	case "cherry-pick", "revert":
+		return "eS"
+	case "commit-tree":
+		return "S"
+	case "am":
+		return "iS"
+	case "clone":
+		return "uc"
+	case "fetch", "ls-remote":
+		return "u"
+	case "pull":
+		return "Ss"
 	}
+	return ""
 }
 
 // gitValues are short options that take the next word as their value, by subcommand.
-func gitValues() map[string]string {
-	return map[string]string{
-		"commit": "mF", "tag": "mF", "merge": "m", "stash": "m", "log": "nSG", "grep": "e", "checkout": "b", "switch": "c",
+func gitValues(subcommand string) string {
+	switch subcommand {
+	case "commit", "tag":
+		return "mF"
+	case "merge", "stash":
+		return "m"
+	case "log":
+		return "nSG"
+	case "grep":
+		return "e"
+	case "checkout":
+		return "b"
+	case "switch":
+		return "c"
 	}
+	return ""
 }
 
 // judgeGit allows subcommands that are known, without the options that start programs. Aliases and programs
@@ -43,13 +76,13 @@ func judgeGit(j *judge, words []word) *refusal {
 	switch {
 	case !sub.known || sub.derived:
 		return refuse(sub, "the subcommand of git is only known at run time", "write it out")
-	case slices.Contains(strings.Fields(gitRemote), sub.text):
+	case hasField(gitRemote, sub.text):
 		if refused := j.gitTransport(rest); refused != nil {
 			return refused
 		}
 	case sub.text == "config":
 		return gitConfig(rest)
-	case !slices.Contains(strings.Fields(gitPlain), sub.text):
+	case !hasField(gitPlain, sub.text):
 		return refuse(sub, "the subcommand "+quote(sub.text)+" of git can start programs, or may be an alias", "use one like status, log, diff, show, add or commit -m")
 	}
 	return gitArguments(rest)
@@ -99,12 +132,15 @@ func gitSafeKey(key string) bool {
 
 // gitConfig allows reading, and writing settings that name no program.
 func gitConfig(words []word) *refusal {
+	if refused := gitConfigOptions(words); refused != nil {
+		return refused
+	}
 	for _, arg := range words[1:] {
 		switch {
 		case arg.is("--global"), arg.is("--local"), arg.is("--system"), arg.is("--show-origin"), arg.is("--add"), arg.is("-z"), arg.is("--null"), arg.is("--name-only"):
 			continue
 		case arg.is("--get"), arg.is("--get-all"), arg.is("--list"), arg.is("-l"), arg.is("get"), arg.is("list"):
-			return gitConfigRead(words)
+			return nil
 		case arg.known && gitSafeKey(arg.text):
 			return nil
 		}
@@ -113,7 +149,7 @@ func gitConfig(words []word) *refusal {
 	return nil
 }
 
-func gitConfigRead(words []word) *refusal {
+func gitConfigOptions(words []word) *refusal {
 	for _, arg := range words[1:] {
 		if arg.many || arg.mayBeOption() && !arg.known {
 			return refuse(arg, "git config may take "+quote(arg.source)+" for an option", "write it out")
@@ -130,22 +166,28 @@ func gitConfigRead(words []word) *refusal {
 // gitTransport judges what moves objects: other than by HTTP from a given address it may start ssh, or a
 // helper that the configuration or the address names.
 func (j *judge) gitTransport(words []word) *refusal {
-	over := false
 	for _, arg := range words[1:] {
 		if strings.Contains(arg.text, "::") {
 			return refuse(arg, "the address "+quote(arg.source)+" makes git run a helper", "use an https address")
 		}
-		over = over || strings.HasPrefix(arg.text, "https://") || strings.HasPrefix(arg.text, "http://")
 	}
-	if over || j.policy.binaries.allows("ssh") {
+	for _, arg := range words[1:] {
+		if strings.HasPrefix(arg.text, "https://") || strings.HasPrefix(arg.text, "http://") {
+			return nil
+		}
+		if !arg.known || !strings.HasPrefix(arg.text, "-") {
+			break
+		}
+	}
+	if j.policy.binaries.allows("ssh") {
 		return nil
 	}
-	return refuse(words[0], "git "+words[0].text+" may start ssh, which is not listed in binaries.allowed", "give an https address")
+	return refuse(words[0], "git "+words[0].text+" may start ssh, which is not listed in binaries.allowed", "give an https address right after the options, and options in the form --name=value")
 }
 
 func gitArguments(words []word) *refusal {
 	denied := gitDenied()
-	denied.letters, denied.values = gitLetters()[words[0].text], gitValues()[words[0].text]
+	denied.letters, denied.values = gitLetters(words[0].text), gitValues(words[0].text)
 	if refused := denied.scan("git "+words[0].text, words[1:]); refused != nil {
 		return refused
 	}

@@ -7,7 +7,9 @@ func judgeSed(_ *judge, words []word) *refusal {
 	s := &sedOptions{}
 	for i := 1; i < len(words); i++ {
 		arg := words[i]
+		before := len(s.scripts)
 		taken, refused := s.option(words, i)
+		s.late = s.late || len(s.scripts) > before && len(s.operands) > 0
 		switch {
 		case refused != nil:
 			return refused
@@ -30,7 +32,7 @@ func judgeSed(_ *judge, words []word) *refusal {
 type sedOptions struct {
 	scripts  []word
 	operands []word
-	extended bool
+	late     bool // a script by an option came after an operand
 }
 
 // option returns how many words the option at i takes: 0 when it is an operand, -1 for "--".
@@ -86,6 +88,9 @@ func (s *sedOptions) cluster(words []word, i int) (int, *refusal) {
 }
 
 func (s *sedOptions) judge() *refusal {
+	if s.late {
+		return refuse(s.operands[0], "some versions of sed take "+quote(s.operands[0].source)+" for the script", "put options first")
+	}
 	if len(s.scripts) == 0 {
 		return nil
 	}
@@ -96,17 +101,32 @@ func (s *sedOptions) judge() *refusal {
 		}
 		texts[i] = script.text
 	}
-	reader := &sedReader{text: strings.Join(texts, "\n")}
-	if what := reader.run(); what != "" {
+	script := strings.Join(texts, "\n")
+	if what := sedRuns(script); what != "" {
 		return refuse(s.scripts[0], "the script of sed "+what, "use plain s, p, d and y commands")
 	}
 	return nil
 }
 
+// sedRuns says why a script is refused. Versions of sed disagree whether a delimiter within [...] ends a
+// pattern, so the script is read both ways. In the rarer one it may also be plainly invalid: then nothing runs.
+func sedRuns(script string) string {
+	reader := &sedReader{text: script, brackets: true}
+	if what := reader.run(); what != "" {
+		return what
+	}
+	reader = &sedReader{text: script}
+	if what := reader.run(); what != sedInvalid {
+		return what
+	}
+	return ""
+}
+
 // sedReader walks a script. Anything that it does not know is a reason to refuse.
 type sedReader struct {
-	text string
-	at   int
+	text     string
+	at       int
+	brackets bool // a delimiter within [...] doesn't end a pattern
 }
 
 // run returns why the script is refused, or nothing.
@@ -137,7 +157,10 @@ func (r *sedReader) line() {
 	r.at = len(r.text)
 }
 
-const sedUnclear = "can't be judged"
+const (
+	sedUnclear = "can't be judged"
+	sedInvalid = "is not valid"
+)
 
 func (r *sedReader) command() string {
 	if what := r.addresses(); what != "" {
@@ -206,14 +229,17 @@ func (r *sedReader) delimited(parts int) string {
 	}
 	r.at++
 	for part := range parts {
-		start := r.at
 		for r.at < len(r.text) && r.text[r.at] != delimiter {
-			if r.text[r.at] == '\\' {
+			switch {
+			case r.text[r.at] == '\\':
+				r.at += 2
+			case r.text[r.at] == '[' && part == 0 && r.brackets:
+				r.bracket()
+			default:
 				r.at++
 			}
-			r.at++
 		}
-		if r.at >= len(r.text) || part == 0 && unclosedBracket(r.text[start:r.at]) {
+		if r.at >= len(r.text) {
 			return sedUnclear
 		}
 		r.at++
@@ -221,25 +247,42 @@ func (r *sedReader) delimited(parts int) string {
 	return ""
 }
 
-// unclosedBracket finds a bracket expression that the delimiter cuts: versions of sed disagree on its end.
-func unclosedBracket(pattern string) bool {
-	for i := 0; i < len(pattern); i++ {
-		if pattern[i] == '\\' {
-			i++
+// bracket passes an expression in brackets. One that can't be read for certain goes to the end of the text,
+// where the script is unclear.
+func (r *sedReader) bracket() {
+	r.at++
+	r.skipOnce('^')
+	r.skipOnce(']')
+	for r.at < len(r.text) && r.text[r.at] != ']' {
+		if end := classEnd(r.text[r.at:]); end > 0 {
+			r.at += end
 			continue
 		}
-		if pattern[i] != '[' {
-			continue
+		if strings.HasPrefix(r.text[r.at:], "\\]") {
+			r.at = len(r.text)
+			return
 		}
-		rest := strings.TrimPrefix(pattern[i+1:], "^")
-		skipped := len(pattern) - i - len(rest)
-		end := strings.IndexByte(rest[min(1, len(rest)):], ']')
-		if end < 0 {
-			return true
-		}
-		i += skipped + end
+		r.at++
 	}
-	return false
+	r.at = min(r.at+1, len(r.text))
+}
+
+func (r *sedReader) skipOnce(c byte) {
+	if r.at < len(r.text) && r.text[r.at] == c {
+		r.at++
+	}
+}
+
+// classEnd returns the length of a class like [:alpha:] at the start of text, or 0.
+func classEnd(text string) int {
+	if len(text) < 4 || text[0] != '[' || strings.IndexByte(":.=", text[1]) < 0 {
+		return 0
+	}
+	end := strings.Index(text[2:], text[1:2]+"]")
+	if end < 0 {
+		return 0
+	}
+	return end + 4
 }
 
 func (r *sedReader) substitute() string {
@@ -259,7 +302,7 @@ func (r *sedReader) substitute() string {
 		case strings.IndexByte(" \t\n;}#", c) >= 0:
 			return ""
 		default:
-			return sedUnclear
+			return sedInvalid
 		}
 	}
 	return ""

@@ -77,3 +77,13 @@ func visible(s string) string {
 		}
 	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
 }
+
+// hasField says whether a list of words, separated by white space, holds word.
+func hasField(list, word string) bool {
+	for field := range strings.FieldsSeq(list) {
+		if field == word {
+			return true
+		}
+	}
+	return false
+}

@@ -120,11 +120,28 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
+// byteClass sorts bytes for the scanner, which asks for every one of a source. It never changes.
+var byteClass = func() (classes [256]uint8) {
+	for i := range classes {
+		c := byte(i)
+		if c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || isDigit(c) || c >= utf8.RuneSelf {
+			classes[i] |= classWord
+		}
+		if isQuote(c) || c == '{' || c == '$' || c == '\\' {
+			classes[i] |= classSpecial
+		}
+	}
+	return classes
+}()
+
+const (
+	classWord = 1 << iota
+	classSpecial
+)
+
 // isWordByte counts every byte of a character beyond ASCII as part of an identifier; what such characters
 // really are is dealt with by folding.
-func isWordByte(c byte) bool {
-	return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || isDigit(c) || c >= utf8.RuneSelf
-}
+func isWordByte(c byte) bool { return byteClass[c]&classWord != 0 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 

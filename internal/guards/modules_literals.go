@@ -18,10 +18,11 @@ func (r *scanRun) literalAt(i int) bool {
 	return true
 }
 
-// literalText is what stands up to the closing quote, or nothing when that is too far.
+// literalText is what stands up to the closing quote, or nothing when that is too far. Any quote closes:
+// parts of a text that were joined may have had different ones.
 func (r *scanRun) literalText(open int) string {
 	rest := r.text[open:min(len(r.text), open+maxLiteral)]
-	end := strings.IndexByte(rest, r.text[open-1])
+	end := strings.IndexAny(rest, "'\"`")
 	if end < 0 {
 		return ""
 	}
@@ -63,7 +64,7 @@ func (r *scanRun) continuesCall(start, end, next int) bool {
 // scanQuote looks at a quote anywhere: a literal that is exactly a module's name is remembered, and
 // reported when it is the first argument of a call of something computed, like f()('m') or x['f']('m').
 func (r *scanRun) scanQuote(i int) {
-	if i+1 >= len(r.text) || !r.first[r.text[i+1]] && len(r.special) == 0 {
+	if i+1 >= len(r.text) || len(r.special) == 0 && !r.mayName(i+1) {
 		return
 	}
 	name := r.matchText(r.literalText(i + 1))
@@ -76,6 +77,18 @@ func (r *scanRun) scanQuote(i int) {
 	if r.computedCall(i) {
 		r.report(name)
 	}
+}
+
+// mayName says whether a literal that starts at i can be a module's name; it costs less than looking closely.
+func (r *scanRun) mayName(i int) bool {
+	if strings.HasPrefix(r.text[i:], "node:") || isBlank(r.text[i]) {
+		return true
+	}
+	if !r.first[r.text[i]] {
+		return false
+	}
+	word := r.words[r.text[i:min(r.wordEnd(i), i+r.longest+1)]]
+	return word != nil && len(word.targets) > 0
 }
 
 func (r *scanRun) computedCall(i int) bool {

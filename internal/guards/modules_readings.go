@@ -19,16 +19,29 @@ func readings(source string) []string {
 		texts = append(texts, folded)
 	}
 	for _, text := range texts {
-		for range maxRounds {
-			resolved := resolve(text)
-			if resolved == text {
-				break
-			}
-			texts = append(texts, resolved)
-			text = resolved
+		plain, unclear := resolved(text, false)
+		texts = append(texts, plain...)
+		if unclear {
+			prefixed, _ := resolved(text, true)
+			texts = append(texts, prefixed...)
 		}
 	}
 	return texts
+}
+
+// resolved returns what the text becomes, round after round, and whether prefixes would make a difference.
+func resolved(text string, prefixes bool) (texts []string, unclear bool) {
+	for range maxRounds {
+		r := resolver{text: text, prefixes: prefixes}
+		next := r.resolve()
+		unclear = unclear || r.unclear
+		if next == text {
+			break
+		}
+		texts = append(texts, next)
+		text = next
+	}
+	return texts, unclear
 }
 
 // fold maps compatibility characters as Python does for identifiers, and every kind of white space or
@@ -54,29 +67,57 @@ func isASCII(s string) bool {
 	return true
 }
 
-// resolve decodes backslash escapes and joins strings that stand next to each other or are added: the
-// text of exec('imp' "\x6frt os") becomes exec('import os').
-func resolve(text string) string {
-	if !strings.ContainsAny(text, "\\'\"`") {
-		return text
-	}
-	var out strings.Builder
-	out.Grow(len(text))
-	for i := 0; i < len(text); {
-		size := 0
-		switch c := text[i]; {
-		case c == '\\':
-			size = resolveEscape(&out, text[i:])
-		case isQuote(c) || c == '{' || c == '$':
-			size = junction(text[i:])
+// resolver decodes backslash escapes and joins strings that stand next to each other or are added: the
+// text of exec('imp' "\x6frt os") becomes exec('import os'). With prefixes, letters like the r of 'imp'r'ort' may
+// stand right between two strings; without, they are the content of a short string, like the f of 'f'+'s'.
+type resolver struct {
+	text     string
+	prefixes bool
+	unclear  bool // prefixes would make a difference
+	out      strings.Builder
+	done     int // how much of text is written to out
+}
+
+func (r *resolver) resolve() string {
+	changed := false
+	for i := 0; i < len(r.text); {
+		if byteClass[r.text[i]]&classSpecial == 0 {
+			i++
+			continue
 		}
+		size := r.special(i)
 		if size == 0 {
-			out.WriteByte(text[i])
-			size = 1
+			i++
+			continue
 		}
+		changed = true
 		i += size
+		r.done = i
 	}
-	return out.String()
+	if !changed {
+		return r.text
+	}
+	r.flush(len(r.text))
+	return r.out.String()
+}
+
+// special resolves what stands at i and returns its length; 0 when it stands for itself.
+func (r *resolver) special(i int) int {
+	if r.text[i] == '\\' {
+		r.flush(i)
+		return resolveEscape(&r.out, r.text[i:])
+	}
+	size := r.junction(r.text[i:])
+	if size > 0 {
+		r.flush(i)
+	}
+	return size
+}
+
+// flush writes what stands before i as it is.
+func (r *resolver) flush(i int) {
+	r.out.WriteString(r.text[r.done:i])
+	r.done = i
 }
 
 func isQuote(c byte) bool { return c == '\'' || c == '"' || c == '`' }
@@ -84,7 +125,7 @@ func isQuote(c byte) bool { return c == '\'' || c == '"' || c == '`' }
 // junction returns the length of what stands between two parts of one text: a closing and an opening
 // quote with at most white space, a plus and prefix letters between, or the edge of a placeholder that
 // holds a string. 0: there is none.
-func junction(text string) int {
+func (r *resolver) junction(text string) int {
 	i := 0
 	if text[0] == '$' {
 		i++
@@ -106,7 +147,14 @@ func junction(text string) int {
 	if i < len(text) && text[i] == '+' {
 		i = skipBlank(text, i+1)
 	}
-	return openingQuote(text, i)
+	end := openingQuote(text, i)
+	if end > 2 && i == 1 {
+		r.unclear = true
+		if !r.prefixes {
+			return 0
+		}
+	}
+	return end
 }
 
 // openingQuote returns the position after a quote with its prefix letters at i, or 0.
@@ -219,7 +267,11 @@ func nameEscape(out *strings.Builder, text string) int {
 // it), when it isn't one in which ASCII means itself.
 func oddEncoding(source string) string {
 	for range 2 {
-		line, rest, _ := strings.Cut(strings.ReplaceAll(source[:min(len(source), 4096)], "\r", "\n"), "\n")
+		line, rest := source, ""
+		if end := strings.IndexAny(source, "\r\n"); end >= 0 {
+			line, rest = source[:end], strings.TrimPrefix(source[end:], "\r")
+			rest = strings.TrimPrefix(rest, "\n")
+		}
 		if name := declaredEncoding(line); name != "" && !plainEncoding(name) {
 			return name
 		}

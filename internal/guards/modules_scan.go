@@ -93,6 +93,9 @@ func (r *scanRun) handedOn(end int) bool {
 	if i >= len(r.text) {
 		return false
 	}
+	if r.dollar {
+		return r.text[i] != '(' && !isQuote(r.text[i])
+	}
 	return strings.IndexByte(".?);,[}", r.text[i]) >= 0
 }
 
@@ -162,7 +165,7 @@ func (r *scanRun) skipOne(i int, lines bool) int {
 		if lines || (i > 0 && text[i-1] == '\\') || (i > 1 && text[i-1] == '\r' && text[i-2] == '\\') {
 			return i + 1
 		}
-	case c == '#' && lines, c == '/' && lines && strings.HasPrefix(text[i:], "//"):
+	case lines && startsComment(text[i:]):
 		if size := strings.IndexAny(text[i:], "\r\n"); size >= 0 {
 			r.budget -= size / 8
 			return i + size
@@ -175,6 +178,21 @@ func (r *scanRun) skipOne(i int, lines bool) int {
 		}
 	}
 	return i
+}
+
+// startsComment says whether a comment up to the end of the line starts here, in any of the languages.
+func startsComment(text string) bool {
+	switch text[0] {
+	case '#':
+		return true
+	case '/':
+		return strings.HasPrefix(text, "//")
+	case '<':
+		return strings.HasPrefix(text, "<!--")
+	case '-':
+		return strings.HasPrefix(text, "-->")
+	}
+	return false
 }
 
 // importList reads what follows "import": names in a comma list, in brackets, and string literals.

@@ -1,9 +1,6 @@
 package guards
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // deniedOptions describes a program that is harmless but for some options, which may stand anywhere
 // before "--".
@@ -49,7 +46,7 @@ func (d deniedOptions) scan(name string, args []word) *refusal {
 
 // denies says whether the word is a denied option or operand.
 func (d deniedOptions) denies(arg word) bool {
-	return arg.known && slices.Contains(strings.Fields(d.words), arg.text) || d.deniesLong(arg) || d.deniesLetter(arg)
+	return arg.known && hasField(d.words, arg.text) || d.deniesLong(arg) || d.deniesLetter(arg)
 }
 
 // fixed says whether only the value of an unknown word is unknown, as in --name="$x".
@@ -64,7 +61,7 @@ func (d deniedOptions) arity(arg word) (known, takes bool) {
 		return true, false
 	case strings.HasPrefix(arg.text, "--") || d.single:
 		flag := strings.TrimLeft(arg.text, "-")
-		return strings.Contains(flag, "=") || slices.Contains(strings.Fields(d.longFlags), flag), false
+		return strings.Contains(flag, "=") || hasField(d.longFlags, flag), false
 	}
 	for i := 1; i < len(arg.text); i++ {
 		if strings.IndexByte(d.values, arg.text[i]) >= 0 {
@@ -83,7 +80,7 @@ func (d deniedOptions) deniesLong(arg word) bool {
 		name, isLong = strings.CutPrefix(arg.text, "-")
 	}
 	name, _, _ = strings.Cut(name, "=")
-	if !isLong || name == "" || slices.Contains(strings.Fields(d.except), name) {
+	if !isLong || name == "" || hasField(d.except, name) {
 		return false
 	}
 	for denied := range strings.FieldsSeq(d.long) {

@@ -3,9 +3,11 @@ package guards
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +21,8 @@ var markers = []string{"id", "sh", "sort", "python3", "sed", "awk", "rm", "touch
 // every program that isn't listed is a marker. Names that are no program at all reach a handler that bash
 // calls for unknown commands.
 type shellOracle struct {
-	bash, dir, record string
+	bash, dir string
+	record    *os.File // where markers write; only ever touched through this open file
 }
 
 func newShellOracle(t testing.TB, names []string) *shellOracle {
@@ -33,7 +36,10 @@ func newShellOracle(t testing.TB, names []string) *shellOracle {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	o := &shellOracle{bash: bash, dir: dir, record: filepath.Join(dir, "ran")}
+	o := &shellOracle{bash: bash, dir: dir}
+	o.record, err = os.OpenFile(filepath.Join(dir, "ran"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	must(t, err)
+	t.Cleanup(func() { _ = o.record.Close() })
 	for _, sub := range []string{"bin", "cwd"} {
 		must(t, os.Mkdir(filepath.Join(dir, sub), 0o755))
 	}
@@ -43,14 +49,26 @@ func newShellOracle(t testing.TB, names []string) *shellOracle {
 		}
 	}
 	for _, name := range markers {
-		script := "#!" + bash + "\necho \"$0\" >> " + o.record + "\n"
-		must(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(script), 0o755))
+		if !slices.Contains(names, name) {
+			createNew(t, filepath.Join(dir, "bin", name), "#!"+bash+"\necho \"$0\" >> "+o.record.Name()+"\n")
+		}
 	}
-	must(t, os.WriteFile(o.record, nil, 0o666))
-	for _, path := range []string{dir, filepath.Join(dir, "cwd"), o.record} {
-		must(t, os.Chmod(path, 0o777))
-	}
+	// Scripts may write to the record and to their directory, and not to the directory that holds both.
+	must(t, os.Chmod(dir, 0o755))
+	must(t, os.Chmod(filepath.Join(dir, "cwd"), 0o777))
+	must(t, o.record.Chmod(0o666))
 	return o
+}
+
+// createNew writes a program that must not exist yet. A listed program is a link to the real one here, which
+// writing to the link would destroy; so nothing is ever opened that is there already.
+func createNew(t testing.TB, path, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o755)
+	must(t, err)
+	_, err = file.WriteString(text)
+	must(t, err)
+	must(t, file.Close())
 }
 
 func must(t testing.TB, err error) {
@@ -63,7 +81,7 @@ func must(t testing.TB, err error) {
 // run returns the names of the unlisted programs that the script ran.
 func (o *shellOracle) run(t testing.TB, script string, env []string) string {
 	t.Helper()
-	must(t, os.WriteFile(o.record, nil, 0o666))
+	must(t, o.record.Truncate(0))
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	const limits = `ulimit -t 2 -f 2048 -v 2000000 -n 64 2>/dev/null; shift; exec "$0" --norc --noprofile -c "$1"`
@@ -71,10 +89,10 @@ func (o *shellOracle) run(t testing.TB, script string, env []string) string {
 	cmd.Dir = filepath.Join(o.dir, "cwd")
 	cmd.Env = append([]string{
 		"PATH=" + filepath.Join(o.dir, "bin"), "HOME=" + cmd.Dir, "x=a[$(id)]", "y=a[$(id)]", "foo=a[$(id)]", "a=a[$(id)]", "k=a[$(id)]",
-		"BASH_FUNC_command_not_found_handle%%=() { echo \"$1\" >> " + o.record + "; return 127; }",
+		"BASH_FUNC_command_not_found_handle%%=() { echo \"$1\" >> " + o.record.Name() + "; return 127; }",
 	}, env...)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &limitedBuffer{&output}, &limitedBuffer{&output}
+	output := &limitedBuffer{}
+	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: true}
@@ -85,20 +103,20 @@ func (o *shellOracle) run(t testing.TB, script string, env []string) string {
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
-	ran, err := os.ReadFile(o.record)
+	ran, err := io.ReadAll(io.NewSectionReader(o.record, 0, 1<<20))
 	must(t, err)
-	if text := output.String(); strings.Contains(text, "Permission denied") && strings.Contains(text, o.bash+":") {
+	if text := output.kept.String(); strings.Contains(text, "Permission denied") && strings.Contains(text, o.bash+":") {
 		t.Logf("the oracle may be blind: %s", text)
 	}
 	return strings.TrimSpace(string(ran))
 }
 
 // limitedBuffer forgets what is too much.
-type limitedBuffer struct{ *bytes.Buffer }
+type limitedBuffer struct{ kept bytes.Buffer }
 
 func (b *limitedBuffer) Write(data []byte) (int, error) {
-	if b.Len() < 1<<16 {
-		b.Buffer.Write(data)
+	if b.kept.Len() < 1<<16 {
+		b.kept.Write(data)
 	}
 	return len(data), nil
 }
@@ -157,4 +175,33 @@ func isFuzzing() bool {
 		}
 	}
 	return false
+}
+
+// fuzzTokens are what scripts of FuzzShellTokens are made of.
+var fuzzTokens = []string{
+	"id", "ls", "echo", "cat", "find", "env", "xargs", "bash", "-c", "eval", "trap", "exec", "command", "f", "x", "y", "a", "1", "0", "EXIT", "-exec", "{}", "\\;", "+", ".", "-name", "-v",
+	" ", " ", " ", " ", " ", " ", "\n", "\n", ";", "; ", "&", "&&", "||", "|", "|&", "(", ")", "((", "))", "$((", "{ ", " }", "; }", "[[ ", " ]]", "[ ", " ]", "$(", "`", "\"", "'", "$'", "$\"", "\\", "\\\n", "#", "!", "! ",
+	"$x", "\"$x\"", "${x}", "${x:-", "${x:=", "${x+", "${#x}", "${!x}", "${x@P}", "${x#", "${x/", "${a[", "]}", "}", "a[", "]", "]=", "=", "+=", "x=", "y=5", "x=id", "a=(", "f() { ", "f() ", "function f ", "id() { ls; }", "unset ", "local ", "declare ", "export ", "readonly ", "read ", "printf ", "test ", "set ",
+	"if ", "then ", "else ", "fi", "while ", "until ", "do ", "done", "for x in ", "case x in ", "x) ", ";;", "esac", "time ", "coproc ", "select ", "<", ">", ">>", "<<EOF\n", "\nEOF\n", "<<'EOF'\n", "<<<", "<(", ">(", "2>&1", "{x}>", "*", "?", "~", "@(", "!(", "-eq", "-n", "-a", "--", "-i", "-A", "$1", "$@", "$#", ",", "..", "\t", "nounset", "-e",
+}
+
+// FuzzShellTokens is FuzzShell over scripts that are put together from tokens: each byte picks one.
+func FuzzShellTokens(f *testing.F) {
+	for _, seed := range []string{"\x00", "abcdefgh", "\x02\x1b\x30\x00\x31", "\x40\x41\x42\x43\x44\x45\x46\x47"} {
+		f.Add([]byte(seed))
+	}
+	policy := allowlistedPolicy(f, usualList...)
+	oracle := newShellOracle(f, usualList)
+	f.Fuzz(func(t *testing.T, picks []byte) {
+		var script strings.Builder
+		for _, pick := range picks[:min(len(picks), 60)] {
+			script.WriteString(fuzzTokens[int(pick)%len(fuzzTokens)])
+		}
+		if checkScript(policy, script.String()) != nil || strings.TrimSpace(script.String()) == "" {
+			return
+		}
+		if ran := oracle.run(t, script.String(), nil); ran != "" {
+			t.Errorf("allowed, and ran %s: %q", ran, script.String())
+		}
+	})
 }

@@ -18,13 +18,15 @@ type Policy struct {
 	denyMeta      bool
 	envBlocklist  []string
 	protected     nameSet
-	shellProtect  nameSet
+	shellEnv      nameSet
+	launchEnv     nameSet
 	timeout       time.Duration
 	maxTimeout    time.Duration
 	code          codeRules
 	maxBytes      int
 	launchers     *launchTable
 	shellBuiltins map[string]builtin
+	parsers       parsers
 }
 
 // binaryRules is the policy's list of programs.

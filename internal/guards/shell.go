@@ -42,9 +42,6 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 			"the environment's shell is %s, and shell.commands Allowlisted can only judge scripts for bash -c: use an environment whose shell is bash -c",
 			quote(strings.Join(in.Shell, " ")))
 	}
-	if denial := checkShellVariables(in); denial != nil {
-		return denial
-	}
 	judge := &judge{policy: p, env: in.Env}
 	refused := judge.script(in.Action.Command, syntax.LangBash)
 	if refused == nil {
@@ -75,17 +72,16 @@ func bashPrefix(shell []string) bool {
 	return i == len(words) && isCommand
 }
 
-// checkShellVariables refuses variables of the call that change how bash reads the script.
-func checkShellVariables(in *Input) *Denial {
-	for _, variable := range in.Env {
+// oddVariables refuses variables of the call that change how bash reads the script.
+func (j *judge) oddVariables(text string) *refusal {
+	for _, variable := range j.env {
 		switch {
 		case variable.Name == "POSIXLY_CORRECT", variable.Name == "BASH_COMPAT":
-		case isLocaleName(variable.Name) && !plainLocale(variable.Value) && !isASCII(in.Action.Command):
+		case isLocaleName(variable.Name) && !plainLocale(variable.Value) && !isASCII(text):
 		default:
 			continue
 		}
-		return deny(v1alpha1.ReasonShellCommandNotAllowed,
-			"the call sets the variable %s, which changes how bash reads the script, so that it can't be judged (shell.commands is Allowlisted): leave it out of env", variable.Name)
+		return &refusal{what: "the call sets the variable " + variable.Name + ", which changes how bash reads the script", fix: "leave it out of env"}
 	}
 	return nil
 }
@@ -106,7 +102,7 @@ type judge struct {
 	policy *Policy
 	env    []v1alpha1.CallEnvVar
 	depth  int
-	// inherited are variables that a script around this one assigns; they reach nested scripts.
+	// homeSet says that HOME or PWD may hold something else than a path here.
 	homeSet bool
 }
 
@@ -122,11 +118,11 @@ func (j *judge) nested(at word, f func() *refusal) *refusal {
 
 // script judges a whole script.
 func (j *judge) script(text string, lang syntax.LangVariant) *refusal {
-	if refused := unreadable(text); refused != nil {
+	if refused := firstRefusal(unreadable(text), j.oddVariables(text)); refused != nil {
 		return refused
 	}
 	readable, odd := replaceOdd(text)
-	file, err := syntax.NewParser(syntax.Variant(lang), syntax.KeepComments(true)).Parse(strings.NewReader(readable), "")
+	file, err := j.policy.parsers.parse(readable, lang)
 	if err != nil {
 		return parseRefusal(err)
 	}

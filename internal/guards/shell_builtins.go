@@ -74,7 +74,7 @@ func (w *walker) testBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	}
 	unknown := false
 	for i, arg := range args {
-		if arg.many {
+		if arg.many && (!arg.numbers || len(args) > 4) {
 			return refuse(arg, words[0].text+" may take what "+quote(arg.source)+" expands to for operators", "put it in double quotes, as in \"$name\"")
 		}
 		if (arg.is("-v") || arg.is("-R")) && i+1 < len(args) && !isName(args[i+1].text) {
@@ -240,7 +240,7 @@ func (w *walker) setBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 
 func (w *walker) waitBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	for _, arg := range words[1:] {
-		if arg.many || arg.mayBeOption() && !arg.is("-n") && !arg.is("-f") && !w.processID(arg) {
+		if arg.many && !arg.numbers || arg.mayBeOption() && !arg.numbers && !arg.is("-n") && !arg.is("-f") && !w.processID(arg) {
 			return refuse(arg, "wait may take "+quote(arg.source)+" for an option, and -p assigns to a name that it evaluates", "use wait, wait $! or a variable that was set to $!")
 		}
 	}

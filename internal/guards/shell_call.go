@@ -89,7 +89,7 @@ func (w *walker) assignable(node syntax.Node, name string) *refusal {
 
 // protectedName says whether a script, or a launcher like env, may not set the variable.
 func (p *Policy) protectedName(name string) bool {
-	return p.protected.has(name) || p.shellProtect.has(name)
+	return p.protected.has(name) || p.shellEnv.has(name) || p.launchEnv.has(name)
 }
 
 // run judges a command by what its name means to bash: a function, a builtin, or a program.
@@ -164,6 +164,8 @@ func (w *walker) funcDecl(cmd *syntax.FuncDecl) *refusal {
 	f := w.functions[name]
 	_, builtin := w.policy.shellBuiltins[name]
 	switch {
+	case len(w.functions) > maxFunctions:
+		return w.refuseAt(cmd, "the script defines too many functions", "split it into several calls")
 	case builtin || isReserved(name) || w.policy.binaries.listed[name]:
 		return w.refuseAt(cmd, "the function "+quote(name)+" takes the name of a listed program or of a builtin", "choose another name")
 	case !isFunctionName(name):
@@ -185,13 +187,18 @@ func (w *walker) funcDecl(cmd *syntax.FuncDecl) *refusal {
 	return nil
 }
 
+// maxFunctions bounds the work of finding out which functions call which.
+const maxFunctions = 200
+
 // isFunctionBody says whether a definition ends with its body. After one that is followed by a pipe bash makes
 // the definition in a process of its own, while the parser takes the pipe for a part of the body.
 func isFunctionBody(body *syntax.Stmt) bool {
-	if body.Negated || body.Background {
-		return false
-	}
-	switch body.Cmd.(type) {
+	return !body.Negated && !body.Background && isGroup(body)
+}
+
+// isGroup says whether the statement is a group in braces or parentheses.
+func isGroup(stmt *syntax.Stmt) bool {
+	switch stmt.Cmd.(type) {
 	case *syntax.Block, *syntax.Subshell:
 		return true
 	}

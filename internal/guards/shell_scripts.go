@@ -11,7 +11,8 @@ func (w *walker) innerScript(name word, cmd *syntax.CallExpr) *syntax.File {
 	if !name.is("eval") && !name.is("trap") || cmd == nil {
 		return nil
 	}
-	if file, ok := w.inner[cmd]; ok {
+	if file, ok := w.inner[cmd]; ok || w.facts != nil {
+		// Only what was there when the facts were collected may run.
 		return file
 	}
 	words := make([]word, len(cmd.Args))
@@ -32,21 +33,25 @@ func (w *walker) innerScript(name word, cmd *syntax.CallExpr) *syntax.File {
 }
 
 func (w *walker) parseInner(text string) *syntax.File {
-	if text == "" || len(w.inner) > maxInner || unreadable(text) != nil {
+	w.innerBytes += len(text)
+	if text == "" || len(w.inner) > maxInner || w.innerBytes > maxInnerBytes || unreadable(text) != nil {
 		return nil
 	}
 	if _, odd := replaceOdd(text); odd >= 0 {
 		return nil
 	}
-	file, err := syntax.NewParser(syntax.Variant(w.lang)).Parse(strings.NewReader(text), "")
+	file, err := w.policy.parsers.parse(text, w.lang)
 	if err != nil {
 		return nil
 	}
 	return file
 }
 
-// maxInner bounds how many texts of eval and trap one script may hold.
-const maxInner = 200
+// maxInner and maxInnerBytes bound the texts of eval and trap that one script may hold, in all.
+const (
+	maxInner      = 200
+	maxInnerBytes = 65536
+)
 
 // evalText is what eval runs: its arguments with spaces between.
 func evalText(words []word) (string, *refusal) {

@@ -158,7 +158,7 @@ func (v variables) loop(loop *syntax.ForClause) {
 
 // call notes what builtins assign by name. It takes every word that could be a name for one.
 func (v variables) call(w *walker, call *syntax.CallExpr) {
-	if len(call.Args) == 0 {
+	if len(call.Args) == 0 || isPlainCommand(call.Args[0]) {
 		return
 	}
 	assigns := false
@@ -172,10 +172,36 @@ func (v variables) call(w *walker, call *syntax.CallExpr) {
 		case assigns:
 			v.text(text.text)
 		}
-		if inner := w.innerScript(text, call); inner != nil {
-			v.collect(w, inner)
-		}
+		v.innerScript(w, text, call)
 	}
+}
+
+// innerScript notes the assignments in the text of an eval or a trap, to a bounded depth. A text that is not
+// looked at here is refused when it is judged.
+func (v variables) innerScript(w *walker, name word, call *syntax.CallExpr) {
+	if w.inner[call] != nil || w.collecting > maxDepth {
+		return
+	}
+	inner := w.innerScript(name, call)
+	if inner == nil {
+		return
+	}
+	w.collecting++
+	v.collect(w, inner)
+	w.collecting--
+}
+
+// isPlainCommand says whether the command's name is written plainly and is none that assigns or runs a text.
+func isPlainCommand(name *syntax.Word) bool {
+	text := name.Lit()
+	if text == "" || strings.Contains(text, `\`) || isAssigner(text) {
+		return false
+	}
+	switch text {
+	case "eval", "trap", "command", "builtin", "exec":
+		return false
+	}
+	return true
 }
 
 func isAssigner(name string) bool {
@@ -197,11 +223,7 @@ func (v variables) word(node *syntax.Word) {
 		case *syntax.SglQuoted:
 			v.text(part.Value)
 		case *syntax.DblQuoted:
-			if len(part.Parts) > 0 {
-				if first, ok := part.Parts[0].(*syntax.Lit); ok {
-					v.text(first.Value)
-				}
-			}
+			v.word(&syntax.Word{Parts: part.Parts})
 		}
 	}
 }

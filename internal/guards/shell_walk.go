@@ -16,7 +16,10 @@ type walker struct {
 	// functions are those that the script defines, by name.
 	functions map[string]*function
 	scope     *scope
-	inner     map[*syntax.CallExpr]*syntax.File
+	// inner are the parsed texts of eval and trap; collecting is how deep they nest while facts are collected.
+	inner      map[*syntax.CallExpr]*syntax.File
+	collecting int
+	innerBytes int
 }
 
 // function is one that the script defines.
@@ -181,7 +184,22 @@ func (w *walker) binary(cmd *syntax.BinaryCmd) *refusal {
 	} else if refused := w.apart(func() *refusal { return w.statement(cmd.X) }); refused != nil {
 		return refused
 	}
+	if cmd.Op != syntax.AndStmt && cmd.Op != syntax.OrStmt {
+		if refused := w.piped(cmd.Y); refused != nil {
+			return refused
+		}
+	}
 	return w.apart(func() *refusal { return w.statement(cmd.Y) })
+}
+
+// piped refuses reserved words that bash takes for names of programs within a pipeline.
+func (w *walker) piped(stmt *syntax.Stmt) *refusal {
+	_, timed := stmt.Cmd.(*syntax.TimeClause)
+	_, coproc := stmt.Cmd.(*syntax.CoprocClause)
+	if timed || coproc || stmt.Negated {
+		return w.refuseAt(stmt, "within a pipeline bash takes the first word of "+quote(w.sourceOf(stmt))+" for a program", "put time and ! before the whole pipeline")
+	}
+	return nil
 }
 
 func (w *walker) ifClause(cmd *syntax.IfClause) *refusal {
@@ -239,7 +257,14 @@ func (w *walker) timeClause(cmd *syntax.TimeClause) *refusal {
 }
 
 func (w *walker) coproc(cmd *syntax.CoprocClause) *refusal {
+	if _, simple := cmd.Stmt.Cmd.(*syntax.CallExpr); !simple && !isGroup(cmd.Stmt) || cmd.Stmt.Negated {
+		return w.refuseAt(cmd, "what "+quote(w.sourceOf(cmd))+" runs can't be judged", "write coproc { …; }")
+	}
 	if cmd.Name != nil {
+		// Before anything but a group bash takes the name for a command.
+		if !isGroup(cmd.Stmt) {
+			return w.refuseAt(cmd, "what "+quote(w.sourceOf(cmd))+" runs can't be judged", "write coproc { …; }")
+		}
 		if refused := w.assignable(cmd.Name, w.read(cmd.Name).text); refused != nil {
 			return refused
 		}
@@ -248,22 +273,46 @@ func (w *walker) coproc(cmd *syntax.CoprocClause) *refusal {
 }
 
 func (w *walker) redirect(redirect *syntax.Redirect) *refusal {
-	if redirect.N != nil {
-		name, braced := strings.CutPrefix(redirect.N.Value, "{")
-		name, closed := strings.CutSuffix(name, "}")
-		switch {
-		case braced && closed:
-			if refused := w.assignable(redirect, name); refused != nil {
-				return refused
-			}
-		case strings.Trim(redirect.N.Value, "0123456789") != "":
-			return w.refuseAt(redirect, "the file descriptor "+quote(redirect.N.Value)+" can't be judged", "use a number")
-		}
+	if refused := w.redirected(redirect); refused != nil {
+		return refused
 	}
-	if redirect.Hdoc != nil {
+	switch redirect.Op {
+	case syntax.Hdoc, syntax.DashHdoc:
 		return w.hereDocument(redirect)
+	case syntax.DplIn, syntax.DplOut:
+		return w.duplicated(redirect)
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrIn, syntax.RdrInOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.WordHdoc:
+	default:
+		return w.refuseAt(redirect, "the redirection "+quote(w.sourceOf(redirect))+" is not one of bash", "use <, > or >>")
 	}
 	return w.word(redirect.Word)
+}
+
+// duplicated judges the target of <& and >&. Bash expands it, takes what is no number for the name of a file, and
+// expands that again. And it ends >&- after the hyphen: what follows is a command.
+func (w *walker) duplicated(redirect *syntax.Redirect) *refusal {
+	target := w.read(redirect.Word)
+	switch {
+	case target.known && target.text == "-", target.numbers, target.known && safeText(redirect.Word) != "":
+		return w.word(redirect.Word)
+	}
+	return w.refuseAt(redirect, "bash expands the target of "+quote(w.sourceOf(redirect))+" twice, or takes a part of it for a command", "write a number, or use > for a file")
+}
+
+// redirected judges what stands before a redirection: a number, or a variable that gets one.
+func (w *walker) redirected(redirect *syntax.Redirect) *refusal {
+	if redirect.N == nil {
+		return nil
+	}
+	name, braced := strings.CutPrefix(redirect.N.Value, "{")
+	name, closed := strings.CutSuffix(name, "}")
+	if braced && closed {
+		return w.assignable(redirect, name)
+	}
+	if strings.Trim(redirect.N.Value, "0123456789") != "" {
+		return w.refuseAt(redirect, "the file descriptor "+quote(redirect.N.Value)+" can't be judged", "use a number")
+	}
+	return nil
 }
 
 // hereDocument judges what a here-document expands. Its delimiter must be plain, so that every version of
@@ -273,7 +322,7 @@ func (w *walker) hereDocument(redirect *syntax.Redirect) *refusal {
 	if !delimiter.known || strings.Trim(delimiter.text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || delimiter.text == "" {
 		return w.refuseAt(redirect, "the here-document's delimiter "+quote(delimiter.source)+" is not plain", "use a word like EOF")
 	}
-	if redirect.Word.Lit() != delimiter.text {
+	if redirect.Word.Lit() != delimiter.text || redirect.Hdoc == nil {
 		return nil
 	}
 	if strings.Contains(w.sourceOf(redirect.Hdoc), "\\\n") {

@@ -13,11 +13,16 @@ type reading struct {
 	frozen  bool // something unknown came: text is only what the word starts with
 	many    bool
 	derived bool
+	numbers bool
+	atHome  bool            // $HOME or $PWD stands right before, which may be empty
 	bare    strings.Builder // the unquoted characters, with a NUL for each quoted or unknown part
 }
 
 // read finds out how much of a word is known before it runs. It judges nothing.
 func (w *walker) read(node *syntax.Word) word {
+	if text, plain := plainText(node); plain {
+		return word{text: text, known: true, source: w.sourceOf(node), line: node.Pos().Line(), column: node.Pos().Col()}
+	}
 	r := reading{walker: w}
 	for i, part := range node.Parts {
 		r.part(part, i == 0)
@@ -26,9 +31,23 @@ func (w *walker) read(node *syntax.Word) word {
 		r.cutAtBrace()
 	}
 	return word{
-		text: r.text.String(), known: !r.frozen, many: r.many, derived: r.derived, source: w.sourceOf(node),
+		text: r.text.String(), known: !r.frozen, many: r.many, derived: r.derived, numbers: r.numbers && len(node.Parts) == 1, source: w.sourceOf(node),
 		line: node.Pos().Line(), column: node.Pos().Col(),
 	}
+}
+
+// plainText returns the text of a word that is one part without anything to resolve.
+func plainText(node *syntax.Word) (string, bool) {
+	if len(node.Parts) != 1 {
+		return "", false
+	}
+	switch part := node.Parts[0].(type) {
+	case *syntax.Lit:
+		return part.Value, !strings.ContainsAny(part.Value, "\\~*?[{")
+	case *syntax.SglQuoted:
+		return part.Value, !part.Dollar
+	}
+	return "", false
 }
 
 func (r *reading) part(part syntax.WordPart, first bool) {
@@ -61,13 +80,33 @@ func (r *reading) part(part syntax.WordPart, first bool) {
 
 // known adds text, unless the word is unknown from an earlier part on.
 func (r *reading) known(text string) {
+	if text != "" {
+		r.leaveHome(text[0] == '/')
+	}
 	if !r.frozen {
 		r.text.WriteString(text)
 	}
 }
 
 // unknown marks that one piece of text of unknown content stands here.
-func (r *reading) unknown() { r.frozen = true }
+func (r *reading) unknown() {
+	r.leaveHome(false)
+	r.frozen = true
+}
+
+// home reads $HOME or $PWD: a path, or nothing where it isn't set. So the word starts with a slash if one follows,
+// and is a path or empty if nothing does.
+func (r *reading) home() {
+	r.known("/")
+	r.frozen, r.atHome = true, true
+}
+
+func (r *reading) leaveHome(slash bool) {
+	if r.atHome && !slash {
+		r.text.Reset()
+	}
+	r.atHome = false
+}
 
 // several marks an expansion that the shell may split into any words.
 func (r *reading) several() {
@@ -146,11 +185,13 @@ func (r *reading) parameter(param *syntax.ParamExp, quoted bool) {
 	name := param.Param.Value
 	plain := isPlain(param)
 	switch {
-	case plain && numericParameter(name), param.Length, plain && r.isNumeric(name):
+	case plain && numericParameter(name) && (quoted || name != "!"), param.Length && !param.Excl:
 		r.unknown()
-	case plain && (name == "HOME" || name == "PWD") && r.pathVariable(name):
-		r.known("/")
-		r.unknown()
+	case plain && !quoted && (name == "!" || r.isNumeric(name)):
+		r.several()
+		r.numbers = true
+	case plain && quoted && (name == "HOME" || name == "PWD") && r.pathVariable(name):
+		r.home()
 	case plain && r.knownValue(name) != "":
 		r.derived = true
 		r.known(r.knownValue(name))
@@ -173,6 +214,9 @@ func isList(p *syntax.ParamExp) bool {
 		return true
 	}
 	if index, ok := p.Index.(*syntax.Word); ok && index.Lit() == "@" {
+		return true
+	}
+	if p.Repl != nil && !(isSimpleText(p.Repl.Orig) && (p.Repl.With == nil || isSimpleText(p.Repl.With))) {
 		return true
 	}
 	// A word within, like ${x:-"$@"}, may be a list itself.

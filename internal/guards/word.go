@@ -10,6 +10,8 @@ type word struct {
 	known bool
 	// many says that it may become several words, or none.
 	many bool
+	// numbers says that it becomes digits, or nothing.
+	numbers bool
 	// derived says that text was found by following a variable: good enough for an argument, not for a name.
 	derived bool
 	// source is how it was written, for messages.

@@ -67,6 +67,8 @@ func resources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 		Requests: corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("10m"),
 			corev1.ResourceMemory: resource.MustParse("32Mi"),
+			// Without a request of its own the limit would be requested.
+			corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 		},
 		Limits: corev1.ResourceList{
 			corev1.ResourceMemory:           resource.MustParse("1Gi"),

@@ -103,7 +103,7 @@ func (s *Supervisor) pause(ctx, terminate context.Context, wait time.Duration) {
 
 // podDeleted is why a command ends whose pod goes away. Nobody asked for that: it is a loss, with the output
 // so far.
-var podDeleted = runner.Stop{Reason: result.PodLost, Message: "the pod was deleted while the command ran"}
+var podDeleted = runner.Stop{Reason: result.PodLost, Message: "the pod was told to end (SIGTERM) while the command ran"}
 
 func (s *Supervisor) stopCommand(why runner.Stop) {
 	if s.stop != nil {
@@ -138,7 +138,6 @@ func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
 		case err := <-broken:
 			return err
 		case s.result = <-s.done:
-			s.Leave(s.result)
 			if err := conn.Send(&wire.Message{Result: s.result}); err != nil {
 				return err
 			}
@@ -196,5 +195,10 @@ func (s *Supervisor) start(ctx context.Context, a *wire.Assignment) {
 	}
 	s.call = dial.Call{UID: a.CallUID, Name: a.CallName}
 	ctx, s.stop = context.WithCancelCause(ctx)
-	go func() { s.done <- s.Execute(ctx, a) }()
+	go func() {
+		r := s.Execute(ctx, a)
+		// Whether or not the operator can be reached now: the pod may end before it can.
+		s.Leave(r)
+		s.done <- r
+	}()
 }

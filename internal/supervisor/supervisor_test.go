@@ -153,6 +153,26 @@ func TestAResultIsKeptUntilSomebodyTakesIt(t *testing.T) {
 	})
 }
 
+func TestACopyIsLeftAlsoWhenNobodyListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		p := b.connect()
+		p.in <- assign("c1")
+		synctest.Wait()
+		p.Close()
+		close(b.finish)
+		synctest.Wait()
+		if b.left == nil {
+			t.Error("no copy was left behind")
+		}
+		p = b.connect()
+		<-p.out
+		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
+		<-b.ended
+		b.stopWith()
+	})
+}
+
 func TestASecondAssignmentStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

@@ -34,12 +34,33 @@ func Find() (*Running, error) {
 		if err != nil {
 			continue
 		}
-		if dir, ok := parseInit(string(cmdline)); ok {
+		if dir, ok := parseInit(string(cmdline)); ok && oneLevelDown(pid) {
 			_, started := processState(pid)
 			return &Running{PID: pid, Dir: dir, started: started}, nil
 		}
 	}
 	return nil, nil
+}
+
+// oneLevelDown tells whether the process is the first of a PID namespace made
+// in ours: a cluster that somebody runs in a container is deeper, and none of
+// our business.
+func oneLevelDown(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	return levels(string(status)) == 2
+}
+
+// levels counts the PID namespaces, from ours down, that a process has a number in.
+func levels(status string) int {
+	for line := range strings.Lines(status) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(numbers))
+		}
+	}
+	return 0
 }
 
 func parseInit(cmdline string) (dir string, ok bool) {

@@ -1,0 +1,145 @@
+package guards
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func specFrom(t *testing.T, text string) *v1alpha1.ExecutionPolicySpec {
+	t.Helper()
+	var spec v1alpha1.ExecutionPolicySpec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		t.Fatal(err)
+	}
+	return &spec
+}
+
+func TestPoliciesThatCannotBeCompiledNameTheField(t *testing.T) {
+	t.Parallel()
+	for text, field := range map[string]string{
+		`{"access":"Closed"}`:                      "spec.access",
+		`{"shell":{"commands":"None"}}`:            "spec.shell.commands",
+		`{"binaries":{"mode":"Strict"}}`:           "spec.binaries.mode",
+		`{"binaries":{"allowed":["ls",""]}}`:       "spec.binaries.allowed[1]",
+		`{"binaries":{"allowed":["/bin/ls"]}}`:     "spec.binaries.allowed[0]",
+		`{"binaries":{"allowed":["a..b"]}}`:        "spec.binaries.allowed[0]",
+		`{"binaries":{"allowed":["l s"]}}`:         "spec.binaries.allowed[0]",
+		`{"binaries":{"allowed":["l\u0000s"]}}`:    "spec.binaries.allowed[0]",
+		`{"arguments":{"metacharacters":"Maybe"}}`: "spec.arguments.metacharacters",
+		`{"envBlocklist":["A",""]}`:                "spec.envBlocklist[1]",
+		`{"protectedEnv":[""]}`:                    "spec.protectedEnv[0]",
+		`{"protectedEnv":["A","B C"]}`:             "spec.protectedEnv[1]",
+		`{"protectedEnv":["*"]}`:                   "spec.protectedEnv[0]",
+		`{"timeouts":{"defaultSeconds":0}}`:        "spec.timeouts.defaultSeconds",
+		`{"timeouts":{"maxSeconds":-1}}`:           "spec.timeouts.maxSeconds",
+		`{"timeouts":{"maxSeconds":700000}}`:       "spec.timeouts.maxSeconds",
+		`{"timeouts":{"maxSeconds":60}}`:           "spec.timeouts.defaultSeconds",
+		`{"timeouts":{"defaultSeconds":700}}`:      "spec.timeouts.defaultSeconds",
+		`{"code":{"languages":["python",""]}}`:     "spec.code.languages[1]",
+		`{"code":{"deniedModules":[""]}}`:          "spec.code.deniedModules[0]",
+		`{"code":{"deniedModules":["o s"]}}`:       "spec.code.deniedModules[0]",
+		`{"code":{"maxExecutionMilliseconds":0}}`:  "spec.code.maxExecutionMilliseconds",
+		`{"code":{"maxScanBytes":0}}`:              "spec.code.maxScanBytes",
+		`{"code":{"maxScanBytes":524289}}`:         "spec.code.maxScanBytes",
+		`{"code":{"oversized":"Run"}}`:             "spec.code.oversized",
+		`{"output":{"maxBytesPerStream":0}}`:       "spec.output.maxBytesPerStream",
+		`{"output":{"maxBytesPerStream":524289}}`:  "spec.output.maxBytesPerStream",
+	} {
+		_, err := Compile(specFrom(t, text))
+		if err == nil || !strings.HasPrefix(err.Error(), field+":") {
+			t.Errorf("%s: want an error about %s, got %v", text, field, err)
+		}
+	}
+}
+
+func TestDefaultsHoldForWhatIsUnset(t *testing.T) {
+	t.Parallel()
+	policy, err := Compile(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if policy.Access() != v1alpha1.AccessRBAC || policy.MaxBytesPerStream() != 65536 || policy.Timeout(nil) != 120*time.Second {
+		t.Errorf("defaults: %v %v %v", policy.Access(), policy.MaxBytesPerStream(), policy.Timeout(nil))
+	}
+	want := []string{"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING"}
+	if diff := cmp.Diff(want, policy.EnvBlocklist()); diff != "" {
+		t.Error(diff)
+	}
+	policy.EnvBlocklist()[0] = "changed"
+	if policy.EnvBlocklist()[0] != "TOOLCALL_" {
+		t.Error("a caller can change the policy's blocklist")
+	}
+}
+
+func TestAnEmptyListIsNotAnUnsetOne(t *testing.T) {
+	t.Parallel()
+	policy, err := Compile(specFrom(t, `{"access":"Open","envBlocklist":[],"protectedEnv":[],"code":{"languages":[],"deniedModules":[],"networkAccess":true}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(policy.EnvBlocklist()) != 0 {
+		t.Error("the blocklist isn't empty")
+	}
+	denial := policy.Check(Input{
+		Action: &Action{Type: v1alpha1.ActionCode, Language: "cobol", Source: "import os, socket"},
+		Env:    []v1alpha1.CallEnvVar{{Name: "PATH", Value: "x"}},
+	})
+	if denial != nil {
+		t.Errorf("refused: %+v", denial)
+	}
+}
+
+func TestTheTimeoutIsClamped(t *testing.T) {
+	t.Parallel()
+	policy, err := Compile(specFrom(t, `{"timeouts":{"defaultSeconds":30,"maxSeconds":60}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wanted, want := range map[time.Duration]time.Duration{
+		0: time.Second, -5: time.Second, time.Millisecond: time.Second, 1500 * time.Millisecond: 1500 * time.Millisecond,
+		time.Minute: time.Minute, time.Hour: time.Minute,
+	} {
+		if got := policy.Timeout(&wanted); got != want {
+			t.Errorf("%v: want %v, got %v", wanted, want, got)
+		}
+	}
+	if policy.Timeout(nil) != 30*time.Second {
+		t.Error("the default isn't used")
+	}
+}
+
+func TestListsAreComparedAsWritten(t *testing.T) {
+	t.Parallel()
+	policy, err := Compile(specFrom(t, `{"access":"Open","code":{"languages":["JavaScript"]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if denial := checkCode(policy, "javascript", "1"); denial != nil {
+		t.Errorf("languages aren't compared in lower case: %+v", denial)
+	}
+	if denial := checkCode(policy, "unknown", "1"); denial == nil || denial.Reason != v1alpha1.ReasonLanguageNotAllowed {
+		t.Errorf("unknown passed: %+v", denial)
+	}
+}
+
+func TestEveryLaunchRuleHasAReasonAndNoNameTwice(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, rule := range launchRules() {
+		if rule.reason == "" || rule.judge == nil {
+			t.Errorf("%s lacks a reason or a judge", rule.names)
+		}
+		for name := range strings.FieldsSeq(rule.names) {
+			if seen[name] {
+				t.Errorf("%s has two rules", name)
+			}
+			seen[name] = true
+		}
+	}
+}

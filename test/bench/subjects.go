@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Kinds of samples.
+const (
+	kindPod  = "Pod"
+	kindJob  = "Job"
+	kindCall = "ToolCall"
+)
+
+// subject is something to be measured.
+type subject struct {
+	kind string
+	// make builds the object to create.
+	make func(name string) client.Object
+	// list is what a watch is opened on.
+	list func() client.ObjectList
+	// done says that the object has ended as it should; the error, that it ended otherwise.
+	done func(client.Object) (bool, error)
+}
+
+// subjects are what a round measures, in order.
+func (b *bed) subjects() ([]subject, error) {
+	spec, err := bareSpec(b.environment())
+	if err != nil {
+		return nil, err
+	}
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: b.namespace, Name: name} }
+	return []subject{
+		{
+			kind: kindPod,
+			make: func(name string) client.Object { return &corev1.Pod{ObjectMeta: at(name), Spec: *spec.DeepCopy()} },
+			list: func() client.ObjectList { return &corev1.PodList{} },
+			done: podDone,
+		},
+		{
+			kind: kindJob,
+			make: func(name string) client.Object { return bareJob(at(name), spec) },
+			list: func() client.ObjectList { return &batchv1.JobList{} },
+			done: jobDone,
+		},
+		{
+			kind: kindCall,
+			make: func(name string) client.Object { return call(at(name), b.environment().Name) },
+			list: func() client.ObjectList { return &v1alpha1.ToolCallList{} },
+			done: callDone,
+		},
+	}, nil
+}
+
+// unsealed stands in for the operator's identity: the Job that it would seal is never created.
+type unsealed struct{}
+
+func (unsealed) Seal(...string) string            { return "" }
+func (unsealed) CheckSeal(string, ...string) bool { return false }
+
+// bareSpec is the pod that the operator makes in that environment, with the command in place of the runner,
+// and without the volumes and variables that only the runner needs.
+func bareSpec(env *v1alpha1.ExecutionEnvironment) (*corev1.PodSpec, error) {
+	job, err := jobspec.Build(jobspec.Input{
+		Call:        &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "bare"}},
+		Environment: env,
+		Record:      &jobspec.Record{},
+		Sealer:      unsealed{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("build the operator's pod: %w", err)
+	}
+	spec := &job.Spec.Template.Spec
+	spec.Volumes = nil
+	container := &spec.Containers[0]
+	container.Env, container.VolumeMounts = nil, nil
+	container.Command = []string{"true"}
+	return spec, nil
+}
+
+func bareJob(at metav1.ObjectMeta, spec *corev1.PodSpec) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: at, Spec: batchv1.JobSpec{
+		BackoffLimit: ptr.To(int32(0)),
+		Template:     corev1.PodTemplateSpec{Spec: *spec.DeepCopy()},
+	}}
+}
+
+func call(at metav1.ObjectMeta, environment string) *v1alpha1.ToolCall {
+	return &v1alpha1.ToolCall{ObjectMeta: at, Spec: v1alpha1.ToolCallSpec{
+		Structured:     &v1alpha1.StructuredAction{Binary: "true"},
+		EnvironmentRef: &v1alpha1.LocalReference{Name: environment},
+	}}
+}
+
+func podDone(o client.Object) (bool, error) {
+	status := o.(*corev1.Pod).Status
+	if status.Phase == corev1.PodFailed {
+		return false, fmt.Errorf("the Pod failed: %s %s", status.Reason, status.Message)
+	}
+	return status.Phase == corev1.PodSucceeded, nil
+}
+
+func jobDone(o client.Object) (bool, error) {
+	for _, c := range o.(*batchv1.Job).Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Type {
+		case batchv1.JobComplete:
+			return true, nil
+		case batchv1.JobFailed:
+			return false, fmt.Errorf("the Job failed: %s: %s", c.Reason, c.Message)
+		}
+	}
+	return false, nil
+}
+
+func callDone(o client.Object) (bool, error) {
+	status := o.(*v1alpha1.ToolCall).Status
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionFinished) {
+		return false, nil
+	}
+	if status.Phase != v1alpha1.PhaseSucceeded {
+		return false, fmt.Errorf("the call ended %s/%s: %s", status.Phase, status.Reason, status.Message)
+	}
+	return true, nil
+}

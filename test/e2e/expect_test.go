@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// outcome is the end of a call as a client reads it, byte for byte.
+type outcome struct {
+	Phase          v1alpha1.Phase
+	Reason         string
+	Exit           *int32
+	Signal         string
+	Stdout, Stderr string
+	RetrySafe      *bool
+}
+
+func succeeded(stdout string) outcome {
+	return outcome{Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Exit: ptr.To(int32(0)), Stdout: stdout}
+}
+
+// exited is the end of a command with a code of its own.
+func exited(code int32, stdout, stderr string) outcome {
+	return outcome{Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit, Exit: &code, Stdout: stdout, Stderr: stderr, RetrySafe: ptr.To(false)}
+}
+
+// stopped is the end of a command without an exit code of its own.
+func stopped(reason, signal, stdout string) outcome {
+	return outcome{Phase: v1alpha1.PhaseFailed, Reason: reason, Exit: ptr.To(int32(-1)), Signal: signal, Stdout: stdout, RetrySafe: ptr.To(false)}
+}
+
+// neverRan is a failure before the command could start.
+func neverRan(reason string) outcome {
+	return outcome{Phase: v1alpha1.PhaseFailed, Reason: reason, RetrySafe: ptr.To(true)}
+}
+
+func denied(reason string) outcome { return outcome{Phase: v1alpha1.PhaseDenied, Reason: reason} }
+
+// expect compares the end of a call with what it should be.
+func expect(t *testing.T, call *v1alpha1.ToolCall, want outcome) {
+	t.Helper()
+	s := &call.Status
+	got := outcome{s.Phase, s.Reason, s.ExitCode, s.Signal, s.Stdout, s.Stderr, s.RetrySafe}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("call %s ended otherwise (-want +got):\n%s\nmessage: %s", call.Name, clip(diff, 4000), s.Message)
+	}
+}
+
+// expectMessage wants every part in the call's message.
+func expectMessage(t *testing.T, call *v1alpha1.ToolCall, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(call.Status.Message, part) {
+			t.Errorf("the message of call %s lacks %q: %s", call.Name, part, call.Status.Message)
+		}
+	}
+}
+
+// checkFinished holds every call that ended to what is promised of all of them.
+func checkFinished(t *testing.T, call *v1alpha1.ToolCall) {
+	t.Helper()
+	s := &call.Status
+	if !s.Phase.Terminal() || s.Reason == "" || s.Message == "" || s.Output == "" || s.ObservedGeneration == 0 {
+		t.Errorf("call %s: phase %q, reason %q, message %q, output %q, generation %d: a finished call has all of them",
+			call.Name, s.Phase, s.Reason, clip(s.Message, 500), clip(s.Output, 500), s.ObservedGeneration)
+	}
+	if got, want := condition(call, v1alpha1.ConditionSucceeded) == metav1.ConditionTrue, s.Phase == v1alpha1.PhaseSucceeded; got != want {
+		t.Errorf("call %s: condition Succeeded is %t in phase %s", call.Name, got, s.Phase)
+	}
+	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted} {
+		if condition(call, kind) == "" {
+			t.Errorf("call %s: condition %s is missing", call.Name, kind)
+		}
+	}
+	if s.Timings == nil || s.Timings.FinishedMilliseconds == nil {
+		t.Errorf("call %s: timings.finishedMilliseconds is missing", call.Name)
+	}
+	if s.Streams != nil {
+		checkRan(t, call)
+	}
+}
+
+// checkRan holds for calls whose command ran and is known to have ended.
+func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
+	t.Helper()
+	s := &call.Status
+	if s.StartTime == nil || s.CompletionTime == nil || s.DurationMilliseconds == nil || s.Job == "" || s.Pod == "" || s.Node == "" {
+		t.Fatalf("call %s: a call that ran has times, a duration, and the names of its Job, pod and node", call.Name)
+	}
+	took := s.CompletionTime.Sub(s.StartTime.Time)
+	duration := time.Duration(*s.DurationMilliseconds) * time.Millisecond
+	if off := took - duration; off < -10*time.Millisecond || off > 10*time.Millisecond {
+		t.Errorf("call %s: duration %s, but from start to completion it took %s", call.Name, duration, took)
+	}
+	checkStream(t, call.Name+" stdout", s.Stdout, s.Streams.Stdout)
+	checkStream(t, call.Name+" stderr", s.Stderr, s.Streams.Stderr)
+	if want := outputText(s); s.Output != want {
+		t.Errorf("call %s: output differs (-want +got):\n%s", call.Name, clip(cmp.Diff(want, s.Output), 4000))
+	}
+}
+
+// checkStream compares what is said of a stream with its text, where that is all of it.
+func checkStream(t *testing.T, name, text string, about v1alpha1.StreamStatus) {
+	t.Helper()
+	if !utf8.ValidString(text) {
+		t.Errorf("%s is not UTF-8", name)
+	}
+	if about.Truncated || about.InvalidUTF8 {
+		return
+	}
+	if want := (v1alpha1.StreamStatus{Bytes: int64(len(text)), SHA256: sum(text)}); about != want {
+		t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, about))
+	}
+}
+
+// outputText is the text for a model as it is specified, written down a second time.
+func outputText(s *v1alpha1.ToolCallStatus) string {
+	text := "(no output)"
+	switch {
+	case s.Stdout != "" && s.Stderr != "":
+		text = s.Stdout + "\n" + s.Stderr
+	case s.Stdout+s.Stderr != "":
+		text = s.Stdout + s.Stderr
+	}
+	blankLine := func() {
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		text += "\n"
+	}
+	if s.ExitCode != nil && *s.ExitCode != 0 {
+		blankLine()
+		text += fmt.Sprintf("Command exited with code %d", *s.ExitCode)
+	}
+	blankLine()
+	tenths := (*s.DurationMilliseconds + 50) / 100
+	if tenths >= 600 {
+		return text + fmt.Sprintf("Took %dm %d.%ds", tenths/600, tenths%600/10, tenths%10)
+	}
+	return text + fmt.Sprintf("Took %d.%ds", tenths/10, tenths%10)
+}
+
+func sum(text string) string {
+	digest := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(digest[:])
+}
+
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return text[:limit] + fmt.Sprintf("… (%d bytes more)", len(text)-limit)
+}

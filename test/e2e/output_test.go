@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func keeps(bytes int32) func(*v1alpha1.ExecutionPolicySpec) {
+	return func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(bytes)}
+		p.Code = &v1alpha1.CodePolicy{DeniedModules: []string{}}
+	}
+}
+
+func TestOutputThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	// An overlong sequence, a lone continuation byte, a cut three-byte character, and Latin-1.
+	raw := "ok \xc3\xa4 \xc0\xaf \x80 \xe2\x82 gr\xfc\xdfe\n\xff"
+	call := sp.run(t, shell(fmt.Sprintf(`printf '%s'; printf '\xfe' >&2`, octal(raw))))
+	want := succeeded("ok ä \uFFFD\uFFFD \uFFFD \uFFFD gr\uFFFD\uFFFDe\n\uFFFD")
+	want.Stderr = "\uFFFD"
+	expect(t, call, want)
+	if got, want := *call.Status.Streams, (v1alpha1.StreamsStatus{
+		Stdout: v1alpha1.StreamStatus{Bytes: int64(len(raw)), SHA256: sum(raw), InvalidUTF8: true},
+		Stderr: v1alpha1.StreamStatus{Bytes: 1, SHA256: sum("\xfe"), InvalidUTF8: true},
+	}); got != want {
+		t.Errorf("streams are %+v, not %+v", got, want)
+	}
+}
+
+// octal writes bytes as bash's printf takes them.
+func octal(raw string) string {
+	var b strings.Builder
+	for i := range len(raw) {
+		fmt.Fprintf(&b, `\%03o`, raw[i])
+	}
+	return b.String()
+}
+
+func TestLargeOutputKeepsItsEnds(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	const lines, width, kept = 5 << 16, 16, 65536
+	call := sp.run(t, code("python", fmt.Sprintf("for i in range(%d): print('%%015d' %% i)", lines)))
+	var all strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&all, "%015d\n", i)
+	}
+	text := all.String()
+	want := text[:kept/2] + fmt.Sprintf("[... %d bytes left out ...]\n", len(text)-kept) + text[len(text)-kept/2:]
+	expect(t, call, succeeded(want))
+	about := v1alpha1.StreamStatus{Bytes: lines * width, SHA256: sum(text), Truncated: true}
+	if call.Status.Streams.Stdout != about {
+		t.Errorf("stdout is %+v, not %+v", call.Status.Streams.Stdout, about)
+	}
+	if call.Status.Streams.Stderr.Truncated {
+		t.Error("stderr, which is empty, is said to be truncated")
+	}
+	if log := sp.podLog(t, call); !strings.Contains(log, text[kept:kept+10*width]) {
+		t.Error("the pod's log lacks what the status leaves out")
+	}
+}
+
+// The most that the policy allows, on both streams, is more than an object can hold: it is cut further, and
+// said so, but the result is written.
+func TestMostOutputStillFitsIntoTheObject(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, keeps(524288))
+	for name, test := range map[string]struct{ unit string }{
+		"of plain characters":                       {"x"},
+		"of characters that JSON escapes":           {"\x01"},
+		"of characters of four bytes":               {"🙂"},
+		"of bytes that become three, replaced each": {"\xff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			count := 524288 / len(test.unit)
+			call := sp.run(t, code("python", fmt.Sprintf(
+				"import sys\nraw = bytes.fromhex('%x') * %d\nsys.stdout.buffer.write(raw)\nsys.stderr.buffer.write(raw)", test.unit, count)))
+			if call.Status.Reason != v1alpha1.ReasonCompleted {
+				t.Fatalf("it ended %s: %s", call.Status.Reason, call.Status.Message)
+			}
+			text := strings.Repeat(test.unit, count)
+			want := v1alpha1.StreamStatus{Bytes: 524288, SHA256: sum(text), Truncated: true, InvalidUTF8: test.unit == "\xff"}
+			for stream, about := range map[string]v1alpha1.StreamStatus{"stdout": call.Status.Streams.Stdout, "stderr": call.Status.Streams.Stderr} {
+				if about != want {
+					t.Errorf("%s is %+v, not %+v", stream, about, want)
+				}
+			}
+			if !strings.Contains(call.Status.Stdout, " bytes left out ...]\n") || !strings.Contains(call.Status.Stderr, " bytes left out ...]\n") {
+				t.Error("the texts don't say that something was left out")
+			}
+		})
+	}
+}
+
+func TestOutputUpToTheLimitIsWhole(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, keeps(1024))
+	for name, test := range map[string]struct {
+		bytes int
+		want  string
+	}{
+		"at the limit":     {1024, strings.Repeat("x", 1024)},
+		"one byte over it": {1025, strings.Repeat("x", 512) + "\n[... 1 byte left out ...]\n" + strings.Repeat("x", 512)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call := sp.run(t, code("python", fmt.Sprintf("print('x' * %d, end='')", test.bytes)))
+			expect(t, call, succeeded(test.want))
+			if about := call.Status.Streams.Stdout; about.Bytes != int64(test.bytes) || about.Truncated != (test.bytes > 1024) {
+				t.Errorf("stdout is %+v", about)
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func TestTimeLimit(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	for name, test := range map[string]struct {
+		command  string
+		want     outcome
+		min, max time.Duration
+	}{
+		"keeps the output so far": {
+			command: "echo so far; sleep 60",
+			want:    stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "so far\n"),
+			min:     time.Second, max: 3 * time.Second,
+		},
+		"kills a process that ignores SIGTERM after five seconds": {
+			command: `trap "" TERM; echo deaf; while :; do sleep 1; done 2>/dev/null`,
+			want:    stopped(v1alpha1.ReasonTimedOut, "SIGKILL", "deaf\n"),
+			min:     6 * time.Second, max: 9 * time.Second,
+		},
+		"gives a process that handles SIGTERM the time for it": {
+			command: `trap "echo bye; exit 3" TERM; echo hello; sleep 60 & wait`,
+			want:    stopped(v1alpha1.ReasonTimedOut, "", "hello\nbye\n"),
+			min:     time.Second, max: 3 * time.Second,
+		},
+		"ends the background children too": {
+			command: "setsid sleep 60 & (sleep 60 &) ; echo parent; sleep 60",
+			want:    stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "parent\n"),
+			min:     time.Second, max: 3 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call := sp.run(t, within(1, shell(test.command)))
+			expect(t, call, test.want)
+			expectMessage(t, call, "limit of 1 s")
+			if took := time.Duration(*call.Status.DurationMilliseconds) * time.Millisecond; took < test.min || took > test.max {
+				t.Errorf("it took %s, not between %s and %s", took, test.min, test.max)
+			}
+		})
+	}
+}
+
+// A child in the background that keeps the pipe open neither delays the result nor outlives the command.
+func TestBackgroundChildDoesNotHoldTheResult(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	marker := "e2e-child-" + sp.namespace
+	call := sp.run(t, shell("(exec -a "+marker+" sleep 600) & echo done"))
+	expect(t, call, succeeded("done\n"))
+	if took := *call.Status.DurationMilliseconds; took > 1000 {
+		t.Errorf("the command took %d ms, though its own process ended at once", took)
+	}
+	if left := sp.processes(t, marker); left != nil {
+		t.Errorf("processes %v of the call still run", left)
+	}
+}
+
+func TestLimitIsHeldToThePolicy(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Timeouts = &v1alpha1.TimeoutsPolicy{DefaultSeconds: ptr.To(int32(1)), MaxSeconds: ptr.To(int32(2))}
+	})
+	for name, test := range map[string]struct {
+		spec  v1alpha1.ToolCallSpec
+		limit string
+	}{
+		"a call that names none gets the default":    {shell("sleep 60"), "limit of 1 s"},
+		"more than the maximum becomes the maximum":  {within(3600, shell("sleep 60")), "limit of 2 s"},
+		"nothing becomes one second, not no seconds": {within(0, shell("sleep 60")), "limit of 1 s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call := sp.run(t, test.spec)
+			expect(t, call, stopped(v1alpha1.ReasonTimedOut, "SIGTERM", ""))
+			expectMessage(t, call, test.limit)
+		})
+	}
+}
+
+func TestDeletingARunningCallEndsItsProcess(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	marker := "e2e-deleted-" + sp.namespace
+	call := sp.create(t, shell("(exec -a "+marker+" sleep 600) & (exec setsid -f bash -c 'exec -a "+marker+" sleep 600'); echo running; wait"))
+	sp.awaitLine(t, call, "running")
+	if found := sp.processes(t, marker); len(found) < 2 {
+		t.Fatalf("only processes %v of the call run", found)
+	}
+	must(t, sp.client.Delete(t.Context(), call))
+	sp.awaitGone(t, call.DeepCopy())
+	sp.awaitNoJob(t, call)
+	if left := sp.processes(t, marker); left != nil {
+		t.Errorf("processes %v outlived the call and its pod", left)
+	}
+}
+
+func TestCancelWhileRunning(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	call := sp.create(t, shell(`trap "echo got SIGTERM; exit 7" TERM; echo running; sleep 600 & wait`))
+	running := sp.awaitLine(t, call, "running")
+	sp.cancel(t, running)
+	done := sp.awaitFinished(t, call)
+	expect(t, done, outcome{
+		Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested, Exit: ptr.To(int32(-1)),
+		Stdout: "running\ngot SIGTERM\n", RetrySafe: ptr.To(false),
+	})
+	sp.awaitNoJob(t, call)
+}
+
+func TestCancelBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newEnvironment(t, "nowhere", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.NodeSelector = map[string]string{"e2e.toolcall.dev/no-such-label": "true"}
+	})
+	want := outcome{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested, RetrySafe: ptr.To(true)}
+	t.Run("while its pod waits", func(t *testing.T) {
+		t.Parallel()
+		call := sp.create(t, in("nowhere", shell("echo never")))
+		sp.cancel(t, sp.awaitPhase(t, call, v1alpha1.PhasePending))
+		expect(t, sp.awaitFinished(t, call), want)
+		sp.awaitNoJob(t, call)
+	})
+	t.Run("when it is created", func(t *testing.T) {
+		t.Parallel()
+		spec := shell("echo never")
+		spec.Cancel = true
+		call := sp.run(t, spec)
+		expect(t, call, want)
+		if jobs := sp.jobs(t, call); len(jobs) != 0 {
+			t.Errorf("a Job was made: %s", jobs[0].Name)
+		}
+	})
+}
+
+func TestCancelOfAFinishedCallIsIgnored(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	call := sp.run(t, shell("echo done"))
+	sp.cancel(t, call)
+	// The operator handles calls in order of their changes only one by one; another call's end, begun after
+	// the cancel, shows that it had the time.
+	sp.run(t, shell("echo next"))
+	again := &v1alpha1.ToolCall{}
+	must(t, sp.client.Get(t.Context(), keyOf(call), again))
+	expect(t, again, succeeded("done\n"))
+}
+
+func TestFinishedCallsAreDeletedInTime(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newEnvironment(t, "brief", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) })
+	own := shell("echo short life")
+	own.TTLSecondsAfterFinished = ptr.To(int32(1))
+	for name, spec := range map[string]v1alpha1.ToolCallSpec{
+		"by the call's own value":     own,
+		"by the environment's value":  in("brief", shell("echo short life")),
+		"also when it didn't succeed": in("brief", shell("exit 1")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			call := sp.create(t, spec)
+			done := sp.awaitFinished(t, call)
+			sp.awaitGone(t, call.DeepCopy())
+			sp.awaitNoJob(t, call)
+			sp.awaitGone(t, secret(sp.namespace, done.Status.Job))
+		})
+	}
+}
