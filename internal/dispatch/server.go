@@ -101,7 +101,8 @@ func (s *Server) handle(ctx context.Context, raw net.Conn, strangers chan struct
 		return
 	}
 	defer s.Hub.remove(session)
-	if err := s.read(conn, session); err != nil && ctx.Err() == nil {
+	err = s.read(conn, session)
+	if ctx.Err() == nil {
 		s.Log.V(1).Info("A runner's connection ended", "pod", session.hello.Namespace+"/"+session.hello.Pod, "reason", err.Error())
 	}
 }
@@ -165,7 +166,7 @@ func newSession(conn *tls.Conn, hello *wire.Hello) *Session {
 	return session
 }
 
-// read takes the runner's messages until the connection ends.
+// read takes the runner's messages until the connection ends, and says why it did.
 func (s *Server) read(conn *tls.Conn, session *Session) error {
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
