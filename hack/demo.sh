@@ -172,7 +172,8 @@ kubectl patch -n toolcall-demo "$call" --type=merge -p '{"spec":{"cancel":true}}
 kubectl wait -n toolcall-demo --for=condition=Finished "$call"
 kubectl get -n toolcall-demo "$call"
 
-# Take away the operator, then the cluster:
+# Take away the demo, the operator, the cluster:
+kubectl delete namespace toolcall-demo
 make undeploy
 END
   ! on_local || printf 'make cluster-down\n'

@@ -8,7 +8,7 @@ use_cluster
 
 mkdir -p bin/images
 if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
-  is_local || die "on a cluster that isn't the local one, set MANAGER_IMAGE and RUNNER_IMAGE to images that it can pull ('make images' writes them to bin/images)"
+  is_local || die "on a cluster that isn't the local one, set MANAGER_IMAGE and RUNNER_IMAGE to images that it can pull (README.md says how to make and push them)"
   # The tag follows from the content: what is there already isn't loaded again, and pods restart only when
   # something changed.
   for name in manager runner; do
@@ -36,6 +36,6 @@ say "installing the operator"
 say "waiting for the operator"
 if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=180s >&2; then
   "$KUBECTL" -n toolcall-system get pods -o wide >&2 || true
-  "$KUBECTL" -n toolcall-system logs deployment/toolcall-operator --tail=30 >&2 || true
+  "$KUBECTL" -n toolcall-system logs -l app.kubernetes.io/name=toolcall-operator --prefix --tail=30 >&2 || true
   die "the operator did not become ready"
 fi

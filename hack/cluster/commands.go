@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -139,7 +140,7 @@ func (a app) exec(args []string) error {
 	if err != nil {
 		return err
 	}
-	return syscall.Exec(path, enter, append(os.Environ(), "PATH="+a.nodePath()))
+	return syscall.Exec(path, enter, withPath(os.Environ(), a.nodePath()))
 }
 
 func (a app) nodePath() string {
@@ -159,4 +160,10 @@ func (a app) control(verb string, args []string) error {
 	}
 	_, err := supervisor.Ask(a.settings.ControlSocket(), supervisor.Request{Verb: verb, Component: args[0]})
 	return err
+}
+
+// withPath replaces PATH: of two, programs take the first.
+func withPath(env []string, path string) []string {
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	return append(env, "PATH="+path)
 }

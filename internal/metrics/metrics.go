@@ -20,7 +20,7 @@ var (
 	}, []string{"phase", "reason"})
 	stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "toolcall_call_stage_seconds",
-		Help:    "Time from a call's creation to a stage (accepted, started, finished), by path.",
+		Help:    "Time from a call's creation to a stage (accepted, started, finished), by path (Cold, Warm, or None when nothing was made).",
 		Buckets: buckets,
 	}, []string{"stage", "path"})
 	resultBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -69,6 +69,9 @@ func Finished(status *v1alpha1.ToolCallStatus) {
 		return
 	}
 	path := string(status.Timings.Path)
+	if path == "" {
+		path = "None"
+	}
 	for stage, ms := range map[string]*int64{
 		"accepted": status.Timings.AcceptedMilliseconds,
 		"started":  status.Timings.StartedMilliseconds,

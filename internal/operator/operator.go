@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -44,6 +46,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
+	}
+	if err := checkCluster(clients.Discovery()); err != nil {
+		return err
 	}
 	identity, err := loadIdentity(ctx, o, clients, log)
 	if err != nil {
@@ -95,6 +100,21 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// checkCluster says at once what a cluster lacks, instead of waiting for caches that never fill.
+func checkCluster(server discovery.DiscoveryInterface) error {
+	group := admissionv1.SchemeGroupVersion.String()
+	resources, err := server.ServerResourcesForGroupVersion(group)
+	if err != nil {
+		return fmt.Errorf("ask the cluster what it serves in %s: %w", group, err)
+	}
+	for _, r := range resources.APIResources {
+		if r.Name == "mutatingadmissionpolicies" {
+			return nil
+		}
+	}
+	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the creators of calls: Kubernetes 1.36 or newer is needed", group)
 }
 
 func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {

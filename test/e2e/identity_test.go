@@ -220,10 +220,15 @@ func (sp *space) restoreAdmission(t *testing.T) {
 	}
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		call := sp.newCall(structured("/not/a/name"))
-		if err := sp.client.Create(ctx, call); err != nil {
+		err := sp.client.Create(ctx, call)
+		if apierrors.IsForbidden(err) {
+			// One policy is in force already, the other one not yet.
+			return false, nil
+		}
+		if err != nil {
 			return false, err
 		}
-		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
 			err := sp.client.Get(ctx, keyOf(call), call)
 			return call.Status.Phase.Terminal(), err
 		})

@@ -57,8 +57,8 @@ func TestBackgroundChildDoesNotHoldTheResult(t *testing.T) {
 	marker := "e2e-child-" + sp.namespace
 	call := sp.run(t, shell("(exec -a "+marker+" sleep 600) & echo done"))
 	expect(t, call, succeeded("done\n"))
-	if took := *call.Status.DurationMilliseconds; took > 1000 {
-		t.Errorf("the command took %d ms, though its own process ended at once", took)
+	if took := call.Status.DurationMilliseconds; took == nil || *took > 60_000 {
+		t.Errorf("the command waited for its child, which sleeps for ten minutes: %v ms", took)
 	}
 	if left := sp.processes(t, marker); left != nil {
 		t.Errorf("processes %v of the call still run", left)
