@@ -74,6 +74,16 @@ func (w *world) withAdmission() {
 	}
 }
 
+// withoutAdmission waits until the admission policies of another test are in force no more.
+func (w *world) withoutAdmission() {
+	w.t.Helper()
+	eventually(w.t, func() bool {
+		probe := lsCall(w.namespace, "probe")
+		err := w.client.Create(context.Background(), probe, client.DryRunAll, client.DisableReadYourWritesConsistency)
+		return err == nil && probe.Spec.RequestedBy == nil
+	})
+}
+
 // as is a client that acts as a user.
 func (w *world) as(user string, groups ...string) client.Client {
 	w.t.Helper()

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,6 +96,7 @@ func TestToolCallsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 
 func TestASpecIsImmutableExceptCancel(t *testing.T) {
 	w := newWorld(t)
+	w.withoutAdmission()
 	full := func() *v1alpha1.ToolCall {
 		return &v1alpha1.ToolCall{Spec: v1alpha1.ToolCallSpec{
 			Tool:           &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls"}`)}},
@@ -142,6 +144,31 @@ func TestASpecIsImmutableExceptCancel(t *testing.T) {
 				t.Errorf("cancel was taken back: %v", err)
 			}
 		})
+	}
+}
+
+// A client that reads an object into a type and writes it back drops empty values: that changes nothing.
+func TestEmptyAndAbsentAreTheSame(t *testing.T) {
+	w := newWorld(t)
+	call := &unstructured.Unstructured{}
+	call.SetAPIVersion(v1alpha1.GroupVersion.String())
+	call.SetKind("ToolCall")
+	call.SetNamespace(w.namespace)
+	call.SetName("empty")
+	call.Object["spec"] = map[string]any{
+		"structured": map[string]any{"binary": "ls", "args": []any{}}, "env": []any{}, "stdin": "", "workingDir": "", "trusted": false,
+		"requestedBy": map[string]any{"username": "u", "uid": "", "groups": []any{}}, "cancel": false,
+	}
+	if err := w.client.Create(context.Background(), call, client.DisableReadYourWritesConsistency); err != nil {
+		t.Fatal(err)
+	}
+	typed := &v1alpha1.ToolCall{}
+	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(call), typed); err != nil {
+		t.Fatal(err)
+	}
+	typed.Spec.Cancel = true
+	if err := w.client.Update(context.Background(), typed); err != nil {
+		t.Errorf("cancelled by an update: %v", err)
 	}
 }
 

@@ -8,20 +8,23 @@ import (
 // ToolCallSpec says what to run, where, and for whom. It can't be changed after creation, except
 // that cancel may go from false to true.
 //
+// The rules take an empty value for an absent one: a client that reads an object into a type and writes it back
+// drops empty values.
+//
 // +kubebuilder:validation:XValidation:rule="(has(self.structured) ? 1 : 0) + (has(self.shell) ? 1 : 0) + (has(self.code) ? 1 : 0) + (has(self.tool) ? 1 : 0) == 1",message="set exactly one of structured, shell, code and tool"
-// +kubebuilder:validation:XValidation:rule="has(self.structured) == has(oldSelf.structured) && (!has(self.structured) || self.structured == oldSelf.structured)",message="structured is immutable: create a new ToolCall"
+// +kubebuilder:validation:XValidation:rule="has(self.structured) == has(oldSelf.structured) && (!has(self.structured) || (self.structured.binary == oldSelf.structured.binary && (has(self.structured.args) ? self.structured.args : []) == (has(oldSelf.structured.args) ? oldSelf.structured.args : [])))",message="structured is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.shell) == has(oldSelf.shell) && (!has(self.shell) || self.shell == oldSelf.shell)",message="shell is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.code) == has(oldSelf.code) && (!has(self.code) || self.code == oldSelf.code)",message="code is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.tool) == has(oldSelf.tool) && (!has(self.tool) || self.tool == oldSelf.tool)",message="tool is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.environmentRef) == has(oldSelf.environmentRef) && (!has(self.environmentRef) || self.environmentRef == oldSelf.environmentRef)",message="environmentRef is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.skillRef) == has(oldSelf.skillRef) && (!has(self.skillRef) || self.skillRef == oldSelf.skillRef)",message="skillRef is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.workingDir) == has(oldSelf.workingDir) && (!has(self.workingDir) || self.workingDir == oldSelf.workingDir)",message="workingDir is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && (!has(self.env) || self.env == oldSelf.env)",message="env is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.stdin) == has(oldSelf.stdin) && (!has(self.stdin) || self.stdin == oldSelf.stdin)",message="stdin is immutable: create a new ToolCall"
+// +kubebuilder:validation:XValidation:rule="(has(self.workingDir) ? self.workingDir : '') == (has(oldSelf.workingDir) ? oldSelf.workingDir : '')",message="workingDir is immutable: create a new ToolCall"
+// +kubebuilder:validation:XValidation:rule="(has(self.env) ? self.env : []) == (has(oldSelf.env) ? oldSelf.env : [])",message="env is immutable: create a new ToolCall"
+// +kubebuilder:validation:XValidation:rule="(has(self.stdin) ? self.stdin : '') == (has(oldSelf.stdin) ? oldSelf.stdin : '')",message="stdin is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.timeoutSeconds) == has(oldSelf.timeoutSeconds) && (!has(self.timeoutSeconds) || self.timeoutSeconds == oldSelf.timeoutSeconds)",message="timeoutSeconds is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="has(self.ttlSecondsAfterFinished) == has(oldSelf.ttlSecondsAfterFinished) && (!has(self.ttlSecondsAfterFinished) || self.ttlSecondsAfterFinished == oldSelf.ttlSecondsAfterFinished)",message="ttlSecondsAfterFinished is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.requestedBy) == has(oldSelf.requestedBy) && (!has(self.requestedBy) || self.requestedBy == oldSelf.requestedBy)",message="requestedBy is immutable"
-// +kubebuilder:validation:XValidation:rule="has(self.trusted) == has(oldSelf.trusted) && (!has(self.trusted) || self.trusted == oldSelf.trusted)",message="trusted is immutable: create a new ToolCall"
+// +kubebuilder:validation:XValidation:rule="has(self.requestedBy) == has(oldSelf.requestedBy) && (!has(self.requestedBy) || ((has(self.requestedBy.username) ? self.requestedBy.username : '') == (has(oldSelf.requestedBy.username) ? oldSelf.requestedBy.username : '') && (has(self.requestedBy.uid) ? self.requestedBy.uid : '') == (has(oldSelf.requestedBy.uid) ? oldSelf.requestedBy.uid : '') && (has(self.requestedBy.groups) ? self.requestedBy.groups : []) == (has(oldSelf.requestedBy.groups) ? oldSelf.requestedBy.groups : [])))",message="requestedBy is immutable"
+// +kubebuilder:validation:XValidation:rule="(has(self.trusted) ? self.trusted : false) == (has(oldSelf.trusted) ? oldSelf.trusted : false)",message="trusted is immutable: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",message="cancel can't be taken back: create a new ToolCall"
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.map(e, size(e.name) + size(e.value)).sum() <= 131072",message="env must not hold more than 131072 bytes (128 KiB) of names and values: pass large data by stdin"
 type ToolCallSpec struct {

@@ -46,11 +46,12 @@ func octal(raw string) string {
 func TestLargeOutputKeepsItsEnds(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	const lines, width, kept = 5 << 16, 16, 65536
-	call := sp.run(t, code("python", fmt.Sprintf("for i in range(%d): print('%%015d' %% i)", lines)))
+	// Long lines: with the kubelet's prefix on each it must stay under the 10 MiB at which logs are rotated.
+	const lines, width, kept = 5 << 12, 256, 65536
+	call := sp.run(t, code("python", fmt.Sprintf("for i in range(%d): print('%%0255d' %% i)", lines)))
 	var all strings.Builder
 	for i := range lines {
-		fmt.Fprintf(&all, "%015d\n", i)
+		fmt.Fprintf(&all, "%0255d\n", i)
 	}
 	text := all.String()
 	want := text[:kept/2] + fmt.Sprintf("[... %d bytes left out ...]\n", len(text)-kept) + text[len(text)-kept/2:]

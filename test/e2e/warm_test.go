@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// newWarmEnvironment makes an environment with pods that wait, and waits for them.
+func (sp *space) newWarmEnvironment(t *testing.T, size int32, adjust ...func(*v1alpha1.ExecutionEnvironment)) {
+	t.Helper()
+	warm := func(e *v1alpha1.ExecutionEnvironment) { e.Spec.WarmPool = &v1alpha1.WarmPool{Size: size} }
+	sp.newEnvironment(t, "warm", append(adjust, warm)...)
+	sp.awaitWarm(t, size)
+}
+
+func (sp *space) awaitWarm(t *testing.T, ready int32) {
+	t.Helper()
+	sp.await(t, "warm pool", &v1alpha1.ExecutionEnvironmentList{}, func(o client.Object, gone bool) bool {
+		env, ok := o.(*v1alpha1.ExecutionEnvironment)
+		return ok && !gone && env.Name == "warm" && env.Status.Warm != nil && env.Status.Warm.Ready == ready
+	}, client.InNamespace(sp.namespace))
+}
+
+func expectPath(t *testing.T, call *v1alpha1.ToolCall, want v1alpha1.Path) {
+	t.Helper()
+	if call.Status.Timings == nil || call.Status.Timings.Path != want {
+		t.Errorf("call %s went %+v, want path %s", call.Name, call.Status.Timings, want)
+	}
+}
+
+// Each call brings something of its own that a pod which was started before it can't have known.
+func TestWaitingPodsTakeAnyCall(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, codeOnlyGated)
+	sp.newData(t, map[string]string{"key": "from a Secret"})
+	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.Env = []v1alpha1.EnvVar{value("A", "environment"), value("B", "environment"), fromSecret("S", "data", "key", false)}
+	})
+	stdin := in("warm", structured("cat"))
+	stdin.Stdin = "fed"
+	variables := in("warm", shell(`echo "$A $B $S"`))
+	variables.Env = []v1alpha1.CallEnvVar{{Name: "B", Value: "call"}}
+	elsewhere := in("warm", shell("pwd"))
+	elsewhere.WorkingDir = "/tmp"
+	for name, tc := range map[string]struct {
+		spec v1alpha1.ToolCallSpec
+		want outcome
+	}{
+		"stdin":               {stdin, succeeded("fed")},
+		"variables":           {variables, succeeded("environment call from a Secret\n")},
+		"a directory":         {elsewhere, succeeded("/tmp\n")},
+		"a snippet":           {in("warm", code("python", "print(6 * 7)")), succeeded("42\n")},
+		"an exit code":        {in("warm", shell("exit 3")), exited(3, "", "")},
+		"a closed network":    {in("warm", code("python", offline)), succeeded("PermissionError\n")},
+		"an unknown command":  {in("warm", structured("nosuchcommand")), neverRan(v1alpha1.ReasonCommandNotFound)},
+		"nothing of the last": {in("warm", shell("ls -A /workspace; touch /workspace/mine")), succeeded("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sp.awaitWarm(t, 2)
+			call := sp.run(t, tc.spec)
+			expect(t, call, tc.want)
+			expectPath(t, call, v1alpha1.PathWarm)
+		})
+	}
+}
+
+// offline tries what code without network access may not.
+const offline = `
+import socket
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    print("open")
+except PermissionError:
+    print("PermissionError")
+`
+
+func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newWarmEnvironment(t, 1)
+	first, second := sp.create(t, in("warm", shell("sleep 3; echo a"))), sp.create(t, in("warm", shell("echo b")))
+	a, b := sp.awaitFinished(t, first), sp.awaitFinished(t, second)
+	expect(t, a, succeeded("a\n"))
+	expect(t, b, succeeded("b\n"))
+	if a.Status.Pod == b.Status.Pod {
+		t.Error("two calls had one pod")
+	}
+	sp.awaitWarm(t, 1)
+}
+
+func TestCancelAndDeletionEndCallsInPodsThatWaited(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newWarmEnvironment(t, 2)
+	cancelled, deleted := sp.create(t, in("warm", shell("echo so far; sleep 600"))), sp.create(t, in("warm", shell("echo gone; exec -a e2e-warm-"+sp.namespace+" sleep 600")))
+	sp.awaitLine(t, cancelled, "so far")
+	sp.awaitLine(t, deleted, "gone")
+	sp.cancel(t, cancelled)
+	must(t, sp.client.Delete(t.Context(), deleted))
+	done := sp.awaitFinished(t, cancelled)
+	if done.Status.Phase != v1alpha1.PhaseCancelled || done.Status.Stdout != "so far\n" {
+		t.Errorf("ended %s with %q", done.Status.Phase, done.Status.Stdout)
+	}
+	sp.awaitTrue(t, "end of the deleted call's process", func(context.Context) (bool, error) {
+		return sp.processes(t, "e2e-warm-"+sp.namespace) == nil, nil
+	})
+	sp.awaitNoJob(t, done)
+}
