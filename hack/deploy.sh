@@ -39,3 +39,25 @@ if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator -
   "$KUBECTL" -n toolcall-system logs -l app.kubernetes.io/name=toolcall-operator --prefix --tail=30 >&2 || true
   die "the operator did not become ready"
 fi
+
+# Right after a kind is created the API server's admission may not know it yet, for some seconds.
+say "waiting until calls are admitted"
+probe() {
+  "$KUBECTL" create --dry-run=server -o name -f - <<'YAML' >/dev/null
+apiVersion: toolcall.dev/v1alpha1
+kind: ToolCall
+metadata:
+  name: probe
+  namespace: toolcall-system
+spec:
+  structured:
+    binary: "true"
+YAML
+}
+for ((tries = 60; ; tries--)); do
+  if probe 2>/dev/null && probe 2>/dev/null; then
+    break
+  fi
+  ((tries > 0)) || { probe; die "the API server does not admit calls"; }
+  sleep 1
+done
