@@ -1,0 +1,269 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ToolCallStatus is what happened. A terminal phase never changes.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || !(oldSelf.phase in ['Succeeded', 'Failed', 'Denied', 'Cancelled']) || (has(self.phase) && self.phase == oldSelf.phase)",message="a terminal phase never changes"
+type ToolCallStatus struct {
+	// phase is Pending, Running, or one of the terminal Succeeded, Failed, Denied and Cancelled.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// reason of the terminal phase, CamelCase.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// message is a sentence for a person about the reason.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// conditions are Accepted (the guards passed), Started, Finished (ended, whatever the outcome: what a
+	// client waits for) and Succeeded (exit code 0).
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// exitCode of the process; -1 when it has none of its own because a signal or the timeout ended it;
+	// absent when nothing ran or nobody knows.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// signal is the name of the signal that ended the process, e.g. SIGKILL.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Signal string `json:"signal,omitempty"`
+
+	// stdout that was captured: the first and last part with a line between when it was longer than the
+	// policy's output.maxBytesPerStream. Invalid UTF-8 becomes U+FFFD.
+	// +optional
+	Stdout string `json:"stdout,omitempty"`
+
+	// stderr that was captured, bounded like stdout.
+	// +optional
+	Stderr string `json:"stderr,omitempty"`
+
+	// streams says what the process really wrote, so that nobody takes a cut text for a whole one.
+	// +optional
+	Streams *StreamsStatus `json:"streams,omitempty"`
+
+	// output is one text for a model: stdout, stderr, the exit code when it isn't 0, and how long it took.
+	// +optional
+	Output string `json:"output,omitempty"`
+
+	// durationMilliseconds is the wall-clock time of the process.
+	// +optional
+	DurationMilliseconds *int64 `json:"durationMilliseconds,omitempty"`
+
+	// startTime of the process.
+	// +optional
+	StartTime *metav1.MicroTime `json:"startTime,omitempty"`
+
+	// completionTime of the process.
+	// +optional
+	CompletionTime *metav1.MicroTime `json:"completionTime,omitempty"`
+
+	// timings along the way of the call, as the operator saw them.
+	// +optional
+	Timings *CallTimings `json:"timings,omitempty"`
+
+	// retrySafe is true when it is certain that the command never started, so that creating the call again
+	// repeats nothing. Set on failed and cancelled calls.
+	// +optional
+	RetrySafe *bool `json:"retrySafe,omitempty"`
+
+	// environment is what was resolved: names and sources, never values.
+	// +optional
+	Environment *ResolvedEnvironment `json:"environment,omitempty"`
+
+	// action is what the call was mapped onto.
+	// +optional
+	Action *MappedAction `json:"action,omitempty"`
+
+	// job is the name of the Job that runs the call.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Job string `json:"job,omitempty"`
+
+	// pod is the name of the pod that runs the call, for kubectl logs.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Pod string `json:"pod,omitempty"`
+
+	// node is the name of the node that the pod ran on.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Node string `json:"node,omitempty"`
+
+	// runner identifies the one process that may report this call's result. Written before the command
+	// may start and never changed, it is what makes a call run at most once.
+	// +optional
+	Runner *RunnerBinding `json:"runner,omitempty"`
+
+	// observedGeneration is the generation that this status was made from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// RunnerBinding ties a call to the one supervisor process that runs it.
+type RunnerBinding struct {
+	// podUID is the UID of the pod that the call was given to.
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	PodUID string `json:"podUID"`
+
+	// keyHash is the SHA-256, in lower-case hexadecimal, of the public key that the supervisor made for
+	// this one connection; it holds the private key in memory only.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	KeyHash string `json:"keyHash"`
+}
+
+// StreamsStatus describes both output streams.
+type StreamsStatus struct {
+	// stdout describes the standard output.
+	// +required
+	Stdout StreamStatus `json:"stdout"`
+
+	// stderr describes the standard error.
+	// +required
+	Stderr StreamStatus `json:"stderr"`
+}
+
+// StreamStatus describes one output stream as the process wrote it.
+type StreamStatus struct {
+	// bytes that the process wrote.
+	// +required
+	Bytes int64 `json:"bytes"`
+
+	// sha256 of all bytes that the process wrote, in lower-case hexadecimal. Absent when not all were seen.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	SHA256 string `json:"sha256,omitempty"`
+
+	// truncated is true when the text in the status isn't all of it.
+	// +required
+	Truncated bool `json:"truncated"`
+
+	// invalidUTF8 is true when the stream held bytes that aren't UTF-8; they became U+FFFD in the text.
+	// +required
+	InvalidUTF8 bool `json:"invalidUTF8"`
+}
+
+// Path is how a call came to its pod.
+// +kubebuilder:validation:Enum=Cold;Warm
+type Path string
+
+// Paths of a call.
+const (
+	// PathCold is a pod that was made for the call.
+	PathCold Path = "Cold"
+	// PathWarm is a pod that was waiting.
+	PathWarm Path = "Warm"
+)
+
+// CallTimings are milliseconds since the object's creation, as the operator saw it.
+type CallTimings struct {
+	// acceptedMilliseconds until the guards had passed.
+	// +optional
+	AcceptedMilliseconds *int64 `json:"acceptedMilliseconds,omitempty"`
+
+	// startedMilliseconds until a runner was ready and the pod was recorded.
+	// +optional
+	StartedMilliseconds *int64 `json:"startedMilliseconds,omitempty"`
+
+	// finishedMilliseconds until the result had arrived.
+	// +optional
+	FinishedMilliseconds *int64 `json:"finishedMilliseconds,omitempty"`
+
+	// path is Cold for a pod made for the call, Warm for one that was waiting.
+	// +optional
+	Path Path `json:"path,omitempty"`
+}
+
+// EnvSource says which layer a variable came from.
+// +kubebuilder:validation:Enum=Call;Environment;Skill;Default;Image
+type EnvSource string
+
+// Sources of a variable, in the order of precedence.
+const (
+	EnvSourceCall        EnvSource = "Call"
+	EnvSourceEnvironment EnvSource = "Environment"
+	EnvSourceSkill       EnvSource = "Skill"
+	EnvSourceDefault     EnvSource = "Default"
+	EnvSourceImage       EnvSource = "Image"
+)
+
+// ResolvedEnvironment is where the call ran and with which variables.
+type ResolvedEnvironment struct {
+	// name of the ExecutionEnvironment in effect.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// workingDir that the process started in, symbolic links resolved.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	WorkingDir string `json:"workingDir,omitempty"`
+
+	// trusted says whether blocked variables were kept.
+	// +required
+	Trusted bool `json:"trusted"`
+
+	// env are the names of the process's variables, sorted, each with its source.
+	// +kubebuilder:validation:MaxItems=2048
+	// +listType=atomic
+	// +optional
+	Env []ResolvedEnvVar `json:"env,omitempty"`
+
+	// strippedEnv are the names that the blocklist removed, sorted.
+	// +kubebuilder:validation:MaxItems=2048
+	// +listType=atomic
+	// +optional
+	StrippedEnv []string `json:"strippedEnv,omitempty"`
+}
+
+// ResolvedEnvVar is a variable's name and where it came from.
+type ResolvedEnvVar struct {
+	// name of the variable.
+	// +required
+	Name string `json:"name"`
+
+	// source is the layer that set it.
+	// +required
+	Source EnvSource `json:"source"`
+}
+
+// ActionType is one of the three ways to run something.
+// +kubebuilder:validation:Enum=Structured;Shell;Code
+type ActionType string
+
+// Action types.
+const (
+	ActionStructured ActionType = "Structured"
+	ActionShell      ActionType = "Shell"
+	ActionCode       ActionType = "Code"
+)
+
+// MappedAction is what a call was mapped onto.
+type MappedAction struct {
+	// type is Structured, Shell or Code.
+	// +required
+	Type ActionType `json:"type"`
+
+	// tool is the name that was checked against access: the binary, bash for Shell, the language for Code.
+	// +kubebuilder:validation:MaxLength=256
+	// +required
+	Tool string `json:"tool"`
+
+	// summary is the first 40 characters of what runs.
+	// +kubebuilder:validation:MaxLength=40
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}
