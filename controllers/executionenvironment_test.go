@@ -1,0 +1,129 @@
+package controllers_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// judge runs one pass over an environment, and reads what it wrote.
+func (w *world) judge(env *v1alpha1.ExecutionEnvironment) *v1alpha1.ExecutionEnvironment {
+	w.t.Helper()
+	r := &controllers.ExecutionEnvironmentReconciler{
+		Shared: w.pools.Shared, Hub: w.hub, Pools: w.pools.State,
+		Operator: controllers.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
+	}
+	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(env)}); err != nil {
+		w.t.Fatalf("reconcile the environment: %v", err)
+	}
+	now := &v1alpha1.ExecutionEnvironment{}
+	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(env), now); err != nil {
+		w.t.Fatal(err)
+	}
+	return now
+}
+
+func (w *world) networkPolicy(name string) *networkingv1.NetworkPolicy {
+	w.t.Helper()
+	policy := &networkingv1.NetworkPolicy{}
+	if err := shared.GetAPIReader().Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, policy); err != nil {
+		w.t.Fatal(err)
+	}
+	return policy
+}
+
+func TestToolPodsAcceptNobodyAndTheDeniedReachTheOperatorOnly(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env")
+	w.judge(env)
+	ingress := w.networkPolicy("toolcall-no-ingress")
+	if len(ingress.Spec.Ingress) != 0 || !slices.Equal(ingress.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+		t.Errorf("somebody may connect to tool pods: %+v", ingress.Spec)
+	}
+	if got := ingress.Spec.PodSelector.MatchLabels[v1alpha1.LabelManagedBy]; got != v1alpha1.ManagedBy {
+		t.Errorf("it selects %v", ingress.Spec.PodSelector)
+	}
+	denied := w.networkPolicy("toolcall-no-network")
+	if got := denied.Spec.PodSelector.MatchLabels[jobspec.LabelNetwork]; got != jobspec.NetworkDenied {
+		t.Errorf("it selects %v", denied.Spec.PodSelector)
+	}
+	if len(denied.Spec.Egress) != 1 || len(denied.Spec.Egress[0].To) != 1 || len(denied.Spec.Egress[0].Ports) != 1 {
+		t.Fatalf("more than one way out: %+v", denied.Spec.Egress)
+	}
+	to, port := denied.Spec.Egress[0].To[0], denied.Spec.Egress[0].Ports[0]
+	if to.IPBlock != nil || to.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "toolcall-system" || len(to.PodSelector.MatchLabels) == 0 || port.Port.IntVal != 9443 {
+		t.Errorf("the way out leads to %+v, port %v", to, port)
+	}
+}
+
+func TestNetworkPoliciesAreMendedAndLeftAloneOtherwise(t *testing.T) {
+	w := newWorld(t)
+	first := w.environment("first")
+	w.judge(first)
+	before := w.networkPolicy("toolcall-no-network")
+	w.judge(first)
+	if now := w.networkPolicy("toolcall-no-network"); now.ResourceVersion != before.ResourceVersion {
+		t.Error("it was written without need")
+	}
+	opened := before.DeepCopy()
+	opened.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
+	if err := w.client.Update(context.Background(), opened); err != nil {
+		t.Fatal(err)
+	}
+	second := w.environment("second")
+	w.judge(second)
+	now := w.networkPolicy("toolcall-no-network")
+	if len(now.Spec.Egress[0].To) != 1 {
+		t.Error("a policy that was opened stays open")
+	}
+	if len(now.OwnerReferences) != 2 {
+		t.Errorf("it belongs to %v", now.OwnerReferences)
+	}
+}
+
+func TestAnEnvironmentSaysWhetherCallsCanRun(t *testing.T) {
+	w := newWorld(t)
+	ready := func(env *v1alpha1.ExecutionEnvironment) *metav1.Condition {
+		return meta.FindStatusCondition(w.judge(env).Status.Conditions, v1alpha1.ConditionReady)
+	}
+	good := w.environment("good", asDefault)
+	if c := ready(good); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonReady {
+		t.Errorf("a good one: %+v", c)
+	}
+	bad := w.environment("bad", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyName = "missing" })
+	if c := ready(bad); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPolicyNotFound {
+		t.Errorf("one without its policy: %+v", c)
+	}
+	second := w.environment("second", asDefault)
+	for _, env := range []*v1alpha1.ExecutionEnvironment{good, second} {
+		if c := ready(env); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonDuplicateDefault {
+			t.Errorf("%s, one of two defaults: %+v", env.Name, c)
+		}
+	}
+	before := w.judge(good).ResourceVersion
+	if w.judge(good).ResourceVersion != before {
+		t.Error("a status was written without need")
+	}
+}
+
+func TestAnEnvironmentCountsItsCalls(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", asDefault)
+	for _, name := range []string{"a", "b"} {
+		w.reconcile(w.call(name))
+	}
+	denied := w.call("denied", func(c *v1alpha1.ToolCall) { c.Spec.Shell.Command = " " })
+	w.reconcile(denied)
+	eventually(t, func() bool { return w.judge(env).Status.ActiveCalls == 2 })
+}
