@@ -37,7 +37,8 @@ func TestWaitingPodsTakeAnyCall(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t, codeOnlyGated)
 	sp.newData(t, map[string]string{"key": "from a Secret"})
-	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {
+	// One for each call: the refill may be slower than the calls.
+	sp.newWarmEnvironment(t, 8, func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Env = []v1alpha1.EnvVar{value("A", "environment"), value("B", "environment"), fromSecret("S", "data", "key", false)}
 	})
 	stdin := in("warm", structured("cat"))
@@ -60,7 +61,6 @@ func TestWaitingPodsTakeAnyCall(t *testing.T) {
 		"nothing of the last": {in("warm", shell("ls -A /workspace; touch /workspace/mine")), succeeded("")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sp.awaitWarm(t, 2)
 			call := sp.run(t, tc.spec)
 			expect(t, call, tc.want)
 			expectPath(t, call, v1alpha1.PathWarm)
