@@ -28,7 +28,7 @@ type poolEntry struct {
 
 // NewPoolState makes an empty one.
 func NewPoolState() *PoolState {
-	return &PoolState{pools: map[types.UID]*poolEntry{}, changed: NewSignals()}
+	return &PoolState{pools: map[types.UID]*poolEntry{}, changed: newSignals(countDelay)}
 }
 
 // Source wakes environments whose pool changed.

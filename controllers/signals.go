@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -13,14 +14,19 @@ import (
 // Signals puts calls into the reconciler's queue when something outside the API happened to them. What is
 // signalled before the queue runs is kept until it does.
 type Signals struct {
+	// delay gathers what is signalled within it into one pass; 0 for none.
+	delay time.Duration
+
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	waiting map[types.NamespacedName]struct{}
 }
 
-// NewSignals makes one.
-func NewSignals() *Signals {
-	return &Signals{waiting: map[types.NamespacedName]struct{}{}}
+// NewSignals makes one without a delay.
+func NewSignals() *Signals { return newSignals(0) }
+
+func newSignals(delay time.Duration) *Signals {
+	return &Signals{delay: delay, waiting: map[types.NamespacedName]struct{}{}}
 }
 
 // Wake has the call reconciled soon.
@@ -31,7 +37,17 @@ func (s *Signals) Wake(call types.NamespacedName) {
 		s.waiting[call] = struct{}{}
 		return
 	}
-	s.queue.Add(reconcile.Request{NamespacedName: call})
+	s.add(call)
+}
+
+// add needs the lock, and the queue.
+func (s *Signals) add(call types.NamespacedName) {
+	request := reconcile.Request{NamespacedName: call}
+	if s.delay > 0 {
+		s.queue.AddAfter(request, s.delay)
+		return
+	}
+	s.queue.Add(request)
 }
 
 // Source is how a controller listens.
@@ -41,7 +57,7 @@ func (s *Signals) Source() source.Source {
 		defer s.mu.Unlock()
 		s.queue = queue
 		for call := range s.waiting {
-			queue.Add(reconcile.Request{NamespacedName: call})
+			s.add(call)
 		}
 		clear(s.waiting)
 		return nil
