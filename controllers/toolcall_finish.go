@@ -132,10 +132,11 @@ func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error)
 	if !s.call.Status.Phase.Terminal() {
 		return false, nil
 	}
-	if uid := string(s.call.UID); !s.bound() && r.Hub.Taken(uid) != nil {
-		// It took a waiting pod and ended before that could be recorded.
-		r.Hub.Taken(uid).Refuse("the call has ended")
-		r.Hub.Settle(uid)
+	if taken := r.Hub.Taken(string(s.call.UID)); taken != nil && taken != s.session {
+		// It took a waiting pod that was never recorded as its own: the call ended before that, or another
+		// one had been recorded by a write whose answer was lost.
+		taken.Refuse("the call has ended")
+		r.Hub.Settle(string(s.call.UID))
 	}
 	if s.session != nil {
 		if s.session.Result() != nil {

@@ -198,6 +198,25 @@ func TestACrashBeforeTheJobChangedHandsLosesNothing(t *testing.T) {
 	}
 }
 
+// The answer to the write that records the pod is lost, and its runner goes away for a moment: the call looks
+// again and must not keep a second runner from others.
+func TestARunnerThatWasTakenInVainIsLetGo(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(1))
+	only(w.warmUp(env))
+	call := w.call("c", func(c *v1alpha1.ToolCall) { c.Spec.Cancel = true })
+	template, _ := w.pools.State.Look(env.UID)
+	taken := w.hub.Take(template, call.Name, string(call.UID))
+	if taken == nil {
+		t.Fatal("no runner waits")
+	}
+	w.reconcile(call)
+	w.reconcile(call)
+	if w.hub.Taken(string(call.UID)) != nil {
+		t.Error("the runner is still kept for a call that ended without it")
+	}
+}
+
 func TestOnePodIsGivenToOneCall(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", warm(1))
