@@ -56,6 +56,8 @@ func manifests(t *testing.T, folder string) []client.Object {
 func (w *world) withAdmission() {
 	w.t.Helper()
 	ctx := context.Background()
+	// Runs after the deletions below: the next test must not meet half of the policies.
+	w.t.Cleanup(w.withoutAdmission)
 	for _, o := range manifests(w.t, "admission") {
 		if err := w.client.Create(ctx, o, client.DisableReadYourWritesConsistency); err != nil {
 			w.t.Fatal(err)
@@ -74,7 +76,7 @@ func (w *world) withAdmission() {
 	}
 }
 
-// withoutAdmission waits until the admission policies of another test are in force no more.
+// withoutAdmission waits until no admission policy is in force any more.
 func (w *world) withoutAdmission() {
 	w.t.Helper()
 	eventually(w.t, func() bool {

@@ -96,7 +96,6 @@ func TestToolCallsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 
 func TestASpecIsImmutableExceptCancel(t *testing.T) {
 	w := newWorld(t)
-	w.withoutAdmission()
 	full := func() *v1alpha1.ToolCall {
 		return &v1alpha1.ToolCall{Spec: v1alpha1.ToolCallSpec{
 			Tool:           &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls"}`)}},
