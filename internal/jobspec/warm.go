@@ -81,17 +81,21 @@ func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
 }
 
 // Adopt changes a pool's Job into the call's own: owned by it, so that it goes with the call and no longer with
-// the environment, with the decided record, and with a deadline that counts from now.
+// the environment, with the decided record, and with a deadline that counts from now. Without a record it is only
+// owned.
 func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, record *Record, now time.Time, sealer Sealer) error {
-	plan, err := record.encode()
-	if err != nil {
-		return err
-	}
 	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
 	if job.Labels == nil {
 		job.Labels = map[string]string{}
 	}
 	job.Labels[v1alpha1.LabelCall] = string(call.UID)
+	if record == nil {
+		return nil
+	}
+	plan, err := record.encode()
+	if err != nil {
+		return err
+	}
 	if job.Annotations == nil {
 		job.Annotations = map[string]string{}
 	}
