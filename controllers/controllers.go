@@ -20,6 +20,7 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/tracing"
+	"toolcall.dev/operator/internal/turns"
 )
 
 // EventSource is the reporting controller of the project's Events.
@@ -58,6 +59,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Events:   mgr.GetEventRecorder(EventSource),
 		Policies: NewPolicyCache(),
 	}
+	queue := turns.New(o.Signals.Wake)
 	calls := &ToolCallReconciler{
 		Shared:   shared,
 		Hub:      o.Hub,
@@ -67,11 +69,13 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Callers:  &Callers{Reader: mgr.GetClient()},
 		Pools:    o.Pools,
 		Trace:    o.Trace,
+		Turns:    queue,
 	}
 	metrics.InFlight(func() int { return countInFlight(shared.Client) })
+	metrics.Queued(func() int { _, waiting := queue.Len(); return waiting })
 	state := NewPoolState()
 	pools := &WarmPoolReconciler{Shared: shared, Hub: o.Hub, Identity: o.Identity, Runtime: o.Runtime, State: state}
-	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub}
+	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub, Turns: queue}
 	policies := &ExecutionPolicyReconciler{Shared: shared}
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, o.Signals, o.ConcurrentCalls),

@@ -21,6 +21,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/turns"
 )
 
 // ExecutionEnvironmentReconciler says on each environment whether it can be used, and how much it is.
@@ -31,6 +32,8 @@ type ExecutionEnvironmentReconciler struct {
 	// Pools is what is known of warm pools, Hub the runners that wait in them.
 	Pools *PoolState
 	Hub   *dispatch.Hub
+	// Turns are told when another number of calls may run at the same time.
+	Turns *turns.Turns
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments/status,verbs=patch
@@ -98,9 +101,16 @@ func (d delayed) Generic(_ context.Context, e event.GenericEvent, q queue) { d.e
 // Reconcile counts and judges.
 func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	env := &v1alpha1.ExecutionEnvironment{}
-	if err := r.Get(ctx, req.NamespacedName, env); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := r.Get(ctx, req.NamespacedName, env)
+	if apierrors.IsNotFound(err) {
+		// The calls that wait are judged again, and told.
+		r.Turns.Limit(req.NamespacedName, 0)
+		return ctrl.Result{}, nil
 	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.Turns.Limit(req.NamespacedName, maxConcurrent(env))
 	if err := r.ensureNetworkPolicies(ctx, env.Namespace); err != nil {
 		return ctrl.Result{}, err
 	}

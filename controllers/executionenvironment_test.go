@@ -20,18 +20,24 @@ import (
 // judge runs one pass over an environment, and reads what it wrote.
 func (w *world) judge(env *v1alpha1.ExecutionEnvironment) *v1alpha1.ExecutionEnvironment {
 	w.t.Helper()
-	r := &controllers.ExecutionEnvironmentReconciler{
-		Shared: w.pools.Shared, Hub: w.hub, Pools: w.pools.State,
-		Operator: controllers.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
-	}
-	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(env)}); err != nil {
-		w.t.Fatalf("reconcile the environment: %v", err)
-	}
+	w.judgeGone(env)
 	now := &v1alpha1.ExecutionEnvironment{}
 	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(env), now); err != nil {
 		w.t.Fatal(err)
 	}
 	return now
+}
+
+// judgeGone runs one pass over an environment that may be gone.
+func (w *world) judgeGone(env *v1alpha1.ExecutionEnvironment) {
+	w.t.Helper()
+	r := &controllers.ExecutionEnvironmentReconciler{
+		Shared: w.pools.Shared, Hub: w.hub, Pools: w.pools.State, Turns: w.reconciler.Turns,
+		Operator: controllers.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
+	}
+	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(env)}); err != nil {
+		w.t.Fatalf("reconcile the environment: %v", err)
+	}
 }
 
 func (w *world) networkPolicy(name string) *networkingv1.NetworkPolicy {

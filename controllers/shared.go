@@ -78,10 +78,10 @@ func podOwner(o client.Object) []string {
 	return nil
 }
 
-// activeEnvironment is the environment of a call that has not ended.
+// activeEnvironment is the environment of a call that was let into it and has not ended.
 func activeEnvironment(o client.Object) []string {
 	call, ok := o.(*v1alpha1.ToolCall)
-	if !ok || call.Status.Phase.Terminal() || call.Status.Environment == nil || call.Status.Environment.Name == "" {
+	if !ok || call.Status.Phase.Terminal() || call.Status.Job == "" || call.Status.Environment == nil || call.Status.Environment.Name == "" {
 		return nil
 	}
 	return []string{call.Status.Environment.Name}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -26,6 +27,7 @@ import (
 	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/turns"
 )
 
 // The API server of all tests in this package; nil when there is none.
@@ -108,6 +110,8 @@ type world struct {
 	address    string
 	reconciler *controllers.ToolCallReconciler
 	pools      *controllers.WarmPoolReconciler
+	// woken are the calls whose turn came.
+	woken []string
 	// use replaces the reconciler's client; nil for the shared one.
 	use client.Client
 }
@@ -170,7 +174,8 @@ func (w *world) rebuild() {
 	}
 	w.reconciler = &controllers.ToolCallReconciler{
 		Shared: common, Pools: controllers.NewSignals(),
-		Hub: w.hub, Identity: w.identity, Runtime: runtime,
+		Turns: turns.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) }),
+		Hub:   w.hub, Identity: w.identity, Runtime: runtime,
 		Access:  controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), w.clock),
 		Callers: &controllers.Callers{Reader: used},
 	}

@@ -100,10 +100,18 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: ptr.Deref(where.effective().Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds),
 		SeenMicroseconds:    s.seen.UnixMicro(),
-		AcceptedMillis:      *s.millis(),
+		AcceptedMillis:      s.acceptedMillis(),
 		Plan:                plan,
 	}
 	return nil
+}
+
+// acceptedMillis is when the call was first found to be allowed; it may have waited for its turn since.
+func (s *scope) acceptedMillis() int64 {
+	if t := s.call.Status.Timings; t != nil && t.AcceptedMilliseconds != nil {
+		return *t.AcceptedMilliseconds
+	}
+	return *s.millis()
 }
 
 // policy finds and compiles what the environment's calls are held to.
@@ -146,6 +154,7 @@ func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards
 	var caller *v1alpha1.Requester
 	if known {
 		caller = s.call.Spec.RequestedBy
+		s.caller = s.call.CallerName()
 		rules.where.trusted = s.call.Spec.Trusted
 	}
 	var unanswered error

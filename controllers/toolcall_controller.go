@@ -17,6 +17,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/tracing"
+	"toolcall.dev/operator/internal/turns"
 )
 
 // ToolCallReconciler brings calls to their end.
@@ -31,6 +32,8 @@ type ToolCallReconciler struct {
 	Trace *tracing.Tracer
 	// Pools are told when a call takes a waiting pod.
 	Pools *Signals
+	// Turns hold calls back whose environment runs as many as it may.
+	Turns *turns.Turns
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls,verbs=get;list;watch;delete
@@ -62,7 +65,9 @@ func (r *ToolCallReconciler) phases() []phase {
 		r.retire,
 		r.takeResult,
 		r.stopIfAsked,
+		r.awaitTurn,
 		r.accept,
+		r.takeTurn,
 		r.adopt,
 		r.launch,
 		r.bind,
@@ -79,6 +84,7 @@ func (r *ToolCallReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	s, err := r.gather(ctx, req)
 	if apierrors.IsNotFound(err) {
 		r.Hub.Dismiss(req.Namespace, req.Name, "the ToolCall was deleted")
+		r.Turns.Leave(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -114,6 +120,9 @@ func (r *ToolCallReconciler) commit(ctx context.Context, s *scope) error {
 			return fmt.Errorf("write the call's status: %w", err)
 		}
 		r.announce(s)
+	}
+	if s.call.Status.Phase.Terminal() {
+		r.Turns.Leave(client.ObjectKeyFromObject(s.call))
 	}
 	for _, follow := range s.follows {
 		if err := follow(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -127,6 +128,7 @@ func (r *ToolCallReconciler) lastWords(s *scope, message string) *wire.Result {
 func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error) {
 	if s.call.DeletionTimestamp != nil {
 		r.Hub.Dismiss(s.call.Namespace, s.call.Name, "the ToolCall is being deleted")
+		r.Turns.Leave(client.ObjectKeyFromObject(s.call))
 		return true, nil
 	}
 	if !s.call.Status.Phase.Terminal() {

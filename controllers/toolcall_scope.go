@@ -35,6 +35,8 @@ type scope struct {
 	environment *v1alpha1.ExecutionEnvironment
 	fallback    *v1alpha1.ExecutionEnvironment
 	refs        []corev1.EnvVar
+	// caller shares turns with the other calls of the same name; empty for calls whose creator is unknown.
+	caller string
 	// session is the connection of the call's own runner: the one that is recorded, or else the one that
 	// says hello for the call's Job. nil when none is connected.
 	session *dispatch.Session
@@ -53,6 +55,9 @@ func (r *ToolCallReconciler) gather(ctx context.Context, req ctrl.Request) (*sco
 	}
 	s := &scope{original: call, call: call.DeepCopy(), now: r.Clock.Now()}
 	s.seen = firstSeen(call.CreationTimestamp.Time, s.now)
+	if seen, ok := r.Turns.Seen(req.NamespacedName, call.UID); ok {
+		s.seen = seen
+	}
 	if call.Status.Runner != nil {
 		s.session = r.Hub.SessionByKey(call.Status.Runner.KeyHash)
 	}

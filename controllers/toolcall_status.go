@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,15 +18,28 @@ import (
 // accepted says that the guards passed and that the call waits for its process.
 func (s *scope) accepted() {
 	status := &s.call.Status
-	if status.Phase == v1alpha1.PhasePending {
+	if status.Job != "" {
 		return
 	}
-	status.Phase = v1alpha1.PhasePending
+	s.allowed()
 	status.Job = s.job.Name
-	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
-	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis), Path: s.path()}
-	s.condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
+	status.Timings.Path = s.path()
 	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "the pod has not started")
+}
+
+// queued says that the guards passed and that the environment has no room yet.
+func (s *scope) queued(limit int) {
+	s.allowed()
+	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))
+}
+
+// allowed says that the guards passed.
+func (s *scope) allowed() {
+	status := &s.call.Status
+	status.Phase = v1alpha1.PhasePending
+	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
+	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis)}
+	s.condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
 	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
 	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
 }

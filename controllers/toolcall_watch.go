@@ -36,7 +36,7 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 	if s.bound() || s.job == nil || s.record == nil {
 		return false, nil
 	}
-	if s.call.Status.Phase != v1alpha1.PhasePending {
+	if s.call.Status.Job == "" {
 		// The pass that made the Job was cut short: its pod may still wait for the credential.
 		if err := r.ensureCredential(ctx, s); err != nil {
 			return true, err

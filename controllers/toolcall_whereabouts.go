@@ -174,7 +174,7 @@ func (r *Shared) poolTemplate(ctx context.Context, env, fallback *v1alpha1.Execu
 	if err != nil {
 		return nil, err
 	}
-	basis := []string{fmt.Sprint("environment ", env.Generation)}
+	var basis []string
 	if policy != nil {
 		basis = append(basis, fmt.Sprint("policy ", policy.UID, policy.Generation))
 	}

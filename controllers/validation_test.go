@@ -210,7 +210,11 @@ func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"value and reference": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
 			s.Env = []v1alpha1.EnvVar{{Name: "A", Value: "x", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: key}}}
 		}), "set value or valueFrom, not both"},
-		"a relative allowed path": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.AllowedPaths = []string{"x"} }), "spec.allowedPaths[0]"},
+		"a runner in the image":     {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "/usr/bin/toolcall-runner" }), ""},
+		"a relative runner path":    {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "runner" }), "spec.runnerPath"},
+		"a runner path of a folder": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "/usr/bin/" }), "spec.runnerPath"},
+		"no calls at the same time": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.MaxConcurrentCalls = ptr.To(int32(0)) }), "spec.maxConcurrentCalls"},
+		"a relative allowed path":   {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.AllowedPaths = []string{"x"} }), "spec.allowedPaths[0]"},
 		"our volume": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
 			s.Volumes = []corev1.Volume{{Name: "toolcall-runner"}}
 		}), "volume names that start with toolcall- are the operator's own"},

@@ -404,3 +404,22 @@ func names(jobs []batchv1.Job) map[string]bool {
 	}
 	return set
 }
+
+func TestWhatDoesNotChangeThePodsKeepsThem(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(2))
+	w.warmUp(env)
+	before := names(w.waiting(env))
+	w.edit(env, func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.WarmPool.Size = 1
+		e.Spec.MaxConcurrentCalls = ptr.To[int32](7)
+		e.Spec.TTLSecondsAfterFinished = ptr.To[int32](5)
+	})
+	eventually(t, func() bool {
+		w.fill(env)
+		return len(w.waiting(env)) == 1
+	})
+	if kept := w.waiting(env)[0].Name; !before[kept] {
+		t.Errorf("%v waited before, %s after", before, kept)
+	}
+}

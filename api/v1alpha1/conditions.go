@@ -48,6 +48,8 @@ const (
 	ReasonGuardsPassed = "GuardsPassed"
 	// ReasonNotStarted says that no process was started, yet or ever.
 	ReasonNotStarted = "NotStarted"
+	// ReasonQueued says that the call waits for its turn: its environment runs as many calls as it may.
+	ReasonQueued = "Queued"
 	// ReasonAssigned says that a pod was recorded as the one that runs the call.
 	ReasonAssigned = "Assigned"
 	// ReasonInProgress says that the call has not ended.

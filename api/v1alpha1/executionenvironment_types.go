@@ -16,6 +16,14 @@ type ExecutionEnvironmentSpec struct {
 	// +required
 	Image string `json:"image"`
 
+	// runnerPath is where the image already has our supervisor, of the operator's own version. Calls then start
+	// sooner: nothing is mounted into their pods but volumes. The image has to have the directories /workspace and
+	// /tmp, writable for the user that calls run as. Unset: the supervisor and both directories are mounted.
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^/[^\x00]*[^/\x00]$`
+	// +optional
+	RunnerPath string `json:"runnerPath,omitempty"`
+
 	// imagePullPolicy is Always, IfNotPresent or Never, as in a Pod.
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	// +optional
@@ -144,6 +152,13 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	WarmPool *WarmPool `json:"warmPool,omitempty"`
 
+	// maxConcurrentCalls is how many calls may run in this environment at the same time. More wait in phase
+	// Pending: each caller's in the order in which they came, the callers in turns. No limit when unset.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	MaxConcurrentCalls *int32 `json:"maxConcurrentCalls,omitempty"`
+
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -253,7 +268,8 @@ type ExecutionEnvironmentStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// activeCalls is the number of calls in this environment that have not ended.
+	// activeCalls is the number of calls in this environment that have a Job and have not ended. Calls that wait
+	// for their turn are not counted.
 	// +optional
 	ActiveCalls int32 `json:"activeCalls"`
 

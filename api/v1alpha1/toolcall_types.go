@@ -234,6 +234,14 @@ type ToolCall struct {
 	Status ToolCallStatus `json:"status,omitempty"`
 }
 
+// CallerName is who created the call, as far as it says; empty when it doesn't.
+func (c *ToolCall) CallerName() string {
+	if c.Spec.RequestedBy == nil {
+		return ""
+	}
+	return c.Spec.RequestedBy.Username
+}
+
 // ToolCallList is a list of ToolCall.
 //
 // +kubebuilder:object:root=true

@@ -383,6 +383,11 @@ func (in *ExecutionEnvironmentSpec) DeepCopyInto(out *ExecutionEnvironmentSpec) 
 		*out = new(WarmPool)
 		**out = **in
 	}
+	if in.MaxConcurrentCalls != nil {
+		in, out := &in.MaxConcurrentCalls, &out.MaxConcurrentCalls
+		*out = new(int32)
+		**out = **in
+	}
 	if in.StartTimeoutSeconds != nil {
 		in, out := &in.StartTimeoutSeconds, &out.StartTimeoutSeconds
 		*out = new(int32)

@@ -17,6 +17,8 @@ const usage = `usage: images COMMAND
   tool                                      the tool image, from Debian packages (needs root)
   binary --tag TAG --entrypoint /PATH [--user U] --file FILE:/PATH... OUT.tar
                                             wrap static executables into an empty image
+  extend --from BASE.tar --tag TAG --file FILE:/PATH... OUT.tar
+                                            add executables to an image
 `
 
 func main() {
@@ -33,6 +35,8 @@ func run(args []string) error {
 			return tool(args[1:])
 		case "binary":
 			return binary(args[1:])
+		case "extend":
+			return extend(args[1:])
 		}
 	}
 	fmt.Fprint(os.Stderr, usage)
@@ -85,6 +89,25 @@ func binary(args []string) error {
 		s.Entrypoint = []string{*entrypoint}
 	}
 	if err := image.WriteBinary(flags.Arg(0), s, files); err != nil {
+		return err
+	}
+	fmt.Println(flags.Arg(0))
+	return nil
+}
+
+func extend(args []string) error {
+	flags := flag.NewFlagSet("extend", flag.ContinueOnError)
+	var files fileList
+	from := flags.String("from", "", "the tarball of the image to begin with")
+	tag := flags.String("tag", "", "the new image's name and tag")
+	flags.Var(&files, "file", "FILE:/PATH, an executable and its place in the image; may be repeated")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 || len(files) == 0 || *tag == "" || *from == "" {
+		return errors.New("extend needs --from, --tag, at least one --file, and the tarball to write")
+	}
+	if err := image.Extend(flags.Arg(0), *from, *tag, files); err != nil {
 		return err
 	}
 	fmt.Println(flags.Arg(0))

@@ -33,5 +33,5 @@ image-tools: ## Build the tool image toolcall.dev/tools:dev; print its tarball.
 	@$(IMAGES) tool
 
 .PHONY: load-tools
-load-tools: ## Build the tool image and load it onto the local node.
-	@tar=$$($(IMAGES) tool) && $(CLUSTER) load "$$tar"
+load-tools: build ## Build the tool image, with and without the runner in it, and load both onto the local node.
+	@hack/load-tools.sh

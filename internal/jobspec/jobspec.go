@@ -8,6 +8,7 @@
 package jobspec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -269,7 +270,7 @@ func container(p jobParts) corev1.Container {
 		Name:                     containerName,
 		Image:                    p.env.Image,
 		ImagePullPolicy:          p.env.ImagePullPolicy,
-		Command:                  []string{runnerPath},
+		Command:                  []string{cmp.Or(p.env.RunnerPath, runnerPath)},
 		Env:                      append(runnerEnv(p), p.refs...),
 		Resources:                resources(p.env.Resources),
 		VolumeMounts:             mounts(p.env),

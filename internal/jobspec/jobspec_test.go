@@ -197,6 +197,21 @@ func TestWorkspaceAndTmpAreWritableUnlessTheEnvironmentMountsThem(t *testing.T) 
 	}
 }
 
+func TestAnImageWithTheRunnerGetsNothingMounted(t *testing.T) {
+	t.Parallel()
+	pod := build(t, func(in *jobspec.Input) {
+		in.Environment.Spec.RunnerPath = "/usr/bin/toolcall-runner"
+		in.Environment.Spec.Volumes = []corev1.Volume{{Name: "repo"}}
+		in.Environment.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "repo", MountPath: "/repo"}}
+	}).Spec.Template.Spec
+	if diff := cmp.Diff([]string{"/usr/bin/toolcall-runner"}, pod.Containers[0].Command); diff != "" {
+		t.Error(diff)
+	}
+	if len(pod.Volumes) != 1 || len(pod.Containers[0].VolumeMounts) != 1 || pod.Volumes[0].Name != "repo" {
+		t.Errorf("mounted besides the environment's own: %+v, %+v", pod.Volumes, pod.Containers[0].VolumeMounts)
+	}
+}
+
 func TestARecordComesBackSealedAndWithoutTheCallsValues(t *testing.T) {
 	t.Parallel()
 	in := input()

@@ -14,9 +14,13 @@ import (
 const userID = 1000
 
 // volumes are the environment's and ours: the runner, and the writable directories that the environment
-// doesn't mount itself.
+// doesn't mount itself. An image that has the runner has those too: each kind of volume, whatever it holds, makes
+// a pod start later.
 func volumes(env *v1alpha1.ExecutionEnvironmentSpec, runnerImage string) []corev1.Volume {
 	list := append([]corev1.Volume{}, env.Volumes...)
+	if env.RunnerPath != "" {
+		return list
+	}
 	list = append(list, corev1.Volume{Name: runnerVolume, VolumeSource: corev1.VolumeSource{
 		Image: &corev1.ImageVolumeSource{Reference: runnerImage, PullPolicy: corev1.PullIfNotPresent},
 	}})
@@ -28,6 +32,9 @@ func volumes(env *v1alpha1.ExecutionEnvironmentSpec, runnerImage string) []corev
 
 func mounts(env *v1alpha1.ExecutionEnvironmentSpec) []corev1.VolumeMount {
 	list := append([]corev1.VolumeMount{}, env.VolumeMounts...)
+	if env.RunnerPath != "" {
+		return list
+	}
 	list = append(list, corev1.VolumeMount{Name: runnerVolume, MountPath: runnerMount, ReadOnly: true})
 	for _, d := range writable(env) {
 		list = append(list, corev1.VolumeMount{Name: d.volume, MountPath: d.path})

@@ -36,11 +36,13 @@ type WarmInput struct {
 	Name string
 }
 
-// TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more.
+// TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more. Where
+// the operator is doesn't count: a runner that waits is connected, and comes back through the Service.
 func TemplateHash(in WarmInput) (string, error) {
 	in.Name = ""
 	spec := in.Environment.Spec.DeepCopy()
-	spec.WarmPool, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil
+	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
+	in.Runtime.Endpoints = nil
 	raw, err := json.Marshal([]any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime})
 	if err != nil {
 		return "", fmt.Errorf("encode the pool's template: %w", err)

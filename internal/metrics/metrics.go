@@ -58,6 +58,14 @@ func InFlight(count func() int) {
 	}, func() float64 { return float64(count()) }))
 }
 
+// Queued exposes the number of calls that wait for their turn.
+func Queued(count func() int) {
+	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toolcall_calls_queued",
+		Help: "Calls that wait because their environment runs as many as it may.",
+	}, func() float64 { return float64(count()) }))
+}
+
 // Finished counts a call that ended.
 func Finished(status *v1alpha1.ToolCallStatus) {
 	finished.WithLabelValues(string(status.Phase), status.Reason).Inc()

@@ -18,6 +18,7 @@ var used = regexp.MustCompile(`\btoolcall_[a-z_]+`)
 func exposed(t *testing.T) map[string]bool {
 	t.Helper()
 	InFlight(func() int { return 0 })
+	Queued(func() int { return 0 })
 	Runners(func() int { return 0 })
 	Reported(Recorded)
 	ms := int64(1)

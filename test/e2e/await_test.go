@@ -85,6 +85,7 @@ func (s *suite) awaitFinished(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1.T
 		return condition(c, v1alpha1.ConditionFinished) == metav1.ConditionTrue
 	})
 	checkFinished(t, done)
+	notePath(done)
 	return done
 }
 

@@ -84,6 +84,7 @@ func (sp *space) newEnvironment(t *testing.T, name string, adjust ...func(*v1alp
 	for _, change := range adjust {
 		change(env)
 	}
+	goThe(way, &env.Spec)
 	must(t, sp.client.Create(t.Context(), env))
 	return env
 }
@@ -92,6 +93,7 @@ func (sp *space) newEnvironment(t *testing.T, name string, adjust ...func(*v1alp
 func (sp *space) create(t *testing.T, spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall {
 	t.Helper()
 	call := sp.newCall(spec)
+	sp.awaitPod(t, spec)
 	must(t, sp.client.Create(t.Context(), call))
 	sp.reportOnFailure(t, call)
 	return call

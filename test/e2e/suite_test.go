@@ -54,9 +54,11 @@ var connect = sync.OnceValues(newSuite)
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if enabled() {
-		if err := leaveNothing(); err != nil {
-			fmt.Fprintln(os.Stderr, "cleaning up:", err)
-			code = 1
+		for what, err := range map[string]error{"cleaning up": leaveNothing(), "paths": checkPaths()} {
+			if err != nil {
+				fmt.Fprintln(os.Stderr, what+":", err)
+				code = 1
+			}
 		}
 	}
 	os.Exit(code)

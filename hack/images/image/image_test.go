@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
@@ -63,6 +64,42 @@ func TestTheSameBinariesGiveTheSameImage(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, ".image-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestAnExtendedImageIsRunAsBeforeAndHasTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write(t, a, "program a")
+	write(t, b, "program b")
+	base, path := filepath.Join(dir, "base.tar"), filepath.Join(dir, "more.tar")
+	if err := WriteBinary(base, Settings{Tag: "example.test/x:1", Entrypoint: []string{"/bin/a"}, User: "65532"}, []File{{a, "/bin/a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Extend(path, base, "example.test/more:1", []File{{b, "/opt/b"}}); err != nil {
+		t.Fatal(err)
+	}
+	img, err := tarball.ImageFromPath(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := img.ConfigFile()
+	if err != nil || cfg.Config.User != "65532" || cfg.Config.Entrypoint[0] != "/bin/a" || len(cfg.RootFS.DiffIDs) != 2 {
+		t.Errorf("configuration is %+v, %v", cfg, err)
+	}
+	whole := mutate.Extract(img)
+	defer whole.Close()
+	names := map[string]bool{}
+	for r := tar.NewReader(whole); ; {
+		h, err := r.Next()
+		if err != nil {
+			break
+		}
+		names[h.Name] = true
+	}
+	if !names["bin/a"] || !names["opt/b"] {
+		t.Errorf("it has %v", names)
 	}
 }
 
