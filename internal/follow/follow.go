@@ -55,6 +55,9 @@ type Watcher struct {
 	// told live.
 	Apart bool
 
+	// Late tells all output at the end.
+	Late bool
+
 	// Notice is told, in a sentence for a person, why there is no live output and what is missing at the end.
 	Notice func(text string)
 }

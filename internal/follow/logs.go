@@ -54,6 +54,8 @@ const (
 	openRetry = 100 * time.Millisecond
 	// openTries bounds the tries that fail otherwise; a pod may wait for its kubelet for as long as it likes.
 	openTries = 20
+	// latenessNoticed is how long a command may run before it is noticed that nothing is shown of it.
+	latenessNoticed = 2 * time.Second
 )
 
 // logReader reads the log of a call's pod while the call runs.
@@ -82,7 +84,16 @@ func (r *logReader) run(ctx context.Context) {
 	case r.mixed:
 		r.follow(ctx, logMixed, nil)
 	default:
-		r.tell(ctx, chunk{notice: "this cluster's logs can't tell standard output from standard error: the output is shown when the call has ended"})
+		r.explainLateness(ctx)
+	}
+}
+
+// explainLateness says why there is no live output, to those who have waited for it.
+func (r *logReader) explainLateness(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(latenessNoticed):
+		r.tell(ctx, chunk{notice: "the pod's log mixes standard output and standard error: to keep them apart, they are shown when the call has ended"})
 	}
 }
 

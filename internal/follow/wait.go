@@ -82,7 +82,7 @@ func (f *follower) changed(ctx context.Context, call *v1alpha1.ToolCall) (finish
 
 // listen begins to read the log once it is known which pod runs the call.
 func (f *follower) listen(ctx context.Context, call *v1alpha1.ToolCall) {
-	if f.stop != nil || f.clients.Pods == nil || f.watcher.Output == nil ||
+	if f.stop != nil || f.clients.Pods == nil || f.watcher.Output == nil || f.watcher.Late ||
 		call.Status.Phase != v1alpha1.PhaseRunning || call.Status.Pod == "" {
 		return
 	}
