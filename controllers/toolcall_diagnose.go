@@ -68,10 +68,18 @@ func diagnoseContainer(state corev1.ContainerState, credential string) *finding 
 	}
 }
 
+// passingSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
+// container runtime breaks, because that was restarted.
+var passingSigns = []string{
+	"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found",
+	"error reading from server", "EOF", "connection reset", "broken pipe", "transport is closing", "ttrpc: closed",
+	"code = Unavailable", "context canceled", "dial unix",
+}
+
 // passing says that the kubelet failed at something that goes better the next time it tries: on a busy node it
 // may give up on a Secret before its watch has brought it, or before the API server lets it have that.
 func passing(message string) bool {
-	for _, sign := range []string{"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found"} {
+	for _, sign := range passingSigns {
 		if strings.Contains(message, sign) {
 			return true
 		}

@@ -543,6 +543,34 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 	}
 }
 
+// The kubelet tries these again; the call waits for that, up to its start timeout.
+func TestACallOutlastsWhatTheKubeletTriesAgain(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	for name, message := range map[string]string{
+		"a runtime that was restarted":  "error reading from server: EOF",
+		"a runtime that is not there":   `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: no such file or directory"`,
+		"a Secret that is late":         "failed to sync secret cache: timed out waiting for the condition",
+		"a runtime that took too long":  "context deadline exceeded",
+		"a connection that was cut off": "read unix @->/run/containerd/containerd.sock: read: connection reset by peer",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.t = t
+			call := w.call("c-" + strings.ReplaceAll(strings.ToLower(name), " ", "-"))
+			w.reconcile(call)
+			w.podStatus(w.pod(w.job(call)), func(s *corev1.PodStatus) {
+				s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: message},
+				}}}
+			})
+			w.reconcile(call)
+			if s := w.get(call).Status; s.Phase != v1alpha1.PhasePending {
+				t.Errorf("ended %s/%s: %s", s.Phase, s.Reason, s.Message)
+			}
+		})
+	}
+}
+
 func TestTheCredentialIsMadeAgainWhenItIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
