@@ -27,6 +27,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
@@ -43,6 +44,8 @@ const shutdownTimeout = 5 * time.Second
 // Run is the operator, until the context ends.
 func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
 	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
+	now := apiclock.New(time.Now)
+	conf.Wrap(now.Wrap)
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
@@ -74,6 +77,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		}
 		pools.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Pool})
 	})
+	hub.Began(now.Now())
 	metrics.Runners(hub.Len)
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
@@ -88,7 +92,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		_ = trace.Shutdown(last)
 	}()
 	err = controllers.Setup(mgr, controllers.Options{
-		Hub: hub, Identity: identity, Signals: calls, Pools: pools, Trace: trace, ConcurrentCalls: o.ConcurrentCalls,
+		Hub: hub, Identity: identity, Signals: calls, Pools: pools, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now,
 		Runtime:    jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
 		Authorizer: clients.AuthorizationV1().SubjectAccessReviews(),
 		Operator:   controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
