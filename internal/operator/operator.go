@@ -11,9 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -49,6 +51,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
+	}
+	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
+		return err
 	}
 	if err := checkCluster(clients.Discovery()); err != nil {
 		return err
@@ -102,6 +107,34 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// How long the API server is waited for, and how often it is asked.
+const (
+	apiTimeout = 5 * time.Minute
+	apiPoll    = 500 * time.Millisecond
+)
+
+// awaitAPI waits for an API server that can't be reached now, as after an outage in which the lease was lost. An
+// operator that ends for that is started by the kubelet at ever longer intervals, and would be back minutes after
+// the API server. The caches' own tries have long intervals too.
+func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, apiPoll, apiTimeout, true, func(context.Context) (bool, error) {
+		_, err := server.ServerVersion()
+		if err != nil && last == nil {
+			log.Info("Waiting for the API server", "reason", err.Error())
+		}
+		last = err
+		if answer := apierrors.APIStatus(nil); errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError {
+			return false, err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", errors.Join(err, last))
 	}
 	return nil
 }
