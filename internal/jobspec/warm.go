@@ -39,6 +39,11 @@ type WarmInput struct {
 // TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more.
 func TemplateHash(in WarmInput) (string, error) {
 	in.Name = ""
+	if len(in.Runtime.Endpoints) > 1 {
+		// The first one is the operator's own pod, the fastest way to it. A waiting pod outlives that one, and finds
+		// the next by the Service.
+		in.Runtime.Endpoints = in.Runtime.Endpoints[1:]
+	}
 	spec := in.Environment.Spec.DeepCopy()
 	spec.WarmPool, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil
 	raw, err := json.Marshal([]any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime})
