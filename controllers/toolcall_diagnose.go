@@ -61,6 +61,9 @@ func diagnoseContainer(state corev1.ContainerState, credential string) *finding 
 			return &finding{credential: true}
 		}
 		return &finding{final: !passing(state.Waiting.Message), reason: v1alpha1.ReasonInvalidEnvironment, message: sentence("the container can't be made", state.Waiting.Reason, state.Waiting.Message)}
+	case state.Terminated != nil && containerReasons[state.Terminated.Reason] && passing(state.Terminated.Message):
+		// The kubelet or its runtime was restarted at that moment, and doesn't try this pod again.
+		return &finding{final: true, reason: v1alpha1.ReasonPodLost, message: sentence("the pod was given up while its container was being started", state.Terminated.Reason, state.Terminated.Message)}
 	case state.Terminated != nil && containerReasons[state.Terminated.Reason]:
 		return &finding{final: true, reason: v1alpha1.ReasonInvalidEnvironment, message: sentence("the container can't be started", state.Terminated.Reason, state.Terminated.Message)}
 	default:

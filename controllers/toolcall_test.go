@@ -517,6 +517,12 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 		}
 	}
+	ended := func(reason, message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			s.Phase = corev1.PodFailed
+			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message}}}}
+		}
+	}
 	for name, tc := range map[string]struct {
 		status func(*corev1.PodStatus)
 		reason string
@@ -524,6 +530,8 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 	}{
 		"image":   {waiting("ErrImagePull", "no such host"), v1alpha1.ReasonImagePullFailed, "no such host"},
 		"secret":  {waiting("CreateContainerConfigError", `secret "db" not found`), v1alpha1.ReasonInvalidEnvironment, "db"},
+		"program": {ended("StartError", `exec: "/.toolcall/runner": permission denied`), v1alpha1.ReasonInvalidEnvironment, "permission denied"},
+		"kubelet": {ended("StartError", "failed to create shim task: context canceled"), v1alpha1.ReasonPodLost, "being started"},
 		"evicted": {func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed; s.Reason = "Evicted" }, v1alpha1.ReasonPodRejected, "Evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {
