@@ -3,6 +3,8 @@ package faults
 import (
 	"testing"
 	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // inFlight is how many calls most faults meet, and longest how long they sleep at most.
@@ -10,6 +12,10 @@ const (
 	inFlight = 30
 	longest  = 25 * time.Second
 )
+
+// givenUp is the end of calls whose container is being started at the very moment at which what starts it is
+// restarted: the kubelet doesn't try such a pod again. Those that run go on.
+const givenUp = v1alpha1.ReasonPodLost
 
 func TestAPIServerStopped(t *testing.T) {
 	b := newBed(t)
@@ -32,7 +38,8 @@ func TestKubeletRestarted(t *testing.T) {
 	l := b.newLoad(t, inFlight, longest)
 	l.awaitBegun(t, inFlight/2)
 	b.control(t, "restart", "kubelet")
-	l.verify(t, "kubelet restarted", l.recover(t, time.Now()))
+	b.awaitComponents(t)
+	l.verify(t, "kubelet restarted", l.recover(t, time.Now()), givenUp)
 }
 
 func TestContainerdRestarted(t *testing.T) {
@@ -40,5 +47,6 @@ func TestContainerdRestarted(t *testing.T) {
 	l := b.newLoad(t, inFlight, longest)
 	l.awaitBegun(t, inFlight/2)
 	b.control(t, "restart", "containerd")
-	l.verify(t, "containerd restarted", l.recover(t, time.Now()))
+	b.awaitComponents(t)
+	l.verify(t, "containerd restarted", l.recover(t, time.Now()), givenUp)
 }

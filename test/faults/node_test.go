@@ -61,11 +61,17 @@ func (s *suite) awaitReady(t *testing.T) {
 		err := s.clients.RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status).Error()
 		return status == http.StatusOK, err
 	})
+	s.awaitComponents(t)
+	s.awaitOperator(t)
+}
+
+// awaitComponents waits until every component of the local cluster says that it is ready.
+func (s *suite) awaitComponents(t *testing.T) {
+	t.Helper()
 	await(t, "ready components", func(context.Context) (bool, error) {
 		out, err := exec.Command(s.program, "status").Output()
 		return !strings.Contains(string(out), "false"), err
 	})
-	s.awaitOperator(t)
 }
 
 // processes are the ids, on the machine, of the processes whose first arguments are as given and whose control
