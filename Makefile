@@ -46,6 +46,10 @@ test: ## Run every test: unit, API server, and end to end on a local cluster.
 test-unit: ## Run the tests that need no cluster.
 	@hack/test.sh unit
 
+.PHONY: test-faults
+test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
+	@hack/faults.sh $(FAULTS_ARGS)
+
 .PHONY: bench
 bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh

@@ -40,6 +40,11 @@ type WarmInput struct {
 // the operator is doesn't count: a runner that waits is connected, and comes back through the Service.
 func TemplateHash(in WarmInput) (string, error) {
 	in.Name = ""
+	if len(in.Runtime.Endpoints) > 1 {
+		// The first one is the operator's own pod, the fastest way to it. A waiting pod outlives that one, and finds
+		// the next by the Service.
+		in.Runtime.Endpoints = in.Runtime.Endpoints[1:]
+	}
 	spec := in.Environment.Spec.DeepCopy()
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
 	in.Runtime.Endpoints = nil
