@@ -94,4 +94,7 @@ export KUBECONFIG
 stage tool-image -- make -s load-tools || exit
 stage deploy -- make -s deploy || exit
 # More at once than there are processors: a call mostly waits for its pod.
-TOOLCALL_E2E=1 tests end-to-end . -count=1 -parallel=6 -timeout=15m ./test/e2e || true
+# Everything that works one way works the others.
+for way in cold image warm; do
+  TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . -count=1 -parallel=6 -timeout=15m ./test/e2e || true
+done
