@@ -124,6 +124,7 @@ func Build(in Input) (*batchv1.Job, error) {
 		refs:    in.Refs,
 		runtime: in.Runtime,
 	})
+	copyInto(job.Labels, queueLabels(in.Environment))
 	job.Annotations = sealed(plan, job.Namespace, job.Name, in.Call, in.Sealer)
 	job.Spec.ActiveDeadlineSeconds = ptr.To(in.Record.deadlineSeconds())
 	return job, nil

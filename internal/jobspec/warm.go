@@ -48,7 +48,11 @@ func TemplateHash(in WarmInput) (string, error) {
 	spec := in.Environment.Spec.DeepCopy()
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
 	in.Runtime.Endpoints = nil
-	raw, err := json.Marshal([]any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime})
+	basis := []any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime}
+	if queue := queueLabels(in.Environment); len(queue) > 0 {
+		basis = append(basis, queue)
+	}
+	raw, err := json.Marshal(basis)
 	if err != nil {
 		return "", fmt.Errorf("encode the pool's template: %w", err)
 	}
@@ -75,6 +79,7 @@ func BuildWarm(in WarmInput, hash string) *batchv1.Job {
 		refs:    in.Refs,
 		runtime: in.Runtime,
 	})
+	copyInto(job.Labels, queueLabels(env))
 	job.Annotations = map[string]string{AnnotationTemplate: hash}
 	return job
 }
