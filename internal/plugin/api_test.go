@@ -12,7 +12,11 @@ import (
 
 func TestAClusterWithoutTheOperatorIsNamed(t *testing.T) {
 	t.Parallel()
-	newWorld(t).bare.says(t, 125, "this cluster doesn't know ToolCalls", "--context")
+	for _, said := range newWorld(t).bare {
+		if said.code == 0 || !strings.Contains(said.err, "this cluster doesn't know ToolCalls: install the operator there, or choose another cluster with --context") {
+			t.Errorf("exit code %d, %s%s", said.code, said.out, said.err)
+		}
+	}
 }
 
 func TestCheck(t *testing.T) {

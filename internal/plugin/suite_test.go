@@ -34,8 +34,8 @@ var server *apiServer
 type apiServer struct {
 	client     client.WithWatch
 	kubeconfig string
-	// bare is what run said before the kinds were installed.
-	bare said
+	// bare is what was said before the kinds were installed.
+	bare []said
 }
 
 // said is what a command printed, and its exit code.
@@ -78,7 +78,11 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 		return nil, err
 	}
 	s := &apiServer{kubeconfig: kubeconfig}
-	s.bare.out, s.bare.err, s.bare.code = command("", "--kubeconfig", kubeconfig, "run", "--", "ls")
+	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list"} {
+		var said said
+		said.out, said.err, said.code = command("", append([]string{"--kubeconfig", kubeconfig}, strings.Fields(line)...)...)
+		s.bare = append(s.bare, said)
+	}
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
 		return nil, err
 	}
