@@ -78,7 +78,7 @@ func TestPluginPageIsTrue(t *testing.T) {
 func withoutProgress(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
-		if !strings.Contains(line, ": waiting for ") {
+		if !strings.Contains(line, ": waiting") {
 			kept.WriteString(line)
 		}
 	}
