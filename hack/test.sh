@@ -91,5 +91,6 @@ KUBECONFIG=$(cluster kubeconfig)
 export KUBECONFIG
 stage tool-image -- make -s load-tools || exit
 stage deploy -- make -s deploy || exit
+stage deploy-mcp -- make -s deploy-mcp || exit
 # More at once than there are processors: a call mostly waits for its pod.
 TOOLCALL_E2E=1 tests end-to-end . -count=1 -parallel=6 -timeout=15m ./test/e2e || true
