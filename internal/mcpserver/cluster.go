@@ -135,5 +135,5 @@ func LocalCaller(conf *rest.Config, namespace string) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.caller(namespace, "local"), nil
+	return c.caller(namespace, "the kubeconfig's user"), nil
 }

@@ -58,6 +58,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "cleaning up:", err)
 			code = 1
 		}
+		if err := os.RemoveAll(clientsFolder); err != nil {
+			fmt.Fprintln(os.Stderr, "cleaning up:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
