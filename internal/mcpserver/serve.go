@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -41,6 +42,8 @@ func Serve(ctx context.Context, o *HTTPOptions, s *Server, endpoint Endpoint) er
 	if err != nil {
 		return err
 	}
+	// Whoever can connect could fill the log otherwise.
+	server.ErrorLog = slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)
 	ready := &atomic.Bool{}
 	ready.Store(true)
 	checks := newHealthServer(s.options.Metrics, ready)
