@@ -30,6 +30,10 @@ verify: ## Check generated files, format, modules, vet, lint and import walls; f
 deploy: build ## Build the images, load them onto the current cluster, and install the operator there.
 	@hack/deploy.sh
 
+.PHONY: deploy-mcp
+deploy-mcp: build ## Build the MCP server's image, load it onto the current cluster, and install the server there.
+	@hack/deploy_mcp.sh
+
 .PHONY: undeploy
 undeploy: ## Remove the operator, its kinds and all their objects from the current cluster.
 	@hack/undeploy.sh
