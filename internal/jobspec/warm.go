@@ -36,8 +36,7 @@ type WarmInput struct {
 	Name string
 }
 
-// TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more. Where
-// the operator is doesn't count: a runner that waits is connected, and comes back through the Service.
+// TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more.
 func TemplateHash(in WarmInput) (string, error) {
 	in.Name = ""
 	if len(in.Runtime.Endpoints) > 1 {
@@ -47,7 +46,6 @@ func TemplateHash(in WarmInput) (string, error) {
 	}
 	spec := in.Environment.Spec.DeepCopy()
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
-	in.Runtime.Endpoints = nil
 	basis := []any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime}
 	if queue := queueLabels(in.Environment); len(queue) > 0 {
 		basis = append(basis, queue)
