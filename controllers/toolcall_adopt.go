@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,9 +70,9 @@ func covers(pool, call []corev1.EnvVar) bool {
 }
 
 // ensureAdopted moves the Job of a call that was given a waiting pod to the call, if the pass that did it was
-// cut short.
+// cut short. As long as it is the environment's it goes with that.
 func (r *ToolCallReconciler) ensureAdopted(s *scope) error {
-	if s.job == nil || metav1.IsControlledBy(s.job, s.call) || s.record == nil {
+	if s.job == nil || s.session == nil || s.session.Hello().JobUID != string(s.job.UID) || len(poolOf(s.job)) == 0 {
 		return nil
 	}
 	r.keepJob(s)
@@ -85,7 +84,9 @@ func (r *ToolCallReconciler) keepJob(s *scope) {
 	before, record, call, now := s.job, s.record, s.call, s.now
 	s.after(func(ctx context.Context) error {
 		job := before.DeepCopy()
-		if err := jobspec.Adopt(job, call, record, now, r.Identity); err != nil {
+		if record == nil {
+			jobspec.Own(job, call)
+		} else if err := jobspec.Adopt(job, call, record, now, r.Identity); err != nil {
 			return err
 		}
 		if err := r.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {

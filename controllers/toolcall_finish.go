@@ -29,6 +29,9 @@ func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, erro
 		s.session.Refuse("the result can't be: " + err.Error())
 		return false, nil
 	}
+	if err := r.ensureAdopted(s); err != nil {
+		return true, err
+	}
 	s.finish(reported)
 	session, uid := s.session, string(s.call.UID)
 	s.after(func(context.Context) error {

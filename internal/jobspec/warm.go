@@ -90,11 +90,7 @@ func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, record *Record, now time.T
 	if err != nil {
 		return err
 	}
-	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
-	if job.Labels == nil {
-		job.Labels = map[string]string{}
-	}
-	job.Labels[v1alpha1.LabelCall] = string(call.UID)
+	Own(job, call)
 	if job.Annotations == nil {
 		job.Annotations = map[string]string{}
 	}
@@ -107,4 +103,14 @@ func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, record *Record, now time.T
 	elapsed := int64(now.Sub(started).Seconds()) + 1
 	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + record.deadlineSeconds())
 	return nil
+}
+
+// Own makes a pool's Job the call's without what was decided, which is all that can be done when the operator that
+// decided it ended before it could be kept: the Job has no deadline of its own then.
+func Own(job *batchv1.Job, call *v1alpha1.ToolCall) {
+	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
+	if job.Labels == nil {
+		job.Labels = map[string]string{}
+	}
+	job.Labels[v1alpha1.LabelCall] = string(call.UID)
 }
