@@ -57,3 +57,7 @@ test-faults: ## Kill, stop and cut off parts of the local cluster while calls ar
 .PHONY: bench
 bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh
+
+.PHONY: bench-operator
+bench-operator: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
+	@hack/bench-operator.sh
