@@ -13,7 +13,8 @@ import (
 const cancelPatience = 10 * time.Second
 
 // interrupts turns signals, and the loss of whoever reads the output, into what they mean for a call: before it is
-// created the first signal stops the creation; after that it cancels the call, and the second leaves it.
+// created the first signal stops the creation; after that it cancels the call, and the second leaves it, once the
+// request to stop is through. The third doesn't wait for that.
 type interrupts struct {
 	// creating ends with the first signal, waiting with the second.
 	creating, waiting context.Context
@@ -40,7 +41,7 @@ func newInterrupts(ctx context.Context) *interrupts {
 func (i *interrupts) run(abandon, leave context.CancelFunc) {
 	defer leave()
 	defer abandon()
-	for asked := false; ; {
+	for asked := (chan struct{})(nil); ; {
 		why := "interrupted"
 		select {
 		case <-i.done:
@@ -53,16 +54,24 @@ func (i *interrupts) run(abandon, leave context.CancelFunc) {
 			why = "nobody reads the output any more"
 		}
 		abandon()
-		if asked {
-			i.mu.Lock()
-			i.gone = true
-			i.mu.Unlock()
-			leave()
-			return
+		if asked == nil {
+			asked = make(chan struct{})
+			go func() { defer close(asked); i.ask(why) }()
+			continue
 		}
-		asked = true
-		go i.ask(why)
+		select {
+		case <-asked:
+		case <-i.signals:
+		}
+		i.noteLeft()
+		return
 	}
+}
+
+func (i *interrupts) noteLeft() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.gone = true
 }
 
 // ask cancels the call, once there is one.
@@ -84,7 +93,7 @@ func (i *interrupts) cancels(cancel func(ctx context.Context, why string)) {
 	i.cancel = cancel
 	i.mu.Unlock()
 	if i.creating.Err() != nil {
-		go i.ask("interrupted")
+		i.ask("interrupted")
 	}
 }
 
