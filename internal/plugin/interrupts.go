@@ -27,10 +27,17 @@ type interrupts struct {
 	gone   bool
 }
 
-func newInterrupts(ctx context.Context) *interrupts {
-	i := &interrupts{signals: make(chan os.Signal, 2), broken: make(chan struct{}, 1), done: make(chan struct{})}
+// catchInterrupts begins to listen to the signals that a user sends.
+func catchInterrupts(ctx context.Context) (caught *interrupts, stop func()) {
+	signals := make(chan os.Signal, 2)
 	// Without the last one a write to a pipe that nobody reads would end the program and leave the call.
-	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	i := newInterrupts(ctx, signals)
+	return i, func() { signal.Stop(signals); i.close() }
+}
+
+func newInterrupts(ctx context.Context, signals chan os.Signal) *interrupts {
+	i := &interrupts{signals: signals, broken: make(chan struct{}, 1), done: make(chan struct{})}
 	var abandon, leave context.CancelFunc
 	i.creating, abandon = context.WithCancel(ctx)
 	i.waiting, leave = context.WithCancel(ctx)
@@ -112,7 +119,4 @@ func (i *interrupts) left() bool {
 	return i.gone
 }
 
-func (i *interrupts) close() {
-	signal.Stop(i.signals)
-	close(i.done)
-}
+func (i *interrupts) close() { close(i.done) }
