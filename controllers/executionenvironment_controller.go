@@ -105,7 +105,7 @@ func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl
 	err := r.Get(ctx, req.NamespacedName, env)
 	if apierrors.IsNotFound(err) {
 		// The calls that wait are judged again, and told.
-		r.Turns.Limit(req.NamespacedName, 0)
+		r.Turns.Gone(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
