@@ -24,6 +24,9 @@ func TestMissing(t *testing.T) {
 		{"the command wrote what looks like the runner's", "runner: x\n", "runner: x\n", "", "", "", true},
 		{"the log is of something else", "z\n", "a\n", "b\n", "", "", false},
 		{"the log is longer", "a\na\n", "a\n", "", "", "", false},
+		{"the runtime dropped carriage returns", "a\nb\n", "a\r\nb\r\nc\r\n", "", "c\r\n", "", true},
+		{"a line of a carriage return alone", "\nx\n", "\r\nx\ny", "", "y", "", true},
+		{"carriage returns within a line", "1%\r2%\n", "1%\r2%\r\n3", "", "3", "", true},
 		{"empty lines", "\n\n", "\n\n\n", "", "\n", "", true},
 	}
 	for _, c := range cases {
