@@ -20,9 +20,9 @@ func TestPodsThatAreTakenAway(t *testing.T) {
 	sp := newSpace(t)
 	counting := sp.countPods(t)
 	t.Cleanup(func() {
-		for uid, pods := range counting.perCall() {
+		for job, pods := range counting.perJob() {
 			if pods != 1 {
-				t.Errorf("%d pods were made for call %s", pods, uid)
+				t.Errorf("%d pods were made for Job %s", pods, job)
 			}
 		}
 	})
