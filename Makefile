@@ -52,7 +52,7 @@ test-unit: ## Run the tests that need no cluster.
 
 .PHONY: test-faults
 test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
-	@hack/faults.sh $(FAULTS_ARGS)
+	@hack/faults.sh
 
 .PHONY: bench
 bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
