@@ -56,13 +56,23 @@ func TestARelease(t *testing.T) {
 	}
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	for _, out := range []string{one, two, two} {
+	// The second takes the place of an earlier release.
+	if err := os.MkdirAll(filepath.Join(two, "images", "gone"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(two, "checksums.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{one, two} {
 		if err := dist.Make(context.Background(), options(out)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if first, second := read(t, one, "checksums.txt"), read(t, two, "checksums.txt"); !bytes.Equal(first, second) {
 		t.Errorf("the same checkout gives two releases:\n%s\n%s", first, second)
+	}
+	if _, err := os.Stat(filepath.Join(two, "images", "gone")); err == nil {
+		t.Error("something of the earlier release is still there")
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 2 {
