@@ -93,6 +93,7 @@ KUBECONFIG=$(cluster kubeconfig)
 export KUBECONFIG
 stage tool-image -- make -s load-tools || exit
 stage deploy -- make -s deploy || exit
+stage deploy-mcp -- make -s deploy-mcp || exit
 # More at once than there are processors: a call mostly waits for its pod.
 # Everything that works one way works the others.
 for way in cold image warm; do

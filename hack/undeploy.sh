@@ -17,7 +17,8 @@ for kind in toolcalls executionenvironments; do
     "$KUBECTL" delete "$kind.toolcall.dev" --all --all-namespaces --wait --timeout=120s >&2
   fi
 done
-say "removing the operator"
+say "removing the MCP server and the operator"
+"$KUBECTL" kustomize config/mcp | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" kustomize config/default | "$KUBECTL" delete --ignore-not-found --wait --timeout=120s -f - | sed 's/^/  /' >&2
 # The garbage collector follows, within seconds.
 for ((tries = 60; ; tries--)); do

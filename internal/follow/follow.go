@@ -92,7 +92,7 @@ func createError(call *v1alpha1.ToolCall, err error) error {
 	where := call.Namespace + "/" + call.Name
 	switch {
 	case NotInstalled(err):
-		return fmt.Errorf("this cluster doesn't know ToolCalls: install the operator there, or choose another cluster with --context: %w", err)
+		return notInstalled(err)
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("a call named %s is there already, and a name runs at most once: choose another name, or look at that call: %w", where, err)
 	case apierrors.IsForbidden(err):
@@ -106,6 +106,10 @@ func createError(call *v1alpha1.ToolCall, err error) error {
 	}
 }
 
+func notInstalled(err error) error {
+	return fmt.Errorf("this cluster doesn't know ToolCalls: install the operator there, or choose another cluster with --context: %w", err)
+}
+
 // NotInstalled says whether an error comes from a cluster that has no such kind.
 func NotInstalled(err error) bool {
 	if meta.IsNoMatchError(err) {
@@ -115,9 +119,17 @@ func NotInstalled(err error) bool {
 	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
 		return false
 	}
-	// The answer for a path that isn't served names no object.
 	details := status.Status().Details
-	return details == nil || details.Name == ""
+	if details == nil {
+		return true
+	}
+	// The answer for a path that isn't served comes from no kind's handler, and says nothing of an object.
+	for _, cause := range details.Causes {
+		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
+			return true
+		}
+	}
+	return details.Name == ""
 }
 
 // Cancel asks the call to stop. One that is finished ignores it.
@@ -128,6 +140,9 @@ func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
 	}
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if err := c.Calls.Patch(ctx, call, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if NotInstalled(err) {
+			err = notInstalled(err)
+		}
 		return fmt.Errorf("cancel call %s: %w", key, err)
 	}
 	return nil

@@ -78,6 +78,9 @@ func (o *observer) watch(ctx context.Context) (progress bool, err error) {
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.key.Name),
 		Raw:           &metav1.ListOptions{TimeoutSeconds: ptr.To(int64(watchSeconds))},
 	})
+	if NotInstalled(err) {
+		return false, notInstalled(err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("watch call %s: %w", o.key, err)
 	}

@@ -70,7 +70,7 @@ const (
 type Runtime struct {
 	// RunnerImage holds /runner.
 	RunnerImage string
-	// Endpoints of the operator, host:port.
+	// Endpoints of the operator, host:port: its own pod, then the Service that leads to any.
 	Endpoints []string
 	// CA is the authority that runners check the operator against, as base64 of its certificate.
 	CA string

@@ -93,10 +93,12 @@ func TestProgressSpeaksOnlyOfWhatTakesLong(t *testing.T) {
 	p.due = true
 	p.changed(call)
 	p.changed(call)
+	call.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStarted, Message: "it waits for its turn"}}
+	p.changed(call)
 	call.Status.Phase = v1alpha1.PhaseRunning
 	p.changed(call)
 	p.end()
-	if out.String() != "call c: waiting for the operator\n" {
+	if out.String() != "call c: waiting for the operator\ncall c: waiting: it waits for its turn\n" {
 		t.Errorf("got %q", out.String())
 	}
 }

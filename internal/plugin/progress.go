@@ -63,17 +63,13 @@ func (p *progress) end() {
 
 // waitingFor is what holds a call up; nothing once it has started or ended.
 func waitingFor(call *v1alpha1.ToolCall) string {
-	accepted := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionAccepted)
+	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
 	switch {
 	case call.Status.Phase.Terminal() || call.Status.Phase == v1alpha1.PhaseRunning:
 		return ""
-	case accepted == nil:
+	case started == nil:
 		return fmt.Sprintf("call %s: waiting for the operator", call.Name)
-	case call.Status.Message != "":
-		return fmt.Sprintf("call %s: %s", call.Name, oneLine(call.Status.Message))
-	case call.Status.Job != "":
-		return fmt.Sprintf("call %s: waiting for its pod to start", call.Name)
 	default:
-		return fmt.Sprintf("call %s: waiting for its turn", call.Name)
+		return fmt.Sprintf("call %s: waiting: %s", call.Name, oneLine(started.Message))
 	}
 }

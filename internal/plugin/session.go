@@ -99,14 +99,14 @@ func (c *cluster) getCall(ctx context.Context, name string) (*v1alpha1.ToolCall,
 // readError says what to do about something that couldn't be read.
 func (c *cluster) readError(what string, err error) error {
 	if follow.NotInstalled(err) {
-		return fmt.Errorf("get %s: this cluster doesn't know toolcall.dev: install the operator there, or choose another cluster with --context: %w", what, err)
+		return fmt.Errorf("get %s: this cluster doesn't know ToolCalls: install the operator there, or choose another cluster with --context: %w", what, err)
 	}
 	return c.missing(what, fmt.Errorf("get %s: %w", what, err))
 }
 
 // missing adds, to an error that says that something isn't there, where to look for it.
 func (c *cluster) missing(what string, err error) error {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !follow.NotInstalled(err) {
 		return fmt.Errorf("there is no %s in namespace %q: \"kubectl toolcall get\" lists the calls, \"kubectl toolcall env list\" the environments, -n chooses another namespace: %w", what, c.namespace, err)
 	}
 	return err

@@ -2,7 +2,6 @@ package dist
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -35,24 +34,5 @@ func tarGz(files []entry) ([]byte, error) {
 		}
 	}
 	err := errors.Join(w.Close(), compressed.Close())
-	return packed.Bytes(), err
-}
-
-// zipped does the same for those who have no tar.
-func zipped(files []entry) ([]byte, error) {
-	var packed bytes.Buffer
-	w := zip.NewWriter(&packed)
-	for _, f := range files {
-		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: image.Epoch}
-		header.SetMode(f.mode)
-		into, err := w.CreateHeader(header)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := into.Write(f.content); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
 	return packed.Bytes(), err
 }

@@ -18,6 +18,8 @@ type release struct {
 	work, dir string
 	// digests of the images, by program.
 	digests map[string]v1.Hash
+	// archives of the plugin: SHA-256 by platform, as in linux_amd64.
+	archives map[string]string
 }
 
 // Make writes a release. A folder of an earlier one is replaced; any other that isn't empty is left alone.
@@ -36,7 +38,7 @@ func Make(ctx context.Context, o *Options) error {
 		return fmt.Errorf("make a folder to work in: %w", err)
 	}
 	defer os.RemoveAll(work)
-	r := &release{Options: o, work: work, dir: filepath.Join(work, "dist"), digests: map[string]v1.Hash{}}
+	r := &release{Options: o, work: work, dir: filepath.Join(work, "dist"), digests: map[string]v1.Hash{}, archives: map[string]string{}}
 	for _, step := range []func(context.Context) error{r.images, r.plugin, r.install, r.chart, r.checksums} {
 		if err := step(ctx); err != nil {
 			return err

@@ -80,11 +80,16 @@ func TestARelease(t *testing.T) {
 	}
 	t.Run("checksums", func(t *testing.T) { checkSums(t, one) })
 	digests := map[string]string{}
-	for _, program := range []string{"manager", "runner"} {
+	for _, program := range []string{"manager", "runner", "mcp"} {
 		t.Run("image of "+program, func(t *testing.T) { digests[program] = checkImage(t, one, program) })
 		t.Run("bill of materials of "+program, func(t *testing.T) { checkSBOM(t, one, program) })
 	}
 	t.Run("install.yaml", func(t *testing.T) { checkInstall(t, one, digests) })
+	t.Run("mcp.yaml", func(t *testing.T) {
+		if image := "registry.test/team/toolcall-mcp:v9.8.7@" + digests["mcp"]; strings.Count(string(read(t, one, "mcp.yaml")), image) != 1 {
+			t.Errorf("mcp.yaml hasn't %s", image)
+		}
+	})
 	t.Run("chart", func(t *testing.T) { checkChart(t, one) })
 	t.Run("version", func(t *testing.T) { checkVersion(t, one) })
 }
@@ -180,7 +185,7 @@ func checkSBOM(t *testing.T, dir, program string) {
 		})
 	}
 	// The runner is to stay free of Kubernetes' client.
-	if !has("std") || has("k8s.io/client-go") != (program == "manager") {
+	if !has("std") || has("k8s.io/client-go") != (program != "runner") {
 		t.Errorf("it lists %s", raw)
 	}
 }
@@ -288,7 +293,15 @@ func programOf(t *testing.T, dir, arch string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := partial.FindImages(whole, match.Platforms(v1.Platform{OS: "linux", Architecture: arch}))
+	list, err := whole.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := whole.ImageIndex(list.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := partial.FindImages(index, match.Platforms(v1.Platform{OS: "linux", Architecture: arch}))
 	if err != nil || len(images) != 1 {
 		t.Fatalf("%d images for %s, %v", len(images), arch, err)
 	}
@@ -322,6 +335,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"a commit with flags in it":     {func(o *dist.Options) { o.Commit = commit + " -extld=x" }, "commit"},
 		"an unknown architecture":       {func(o *dist.Options) { o.Architectures = []string{"riscv64"} }, "riscv64"},
 		"no architecture":               {func(o *dist.Options) { o.Architectures = nil }, "no architectures"},
+		"an address krew won't take":    {func(o *dist.Options) { o.DownloadURL = "http://x" }, "https"},
 		"a platform that isn't one":     {func(o *dist.Options) { o.PluginPlatforms = []string{"linux"} }, "linux/amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,6 +39,9 @@ func (r *release) install(context.Context) error {
 	if err := r.write("install.yaml", all); err != nil {
 		return err
 	}
+	if err := r.extra("mcp"); err != nil {
+		return err
+	}
 	var kinds [][]byte
 	for _, doc := range manifests.Split(all) {
 		o := manifests.Object{}
@@ -50,6 +53,18 @@ func (r *release) install(context.Context) error {
 		}
 	}
 	return r.write("crds.yaml", bytes.Join(kinds, []byte("---\n")))
+}
+
+// extra writes what is installed beside the operator, by a folder of config/ with one image: the MCP server.
+func (r *release) extra(program string) error {
+	all, err := manifests.Kustomize(filepath.Join(r.Source, "config", program))
+	if err != nil {
+		return err
+	}
+	if all, err = replaceOnce(all, development(program)+":dev", r.pinned(program)); err != nil {
+		return fmt.Errorf("name the image of config/%s: %w", program, err)
+	}
+	return r.write(program+".yaml", all)
 }
 
 func replaceOnce(text []byte, old, with string) ([]byte, error) {

@@ -31,6 +31,8 @@ type Options struct {
 	Architectures []string
 	// PluginPlatforms as in linux/amd64; none leaves the plugin out.
 	PluginPlatforms []string
+	// DownloadURL is where the plugin's archives will be, for krew's manifest; without it there is none.
+	DownloadURL string
 	// Say is told what is being done.
 	Say func(format string, args ...any)
 }
@@ -69,6 +71,9 @@ func (o *Options) Validate() error {
 		if !platformPattern.MatchString(platform) {
 			wrong = append(wrong, fmt.Errorf("platform %q: say it as in linux/amd64", platform))
 		}
+	}
+	if o.DownloadURL != "" && !strings.HasPrefix(o.DownloadURL, "https://") {
+		wrong = append(wrong, fmt.Errorf("download address %q: krew takes https:// only", o.DownloadURL))
 	}
 	if o.Out == "" || o.Source == "" {
 		wrong = append(wrong, errors.New("say the folder of the checkout and the folder to write"))

@@ -2,6 +2,7 @@ package dist
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"strings"
@@ -30,18 +31,18 @@ func (r *release) plugin(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", t, err)
 		}
-		name, pack := pluginProgram, tarGz
-		suffix := ".tar.gz"
+		name := pluginProgram
 		if system == "windows" {
-			name, pack, suffix = pluginProgram+".exe", zipped, ".zip"
+			name += ".exe"
 		}
-		archive, err := pack([]entry{{name: name, mode: 0o755, content: program}})
+		archive, err := tarGz([]entry{{name: name, mode: 0o755, content: program}})
 		if err != nil {
 			return fmt.Errorf("pack %s: %w", t, err)
 		}
-		if err := r.write("plugin/"+pluginProgram+"_"+r.Version+"_"+system+"_"+arch+suffix, archive); err != nil {
+		if err := r.write("plugin/"+pluginProgram+"_"+r.Version+"_"+system+"_"+arch+".tar.gz", archive); err != nil {
 			return err
 		}
+		r.archives[system+"_"+arch] = fmt.Sprintf("%x", sha256.Sum256(archive))
 	}
-	return nil
+	return r.krew()
 }
