@@ -38,6 +38,14 @@ deploy-mcp: build ## Build the MCP server's image, load it onto the current clus
 undeploy: ## Remove the operator, its kinds and all their objects from the current cluster.
 	@hack/undeploy.sh
 
+.PHONY: release
+release: ## Make a release in dist/: images, manifests, chart, plugin (VERSION=v1.2.3 REGISTRY=registry.example.com/team).
+	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/release.sh
+
+.PHONY: push
+push: ## Push the images of the release in dist/ to its REGISTRY.
+	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/push.sh
+
 .PHONY: demo
 demo: ## On a fresh machine: start a cluster, install the operator, run sample calls and show what came of them.
 	@hack/demo.sh

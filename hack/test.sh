@@ -64,7 +64,7 @@ flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
 
 # with_api are the packages with tests against an API server.
 with_api() {
-  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
+  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!test/install' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 
 if [[ $mode == unit ]]; then
@@ -76,7 +76,7 @@ if [[ $mode == unit ]]; then
 fi
 
 mapfile -t api < <(with_api)
-mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf '%s\n' toolcall.dev/operator/test/e2e "${api[@]/#.\//toolcall.dev/operator/}"))
+mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf '%s\n' toolcall.dev/operator/test/{e2e,install} "${api[@]/#.\//toolcall.dev/operator/}"))
 tests unit . "${flags[@]}" "${unit[@]}" || true
 tests unit-hack hack "${flags[@]}" ./... || true
 tests unit-release hack/release -count=1 -shuffle=on -timeout=20m ./... || true
@@ -99,3 +99,5 @@ stage deploy-mcp -- make -s deploy-mcp || exit
 for way in cold image warm; do
   TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . -count=1 -parallel=6 -timeout=15m ./test/e2e || true
 done
+# Last: it takes the operator away, and puts it back.
+TOOLCALL_E2E=1 tests install . -count=1 -timeout=15m ./test/install || true
