@@ -47,5 +47,9 @@ test-unit: ## Run the tests that need no cluster.
 	@hack/test.sh unit
 
 .PHONY: bench
-bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
+bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh
+
+.PHONY: bench-operator
+bench-operator: build ## Measure the operator alone: throughput, CPU, API writes, memory; needs no cluster.
+	@hack/bench-operator.sh

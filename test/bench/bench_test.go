@@ -87,8 +87,7 @@ func TestArrivalsComeByTheClock(t *testing.T) {
 
 func TestATrackerTellsEachRunItsEnd(t *testing.T) {
 	t.Parallel()
-	source := watch.NewFakeWithChanSize(10, false)
-	tr := &tracker{watcher: source, done: callDone, runs: map[string]*watched{}}
+	tr := newTracker(callDone)
 	good, bad, gone, left := tr.expect("good"), tr.expect("bad"), tr.expect("gone"), tr.expect("left")
 	object := func(name string, phase v1alpha1.Phase) *v1alpha1.ToolCall {
 		c := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.ToolCallStatus{Phase: phase}}
@@ -97,13 +96,16 @@ func TestATrackerTellsEachRunItsEnd(t *testing.T) {
 		}
 		return c
 	}
-	source.Add(object("good", v1alpha1.PhasePending))
-	source.Add(object("stranger", v1alpha1.PhaseSucceeded))
-	source.Modify(object("good", v1alpha1.PhaseSucceeded))
-	source.Modify(object("bad", v1alpha1.PhaseFailed))
-	source.Delete(object("gone", v1alpha1.PhasePending))
-	source.Stop()
-	tr.read()
+	for _, event := range []watch.Event{
+		{Type: watch.Added, Object: object("good", v1alpha1.PhasePending)},
+		{Type: watch.Added, Object: object("stranger", v1alpha1.PhaseSucceeded)},
+		{Type: watch.Modified, Object: object("good", v1alpha1.PhaseSucceeded)},
+		{Type: watch.Modified, Object: object("bad", v1alpha1.PhaseFailed)},
+		{Type: watch.Deleted, Object: object("gone", v1alpha1.PhasePending)},
+	} {
+		tr.take(event, time.Now())
+	}
+	tr.abandon(nil)
 	if err := good.await(t.Context()); err != nil || good.seen.IsZero() {
 		t.Errorf("good: %v at %v", err, good.seen)
 	}

@@ -92,7 +92,7 @@ func (b *bed) measure(ctx context.Context, s subject, name string, stages bool) 
 	running := t.expect(name)
 	if stages && (s.kind == kindCold || s.kind == kindImage) {
 		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}} {
-			stop, err := b.follow(ctx, list, s.place.namespace, running.marks)
+			stop, err := b.witness(ctx, list, s.place.namespace, running.marks)
 			if err != nil {
 				return sample{}, err
 			}

@@ -25,7 +25,6 @@ const (
 	stageStarted   = "Started is seen"
 	stageProcess   = "the process starts"
 	stageEnded     = "the process has ended"
-	stageResult    = "its result is at the operator"
 	stageFinished  = "Finished is seen"
 )
 
@@ -80,12 +79,8 @@ func offsets(began, returned time.Time, r *watched) map[string]float64 {
 	if s := call.Status.CompletionTime; s != nil {
 		since(stageEnded, s.Time)
 	}
-	if t := call.Status.Timings; t != nil {
-		for stage, ms := range map[string]*int64{stageRunner: t.StartedMilliseconds, stageResult: t.FinishedMilliseconds} {
-			if ms != nil {
-				since(stage, returned.Add(time.Duration(*ms)*time.Millisecond))
-			}
-		}
+	if t := call.Status.Timings; t != nil && t.StartedMilliseconds != nil {
+		since(stageRunner, returned.Add(time.Duration(*t.StartedMilliseconds)*time.Millisecond))
 	}
 	return seconds
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/test/internal/follow"
 )
 
 // marks are when something was seen first.
@@ -41,8 +44,8 @@ type watched struct {
 // tracker watches all objects of one kind in one place, and tells their runs. One watch for all of them costs the
 // API server the same for one object and for fifty.
 type tracker struct {
-	watcher watch.Interface
-	done    func(client.Object) (bool, error)
+	follower *follow.Follower
+	done     func(client.Object) (bool, error)
 
 	mu     sync.Mutex
 	runs   map[string]*watched
@@ -51,16 +54,24 @@ type tracker struct {
 
 // track opens the watch. It is open before anything is created.
 func (b *bed) track(ctx context.Context, s subject) (*tracker, error) {
-	watcher, err := b.client.Watch(ctx, s.list(), client.InNamespace(s.place.namespace))
+	t := newTracker(s.done)
+	var err error
+	t.follower, err = follow.Start(ctx, b.client, s.list(), s.place.namespace, func(e watch.Event) { t.take(e, time.Now()) })
 	if err != nil {
-		return nil, fmt.Errorf("open the watch: %w", err)
+		return nil, err
 	}
-	t := &tracker{watcher: watcher, done: s.done, runs: map[string]*watched{}}
-	go t.read()
+	go func() {
+		<-t.follower.Done()
+		t.abandon(t.follower.Err())
+	}()
 	return t, nil
 }
 
-func (t *tracker) stop() { t.watcher.Stop() }
+func newTracker(done func(client.Object) (bool, error)) *tracker {
+	return &tracker{done: done, runs: map[string]*watched{}}
+}
+
+func (t *tracker) stop() { t.follower.Stop() }
 
 // expect has the object of that name followed, from before it is created.
 func (t *tracker) expect(name string) *watched {
@@ -76,13 +87,11 @@ func (t *tracker) expect(name string) *watched {
 	return r
 }
 
-func (t *tracker) read() {
-	for event := range t.watcher.ResultChan() {
-		t.take(event, time.Now())
-	}
+// abandon ends the runs that nothing will be seen of any more.
+func (t *tracker) abandon(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.broken = errors.New("the watch broke before the end was seen")
+	t.broken = fmt.Errorf("the watch ended before the end was seen: %w", cmp.Or(cause, context.Canceled))
 	for name, r := range t.runs {
 		t.finish(name, r, t.broken)
 	}
@@ -129,18 +138,15 @@ func (r *watched) await(ctx context.Context) error {
 	}
 }
 
-// follow notes in the marks what is seen of other objects in a namespace, until stop is called.
-func (b *bed) follow(ctx context.Context, list client.ObjectList, namespace string, m *marks) (stop func(), err error) {
-	watcher, err := b.client.Watch(ctx, list, client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("open a watch: %w", err)
-	}
-	go func() {
-		for event := range watcher.ResultChan() {
-			if object, ok := event.Object.(client.Object); ok {
-				m.see(stagesOf(object), time.Now())
-			}
+// witness notes in the marks what is seen of other objects in a namespace, until stop is called.
+func (b *bed) witness(ctx context.Context, list client.ObjectList, namespace string, m *marks) (stop func(), err error) {
+	f, err := follow.Start(ctx, b.client, list, namespace, func(event watch.Event) {
+		if object, ok := event.Object.(client.Object); ok {
+			m.see(stagesOf(object), time.Now())
 		}
-	}()
-	return watcher.Stop, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f.Stop, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/follow"
 )
 
 // patience bounds the wait for one call.
@@ -90,18 +90,16 @@ func (e *ends) expect(name string) chan *v1alpha1.ToolCall {
 	return ended
 }
 
-func (e *ends) read(w watch.Interface) {
-	for event := range w.ResultChan() {
-		call, ok := event.Object.(*v1alpha1.ToolCall)
-		if !ok || !meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionFinished) {
-			continue
-		}
-		e.mu.Lock()
-		if ended := e.wait[call.Name]; ended != nil {
-			ended <- call
-			delete(e.wait, call.Name)
-		}
-		e.mu.Unlock()
+func (e *ends) take(event watch.Event) {
+	call, ok := event.Object.(*v1alpha1.ToolCall)
+	if !ok || !meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionFinished) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ended := e.wait[call.Name]; ended != nil {
+		ended <- call
+		delete(e.wait, call.Name)
 	}
 }
 
@@ -114,13 +112,12 @@ type outcome struct {
 
 // runCalls has so many calls in flight until all have ended: the next one is created when one ends.
 func (b *bench) runCalls(ctx context.Context, namespace, prefix string, calls, inFlight int) (*outcome, error) {
-	w, err := b.server.client.Watch(ctx, &v1alpha1.ToolCallList{}, client.InNamespace(namespace))
-	if err != nil {
-		return nil, fmt.Errorf("watch the calls: %w", err)
-	}
-	defer w.Stop()
 	finished := &ends{wait: map[string]chan *v1alpha1.ToolCall{}}
-	go finished.read(w)
+	f, err := follow.Start(ctx, b.server.client, &v1alpha1.ToolCallList{}, namespace, finished.take)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Stop()
 	o := &outcome{latencies: make([]float64, calls)}
 	var next, warm atomic.Int64
 	failures := make([]error, inFlight)
@@ -139,8 +136,10 @@ func (b *bench) runCalls(ctx context.Context, namespace, prefix string, calls, i
 	}
 	workers.Wait()
 	o.took, o.warm = time.Since(began), int(warm.Load())
-	if err := errors.Join(failures...); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, b.manager.tail())
+	for _, err := range append(failures, f.Err()) {
+		if err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, b.manager.tail())
+		}
 	}
 	return o, ctx.Err()
 }

@@ -21,6 +21,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/supervisor"
+	"toolcall.dev/operator/test/internal/follow"
 )
 
 // nodeName is where every pod is.
@@ -52,24 +53,23 @@ func newNode(c client.WithWatch, namespace string) *node {
 // start serves until stop is called, which ends all runners.
 func (n *node) start(ctx context.Context) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	var watchers []watch.Interface
+	var followers []*follow.Follower
 	for _, list := range []client.ObjectList{&corev1.SecretList{}, &batchv1.JobList{}} {
-		w, err := n.client.Watch(ctx, list, client.InNamespace(n.namespace))
+		f, err := follow.Start(ctx, n.client, list, n.namespace, func(e watch.Event) { n.take(ctx, e) })
 		if err != nil {
 			cancel()
-			return nil, fmt.Errorf("watch for the node: %w", err)
+			return nil, err
 		}
-		watchers = append(watchers, w)
+		followers = append(followers, f)
 		n.running.Go(func() {
-			for event := range w.ResultChan() {
-				n.take(ctx, event)
-			}
+			<-f.Done()
+			n.note(ctx, f.Err())
 		})
 	}
 	return func() error {
 		cancel()
-		for _, w := range watchers {
-			w.Stop()
+		for _, f := range followers {
+			f.Stop()
 		}
 		n.running.Wait()
 		return n.failure()
