@@ -148,7 +148,7 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 	if err != nil {
 		return err
 	}
-	if pod != nil {
+	if pod != nil && !r.Hub.Offered(string(job.UID)) {
 		given, err := r.given(ctx, pod)
 		if err != nil || given {
 			return err
@@ -157,11 +157,12 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash
 	problem := r.problem(p, job, pod)
 	if surplus || problem != "" {
-		if problem != "" && !surplus {
+		removed, err := r.remove(ctx, p, job)
+		if removed && problem != "" && !surplus {
 			r.State.failed(p.env, problem, p.now)
 			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", clip(problem, maxNote))
 		}
-		return r.remove(ctx, job)
+		return err
 	}
 	p.alive++
 	return r.offer(ctx, p, job, pod)
@@ -230,16 +231,23 @@ func startTimeoutOf(env *v1alpha1.ExecutionEnvironment) time.Duration {
 	return time.Duration(ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)) * time.Second
 }
 
-// remove deletes a Job of the pool, unless a call has taken its runner meanwhile.
-func (r *WarmPoolReconciler) remove(ctx context.Context, job *batchv1.Job) error {
+// remove deletes a Job of the pool, unless it is a call's by now: a call has its runner, or the Job has changed since
+// it was seen, as it does when a call adopts it. A call can come and go while a pass over a large pool is under way;
+// the pod that served it has not failed.
+func (r *WarmPoolReconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (removed bool, err error) {
 	if !r.Hub.Withdraw(string(job.UID)) {
-		return nil
+		return false, nil
 	}
-	err := r.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete a Job of the pool: %w", err)
+	unchanged := client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}
+	err = r.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), unchanged)
+	switch {
+	case apierrors.IsConflict(err):
+		p.wakeIn(cacheLag)
+		return false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("delete a Job of the pool: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // refill creates what is missing.

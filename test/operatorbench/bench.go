@@ -67,13 +67,17 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
+// admissionAge is how old the admission policies must be before the operator believes what they stamped, and more.
+const admissionAge = 5 * time.Second
+
 // awaitAdmission waits until creators are stamped: without that, no call is believed.
 func (b *bench) awaitAdmission(ctx context.Context) error {
-	return b.eventually(ctx, "the admission policies to be in force", func(ctx context.Context) (bool, error) {
+	err := b.eventually(ctx, "the admission policies to be in force", func(ctx context.Context) (bool, error) {
 		probe := newCall(operatorNamespace, "probe")
 		err := b.server.client.Create(ctx, probe, client.DryRunAll)
 		return err == nil && probe.Spec.RequestedBy != nil, nil
 	})
+	return errors.Join(err, b.pause(ctx, admissionAge))
 }
 
 // throughput runs the calls of one part and adds what they cost.
