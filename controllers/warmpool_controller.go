@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -260,18 +261,41 @@ func (r *WarmPoolReconciler) refill(ctx context.Context, p *pool) error {
 		p.wakeIn(notBefore.Sub(p.now))
 		return nil
 	}
-	for ; p.alive < p.size; p.alive++ {
-		in := p.template
-		in.Name = jobspec.WarmName(p.env, rand.String(10))
-		job := jobspec.BuildWarm(in, p.hash)
-		if err := r.Create(ctx, job); err != nil {
-			return r.refused(p, err)
-		}
-		token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
-		err := r.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create the credential of a waiting pod: %w", err)
-		}
+	missing := p.size - p.alive
+	if missing <= 0 {
+		return nil
+	}
+	// One first: when the API server doesn't take it, it won't take the others.
+	if err := r.addPod(ctx, p); err != nil {
+		return r.refused(p, err)
+	}
+	var rest errgroup.Group
+	rest.SetLimit(refillConcurrency)
+	for range missing - 1 {
+		rest.Go(func() error { return r.addPod(ctx, p) })
+	}
+	if err := rest.Wait(); err != nil {
+		return r.refused(p, err)
+	}
+	return nil
+}
+
+// refillConcurrency is how many pods of one pool are created at the same time. One after the other, a pool is refilled
+// more slowly than calls can empty it.
+const refillConcurrency = 8
+
+// addPod creates one waiting pod's Job, and the pod's credential. It changes nothing of the pool.
+func (r *WarmPoolReconciler) addPod(ctx context.Context, p *pool) error {
+	in := p.template
+	in.Name = jobspec.WarmName(p.env, rand.String(10))
+	job := jobspec.BuildWarm(in, p.hash)
+	if err := r.Create(ctx, job); err != nil {
+		return fmt.Errorf("create a Job of the pool: %w", err)
+	}
+	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
+	err := r.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the credential of a waiting pod: %w", err)
 	}
 	return nil
 }
@@ -282,9 +306,9 @@ func (r *WarmPoolReconciler) refused(p *pool, err error) error {
 		return nil
 	}
 	if !rejected(err) {
-		return fmt.Errorf("create a Job of the pool: %w", err)
+		return err
 	}
-	r.State.failed(p.env, "the API server refused the pool's Job: "+err.Error(), p.now)
+	r.State.failed(p.env, "the API server refused a waiting pod: "+err.Error(), p.now)
 	p.wakeIn(firstBackOff)
 	return nil
 }
