@@ -49,7 +49,7 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.StringVar(&o.PprofAddress, "pprof-address", "", "loopback address to serve Go's profiles on, e.g. 127.0.0.1:6060; empty for none. They show memory: never serve them to others")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding the lease; needed for more than one replica")
 	fs.IntVar(&o.ConcurrentCalls, "concurrent-calls", 16, "calls that are reconciled at the same time")
-	fs.Float64Var(&o.QPS, "qps", 400, "requests to the API server per second, with bursts of twice that")
+	fs.Float64Var(&o.QPS, "qps", 1000, "requests to the API server per second, with bursts of twice that")
 	o.Namespace = getenv("POD_NAMESPACE")
 	o.PodIP = getenv("POD_IP")
 }
