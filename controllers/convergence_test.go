@@ -67,6 +67,10 @@ func (f *flaky) Delete(ctx context.Context, o client.Object, opts ...client.Dele
 	return f.write(func() error { return f.Client.Delete(ctx, o, opts...) })
 }
 
+func (f *flaky) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	return f.write(func() error { return f.Client.Patch(ctx, o, p, opts...) })
+}
+
 func (f *flaky) Status() client.SubResourceWriter {
 	return &flakyStatus{SubResourceWriter: f.Client.Status(), flaky: f}
 }

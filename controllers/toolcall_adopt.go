@@ -2,10 +2,13 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +21,7 @@ import (
 // Job's ownership follows that write. With no pod waiting, launch makes one: a call never waits for the pool.
 func (r *ToolCallReconciler) adopt(ctx context.Context, s *scope) (bool, error) {
 	if s.bound() {
-		return false, r.ensureAdopted(s)
+		return false, r.ensureAdopted(ctx, s)
 	}
 	if s.job != nil || s.environment == nil || poolSize(s.environment) == 0 {
 		return false, nil
@@ -37,7 +40,7 @@ func (r *ToolCallReconciler) adopt(ctx context.Context, s *scope) (bool, error) 
 	}
 	job := &batchv1.Job{}
 	key := types.NamespacedName{Namespace: s.call.Namespace, Name: session.Hello().Job}
-	if err := r.Get(ctx, key, job); err != nil || string(job.UID) != session.Hello().JobUID || job.DeletionTimestamp != nil {
+	if err := r.Get(ctx, key, job); err != nil || string(job.UID) != session.Hello().JobUID || job.DeletionTimestamp != nil || suspended(job) {
 		// It is on its way out: this call starts its own.
 		session.Refuse("the pod's Job is gone")
 		r.Hub.Settle(string(s.call.UID))
@@ -50,11 +53,13 @@ func (r *ToolCallReconciler) adopt(ctx context.Context, s *scope) (bool, error) 
 		return true, err
 	}
 	r.handOver(s, assignment)
-	r.keepJob(s)
-	environment := client.ObjectKeyFromObject(s.environment)
-	s.after(func(context.Context) error { r.Pools.Wake(environment); return nil })
+	s.wakeIn(adoptWait)
 	return true, nil
 }
+
+// adoptWait is when the Job of a call that took a waiting pod becomes the call's own, and the pool is refilled, if
+// the call hasn't ended before: most have. Neither is to hold up the result of a short call.
+const adoptWait = 50 * time.Millisecond
 
 // covers says whether a pod with the refs of its pool has all that a call needs.
 func covers(pool, call []corev1.EnvVar) bool {
@@ -70,17 +75,30 @@ func covers(pool, call []corev1.EnvVar) bool {
 	return true
 }
 
-// ensureAdopted moves the Job of a call that was given a waiting pod to the call, if the pass that did it was
-// cut short.
-func (r *ToolCallReconciler) ensureAdopted(s *scope) error {
-	if s.job == nil || metav1.IsControlledBy(s.job, s.call) || s.record == nil {
+// ensureAdopted moves the Job of a call that was given a waiting pod to the call. What was decided is decided
+// again: it is only kept there. A call that may not run any more, meanwhile, still keeps what it has.
+func (r *ToolCallReconciler) ensureAdopted(ctx context.Context, s *scope) error {
+	if s.job == nil || metav1.IsControlledBy(s.job, s.call) {
 		return nil
+	}
+	if left := s.assigned().Add(adoptWait).Sub(s.now); left > 0 && s.session != nil {
+		s.wakeIn(left)
+		return nil
+	}
+	if s.record == nil {
+		var rejected *rejection
+		status := s.call.Status.DeepCopy()
+		err := r.decide(ctx, s)
+		s.call.Status = *status
+		if err != nil && !errors.As(err, &rejected) {
+			return err
+		}
 	}
 	r.keepJob(s)
 	return nil
 }
 
-// keepJob makes the adopted Job the call's own.
+// keepJob makes the adopted Job the call's own, and has the pool refilled.
 func (r *ToolCallReconciler) keepJob(s *scope) {
 	before, record, call, now := s.job, s.record, s.call, s.now
 	s.after(func(ctx context.Context) error {
@@ -91,8 +109,39 @@ func (r *ToolCallReconciler) keepJob(s *scope) {
 		if err := r.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("make the waiting pod's Job the call's own: %w", err)
 		}
+		if pool := metav1.GetControllerOf(before); pool != nil {
+			r.Pools.Wake(types.NamespacedName{Namespace: before.Namespace, Name: pool.Name})
+		}
 		return nil
 	})
+}
+
+// keepFinished does the same for a call that ended before it was done, as long as its runner waits to hear that.
+func (r *ToolCallReconciler) keepFinished(ctx context.Context, s *scope) error {
+	hello := s.session.Hello()
+	if hello.Pool == "" {
+		return nil
+	}
+	job := &batchv1.Job{}
+	err := r.Get(ctx, types.NamespacedName{Namespace: s.call.Namespace, Name: hello.Job}, job)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get the call's Job: %w", err)
+	}
+	if s.job = job; string(job.UID) == hello.JobUID && !metav1.IsControlledBy(job, s.call) {
+		r.keepJob(s)
+	}
+	return nil
+}
+
+// assigned is when it was recorded which pod has the call, as well as this operator knows.
+func (s *scope) assigned() time.Time {
+	if t := s.call.Status.Timings; t != nil && t.StartedMilliseconds != nil {
+		return s.seen.Add(time.Duration(*t.StartedMilliseconds) * time.Millisecond)
+	}
+	return s.now
 }
 
 // unassigned says that the recorded runner waits for a call whose decision is not kept anywhere yet.

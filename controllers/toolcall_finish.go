@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -31,6 +32,9 @@ func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, erro
 		return false, nil
 	}
 	s.finish(reported)
+	if s.job != nil && !metav1.IsControlledBy(s.job, s.call) {
+		r.keepJob(s)
+	}
 	session, uid := s.session, string(s.call.UID)
 	s.after(func(context.Context) error {
 		metrics.Reported(metrics.Recorded)
@@ -141,14 +145,29 @@ func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error)
 		r.Hub.Settle(string(s.call.UID))
 	}
 	if s.session != nil {
-		if s.session.Result() != nil {
-			metrics.Reported(metrics.Repeated)
-			_ = s.session.Ack(string(s.call.UID))
-		} else {
-			s.session.Refuse("the call has ended: " + s.call.Status.Reason)
+		if err := r.release(ctx, s); err != nil {
+			return true, err
 		}
 	}
 	return true, r.expire(ctx, s)
+}
+
+// release lets the runner of a call that has ended go.
+func (r *ToolCallReconciler) release(ctx context.Context, s *scope) error {
+	if err := r.keepFinished(ctx, s); err != nil {
+		return err
+	}
+	session, uid, reason := s.session, string(s.call.UID), s.call.Status.Reason
+	s.after(func(context.Context) error {
+		if session.Result() == nil {
+			session.Refuse("the call has ended: " + reason)
+			return nil
+		}
+		metrics.Reported(metrics.Repeated)
+		_ = session.Ack(uid)
+		return nil
+	})
+	return nil
 }
 
 // sinceFinished is when the call ended.

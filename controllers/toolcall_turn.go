@@ -30,9 +30,11 @@ func (r *ToolCallReconciler) awaitTurn(_ context.Context, s *scope) (bool, error
 
 // takeTurn lets a call pass when its environment has room for it, and otherwise says that it waits.
 func (r *ToolCallReconciler) takeTurn(ctx context.Context, s *scope) (bool, error) {
+	mine := ticket(s.call, s.caller)
+	mine.Seen = s.seen
 	if s.bound() || s.job != nil {
 		if name := environmentOf(s.call, s.record); name != "" {
-			r.Turns.Hold(types.NamespacedName{Namespace: s.call.Namespace, Name: name}, ticket(s.call, s.caller))
+			r.Turns.Hold(types.NamespacedName{Namespace: s.call.Namespace, Name: name}, mine)
 		}
 		return false, nil
 	}
@@ -40,8 +42,6 @@ func (r *ToolCallReconciler) takeTurn(ctx context.Context, s *scope) (bool, erro
 	if err := r.Turns.Learn(name, func() ([]turns.Ticket, error) { return r.runningIn(ctx, name) }); err != nil {
 		return true, err
 	}
-	mine := ticket(s.call, s.caller)
-	mine.Seen = s.seen
 	limit := maxConcurrent(s.environment)
 	if r.Turns.Enter(name, limit, mine) {
 		return false, nil

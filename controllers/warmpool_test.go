@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,10 +91,8 @@ func TestACallTakesAWaitingPod(t *testing.T) {
 	if m := r.receive(); m.Assign == nil || m.Assign.CallUID != string(call.UID) || m.Assign.CallName != "c" {
 		t.Fatalf("got %+v", m)
 	}
-	job := &batchv1.Job{}
-	if err := shared.GetAPIReader().Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: s.Job}, job); err != nil {
-		t.Fatal(err)
-	}
+	w.changeHands(call)
+	job := w.jobNamed(s.Job)
 	if !metav1.IsControlledBy(job, call) || job.Spec.ActiveDeadlineSeconds == nil || job.Labels[v1alpha1.LabelCall] != string(call.UID) {
 		t.Errorf("the Job isn't the call's own: %+v", job.ObjectMeta)
 	}
@@ -111,6 +110,118 @@ func TestACallTakesAWaitingPod(t *testing.T) {
 	}
 	if w.hasJob(call) {
 		t.Error("the call has a Job of its own besides")
+	}
+}
+
+// changeHands lets a call that took a waiting pod run until that pod's Job is the call's own.
+func (w *world) changeHands(call *v1alpha1.ToolCall) {
+	w.t.Helper()
+	w.clock.now = w.clock.now.Add(100 * time.Millisecond)
+	w.reconcile(call)
+}
+
+func (w *world) jobNamed(name string) *batchv1.Job {
+	w.t.Helper()
+	job := &batchv1.Job{}
+	if err := shared.GetAPIReader().Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, job); err != nil {
+		w.t.Fatal(err)
+	}
+	return job
+}
+
+// A short call's result is written first; the runner is let go when the Job has changed hands.
+func TestTheJobOfAShortCallChangesHandsToo(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(1))
+	r := only(w.warmUp(env))
+	call := w.call("c")
+	w.reconcile(call)
+	name := w.get(call).Status.Job
+	if metav1.IsControlledBy(w.jobNamed(name), call) {
+		t.Error("the Job changed hands before the call could end")
+	}
+	r.receive()
+	r.report(w, call.UID, completed)
+	w.reconcile(call)
+	if m := r.receive(); m.Ack == nil {
+		t.Fatalf("got %+v", m)
+	}
+	if !metav1.IsControlledBy(w.jobNamed(name), call) {
+		t.Error("the Job is still the pool's")
+	}
+	w.fill(env)
+	if n := len(w.waiting(env)); n != 1 {
+		t.Errorf("%d pods wait", n)
+	}
+}
+
+// The result is written, and then the operator dies: the next one finds the runner that still waits to hear of it.
+func TestTheJobOfAFinishedCallChangesHandsAfterACrash(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(1))
+	r := only(w.warmUp(env))
+	call := w.call("c")
+	w.reconcile(call)
+	r.receive()
+	r.report(w, call.UID, completed)
+	writes := 0
+	w.use = &flaky{Client: w.client, fail: func() failure { writes++; return map[bool]failure{true: succeeds, false: timesOut}[writes == 1] }}
+	hub := w.hub
+	w.rebuild()
+	if _, err := w.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}); err == nil {
+		t.Fatal("the write was not cut short")
+	}
+	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded || hub.Len() != 1 {
+		t.Fatalf("ended %+v, %d runners", s, hub.Len())
+	}
+	w.use = nil
+	w.rebuild()
+	w.reconcile(call)
+	if m := r.receive(); m.Ack == nil {
+		t.Fatalf("got %+v", m)
+	}
+	if !metav1.IsControlledBy(w.jobNamed(w.get(call).Status.Job), call) {
+		t.Error("the Job is still the pool's")
+	}
+}
+
+// What was decided is kept in the Job only, and a crash came before that: it is decided again, and the call keeps
+// its pod also when it would not be let in any more.
+func TestARunningCallKeepsItsPodWhateverIsDecidedLater(t *testing.T) {
+	for name, change := range map[string]func(*world, *v1alpha1.ExecutionEnvironment){
+		"nothing changed": func(*world, *v1alpha1.ExecutionEnvironment) {},
+		"environment gone": func(w *world, env *v1alpha1.ExecutionEnvironment) {
+			if err := w.client.Delete(context.Background(), env); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			env := w.environment("env", warm(1))
+			r := only(w.warmUp(env))
+			call := w.call("c")
+			w.reconcile(call)
+			r.receive()
+			before := w.get(call).Status
+			w.restart()
+			change(w, env)
+			r.connect(w, string(call.UID))
+			w.reconcile(call)
+			w.changeHands(call)
+			job := w.jobNamed(before.Job)
+			if _, kept := jobspec.ReadRecord(job, call, w.identity); !metav1.IsControlledBy(job, call) || kept != (name == "nothing changed") {
+				t.Errorf("the Job isn't the call's own, or keeps another decision: %+v", job.ObjectMeta)
+			}
+			if diff := cmp.Diff(before, w.get(call).Status); diff != "" {
+				t.Errorf("the status changed: %s", diff)
+			}
+			r.report(w, call.UID, completed)
+			w.reconcile(call)
+			if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
+				t.Errorf("ended %+v", s)
+			}
+		})
 	}
 }
 
@@ -238,6 +349,7 @@ func TestAChangeReplacesTheWaitingPodsOnly(t *testing.T) {
 	call := w.call("c")
 	w.reconcile(call)
 	taken := w.get(call).Status.Job
+	w.changeHands(call)
 	w.fill(env)
 	before := names(w.waiting(env))
 	env.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: "new"}}
@@ -288,6 +400,7 @@ func TestScalingDownRemovesWaitingPodsOnly(t *testing.T) {
 	w.warmUp(env)
 	call := w.call("c")
 	w.reconcile(call)
+	w.changeHands(call)
 	env.Spec.WarmPool.Size = 0
 	if err := w.client.Update(context.Background(), env); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,11 @@ echo "command line: $(tr '\0' ' ' </proc/1/cmdline)"
 ls -d /var/run/secrets /run/secrets 2>/dev/null
 echo done`
 	call := sp.run(t, shell(look))
-	expect(t, call, succeeded("environment: 0\nown environ: 0\ncommand line: /.toolcall/runner \ndone\n"))
+	supervisor := "/.toolcall/runner"
+	if way == wayImage {
+		supervisor = runnerPath
+	}
+	expect(t, call, succeeded("environment: 0\nown environ: 0\ncommand line: "+supervisor+" \ndone\n"))
 }
 
 // Every file and every process that the command can read, searched for anything that looks like a token.

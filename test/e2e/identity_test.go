@@ -57,6 +57,11 @@ func (sp *space) newAgent(t *testing.T, name string) *agent {
 // runAs has the agent create a call.
 func (sp *space) runAs(t *testing.T, a *agent, spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall {
 	t.Helper()
+	return sp.awaitFinished(t, sp.createAs(t, a, spec))
+}
+
+func (sp *space) createAs(t *testing.T, a *agent, spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall {
+	t.Helper()
 	call := sp.newCall(spec)
 	sp.awaitTrue(t, "right of "+a.username+" to create calls", func(ctx context.Context) (bool, error) {
 		err := a.client.Create(ctx, call)
@@ -66,7 +71,7 @@ func (sp *space) runAs(t *testing.T, a *agent, spec v1alpha1.ToolCallSpec) *v1al
 		return err == nil, err
 	})
 	sp.reportOnFailure(t, call)
-	return sp.awaitFinished(t, call)
+	return call
 }
 
 // mayUse asks the API server as the agent itself would.

@@ -32,7 +32,7 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 
 	env, err := sp.kubectl(t, "get", "execenv", "-n", sp.namespace)
 	must(t, err)
-	for _, column := range []string{"IMAGE", "DEFAULT", "POLICY", "READY", "ACTIVE", "AGE", toolImage, sp.policy} {
+	for _, column := range []string{"IMAGE", "DEFAULT", "POLICY", "READY", "ACTIVE", "AGE", imageOf(way), sp.policy} {
 		if !strings.Contains(env, column) {
 			t.Errorf("kubectl get execenv lacks %s: %s", column, env)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,7 @@ import (
 
 // The tests of this file stop the operator: they are not parallel.
 
-// podCount counts every pod that a namespace ever has, by the call that it was made for.
+// podCount counts every pod that a namespace ever has, by the Job that it was made for.
 type podCount struct {
 	watch watch.Interface
 	done  chan map[string]map[types.UID]bool
@@ -32,11 +33,11 @@ func (sp *space) countPods(t *testing.T) *podCount {
 		seen := map[string]map[types.UID]bool{}
 		for event := range w.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok {
-				call := pod.Labels[v1alpha1.LabelCall]
-				if seen[call] == nil {
-					seen[call] = map[types.UID]bool{}
+				job := pod.Labels[batchv1.JobNameLabel]
+				if seen[job] == nil {
+					seen[job] = map[types.UID]bool{}
 				}
-				seen[call][pod.UID] = true
+				seen[job][pod.UID] = true
 			}
 		}
 		c.done <- seen
@@ -44,12 +45,12 @@ func (sp *space) countPods(t *testing.T) *podCount {
 	return c
 }
 
-// perCall ends the counting.
-func (c *podCount) perCall() map[string]int {
+// perJob ends the counting.
+func (c *podCount) perJob() map[string]int {
 	c.watch.Stop()
 	counts := map[string]int{}
-	for call, pods := range <-c.done {
-		counts[call] = len(pods)
+	for job, pods := range <-c.done {
+		counts[job] = len(pods)
 	}
 	return counts
 }
@@ -87,9 +88,9 @@ func TestOperatorKilledWhileCallsRun(t *testing.T) {
 	if after.Status.Pod != running.Status.Pod || after.Status.Runner.PodUID != running.Status.Runner.PodUID {
 		t.Errorf("the long call ran in pod %s at first and in %s in the end", running.Status.Pod, after.Status.Pod)
 	}
-	for uid, pods := range counting.perCall() {
+	for job, pods := range counting.perJob() {
 		if pods != 1 {
-			t.Errorf("%d pods were made for call %s", pods, uid)
+			t.Errorf("%d pods were made for Job %s", pods, job)
 		}
 	}
 	sp.awaitRestarted(t, killed)

@@ -130,11 +130,22 @@ func (sp *space) jobs(t *testing.T, call *v1alpha1.ToolCall) []batchv1.Job {
 	return list.Items
 }
 
+// pods are those of a call's Jobs. One that waited before has no label of the call.
 func (sp *space) pods(t *testing.T, call *v1alpha1.ToolCall) []corev1.Pod {
 	t.Helper()
+	var own []corev1.Pod
 	list := &corev1.PodList{}
-	must(t, sp.client.List(t.Context(), list, client.InNamespace(sp.namespace), client.MatchingLabels{v1alpha1.LabelCall: string(call.UID)}))
-	return list.Items
+	must(t, sp.client.List(t.Context(), list, client.InNamespace(sp.namespace)))
+	jobs := map[string]bool{call.Status.Job: call.Status.Job != ""}
+	for _, job := range sp.jobs(t, call) {
+		jobs[job.Name] = true
+	}
+	for _, pod := range list.Items {
+		if pod.Labels[v1alpha1.LabelCall] == string(call.UID) || jobs[pod.Labels[batchv1.JobNameLabel]] {
+			own = append(own, pod)
+		}
+	}
+	return own
 }
 
 // awaitNoJob waits until no Job and no pod of the call is left.

@@ -2,8 +2,16 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -109,4 +117,76 @@ func TestCancelAndDeletionEndCallsInPodsThatWaited(t *testing.T) {
 		return sp.processes(t, "e2e-warm-"+sp.namespace) == nil, nil
 	})
 	sp.awaitNoJob(t, done)
+}
+
+// An image that nobody has: pods are tried less and less often, the environment says why, and calls end in
+// seconds.
+func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	watching, err := sp.client.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(sp.namespace))
+	must(t, err)
+	made := map[types.UID]bool{}
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		for event := range watching.ResultChan() {
+			if job, ok := event.Object.(*batchv1.Job); ok && job.Spec.Template.Annotations["toolcall.dev/pool"] == "broken" {
+				made[job.UID] = true
+			}
+		}
+	}()
+	sp.newEnvironment(t, "broken", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.Image = "toolcall.invalid/nobody/has:this"
+		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 2}
+	})
+	sp.await(t, "condition Warm False", &v1alpha1.ExecutionEnvironmentList{}, func(o client.Object, gone bool) bool {
+		env, ok := o.(*v1alpha1.ExecutionEnvironment)
+		if !ok || gone || env.Name != "broken" {
+			return false
+		}
+		c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionWarm)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonPodsFail && strings.Contains(c.Message, "toolcall.invalid")
+	}, client.InNamespace(sp.namespace))
+	env := &v1alpha1.ExecutionEnvironment{}
+	must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: "broken"}, env))
+	sp.awaitEvent(t, env, v1alpha1.ReasonPodsFail, "toolcall.invalid")
+	expect(t, sp.run(t, in("broken", shell("true"))), neverRan(v1alpha1.ReasonImagePullFailed))
+	time.Sleep(10 * time.Second) // Long enough for a loop to show.
+	watching.Stop()
+	<-counted
+	if len(made) > 12 {
+		t.Errorf("%d Jobs were made for a pool of 2 that can't start", len(made))
+	}
+}
+
+// What changes in the environment is in the pods of the next calls, and the running one keeps what it has.
+func TestAChangedEnvironmentReplacesTheWaitingPods(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.PodMetadata = &v1alpha1.PodMetadata{Labels: map[string]string{"version": "old"}}
+	})
+	running := sp.create(t, in("warm", shell("echo go; sleep 8; echo end")))
+	sp.awaitLine(t, running, "go")
+	sp.retryConflict(t, func() error {
+		env := &v1alpha1.ExecutionEnvironment{}
+		if err := sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: "warm"}, env); err != nil {
+			return err
+		}
+		env.Spec.PodMetadata.Labels["version"] = "new"
+		return sp.client.Update(t.Context(), env)
+	})
+	sp.awaitTrue(t, "only new pods to wait", func(ctx context.Context) (bool, error) {
+		pods := &corev1.PodList{}
+		err := sp.client.List(ctx, pods, client.InNamespace(sp.namespace), client.MatchingLabels{"version": "new"})
+		old := &corev1.PodList{}
+		err = errors.Join(err, sp.client.List(ctx, old, client.InNamespace(sp.namespace), client.MatchingLabels{"version": "old"}))
+		return len(pods.Items) == 2 && len(old.Items) == 1, err
+	})
+	sp.awaitWarm(t, 2)
+	next := sp.run(t, in("warm", shell("echo new")))
+	expect(t, next, succeeded("new\n"))
+	expectPath(t, next, v1alpha1.PathWarm)
+	expect(t, sp.awaitFinished(t, running), succeeded("go\nend\n"))
 }

@@ -43,6 +43,14 @@ func goThe(way string, env *v1alpha1.ExecutionEnvironmentSpec) {
 	}
 }
 
+// imageOf is the image of environments that don't say which.
+func imageOf(way string) string {
+	if way == wayImage {
+		return toolImageWithRunner
+	}
+	return toolImage
+}
+
 // awaitPod waits, where calls go warm, until a pod waits for the next one or none can be had.
 func (sp *space) awaitPod(t *testing.T, spec v1alpha1.ToolCallSpec) {
 	t.Helper()

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// No more processes run at the same time than the environment lets, and a flood holds up its sender only.
+func TestCallsTakeTurns(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newEnvironment(t, "narrow", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.MaxConcurrentCalls = ptr.To[int32](2)
+		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 0}
+	})
+	flooder, other := sp.newAgent(t, "flooder"), sp.newAgent(t, "other")
+	sp.allow(t, "bash", flooder.subject, use("bash"))
+	sp.bind(t, "bash-too", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "bash"}, other.subject)
+	sp.awaitTrue(t, "rights of the callers", func(context.Context) (bool, error) {
+		return sp.mayUse(t, flooder, "bash") && sp.mayUse(t, other, "bash"), nil
+	})
+	var flood []*v1alpha1.ToolCall
+	for range 8 {
+		flood = append(flood, sp.createAs(t, flooder, in("narrow", shell("sleep 0.7"))))
+	}
+	late := sp.createAs(t, other, in("narrow", shell("sleep 0.1")))
+	done := []*v1alpha1.ToolCall{sp.awaitFinished(t, late)}
+	for _, call := range flood {
+		done = append(done, sp.awaitFinished(t, call))
+	}
+	for _, call := range done {
+		expect(t, call, succeeded(""))
+	}
+	if most := atTheSameTime(done); most > 2 {
+		t.Errorf("%d calls ran at the same time", most)
+	}
+	before := 0
+	for _, call := range done[1:] {
+		if call.Status.StartTime.Time.Before(done[0].Status.StartTime.Time) {
+			before++
+		}
+	}
+	if before > 5 {
+		t.Errorf("%d of the flood's 8 calls went before the other caller's one", before)
+	}
+	sp.awaitTrue(t, "count of active calls", func(ctx context.Context) (bool, error) {
+		env := &v1alpha1.ExecutionEnvironment{}
+		err := sp.client.Get(ctx, client.ObjectKey{Namespace: sp.namespace, Name: "narrow"}, env)
+		return env.Status.ActiveCalls == 0, err
+	})
+}
+
+// atTheSameTime is the largest number of processes that ran at one moment.
+func atTheSameTime(calls []*v1alpha1.ToolCall) int {
+	type change struct {
+		at time.Time
+		by int
+	}
+	var changes []change
+	for _, c := range calls {
+		changes = append(changes, change{c.Status.StartTime.Time, 1}, change{c.Status.CompletionTime.Time, -1})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
+	running, most := 0, 0
+	for _, c := range changes {
+		running += c.by
+		most = max(most, running)
+	}
+	return most
+}
+
+func TestACallThatWaitsForItsTurnSaysSoAndCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newEnvironment(t, "narrow", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.MaxConcurrentCalls = ptr.To[int32](1)
+		e.Spec.StartTimeoutSeconds = ptr.To[int32](20)
+	})
+	running := sp.create(t, in("narrow", shell("echo go; sleep 30")))
+	sp.awaitLine(t, running, "go")
+	waiting := sp.awaitPhase(t, sp.create(t, in("narrow", shell("echo never"))), v1alpha1.PhasePending)
+	if c := condition(waiting, v1alpha1.ConditionStarted); c != metav1.ConditionFalse || sp.jobs(t, waiting) != nil {
+		t.Errorf("it has Jobs, or Started is %q", c)
+	}
+	next := sp.create(t, in("narrow", shell("echo next")))
+	sp.awaitPhase(t, next, v1alpha1.PhasePending)
+	sp.cancel(t, waiting)
+	done := sp.awaitFinished(t, waiting)
+	if done.Status.Phase != v1alpha1.PhaseCancelled || !*done.Status.RetrySafe {
+		t.Errorf("ended %+v", done.Status)
+	}
+	sp.cancel(t, sp.get(t, running))
+	expect(t, sp.awaitFinished(t, next), succeeded("next\n"))
+}
+
+func (sp *space) get(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
+	t.Helper()
+	now := &v1alpha1.ToolCall{}
+	must(t, sp.client.Get(t.Context(), keyOf(call), now))
+	return now
+}
