@@ -31,7 +31,7 @@ func (s *server) Watch(_ context.Context, _ client.ObjectList, opts ...client.Li
 	o.ApplyOptions(opts)
 	s.versions = append(s.versions, o.Raw.ResourceVersion)
 	if len(s.watches) == 0 {
-		return nil, apierrors.NewGone("the end")
+		return nil, apierrors.NewResourceExpired("the end")
 	}
 	next := s.watches[0]
 	s.watches = s.watches[1:]
@@ -65,7 +65,7 @@ func TestAWatchThatIsCutOffGoesOnWhereItWas(t *testing.T) {
 	if !slices.Equal(s.versions, []string{"10", "15", "16"}) {
 		t.Errorf("asked for from %v", s.versions)
 	}
-	if !apierrors.IsGone(f.Err()) {
+	if !apierrors.IsResourceExpired(f.Err()) {
 		t.Errorf("it ended with %v", f.Err())
 	}
 }
