@@ -121,8 +121,8 @@ func TestTablesComeAsTextAndAsMarkdown(t *testing.T) {
 	r := &report{Samples: []sample{{Kind: kindJob, Seconds: 3}, {Kind: kindCold, Seconds: 0.75}}}
 	r.compute(&options{stages: true})
 	for markdown, want := range map[bool][]string{
-		false: {"bare Job, create to Complete", "3.000", "0.250"},
-		true:  {"| bare Job, create to Complete | 1 | 3.000 |", "| cold call, create to Finished / bare Job | 0.250 |"},
+		false: {"bare Job", "3.000", "0.250"},
+		true:  {"| bare Job | 1 | 3.000 |", "| cold call / bare Job | 0.250 |"},
 	} {
 		out := new(strings.Builder)
 		r.print(out, markdown)
@@ -131,6 +131,18 @@ func TestTablesComeAsTextAndAsMarkdown(t *testing.T) {
 				t.Errorf("%q is not in\n%s", part, out)
 			}
 		}
+	}
+	file := filepath.Join(t.TempDir(), "saved.json")
+	out, saved := new(strings.Builder), new(strings.Builder)
+	r.print(out, true)
+	if err := r.save(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-from", file, "-markdown"}, saved, saved); err != nil || saved.String() != out.String() {
+		t.Errorf("%v; from the file it is\n%s", err, saved)
+	}
+	if err := run(t.Context(), []string{"-from", file + "x"}, saved, saved); err == nil {
+		t.Error("a file that isn't there is printed")
 	}
 }
 

@@ -35,6 +35,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
+	if o.from != "" {
+		return printSaved(o.from, out, o.markdown)
+	}
 	b, err := newBed(o)
 	if err != nil {
 		return err

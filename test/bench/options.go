@@ -43,6 +43,7 @@ type options struct {
 
 	json     string
 	markdown bool
+	from     string
 	auditLog string
 
 	operatorNS  string
@@ -93,6 +94,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.StringVar(&o.runnerPath, "runner-path", "/usr/local/bin/toolcall-runner", "where that image has the runner")
 	fs.StringVar(&o.json, "json", "bin/bench.json", "file for all samples and figures; empty for none")
 	fs.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
+	fs.StringVar(&o.from, "from", "", "measure nothing: print the tables of an earlier run from its JSON file")
 	fs.StringVar(&o.auditLog, "audit-log", "", "the API server's audit log, to count the operator's writes by resource; without it they are counted by method, from the operator's metrics")
 	fs.StringVar(&o.operatorNS, "operator-namespace", "toolcall-system", "namespace of the operator")
 	fs.StringVar(&o.operatorSA, "operator-account", "toolcall-operator", "service account of the operator, and the name in its pods' label app.kubernetes.io/name")

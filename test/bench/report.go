@@ -149,3 +149,17 @@ func (r *report) save(file string) error {
 	}
 	return nil
 }
+
+// printSaved shows what an earlier run saved.
+func printSaved(file string, out io.Writer, markdown bool) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the figures of an earlier run: %w", err)
+	}
+	r := &report{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return fmt.Errorf("%s is not the JSON file of a run: %w", file, err)
+	}
+	r.print(out, markdown)
+	return nil
+}

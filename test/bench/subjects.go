@@ -35,9 +35,9 @@ var (
 // titles are what readers call the kinds.
 var titles = map[string]string{
 	kindFloor: "floor: create, one write by another client, seen",
-	kindPod:   "bare Pod, create to Succeeded",
-	kindJob:   "bare Job, create to Complete",
-	kindCold:  "cold call, create to Finished",
+	kindPod:   "bare Pod",
+	kindJob:   "bare Job",
+	kindCold:  "cold call",
 	kindImage: "cold call, runner in the image",
 	kindWarm:  "warm call",
 }

@@ -34,7 +34,7 @@ func seconds(value float64) string { return fmt.Sprintf("%.3f", value) }
 func millis(value float64) string  { return fmt.Sprintf("%.1f", 1000*value) }
 
 func (r *report) totalsTable() *figures.Table {
-	t := &figures.Table{Header: []string{"one at a time, seconds", "n", "min", "p50", "p90", "p99", "max"}}
+	t := &figures.Table{Header: []string{"one at a time, seconds from create to the end seen", "n", "min", "p50", "p90", "p99", "max"}}
 	for _, kind := range allKinds {
 		if s := r.Totals[kind]; s.Count > 0 {
 			t.Add(titles[kind], fmt.Sprint(s.Count), seconds(s.Min), seconds(s.P50), seconds(s.P90), seconds(s.P99), seconds(s.Max))

@@ -36,6 +36,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
+	if o.from != "" {
+		return printSaved(o.from, out, o.markdown)
+	}
 	fmt.Fprintln(progress, "operatorbench: starting etcd and the API server")
 	s, err := startServer(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -115,5 +116,16 @@ func TestCostsArePerCall(t *testing.T) {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("%q is not in\n%s", part, out)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "saved.json")
+	saved := new(strings.Builder)
+	if err := r.save(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-from", file, "-markdown"}, saved, saved); err != nil || saved.String() != out.String() {
+		t.Errorf("%v; from the file it is\n%s", err, saved)
+	}
+	if err := run(t.Context(), []string{"-from", file + "x"}, saved, saved); err == nil {
+		t.Error("a file that isn't there is printed")
 	}
 }

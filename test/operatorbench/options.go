@@ -34,6 +34,7 @@ type options struct {
 	profiles    string
 	json        string
 	markdown    bool
+	from        string
 }
 
 func parse(args []string, usage io.Writer) (*options, error) {
@@ -56,6 +57,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.StringVar(&o.profiles, "profiles", "", "folder for the operator's CPU and heap profiles, for go tool pprof; empty for none")
 	fs.StringVar(&o.json, "json", "bin/operatorbench.json", "file for all figures; empty for none")
 	fs.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
+	fs.StringVar(&o.from, "from", "", "measure nothing: print the tables of an earlier run from its JSON file")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
