@@ -105,7 +105,7 @@ func addDots(p *plot.Plot, all ...dots) error {
 
 // span makes room above and below the values, and shows all of the log scale that they need.
 func span(p *plot.Plot) {
-	p.Y.Min, p.Y.Max = p.Y.Min/1.6, p.Y.Max*2.5
+	p.Y.Min, p.Y.Max = p.Y.Min/1.6, p.Y.Max*5
 }
 
 // onePanel shows the kinds one at a time.
