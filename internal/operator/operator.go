@@ -162,6 +162,7 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress:        o.HealthAddress,
+		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              "toolcall-operator",
 		LeaderElectionNamespace:       o.Namespace,
