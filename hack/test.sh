@@ -64,7 +64,7 @@ flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
 
 # with_api are the packages with tests against an API server.
 with_api() {
-  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
+  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!test/docs' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 
 if [[ $mode == unit ]]; then
@@ -96,3 +96,5 @@ stage deploy -- make -s deploy || exit
 for way in cold image warm; do
   TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . -count=1 -parallel=6 -timeout=15m ./test/e2e || true
 done
+# The pages' commands and manifests, the samples, and the example programs.
+TOOLCALL_E2E=1 tests documentation . -count=1 -timeout=20m ./test/docs || true
