@@ -30,6 +30,10 @@ verify: ## Check generated files, format, modules, vet, lint and import walls; f
 deploy: build ## Build the images, load them onto the current cluster, and install the operator there.
 	@hack/deploy.sh
 
+.PHONY: deploy-mcp
+deploy-mcp: build ## Build the MCP server's image, load it onto the current cluster, and install the server there.
+	@hack/deploy_mcp.sh
+
 .PHONY: undeploy
 undeploy: ## Remove the operator, its kinds and all their objects from the current cluster.
 	@hack/undeploy.sh
@@ -45,6 +49,10 @@ test: ## Run every test: unit, API server, and end to end on a local cluster.
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster.
 	@hack/test.sh unit
+
+.PHONY: test-faults
+test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
+	@hack/faults.sh $(FAULTS_ARGS)
 
 .PHONY: bench
 bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.

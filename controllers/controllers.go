@@ -34,6 +34,8 @@ type Options struct {
 	Identity *dispatch.Identity
 	// Runtime goes into every pod.
 	Runtime jobspec.Runtime
+	// Clock tells the API server's time, which the times in objects are compared with.
+	Clock clock.PassiveClock
 	// Signals wakes calls whose session has something new, Pools environments with a waiting runner.
 	Signals, Pools *Signals
 	// Trace makes spans of finished calls; nil for none.
@@ -55,7 +57,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	shared := Shared{
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
-		Clock:    clock.RealClock{},
+		Clock:    o.Clock,
 		Events:   mgr.GetEventRecorder(EventSource),
 		Policies: NewPolicyCache(),
 	}

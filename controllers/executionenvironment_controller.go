@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/turns"
 )
@@ -104,7 +105,7 @@ func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl
 	err := r.Get(ctx, req.NamespacedName, env)
 	if apierrors.IsNotFound(err) {
 		// The calls that wait are judged again, and told.
-		r.Turns.Limit(req.NamespacedName, 0)
+		r.Turns.Gone(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -168,7 +169,7 @@ func (r *ExecutionEnvironmentReconciler) judge(ctx context.Context, env *v1alpha
 			return metav1.Condition{}, fmt.Errorf("list default environments: %w", err)
 		}
 		if len(defaults.Items) > 1 {
-			return no(v1alpha1.ReasonDuplicateDefault, duplicateDefault(defaults.Items)), nil
+			return no(v1alpha1.ReasonDuplicateDefault, decide.DuplicateDefault(defaults.Items)), nil
 		}
 	}
 	policy, err := policyFor(ctx, r, env.Spec.PolicyName)

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/guards"
 )
 
@@ -57,8 +57,8 @@ func (c *PolicyCache) Forget(uid types.UID) {
 	delete(c.compiled, uid)
 }
 
-// errPolicy marks a policy that can't be used: the user's to mend, so nothing is retried.
-var errPolicy = errors.New("policy can't be used")
+// errPolicy marks a policy that can't be used.
+var errPolicy = decide.ErrPolicy
 
 // policyFor finds the policy that an environment's calls are held to. It is nil for the built-in defaults.
 func policyFor(ctx context.Context, reader client.Reader, name string) (*v1alpha1.ExecutionPolicy, error) {
@@ -66,7 +66,7 @@ func policyFor(ctx context.Context, reader client.Reader, name string) (*v1alpha
 		policy := &v1alpha1.ExecutionPolicy{}
 		err := reader.Get(ctx, types.NamespacedName{Name: name}, policy)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%w: there is no ExecutionPolicy %q", errPolicy, name)
+			return nil, decide.NoPolicy(name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("get ExecutionPolicy %s: %w", name, err)
@@ -77,12 +77,5 @@ func policyFor(ctx context.Context, reader client.Reader, name string) (*v1alpha
 	if err := reader.List(ctx, defaults, client.MatchingFields{indexDefault: "true"}); err != nil {
 		return nil, fmt.Errorf("list default policies: %w", err)
 	}
-	switch len(defaults.Items) {
-	case 0:
-		return nil, nil
-	case 1:
-		return &defaults.Items[0], nil
-	default:
-		return nil, fmt.Errorf("%w: %d ExecutionPolicies are annotated with %s, at most one may be", errPolicy, len(defaults.Items), v1alpha1.AnnotationDefaultPolicy)
-	}
+	return decide.DefaultPolicy(defaults.Items)
 }

@@ -11,21 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// rejection ends a call before anything was made for it: the user's to mend, so nothing is retried.
-type rejection struct {
-	reason, message string
-	denied          bool
-}
-
-func (e *rejection) Error() string { return e.reason + ": " + e.message }
-
-func reject(reason, format string, args ...any) error {
-	return &rejection{reason: reason, message: fmt.Sprintf(format, args...)}
-}
+// rejection ends a call before anything was made for it.
+type rejection = decide.Refusal
 
 // accept decides, once, whether the call may run, where and with what. What was decided is kept in the Job;
 // a call that has one is past this.
@@ -75,30 +67,30 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	policy, err := r.policy(ctx, where.effective())
+	policy, err := r.policy(ctx, where.Effective())
 	if err != nil {
 		return err
 	}
 	if unmapped != nil {
-		return denied(unmapped)
+		return decide.Denied(unmapped)
 	}
 	if err := r.check(ctx, s, action, inForce{where, policy}); err != nil {
 		return err
 	}
-	prefix, err := argvPrefix(&where.effective().Spec, action)
+	prefix, err := decide.ArgvPrefix(&where.Effective().Spec, action)
 	if err != nil {
 		return err
 	}
-	s.environment, s.fallback = where.effective(), where.fallback
-	plan, refs := where.plan(s.call, policy)
+	s.environment, s.fallback = where.Effective(), where.Default
+	plan, refs := where.Plan(s.call, policy)
 	s.refs = refs
 	s.record = &jobspec.Record{
-		Environment:         where.effective().Name,
+		Environment:         where.Effective().Name,
 		ArgvPrefix:          prefix,
 		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
-		StartTimeoutSeconds: ptr.Deref(where.effective().Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds),
+		StartTimeoutSeconds: ptr.Deref(where.Effective().Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds),
 		SeenMicroseconds:    s.seen.UnixMicro(),
 		AcceptedMillis:      s.acceptedMillis(),
 		Plan:                plan,
@@ -122,31 +114,27 @@ func (r *ToolCallReconciler) policy(ctx context.Context, env *v1alpha1.Execution
 		object, err = policyFor(ctx, r.Live, env.Spec.PolicyName)
 	}
 	if errors.Is(err, errPolicy) {
-		return nil, reject(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())
+		return nil, decide.Refuse(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())
 	}
 	if err != nil {
 		return nil, err
 	}
 	policy, err := r.Policies.Compile(object)
 	if err != nil {
-		return nil, reject(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
+		return nil, decide.NotCompiled(err)
 	}
 	return policy, nil
 }
 
 // inForce is what a call is held to.
 type inForce struct {
-	where  *whereabouts
+	where  *decide.Where
 	policy *guards.Policy
-}
-
-func denied(d *guards.Denial) error {
-	return &rejection{reason: d.Reason, message: d.Message, denied: true}
 }
 
 // check asks the guards, for the caller that admission vouches for.
 func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards.Action, rules inForce) error {
-	s.call.Status.Environment = &v1alpha1.ResolvedEnvironment{Name: rules.where.effective().Name}
+	s.call.Status.Environment = &v1alpha1.ResolvedEnvironment{Name: rules.where.Effective().Name}
 	known, missing, err := r.Callers.Known(ctx, s.call)
 	if err != nil {
 		return err
@@ -155,7 +143,7 @@ func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards
 	if known {
 		caller = s.call.Spec.RequestedBy
 		s.caller = s.call.CallerName()
-		rules.where.trusted = s.call.Spec.Trusted
+		rules.where.Trusted = s.call.Spec.Trusted
 	}
 	var unanswered error
 	denial := rules.policy.Check(guards.Input{
@@ -166,14 +154,14 @@ func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards
 			may, unanswered = r.Access.MayUse(ctx, caller, s.call.Namespace, tool)
 			return may, unanswered
 		},
-		Shell: rules.where.effective().Spec.Shell,
+		Shell: rules.where.Effective().Spec.Shell,
 	})
 	switch {
 	case unanswered != nil:
 		// Nobody said no: the question is asked again, and nothing runs until it is answered.
 		return unanswered
 	case denial != nil:
-		return denied(unknownCaller(denial, missing))
+		return decide.Denied(unknownCaller(denial, missing))
 	default:
 		return nil
 	}
@@ -185,38 +173,6 @@ func unknownCaller(denial *guards.Denial, missing string) *guards.Denial {
 		return denial
 	}
 	return &guards.Denial{Reason: denial.Reason, Message: denial.Message + ". The creator of this call is unknown, whatever its spec says, because an admission policy that sets it is missing: " + missing + ". Install config/admission and create the call again."}
-}
-
-// builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
-var builtinInterpreters = map[string][]string{
-	"python": {"python3"},
-	// Without the flag node resolves the source's path, which leads nowhere.
-	"javascript": {"node", "--preserve-symlinks-main"},
-	"bash":       {"bash"},
-	"sh":         {"sh"},
-	"ruby":       {"ruby"},
-	"perl":       {"perl"},
-}
-
-// argvPrefix is the part of the command line that the environment decides.
-func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) ([]string, error) {
-	switch action.Type {
-	case v1alpha1.ActionShell:
-		if len(env.Shell) > 0 {
-			return env.Shell, nil
-		}
-		return []string{"bash", "-c"}, nil
-	case v1alpha1.ActionCode:
-		if prefix, ok := env.Interpreters[action.Language]; ok {
-			return prefix, nil
-		}
-		if prefix, ok := builtinInterpreters[action.Language]; ok {
-			return prefix, nil
-		}
-		return nil, reject(v1alpha1.ReasonInvalidEnvironment, "the environment has no interpreter for language %q: set spec.interpreters[%q] in the ExecutionEnvironment", action.Language, action.Language)
-	default:
-		return nil, nil
-	}
 }
 
 func firstRunes(text string, n int) string {
@@ -233,7 +189,7 @@ func (r *ToolCallReconciler) getOrReject(ctx context.Context, namespace, name st
 		err = r.Live.Get(ctx, key, into)
 	}
 	if apierrors.IsNotFound(err) {
-		return reject(reason, "there is no %s %q in namespace %q", kindOf(into), name, namespace)
+		return decide.NotThere(reason, kindOf(into), name, namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("get %s %s: %w", kindOf(into), name, err)

@@ -40,7 +40,7 @@ func (r *ToolCallReconciler) adopt(ctx context.Context, s *scope) (bool, error) 
 	}
 	job := &batchv1.Job{}
 	key := types.NamespacedName{Namespace: s.call.Namespace, Name: session.Hello().Job}
-	if err := r.Get(ctx, key, job); err != nil || string(job.UID) != session.Hello().JobUID || job.DeletionTimestamp != nil {
+	if err := r.Get(ctx, key, job); err != nil || string(job.UID) != session.Hello().JobUID || job.DeletionTimestamp != nil || suspended(job) {
 		// It is on its way out: this call starts its own.
 		session.Refuse("the pod's Job is gone")
 		r.Hub.Settle(string(s.call.UID))

@@ -61,6 +61,9 @@ func diagnoseContainer(state corev1.ContainerState, credential string) *finding 
 			return &finding{credential: true}
 		}
 		return &finding{final: !passing(state.Waiting.Message), reason: v1alpha1.ReasonInvalidEnvironment, message: sentence("the container can't be made", state.Waiting.Reason, state.Waiting.Message)}
+	case state.Terminated != nil && containerReasons[state.Terminated.Reason] && passing(state.Terminated.Message):
+		// The kubelet or its runtime was restarted at that moment, and doesn't try this pod again.
+		return &finding{final: true, reason: v1alpha1.ReasonPodLost, message: sentence("the pod was given up while its container was being started", state.Terminated.Reason, state.Terminated.Message)}
 	case state.Terminated != nil && containerReasons[state.Terminated.Reason]:
 		return &finding{final: true, reason: v1alpha1.ReasonInvalidEnvironment, message: sentence("the container can't be started", state.Terminated.Reason, state.Terminated.Message)}
 	default:
@@ -68,10 +71,18 @@ func diagnoseContainer(state corev1.ContainerState, credential string) *finding 
 	}
 }
 
+// passingSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
+// container runtime breaks, because that was restarted.
+var passingSigns = []string{
+	"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found",
+	"error reading from server", "EOF", "connection reset", "broken pipe", "transport is closing", "ttrpc: closed",
+	"code = Unavailable", "context canceled", "dial unix",
+}
+
 // passing says that the kubelet failed at something that goes better the next time it tries: on a busy node it
 // may give up on a Secret before its watch has brought it, or before the API server lets it have that.
 func passing(message string) bool {
-	for _, sign := range []string{"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found"} {
+	for _, sign := range passingSigns {
 		if strings.Contains(message, sign) {
 			return true
 		}

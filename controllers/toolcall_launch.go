@@ -45,6 +45,7 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 		return true, err
 	}
 	s.accepted()
+	s.held()
 	s.wakeIn(podWait)
 	return true, nil
 }
@@ -72,6 +73,10 @@ func (r *ToolCallReconciler) bind(ctx context.Context, s *scope) (bool, error) {
 		return false, nil
 	}
 	if !s.bound() {
+		if suspended(s.job) {
+			// The pod is about to be removed.
+			return false, nil
+		}
 		ok, err := r.isPodOf(ctx, s)
 		if err != nil {
 			return true, err

@@ -71,10 +71,10 @@ func (s *scope) fail(reason, message string) { s.end(v1alpha1.PhaseFailed, reaso
 // rejected ends a call that nothing was made for.
 func (s *scope) rejected(e *rejection) {
 	phase := v1alpha1.PhaseFailed
-	if e.denied {
+	if e.Denied {
 		phase = v1alpha1.PhaseDenied
 	}
-	s.end(phase, e.reason, e.message)
+	s.end(phase, e.Reason, e.Message)
 }
 
 // maxMessage bounds status.message and a condition's message, in bytes; the API takes 32768 characters.

@@ -517,6 +517,12 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 		}
 	}
+	ended := func(reason, message string) func(*corev1.PodStatus) {
+		return func(s *corev1.PodStatus) {
+			s.Phase = corev1.PodFailed
+			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message}}}}
+		}
+	}
 	for name, tc := range map[string]struct {
 		status func(*corev1.PodStatus)
 		reason string
@@ -524,6 +530,8 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 	}{
 		"image":   {waiting("ErrImagePull", "no such host"), v1alpha1.ReasonImagePullFailed, "no such host"},
 		"secret":  {waiting("CreateContainerConfigError", `secret "db" not found`), v1alpha1.ReasonInvalidEnvironment, "db"},
+		"program": {ended("StartError", `exec: "/.toolcall/runner": permission denied`), v1alpha1.ReasonInvalidEnvironment, "permission denied"},
+		"kubelet": {ended("StartError", "failed to create shim task: context canceled"), v1alpha1.ReasonPodLost, "being started"},
 		"evicted": {func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed; s.Reason = "Evicted" }, v1alpha1.ReasonPodRejected, "Evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -539,6 +547,34 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 				t.Errorf("ended %s/%s: %s", s.Phase, s.Reason, s.Message)
 			}
 			eventually(t, func() bool { return !w.hasJob(call) || w.job(call).DeletionTimestamp != nil })
+		})
+	}
+}
+
+// The kubelet tries these again; the call waits for that, up to its start timeout.
+func TestACallOutlastsWhatTheKubeletTriesAgain(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	for name, message := range map[string]string{
+		"a runtime that was restarted":  "error reading from server: EOF",
+		"a runtime that is not there":   `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: no such file or directory"`,
+		"a Secret that is late":         "failed to sync secret cache: timed out waiting for the condition",
+		"a runtime that took too long":  "context deadline exceeded",
+		"a connection that was cut off": "read unix @->/run/containerd/containerd.sock: read: connection reset by peer",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.t = t
+			call := w.call("c-" + strings.ReplaceAll(strings.ToLower(name), " ", "-"))
+			w.reconcile(call)
+			w.podStatus(w.pod(w.job(call)), func(s *corev1.PodStatus) {
+				s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: message},
+				}}}
+			})
+			w.reconcile(call)
+			if s := w.get(call).Status; s.Phase != v1alpha1.PhasePending {
+				t.Errorf("ended %s/%s: %s", s.Phase, s.Reason, s.Message)
+			}
 		})
 	}
 }

@@ -43,7 +43,12 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 		}
 	}
 	s.accepted()
-	pod, err := r.podOf(ctx, s.job)
+	s.held()
+	if suspended(s.job) {
+		r.watchSuspended(s)
+		return true, nil
+	}
+	pod, err := r.currentPod(ctx, s.job)
 	if err != nil {
 		return true, err
 	}
@@ -54,7 +59,7 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 	if found != nil && found.credential {
 		return true, r.ensureCredential(ctx, s)
 	}
-	deadline := s.job.CreationTimestamp.Add(time.Duration(s.record.StartTimeoutSeconds) * time.Second)
+	deadline := startsFrom(s.job).Add(time.Duration(s.record.StartTimeoutSeconds) * time.Second)
 	switch {
 	case found != nil && found.final:
 		s.fail(found.reason, found.message)
@@ -79,7 +84,7 @@ func (r *ToolCallReconciler) diagnose(ctx context.Context, s *scope, pod *corev1
 	if found := diagnoseJob(s.job); found != nil {
 		return found, nil
 	}
-	if s.now.Sub(s.job.CreationTimestamp.Time) < podWait {
+	if s.now.Sub(startsFrom(s.job)) < podWait {
 		return nil, nil
 	}
 	events := &corev1.EventList{}

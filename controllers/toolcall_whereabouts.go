@@ -9,47 +9,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/envresolve"
-	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// whereabouts are the objects that a call's context comes from.
-type whereabouts struct {
-	named, fallback *v1alpha1.ExecutionEnvironment
-	skill           *v1alpha1.Skill
-	trusted         bool
-}
-
-// effective is the environment that image, pod settings and policy come from.
-func (w *whereabouts) effective() *v1alpha1.ExecutionEnvironment {
-	if w.named != nil {
-		return w.named
-	}
-	return w.fallback
-}
-
-func (r *ToolCallReconciler) whereabouts(ctx context.Context, call *v1alpha1.ToolCall) (*whereabouts, error) {
-	w := &whereabouts{}
+func (r *ToolCallReconciler) whereabouts(ctx context.Context, call *v1alpha1.ToolCall) (*decide.Where, error) {
+	w := &decide.Where{}
 	if ref := call.Spec.EnvironmentRef; ref != nil {
-		w.named = &v1alpha1.ExecutionEnvironment{}
-		if err := r.getOrReject(ctx, call.Namespace, ref.Name, w.named, v1alpha1.ReasonEnvironmentNotFound); err != nil {
+		w.Named = &v1alpha1.ExecutionEnvironment{}
+		if err := r.getOrReject(ctx, call.Namespace, ref.Name, w.Named, v1alpha1.ReasonEnvironmentNotFound); err != nil {
 			return nil, err
 		}
 	}
 	if ref := call.Spec.SkillRef; ref != nil {
-		w.skill = &v1alpha1.Skill{}
-		if err := r.getOrReject(ctx, call.Namespace, ref.Name, w.skill, v1alpha1.ReasonSkillNotFound); err != nil {
+		w.Skill = &v1alpha1.Skill{}
+		if err := r.getOrReject(ctx, call.Namespace, ref.Name, w.Skill, v1alpha1.ReasonSkillNotFound); err != nil {
 			return nil, err
 		}
 	}
-	fallback, err := r.defaultEnvironment(ctx, call.Namespace, w.named == nil)
+	fallback, err := r.defaultEnvironment(ctx, call.Namespace, w.Named == nil)
 	if err != nil {
 		return nil, err
 	}
-	w.fallback = fallback
-	if w.effective() == nil {
-		return nil, reject(v1alpha1.ReasonNoEnvironment, "the call names no environment and namespace %q has no default one: set spec.environmentRef, or annotate an ExecutionEnvironment with %s: \"true\"", call.Namespace, v1alpha1.AnnotationDefaultEnvironment)
+	w.Default = fallback
+	if w.Effective() == nil {
+		return nil, decide.NoEnvironment(call.Namespace)
 	}
 	return w, nil
 }
@@ -72,94 +57,7 @@ func (r *Shared) defaultEnvironment(ctx context.Context, namespace string, neede
 			return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
 		})
 	}
-	switch len(list.Items) {
-	case 0:
-		return nil, nil
-	case 1:
-		return &list.Items[0], nil
-	default:
-		return nil, reject(v1alpha1.ReasonInvalidEnvironment, "%s", duplicateDefault(list.Items))
-	}
-}
-
-func duplicateDefault(items []v1alpha1.ExecutionEnvironment) string {
-	names := make([]string, 0, len(items))
-	for i := range items {
-		names = append(names, items[i].Name)
-	}
-	slices.Sort(names)
-	return fmt.Sprintf("ExecutionEnvironments %q are all annotated with %s: \"true\"; keep it on one of them", names, v1alpha1.AnnotationDefaultEnvironment)
-}
-
-// plan puts the layers together. Values that the kubelet has to look up go into the pod under internal
-// names, and only those that can reach the process.
-func (w *whereabouts) plan(call *v1alpha1.ToolCall, policy *guards.Policy) (envresolve.Plan, []corev1.EnvVar) {
-	refs := map[string]corev1.EnvVar{}
-	in := envresolve.Input{
-		Default: environment(w.fallback, refs),
-		Named:   environment(w.named, refs),
-		Call: envresolve.Call{
-			Named:      w.named != nil,
-			WorkingDir: call.Spec.WorkingDir,
-			Vars:       jobspec.CallLayer(call).Vars,
-		},
-		TrustedRequested: w.trusted,
-		Blocklist:        policy.EnvBlocklist(),
-	}
-	if w.skill != nil {
-		in.Skill = variables(w.skill.Spec.Env, refs)
-	}
-	plan := envresolve.MakePlan(in)
-	var needed []corev1.EnvVar
-	for _, name := range plan.NeededRefs() {
-		needed = append(needed, refs[name])
-	}
-	return plan, needed
-}
-
-func environment(e *v1alpha1.ExecutionEnvironment, refs map[string]corev1.EnvVar) *envresolve.Environment {
-	if e == nil {
-		return nil
-	}
-	return &envresolve.Environment{
-		Name:           e.Name,
-		Vars:           variables(e.Spec.Env, refs),
-		WorkingDir:     e.Spec.WorkingDir,
-		InheritMinimal: e.Spec.InheritEnv == v1alpha1.InheritMinimal,
-		AllowedPaths:   e.Spec.AllowedPaths,
-	}
-}
-
-// variables translates, and files each reference under an internal name that follows from what it refers to:
-// the same in every pod and for every call.
-func variables(env []v1alpha1.EnvVar, refs map[string]corev1.EnvVar) []envresolve.Var {
-	list := make([]envresolve.Var, 0, len(env))
-	for _, v := range env {
-		if v.ValueFrom == nil {
-			list = append(list, envresolve.Var{Name: v.Name, Value: v.Value})
-			continue
-		}
-		source := &corev1.EnvVarSource{
-			SecretKeyRef:    v.ValueFrom.SecretKeyRef,
-			ConfigMapKeyRef: v.ValueFrom.ConfigMapKeyRef,
-			FieldRef:        v.ValueFrom.FieldRef,
-		}
-		name := jobspec.RefName(source.String())
-		refs[name] = corev1.EnvVar{Name: name, ValueFrom: source}
-		list = append(list, envresolve.Var{Name: v.Name, Ref: name, Optional: optional(v.ValueFrom)})
-	}
-	return list
-}
-
-func optional(from *v1alpha1.EnvVarSource) bool {
-	switch {
-	case from.SecretKeyRef != nil:
-		return from.SecretKeyRef.Optional != nil && *from.SecretKeyRef.Optional
-	case from.ConfigMapKeyRef != nil:
-		return from.ConfigMapKeyRef.Optional != nil && *from.ConfigMapKeyRef.Optional
-	default:
-		return false
-	}
+	return decide.DefaultEnvironment(list.Items)
 }
 
 // poolTemplate is what the waiting pods of an environment are made from.
@@ -179,10 +77,10 @@ func (r *Shared) poolTemplate(ctx context.Context, env, fallback *v1alpha1.Execu
 		basis = append(basis, fmt.Sprint("policy ", policy.UID, policy.Generation))
 	}
 	refs := map[string]corev1.EnvVar{}
-	in := envresolve.Input{Named: environment(env, refs), TrustedRequested: true}
+	in := envresolve.Input{Named: decide.Environment(env, refs), TrustedRequested: true}
 	if fallback != nil && fallback.UID != env.UID {
 		basis = append(basis, fmt.Sprint("default ", fallback.UID, fallback.Generation))
-		in.Default = environment(fallback, refs)
+		in.Default = decide.Environment(fallback, refs)
 	}
 	plan := envresolve.MakePlan(in)
 	template := &poolTemplate{jobspec.WarmInput{Environment: env, Basis: basis, Runtime: runtime}}

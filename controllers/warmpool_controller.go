@@ -181,8 +181,10 @@ func (r *WarmPoolReconciler) given(ctx context.Context, pod *corev1.Pod) (bool, 
 func (r *WarmPoolReconciler) offer(_ context.Context, p *pool, job *batchv1.Job, pod *corev1.Pod) error {
 	session := r.Hub.Session(string(job.UID))
 	switch {
+	case session == nil && suspended(job):
+		// What lets it run changes the Job.
 	case session == nil:
-		p.wakeIn(job.CreationTimestamp.Add(startTimeoutOf(p.env)).Sub(p.now))
+		p.wakeIn(startsFrom(job).Add(startTimeoutOf(p.env)).Sub(p.now))
 	case pod == nil:
 		p.wakeIn(cacheLag)
 	case string(pod.UID) != session.Hello().PodUID || pod.DeletionTimestamp != nil:
@@ -211,12 +213,15 @@ func (r *WarmPoolReconciler) problem(p *pool, job *batchv1.Job, pod *corev1.Pod)
 			return "a waiting pod ended"
 		}
 	}
-	if pod != nil {
+	if suspended(job) {
+		return ""
+	}
+	if pod != nil && !fromBefore(pod, job) {
 		if found := diagnosePod(pod, job.Name); found != nil && found.final {
 			return found.message
 		}
 	}
-	late := p.now.Sub(job.CreationTimestamp.Time) > startTimeoutOf(p.env)
+	late := p.now.Sub(startsFrom(job)) > startTimeoutOf(p.env)
 	if late && r.Hub.Session(string(job.UID)) == nil && p.now.Sub(r.Hub.Since()) > reconnectWait {
 		return "a pod of the pool did not start in time, or lost its connection"
 	}

@@ -71,6 +71,7 @@ if [[ $mode == unit ]]; then
   unset KUBEBUILDER_ASSETS
   tests unit . "${flags[@]}" ./... || true
   tests unit-hack hack "${flags[@]}" ./... || true
+  tests unit-release hack/release -count=1 -shuffle=on -timeout=20m ./... || true
   exit
 fi
 
@@ -78,6 +79,7 @@ mapfile -t api < <(with_api)
 mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf '%s\n' toolcall.dev/operator/test/e2e "${api[@]/#.\//toolcall.dev/operator/}"))
 tests unit . "${flags[@]}" "${unit[@]}" || true
 tests unit-hack hack "${flags[@]}" ./... || true
+tests unit-release hack/release -count=1 -shuffle=on -timeout=20m ./... || true
 
 if stage programs -- go -C hack run ./cluster assets; then
   KUBEBUILDER_ASSETS=$(cluster assets)
@@ -91,6 +93,7 @@ KUBECONFIG=$(cluster kubeconfig)
 export KUBECONFIG
 stage tool-image -- make -s load-tools || exit
 stage deploy -- make -s deploy || exit
+stage deploy-mcp -- make -s deploy-mcp || exit
 # More at once than there are processors: a call mostly waits for its pod.
 # Everything that works one way works the others.
 for way in cold image warm; do

@@ -8,5 +8,6 @@ if "$KUBECTL" get crd toolcalls.toolcall.dev >/dev/null 2>&1; then
   say "deleting all calls"
   "$KUBECTL" delete toolcalls.toolcall.dev --all --all-namespaces --wait --timeout=120s >&2
 fi
-say "removing the operator"
+say "removing the MCP server and the operator"
+"$KUBECTL" kustomize config/mcp | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" kustomize config/default | "$KUBECTL" delete --ignore-not-found --wait --timeout=120s -f - | sed 's/^/  /' >&2

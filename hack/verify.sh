@@ -5,9 +5,9 @@ source "$(dirname "$0")/lib.sh"
 step() { say "verify: $*"; }
 
 step "generated files"
-before=$(git ls-files -z -- api config docs/reference | xargs -0 sha256sum)
+before=$(git ls-files -z -- api config charts docs/reference | xargs -0 sha256sum)
 hack/generate.sh
-after=$(git ls-files -z -- api config docs/reference | xargs -0 sha256sum)
+after=$(git ls-files -z -- api config charts docs/reference | xargs -0 sha256sum)
 [[ $before == "$after" ]] || die "generated files were out of date: run 'make generate' and commit"
 
 step "format"
@@ -15,19 +15,21 @@ unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 [[ -z $unformatted ]] || die "not formatted: $unformatted: run gofmt -w"
 
 step "modules"
-for dir in . hack hack/tools; do
+for dir in . hack hack/release hack/tools; do
   (cd "$dir" && go mod tidy -diff) || die "go.mod of $dir is not tidy: run 'go mod tidy' there"
 done
 
 step "vet"
 go vet ./...
 go -C hack vet ./...
+go -C hack/release vet ./...
 
 step "staticcheck"
 mkdir -p bin
 go -C hack/tools build -o "$PWD/bin/staticcheck" honnef.co/go/tools/cmd/staticcheck
 bin/staticcheck ./...
 (cd hack && ../bin/staticcheck ./...)
+(cd hack/release && ../../bin/staticcheck ./...)
 
 step "shell scripts"
 for script in hack/*.sh .ci/run; do bash -n "$script"; done

@@ -59,6 +59,8 @@ const (
 	ReasonNotStarted = "NotStarted"
 	// ReasonQueued says that the call waits for its turn: its environment runs as many calls as it may.
 	ReasonQueued = "Queued"
+	// ReasonSuspended says that the call's Job is suspended: it waits in a queue such as Kueue's.
+	ReasonSuspended = "Suspended"
 	// ReasonAssigned says that a pod was recorded as the one that runs the call.
 	ReasonAssigned = "Assigned"
 	// ReasonInProgress says that the call has not ended.

@@ -1,31 +1,21 @@
 // Command kubectl-toolcall is a plugin of kubectl: put it into PATH and call it as "kubectl toolcall".
 //
-// Each subcommand lives in a file of its own and is listed in newCommand. Results go to standard output, and
-// what a person should know to standard error; the exit code is 0 when the result can be used.
+// Results go to standard output, and what a person should know to standard error. What it does is in
+// internal/plugin. Under the name kubectl_complete-toolcall it completes its own command line for kubectl.
 package main
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 
-	"github.com/spf13/cobra"
+	"toolcall.dev/operator/internal/plugin"
 )
 
 func main() {
-	if newCommand().Execute() != nil {
-		os.Exit(1)
+	args := os.Args[1:]
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") {
+		args = append([]string{"__complete"}, args...)
 	}
-}
-
-// newCommand lists all subcommands.
-func newCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "kubectl-toolcall",
-		Short:         "Work with tool calls, their environments and policies",
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl toolcall"},
-		SilenceUsage:  true,
-		SilenceErrors: false,
-	}
-	root.SetErrPrefix("error:")
-	root.AddCommand(newConvertCommand())
-	return root
+	os.Exit(plugin.Main(args))
 }

@@ -1,13 +1,15 @@
 // Command images makes the project's image tarballs without a registry and
 // without a container engine. Only the path of the made tarball goes to its
-// standard output.
+// standard output, or the digest of the pushed image.
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"toolcall.dev/operator/hack/images/image"
 )
@@ -19,6 +21,7 @@ const usage = `usage: images COMMAND
                                             wrap static executables into an empty image
   extend --from BASE.tar --tag TAG --file FILE:/PATH... OUT.tar
                                             add executables to an image
+  push --from LAYOUT REGISTRY/NAME:TAG      send the image of an OCI image layout to a registry
 `
 
 func main() {
@@ -37,6 +40,8 @@ func run(args []string) error {
 			return binary(args[1:])
 		case "extend":
 			return extend(args[1:])
+		case "push":
+			return push(args[1:])
 		}
 	}
 	fmt.Fprint(os.Stderr, usage)
@@ -111,5 +116,24 @@ func extend(args []string) error {
 		return err
 	}
 	fmt.Println(flags.Arg(0))
+	return nil
+}
+
+func push(args []string) error {
+	flags := flag.NewFlagSet("push", flag.ContinueOnError)
+	from := flags.String("from", "", "the folder of the OCI image layout")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 || *from == "" {
+		return errors.New("push needs --from and the REGISTRY/NAME:TAG to push to")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	digest, err := image.Push(ctx, *from, flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	fmt.Println(digest)
 	return nil
 }

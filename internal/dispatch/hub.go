@@ -62,6 +62,9 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 	}
 }
 
+// Began says when the hub began to listen, by the clock that Since will be compared with.
+func (h *Hub) Began(now time.Time) { h.since = now }
+
 // Since is when the hub began to listen.
 func (h *Hub) Since() time.Time { return h.since }
 

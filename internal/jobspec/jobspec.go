@@ -70,7 +70,7 @@ const (
 type Runtime struct {
 	// RunnerImage holds /runner.
 	RunnerImage string
-	// Endpoints of the operator, host:port.
+	// Endpoints of the operator, host:port: its own pod, then the Service that leads to any.
 	Endpoints []string
 	// CA is the authority that runners check the operator against, as base64 of its certificate.
 	CA string
@@ -124,6 +124,7 @@ func Build(in Input) (*batchv1.Job, error) {
 		refs:    in.Refs,
 		runtime: in.Runtime,
 	})
+	copyInto(job.Labels, queueLabels(in.Environment))
 	job.Annotations = sealed(plan, job.Namespace, job.Name, in.Call, in.Sealer)
 	job.Spec.ActiveDeadlineSeconds = ptr.To(in.Record.deadlineSeconds())
 	return job, nil

@@ -271,3 +271,36 @@ func TestTheNetworkLabelFollowsTheDecision(t *testing.T) {
 		}
 	}
 }
+
+func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
+	t.Parallel()
+	hash := func(change func(*jobspec.WarmInput)) string {
+		in := jobspec.WarmInput{
+			Environment: &v1alpha1.ExecutionEnvironment{}, Basis: []string{"policy 1"},
+			Runtime: jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"pod:1", "service:1"}, CA: "ca"},
+		}
+		change(&in)
+		hash, err := jobspec.TemplateHash(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hash
+	}
+	same := hash(func(*jobspec.WarmInput) {})
+	for name, tc := range map[string]struct {
+		change func(*jobspec.WarmInput)
+		same   bool
+	}{
+		"the operator's pod": {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"next:1", "service:1"} }, true},
+		"the Service":        {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1", "other:1"} }, false},
+		"the only endpoint":  {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1"} }, false},
+		"the runner":         {func(in *jobspec.WarmInput) { in.Runtime.RunnerImage = "runner:2" }, false},
+		"the authority":      {func(in *jobspec.WarmInput) { in.Runtime.CA = "other" }, false},
+		"the basis":          {func(in *jobspec.WarmInput) { in.Basis = []string{"policy 2"} }, false},
+		"the environment":    {func(in *jobspec.WarmInput) { in.Environment.Spec.Image = "other" }, false},
+	} {
+		if got := hash(tc.change) == same; got != tc.same {
+			t.Errorf("with a change of %s the template is the same: %t", name, got)
+		}
+	}
+}

@@ -36,14 +36,21 @@ type WarmInput struct {
 	Name string
 }
 
-// TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more. Where
-// the operator is doesn't count: a runner that waits is connected, and comes back through the Service.
+// TemplateHash says what a waiting pod is made from: a pod with another one isn't given to a call any more.
 func TemplateHash(in WarmInput) (string, error) {
 	in.Name = ""
+	if len(in.Runtime.Endpoints) > 1 {
+		// The first one is the operator's own pod, the fastest way to it. A waiting pod outlives that one, and finds
+		// the next by the Service.
+		in.Runtime.Endpoints = in.Runtime.Endpoints[1:]
+	}
 	spec := in.Environment.Spec.DeepCopy()
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
-	in.Runtime.Endpoints = nil
-	raw, err := json.Marshal([]any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime})
+	basis := []any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime}
+	if queue := queueLabels(in.Environment); len(queue) > 0 {
+		basis = append(basis, queue)
+	}
+	raw, err := json.Marshal(basis)
 	if err != nil {
 		return "", fmt.Errorf("encode the pool's template: %w", err)
 	}
@@ -70,6 +77,7 @@ func BuildWarm(in WarmInput, hash string) *batchv1.Job {
 		refs:    in.Refs,
 		runtime: in.Runtime,
 	})
+	copyInto(job.Labels, queueLabels(env))
 	job.Annotations = map[string]string{AnnotationTemplate: hash}
 	return job
 }

@@ -11,9 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -27,6 +29,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
@@ -43,9 +46,14 @@ const shutdownTimeout = 5 * time.Second
 // Run is the operator, until the context ends.
 func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
 	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
+	now := apiclock.New(time.Now)
+	conf.Wrap(now.Wrap)
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
+	}
+	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
+		return err
 	}
 	if err := checkCluster(clients.Discovery()); err != nil {
 		return err
@@ -74,6 +82,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		}
 		pools.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Pool})
 	})
+	hub.Began(now.Now())
 	metrics.Runners(hub.Len)
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
@@ -88,7 +97,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		_ = trace.Shutdown(last)
 	}()
 	err = controllers.Setup(mgr, controllers.Options{
-		Hub: hub, Identity: identity, Signals: calls, Pools: pools, Trace: trace, ConcurrentCalls: o.ConcurrentCalls,
+		Hub: hub, Identity: identity, Signals: calls, Pools: pools, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now,
 		Runtime:    jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
 		Authorizer: clients.AuthorizationV1().SubjectAccessReviews(),
 		Operator:   controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
@@ -98,6 +107,34 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// How long the API server is waited for, and how often it is asked.
+const (
+	apiTimeout = 5 * time.Minute
+	apiPoll    = 500 * time.Millisecond
+)
+
+// awaitAPI waits for an API server that can't be reached now, as after an outage in which the lease was lost. An
+// operator that ends for that is started by the kubelet at ever longer intervals, and would be back minutes after
+// the API server. The caches' own tries have long intervals too.
+func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, apiPoll, apiTimeout, true, func(context.Context) (bool, error) {
+		_, err := server.ServerVersion()
+		if err != nil && last == nil {
+			log.Info("Waiting for the API server", "reason", err.Error())
+		}
+		last = err
+		if answer := apierrors.APIStatus(nil); errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError {
+			return false, err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", errors.Join(err, last))
 	}
 	return nil
 }

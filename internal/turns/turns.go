@@ -47,6 +47,9 @@ func New(wake func(types.NamespacedName)) *Turns {
 
 // place is one environment.
 type place struct {
+	name types.NamespacedName
+	// gone says that the place isn't there any more; it is forgotten with its last call.
+	gone bool
 	// learned says that what ran here before is known.
 	learned bool
 	// limit is how many may run at once, 0 for any number.
@@ -108,7 +111,7 @@ func (t *Turns) hold(p *place, ticket Ticket) {
 func (t *Turns) Enter(name types.NamespacedName, limit int, ticket Ticket) bool {
 	t.mu.Lock()
 	p := t.place(name)
-	p.limit = limit
+	p.limit, p.gone = limit, false
 	var called []types.NamespacedName
 	if !t.stands(p, ticket) {
 		if old := t.where[ticket.Call]; old != nil {
@@ -164,6 +167,7 @@ func (t *Turns) Leave(call types.NamespacedName) {
 	}
 	t.forget(call)
 	called := p.promote()
+	t.sweep(p)
 	t.mu.Unlock()
 	t.wakeAll(called, types.NamespacedName{})
 }
@@ -180,6 +184,28 @@ func (t *Turns) Limit(name types.NamespacedName, limit int) {
 	called := p.promote()
 	t.mu.Unlock()
 	t.wakeAll(called, types.NamespacedName{})
+}
+
+// Gone says that a place isn't there any more. Who waits there is woken, to find that out.
+func (t *Turns) Gone(name types.NamespacedName) {
+	t.mu.Lock()
+	p := t.places[name]
+	if p == nil {
+		t.mu.Unlock()
+		return
+	}
+	p.limit, p.gone = 0, true
+	called := p.promote()
+	t.sweep(p)
+	t.mu.Unlock()
+	t.wakeAll(called, types.NamespacedName{})
+}
+
+// sweep needs the lock.
+func (t *Turns) sweep(p *place) {
+	if p.gone && len(p.running)+len(p.waiting) == 0 {
+		delete(t.places, p.name)
+	}
 }
 
 // Len is how many calls run and how many wait, everywhere.
@@ -201,11 +227,11 @@ func (t *Turns) wakeAll(calls []types.NamespacedName, but types.NamespacedName) 
 	}
 }
 
-// place needs the lock. A place stays known once it is: an entry without calls takes a few hundred bytes.
+// place needs the lock.
 func (t *Turns) place(name types.NamespacedName) *place {
 	p := t.places[name]
 	if p == nil {
-		p = &place{running: map[types.NamespacedName]Ticket{}, waiting: map[types.NamespacedName]Ticket{}, callers: map[string]*caller{}}
+		p = &place{name: name, running: map[types.NamespacedName]Ticket{}, waiting: map[types.NamespacedName]Ticket{}, callers: map[string]*caller{}}
 		t.places[name] = p
 	}
 	return p

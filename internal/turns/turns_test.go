@@ -221,6 +221,28 @@ func TestAnotherLimitHoldsAtOnce(t *testing.T) {
 	w.Limit(types.NamespacedName{Name: "unseen"}, 5)
 }
 
+func TestAPlaceThatIsGoneLetsEverybodyGoAndIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	for n := range 3 {
+		w.enter(1, ticket("a", n))
+	}
+	w.Gone(here)
+	if !slices.Equal(w.woken, []string{"a-1", "a-2"}) {
+		t.Errorf("woken %q", w.woken)
+	}
+	for n := range 3 {
+		if len(w.places) != 1 {
+			t.Fatal("the place is forgotten before its last call")
+		}
+		w.Leave(ticket("a", n).Call)
+	}
+	if len(w.places) != 0 {
+		t.Error("the place is still known")
+	}
+	w.Gone(here)
+}
+
 func TestPlacesAreApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

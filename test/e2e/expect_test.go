@@ -71,6 +71,7 @@ func expectMessage(t *testing.T, call *v1alpha1.ToolCall, parts ...string) {
 func checkFinished(t *testing.T, call *v1alpha1.ToolCall) {
 	t.Helper()
 	s := &call.Status
+	reached.Store(s.Reason, true)
 	if !s.Phase.Terminal() || s.Reason == "" || s.Message == "" || s.Output == "" || s.ObservedGeneration == 0 {
 		t.Errorf("call %s: phase %q, reason %q, message %q, output %q, generation %d: a finished call has all of them",
 			call.Name, s.Phase, s.Reason, clip(s.Message, 500), clip(s.Output, 500), s.ObservedGeneration)

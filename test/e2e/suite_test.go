@@ -60,6 +60,15 @@ func TestMain(m *testing.M) {
 				code = 1
 			}
 		}
+		missing, err := missingReasons()
+		if err != nil || len(missing) > 0 {
+			fmt.Fprintf(os.Stderr, "every terminal reason must be reached: no call ended %v; error: %v\n", missing, err)
+			code = 1
+		}
+		if err := os.RemoveAll(clientsFolder); err != nil {
+			fmt.Fprintln(os.Stderr, "cleaning up:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }

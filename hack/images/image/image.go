@@ -5,6 +5,7 @@ package image
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -31,6 +32,9 @@ type Settings struct {
 	Env        []string
 	User       string
 	WorkingDir string
+	// Architecture that it is for; this machine's when empty.
+	Architecture string
+	Labels       map[string]string
 }
 
 // FillLayer writes the entries of the image's only layer.
@@ -62,7 +66,7 @@ func Write(path string, s Settings, fill FillLayer) error {
 	return os.Rename(whole, path)
 }
 
-func writeLayer(path string, fill FillLayer) (v1.Layer, error) {
+func writeLayer(path string, fill FillLayer, options ...tarball.LayerOption) (v1.Layer, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func writeLayer(path string, fill FillLayer) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromFile(path, tarball.WithCompressionLevel(gzip.BestSpeed))
+	return tarball.LayerFromFile(path, append(options, tarball.WithCompressionLevel(gzip.BestSpeed))...)
 }
 
 func assemble(s Settings, layer v1.Layer) (v1.Image, error) {
@@ -88,11 +92,12 @@ func assemble(s Settings, layer v1.Layer) (v1.Image, error) {
 
 func configFile(img v1.Image, s Settings) *v1.ConfigFile {
 	cfg := &v1.ConfigFile{
-		Architecture: runtime.GOARCH,
+		Architecture: cmp.Or(s.Architecture, runtime.GOARCH),
 		OS:           "linux",
 		Created:      v1.Time{Time: Epoch},
 		Config: v1.Config{
 			Entrypoint: s.Entrypoint, Cmd: s.Cmd, Env: s.Env, User: s.User, WorkingDir: s.WorkingDir,
+			Labels: s.Labels,
 		},
 	}
 	if old, err := img.ConfigFile(); err == nil {

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 const sample = `default_env = "dev"
@@ -20,13 +22,11 @@ cwd = "/workspace"
 // run gives standard output, standard error, and whether the command succeeded.
 func run(stdin string, args ...string) (stdout, stderr string, ok bool) {
 	var out, errs bytes.Buffer
-	command := newCommand()
+	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}
+	command := newRoot(streams)
 	command.SetArgs(args)
-	command.SetIn(strings.NewReader(stdin))
-	command.SetOut(&out)
-	command.SetErr(&errs)
-	err := command.Execute()
-	return out.String(), errs.String(), err == nil
+	code := execute(command, streams)
+	return out.String(), errs.String(), code == 0
 }
 
 func TestConvertPrintsManifests(t *testing.T) {

@@ -1,0 +1,36 @@
+{{/* The names are fixed: the operator is cluster-wide, one to a cluster, and looks for its Service, its Secret and
+its admission policies by name. */}}
+{{- define "toolcall.name" -}}toolcall-operator{{- end }}
+
+{{- define "toolcall.labels" -}}
+app.kubernetes.io/name: {{ include "toolcall.name" . }}
+{{- end }}
+
+{{/* An image's full name, from the image's values and the chart. */}}
+{{- define "toolcall.image" -}}
+{{- $image := index . 0 -}}
+{{- $chart := index . 1 -}}
+{{- $image.repository -}}
+{{- if or $image.tag (not $image.digest) }}:{{ $image.tag | default $chart.AppVersion }}{{ end -}}
+{{- with $image.digest }}@{{ . }}{{ end -}}
+{{- end }}
+
+{{/* The objects of a file of config/, in the release's namespace where they had the default one. */}}
+{{- define "toolcall.objects" -}}
+{{- $text := index . 0 -}}
+{{- $namespace := index . 1 -}}
+{{- $keep := index . 2 -}}
+{{- range regexSplit "(?m)^---\\s*$" $text -1 }}
+{{- $object := fromYaml . }}
+{{- if $object.kind }}
+{{- with $object.metadata.namespace }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
+{{- range $object.subjects }}{{ if eq .kind "ServiceAccount" }}{{ $_ := set . "namespace" $namespace }}{{ end }}{{ end }}
+{{- if $keep }}
+{{- $annotations := merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict) }}
+{{- $_ := set $object.metadata "annotations" $annotations }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}
+{{- end }}

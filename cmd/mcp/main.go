@@ -1,0 +1,98 @@
+// Command mcp offers tool calls to agents over the Model Context Protocol: "mcp stdio" to the agent that starts
+// it, with the user's kubeconfig, and "mcp http" to many, each with credentials of its own.
+//
+// Standard output belongs to the protocol; logs go to standard error.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"toolcall.dev/operator/internal/mcpserver"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if newCommand().ExecuteContext(ctx) != nil {
+		stop()
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "mcp", Short: "Offer tool calls to agents over the Model Context Protocol", Version: version(), SilenceUsage: true,
+	}
+	root.SetErrPrefix("mcp:")
+	root.AddCommand(newStdioCommand(), newHTTPCommand())
+	return root
+}
+
+func newStdioCommand() *cobra.Command {
+	cluster, limit := &mcpserver.Cluster{}, 0
+	cmd := &cobra.Command{
+		Use: "stdio", Short: "Serve one agent over standard input and output, with the kubeconfig's credentials", Args: cobra.NoArgs,
+	}
+	cluster.Bind(cmd.Flags())
+	cmd.Flags().IntVar(&limit, "max-calls", 64, "calls that may run at the same time")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limit < 1 {
+			return errors.New("--max-calls must be at least 1")
+		}
+		conf, namespace, err := cluster.Load()
+		if err != nil {
+			return err
+		}
+		caller, err := mcpserver.LocalCaller(conf, namespace)
+		if err != nil {
+			return err
+		}
+		return mcpserver.NewServer(mcpserver.Options{
+			Caller: caller, MaxCalls: limit, MaxCallsPerUser: limit, Version: version(), Log: newLog(slog.LevelWarn),
+		}).RunStdio(cmd.Context())
+	}
+	return cmd
+}
+
+func newHTTPCommand() *cobra.Command {
+	cluster, options := &mcpserver.Cluster{}, &mcpserver.HTTPOptions{}
+	cmd := &cobra.Command{
+		Use: "http", Short: "Serve agents over streamable HTTP, each with the Kubernetes token that it sends", Args: cobra.NoArgs,
+	}
+	cluster.Bind(cmd.Flags())
+	cluster.BindServer(cmd.Flags())
+	options.Bind(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := options.Validate(); err != nil {
+			return err
+		}
+		conf, namespace, err := cluster.Load()
+		if err != nil {
+			return err
+		}
+		server := mcpserver.NewServer(mcpserver.Options{
+			MaxCalls: options.MaxCalls, MaxCallsPerUser: options.MaxCallsPerUser, Version: version(), Log: newLog(slog.LevelInfo),
+		})
+		return mcpserver.Serve(cmd.Context(), options, server, options.Endpoint(conf, namespace))
+	}
+	return cmd
+}
+
+func newLog(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

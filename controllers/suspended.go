@@ -1,0 +1,84 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// suspended says that a Job isn't let run, by a queue mostly: it has no pod, or is losing the one that it had. One
+// that is let run again counts as suspended until the Job controller has taken note.
+func suspended(job *batchv1.Job) bool {
+	if ptr.Deref(job.Spec.Suspend, false) {
+		return true
+	}
+	return job.Status.StartTime == nil && jobIs(job, batchv1.JobSuspended)
+}
+
+func jobIs(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+	for _, c := range job.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// startsFrom is when a Job could start: the Job controller sets the time when the Job is let run, and clears it
+// when it is suspended.
+func startsFrom(job *batchv1.Job) time.Time {
+	if job.Status.StartTime != nil {
+		return job.Status.StartTime.Time
+	}
+	return job.CreationTimestamp.Time
+}
+
+// fromBefore says that a pod is on its way out since its Job was suspended, and says nothing of the one to come.
+func fromBefore(pod *corev1.Pod, job *batchv1.Job) bool {
+	return pod.DeletionTimestamp != nil && job.Status.StartTime != nil && pod.CreationTimestamp.Before(job.Status.StartTime)
+}
+
+// currentPod is the Job's pod of the time since the Job could start.
+func (r *ToolCallReconciler) currentPod(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
+	pod, err := r.podOf(ctx, job)
+	if err != nil || pod == nil || fromBefore(pod, job) {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// watchSuspended looks after a call whose Job isn't let run. No time limit runs meanwhile, and that there is no pod
+// is as it should be: only the Job's end ends the call, or its cancellation.
+func (r *ToolCallReconciler) watchSuspended(s *scope) {
+	if found := diagnoseJob(s.job); found != nil {
+		s.fail(found.reason, found.message)
+		r.removeJob(s)
+	}
+}
+
+// held says whether the call's Job may start.
+func (s *scope) held() {
+	if suspended(s.job) {
+		s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonSuspended, suspendedMessage(s.job))
+		return
+	}
+	started := meta.FindStatusCondition(s.call.Status.Conditions, v1alpha1.ConditionStarted)
+	if started != nil && started.Reason == v1alpha1.ReasonSuspended {
+		s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "the pod has not started")
+	}
+}
+
+func suspendedMessage(job *batchv1.Job) string {
+	if queue := job.Labels[jobspec.LabelQueue]; queue != "" {
+		return fmt.Sprintf("the call's Job is suspended: it waits in queue %q", queue)
+	}
+	return "the call's Job is suspended: it waits until its spec.suspend is false"
+}

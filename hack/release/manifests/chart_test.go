@@ -1,0 +1,302 @@
+package manifests_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"toolcall.dev/operator/hack/release/manifests"
+)
+
+const (
+	root     = "../../../"
+	chartDir = root + "charts/toolcall-operator"
+	system   = "toolcall-system"
+)
+
+type values = map[string]any
+
+func chart(t *testing.T, v values) map[string]manifests.Object {
+	t.Helper()
+	raw, err := manifests.Chart(chartDir, v, manifests.Release{Name: "r", Namespace: system, KubeVersion: "v1.36.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, raw)
+}
+
+func parse(t *testing.T, raw []byte) map[string]manifests.Object {
+	t.Helper()
+	objects, err := manifests.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func kustomized(t *testing.T) map[string]manifests.Object {
+	t.Helper()
+	raw, err := manifests.Kustomize(root + "config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, raw)
+}
+
+// at follows keys and indexes into an object.
+func at(t *testing.T, o any, path ...any) any {
+	t.Helper()
+	for _, step := range path {
+		switch key := step.(type) {
+		case string:
+			o = asMap(o)[key]
+		case int:
+			list, _ := o.([]any)
+			if key >= len(list) {
+				t.Fatalf("%v has no element %d", o, key)
+			}
+			o = list[key]
+		}
+	}
+	return o
+}
+
+func asMap(o any) map[string]any {
+	if object, ok := o.(manifests.Object); ok {
+		return object
+	}
+	m, _ := o.(map[string]any)
+	return m
+}
+
+func TestTheChartInstallsWhatTheKustomizationDoes(t *testing.T) {
+	t.Parallel()
+	want := kustomized(t)
+	// Helm's namespace is made before the release, and not by it.
+	delete(want, "v1/Namespace//"+system)
+	if len(want) < 20 {
+		t.Fatalf("the kustomization has %d objects only", len(want))
+	}
+	got := chart(t, values{"crds": values{"keep": false}})
+	for name := range want {
+		if got[name] == nil {
+			t.Errorf("the chart has no %s", name)
+		}
+	}
+	for name, o := range got {
+		if diff := cmp.Diff(want[name], o); diff != "" {
+			t.Errorf("%s in the kustomization (-) and in the chart (+):\n%s", name, diff)
+		}
+	}
+}
+
+func TestKindsAreKeptByDefaultAndNothingElseIs(t *testing.T) {
+	t.Parallel()
+	plain := chart(t, values{"crds": values{"keep": false}})
+	for name, o := range chart(t, nil) {
+		policy := at(t, o, "metadata", "annotations", "helm.sh/resource-policy")
+		if isKind := o.Kind() == "CustomResourceDefinition"; isKind != (policy == "keep") {
+			t.Errorf("%s: resource-policy %v", name, policy)
+		}
+		delete(plain, name)
+	}
+	if len(plain) > 0 {
+		t.Errorf("missing: %v", plain)
+	}
+	for name, o := range chart(t, values{"crds": values{"install": false}}) {
+		if o.Kind() == "CustomResourceDefinition" {
+			t.Errorf("%s is there without crds.install", name)
+		}
+	}
+}
+
+func TestAnotherNamespaceIsUsedThroughout(t *testing.T) {
+	t.Parallel()
+	raw, err := manifests.Chart(chartDir, nil, manifests.Release{Name: "r", Namespace: "elsewhere", KubeVersion: "v1.36.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range parse(t, raw) {
+		// What a description says is no object's namespace.
+		if o.Kind() == "CustomResourceDefinition" {
+			continue
+		}
+		if encoded, _ := json.Marshal(o); strings.Contains(string(encoded), system) {
+			t.Errorf("%s still names %s", name, system)
+		}
+	}
+}
+
+func deployment(t *testing.T, v values) manifests.Object {
+	t.Helper()
+	return chart(t, v)["apps/v1/Deployment/"+system+"/toolcall-operator"]
+}
+
+func TestValuesReachTheDeployment(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("a", 64)
+	pod := []any{"spec", "template", "spec"}
+	container := append(pod[:3:3], "containers", 0)
+	for name, test := range map[string]struct {
+		values values
+		path   []any
+		want   any
+	}{
+		"image and tag":     {values{"image": values{"repository": "r.test/m", "tag": "v1"}}, append(container[:5:5], "image"), "r.test/m:v1"},
+		"digest alone":      {values{"image": values{"repository": "r.test/m", "digest": digest}}, append(container[:5:5], "image"), "r.test/m@" + digest},
+		"tag and digest":    {values{"image": values{"tag": "v1", "digest": digest}}, append(container[:5:5], "image"), "toolcall.dev/manager:v1@" + digest},
+		"pull policy":       {values{"image": values{"pullPolicy": "Always"}}, append(container[:5:5], "imagePullPolicy"), "Always"},
+		"replicas":          {values{"replicas": 3}, []any{"spec", "replicas"}, float64(3)},
+		"resources":         {values{"resources": values{"limits": values{"memory": "1Gi"}}}, append(container[:5:5], "resources", "limits", "memory"), "1Gi"},
+		"node selector":     {values{"nodeSelector": values{"a": "b"}}, append(pod[:3:3], "nodeSelector", "a"), "b"},
+		"tolerations":       {values{"tolerations": []any{values{"key": "k"}}}, append(pod[:3:3], "tolerations", 0, "key"), "k"},
+		"affinity":          {values{"affinity": values{"podAffinity": values{}}}, append(pod[:3:3], "affinity", "podAffinity"), map[string]any{}},
+		"no spreading":      {values{"topologySpreadConstraints": []any{}}, append(pod[:3:3], "topologySpreadConstraints"), nil},
+		"priority class":    {values{"priorityClassName": "high"}, append(pod[:3:3], "priorityClassName"), "high"},
+		"pull secrets":      {values{"imagePullSecrets": []any{values{"name": "s"}}}, append(pod[:3:3], "imagePullSecrets", 0, "name"), "s"},
+		"pod labels":        {values{"podLabels": values{"team": "x"}}, []any{"spec", "template", "metadata", "labels", "team"}, "x"},
+		"pod annotations":   {values{"podAnnotations": values{"team": "x"}}, []any{"spec", "template", "metadata", "annotations", "team"}, "x"},
+		"further variables": {values{"extraEnv": []any{values{"name": "A", "value": "b"}}}, append(container[:5:5], "env", 2, "name"), "A"},
+		"arguments": {
+			values{
+				"runnerImage": values{"repository": "r.test/r", "tag": "v1"}, "replicas": 1, "leaderElection": values{"enabled": false},
+				"concurrentCalls": 5, "qps": 12.5, "log": values{"level": "debug", "encoder": "json"}, "extraArgs": []any{"--metrics-address=0"},
+			},
+			append(container[:5:5], "args"),
+			[]any{
+				"--runner-image=r.test/r:v1", "--leader-elect=false", "--concurrent-calls=5", "--qps=12.5",
+				"--zap-log-level=debug", "--zap-encoder=json", "--metrics-address=0",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, at(t, deployment(t, test.values), test.path...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestOptionalObjects(t *testing.T) {
+	t.Parallel()
+	got := chart(t, values{
+		"podDisruptionBudget": values{"enabled": false},
+		"serviceAccount":      values{"annotations": values{"a": "b"}},
+		"networkPolicy":       values{"enabled": true, "metricsFrom": []any{values{"podSelector": values{}}}},
+		"monitoring": values{
+			"serviceMonitor": values{"enabled": true, "interval": "30s", "labels": values{"release": "p"}},
+			"prometheusRule": values{"enabled": true, "labels": values{"release": "p"}},
+		},
+	})
+	monitor := got["monitoring.coreos.com/v1/ServiceMonitor/"+system+"/toolcall-operator"]
+	rule := got["monitoring.coreos.com/v1/PrometheusRule/"+system+"/toolcall-operator"]
+	policy := got["networking.k8s.io/v1/NetworkPolicy/"+system+"/toolcall-operator"]
+	for _, check := range []struct{ got, want any }{
+		{at(t, monitor, "spec", "endpoints", 0, "interval"), "30s"},
+		{at(t, monitor, "metadata", "labels", "release"), "p"},
+		{at(t, got["v1/Service/"+system+"/toolcall-metrics"], "metadata", "labels", "toolcall.dev/metrics"), "true"},
+		{at(t, rule, "metadata", "labels", "release"), "p"},
+		{at(t, rule, "metadata", "labels", "app.kubernetes.io/name"), "toolcall-operator"},
+		{at(t, policy, "spec", "ingress", 1, "from", 0), map[string]any{"podSelector": map[string]any{}}},
+		{at(t, got["v1/ServiceAccount/"+system+"/toolcall-operator"], "metadata", "annotations", "a"), "b"},
+		{got["policy/v1/PodDisruptionBudget/"+system+"/toolcall-operator"] == nil, true},
+	} {
+		if diff := cmp.Diff(check.want, check.got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if shipped := readYAML(t, root+"config/monitoring/rules.yaml"); !cmp.Equal(at(t, shipped, "spec"), at(t, rule, "spec")) {
+		t.Error("the alerts differ from config/monitoring/rules.yaml")
+	}
+}
+
+func TestValuesThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		values  values
+		message string
+	}{
+		"a value that doesn't exist":  {values{"replica": 1}, "replica"},
+		"a mistyped nested value":     {values{"image": values{"name": "x"}}, "name"},
+		"replicas that aren't many":   {values{"replicas": "two"}, "replicas"},
+		"a digest that isn't one":     {values{"image": values{"digest": "abc"}}, "digest"},
+		"too many calls at a time":    {values{"concurrentCalls": 5000}, "concurrentCalls"},
+		"an encoder there isn't":      {values{"log": values{"encoder": "xml"}}, "encoder"},
+		"two operators without lease": {values{"leaderElection": values{"enabled": false}}, "enable leaderElection, or set replicas to 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := manifests.Chart(chartDir, test.values, manifests.Release{Name: "r", Namespace: system, KubeVersion: "v1.36.0"})
+			if err == nil || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got %v, want %q in it", err, test.message)
+			}
+		})
+	}
+}
+
+func readYAML(t *testing.T, path string) manifests.Object {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := manifests.Object{}
+	if err := yaml.Unmarshal(raw, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// The table says of each value what values.yaml and its schema say.
+func TestEveryValueIsDocumented(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(chartDir + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(raw), "| value | default | |\n|---|---|---|\n")
+	if !ok {
+		t.Fatal("README.md has no table of values")
+	}
+	want := rows(t, readYAML(t, chartDir+"/values.yaml"), readYAML(t, chartDir+"/values.schema.json"), "")
+	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(table), "\n")); diff != "" {
+		t.Errorf("values (-) and table (+) differ:\n%s", diff)
+	}
+}
+
+// rows is sorted as the table is: by the order of names.
+func rows(t *testing.T, values, schema map[string]any, prefix string) []string {
+	t.Helper()
+	properties := asMap(schema["properties"])
+	if schema["additionalProperties"] != false {
+		t.Errorf("%q takes values that nobody knows", prefix)
+	}
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(properties)) {
+		value, known := values[key]
+		one := asMap(properties[key])
+		switch {
+		case key == "global" && prefix == "":
+		case !known:
+			t.Errorf("values.yaml has no %s%s", prefix, key)
+		case one["properties"] != nil:
+			list = append(list, rows(t, asMap(value), one, prefix+key+".")...)
+		default:
+			encoded, _ := json.Marshal(value)
+			list = append(list, fmt.Sprintf("| `%s%s` | `%s` | %s |", prefix, key, encoded, one["description"]))
+		}
+		delete(values, key)
+	}
+	if len(values) > 0 {
+		t.Errorf("the schema doesn't know %v of %q", values, prefix)
+	}
+	return list
+}

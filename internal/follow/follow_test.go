@@ -1,0 +1,208 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+func TestCreateSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	there := w.create()
+	good := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}}
+	cases := map[string]struct {
+		call *v1alpha1.ToolCall
+		want string
+		is   func(error) bool
+	}{
+		"a name that is taken": {
+			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: there.Name}, Spec: good},
+			"a name runs at most once", apierrors.IsAlreadyExists,
+		},
+		"nothing to run": {
+			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}}, "exactly one of structured, shell, code and tool", apierrors.IsInvalid,
+		},
+		"a namespace that isn't there": {
+			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "nowhere"}, Spec: good}, `namespaces "nowhere" not found`, apierrors.IsNotFound,
+		},
+	}
+	for name, c := range cases {
+		_, err := w.clients().Create(t.Context(), c.call)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !c.is(err) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestCreateNamesTheCallOfALostAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	lost := interceptor.NewClient(w.calls, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			must(t, c.Create(ctx, o, opts...))
+			return errors.New("connection reset by peer")
+		},
+	})
+	_, err := follow.Clients{Calls: lost}.Create(t.Context(), &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace},
+		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}},
+	})
+	list := &v1alpha1.ToolCallList{}
+	must(t, w.calls.List(t.Context(), list, client.InNamespace(w.namespace)))
+	if len(list.Items) != 1 || err == nil || !strings.Contains(err.Error(), list.Items[0].Name) {
+		t.Errorf("%d calls, and the error is %v", len(list.Items), err)
+	}
+}
+
+func TestWaitTellsEachChangeAndReturnsTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	call, s := w.create(), newSeen()
+	done := w.wait(t.Context(), follow.Clients{Calls: w.calls}, call, s.watcher())
+	until(t, "first state", s.changed)
+	w.start(call, "pod")
+	until(t, "start", s.changed)
+	w.finish(call, "out\n", "err\n")
+	end := result(t, done)
+	out, errs := s.text()
+	if end.err != nil || end.call.Status.Phase != v1alpha1.PhaseSucceeded || out != "out\n" || errs != "err\n" {
+		t.Errorf("got %v, %v, %q and %q", end.call, end.err, out, errs)
+	}
+	want := []v1alpha1.Phase{"", v1alpha1.PhaseRunning, v1alpha1.PhaseSucceeded}
+	if !slices.Equal(s.phases, want) {
+		t.Errorf("phases are %q", s.phases)
+	}
+}
+
+func TestWaitForACallThatHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	call, s := w.create(), newSeen()
+	w.finish(call, "done", "")
+	end := result(t, w.wait(t.Context(), w.clients(), call, s.watcher()))
+	if out, _ := s.text(); end.err != nil || out != "done" {
+		t.Errorf("got %v and %q", end.err, out)
+	}
+}
+
+func TestWaitSaysThatACallIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	call, s := w.create(), newSeen()
+	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	until(t, "first state", s.changed)
+	must(t, w.calls.Delete(t.Context(), call))
+	if end := result(t, done); !errors.Is(end.err, follow.ErrDeleted) {
+		t.Errorf("got %v", end.err)
+	}
+	_, err := w.clients().Wait(t.Context(), client.ObjectKeyFromObject(call), follow.Watcher{})
+	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), call.Name) {
+		t.Errorf("of one that isn't there: %v", err)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	call, s := w.create(), newSeen()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := w.wait(ctx, w.clients(), call, s.watcher())
+	until(t, "first state", s.changed)
+	cancel()
+	if end := result(t, done); !errors.Is(end.err, context.Canceled) {
+		t.Errorf("got %v", end.err)
+	}
+}
+
+// brokenWatches fails every second watch, and ends the others after each event.
+func brokenWatches(calls client.WithWatch, between func(n int32)) client.WithWatch {
+	var n atomic.Int32
+	return interceptor.NewClient(calls, interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			k := n.Add(1)
+			between(k)
+			if k%2 == 0 {
+				return nil, apierrors.NewInternalError(errors.New("etcd is away"))
+			}
+			w, err := c.Watch(ctx, list, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { w.Stop(); return e, true }), nil
+		},
+	})
+}
+
+// The call goes on while nobody watches: nothing of it may be missed, its end least of all.
+func TestWaitSurvivesBrokenWatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	call, s := w.create(), newSeen()
+	broken := brokenWatches(w.calls, func(n int32) {
+		switch n {
+		case 2:
+			w.start(call, "pod")
+		case 6:
+			w.finish(call, "out", "")
+		}
+	})
+	end := result(t, w.wait(t.Context(), follow.Clients{Calls: broken}, call, s.watcher()))
+	out, _ := s.text()
+	if end.err != nil || out != "out" || len(s.phases) != 3 {
+		t.Errorf("got %v, %q, phases %q", end.err, out, s.phases)
+	}
+}
+
+func TestWaitSeesADeletionBetweenWatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, again := range map[string]bool{"gone": false, "another of that name": true} {
+		call := w.create()
+		broken := brokenWatches(w.calls, func(n int32) {
+			if n != 2 {
+				return
+			}
+			must(t, w.calls.Delete(t.Context(), call))
+			if again {
+				other := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: call.Namespace, Name: call.Name}, Spec: call.Spec}
+				must(t, w.calls.Create(t.Context(), other))
+			}
+		})
+		end := result(t, w.wait(t.Context(), follow.Clients{Calls: broken}, call, follow.Watcher{}))
+		if !errors.Is(end.err, follow.ErrDeleted) {
+			t.Errorf("%s: got %v", name, end.err)
+		}
+	}
+}
+
+func TestCancelAsksTheCallToStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	call := w.create()
+	key := client.ObjectKeyFromObject(call)
+	for range 2 {
+		must(t, w.clients().Cancel(t.Context(), key))
+	}
+	must(t, w.calls.Get(t.Context(), key, call))
+	if !call.Spec.Cancel {
+		t.Error("spec.cancel is false")
+	}
+	err := w.clients().Cancel(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "none"})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("of one that isn't there: %v", err)
+	}
+}

@@ -1,0 +1,221 @@
+package follow_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+// kubeletLog serves what comes in over the channel, until it is closed or the client leaves. A closed channel
+// breaks the connection off.
+func kubeletLog(lines <-chan string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		for {
+			w.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+				return
+			case line, ok := <-lines:
+				if !ok {
+					panic(http.ErrAbortHandler)
+				}
+				_, _ = io.WriteString(w, line)
+			}
+		}
+	}
+}
+
+func send(t *testing.T, to chan<- string, line string) {
+	t.Helper()
+	select {
+	case to <- line:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("nobody reads the log for %q", line)
+	}
+}
+
+func TestLiveOutputComesBeforeTheEndAndOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	lines := make(chan string)
+	pod := w.kubelet(kubeletLog(lines))
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	send(t, lines, "one\n")
+	until(t, "live output", s.wrote)
+	if out, _ := s.text(); out != "one\n" {
+		t.Errorf("while it runs there is %q", out)
+	}
+	send(t, lines, "oops\n")
+	until(t, "more live output", s.wrote)
+	w.finish(call, "one\ntwo", "oops\n")
+	must(t, result(t, done).err)
+	if out, errs := s.text(); out != "one\noops\ntwo" || errs != "" || len(s.notices) > 0 {
+		t.Errorf("got %q, %q, notices %q", out, errs, s.notices)
+	}
+}
+
+// The kubelet has no log of a container that it doesn't know to run yet.
+func TestLiveOutputWaitsForTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	lines, tries := make(chan string, 1), 0
+	serve := kubeletLog(lines)
+	pod := w.kubelet(func(rw http.ResponseWriter, r *http.Request) {
+		if tries++; tries < 4 {
+			http.Error(rw, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
+			return
+		}
+		serve(rw, r)
+	})
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	lines <- "live\n"
+	until(t, "live output", s.wrote)
+	w.finish(call, "live\n", "")
+	must(t, result(t, done).err)
+	if out, _ := s.text(); out != "live\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestLiveOutputGoesOnAfterABrokenConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := make(chan string), make(chan string)
+	connections := 0
+	pod := w.kubelet(func(rw http.ResponseWriter, r *http.Request) {
+		if connections++; connections == 1 {
+			kubeletLog(first)(rw, r)
+			return
+		}
+		_, _ = io.WriteString(rw, "one\n")
+		kubeletLog(second)(rw, r)
+	})
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	send(t, first, "one\n")
+	until(t, "live output", s.wrote)
+	close(first)
+	send(t, second, "two\n")
+	until(t, "live output of the second connection", s.wrote)
+	w.finish(call, "one\ntwo\n", "")
+	must(t, result(t, done).err)
+	if out, _ := s.text(); out != "one\ntwo\n" || len(s.notices) > 0 {
+		t.Errorf("got %q, notices %q", out, s.notices)
+	}
+}
+
+func TestStreamsStayApartWhereThatIsAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the mixed log was read") })
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	watcher := s.watcher()
+	watcher.Apart = true
+	done := w.wait(t.Context(), w.clients(), call, watcher)
+	until(t, "start", s.changed)
+	w.finish(call, "out\n", "err\n")
+	must(t, result(t, done).err)
+	if out, errs := s.text(); out != "out\n" || errs != "err\n" {
+		t.Errorf("got %q and %q", out, errs)
+	}
+}
+
+func TestAClusterThatSplitsStreams(t *testing.T) {
+	t.Parallel()
+	if apiServer == nil {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+	config, err := splitting()
+	must(t, err)
+	w := newWorldAt(t, config)
+	out, errs := make(chan string), make(chan string)
+	pod := w.kubelet(func(rw http.ResponseWriter, r *http.Request) {
+		kubeletLog(map[string]chan string{"Stdout": out, "Stderr": errs}[r.URL.Query().Get("stream")])(rw, r)
+	})
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	watcher := s.watcher()
+	watcher.Apart = true
+	done := w.wait(t.Context(), w.clients(), call, watcher)
+	send(t, out, "one\n")
+	until(t, "live output", s.wrote)
+	send(t, errs, "oops\n")
+	until(t, "live errors", s.wrote)
+	w.finish(call, "one\ntwo\n", "oops\nouch\n")
+	must(t, result(t, done).err)
+	gotOut, gotErrs := s.text()
+	if gotOut != "one\ntwo\n" || gotErrs != "oops\nouch\n" || len(s.notices) > 0 {
+		t.Errorf("got %q, %q, notices %q", gotOut, gotErrs, s.notices)
+	}
+}
+
+// cut makes a status whose text isn't what was written.
+func cut(written string) func(*v1alpha1.ToolCallStatus) {
+	return func(s *v1alpha1.ToolCallStatus) {
+		sum := sha256.Sum256([]byte(written))
+		s.Streams.Stdout = v1alpha1.StreamStatus{Bytes: int64(len(written)), SHA256: hex.EncodeToString(sum[:]), Truncated: true}
+	}
+}
+
+func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
+	t.Parallel()
+	written := strings.Repeat("0123456789\n", 1000) + "\xff\x00end"
+	for name, c := range map[string]struct {
+		log, want, notice string
+	}{
+		"the whole log":           {written + "\n", written, ""},
+		"a log that was cut":      {written[50:], "0123[...]end", "has 10955 of 11005 bytes"},
+		"a log of something else": {strings.Repeat("x", len(written)), "0123[...]end", "isn't what the command wrote"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.kubelet(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, c.log) })
+			call, s := w.create(), newSeen()
+			w.finish(call, "0123[...]end", "", cut(written), func(s *v1alpha1.ToolCallStatus) { s.Pod = pod })
+			must(t, result(t, w.wait(t.Context(), w.clients(), call, s.watcher())).err)
+			out, _ := s.text()
+			if out != c.want || !strings.Contains(strings.Join(s.notices, "\n"), c.notice) || (c.notice == "") != (len(s.notices) == 0) {
+				t.Errorf("got %d bytes, notices %q", len(out), s.notices)
+			}
+		})
+	}
+}
+
+func TestACallerWithoutTheRightToLogsGetsAllTheSame(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the log was read") })
+	config := rest.CopyConfig(w.config)
+	config.Impersonate.UserName = "nobody"
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	noticed := make(chan struct{}, 1)
+	watcher := s.watcher()
+	notice := watcher.Notice
+	watcher.Notice = func(text string) { notice(text); noticed <- struct{}{} }
+	done := w.wait(t.Context(), follow.Clients{Calls: w.calls, Pods: corev1client.NewForConfigOrDie(config)}, call, watcher)
+	until(t, "notice", noticed)
+	w.finish(call, "out\n", "")
+	must(t, result(t, done).err)
+	if out, _ := s.text(); out != "out\n" || len(s.notices) != 1 || !strings.Contains(s.notices[0], "pods/log") {
+		t.Errorf("got %q, notices %q", out, s.notices)
+	}
+}

@@ -1,0 +1,96 @@
+package follow
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name, log, stdout, stderr string
+		restOut, restErr          string
+		ok                        bool
+	}{
+		{"nothing was shown", "", "a\n", "b\n", "a\n", "b\n", true},
+		{"all was shown", "a\nb\n", "a\n", "b\n", "", "", true},
+		{"the start of one stream was shown", "a\n", "a\nc\n", "", "c\n", "", true},
+		{"half a line was shown", "a", "abc\n", "", "bc\n", "", true},
+		{"both streams were mixed", "1\nA\n2\n", "1\n2\n3\n", "A\nB\n", "3\n", "B\n", true},
+		{"the same line stands in both", "x\n", "x\nx\n", "x\n", "x\n", "x\n", true},
+		{"the last line has no newline but the log's", "a\nb\n", "a\nb", "", "", "", true},
+		{"the last line without newline wasn't shown", "a\n", "a\nb", "", "b", "", true},
+		{"the runner wrote something", "a\nrunner: connection to the operator: EOF\nb\n", "a\nb\nc\n", "", "c\n", "", true},
+		{"the command wrote what looks like the runner's", "runner: x\n", "runner: x\n", "", "", "", true},
+		{"the log is of something else", "z\n", "a\n", "b\n", "", "", false},
+		{"the log is longer", "a\na\n", "a\n", "", "", "", false},
+		{"empty lines", "\n\n", "\n\n\n", "", "\n", "", true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			restOut, restErr, ok := missing([]byte(c.log), c.stdout, c.stderr)
+			if restOut != c.restOut || restErr != c.restErr || ok != c.ok {
+				t.Errorf("got %q, %q, %t", restOut, restErr, ok)
+			}
+		})
+	}
+}
+
+// Streams that are alike in every line leave as many readings as there are lines: the work stays bounded.
+func TestMissingIsBoundedOnEqualStreams(t *testing.T) {
+	t.Parallel()
+	same := strings.Repeat("same\n", 10000)
+	if _, _, ok := missing([]byte(same), same, same); ok {
+		t.Error("10000 readings were followed")
+	}
+	few := strings.Repeat("same\n", 100)
+	restOut, restErr, ok := missing([]byte(few), few, few)
+	if !ok || len(restOut)+len(restErr) != len(few) {
+		t.Errorf("got %d and %d bytes, %t", len(restOut), len(restErr), ok)
+	}
+}
+
+// FuzzMissing mixes two streams line by line, cuts the result anywhere, and wants both streams back.
+func FuzzMissing(f *testing.F) {
+	f.Add("a\nb\nc", "a\n\nd\n", []byte{1, 0, 1}, 4)
+	f.Add("", "x", []byte{0}, 1)
+	f.Fuzz(func(t *testing.T, stdout, stderr string, choice []byte, cut int) {
+		if len(stdout)+len(stderr) > 200 {
+			return
+		}
+		log := mix(stdout, stderr, choice)
+		log = log[:max(0, min(cut, len(log)))]
+		restOut, restErr, ok := missing([]byte(log), stdout, stderr)
+		if !ok {
+			t.Fatalf("%q isn't taken for a mix of %q and %q", log, stdout, stderr)
+		}
+		if !strings.HasSuffix(stdout, restOut) || !strings.HasSuffix(stderr, restErr) {
+			t.Errorf("%q and %q aren't ends of %q and %q", restOut, restErr, stdout, stderr)
+		}
+		if shown := len(stdout) + len(stderr) - len(restOut) - len(restErr); shown > len(log) || shown < len(log)-2 {
+			t.Errorf("%d bytes count as shown, the log has %d", shown, len(log))
+		}
+	})
+}
+
+func mix(stdout, stderr string, choice []byte) string {
+	var log strings.Builder
+	streams := [2][]string{strings.SplitAfter(stdout, "\n"), strings.SplitAfter(stderr, "\n")}
+	for i := 0; len(streams[0])+len(streams[1]) > 0; i++ {
+		from := 0
+		if len(choice) > 0 {
+			from = int(choice[i%len(choice)] % 2)
+		}
+		if len(streams[from]) == 0 {
+			from = 1 - from
+		}
+		line := streams[from][0]
+		streams[from] = streams[from][1:]
+		log.WriteString(line)
+		if line != "" && !strings.HasSuffix(line, "\n") {
+			log.WriteByte('\n')
+		}
+	}
+	return log.String()
+}

@@ -1,0 +1,157 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func TestArgumentsMakeCalls(t *testing.T) {
+	t.Parallel()
+	shell := func(change func(*v1alpha1.ToolCallSpec)) v1alpha1.ToolCallSpec {
+		spec := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}, TimeoutSeconds: new(defaultTimeoutSeconds)}
+		if change != nil {
+			change(&spec)
+		}
+		return spec
+	}
+	for name, test := range map[string]struct {
+		read specOf
+		raw  string
+		want v1alpha1.ToolCallSpec
+	}{
+		"a command line has two minutes": {execSpec, `{"mode":"shell","command":"ls"}`, shell(nil)},
+		"what is null or says nothing counts as absent": {
+			execSpec, `{"mode":"shell","command":"ls","binary":"","args":[],"env":null,"stdin":"","timeout":null,"environment":"","working_dir":null}`, shell(nil),
+		},
+		"a whole number may be written as a fraction": {
+			execSpec, `{"mode":"shell","command":"ls","timeout":7.0}`, shell(func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = new(int32(7)) }),
+		},
+		"everything that a call can have": {
+			execSpec, `{"mode":"structured","binary":"git","args":["log","-1",""],"timeout":5,"environment":"big","working_dir":"src","env":{"B":"2","A":""},"stdin":"in\u0000put"}`,
+			v1alpha1.ToolCallSpec{
+				Structured:     &v1alpha1.StructuredAction{Binary: "git", Args: []string{"log", "-1", ""}},
+				TimeoutSeconds: new(int32(5)), EnvironmentRef: &v1alpha1.LocalReference{Name: "big"}, WorkingDir: "src",
+				Env: []v1alpha1.CallEnvVar{{Name: "A"}, {Name: "B", Value: "2"}}, Stdin: "in\x00put",
+			},
+		},
+		"code's time is the policy's": {
+			runCodeSpec, `{"language":"python","code":"print(1)"}`,
+			v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "print(1)"}},
+		},
+		"code may ask for network and time": {
+			runCodeSpec, `{"language":"python","code":"x","network":true,"timeout":9}`,
+			v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "x", NetworkAccess: new(true)}, TimeoutSeconds: new(int32(9))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := test.read([]byte(test.raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Every message begins with the argument's name and says what would be right.
+func TestWrongArgumentsAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		read specOf
+		raw  string
+		want []string
+	}{
+		"nothing":                      {execSpec, ``, []string{`mode: must be "shell", with command, or "structured", with binary and args`}},
+		"no object":                    {execSpec, `["ls"]`, []string{"arguments: must be a JSON object with mode, command, binary"}},
+		"half an object":               {execSpec, `{"mode":`, []string{"arguments: must be a JSON object"}},
+		"another mode":                 {execSpec, `{"mode":"bash","command":"ls"}`, []string{`mode: must be "shell"`}},
+		"a mode that is no text":       {execSpec, `{"mode":1,"command":"ls"}`, []string{"mode: must be a string, not a number", `mode: must be "shell"`}},
+		"shell without command":        {execSpec, `{"mode":"shell"}`, []string{`command: is required in mode "shell"`}},
+		"structured without binary":    {execSpec, `{"mode":"structured","args":["x"]}`, []string{`binary: is required in mode "structured"`}},
+		"the other mode's arguments":   {execSpec, `{"mode":"shell","command":"ls","binary":"ls","args":["-l"]}`, []string{`binary: is not used in mode "shell"`, `args: is not used in mode "shell"`}},
+		"a command in structured mode": {execSpec, `{"mode":"structured","binary":"ls","command":"ls -l"}`, []string{`command: is not used in mode "structured", which takes binary and args`}},
+		"an unknown argument":          {execSpec, `{"mode":"shell","command":"ls","cwd":"/"}`, []string{"cwd: is not known here: use mode, command, binary, args, timeout, environment, working_dir, env, stdin"}},
+		"another spelling":             {execSpec, `{"Mode":"shell","command":"ls"}`, []string{"Mode: is not known here", "mode: must be"}},
+		"a list with a number":         {execSpec, `{"mode":"structured","binary":"ls","args":["-l",1]}`, []string{"args: must be a list of strings, not a list that holds something else"}},
+		"a list with a null":           {execSpec, `{"mode":"structured","binary":"ls","args":[null]}`, []string{"args[0]: must be a string, not null"}},
+		"a NUL":                        {execSpec, `{"mode":"structured","binary":"l\u0000s","args":["a\u0000"],"working_dir":"\u0000"}`, []string{"binary: must not hold a NUL", "args[0]: must not hold a NUL", "working_dir: must not hold a NUL"}},
+		"time as text":                 {execSpec, `{"mode":"shell","command":"ls","timeout":"5"}`, []string{"timeout: must be a whole number of seconds, not a string"}},
+		"no time":                      {execSpec, `{"mode":"shell","command":"ls","timeout":0}`, []string{"timeout: must be a whole number of seconds, at least 1"}},
+		"a part of a second":           {execSpec, `{"mode":"shell","command":"ls","timeout":1.5}`, []string{"timeout: must be a whole number of seconds, at least 1 and at most 2147483647, not 1.5"}},
+		"more time than there is":      {execSpec, `{"mode":"shell","command":"ls","timeout":1e300}`, []string{"timeout: must be a whole number"}},
+		"variables as a list":          {execSpec, `{"mode":"shell","command":"ls","env":["A=1"]}`, []string{`env: must be an object of names and strings such as {"LANG": "C"}`}},
+		"a variable's number":          {execSpec, `{"mode":"shell","command":"ls","env":{"A":1,"B":null}}`, []string{"env.A: must be a string, not a number", "env.B: must be a string, not null"}},
+		"no variable's name":           {execSpec, `{"mode":"shell","command":"ls","env":{"A-B":"1","":"2"}}`, []string{"env.A-B: is not a variable's name", "env.: is not a variable's name"}},
+		"no environment's name":        {execSpec, `{"mode":"shell","command":"ls","environment":"../x"}`, []string{"environment: must be the name of an environment"}},
+		"code without a language":      {runCodeSpec, `{"code":"1"}`, []string{"language: is required"}},
+		"code without code":            {runCodeSpec, `{"language":"python"}`, []string{"code: is required"}},
+		"network as text":              {runCodeSpec, `{"language":"python","code":"1","network":"yes"}`, []string{"network: must be true or false, not a string"}},
+		"exec's arguments for code":    {runCodeSpec, `{"language":"python","code":"1","mode":"shell"}`, []string{"mode: is not known here: use language, code, network"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := test.read([]byte(test.raw))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(test.want) {
+				t.Errorf("got %d messages, want %d: %s", len(lines), len(test.want), err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains("\n"+err.Error(), "\n"+want) {
+					t.Errorf("no message %q in: %s", want, err)
+				}
+			}
+		})
+	}
+}
+
+// A hostile name doesn't come back whole.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	raw, err := json.Marshal(map[string]any{strings.Repeat("é", 1<<20): 1, "mode": "shell", "command": "ls"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := execSpec(raw); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("the message has %d bytes", len(err.Error()))
+	}
+}
+
+// Whatever the arguments are, they make one action that holds what was sent, or an error.
+func FuzzExecSpec(f *testing.F) {
+	f.Add([]byte(`{"mode":"shell","command":"ls","env":{"A":"b"}}`))
+	f.Add([]byte(`{"mode":"structured","binary":"ls","args":["-l"],"timeout":1}`))
+	f.Add([]byte(`{"mode":"shell","command":null}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		spec, err := execSpec(raw)
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without a message")
+			}
+			return
+		}
+		var sent struct {
+			Mode, Command, Binary string
+			Timeout               *float64
+		}
+		if json.Unmarshal(raw, &sent) != nil {
+			return // Names that differ in case only are read otherwise here.
+		}
+		if (spec.Shell != nil) == (spec.Structured != nil) || spec.Code != nil || spec.Tool != nil {
+			t.Errorf("not one action: %+v", spec)
+		}
+		if spec.TimeoutSeconds == nil || *spec.TimeoutSeconds < 1 {
+			t.Errorf("no time limit: %v", spec.TimeoutSeconds)
+		}
+	})
+}

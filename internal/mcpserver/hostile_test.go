@@ -1,0 +1,43 @@
+package mcpserver
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Whatever an authenticated client sends, the server goes on serving.
+func TestHostileRequestsDoNoHarm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	token := s.user("agent")
+	id := s.open(token)
+	call := func(arguments string) string {
+		return `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":` + arguments + `}}`
+	}
+	deep := 1 << 20
+	for name, body := range map[string]string{
+		"deep lists":                call(strings.Repeat("[", deep) + strings.Repeat("]", deep)),
+		"deep objects":              call(strings.Repeat(`{"a":`, deep/3) + "1" + strings.Repeat("}", deep/3)),
+		"deep lists in an argument": call(`{"mode":"structured","binary":"x","args":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}`),
+		"deep lists as parameters":  `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}`,
+		"deep lists alone":          strings.Repeat("[", 2*deep),
+		"deep meta":                 `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","_meta":{"a":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}}}`,
+		"many calls at once":        "[" + strings.TrimSuffix(strings.Repeat(`{"jsonrpc":"2.0","method":"ping","id":1},`, 10000), ",") + "]",
+		"a huge number":             call(`{"mode":"shell","command":"x","timeout":` + strings.Repeat("9", deep) + `}`),
+		"a huge id":                 `{"jsonrpc":"2.0","id":` + strings.Repeat("9", deep) + `,"method":"tools/list"}`,
+		"halves of characters":      call(`{"mode":"shell","command":"\ud800","env":{"\udfff":"\ud800"}}`),
+		"many names":                call("{" + strings.Repeat(`"a":1,`, deep/2) + `"b":1}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, answer := s.request(http.MethodPost, "/mcp", body, "Authorization", "Bearer "+token, sessionHeader, id)
+			if status >= 500 || len(answer) > 64<<10 {
+				t.Errorf("%d, %d bytes: %.300s", status, len(answer), answer)
+			}
+		})
+	}
+	if _, _, answer := s.request(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, "Authorization", "Bearer "+token, sessionHeader, id); !strings.Contains(answer, "run_code") {
+		t.Errorf("after that: %.300s", answer)
+	}
+	s.none()
+}

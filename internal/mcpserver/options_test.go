@@ -1,0 +1,73 @@
+package mcpserver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestHTTPOptions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args string
+		want []string
+	}{
+		"only this machine":                {"", nil},
+		"this machine over IPv6":           {"--address=[::1]:1", nil},
+		"by name":                          {"--address=localhost:1", nil},
+		"others with TLS":                  {"--address=:8443 --tls-cert-file=c --tls-private-key-file=k", nil},
+		"others behind a proxy":            {"--address=:8443 --insecure-http", nil},
+		"others in the clear":              {"--address=:8443", []string{"requests carry credentials", "--insecure-http"}},
+		"any address in the clear":         {"--address=0.0.0.0:80", []string{"requests carry credentials"}},
+		"a name that looks local":          {"--address=localhost.example.com:80", []string{"requests carry credentials"}},
+		"no port":                          {"--address=localhost", []string{`--address "localhost": it must be HOST:PORT`}},
+		"a certificate without key":        {"--tls-cert-file=c", []string{"go together"}},
+		"TLS and none":                     {"--tls-cert-file=c --tls-private-key-file=k --insecure-http", []string{"leave it out"}},
+		"no sessions and no calls":         {"--max-sessions=0 --max-calls-per-user=-1", []string{"--max-sessions is 0", "--max-calls-per-user is -1"}},
+		"no time":                          {"--session-timeout=0s", []string{"--session-timeout"}},
+		"an origin":                        {"--allowed-origins=https://example.com,http://localhost:3000", nil},
+		"an origin with a path":            {"--allowed-origins=https://example.com/", []string{`"https://example.com/"`}},
+		"an origin that stands for many":   {"--allowed-origins=*", []string{`"*" must be a scheme and a host`}},
+		"an origin that names the nothing": {"--allowed-origins=null", []string{`"null"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, fs := &HTTPOptions{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.Bind(fs)
+			if err := fs.Parse(strings.Fields(test.args)); err != nil {
+				t.Fatal(err)
+			}
+			err := o.Validate()
+			if (err == nil) != (test.want == nil) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no %q in: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestClusterFlags(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		cluster Cluster
+		want    string
+	}{
+		"an authority without a server": {Cluster{CAFile: "ca"}, "--certificate-authority goes with --server"},
+		"a server and a kubeconfig":     {Cluster{Server: "https://x", Kubeconfig: "k"}, "leave out --kubeconfig"},
+		"a server and a context":        {Cluster{Server: "https://x", Context: "c"}, "leave out --kubeconfig"},
+		"no namespace's name":           {Cluster{Server: "https://x", Namespace: "../a"}, `namespace "../a"`},
+		"no such file":                  {Cluster{Kubeconfig: "/nonexistent"}, "find the cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, _, err := test.cluster.Load(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package mcpserver
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+)
+
+// told collects notifications.
+type told struct {
+	mu       sync.Mutex
+	messages []string
+	elapsed  []time.Duration
+}
+
+func (n *told) notify(message string, elapsed time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.messages = append(n.messages, message)
+	n.elapsed = append(n.elapsed, elapsed)
+}
+
+func (n *told) all() string { return strings.Join(n.messages, "") }
+
+func TestProgressPassesOutputOnInPieces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &told{}
+		p := newProgress(t.Context(), n.notify)
+		for range 10 {
+			p.add([]byte("line\n"))
+			time.Sleep(progressEvery / 4)
+		}
+		p.end()
+		if n.all() != strings.Repeat("line\n", 10) {
+			t.Errorf("got %q", n.messages)
+		}
+		if len(n.messages) < 2 || len(n.messages) > 4 {
+			t.Errorf("%d notifications of what came in 2.5 intervals", len(n.messages))
+		}
+		for i := 1; i < len(n.elapsed); i++ {
+			if n.elapsed[i] <= n.elapsed[i-1] {
+				t.Errorf("progress doesn't grow: %v", n.elapsed)
+			}
+		}
+	})
+}
+
+func TestProgressKeepsCharactersWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &told{}
+		p := newProgress(t.Context(), n.notify)
+		for _, b := range []byte("héllo €𝄞") {
+			p.add([]byte{b})
+			time.Sleep(progressEvery)
+		}
+		p.add([]byte{0xff, 'x', 0xe2, 0x82})
+		p.end()
+		if want := "héllo €𝄞\uFFFDx\uFFFD"; n.all() != want {
+			t.Errorf("got %q, want %q", n.all(), want)
+		}
+	})
+}
+
+// However much a command writes, a notification stays small and says what it lacks.
+func TestProgressLeavesOutWhatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &told{}
+		p := newProgress(t.Context(), n.notify)
+		for range 100 {
+			p.add([]byte(strings.Repeat("é", 10000)))
+		}
+		p.add([]byte("end"))
+		if len(p.held) > maxLive {
+			t.Errorf("%d bytes are held", len(p.held))
+		}
+		p.end()
+		got := n.all()
+		if !strings.HasPrefix(got, "[") || !strings.Contains(got, " bytes left out]\n") || !strings.HasSuffix(got, "éend") || !utf8.ValidString(got) {
+			t.Errorf("got %.60q … %q", got, got[len(got)-20:])
+		}
+	})
+}
+
+func TestProgressGivesASignOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &told{}
+		p := newProgress(t.Context(), n.notify)
+		time.Sleep(3*heartbeat + time.Second)
+		p.end()
+		if len(n.messages) != 3 || n.all() != "" {
+			t.Errorf("got %q in three heartbeats", n.messages)
+		}
+	})
+}
+
+func TestNobodyAskedForProgress(t *testing.T) {
+	t.Parallel()
+	p := &progress{}
+	if p.output() != nil {
+		t.Error("output is wanted that nobody asked for")
+	}
+	p.end()
+}

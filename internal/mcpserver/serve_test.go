@@ -1,0 +1,275 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// writeCertificate makes a certificate with a name of its own and puts it into files as the kubelet does: at once.
+func writeCertificate(t *testing.T, dir, name string) (certFile, keyFile string) {
+	t.Helper()
+	cert, key, err := certutil.GenerateSelfSignedCertKey(name, []net.IP{net.ParseIP("127.0.0.1")}, nil)
+	must(t, err)
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, data := range map[string][]byte{certFile: cert, keyFile: key} {
+		must(t, os.WriteFile(file+".new", data, 0o600))
+		must(t, os.Rename(file+".new", file))
+	}
+	return certFile, keyFile
+}
+
+// serving is a server as the command line makes it.
+type serving struct {
+	options *HTTPOptions
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint) *serving {
+	t.Helper()
+	o.Address, o.HealthAddress = freeAddress(t), freeAddress(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &serving{options: o, stop: cancel, ended: make(chan error, 1)}
+	server := newTestServer(t, nil, 8)
+	endpoint.MaxSessions, endpoint.MaxSessionsPerUser, endpoint.SessionTimeout = 8, 8, time.Minute
+	go func() { s.ended <- Serve(ctx, o, server, endpoint) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-s.ended:
+		case <-time.After(patience):
+			t.Error("the server didn't end")
+		}
+	})
+	eventually(t, "readiness", func() bool { return get(t, "http://"+o.HealthAddress+"/readyz") == http.StatusOK })
+	return s
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after %s", what, patience)
+		}
+	}
+}
+
+// get is an answer's status, 0 when there is no answer.
+func get(t *testing.T, url string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	must(t, err)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
+
+// A certificate that is replaced is served without a restart; nothing is answered in the clear.
+func TestTheCertificateIsReadAgain(t *testing.T) {
+	t.Parallel()
+	newWorld(t)
+	dir := t.TempDir()
+	o := &HTTPOptions{}
+	o.CertFile, o.KeyFile = writeCertificate(t, dir, "first")
+	s := serve(t, o, Endpoint{API: apiServer, Namespace: "default"})
+	serves := func(name string) bool {
+		c, err := tls.Dial("tcp", s.options.Address, &tls.Config{InsecureSkipVerify: true})
+		must(t, err)
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].VerifyHostname(name) == nil
+	}
+	if !serves("first") {
+		t.Error("another certificate is served")
+	}
+	writeCertificate(t, dir, "second")
+	eventually(t, "new certificate", func() bool { return serves("second") })
+	if status := get(t, "http://"+s.options.Address+"/mcp"); status != http.StatusBadRequest {
+		t.Errorf("in the clear: %d", status)
+	}
+	if _, err := tls.Dial("tcp", s.options.Address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+		t.Error("an old TLS is spoken")
+	}
+}
+
+// With TLS, over HTTP/2, a client that checks the certificate gets its answers.
+func TestCallsOverTLS(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(echo)
+	o := &HTTPOptions{}
+	o.CertFile, o.KeyFile = writeCertificate(t, t.TempDir(), "localhost")
+	s := serve(t, o, Endpoint{API: apiServer, Namespace: w.namespace})
+	pem, err := os.ReadFile(o.CertFile)
+	must(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	token := w.user("agent", runsCalls())
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: "https://" + s.options.Address + "/mcp", HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer "+token)
+			answer, err := transport.RoundTrip(r)
+			if err == nil && answer.ProtoMajor != 2 {
+				err = fmt.Errorf("answered over %s", answer.Proto)
+			}
+			return answer, err
+		})},
+	}, &mcp.ClientSessionOptions{ProtocolVersion: withSessions})
+	must(t, err)
+	defer session.Close()
+	if answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "hello"}); answer.IsError || result.Stdout != "hello" {
+		t.Errorf("%+v", result)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A server that is told to end lets a call end that does so in time, and cancels and answers one that doesn't.
+func TestTheServerEndsInOrder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		drain time.Duration
+		// afterwards is when a call ends by itself, once the server was told to.
+		afterwards time.Duration
+		want       string
+	}{
+		"a call that ends in time": {10 * time.Second, 500 * time.Millisecond, `"phase":"Succeeded"`},
+		"a call that doesn't":      {200 * time.Millisecond, time.Hour, `"phase":"Cancelled"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.operate(untilCancelled)
+			s := serve(t, &HTTPOptions{DrainTimeout: test.drain}, Endpoint{API: apiServer, Namespace: w.namespace})
+			url, token := "http://"+s.options.Address+"/mcp", w.user("agent", runsCalls())
+			id := post(t, url, token, "", initialize).header.Get(sessionHeader)
+			waiting := make(chan struct{})
+			go func() { defer close(waiting); listen(t, url, token, id) }()
+			answered := make(chan string, 1)
+			go func() {
+				answered <- post(t, url, token, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"}}}`).body
+			}()
+			call := w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+			s.stop()
+			eventually(t, "end of readiness", func() bool {
+				return get(t, "http://"+s.options.HealthAddress+"/readyz") == http.StatusServiceUnavailable
+			})
+			time.AfterFunc(test.afterwards, func() { w.finish(call) })
+			if body := <-answered; !strings.Contains(body, test.want) {
+				t.Errorf("answered: %s", body)
+			}
+			<-waiting
+			if err := <-s.ended; err != nil {
+				t.Errorf("the server ended with: %v", err)
+			}
+			s.ended <- nil
+		})
+	}
+}
+
+// finish ends a call well.
+func (w *world) finish(call *v1alpha1.ToolCall) {
+	call.Status = *echo(call)
+	if err := w.admin.Status().Update(context.Background(), call); err != nil {
+		w.t.Error(err)
+	}
+}
+
+type answer struct {
+	header http.Header
+	body   string
+}
+
+func post(t *testing.T, url, token, session, body string) answer {
+	t.Helper()
+	return send(t, http.MethodPost, url, token, session, body)
+}
+
+// listen waits for messages of the server's own until the stream ends.
+func listen(t *testing.T, url, token, session string) {
+	t.Helper()
+	send(t, http.MethodGet, url, token, session, "")
+}
+
+func send(t *testing.T, method, url, token, session, body string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return answer{}
+	}
+	r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if session != "" {
+		r.Header.Set(sessionHeader, session)
+	}
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Errorf("%s: %v", method, err)
+		return answer{}
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Errorf("%s: %v", method, err)
+	}
+	return answer{got.Header, string(text)}
+}
+
+// A port that is taken, or a certificate that isn't there, ends the server at once with the reason.
+func TestAServerThatCannotStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	free := func() string { return freeAddress(t) }
+	for name, test := range map[string]struct {
+		options HTTPOptions
+		want    string
+	}{
+		"a taken address":            {HTTPOptions{Address: taken.Addr().String(), HealthAddress: free()}, "listen for agents"},
+		"a taken address for health": {HTTPOptions{Address: free(), HealthAddress: taken.Addr().String()}, "listen for health checks"},
+		"a certificate not there":    {HTTPOptions{Address: free(), HealthAddress: free(), CertFile: "/nonexistent/c", KeyFile: "/nonexistent/k"}, "read the certificate"},
+		"a certificate that is none": {HTTPOptions{Address: free(), HealthAddress: free(), CertFile: "/dev/null", KeyFile: "/dev/null"}, "read the certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := Serve(t.Context(), &test.options, newTestServer(t, nil, 1), Endpoint{API: &rest.Config{}})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

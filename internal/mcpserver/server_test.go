@@ -1,0 +1,389 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+func TestACallIsAnsweredWithWhatCameOfIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(echo)
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "echo héllo", "timeout": 9})
+	if answer.IsError || textOf(answer) != "output of Completed" {
+		t.Errorf("isError %t: %s", answer.IsError, textOf(answer))
+	}
+	call := w.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
+	want := Result{
+		Name: call.Name, Namespace: w.namespace, Phase: "Succeeded", Reason: "Completed", Message: "message of Completed",
+		ExitCode: ptr.To(int32(0)), Stdout: "echo héllo", DurationMilliseconds: ptr.To(int64(7)), Environment: "tools",
+		Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 11}},
+	}
+	if diff := cmp.Diff(want, result, cmp.AllowUnexported(Result{})); diff != "" {
+		t.Error(diff)
+	}
+	if *call.Spec.TimeoutSeconds != 9 || !strings.HasPrefix(call.Name, namePrefix) {
+		t.Errorf("call %s has %d s", call.Name, *call.Spec.TimeoutSeconds)
+	}
+}
+
+// What isn't a success is an error that a model sees, never one of the protocol.
+func TestEndsThatAreNoSuccess(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseFailed, v1alpha1.PhaseDenied, v1alpha1.PhaseCancelled} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus { return ended(phase, "Because") })
+			answer, result := use(t, connected(t, newTestServer(t, w.local(), 8), nil), "run_code", fields{"language": "python", "code": "1"})
+			if !answer.IsError || textOf(answer) != "output of Because" || result.Phase != string(phase) || result.Reason != "Because" {
+				t.Errorf("isError %t, %+v", answer.IsError, result)
+			}
+		})
+	}
+}
+
+// The schemas that are listed are those that answers fit.
+func TestToolsAreListedWithSchemas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		if call.Spec.Code != nil {
+			return ended(v1alpha1.PhaseFailed, v1alpha1.ReasonEnvironmentNotFound)
+		}
+		return echo(call)
+	})
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	tools, err := session.ListTools(t.Context(), nil)
+	must(t, err)
+	arguments := map[string]any{
+		"exec": fields{"mode": "shell", "command": "x"}, "run_code": fields{"language": "python", "code": "x"}, "list_environments": nil,
+	}
+	required := map[string][]any{"exec": {"mode"}, "run_code": {"language", "code"}}
+	if len(tools.Tools) != len(arguments) {
+		t.Errorf("%d tools", len(tools.Tools))
+	}
+	for _, tool := range tools.Tools {
+		input, output := schemaOf(t, tool.InputSchema), schemaOf(t, tool.OutputSchema)
+		if diff := cmp.Diff(required[tool.Name], anyOf(input.Schema().Required)); diff != "" {
+			t.Errorf("%s requires: %s", tool.Name, diff)
+		}
+		if input.Validate(fields{"unknown": 1}) == nil {
+			t.Errorf("the schema of %s takes unknown arguments", tool.Name)
+		}
+		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool.Name, Arguments: arguments[tool.Name]})
+		must(t, err)
+		if err := output.Validate(answer.StructuredContent); err != nil {
+			t.Errorf("the answer of %s doesn't fit its schema: %v", tool.Name, err)
+		}
+	}
+}
+
+func schemaOf(t *testing.T, raw any) *jsonschema.Resolved {
+	t.Helper()
+	schema := &jsonschema.Schema{}
+	remarshal(t, raw, schema)
+	resolved, err := schema.Resolve(nil)
+	must(t, err)
+	return resolved
+}
+
+func anyOf(names []string) []any {
+	var all []any
+	for _, name := range names {
+		all = append(all, name)
+	}
+	return all
+}
+
+func TestWrongArgumentsMakeNoCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	answer, result := use(t, session, "exec", fields{"mode": "bash", "command": "ls"})
+	if !answer.IsError || result.Reason != reasonInvalidArguments || !ptr.Deref(result.RetrySafe, false) || !strings.HasPrefix(textOf(answer), "mode: must be") {
+		t.Errorf("%+v", result)
+	}
+	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments", Arguments: fields{"all": true}})
+	must(t, err)
+	if !answer.IsError || textOf(answer) != "all: is not known here: use no arguments" {
+		t.Errorf("%+v", answer)
+	}
+	w.none()
+}
+
+// What the API server refuses is told with its reason: nothing ran.
+func TestTheAPIServerRefusesACall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	answer, result := use(t, session, "exec", fields{"mode": "structured", "binary": strings.Repeat("x", 257)})
+	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Message, "spec.structured.binary") {
+		t.Errorf("%+v", result)
+	}
+	if len(result.Message) > maxMessage+100 {
+		t.Errorf("the message has %d bytes", len(result.Message))
+	}
+	w.none()
+}
+
+func TestACancelledRequestCancelsItsCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(untilCancelled)
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
+		failed <- err
+	}()
+	w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("the client got %v", err)
+	}
+	w.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
+}
+
+// A client that goes away without a word, as at the end of standard input, leaves nothing running.
+func TestALostConnectionCancelsItsCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(untilCancelled)
+	s := newTestServer(t, w.local(), 8)
+	here, there := mcp.NewInMemoryTransports()
+	served := make(chan error, 1)
+	go func() { served <- s.Run(context.Background(), there) }()
+	connection, err := here.Connect(t.Context())
+	must(t, err)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &once{connection}, nil)
+	must(t, err)
+	go func() {
+		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
+	}()
+	w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	must(t, connection.Close())
+	select {
+	case <-served:
+	case <-time.After(patience):
+		t.Fatal("the server still serves")
+	}
+	w.only("cancelled before the server ended", func(c *v1alpha1.ToolCall) bool { return c.Spec.Cancel })
+}
+
+// once is a transport that is connected already.
+type once struct{ connection mcp.Connection }
+
+func (o *once) Connect(context.Context) (mcp.Connection, error) { return o.connection, nil }
+
+// A server that stops cancels what runs, and still answers.
+func TestStoppingAnswersWithTheCancelledCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(untilCancelled)
+	s := newTestServer(t, w.local(), 8)
+	session := connected(t, s, nil)
+	go func() {
+		w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+		s.Stop()
+	}()
+	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "sleep 1000"})
+	if !answer.IsError || result.Phase != string(v1alpha1.PhaseCancelled) || result.Name == "" {
+		t.Errorf("%+v", result)
+	}
+	must(t, s.Wait(patience))
+}
+
+func TestADeletedCallIsSaidToBeDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	go func() {
+		call := w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+		if err := w.admin.Delete(context.Background(), call); err != nil {
+			t.Error(err)
+		}
+	}()
+	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "x"})
+	if !answer.IsError || result.Reason != reasonDeleted || result.Name == "" || ptr.Deref(result.RetrySafe, true) {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestTooManyCallsAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(untilCancelled)
+	s := newTestServer(t, w.local(), 1)
+	session := connected(t, s, nil)
+	var running sync.WaitGroup
+	running.Go(func() {
+		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
+	})
+	w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "one too many"})
+	if !answer.IsError || result.Reason != reasonTooManyCalls || !ptr.Deref(result.RetrySafe, false) {
+		t.Errorf("%+v", result)
+	}
+	s.Stop()
+	running.Wait()
+}
+
+// Output is passed on to a client that asked for it.
+func TestProgressReachesTheClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.operate(echo)
+	var mu sync.Mutex
+	var got []string
+	session := connected(t, newTestServer(t, w.local(), 8), &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, req.Params.ProgressToken.(string)+" "+req.Params.Message)
+		},
+	})
+	params := &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "hello"}}
+	params.SetProgressToken("mine")
+	_, err := session.CallTool(t.Context(), params)
+	must(t, err)
+	// The client handles notifications beside the answer that follows them.
+	eventually(t, "progress", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Contains(got, "mine hello")
+	})
+}
+
+func TestEnvironmentsAreListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	list := func() (string, environmentList) {
+		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments"})
+		must(t, err)
+		found := environmentList{}
+		remarshal(t, answer.StructuredContent, &found)
+		return textOf(answer), found
+	}
+	if text, found := list(); !strings.Contains(text, "no environments in namespace "+w.namespace) || len(found.Environments) != 0 {
+		t.Errorf("%s %+v", text, found)
+	}
+	must(t, w.admin.Create(t.Context(), &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
+		Spec: v1alpha1.ExecutionEnvironmentSpec{
+			Image: "example.com/tools:1", WorkingDir: "/workspace", Interpreters: map[string]v1alpha1.CommandPrefix{"lua": {"lua", "-e"}},
+		},
+	}))
+	text, found := list()
+	want := environmentList{Namespace: w.namespace, Environments: []environment{{
+		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Message: "not looked at by the operator yet",
+	}}}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Error(diff)
+	}
+	if want := "tools: image example.com/tools:1, starts in /workspace, own interpreters for lua, the default, not ready: not looked at by the operator yet\n"; text != want {
+		t.Errorf("got %q, want %q", text, want)
+	}
+}
+
+// flaky loses the answers of the first creations after, or before, they were carried out.
+type flaky struct {
+	calls
+	mu    sync.Mutex
+	lose  int
+	after bool
+	tries int
+}
+
+func (f *flaky) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tries++
+	if f.tries > f.lose {
+		return f.calls.Create(ctx, call)
+	}
+	if f.after {
+		if _, err := f.calls.Create(ctx, call); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("read tcp: connection reset by peer")
+}
+
+// A creation whose answer is lost is tried again under the same name: there is one call, whatever happened.
+func TestALostAnswerMakesOneCall(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]bool{"before it was carried out": false, "after it was carried out": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.operate(echo)
+			caller := w.local()
+			caller.Calls = &flaky{calls: caller.Calls, lose: 1, after: after}
+			answer, result := use(t, connected(t, newTestServer(t, caller, 8), nil), "exec", fields{"mode": "shell", "command": "once"})
+			if answer.IsError || result.Stdout != "once" {
+				t.Errorf("%+v", result)
+			}
+			w.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
+		})
+	}
+}
+
+// When no answer comes at all, the call's name is told, and that it may run.
+func TestAnAPIServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	caller := w.local()
+	caller.Calls = &flaky{calls: caller.Calls, lose: 100}
+	answer, result := use(t, connected(t, newTestServer(t, caller, 8), nil), "exec", fields{"mode": "shell", "command": "x"})
+	if !answer.IsError || result.Reason != reasonUnknown || !strings.HasPrefix(result.Name, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
+		!strings.Contains(result.Message, "connection reset") {
+		t.Errorf("%+v", result)
+	}
+	if tries := caller.Calls.(*flaky).tries; tries != createTries {
+		t.Errorf("%d tries", tries)
+	}
+}
+
+// uncancellable can't be asked to stop.
+type uncancellable struct{ calls }
+
+func (uncancellable) Cancel(context.Context, types.NamespacedName) error {
+	return errors.New("connection refused")
+}
+
+func (u uncancellable) Wait(ctx context.Context, _ types.NamespacedName, _ follow.Watcher) (*v1alpha1.ToolCall, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A call that can't be cancelled is tried for a bounded time, and said to be running maybe.
+func TestACallThatCannotBeCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	begun := time.Now()
+	_, err := stop(ctx, uncancellable{}, client.ObjectKey{Namespace: "n", Name: "c"})
+	if err == nil || !strings.Contains(err.Error(), "may still run") || time.Since(begun) > cancelTimeout+2*time.Second {
+		t.Errorf("after %s: %v", time.Since(begun), err)
+	}
+}

@@ -1,0 +1,146 @@
+package plugin
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// offline is a kubeconfig of a cluster that nobody runs.
+func offline(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "kubeconfig")
+	const config = `{apiVersion: v1, kind: Config, current-context: c,
+clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: k, namespace: agents}}]}`
+	if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// command runs a command line and gives what it printed and its exit code.
+func command(stdin string, args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}
+	root := newRoot(streams)
+	root.SetArgs(args)
+	code = execute(root, streams)
+	return out.String(), errs.String(), code
+}
+
+func TestRunMakesTheCallOfItsFlags(t *testing.T) {
+	t.Parallel()
+	config := offline(t)
+	script := filepath.Join(t.TempDir(), "script.py")
+	if err := os.WriteFile(script, []byte("print(1)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	structured := func(binary string, args ...string) v1alpha1.ToolCallSpec {
+		return v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: binary, Args: args}}
+	}
+	full := structured("git", "-C", "x", "status")
+	full.EnvironmentRef, full.SkillRef = &v1alpha1.LocalReference{Name: "repo"}, &v1alpha1.LocalReference{Name: "review"}
+	full.WorkingDir, full.Trusted, full.Stdin = "/workspace/x", true, "in\n"
+	full.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "1=2,3"}, {Name: "B", Value: ""}}
+	full.TimeoutSeconds, full.TTLSecondsAfterFinished = ptr.To(int32(90)), ptr.To(int32(0))
+	networked := v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "in\n", NetworkAccess: ptr.To(true)}}
+	tool := v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls"}`)}}}
+	cases := map[string]struct {
+		args []string
+		want v1alpha1.ToolCallSpec
+	}{
+		"a program":                        {[]string{"--", "git", "status"}, structured("git", "status")},
+		"a program without the dashes":     {[]string{"git", "log", "-3", "--env", "x"}, structured("git", "log", "-3", "--env", "x")},
+		"an argument of two dashes":        {[]string{"--", "git", "checkout", "--", "x"}, structured("git", "checkout", "--", "x")},
+		"a shell line":                     {[]string{"--shell", "a | b"}, v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "a | b"}}},
+		"a snippet from a file":            {[]string{"--code", "python", "-f", script}, v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "print(1)\n"}}},
+		"a snippet from standard input":    {[]string{"--code", "python", "-f", "-", "--network"}, networked},
+		"a model's tool call":              {[]string{"--tool", "bash", "--arguments", `{"command": "ls"}`}, tool},
+		"everything that a call can carry": {strings.Split("--env repo --skill review -w /workspace/x -e A=1=2,3 -e B= --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, errs, code := command("in\n", append([]string{"--kubeconfig", config, "run", "--dry-run", "-o", "yaml"}, c.args...)...)
+			call := &v1alpha1.ToolCall{}
+			if code != 0 || yaml.UnmarshalStrict([]byte(out), call) != nil {
+				t.Fatalf("exit code %d, %s%s", code, out, errs)
+			}
+			if diff := cmp.Diff(c.want, call.Spec); diff != "" || call.Namespace != "agents" || call.GenerateName != "run-" {
+				t.Errorf("(-want +got):\n%s%s", diff, out)
+			}
+		})
+	}
+}
+
+func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
+	t.Parallel()
+	config := offline(t)
+	cases := map[string]struct {
+		args  []string
+		stdin string
+		want  string
+	}{
+		"nothing to run":              {nil, "", "say what to run"},
+		"two things to run":           {[]string{"--shell", "a", "--", "b"}, "", "in one way"},
+		"a snippet without a file":    {[]string{"--code", "python"}, "", "--filename (-f)"},
+		"a file without a language":   {[]string{"-f", "x", "--", "ls"}, "", "belong to --code"},
+		"a file that isn't there":     {[]string{"--code", "python", "-f", "/nowhere/x"}, "", "no such file"},
+		"standard input twice":        {[]string{"--code", "python", "-f", "-", "--stdin"}, "", "not both"},
+		"arguments without a tool":    {[]string{"--arguments", "{}", "--", "ls"}, "", "belongs to --tool"},
+		"arguments that aren't JSON":  {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
+		"arguments that are a list":   {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
+		"a variable without a value":  {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
+		"a timeout of a half second":  {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
+		"a timeout of a fraction":     {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},
+		"a negative time to live":     {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},
+		"input that isn't text":       {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
+		"input without end":           {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
+		"an unknown way to show":      {[]string{"--live=sometimes", "--", "ls"}, "", "auto, always or never"},
+		"an unknown rehearsal":        {[]string{"--dry-run=maybe", "--", "ls"}, "", "client or server"},
+		"coming back to a rehearsal":  {[]string{"--dry-run", "--detach", "--", "ls"}, "", "nothing is created"},
+		"a cluster that isn't there":  {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
+		"a context that isn't there":  {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
+		"an unknown flag":             {[]string{"--what", "--", "ls"}, "", "unknown flag"},
+		"a name with a line break":    {[]string{"--context", "a\x1b[31m\nb", "--", "ls"}, "", "context was not found"},
+		"a format that nobody prints": {[]string{"--dry-run", "-o", "toml", "--", "ls"}, "", "yaml"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, errs, code := command(c.stdin, append([]string{"--kubeconfig", config, "run"}, c.args...)...)
+			if code != codeFailed || out != "" || !strings.HasPrefix(errs, "error: ") || !strings.Contains(errs, c.want) || strings.Contains(errs, "\x1b") {
+				t.Errorf("exit code %d, %q, %q", code, out, errs)
+			}
+		})
+	}
+}
+
+// Each command explains itself by example, and fails on a line that it can't use.
+func TestEveryCommandHasHelpWithExamples(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"run", "check", "logs", "wait", "cancel", "get", "describe", "explain-denial", "env", "env list", "convert", "version"} {
+		out, _, code := command("", append(strings.Fields(name), "--help")...)
+		if code != 0 || !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "kubectl toolcall "+name) {
+			t.Errorf("%s: exit code %d\n%s", name, code, out)
+		}
+		if _, errs, code := command("", append(strings.Fields(name), "--no-such-flag")...); code == 0 || errs == "" {
+			t.Errorf("%s takes an unknown flag", name)
+		}
+	}
+	for _, line := range []string{"logs", "logs a b", "wait", "cancel", "describe", "explain-denial", "get --phase Odd", "get -A x", "wait x --timeout -1s"} {
+		if _, errs, code := command("", strings.Fields(line)...); code == 0 || errs == "" {
+			t.Errorf("%q: exit code %d, %q", line, code, errs)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package plugin
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func TestDescribeShowsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	call := &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "n", CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
+		Spec:       v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "echo", Args: []string{"a b", "it's"}}},
+		Status: v1alpha1.ToolCallStatus{
+			Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit, ExitCode: ptr.To(int32(3)), RetrySafe: ptr.To(false),
+			Stdout: "one\n\x1b[31mtwo\n", Message: "line\nbreak",
+			Streams:              &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 13, Truncated: true}},
+			DurationMilliseconds: ptr.To(int64(61500)),
+			Environment: &v1alpha1.ResolvedEnvironment{Name: "tools", Env: []v1alpha1.ResolvedEnvVar{
+				{Name: "A", Source: v1alpha1.EnvSourceCall}, {Name: "B", Source: v1alpha1.EnvSourceImage},
+			}, StrippedEnv: []string{"AWS_X"}},
+		},
+	}
+	var out bytes.Buffer
+	if err := describeCall(&out, call, now); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"Age: 60s", "Phase: Failed (NonZeroExit)", "Message: line break", "Exit code: 3", "Safe to repeat: no",
+		`Command: echo 'a b' 'it'\''s'`, "Variables of the call: A", "Variables of the image: B", "Variables removed: AWS_X",
+		"Process took: 1m2s", "Standard output (13 bytes, shortened): one \uFFFD[31mtwo",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q isn't in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "\x1b") || strings.Contains(text, "Standard error") {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestRowsOfCallsThatNobodyLookedAt(t *testing.T) {
+	t.Parallel()
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	got := strings.Join(row(call, time.Now())[:7], "|")
+	if got != "c|Pending|||||" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSummaryOfPolicies(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		policy v1alpha1.ExecutionPolicySpec
+		want   string
+	}{
+		"the defaults": {v1alpha1.ExecutionPolicySpec{}, "any program; code in python"},
+		"nothing but a list": {v1alpha1.ExecutionPolicySpec{
+			Binaries: &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "cat"}}, Code: &v1alpha1.CodePolicy{Enabled: ptr.To(false)},
+		}, "ls, cat"},
+		"an enforced empty list": {v1alpha1.ExecutionPolicySpec{Binaries: &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced}}, "no program; code in python"},
+		"shell and any language": {v1alpha1.ExecutionPolicySpec{
+			Shell: &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}, Code: &v1alpha1.CodePolicy{Languages: []string{}},
+		}, "any program; shell; code in any language"},
+		"many programs": {v1alpha1.ExecutionPolicySpec{
+			Binaries: &v1alpha1.BinariesPolicy{Allowed: strings.Split("abcdefgh", "")}, Code: &v1alpha1.CodePolicy{Enabled: ptr.To(false)},
+		}, "a, b, c, d, e, f and 2 more"},
+	}
+	for name, c := range cases {
+		if got := summary(&c.policy); got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestProgressSpeaksOnlyOfWhatTakesLong(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := newProgress(&out, false)
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	p.changed(call)
+	if out.Len() > 0 {
+		t.Errorf("at once: %q", out.String())
+	}
+	p.due = true
+	p.changed(call)
+	p.changed(call)
+	call.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStarted, Message: "it waits for its turn"}}
+	p.changed(call)
+	call.Status.Phase = v1alpha1.PhaseRunning
+	p.changed(call)
+	p.end()
+	if out.String() != "call c: waiting for the operator\ncall c: waiting: it waits for its turn\n" {
+		t.Errorf("got %q", out.String())
+	}
+}

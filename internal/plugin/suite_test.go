@@ -1,0 +1,263 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// server is the API server of all tests; nil when there is none.
+var server *apiServer
+
+type apiServer struct {
+	client     client.WithWatch
+	kubeconfig string
+	// bare is what was said before the kinds were installed.
+	bare []said
+}
+
+// said is what a command printed, and its exit code.
+type said struct {
+	out, err string
+	code     int
+}
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+		return m.Run()
+	}
+	env := &envtest.Environment{}
+	dir, err := os.MkdirTemp("", "plugin")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		defer func() { _ = env.Stop() }()
+		server, err = startServer(env, filepath.Join(dir, "kubeconfig"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// startServer starts one and installs the kinds, the admission policies and the roles that ship.
+func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
+	config, err := env.Start()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
+		return nil, err
+	}
+	s := &apiServer{kubeconfig: kubeconfig}
+	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list"} {
+		var said said
+		said.out, said.err, said.code = command("", append([]string{"--kubeconfig", kubeconfig}, strings.Fields(line)...)...)
+		s.bare = append(s.bare, said)
+	}
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
+		return nil, err
+	}
+	all := scheme()
+	if err := clientgoscheme.AddToScheme(all); err != nil {
+		return nil, err
+	}
+	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: all}); err != nil {
+		return nil, err
+	}
+	for _, file := range []string{"admission/requested_by.yaml", "admission/identity.yaml", "rbac/user_roles.yaml"} {
+		if err := s.install(file); err != nil {
+			return nil, fmt.Errorf("install %s: %w", file, err)
+		}
+	}
+	return s, s.awaitAdmission()
+}
+
+func (s *apiServer) install(file string) error {
+	raw, err := os.ReadFile(filepath.Join("../../config", file))
+	if err != nil {
+		return err
+	}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(o); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := s.client.Create(context.Background(), o); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitAdmission waits until calls are stamped with their creator.
+func (s *apiServer) awaitAdmission() error {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		probe := &v1alpha1.ToolCall{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
+			Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "x"}},
+		}
+		err := s.client.Create(context.Background(), probe, client.DryRunAll)
+		if err == nil && probe.Spec.RequestedBy != nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the admission policies are not in force: %w", err)
+		}
+	}
+}
+
+// world is a namespace of a test.
+type world struct {
+	*apiServer
+	t         *testing.T
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if server == nil {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+	w := &world{apiServer: server, t: t}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "plugin-"}}
+	w.make(namespace)
+	w.namespace = namespace.Name
+	return w
+}
+
+func (w *world) make(objects ...client.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		if err := w.client.Create(w.t.Context(), o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// policy makes one that allows shell lines, of the namespace's name.
+func (w *world) policy(change ...func(*v1alpha1.ExecutionPolicySpec)) {
+	w.t.Helper()
+	p := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	p.Spec.Shell = &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}
+	for _, c := range change {
+		c(&p.Spec)
+	}
+	w.make(p)
+}
+
+// environment makes one under that policy.
+func (w *world) environment(name string, isDefault bool, env ...v1alpha1.EnvVar) {
+	w.t.Helper()
+	e := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	if isDefault {
+		e.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}
+	}
+	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyName: w.namespace, Env: env}
+	w.make(e)
+}
+
+// user may what the shipped roles say in the namespace, and use the tools.
+func (w *world) user(roles []string, tools ...string) string {
+	w.t.Helper()
+	name := w.namespace + "-user"
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{"toolcall.dev"}, Resources: []string{"tools"}, ResourceNames: tools, Verbs: []string{"use"}}}
+	w.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools"}, Rules: rules})
+	for _, role := range append(roles, "tools") {
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+		if role == "tools" {
+			ref.Kind = "Role"
+		}
+		if role == "toolcall-policy-viewer" {
+			w.make(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: ref, Subjects: subjects})
+			continue
+		}
+		w.make(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: role}, RoleRef: ref, Subjects: subjects})
+	}
+	// The binding that was made last is the last to be in force.
+	w.awaitRight(name, tools[0])
+	return name
+}
+
+func (w *world) awaitRight(user, tool string) {
+	w.t.Helper()
+	for range 200 {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: w.namespace, Verb: "use", Group: "toolcall.dev", Resource: "tools", Name: tool,
+			},
+		}}
+		w.make(review)
+		if review.Status.Allowed {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.t.Fatalf("%s may not use %s", user, tool)
+}
+
+// do runs a command in the namespace.
+func (w *world) do(args ...string) said {
+	w.t.Helper()
+	out, errs, code := command("print(1)\n", append([]string{"--kubeconfig", w.kubeconfig, "-n", w.namespace}, args...)...)
+	return said{out, errs, code}
+}
+
+// end writes the end of a call, as the operator does.
+func (w *world) end(name string, status v1alpha1.ToolCallStatus) {
+	w.t.Helper()
+	call := &v1alpha1.ToolCall{}
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, call); err != nil {
+		w.t.Fatal(err)
+	}
+	before := call.DeepCopy()
+	call.Status = status
+	meta.SetStatusCondition(&call.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, Reason: status.Reason})
+	if err := w.client.Status().Patch(w.t.Context(), call, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// says wants an exit code and parts of what was printed.
+func (s said) says(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	all := strings.Join(strings.Fields(s.out+" "+s.err), " ")
+	if s.code != code {
+		t.Errorf("exit code %d, not %d: %s%s", s.code, code, s.out, s.err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(all, part) {
+			t.Errorf("%q isn't in\n%s%s", part, s.out, s.err)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What the clients in mcp/ need, and the Debian packages that bring it.
+const (
+	nodeMajor    = 20
+	nodePackages = "nodejs npm"
+)
+
+// clientsFolder is where installClients put them; removed when all tests have ended.
+var clientsFolder string
+
+// installClients makes a folder with the clients of mcp/ and what they depend on, once for all tests.
+var installClients = sync.OnceValues(func() (string, error) {
+	if err := requireNode(); err != nil {
+		return "", err
+	}
+	folder, err := os.MkdirTemp("", "toolcall-mcp-clients-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the clients: %w", err)
+	}
+	clientsFolder = folder
+	for _, name := range []string{"package.json", "package-lock.json", "client.mjs"} {
+		data, err := os.ReadFile(filepath.Join("mcp", name))
+		if err != nil {
+			return folder, fmt.Errorf("read a client: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
+			return folder, fmt.Errorf("copy a client: %w", err)
+		}
+	}
+	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	install.Dir = folder
+	if said, err := install.CombinedOutput(); err != nil {
+		return folder, fmt.Errorf("npm ci: %w: %s", err, said)
+	}
+	return folder, nil
+})
+
+// requireNode installs Node.js where it is missing, unless TOOLCALL_NO_INSTALL=1 forbids that.
+func requireNode() error {
+	if !have("node", "npm") {
+		if os.Getenv("TOOLCALL_NO_INSTALL") == "1" {
+			return fmt.Errorf("node and npm are missing: run apt-get install %s, or unset TOOLCALL_NO_INSTALL", nodePackages)
+		}
+		script := "apt-get install -y --no-install-recommends " + nodePackages
+		said, err := exec.Command("sh", "-c", script+" || { apt-get update && "+script+"; }").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("install %s: %w: %s", nodePackages, err, said)
+		}
+	}
+	said, err := exec.Command("node", "--version").Output()
+	if err != nil {
+		return fmt.Errorf("ask node for its version: %w", err)
+	}
+	major, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(said)), "v"), ".")
+	if n, err := strconv.Atoi(major); err != nil || n < nodeMajor {
+		return fmt.Errorf("node is %s, the clients need %d or newer", strings.TrimSpace(string(said)), nodeMajor)
+	}
+	return nil
+}
+
+func have(programs ...string) bool {
+	return !slices.ContainsFunc(programs, func(p string) bool {
+		_, err := exec.LookPath(p)
+		return err != nil
+	})
+}
+
+// mcpTarget is a server as client.mjs takes it.
+type mcpTarget struct {
+	SDK   string    `json:"sdk"`
+	Stdio *mcpStdio `json:"stdio,omitempty"`
+	HTTP  *mcpHTTP  `json:"http,omitempty"`
+}
+
+type mcpStdio struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+}
+
+type mcpHTTP struct {
+	URL     string `json:"url"`
+	Token   string `json:"token"`
+	Session string `json:"session,omitempty"`
+	// ca is the authority of the server's certificate.
+	ca string
+}
+
+// mcpAgent is a running client.
+type mcpAgent struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+
+	mu      sync.Mutex
+	orders  int
+	waiting map[int]*order
+}
+
+// order is something that the client was told to do.
+type order struct {
+	id       int
+	done     chan reply
+	progress chan progress
+}
+
+// reply is what came of an order.
+type reply struct {
+	Result json.RawMessage `json:"result"`
+	Error  string          `json:"error"`
+	Code   any             `json:"code"`
+	at     time.Time
+}
+
+// progress is one notification.
+type progress struct {
+	Progress float64 `json:"progress"`
+	Message  string  `json:"message"`
+	at       time.Time
+}
+
+// startAgent starts a client for a server. It isn't connected yet.
+func startAgent(t *testing.T, target mcpTarget) *mcpAgent {
+	t.Helper()
+	folder, err := installClients()
+	must(t, err)
+	setup, err := json.Marshal(target)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "node", "client.mjs")
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "MCP_TEST="+string(setup))
+	if target.HTTP != nil {
+		cmd.Env = append(cmd.Env, "NODE_EXTRA_CA_CERTS="+target.HTTP.ca)
+	}
+	stderr := &strings.Builder{}
+	cmd.Stderr = stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	a := &mcpAgent{t: t, cmd: cmd, stdin: stdin, waiting: map[int]*order{}}
+	read := make(chan struct{})
+	go func() { defer close(read); a.read(stdout) }()
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		time.AfterFunc(10*time.Second, cancel)
+		<-read
+		_ = cmd.Wait()
+		cancel()
+		if t.Failed() && stderr.Len() > 0 {
+			t.Logf("the client's standard error: %s", clip(stderr.String(), 4000))
+		}
+	})
+	return a
+}
+
+// read hands on what the client says.
+func (a *mcpAgent) read(stdout io.Reader) {
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var said struct {
+			ID       int       `json:"id"`
+			Progress *progress `json:"progress"`
+			reply
+		}
+		if err := json.Unmarshal(lines.Bytes(), &said); err != nil {
+			a.t.Errorf("the client said %q: %v", clip(lines.Text(), 500), err)
+			continue
+		}
+		a.mu.Lock()
+		o := a.waiting[said.ID]
+		a.mu.Unlock()
+		if said.Progress != nil {
+			said.Progress.at = time.Now()
+			o.progress <- *said.Progress
+			continue
+		}
+		said.at = time.Now()
+		o.done <- said.reply
+	}
+}
+
+// order tells the client to do something.
+func (a *mcpAgent) order(do string, more map[string]any) *order {
+	a.t.Helper()
+	a.mu.Lock()
+	a.orders++
+	o := &order{id: a.orders, done: make(chan reply, 1), progress: make(chan progress, 10000)}
+	a.waiting[o.id] = o
+	a.mu.Unlock()
+	line := map[string]any{"id": o.id, "do": do}
+	for name, value := range more {
+		line[name] = value
+	}
+	raw, err := json.Marshal(line)
+	must(a.t, err)
+	if _, err := a.stdin.Write(append(raw, '\n')); err != nil {
+		a.t.Fatalf("tell the client to %s: %v", do, err)
+	}
+	return o
+}
+
+// await waits for what came of an order.
+func (a *mcpAgent) await(o *order) reply {
+	a.t.Helper()
+	select {
+	case r := <-o.done:
+		return r
+	case <-time.After(patience):
+		a.t.Fatalf("the client didn't answer in %s", patience)
+		return reply{}
+	}
+}
+
+// connect connects the client and gives its session's id.
+func (a *mcpAgent) connect() string {
+	a.t.Helper()
+	r := a.await(a.order("connect", nil))
+	if r.Error != "" {
+		a.t.Fatalf("connect: %s", r.Error)
+	}
+	var connected struct{ Session string }
+	must(a.t, json.Unmarshal(r.Result, &connected))
+	return connected.Session
+}
+
+// mcpAnswer is a tool's answer as an agent's framework gets it.
+type mcpAnswer struct {
+	IsError bool
+	Content []struct{ Type, Text string }
+	// StructuredContent of exec and run_code.
+	StructuredContent struct {
+		Name, Namespace, Phase, Reason, Message string
+		ExitCode                                *int32
+		Signal, Stdout, Stderr, Environment     string
+		DurationMilliseconds                    *int64
+		RetrySafe                               *bool
+		Environments                            []struct {
+			Name           string
+			Default, Ready bool
+		}
+	}
+}
+
+// use calls a tool and waits for its answer.
+func (a *mcpAgent) use(tool string, arguments map[string]any) mcpAnswer {
+	a.t.Helper()
+	return a.answer(a.await(a.order("call", map[string]any{"tool": tool, "arguments": arguments})))
+}
+
+func (a *mcpAgent) answer(r reply) mcpAnswer {
+	a.t.Helper()
+	if r.Error != "" {
+		a.t.Fatalf("the client got the error %q instead of an answer", r.Error)
+	}
+	var answer mcpAnswer
+	must(a.t, json.Unmarshal(r.Result, &answer))
+	if len(answer.Content) != 1 || answer.Content[0].Type != "text" {
+		a.t.Fatalf("the answer's content: %+v", answer.Content)
+	}
+	return answer
+}
+
+func (m *mcpAnswer) text() string { return m.Content[0].Text }

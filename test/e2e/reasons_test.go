@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// reached are the reasons that calls of this run ended with.
+var reached sync.Map
+
+// unreachable are reasons that no client can bring about.
+var unreachable = map[string]string{
+	"GuardError": "it stands for a mistake in a guard; the guards' own tests provoke it",
+}
+
+// missingReasons are the terminal reasons that the API defines and no call of this run ended with. A run of some
+// tests only is not asked for all of them.
+func missingReasons() ([]string, error) {
+	for _, selects := range []string{"test.run", "test.skip"} {
+		if f := flag.Lookup(selects); f != nil && f.Value.String() != "" {
+			return nil, nil
+		}
+	}
+	defined, err := terminalReasons(filepath.Join("..", "..", "api", "v1alpha1", "conditions.go"))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(defined, func(reason string) bool {
+		_, was := reached.Load(reason)
+		return was || unreachable[reason] != ""
+	}), nil
+}
+
+// terminalReasons are the constants of the two blocks that say that they are a call's.
+func terminalReasons(file string) ([]string, error) {
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		return nil, fmt.Errorf("parse the reasons: %w", err)
+	}
+	var reasons []string
+	for _, declaration := range tree.Decls {
+		block, ok := declaration.(*ast.GenDecl)
+		if !ok || !strings.HasPrefix(block.Doc.Text(), "Terminal reasons") && !strings.HasPrefix(block.Doc.Text(), "Reasons of a denial") {
+			continue
+		}
+		for _, spec := range block.Specs {
+			for _, value := range spec.(*ast.ValueSpec).Values {
+				reason, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+				if err != nil {
+					return nil, fmt.Errorf("read a reason: %w", err)
+				}
+				reasons = append(reasons, reason)
+			}
+		}
+	}
+	if len(reasons) == 0 {
+		return nil, fmt.Errorf("%s has no block of constants that begins with \"Terminal reasons\"", file)
+	}
+	return reasons, nil
+}
