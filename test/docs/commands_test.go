@@ -36,8 +36,16 @@ var never = map[string]string{
 	`https?://(127\.|localhost|[^ ]*\$)`: "it needs a server that a person started",
 }
 
+// elsewhere are pages whose commands another test runs.
+var elsewhere = map[string]string{
+	"docs/kubectl.md": "test/e2e runs this page's commands and compares what they print",
+}
+
 // why says why a block isn't run; empty when it is.
 func (b block) why() string {
+	if reason := elsewhere[b.page]; reason != "" {
+		return reason
+	}
 	if reason, ok := strings.CutPrefix(b.marker, notRun); ok {
 		return reason
 	}
@@ -237,6 +245,23 @@ func TestWhatIsNeverRun(t *testing.T) {
 	} {
 		if got := (block{text: text}).why() == ""; got != run {
 			t.Errorf("%q is run: %t", text, got)
+		}
+	}
+}
+
+// A page is left out only while the test that it is left to is there.
+func TestPagesThatAreTestedElsewhere(t *testing.T) {
+	t.Parallel()
+	tests, err := filepath.Glob(filepath.Join(root, "test/e2e/*_page_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range elsewhere {
+		if !slices.ContainsFunc(tests, func(path string) bool {
+			raw, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(raw), `"`+filepath.Base(page)+`"`)
+		}) {
+			t.Errorf("no test in test/e2e reads %s", page)
 		}
 	}
 }
