@@ -19,7 +19,7 @@ build: ## Build every binary into bin/.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs and RBAC from the Go sources.
+generate: ## Generate deep copies, CRDs, RBAC and the pages of docs/reference from the Go sources.
 	@hack/generate.sh
 
 .PHONY: verify
