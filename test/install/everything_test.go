@@ -5,10 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 
@@ -55,34 +57,55 @@ func (b *bench) everything() snapshot {
 	return all
 }
 
-// noTraces says what in a cluster is still the operator's.
-func (b *bench) noTraces(all snapshot) {
-	b.t.Helper()
+// traces are what in a cluster is still the operator's.
+func (all snapshot) traces() (found []string) {
 	for name, o := range all {
 		owned := slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
 			return strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/")
 		})
 		named := strings.Contains(name, v1alpha1.GroupVersion.Group) || o.Namespace == system || o.Name == operator
 		if owned || named || o.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy || o.Labels["app.kubernetes.io/name"] == operator {
-			b.t.Errorf("left of the operator: %s", name)
+			found = append(found, name)
 		}
+	}
+	return found
+}
+
+// without waits until the cluster has no trace of the operator, and is that cluster. The API server and the
+// garbage collector follow a deletion within seconds.
+func (b *bench) without() (all snapshot) {
+	b.t.Helper()
+	b.settles("left of the operator", func() []string {
+		all = b.everything()
+		return all.traces()
+	})
+	return all
+}
+
+// settles waits until look finds nothing any more.
+func (b *bench) settles(what string, look func() []string) {
+	b.t.Helper()
+	var found []string
+	err := wait.PollUntilContextTimeout(b.t.Context(), time.Second, patience, true, func(context.Context) (bool, error) {
+		found = look()
+		return len(found) == 0, nil
+	})
+	if err != nil {
+		slices.Sort(found)
+		b.t.Fatalf("%s: %s", what, strings.Join(found, "\n"))
 	}
 }
 
 // nothingSince waits until the cluster has no more than it had before.
 func (b *bench) nothingSince(before snapshot) {
 	b.t.Helper()
-	var more []string
-	var now snapshot
-	b.eventually("a cluster as it was before", func(context.Context) (bool, error) {
-		now, more = b.everything(), nil
+	b.settles("more than before", func() (more []string) {
+		now := b.everything()
 		for name := range now {
 			if before[name] == nil {
 				more = append(more, name)
 			}
 		}
-		b.t.Logf("more than before: %v", more)
-		return len(more) == 0, nil
+		return append(more, now.traces()...)
 	})
-	b.noTraces(now)
 }

@@ -111,8 +111,7 @@ func (b *bench) operatorPods() []corev1.Pod {
 func TestTheKustomizationLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	b.run("hack/undeploy.sh")
-	before := b.everything()
-	b.noTraces(before)
+	before := b.without()
 	b.run("make", "-s", "deploy")
 	b.use()
 	b.run("hack/undeploy.sh")
@@ -125,7 +124,7 @@ func TestTheKustomizationLeavesNothing(t *testing.T) {
 func TestTheChartLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	b.run("hack/undeploy.sh")
-	before := b.everything()
+	before := b.without()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: system, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
@@ -190,25 +189,33 @@ func (b *bench) use() {
 			return err == nil || apierrors.IsAlreadyExists(err), client.IgnoreNotFound(err)
 		})
 	}
+	b.awaitAdmission()
 	b.awaitPhase(b.call("echo done"), v1alpha1.PhaseSucceeded)
 	b.awaitPhase(b.call("sleep 600"), v1alpha1.PhaseRunning)
 }
 
-// call creates one, again as long as the API server's admission doesn't know the kind yet.
-func (b *bench) call(command string) *v1alpha1.ToolCall {
-	b.t.Helper()
-	call := &v1alpha1.ToolCall{
+func newCall(command string) *v1alpha1.ToolCall {
+	return &v1alpha1.ToolCall{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agents, GenerateName: "call-"},
 		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: command}},
 	}
+}
+
+// awaitAdmission waits until the API server's admission knows the kind and its policies, a moment after they were
+// installed: it stamps who creates a call.
+func (b *bench) awaitAdmission() {
+	b.t.Helper()
 	b.eventually("admission of calls", func(ctx context.Context) (bool, error) {
-		err := b.client.Create(ctx, call)
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsInternalError(err) {
-			b.t.Logf("not admitted yet: %v", err)
-			return false, nil
-		}
-		return err == nil, err
+		call := newCall("true")
+		err := b.client.Create(ctx, call, client.DryRunAll)
+		return err == nil && call.Spec.RequestedBy != nil, nil
 	})
+}
+
+func (b *bench) call(command string) *v1alpha1.ToolCall {
+	b.t.Helper()
+	call := newCall(command)
+	b.must(b.client.Create(b.t.Context(), call))
 	return call
 }
 
