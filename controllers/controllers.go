@@ -72,6 +72,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Pools:    o.Pools,
 		Trace:    o.Trace,
 		Turns:    queue,
+		Expiry:   NewExpiry(o.Clock, o.Signals.Wake),
+	}
+	if err := mgr.Add(calls.Expiry); err != nil {
+		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
 	metrics.InFlight(func() int { return countInFlight(shared.Client) })
 	metrics.Queued(func() int { _, waiting := queue.Len(); return waiting })

@@ -112,6 +112,8 @@ type world struct {
 	pools      *controllers.WarmPoolReconciler
 	// woken are the calls whose turn came.
 	woken []string
+	// expired are the calls whose time to stay is up.
+	expired chan string
 	// use replaces the reconciler's client; nil for the shared one.
 	use client.Client
 }
@@ -132,7 +134,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{
 		t: t, client: shared.GetClient(), namespace: namespace.Name, identity: identity,
-		clock: &clockAt{now: time.Now()}, events: events.NewFakeRecorder(1000),
+		clock: &clockAt{now: time.Now()}, events: events.NewFakeRecorder(1000), expired: make(chan string, 100),
 	}
 	w.restart()
 	return w
@@ -174,8 +176,9 @@ func (w *world) rebuild() {
 	}
 	w.reconciler = &controllers.ToolCallReconciler{
 		Shared: common, Pools: controllers.NewSignals(),
-		Turns: turns.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) }),
-		Hub:   w.hub, Identity: w.identity, Runtime: runtime,
+		Expiry: controllers.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
+		Turns:  turns.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) }),
+		Hub:    w.hub, Identity: w.identity, Runtime: runtime,
 		Access:  controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), w.clock),
 		Callers: &controllers.Callers{Reader: used},
 	}

@@ -32,6 +32,8 @@ type ToolCallReconciler struct {
 	Trace *tracing.Tracer
 	// Pools are told when a call takes a waiting pod.
 	Pools *Signals
+	// Expiry has finished calls looked at when their time is up.
+	Expiry *Expiry
 	// Turns hold calls back whose environment runs as many as it may.
 	Turns *turns.Turns
 }

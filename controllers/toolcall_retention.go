@@ -21,9 +21,8 @@ func (r *ToolCallReconciler) expire(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	left := sinceFinished(s.call).Add(ttl).Sub(s.now)
-	if left > 0 {
-		s.wakeIn(left)
+	if until := sinceFinished(s.call).Add(ttl); until.After(s.now) {
+		r.Expiry.Add(client.ObjectKeyFromObject(s.call), until)
 		return nil
 	}
 	err = r.Delete(ctx, s.call, client.Preconditions{UID: &s.call.UID})

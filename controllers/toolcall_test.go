@@ -767,10 +767,14 @@ func TestFinishedCallsGoWhenTheirTimeIsUp(t *testing.T) {
 				c.Spec.Shell.Command = " "
 			})
 			w.reconcile(call)
-			if wake := w.reconcile(call).RequeueAfter; wake != tc.expect {
-				t.Errorf("looks again after %s, want %s", wake, tc.expect)
+			w.clock.now = w.clock.now.Add(tc.expect - time.Second)
+			w.reconcile(call)
+			w.get(call)
+			w.clock.now = w.clock.now.Add(2 * time.Second)
+			go func() { _ = w.reconciler.Expiry.Start(t.Context()) }()
+			if again := <-w.expired; again != name {
+				t.Errorf("looks again at %s", again)
 			}
-			w.clock.now = w.clock.now.Add(tc.expect)
 			w.reconcile(call)
 			err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(call), &v1alpha1.ToolCall{})
 			if !apierrors.IsNotFound(err) {

@@ -69,7 +69,7 @@ func slimCall(call *v1alpha1.ToolCall) {
 	if !call.Status.Phase.Terminal() {
 		return
 	}
-	call.Annotations = nil
+	call.Annotations, call.Labels, call.OwnerReferences, call.GenerateName = nil, nil, nil, ""
 	call.Spec = v1alpha1.ToolCallSpec{TTLSecondsAfterFinished: call.Spec.TTLSecondsAfterFinished}
 	status := &call.Status
 	var finished []metav1.Condition
