@@ -19,7 +19,7 @@ build: ## Build every binary into bin/.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs and RBAC from the Go sources.
+generate: ## Generate deep copies, CRDs, RBAC and the pages of docs/reference from the Go sources.
 	@hack/generate.sh
 
 .PHONY: verify
@@ -60,12 +60,16 @@ test-unit: ## Run the tests that need no cluster.
 
 .PHONY: test-faults
 test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
-	@hack/faults.sh $(FAULTS_ARGS)
+	@hack/faults.sh
 
 .PHONY: bench
-bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
+bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh
 
 .PHONY: bench-operator
-bench-operator: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
+bench-operator: build ## Measure the operator alone: throughput, CPU, API writes, memory; needs no cluster.
 	@hack/bench-operator.sh
+
+.PHONY: bench-footprint
+bench-footprint: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
+	@hack/bench-footprint.sh

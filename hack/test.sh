@@ -64,7 +64,7 @@ flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
 
 # with_api are the packages with tests against an API server.
 with_api() {
-  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!test/install' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
+  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!test/install' ':!test/docs' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 
 if [[ $mode == unit ]]; then
@@ -99,5 +99,7 @@ stage deploy-mcp -- make -s deploy-mcp || exit
 for way in cold image warm; do
   TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . -count=1 -parallel=6 -timeout=15m ./test/e2e || true
 done
+# The pages' commands and manifests, the samples, and the example programs.
+TOOLCALL_E2E=1 tests documentation . -count=1 -timeout=20m ./test/docs || true
 # Last: it takes the operator away, and puts it back.
 TOOLCALL_E2E=1 tests install . -count=1 -timeout=15m ./test/install || true

@@ -5,9 +5,9 @@ source "$(dirname "$0")/lib.sh"
 step() { say "verify: $*"; }
 
 step "generated files"
-before=$(git ls-files -z -- api config charts | xargs -0 sha256sum)
+before=$(git ls-files -z -- api config charts docs/reference | xargs -0 sha256sum)
 hack/generate.sh
-after=$(git ls-files -z -- api config charts | xargs -0 sha256sum)
+after=$(git ls-files -z -- api config charts docs/reference | xargs -0 sha256sum)
 [[ $before == "$after" ]] || die "generated files were out of date: run 'make generate' and commit"
 
 step "format"

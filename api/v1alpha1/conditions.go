@@ -6,11 +6,17 @@ type Phase string
 
 // Phases of a ToolCall. The last four are terminal and never change.
 const (
-	PhasePending   Phase = "Pending"
-	PhaseRunning   Phase = "Running"
+	// PhasePending waits: for its turn, or for its pod.
+	PhasePending Phase = "Pending"
+	// PhaseRunning has been given to a pod.
+	PhaseRunning Phase = "Running"
+	// PhaseSucceeded ran, and its process ended with exit code 0.
 	PhaseSucceeded Phase = "Succeeded"
-	PhaseFailed    Phase = "Failed"
-	PhaseDenied    Phase = "Denied"
+	// PhaseFailed ended in any other way than the rest; the reason says whether its process ran.
+	PhaseFailed Phase = "Failed"
+	// PhaseDenied was refused by a guard: nothing ran.
+	PhaseDenied Phase = "Denied"
+	// PhaseCancelled was stopped because somebody set spec.cancel.
 	PhaseCancelled Phase = "Cancelled"
 )
 
@@ -36,13 +42,16 @@ const (
 	ConditionSucceeded = "Succeeded"
 )
 
-// ConditionReady is the condition of ExecutionEnvironment and ExecutionPolicy: usable as written.
-const ConditionReady = "Ready"
+// Condition types of ExecutionEnvironment and ExecutionPolicy.
+const (
+	// ConditionReady is True when the object can be used as written.
+	ConditionReady = "Ready"
+	// ConditionWarm is True while at least one pod of an environment's warm pool waits for a call. Only an
+	// ExecutionEnvironment with a warm pool has it.
+	ConditionWarm = "Warm"
+)
 
-// ConditionWarm is the condition of an ExecutionEnvironment with a warm pool: its pods wait for calls.
-const ConditionWarm = "Warm"
-
-// Reasons of conditions while a call is not finished, and of Ready.
+// Reasons of the conditions of a ToolCall that has not ended.
 const (
 	// ReasonGuardsPassed says that the call may run.
 	ReasonGuardsPassed = "GuardsPassed"
@@ -56,6 +65,11 @@ const (
 	ReasonAssigned = "Assigned"
 	// ReasonInProgress says that the call has not ended.
 	ReasonInProgress = "InProgress"
+)
+
+// Reasons of the conditions of ExecutionEnvironment and ExecutionPolicy. A policy that can't be used has
+// InvalidPolicy on its environments.
+const (
 	// ReasonFilling says that pods of a warm pool are being started.
 	ReasonFilling = "Filling"
 	// ReasonPodsFail says that pods of a warm pool can't be started; the message says why.
@@ -72,48 +86,86 @@ const (
 
 // Terminal reasons of a ToolCall that was not denied.
 const (
-	ReasonCompleted            = "Completed"
-	ReasonNonZeroExit          = "NonZeroExit"
-	ReasonTimedOut             = "TimedOut"
-	ReasonSignaled             = "Signaled"
-	ReasonOOMKilled            = "OOMKilled"
-	ReasonCommandNotFound      = "CommandNotFound"
-	ReasonWorkingDirNotFound   = "WorkingDirNotFound"
+	// ReasonCompleted says that the process ended with exit code 0.
+	ReasonCompleted = "Completed"
+	// ReasonNonZeroExit says that the process ended with another exit code than 0.
+	ReasonNonZeroExit = "NonZeroExit"
+	// ReasonTimedOut says that the process was stopped at its time limit.
+	ReasonTimedOut = "TimedOut"
+	// ReasonSignaled says that a signal ended the process; the status names it.
+	ReasonSignaled = "Signaled"
+	// ReasonOOMKilled says that the kernel killed the process because it needed too much memory.
+	ReasonOOMKilled = "OOMKilled"
+	// ReasonCommandNotFound says that the image has no such program, or the environment no such shell or interpreter.
+	ReasonCommandNotFound = "CommandNotFound"
+	// ReasonWorkingDirNotFound says that the working directory does not exist in the pod.
+	ReasonWorkingDirNotFound = "WorkingDirNotFound"
+	// ReasonWorkingDirNotAllowed says that the working directory lies outside the environment's allowedPaths.
 	ReasonWorkingDirNotAllowed = "WorkingDirNotAllowed"
-	ReasonEnvironmentNotFound  = "EnvironmentNotFound"
-	ReasonSkillNotFound        = "SkillNotFound"
-	ReasonNoEnvironment        = "NoEnvironment"
-	ReasonInvalidEnvironment   = "InvalidEnvironment"
-	ReasonInvalidPolicy        = "InvalidPolicy"
-	ReasonImagePullFailed      = "ImagePullFailed"
-	ReasonPodRejected          = "PodRejected"
-	ReasonUnschedulable        = "Unschedulable"
-	ReasonStartTimeout         = "StartTimeout"
-	ReasonPodLost              = "PodLost"
-	ReasonCancelRequested      = "CancelRequested"
+	// ReasonEnvironmentNotFound says that environmentRef names no ExecutionEnvironment of the namespace.
+	ReasonEnvironmentNotFound = "EnvironmentNotFound"
+	// ReasonSkillNotFound says that skillRef names no Skill of the namespace.
+	ReasonSkillNotFound = "SkillNotFound"
+	// ReasonNoEnvironment says that the call names no environment and the namespace has no default one.
+	ReasonNoEnvironment = "NoEnvironment"
+	// ReasonInvalidEnvironment says that the environment cannot be used as written; the message names what is wrong.
+	ReasonInvalidEnvironment = "InvalidEnvironment"
+	// ReasonInvalidPolicy says that the policy does not exist or cannot be used as written: nothing runs under it.
+	ReasonInvalidPolicy = "InvalidPolicy"
+	// ReasonImagePullFailed says that the environment's image can't be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonPodRejected says that the API server or the kubelet refused the call's Job or pod, by quota or admission for instance.
+	ReasonPodRejected = "PodRejected"
+	// ReasonUnschedulable says that no node took the pod within startTimeoutSeconds.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonStartTimeout says that the process did not start within startTimeoutSeconds.
+	ReasonStartTimeout = "StartTimeout"
+	// ReasonPodLost says that the pod is gone and left no result. With retrySafe false the command may have run.
+	ReasonPodLost = "PodLost"
+	// ReasonCancelRequested says that somebody set spec.cancel.
+	ReasonCancelRequested = "CancelRequested"
 )
 
-// Reasons of a denial.
+// Reasons of a ToolCall that was denied.
 const (
-	ReasonEmptyCommand           = "EmptyCommand"
-	ReasonAgentNotAllowed        = "AgentNotAllowed"
-	ReasonBinaryPathTraversal    = "BinaryPathTraversal"
-	ReasonBinaryNotBareName      = "BinaryNotBareName"
-	ReasonBinaryNotAllowed       = "BinaryNotAllowed"
-	ReasonLaunchNotAllowed       = "LaunchNotAllowed"
-	ReasonArgumentNotAllowed     = "ArgumentNotAllowed"
-	ReasonEnvNotAllowed          = "EnvNotAllowed"
-	ReasonShellDisabled          = "ShellDisabled"
+	// ReasonEmptyCommand says that the binary or the command line is empty.
+	ReasonEmptyCommand = "EmptyCommand"
+	// ReasonAgentNotAllowed says that the creator has no right to use the tool, or is not known.
+	ReasonAgentNotAllowed = "AgentNotAllowed"
+	// ReasonBinaryPathTraversal says that the binary holds "..".
+	ReasonBinaryPathTraversal = "BinaryPathTraversal"
+	// ReasonBinaryNotBareName says that the binary holds "/": only names are looked up.
+	ReasonBinaryNotBareName = "BinaryNotBareName"
+	// ReasonBinaryNotAllowed says that binaries.allowed lacks the binary.
+	ReasonBinaryNotAllowed = "BinaryNotAllowed"
+	// ReasonLaunchNotAllowed says that the arguments make the program start another one that is not listed.
+	ReasonLaunchNotAllowed = "LaunchNotAllowed"
+	// ReasonArgumentNotAllowed says that an argument holds a shell metacharacter or "..", and arguments.metacharacters is Deny.
+	ReasonArgumentNotAllowed = "ArgumentNotAllowed"
+	// ReasonEnvNotAllowed says that the call's env sets a protected variable, or one that can't be set.
+	ReasonEnvNotAllowed = "EnvNotAllowed"
+	// ReasonShellDisabled says that shell.enabled is false.
+	ReasonShellDisabled = "ShellDisabled"
+	// ReasonShellCommandNotAllowed says that the script could run a program that binaries.allowed lacks.
 	ReasonShellCommandNotAllowed = "ShellCommandNotAllowed"
-	ReasonShellNotParseable      = "ShellNotParseable"
-	ReasonCodeDisabled           = "CodeDisabled"
-	ReasonLanguageNotAllowed     = "LanguageNotAllowed"
-	ReasonModuleNotAllowed       = "ModuleNotAllowed"
-	ReasonNetworkNotAllowed      = "NetworkNotAllowed"
-	ReasonExecutionTimeTooLong   = "ExecutionTimeTooLong"
-	ReasonSourceTooLarge         = "SourceTooLarge"
-	ReasonUnknownTool            = "UnknownTool"
-	ReasonInvalidArguments       = "InvalidArguments"
+	// ReasonShellNotParseable says that the script could not be parsed, so that nobody can say what it runs.
+	ReasonShellNotParseable = "ShellNotParseable"
+	// ReasonCodeDisabled says that code.enabled is false.
+	ReasonCodeDisabled = "CodeDisabled"
+	// ReasonLanguageNotAllowed says that code.languages lacks the language.
+	ReasonLanguageNotAllowed = "LanguageNotAllowed"
+	// ReasonModuleNotAllowed says that the source uses a module of code.deniedModules.
+	ReasonModuleNotAllowed = "ModuleNotAllowed"
+	// ReasonNetworkNotAllowed says that the call asks for network access, or its source uses a network module, and the policy gives none.
+	ReasonNetworkNotAllowed = "NetworkNotAllowed"
+	// ReasonExecutionTimeTooLong says that the call asks for more time than code.maxExecutionMilliseconds.
+	ReasonExecutionTimeTooLong = "ExecutionTimeTooLong"
+	// ReasonSourceTooLarge says that the source is longer than code.maxScanBytes, and code.oversized is Deny.
+	ReasonSourceTooLarge = "SourceTooLarge"
+	// ReasonUnknownTool says that no action belongs to the name of the emitted tool call.
+	ReasonUnknownTool = "UnknownTool"
+	// ReasonInvalidArguments says that the arguments of the emitted tool call do not fit its tool.
+	ReasonInvalidArguments = "InvalidArguments"
 	// ReasonGuardError says that a guard could not decide (an error or a panic): the call fails closed.
 	ReasonGuardError = "GuardError"
 )

@@ -192,7 +192,9 @@ type InheritMode string
 
 // Modes of inheritEnv.
 const (
-	InheritImage   InheritMode = "Image"
+	// InheritImage gives calls all of the image's variables.
+	InheritImage InheritMode = "Image"
+	// InheritMinimal gives calls HOME, USER, LOGNAME and PATH of the image's variables.
 	InheritMinimal InheritMode = "Minimal"
 )
 

@@ -66,7 +66,9 @@ type AccessMode string
 
 // Access modes.
 const (
+	// AccessRBAC lets those use a tool who have the right to.
 	AccessRBAC AccessMode = "RBAC"
+	// AccessOpen lets everybody who may create a call use every tool.
 	AccessOpen AccessMode = "Open"
 )
 
@@ -76,8 +78,10 @@ type ShellCommandsMode string
 
 // Modes of ShellPolicy.commands.
 const (
+	// ShellUnrestricted does not look at the script.
 	ShellUnrestricted ShellCommandsMode = "Unrestricted"
-	ShellAllowlisted  ShellCommandsMode = "Allowlisted"
+	// ShellAllowlisted refuses a script that could run a program which is not listed.
+	ShellAllowlisted ShellCommandsMode = "Allowlisted"
 )
 
 // ShellPolicy holds the rules for shell calls.
@@ -98,8 +102,10 @@ type BinariesMode string
 
 // Modes of BinariesPolicy.
 const (
+	// BinariesPermissive takes an empty list for any program.
 	BinariesPermissive BinariesMode = "Permissive"
-	BinariesEnforced   BinariesMode = "Enforced"
+	// BinariesEnforced takes an empty list for none, and holds what a listed program starts to the list.
+	BinariesEnforced BinariesMode = "Enforced"
 )
 
 // BinariesPolicy says which programs may run.
@@ -124,7 +130,9 @@ type MetacharacterMode string
 
 // Modes of ArgumentsPolicy.metacharacters.
 const (
-	MetacharactersDeny  MetacharacterMode = "Deny"
+	// MetacharactersDeny refuses arguments with a shell metacharacter or "..".
+	MetacharactersDeny MetacharacterMode = "Deny"
+	// MetacharactersAllow takes any argument.
 	MetacharactersAllow MetacharacterMode = "Allow"
 )
 
@@ -156,7 +164,9 @@ type OversizedMode string
 
 // Modes of CodePolicy.oversized.
 const (
-	OversizedDeny       OversizedMode = "Deny"
+	// OversizedDeny refuses a longer source.
+	OversizedDeny OversizedMode = "Deny"
+	// OversizedScanPrefix runs a longer source, with its rest unscanned.
 	OversizedScanPrefix OversizedMode = "ScanPrefix"
 )
 

@@ -193,11 +193,16 @@ type EnvSource string
 
 // Sources of a variable, in the order of precedence.
 const (
-	EnvSourceCall        EnvSource = "Call"
+	// EnvSourceCall is the call's own env.
+	EnvSourceCall EnvSource = "Call"
+	// EnvSourceEnvironment is the environment that the call names.
 	EnvSourceEnvironment EnvSource = "Environment"
-	EnvSourceSkill       EnvSource = "Skill"
-	EnvSourceDefault     EnvSource = "Default"
-	EnvSourceImage       EnvSource = "Image"
+	// EnvSourceSkill is the skill that the call names.
+	EnvSourceSkill EnvSource = "Skill"
+	// EnvSourceDefault is the namespace's default environment, where the call names none or another one.
+	EnvSourceDefault EnvSource = "Default"
+	// EnvSourceImage is the image.
+	EnvSourceImage EnvSource = "Image"
 )
 
 // ResolvedEnvironment is where the call ran and with which variables.
@@ -246,9 +251,12 @@ type ActionType string
 
 // Action types.
 const (
+	// ActionStructured is one program with its arguments.
 	ActionStructured ActionType = "Structured"
-	ActionShell      ActionType = "Shell"
-	ActionCode       ActionType = "Code"
+	// ActionShell is a command line.
+	ActionShell ActionType = "Shell"
+	// ActionCode is a snippet of a programming language.
+	ActionCode ActionType = "Code"
 )
 
 // MappedAction is what a call was mapped onto.

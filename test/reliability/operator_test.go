@@ -39,7 +39,7 @@ const (
 func requireMeasuring(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TOOLCALL_MEASURE") != "1" {
-		t.Skip("measurements run with TOOLCALL_MEASURE=1; `make bench-operator` does that")
+		t.Skip("measurements run with TOOLCALL_MEASURE=1; `make bench-footprint` does that")
 	}
 }
 

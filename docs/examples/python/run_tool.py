@@ -1,0 +1,110 @@
+"""Runs one shell command as a ToolCall, at most once, and prints the text for a model.
+
+usage: run_tool.py NAMESPACE NAME COMMAND
+
+Running it again with the same name runs nothing again: it waits for the call that is there. It needs the package
+`kubernetes` (Debian: python3-kubernetes) and a kubeconfig, or a service account's token where it runs in a pod.
+"""
+
+import sys
+import time
+
+import urllib3
+from kubernetes import client, config, watch
+from kubernetes.client.exceptions import ApiException
+
+TOOLCALLS = {"group": "toolcall.dev", "version": "v1alpha1", "plural": "toolcalls"}
+# Answers after which the same request may have another one. 410 ends a watch that can't go on.
+PASSING = (410, 429, 500, 503, 504)
+
+
+def create(api, namespace, name, spec):
+    """Creates the call under a name of our own, so that it can be tried until an answer comes."""
+    call = {
+        "apiVersion": "toolcall.dev/v1alpha1",
+        "kind": "ToolCall",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    for attempt in range(5):
+        try:
+            api.create_namespaced_custom_object(namespace=namespace, body=call, **TOOLCALLS)
+            return
+        except ApiException as error:
+            # 409, AlreadyExists: an earlier attempt got through and only its answer was lost.
+            if error.status == 409:
+                return
+            if error.status not in PASSING or attempt == 4:
+                raise
+        except urllib3.exceptions.HTTPError:
+            if attempt == 4:
+                raise
+        time.sleep(1)
+
+
+def is_finished(call):
+    conditions = call.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Finished" and c["status"] == "True" for c in conditions)
+
+
+def wait(api, namespace, name):
+    """Watches the call until its condition Finished is True, which it becomes whatever the outcome."""
+    failures = 0
+    while True:
+        try:
+            call = watch_once(api, namespace, name)
+            if call:
+                return call
+            # A call that is not there has no events: say so instead of waiting for ever.
+            api.get_namespaced_custom_object(namespace=namespace, name=name, **TOOLCALLS)
+            failures = 0
+        except (ApiException, urllib3.exceptions.HTTPError) as error:
+            failures += 1
+            if getattr(error, "status", 503) not in PASSING or failures == 30:
+                raise
+            time.sleep(1)
+
+
+def watch_once(api, namespace, name):
+    """Gives the finished call, or nothing when the server ends the watch. A watch begins with what is there."""
+    events = watch.Watch().stream(
+        api.list_namespaced_custom_object,
+        namespace=namespace,
+        field_selector="metadata.name=" + name,
+        timeout_seconds=60,
+        **TOOLCALLS,
+    )
+    for event in events:
+        if event["type"] == "DELETED":
+            raise RuntimeError(f"call {name} was deleted before it had ended")
+        if is_finished(event["object"]):
+            return event["object"]
+    return None
+
+
+def run(api, namespace, name, spec, attempts=3):
+    """Runs a call, and again under another name where it is certain that nothing ran."""
+    for attempt in range(attempts):
+        own_name = name if attempt == 0 else f"{name}-retry-{attempt}"
+        create(api, namespace, own_name, spec)
+        call = wait(api, namespace, own_name)
+        if call["status"]["phase"] != "Failed" or not call["status"].get("retrySafe"):
+            break
+    return call
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    namespace, name, command = sys.argv[1:]
+    config.load_config()
+    api = client.CustomObjectsApi()
+    call = run(api, namespace, name, {"shell": {"command": command}, "timeoutSeconds": 60})
+    status = call["status"]
+    print(status["output"])
+    print(f"{status['phase']}/{status['reason']}: {status['message']}", file=sys.stderr)
+    sys.exit(0 if status["phase"] == "Succeeded" else 1)
+
+
+if __name__ == "__main__":
+    main()
