@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -51,6 +53,7 @@ func newBench(t *testing.T) *bench {
 	if os.Getenv("TOOLCALL_E2E") != "1" || os.Getenv("KUBECONFIG") == "" {
 		t.Skip("runs with TOOLCALL_E2E=1 and KUBECONFIG set, on a cluster with the operator that nobody else uses; `make test` does that")
 	}
+	log.SetLogger(logr.Discard())
 	b := &bench{t: t}
 	var err error
 	b.config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))

@@ -24,7 +24,7 @@ func (t target) fileName() string { return t.program + "_" + t.os + "_" + t.arch
 func (r *release) build(ctx context.Context, t target) (string, error) {
 	r.Say("building %s", t)
 	path := filepath.Join(r.work, "bin", t.fileName())
-	flags := fmt.Sprintf("-s -w -X %[1]s.release=%s -X %[1]s.commit=%s", versionPackage, r.Version, r.Commit)
+	flags := fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s", versionPackage, r.Version, r.Commit)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags, "-o", path, "./cmd/"+t.program)
 	cmd.Dir = r.Source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+t.os, "GOARCH="+t.arch)
