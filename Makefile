@@ -38,6 +38,14 @@ deploy-mcp: build ## Build the MCP server's image, load it onto the current clus
 undeploy: ## Remove the operator, its kinds and all their objects from the current cluster.
 	@hack/undeploy.sh
 
+.PHONY: release
+release: ## Make a release in dist/: images, manifests, chart, plugin (VERSION=v1.2.3 REGISTRY=registry.example.com/team).
+	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/release.sh
+
+.PHONY: push
+push: ## Push the images of the release in dist/ to its REGISTRY.
+	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/push.sh
+
 .PHONY: demo
 demo: ## On a fresh machine: start a cluster, install the operator, run sample calls and show what came of them.
 	@hack/demo.sh
@@ -52,8 +60,16 @@ test-unit: ## Run the tests that need no cluster.
 
 .PHONY: test-faults
 test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
-	@hack/faults.sh $(FAULTS_ARGS)
+	@hack/faults.sh
 
 .PHONY: bench
-bench: ## Measure calls beside bare Pods and Jobs on the current cluster, in one run.
+bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
 	@hack/bench.sh
+
+.PHONY: bench-operator
+bench-operator: build ## Measure the operator alone: throughput, CPU, API writes, memory; needs no cluster.
+	@hack/bench-operator.sh
+
+.PHONY: bench-footprint
+bench-footprint: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
+	@hack/bench-footprint.sh

@@ -75,13 +75,14 @@ func covers(pool, call []corev1.EnvVar) bool {
 	return true
 }
 
-// ensureAdopted moves the Job of a call that was given a waiting pod to the call. What was decided is decided
-// again: it is only kept there. A call that may not run any more, meanwhile, still keeps what it has.
+// ensureAdopted moves the Job of a call that was given a waiting pod to the call: as long as it is the environment's
+// it goes with that. What was decided is decided again: it is only kept there. A call that may not run any more,
+// meanwhile, still keeps what it has.
 func (r *ToolCallReconciler) ensureAdopted(ctx context.Context, s *scope) error {
-	if s.job == nil || metav1.IsControlledBy(s.job, s.call) {
+	if !s.ofPool() {
 		return nil
 	}
-	if left := s.assigned().Add(adoptWait).Sub(s.now); left > 0 && s.session != nil {
+	if left := s.assigned().Add(adoptWait).Sub(s.now); left > 0 {
 		s.wakeIn(left)
 		return nil
 	}
@@ -98,12 +99,19 @@ func (r *ToolCallReconciler) ensureAdopted(ctx context.Context, s *scope) error 
 	return nil
 }
 
+// ofPool says that the Job is the one of the call's runner, and still the pool's.
+func (s *scope) ofPool() bool {
+	return s.job != nil && s.session != nil && s.session.Hello().JobUID == string(s.job.UID) && len(poolOf(s.job)) > 0
+}
+
 // keepJob makes the adopted Job the call's own, and has the pool refilled.
 func (r *ToolCallReconciler) keepJob(s *scope) {
 	before, record, call, now := s.job, s.record, s.call, s.now
 	s.after(func(ctx context.Context) error {
 		job := before.DeepCopy()
-		if err := jobspec.Adopt(job, call, record, now, r.Identity); err != nil {
+		if record == nil {
+			jobspec.Own(job, call)
+		} else if err := jobspec.Adopt(job, call, record, now, r.Identity); err != nil {
 			return err
 		}
 		if err := r.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
@@ -130,7 +138,7 @@ func (r *ToolCallReconciler) keepFinished(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("get the call's Job: %w", err)
 	}
-	if s.job = job; string(job.UID) == hello.JobUID && !metav1.IsControlledBy(job, s.call) {
+	if s.job = job; s.ofPool() {
 		r.keepJob(s)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -32,7 +31,7 @@ func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, erro
 		return false, nil
 	}
 	s.finish(reported)
-	if s.job != nil && !metav1.IsControlledBy(s.job, s.call) {
+	if s.ofPool() {
 		r.keepJob(s)
 	}
 	session, uid := s.session, string(s.call.UID)

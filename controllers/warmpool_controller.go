@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,7 +149,7 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 	if err != nil {
 		return err
 	}
-	if pod != nil {
+	if pod != nil && !r.Hub.Offered(string(job.UID)) {
 		given, err := r.given(ctx, pod)
 		if err != nil || given {
 			return err
@@ -157,11 +158,12 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash
 	problem := r.problem(p, job, pod)
 	if surplus || problem != "" {
-		if problem != "" && !surplus {
+		removed, err := r.remove(ctx, p, job)
+		if removed && problem != "" && !surplus {
 			r.State.failed(p.env, problem, p.now)
 			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", clip(problem, maxNote))
 		}
-		return r.remove(ctx, job)
+		return err
 	}
 	p.alive++
 	return r.offer(ctx, p, job, pod)
@@ -235,16 +237,23 @@ func startTimeoutOf(env *v1alpha1.ExecutionEnvironment) time.Duration {
 	return time.Duration(ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)) * time.Second
 }
 
-// remove deletes a Job of the pool, unless a call has taken its runner meanwhile.
-func (r *WarmPoolReconciler) remove(ctx context.Context, job *batchv1.Job) error {
+// remove deletes a Job of the pool, unless it is a call's by now: a call has its runner, or the Job has changed since
+// it was seen, as it does when a call adopts it. A call can come and go while a pass over a large pool is under way;
+// the pod that served it has not failed.
+func (r *WarmPoolReconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (removed bool, err error) {
 	if !r.Hub.Withdraw(string(job.UID)) {
-		return nil
+		return false, nil
 	}
-	err := r.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete a Job of the pool: %w", err)
+	unchanged := client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}
+	err = r.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), unchanged)
+	switch {
+	case apierrors.IsConflict(err):
+		p.wakeIn(cacheLag)
+		return false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("delete a Job of the pool: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // refill creates what is missing.
@@ -257,18 +266,41 @@ func (r *WarmPoolReconciler) refill(ctx context.Context, p *pool) error {
 		p.wakeIn(notBefore.Sub(p.now))
 		return nil
 	}
-	for ; p.alive < p.size; p.alive++ {
-		in := p.template
-		in.Name = jobspec.WarmName(p.env, rand.String(10))
-		job := jobspec.BuildWarm(in, p.hash)
-		if err := r.Create(ctx, job); err != nil {
-			return r.refused(p, err)
-		}
-		token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
-		err := r.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create the credential of a waiting pod: %w", err)
-		}
+	missing := p.size - p.alive
+	if missing <= 0 {
+		return nil
+	}
+	// One first: when the API server doesn't take it, it won't take the others.
+	if err := r.addPod(ctx, p); err != nil {
+		return r.refused(p, err)
+	}
+	var rest errgroup.Group
+	rest.SetLimit(refillConcurrency)
+	for range missing - 1 {
+		rest.Go(func() error { return r.addPod(ctx, p) })
+	}
+	if err := rest.Wait(); err != nil {
+		return r.refused(p, err)
+	}
+	return nil
+}
+
+// refillConcurrency is how many pods of one pool are created at the same time. One after the other, a pool is refilled
+// more slowly than calls can empty it.
+const refillConcurrency = 8
+
+// addPod creates one waiting pod's Job, and the pod's credential. It changes nothing of the pool.
+func (r *WarmPoolReconciler) addPod(ctx context.Context, p *pool) error {
+	in := p.template
+	in.Name = jobspec.WarmName(p.env, rand.String(10))
+	job := jobspec.BuildWarm(in, p.hash)
+	if err := r.Create(ctx, job); err != nil {
+		return fmt.Errorf("create a Job of the pool: %w", err)
+	}
+	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
+	err := r.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the credential of a waiting pod: %w", err)
 	}
 	return nil
 }
@@ -279,9 +311,9 @@ func (r *WarmPoolReconciler) refused(p *pool, err error) error {
 		return nil
 	}
 	if !rejected(err) {
-		return fmt.Errorf("create a Job of the pool: %w", err)
+		return err
 	}
-	r.State.failed(p.env, "the API server refused the pool's Job: "+err.Error(), p.now)
+	r.State.failed(p.env, "the API server refused a waiting pod: "+err.Error(), p.now)
 	p.wakeIn(firstBackOff)
 	return nil
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Breaks things under the operator on the local cluster while calls are in flight, and shows what came of them.
-# Arguments go to `go test`: hack/faults.sh -run TestEtcdKilled
+# Arguments go to `go test`, also from FAULTS_ARGS: FAULTS_ARGS='-run TestEtcdKilled' make test-faults.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 is_local || die "the fault tests break the cluster that they run on, and only work on the local one: unset KUBECONFIG (it is $KUBECONFIG)"
@@ -11,5 +11,6 @@ tar=$(go -C hack run ./images tool)
 cluster load "$tar" >&2
 mkdir -p bin
 export TOOLCALL_FAULTS=1 TOOLCALL_FAULTS_REPORT=${TOOLCALL_FAULTS_REPORT:-$PWD/bin/faults.json}
-go test -count=1 -timeout=30m -v "$@" ./test/faults
+read -ra more <<<"${FAULTS_ARGS:-}"
+go test -count=1 -timeout=40m -v "${more[@]}" "$@" ./test/faults
 say "the summary is in $TOOLCALL_FAULTS_REPORT too"

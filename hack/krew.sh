@@ -25,7 +25,7 @@ for platform in "${platforms[@]}"; do
   say "building for $platform"
   work=$(mktemp -d)
   GOOS=${platform%_*} GOARCH=${platform#*_} CGO_ENABLED=0 go build -trimpath \
-    -ldflags "-s -w -X toolcall.dev/operator/internal/plugin.release=$version" -o "$work/" ./cmd/kubectl-toolcall
+    -ldflags "-s -w -X toolcall.dev/operator/internal/version.release=$version" -o "$work/" ./cmd/kubectl-toolcall
   archive=$out/kubectl-toolcall_${version}_$platform.tar.gz
   # The same sources make the same archive.
   tar -C "$work" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . | gzip -n >"$archive"

@@ -64,7 +64,7 @@ flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
 
 # with_api are the packages with tests against an API server.
 with_api() {
-  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!test/docs' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
+  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' ':!test/e2e' ':!test/install' ':!test/docs' ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 
 if [[ $mode == unit ]]; then
@@ -76,7 +76,7 @@ if [[ $mode == unit ]]; then
 fi
 
 mapfile -t api < <(with_api)
-mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf '%s\n' toolcall.dev/operator/test/e2e "${api[@]/#.\//toolcall.dev/operator/}"))
+mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf '%s\n' toolcall.dev/operator/test/{e2e,install} "${api[@]/#.\//toolcall.dev/operator/}"))
 tests unit . "${flags[@]}" "${unit[@]}" || true
 tests unit-hack hack "${flags[@]}" ./... || true
 tests unit-release hack/release -count=1 -shuffle=on -timeout=20m ./... || true
@@ -101,3 +101,5 @@ for way in cold image warm; do
 done
 # The pages' commands and manifests, the samples, and the example programs.
 TOOLCALL_E2E=1 tests documentation . -count=1 -timeout=20m ./test/docs || true
+# Last: it takes the operator away, and puts it back.
+TOOLCALL_E2E=1 tests install . -count=1 -timeout=15m ./test/install || true

@@ -1,13 +1,29 @@
 #!/usr/bin/env bash
-# Removes what deploy.sh installed, and with the kinds all their objects. Running it twice is fine.
+# Removes what deploy.sh installed, and with the kinds all their objects; waits until nothing is left that the
+# operator made. Running it twice is fine.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
-# Calls first, while the operator can still stop what runs.
-if "$KUBECTL" get crd toolcalls.toolcall.dev >/dev/null 2>&1; then
-  say "deleting all calls"
-  "$KUBECTL" delete toolcalls.toolcall.dev --all --all-namespaces --wait --timeout=120s >&2
-fi
+# made lists what the operator made: it and its kinds must be gone before that is.
+made() {
+  "$KUBECTL" get jobs.batch,pods,secrets,networkpolicies.networking.k8s.io --all-namespaces --ignore-not-found -o name \
+    -l app.kubernetes.io/managed-by=toolcall-operator
+}
+
+# Calls first, while the operator can still stop what runs; then environments, with which their pools go.
+for kind in toolcalls executionenvironments; do
+  if "$KUBECTL" get crd "$kind.toolcall.dev" >/dev/null 2>&1; then
+    say "deleting all $kind"
+    "$KUBECTL" delete "$kind.toolcall.dev" --all --all-namespaces --wait --timeout=120s >&2
+  fi
+done
 say "removing the MCP server and the operator"
 "$KUBECTL" kustomize config/mcp | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" kustomize config/default | "$KUBECTL" delete --ignore-not-found --wait --timeout=120s -f - | sed 's/^/  /' >&2
+# The garbage collector follows, within seconds.
+for ((tries = 60; ; tries--)); do
+  left=$(made)
+  [[ -n $left ]] || break
+  ((tries > 0)) || die "this was left behind: $left"
+  sleep 1
+done

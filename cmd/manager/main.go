@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/internal/version"
 )
 
 func main() {
@@ -24,7 +25,12 @@ func run() error {
 	logging := zap.Options{}
 	options.Bind(flag.CommandLine, os.Getenv)
 	logging.BindFlags(flag.CommandLine)
+	show := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
+	if *show {
+		fmt.Println(version.Line("manager"))
+		return nil
+	}
 	if err := options.Validate(); err != nil {
 		return err
 	}

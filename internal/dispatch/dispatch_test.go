@@ -348,6 +348,24 @@ func TestDialNamesEveryEndpointThatFailed(t *testing.T) {
 	}
 }
 
+// An address at which nobody answers, not even with a refusal, is what a pod that is gone leaves.
+func TestDialDoesNotWaitForAnEndpointThatIsSilent(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	env := podEnv(o, "job")
+	env[wire.EnvEndpoints] = silent.Addr().String() + "," + o.address
+	began := time.Now()
+	connect(t, runnerOf(t, env), "")
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s to come to the second endpoint", took)
+	}
+	o.event(t)
+}
+
 // connectedRunner is the session of a runner of a Job.
 func connectedRunner(t *testing.T, o *operator, job string) *dispatch.Session {
 	t.Helper()

@@ -73,6 +73,14 @@ func (h *Hub) Offer(s *Session, template string) {
 	h.stock.idle[template] = append(h.stock.idle[template], s)
 }
 
+// Offered says that calls may take a Job's runner.
+func (h *Hub) Offered(jobUID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, shelved := h.stock.shelf[h.sessions[jobUID]]
+	return shelved
+}
+
 // Take gives a call the waiting runner that it took before, or the one that has waited longest; nil when none
 // waits.
 func (h *Hub) Take(template, call, callUID string) *Session {

@@ -58,10 +58,17 @@ func step(readings []reading, line string) []reading {
 }
 
 // take removes a line from the start of a stream. The log ends the last line of a stream with a newline, whether
-// the stream does or not.
+// the stream does or not, and container runtimes drop a carriage return before a newline.
 func take(stream, line string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(stream, line); ok {
 		return rest, true
 	}
-	return "", stream != "" && line == stream+"\n"
+	text, whole := strings.CutSuffix(line, "\n")
+	if !whole {
+		return "", false
+	}
+	if rest, ok = strings.CutPrefix(stream, text+"\r\n"); ok {
+		return rest, true
+	}
+	return "", stream != "" && stream == text
 }

@@ -24,6 +24,9 @@ func TestMissing(t *testing.T) {
 		{"the command wrote what looks like the runner's", "runner: x\n", "runner: x\n", "", "", "", true},
 		{"the log is of something else", "z\n", "a\n", "b\n", "", "", false},
 		{"the log is longer", "a\na\n", "a\n", "", "", "", false},
+		{"the runtime dropped carriage returns", "a\nb\n", "a\r\nb\r\nc\r\n", "", "c\r\n", "", true},
+		{"a line of a carriage return alone", "\nx\n", "\r\nx\ny", "", "y", "", true},
+		{"carriage returns within a line", "1%\r2%\n", "1%\r2%\r\n3", "", "3", "", true},
 		{"empty lines", "\n\n", "\n\n\n", "", "\n", "", true},
 	}
 	for _, c := range cases {
@@ -55,6 +58,7 @@ func TestMissingIsBoundedOnEqualStreams(t *testing.T) {
 func FuzzMissing(f *testing.F) {
 	f.Add("a\nb\nc", "a\n\nd\n", []byte{1, 0, 1}, 4)
 	f.Add("", "x", []byte{0}, 1)
+	f.Add("x\r\n", "x\n", []byte{1}, 2)
 	f.Fuzz(func(t *testing.T, stdout, stderr string, choice []byte, cut int) {
 		if len(stdout)+len(stderr) > 200 {
 			return
@@ -68,7 +72,8 @@ func FuzzMissing(f *testing.F) {
 		if !strings.HasSuffix(stdout, restOut) || !strings.HasSuffix(stderr, restErr) {
 			t.Errorf("%q and %q aren't ends of %q and %q", restOut, restErr, stdout, stderr)
 		}
-		if shown := len(stdout) + len(stderr) - len(restOut) - len(restErr); shown > len(log) || shown < len(log)-2 {
+		dropped := strings.Count(stdout+stderr, "\r\n")
+		if shown := len(stdout) + len(stderr) - len(restOut) - len(restErr); shown > len(log)+dropped || shown < len(log)-2 {
 			t.Errorf("%d bytes count as shown, the log has %d", shown, len(log))
 		}
 	})

@@ -89,21 +89,13 @@ func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
 }
 
 // Adopt changes a pool's Job into the call's own: owned by it, so that it goes with the call and no longer with
-// the environment, with the decided record, and with a deadline that counts from now. Without a record it is only
-// owned.
+// the environment, with the decided record, and with a deadline that counts from now.
 func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, record *Record, now time.Time, sealer Sealer) error {
-	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
-	if job.Labels == nil {
-		job.Labels = map[string]string{}
-	}
-	job.Labels[v1alpha1.LabelCall] = string(call.UID)
-	if record == nil {
-		return nil
-	}
 	plan, err := record.encode()
 	if err != nil {
 		return err
 	}
+	Own(job, call)
 	if job.Annotations == nil {
 		job.Annotations = map[string]string{}
 	}
@@ -116,4 +108,14 @@ func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, record *Record, now time.T
 	elapsed := int64(now.Sub(started).Seconds()) + 1
 	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + record.deadlineSeconds())
 	return nil
+}
+
+// Own makes a pool's Job the call's without what was decided, which is all that can be done when the operator that
+// decided it ended before it could be kept: the Job has no deadline of its own then.
+func Own(job *batchv1.Job, call *v1alpha1.ToolCall) {
+	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
+	if job.Labels == nil {
+		job.Labels = map[string]string{}
+	}
+	job.Labels[v1alpha1.LabelCall] = string(call.UID)
 }

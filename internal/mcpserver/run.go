@@ -22,6 +22,9 @@ const (
 	namePrefix = "mcp-"
 	nameLength = 12
 
+	// maxTrace bounds what a client says of its trace, in bytes; the specification asks for as much.
+	maxTrace = 512
+
 	// createTimeout bounds one try to create a call, and createTries their number when the answer is lost.
 	createTimeout = 20 * time.Second
 	createTries   = 3
@@ -79,6 +82,7 @@ func (s *Server) admit(ctx context.Context, req *mcp.CallToolRequest, who *Calle
 	defer giveBack()
 	call := &v1alpha1.ToolCall{Spec: spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
+	call.Annotations = traceOf(req)
 	if err := create(ctx, who.Calls, call); err != nil {
 		return nil, err
 	}
@@ -92,6 +96,19 @@ func (s *Server) admit(ctx context.Context, req *mcp.CallToolRequest, who *Calle
 		return nil, &lost{call: keyOf(call), cause: err}
 	}
 	return resultOf(done), nil
+}
+
+// traceOf is the trace that the client's request belongs to, if it says so: the call becomes part of it.
+func traceOf(req *mcp.CallToolRequest) map[string]string {
+	annotations := map[string]string{}
+	for key, annotation := range map[string]string{
+		"traceparent": v1alpha1.AnnotationTraceParent, "tracestate": v1alpha1.AnnotationTraceState,
+	} {
+		if value, ok := req.Params.Meta[key].(string); ok && value != "" && len(value) <= maxTrace {
+			annotations[annotation] = value
+		}
+	}
+	return annotations
 }
 
 func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {

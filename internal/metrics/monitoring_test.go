@@ -67,6 +67,29 @@ func TestEveryMetricOfTheDashboardAndTheAlertsExists(t *testing.T) {
 	}
 }
 
+var alert = regexp.MustCompile(`(?m)^\s+- alert: (\w+)$`)
+
+// Whoever is woken by an alert finds out what it means and what to do.
+func TestEveryAlertIsDocumented(t *testing.T) {
+	rules, err := os.ReadFile("../../config/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := alert.FindAllStringSubmatch(string(rules), -1)
+	if len(alerts) < 5 {
+		t.Errorf("only %d alerts were found", len(alerts))
+	}
+	for _, match := range alerts {
+		if !strings.Contains(string(docs), "\n| `"+match[1]+"` | ") {
+			t.Errorf("docs/operations.md says nothing of %s", match[1])
+		}
+	}
+}
+
 func TestTheDashboardIsJSON(t *testing.T) {
 	raw, err := os.ReadFile("../../config/monitoring/dashboard.json")
 	if err != nil {

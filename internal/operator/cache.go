@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"unique"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -78,9 +79,24 @@ func slimCall(call *v1alpha1.ToolCall) {
 			finished = append(finished, c)
 		}
 	}
+	shareStrings(call, finished)
 	slim := v1alpha1.ToolCallStatus{Phase: status.Phase, Reason: status.Reason, Conditions: finished, Runner: status.Runner}
 	if status.Environment != nil {
-		slim.Environment = &v1alpha1.ResolvedEnvironment{Name: status.Environment.Name}
+		slim.Environment = &v1alpha1.ResolvedEnvironment{Name: unique.Make(status.Environment.Name).Value()}
 	}
 	call.Status = slim
+}
+
+// shareStrings keeps one copy of the strings that finished calls have in common: decoding makes one for each.
+func shareStrings(call *v1alpha1.ToolCall, conditions []metav1.Condition) {
+	share := func(text *string) { *text = unique.Make(*text).Value() }
+	for _, text := range []*string{&call.Kind, &call.APIVersion, &call.Namespace, (*string)(&call.Status.Phase), &call.Status.Reason} {
+		share(text)
+	}
+	for i := range conditions {
+		c := &conditions[i]
+		for _, text := range []*string{&c.Type, (*string)(&c.Status), &c.Reason} {
+			share(text)
+		}
+	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,20 +116,17 @@ const (
 	apiPoll    = 500 * time.Millisecond
 )
 
-// awaitAPI waits for an API server that can't be reached now, as after an outage in which the lease was lost. An
-// operator that ends for that is started by the kubelet at ever longer intervals, and would be back minutes after
-// the API server. The caches' own tries have long intervals too.
+// awaitAPI waits for an API server that can't be reached now, or that has only just started and allows nobody
+// anything yet, as after an outage in which the lease was lost. An operator that ends instead is started by the
+// kubelet at ever longer intervals, and would be back minutes after the API server.
 func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, apiPoll, apiTimeout, true, func(context.Context) (bool, error) {
 		_, err := server.ServerVersion()
-		if err != nil && last == nil {
+		if err != nil && (last == nil || last.Error() != err.Error()) {
 			log.Info("Waiting for the API server", "reason", err.Error())
 		}
 		last = err
-		if answer := apierrors.APIStatus(nil); errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError {
-			return false, err
-		}
 		return err == nil, nil
 	})
 	if err != nil {
@@ -166,6 +162,7 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress:        o.HealthAddress,
+		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              "toolcall-operator",
 		LeaderElectionNamespace:       o.Namespace,

@@ -20,6 +20,7 @@ type Options struct {
 	IdentitySecret  string
 	MetricsAddress  string
 	HealthAddress   string
+	PprofAddress    string
 	LeaderElect     bool
 	ConcurrentCalls int
 	QPS             float64
@@ -45,9 +46,10 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.StringVar(&o.IdentitySecret, "identity-secret", "toolcall-identity", "name of the identity's Secret; made when it isn't there")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "address to serve metrics on, 0 for none")
 	fs.StringVar(&o.HealthAddress, "health-address", ":8081", "address to serve health and readiness on")
+	fs.StringVar(&o.PprofAddress, "pprof-address", "", "loopback address to serve Go's profiles on, e.g. 127.0.0.1:6060; empty for none. They show memory: never serve them to others")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding the lease; needed for more than one replica")
 	fs.IntVar(&o.ConcurrentCalls, "concurrent-calls", 16, "calls that are reconciled at the same time")
-	fs.Float64Var(&o.QPS, "qps", 400, "requests to the API server per second, with bursts of twice that")
+	fs.Float64Var(&o.QPS, "qps", 1000, "requests to the API server per second, with bursts of twice that")
 	o.Namespace = getenv("POD_NAMESPACE")
 	o.PodIP = getenv("POD_IP")
 }
@@ -70,7 +72,25 @@ func (o *Options) Validate() error {
 	if _, err := o.dispatchPort(); err != nil {
 		wrong = append(wrong, err)
 	}
+	if err := o.checkPprof(); err != nil {
+		wrong = append(wrong, err)
+	}
 	return errors.Join(wrong...)
+}
+
+// checkPprof keeps profiles on this machine: whoever can read them can read what is in memory.
+func (o *Options) checkPprof() error {
+	if o.PprofAddress == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.PprofAddress)
+	if err != nil {
+		return fmt.Errorf("--pprof-address %q: %w", o.PprofAddress, err)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("--pprof-address %q must be on a loopback address, e.g. 127.0.0.1:6060", o.PprofAddress)
+	}
+	return nil
 }
 
 func (o *Options) dispatchPort() (int32, error) {

@@ -13,7 +13,8 @@ import (
 const cancelPatience = 10 * time.Second
 
 // interrupts turns signals, and the loss of whoever reads the output, into what they mean for a call: before it is
-// created the first signal stops the creation; after that it cancels the call, and the second leaves it.
+// created the first signal stops the creation; after that it cancels the call, and the second leaves it, once the
+// request to stop is through. The third doesn't wait for that.
 type interrupts struct {
 	// creating ends with the first signal, waiting with the second.
 	creating, waiting context.Context
@@ -26,10 +27,17 @@ type interrupts struct {
 	gone   bool
 }
 
-func newInterrupts(ctx context.Context) *interrupts {
-	i := &interrupts{signals: make(chan os.Signal, 2), broken: make(chan struct{}, 1), done: make(chan struct{})}
+// catchInterrupts begins to listen to the signals that a user sends.
+func catchInterrupts(ctx context.Context) (caught *interrupts, stop func()) {
+	signals := make(chan os.Signal, 2)
 	// Without the last one a write to a pipe that nobody reads would end the program and leave the call.
-	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	i := newInterrupts(ctx, signals)
+	return i, func() { signal.Stop(signals); i.close() }
+}
+
+func newInterrupts(ctx context.Context, signals chan os.Signal) *interrupts {
+	i := &interrupts{signals: signals, broken: make(chan struct{}, 1), done: make(chan struct{})}
 	var abandon, leave context.CancelFunc
 	i.creating, abandon = context.WithCancel(ctx)
 	i.waiting, leave = context.WithCancel(ctx)
@@ -40,7 +48,7 @@ func newInterrupts(ctx context.Context) *interrupts {
 func (i *interrupts) run(abandon, leave context.CancelFunc) {
 	defer leave()
 	defer abandon()
-	for asked := false; ; {
+	for asked := (chan struct{})(nil); ; {
 		why := "interrupted"
 		select {
 		case <-i.done:
@@ -53,16 +61,24 @@ func (i *interrupts) run(abandon, leave context.CancelFunc) {
 			why = "nobody reads the output any more"
 		}
 		abandon()
-		if asked {
-			i.mu.Lock()
-			i.gone = true
-			i.mu.Unlock()
-			leave()
-			return
+		if asked == nil {
+			asked = make(chan struct{})
+			go func() { defer close(asked); i.ask(why) }()
+			continue
 		}
-		asked = true
-		go i.ask(why)
+		select {
+		case <-asked:
+		case <-i.signals:
+		}
+		i.noteLeft()
+		return
 	}
+}
+
+func (i *interrupts) noteLeft() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.gone = true
 }
 
 // ask cancels the call, once there is one.
@@ -84,7 +100,7 @@ func (i *interrupts) cancels(cancel func(ctx context.Context, why string)) {
 	i.cancel = cancel
 	i.mu.Unlock()
 	if i.creating.Err() != nil {
-		go i.ask("interrupted")
+		i.ask("interrupted")
 	}
 }
 
@@ -103,7 +119,4 @@ func (i *interrupts) left() bool {
 	return i.gone
 }
 
-func (i *interrupts) close() {
-	signal.Stop(i.signals)
-	close(i.done)
-}
+func (i *interrupts) close() { close(i.done) }

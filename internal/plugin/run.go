@@ -93,8 +93,8 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if o.dryRun != "none" {
 		return o.pretend(ctx, c, call)
 	}
-	stop := newInterrupts(ctx)
-	defer stop.close()
+	stop, release := catchInterrupts(ctx)
+	defer release()
 	created, err := c.follow().Create(stop.creating, call)
 	if err != nil {
 		return err

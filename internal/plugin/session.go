@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/version"
 )
 
 // session is what every command starts from.
@@ -46,7 +47,7 @@ func (s *session) connect() (*cluster, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
-	config.UserAgent = "kubectl-toolcall/" + version()
+	config.UserAgent = "kubectl-toolcall/" + version.String()
 	config.WarningHandler = rest.NewWarningWriter(s.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	c := &cluster{namespace: namespace}
 	if c.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme(), Mapper: mapper()}); err != nil {

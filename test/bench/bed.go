@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -28,13 +27,16 @@ const patience = 2 * time.Minute
 // poll is the time between two looks where no watch is worth it.
 const poll = 100 * time.Millisecond
 
-// bed is the place on the cluster where the benchmark runs: a namespace and a policy of its own, so that
-// nobody's quota, default environment or default policy takes part.
+// bed is where the benchmark runs on the cluster: namespaces and a policy of its own, so that nobody's quota,
+// default environment or default policy takes part. Each kind of sample has a namespace to itself: what is seen
+// there, and what the operator writes there, belongs to it.
 type bed struct {
-	client    client.WithWatch
-	clients   kubernetes.Interface
-	namespace string
-	image     string
+	client  client.WithWatch
+	clients kubernetes.Interface
+	// name is the policy's, and the beginning of the namespaces'.
+	name     string
+	places   map[string]*place
+	subjects []subject
 }
 
 func newBed(o *options) (*bed, error) {
@@ -54,7 +56,10 @@ func newBed(o *options) (*bed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the API client: %w", err)
 	}
-	return &bed{client: watching, clients: clients, namespace: "toolcall-bench-" + rand.String(5), image: o.image}, nil
+	b := &bed{client: watching, clients: clients, name: "toolcall-bench-" + rand.String(5)}
+	b.places = b.newPlaces(o)
+	b.subjects, err = newSubjects(o, b.places)
+	return b, err
 }
 
 // restConfig is kubectl's way to the cluster, without a limit on requests: waiting for one would be measured.
@@ -68,59 +73,32 @@ func restConfig() (*rest.Config, error) {
 	return conf, nil
 }
 
-// prepare makes the namespace, the policy and the environment, and waits until calls can run.
+// prepare makes the policy and the places of what is measured, and waits until calls can run.
 func (b *bed) prepare(ctx context.Context) error {
-	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name:   b.namespace,
-			Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-		}},
-		&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}},
-		b.environment(),
-	} {
-		if err := b.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create the benchmark's %T: %w", object, err)
+	policy := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.name}}
+	if err := b.client.Create(ctx, policy); err != nil {
+		return fmt.Errorf("create the benchmark's policy: %w", err)
+	}
+	for _, s := range b.subjects {
+		if err := b.prepareSubject(ctx, s); err != nil {
+			return err
 		}
 	}
-	return errors.Join(
-		b.eventually(ctx, "the service account default", b.hasServiceAccount),
-		b.eventually(ctx, "the environment to be ready (is the operator running?)", b.environmentReady),
-	)
+	return nil
 }
 
-func (b *bed) environment() *v1alpha1.ExecutionEnvironment {
-	return &v1alpha1.ExecutionEnvironment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "bench"},
-		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image:           b.image,
-			ImagePullPolicy: corev1.PullIfNotPresent,
-			PolicyName:      b.namespace,
-		},
+func (b *bed) prepareSubject(ctx context.Context, s subject) error {
+	if err := s.place.make(ctx); err != nil {
+		return err
 	}
-}
-
-// hasServiceAccount: no Pod is admitted before the namespace has its default account.
-func (b *bed) hasServiceAccount(ctx context.Context) (bool, error) {
-	err := b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: "default"}, &corev1.ServiceAccount{})
-	return err == nil, client.IgnoreNotFound(err)
-}
-
-func (b *bed) environmentReady(ctx context.Context) (bool, error) {
-	env := b.environment()
-	err := b.client.Get(ctx, client.ObjectKeyFromObject(env), env)
-	return err == nil && meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady), err
-}
-
-// noPods says that nothing of an earlier sample is left that could disturb the next one.
-func (b *bed) noPods(ctx context.Context) (bool, error) {
-	pods := &metav1.PartialObjectMetadataList{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err := b.client.List(ctx, pods, client.InNamespace(b.namespace), client.Limit(1))
-	return err == nil && len(pods.Items) == 0, err
+	if s.kind != kindFloor {
+		return nil
+	}
+	return b.answerSkills(ctx, s.place.namespace)
 }
 
 // eventually looks until something is there.
-func (b *bed) eventually(ctx context.Context, what string, there func(context.Context) (bool, error)) error {
+func eventually(ctx context.Context, what string, there func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -139,22 +117,28 @@ func (b *bed) eventually(ctx context.Context, what string, there func(context.Co
 	}
 }
 
-// remove deletes the namespace with all that is in it, and the policy; also after an interrupt.
+// remove deletes the namespaces with all that is in them, and the policy; also after an interrupt.
 func (b *bed) remove(progress io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	fmt.Fprintln(progress, "bench: removing namespace "+b.namespace)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
-	policy := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
-	err := errors.Join(
-		client.IgnoreNotFound(b.client.Delete(ctx, namespace)),
-		client.IgnoreNotFound(b.client.Delete(ctx, policy)),
-	)
-	if err != nil {
+	fmt.Fprintln(progress, "bench: removing namespaces "+b.name+"-...")
+	policy := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.name}}
+	failures := []error{client.IgnoreNotFound(b.client.Delete(ctx, policy))}
+	for _, p := range b.places {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+		failures = append(failures, client.IgnoreNotFound(b.client.Delete(ctx, namespace)))
+	}
+	if err := errors.Join(failures...); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	return b.eventually(ctx, "the namespace to be gone", func(ctx context.Context) (bool, error) {
-		err := b.client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
+	for _, p := range b.places {
+		err := eventually(ctx, "namespace "+p.namespace+" to be gone", func(ctx context.Context) (bool, error) {
+			err := b.client.Get(ctx, client.ObjectKey{Name: p.namespace}, &corev1.Namespace{})
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

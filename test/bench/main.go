@@ -1,14 +1,15 @@
 // Command bench measures tool calls beside bare Pods and bare Jobs on the current cluster, in one run.
 //
-// Every round makes one Pod, one Job and one ToolCall, one after the other, so that whatever else the machine
-// does hits all three alike. All run the same command in the same image with the same security settings and
-// resources; the Pod and the Job are built from the pod that the operator would make, without the runner and
-// without volumes, which is the fastest that they can be. A sample is the time from just before the create
-// request until a watch that was opened beforehand shows the end: phase Succeeded, condition Complete,
-// condition Finished. After each sample its pod is waited for and removed before the next one begins.
+// It has three parts. Rounds: one object of each kind at a time, one after the other, round after round, so that
+// whatever else the machine does hits all alike. Bursts: many of one kind at once. Rates: calls that come by the
+// clock, whether or not earlier ones have ended, at rising rates. All run the same command in the same image with
+// the same security settings and resources; the Pod and the Job are built from the pod that the operator would make,
+// without the runner and without volumes, which is the fastest that they can be. A sample is the time from just
+// before the create request until a watch that was opened beforehand shows the end: phase Succeeded, condition
+// Complete, condition Finished. Before each sample, what the one before it left is gone, and a pool is full again.
 //
 // It also counts what the calls cost the operator in API writes. It must not change anything outside the
-// namespace and the policy that it makes and deletes again.
+// namespaces and the policy that it makes and deletes again.
 package main
 
 import (
@@ -18,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 func main() {
@@ -34,6 +34,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	o, err := parse(args, progress)
 	if err != nil {
 		return err
+	}
+	if o.from != "" {
+		return printSaved(o.from, out, o.markdown)
 	}
 	b, err := newBed(o)
 	if err != nil {
@@ -51,19 +54,27 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	writes, err := newWriteCounter(ctx, o, b)
-	if err != nil {
-		return err
-	}
 	if err := measureAll(ctx, o, b, report, progress); err != nil {
 		return err
 	}
-	if report.Writes, err = writes.count(ctx, o.rounds); err != nil {
-		return err
-	}
-	if err := measureParallel(ctx, o, b, report, progress); err != nil {
-		return err
-	}
-	report.Seconds = time.Since(report.Time).Seconds()
 	return report.write(o, out)
+}
+
+func measureAll(ctx context.Context, o *options, b *bed, r *report, progress io.Writer) error {
+	for _, part := range []struct {
+		name    string
+		measure func(context.Context, *options, *bed, *report, io.Writer) error
+	}{
+		{partRounds, measureRounds},
+		{partBursts, measureBursts},
+		{partRates, measureRates},
+	} {
+		if !o.has(part.name) {
+			continue
+		}
+		if err := part.measure(ctx, o, b, r, progress); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -13,23 +13,28 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"toolcall.dev/operator/test/internal/figures"
 )
 
-// report is the JSON file, and what the table is made of.
+// report is the JSON file, and what the tables are made of.
 type report struct {
-	Time    time.Time          `json:"time"`
-	Seconds float64            `json:"seconds"`
-	Command string             `json:"command"`
-	Commit  string             `json:"commit"`
-	Machine machine            `json:"machine"`
-	Image   string             `json:"image"`
-	Totals  map[string]summary `json:"totals"`
-	// Ratios of the call's percentiles to those of the other kinds.
-	Ratios   map[string]ratio   `json:"ratios"`
-	Parts    map[string]summary `json:"callParts,omitempty"`
-	Writes   *writeReport       `json:"operatorWrites"`
-	Parallel *parallelResult    `json:"parallel,omitempty"`
-	Samples  []sample           `json:"samples"`
+	Time    time.Time `json:"time"`
+	Seconds float64   `json:"seconds"`
+	Command string    `json:"command"`
+	Commit  string    `json:"commit"`
+	Machine machine   `json:"machine"`
+	Image   string    `json:"image"`
+
+	// Totals are of the rounds, by kind; Ratios by kind of call, then by what it is compared with.
+	Totals map[string]figures.Summary          `json:"totals,omitempty"`
+	Ratios map[string]map[string]figures.Ratio `json:"ratios,omitempty"`
+	Stages map[string][]stage                  `json:"stages,omitempty"`
+	Writes map[string]*writeReport             `json:"operatorWrites,omitempty"`
+	Bursts []burst                             `json:"bursts,omitempty"`
+	Rates  []rateResult                        `json:"rates,omitempty"`
+
+	Samples []sample `json:"samples"`
 }
 
 // machine is where it was measured.
@@ -39,8 +44,9 @@ type machine struct {
 	Runtime    string `json:"containerRuntime"`
 	Kubernetes string `json:"kubernetes"`
 	Nodes      int    `json:"nodes"`
-	// Load is the machine's load average over one minute when the benchmark began.
-	Load string `json:"load"`
+	// Load is the machine's load average over one minute when the benchmark began, LoadAfter when it had ended.
+	Load      string `json:"load"`
+	LoadAfter string `json:"loadAfter"`
 }
 
 func newReport(o *options, args []string) *report {
@@ -90,29 +96,41 @@ func load() string {
 	return first
 }
 
-// write computes the figures, prints the table, and saves everything.
+// write computes the figures, prints the tables, and saves everything.
 func (r *report) write(o *options, out io.Writer) error {
-	r.Totals, r.Ratios = map[string]summary{}, map[string]ratio{}
-	for _, kind := range []string{kindPod, kindJob, kindCall} {
-		r.Totals[kind] = summarize(r.Samples, kind, total)
-	}
-	for _, kind := range []string{kindPod, kindJob} {
-		r.Ratios[kind] = r.Totals[kindCall].over(r.Totals[kind])
-	}
-	if o.latencies {
-		r.Parts = map[string]summary{
-			"createToProcessStart": summarize(r.Samples, kindCall, start),
-			"processEndToFinished": summarize(r.Samples, kindCall, result),
-		}
-	}
-	r.print(out)
+	r.Seconds, r.Machine.LoadAfter = time.Since(r.Time).Seconds(), load()
+	r.compute(o)
+	r.print(out, o.markdown)
 	if err := r.save(o.json); err != nil {
 		return err
 	}
-	if got := r.Ratios[kindJob].P50; o.maxJobRatio > 0 && got > o.maxJobRatio {
-		return fmt.Errorf("the call's p50 is %.3f of the bare Job's, more than %.3f", got, o.maxJobRatio)
+	if got := r.Ratios[kindCold][kindJob].P50; o.maxJobRatio > 0 && got > o.maxJobRatio {
+		return fmt.Errorf("the cold call's p50 is %.3f of the bare Job's, more than %.3f", got, o.maxJobRatio)
 	}
 	return nil
+}
+
+func (r *report) compute(o *options) {
+	r.Totals, r.Ratios, r.Stages = map[string]figures.Summary{}, map[string]map[string]figures.Ratio{}, map[string][]stage{}
+	for _, kind := range allKinds {
+		if s := figures.Summarize(totals(r.Samples, kind)); s.Count > 0 {
+			r.Totals[kind] = s
+		}
+	}
+	for _, kind := range callKinds {
+		if r.Totals[kind].Count == 0 {
+			continue
+		}
+		r.Ratios[kind] = map[string]figures.Ratio{}
+		for _, base := range []string{kindPod, kindJob} {
+			if r.Totals[base].Count > 0 {
+				r.Ratios[kind][base] = r.Totals[kind].Over(r.Totals[base])
+			}
+		}
+		if o.stages {
+			r.Stages[kind] = breakdown(r.Samples, kind)
+		}
+	}
 }
 
 func (r *report) save(file string) error {
@@ -129,5 +147,19 @@ func (r *report) save(file string) error {
 	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
+	return nil
+}
+
+// printSaved shows what an earlier run saved.
+func printSaved(file string, out io.Writer, markdown bool) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the figures of an earlier run: %w", err)
+	}
+	r := &report{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return fmt.Errorf("%s is not the JSON file of a run: %w", file, err)
+	}
+	r.print(out, markdown)
 	return nil
 }

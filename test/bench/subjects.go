@@ -16,14 +16,36 @@ import (
 
 // Kinds of samples.
 const (
-	kindPod  = "Pod"
-	kindJob  = "Job"
-	kindCall = "ToolCall"
+	// kindFloor is no workload: a create, the write of somebody who saw it, and the sight of that.
+	kindFloor = "Floor"
+	kindPod   = "Pod"
+	kindJob   = "Job"
+	// Calls in a pod of their own, into which the runner is mounted or whose image has it, and in one that waited.
+	kindCold  = "Cold"
+	kindImage = "Image"
+	kindWarm  = "Warm"
 )
+
+var (
+	allKinds  = []string{kindFloor, kindPod, kindJob, kindCold, kindImage, kindWarm}
+	podKinds  = []string{kindPod, kindJob, kindCold, kindImage, kindWarm}
+	callKinds = []string{kindCold, kindImage, kindWarm}
+)
+
+// titles are what readers call the kinds.
+var titles = map[string]string{
+	kindFloor: "floor: create, one write by another client, seen",
+	kindPod:   "bare Pod",
+	kindJob:   "bare Job",
+	kindCold:  "cold call",
+	kindImage: "cold call, runner in the image",
+	kindWarm:  "warm call",
+}
 
 // subject is something to be measured.
 type subject struct {
-	kind string
+	kind  string
+	place *place
 	// make builds the object to create.
 	make func(name string) client.Object
 	// list is what a watch is opened on.
@@ -32,33 +54,43 @@ type subject struct {
 	done func(client.Object) (bool, error)
 }
 
-// subjects are what a round measures, in order.
-func (b *bed) subjects() ([]subject, error) {
-	spec, err := bareSpec(b.environment())
+// newSubjects are what a round measures, in order.
+func newSubjects(o *options, places map[string]*place) ([]subject, error) {
+	spec, err := bareSpec(environment("bare", "bare", o.image))
 	if err != nil {
 		return nil, err
 	}
-	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: b.namespace, Name: name} }
-	return []subject{
-		{
-			kind: kindPod,
-			make: func(name string) client.Object { return &corev1.Pod{ObjectMeta: at(name), Spec: *spec.DeepCopy()} },
-			list: func() client.ObjectList { return &corev1.PodList{} },
-			done: podDone,
-		},
-		{
-			kind: kindJob,
-			make: func(name string) client.Object { return bareJob(at(name), spec) },
-			list: func() client.ObjectList { return &batchv1.JobList{} },
-			done: jobDone,
-		},
-		{
-			kind: kindCall,
-			make: func(name string) client.Object { return call(at(name), b.environment().Name) },
-			list: func() client.ObjectList { return &v1alpha1.ToolCallList{} },
-			done: callDone,
-		},
-	}, nil
+	var all []subject
+	for _, kind := range allKinds {
+		if p := places[kind]; p != nil {
+			all = append(all, newSubject(kind, p, spec))
+		}
+	}
+	return all, nil
+}
+
+func newSubject(kind string, p *place, spec *corev1.PodSpec) subject {
+	s := subject{kind: kind, place: p}
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: p.namespace, Name: name} }
+	switch kind {
+	case kindFloor:
+		s.make = func(name string) client.Object { return &v1alpha1.Skill{ObjectMeta: at(name)} }
+		s.list = func() client.ObjectList { return &v1alpha1.SkillList{} }
+		s.done = skillDone
+	case kindPod:
+		s.make = func(name string) client.Object { return &corev1.Pod{ObjectMeta: at(name), Spec: *spec.DeepCopy()} }
+		s.list = func() client.ObjectList { return &corev1.PodList{} }
+		s.done = podDone
+	case kindJob:
+		s.make = func(name string) client.Object { return bareJob(at(name), spec) }
+		s.list = func() client.ObjectList { return &batchv1.JobList{} }
+		s.done = jobDone
+	default:
+		s.make = func(name string) client.Object { return call(at(name), p.environment.Name) }
+		s.list = func() client.ObjectList { return &v1alpha1.ToolCallList{} }
+		s.done = callDone
+	}
+	return s
 }
 
 // unsealed stands in for the operator's identity: the Job that it would seal is never created.
@@ -99,6 +131,10 @@ func call(at metav1.ObjectMeta, environment string) *v1alpha1.ToolCall {
 		Structured:     &v1alpha1.StructuredAction{Binary: "true"},
 		EnvironmentRef: &v1alpha1.LocalReference{Name: environment},
 	}}
+}
+
+func skillDone(o client.Object) (bool, error) {
+	return o.(*v1alpha1.Skill).Spec.Description == answer, nil
 }
 
 func podDone(o client.Object) (bool, error) {

@@ -3,95 +3,98 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"text/tabwriter"
-	"time"
+
+	"toolcall.dev/operator/test/internal/figures"
 )
 
-// print shows the figures as a table.
-func (r *report) print(out io.Writer) {
+// print shows the figures as tables.
+func (r *report) print(out io.Writer, markdown bool) {
 	m := r.Machine
-	fmt.Fprintf(out, "%s, commit %s\n%s\n", r.Time.UTC().Format(time.RFC3339), r.Commit, r.Command)
-	fmt.Fprintf(out, "Kubernetes %s, %d node(s), the first with %d cores, Linux %s, %s; load before: %s\n\n",
-		m.Kubernetes, m.Nodes, m.Cores, m.Kernel, m.Runtime, m.Load)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "seconds\tn\tmin\tp50\tp90\tp99\tmax\t\n")
-	row(w, "bare Pod, create to Succeeded", r.Totals[kindPod])
-	row(w, "bare Job, create to Complete", r.Totals[kindJob])
-	row(w, "ToolCall, create to Finished", r.Totals[kindCall])
-	if r.Parts != nil {
-		row(w, "of it, create to process start", r.Parts["createToProcessStart"])
-		row(w, "of it, process end to Finished", r.Parts["processEndToFinished"])
-	}
-	compare(w, "ToolCall / bare Pod", r.Ratios[kindPod])
-	compare(w, "ToolCall / bare Job", r.Ratios[kindJob])
-	w.Flush()
-	r.printParallel(out)
-	r.printWrites(out)
-}
-
-func row(w io.Writer, name string, s summary) {
-	fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t\n", name, s.Count, s.Min, s.P50, s.P90, s.P99, s.Max)
-}
-
-func compare(w io.Writer, name string, r ratio) {
-	fmt.Fprintf(w, "%s\t\t\t%.3f\t%.3f\t%.3f\t\t\n", name, r.P50, r.P90, r.P99)
-}
-
-func (r *report) printParallel(out io.Writer) {
-	if p := r.Parallel; p != nil {
-		fmt.Fprintf(out, "\n%d calls at the same time: all ended after %.3f s, %.1f calls/s; each: p50 %.3f, p90 %.3f, p99 %.3f s\n",
-			p.Calls, p.Seconds, p.CallsPerSecond, p.Each.P50, p.Each.P90, p.Each.P99)
-	}
-}
-
-func (r *report) printWrites(out io.Writer) {
-	if r.Writes == nil {
-		return
-	}
-	fmt.Fprintf(out, "\nAPI writes of the operator per call, from %s (%s): %.2f\n", r.Writes.Source, r.Writes.Note, r.Writes.total())
-	for _, name := range r.Writes.names() {
-		fmt.Fprintf(out, "  %6.2f  %s\n", r.Writes.PerCall[name], name)
-	}
-	if r.Writes.ReviewsPerCall > 0 {
-		fmt.Fprintf(out, "besides %.2f access reviews per call, which store nothing\n", r.Writes.ReviewsPerCall)
-	}
-	fmt.Fprintf(out, "writes that the API server refused, all calls together: %.0f\n", r.Writes.Refused)
-}
-
-// progressLine is one line that is written over on a terminal, and a line for every tenth round elsewhere.
-type progressLine struct {
-	out      io.Writer
-	terminal bool
-	began    time.Time
-}
-
-func newProgressLine(out io.Writer) *progressLine {
-	p := &progressLine{out: out, began: time.Now()}
-	if file, ok := out.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
-}
-
-func (p *progressLine) show(round, rounds int, kind string, done []sample) {
-	text := fmt.Sprintf("bench: round %d of %d, %.0f s", round, rounds, time.Since(p.began).Seconds())
-	for _, k := range []string{kindPod, kindJob, kindCall} {
-		if s := summarize(done, k, total); s.Count > 0 {
-			text += fmt.Sprintf(", %s p50 %.2f s", k, s.P50)
+	fmt.Fprintf(out, "%s, commit %s, %.0f s\n%s\n", r.Time.UTC().Format("2006-01-02T15:04:05Z"), r.Commit, r.Seconds, r.Command)
+	fmt.Fprintf(out, "Kubernetes %s, %d node(s), the first with %d cores, Linux %s, %s; load before %s, after %s\n\n",
+		m.Kubernetes, m.Nodes, m.Cores, m.Kernel, m.Runtime, m.Load, m.LoadAfter)
+	r.totalsTable().Print(out, markdown)
+	r.ratiosTable().Print(out, markdown)
+	for _, kind := range callKinds {
+		if t := r.stagesTable(kind); len(t.Rows) > 0 {
+			t.Print(out, markdown)
 		}
 	}
-	switch {
-	case p.terminal:
-		fmt.Fprintf(p.out, "\r\033[K%s, now %s", text, kind)
-	case kind == kindPod && round%10 == 1:
-		fmt.Fprintln(p.out, text)
+	r.burstsTable().Print(out, markdown)
+	r.ratesTable().Print(out, markdown)
+	for _, kind := range callKinds {
+		if w := r.Writes[kind]; w != nil {
+			fmt.Fprintf(out, "API writes of the operator per %s: %.2f, of %.0f calls, from %s (%s); refused: %.0f\n\n", titles[kind], w.total(), w.Calls, w.Source, w.Note, w.Refused)
+			w.table().Print(out, markdown)
+		}
 	}
 }
 
-func (p *progressLine) end() {
-	if p.terminal {
-		fmt.Fprintln(p.out)
+func seconds(value float64) string { return fmt.Sprintf("%.3f", value) }
+func millis(value float64) string  { return fmt.Sprintf("%.1f", 1000*value) }
+
+func (r *report) totalsTable() *figures.Table {
+	t := &figures.Table{Header: []string{"one at a time, seconds from create to the end seen", "n", "min", "p50", "p90", "p99", "max"}}
+	for _, kind := range allKinds {
+		if s := r.Totals[kind]; s.Count > 0 {
+			t.Add(titles[kind], fmt.Sprint(s.Count), seconds(s.Min), seconds(s.P50), seconds(s.P90), seconds(s.P99), seconds(s.Max))
+		}
 	}
+	return t
+}
+
+func (r *report) ratiosTable() *figures.Table {
+	t := &figures.Table{Header: []string{"ratio", "p50", "p90", "p99"}}
+	for _, kind := range callKinds {
+		for _, base := range []string{kindPod, kindJob} {
+			if q, ok := r.Ratios[kind][base]; ok {
+				t.Add(titles[kind]+" / bare "+base, seconds(q.P50), seconds(q.P90), seconds(q.P99))
+			}
+		}
+	}
+	return t
+}
+
+func (r *report) stagesTable(kind string) *figures.Table {
+	t := &figures.Table{Header: []string{titles[kind] + ", milliseconds", "p50 since create", "step", "p90"}}
+	for _, s := range r.Stages[kind] {
+		t.Add(s.Name, millis(s.At.P50), "+"+millis(s.Step), millis(s.At.P90))
+	}
+	return t
+}
+
+func (r *report) burstsTable() *figures.Table {
+	t := &figures.Table{Header: []string{"at the same time, seconds", "n", "p50", "p90", "p99", "all ended after", "went warm"}}
+	for _, b := range r.Bursts {
+		t.Add(titles[b.Kind], fmt.Sprint(b.Size), seconds(b.Each.P50), seconds(b.Each.P90), seconds(b.Each.P99), seconds(b.Seconds), percent(b.Kind, b.WarmShare))
+	}
+	return t
+}
+
+func (r *report) ratesTable() *figures.Table {
+	t := &figures.Table{Header: []string{"sustained, seconds", "calls/s", "n", "p50", "p90", "p99", "went warm", "behind at the end", "held"}}
+	for _, x := range r.Rates {
+		held := "no"
+		if x.Holds {
+			held = "yes"
+		}
+		t.Add(titles[x.Kind], fmt.Sprint(x.Rate), fmt.Sprint(x.Each.Count), seconds(x.Each.P50), seconds(x.Each.P90), seconds(x.Each.P99), percent(x.Kind, x.WarmShare), fmt.Sprint(x.Behind), held)
+	}
+	return t
+}
+
+// percent of calls that went warm; nothing where none can.
+func percent(kind string, share float64) string {
+	if kind != kindWarm {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}
+
+func (w *writeReport) table() *figures.Table {
+	t := &figures.Table{Header: []string{"write", "per call"}}
+	for _, name := range w.names() {
+		t.Add(name, fmt.Sprintf("%.2f", w.PerCall[name]))
+	}
+	return t
 }

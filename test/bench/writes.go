@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"toolcall.dev/operator/test/internal/figures"
 )
 
-// writeReport is what the calls of the rounds cost the operator in API writes.
+// writeReport is what the calls of one kind cost the operator in API writes.
 type writeReport struct {
 	// Source says where the figures are from.
 	Source string `json:"source"`
@@ -16,9 +17,6 @@ type writeReport struct {
 	Calls float64 `json:"calls"`
 	// PerCall is writes per call, by verb and resource, or by method where only that is known.
 	PerCall map[string]float64 `json:"perCall"`
-	// ReviewsPerCall are access reviews: asked by a create, but nothing is stored. In PerCall too where only
-	// the method is known.
-	ReviewsPerCall float64 `json:"reviewsPerCall"`
 	// Refused are writes that the API server didn't take (conflicts, already there), all calls together.
 	Refused float64 `json:"refused"`
 	// Note says what else may be in the figures.
@@ -35,20 +33,36 @@ func (w *writeReport) total() float64 {
 
 func (w *writeReport) names() []string { return slices.Sorted(maps.Keys(w.PerCall)) }
 
-// writeCounter counts from its making on.
+// writeCounter counts what the operator writes for the samples of the rounds.
 type writeCounter interface {
-	count(ctx context.Context, calls int) (*writeReport, error)
+	// begin and end are called around each sample, with all that follows from it: the refill of a pool too.
+	begin(ctx context.Context) error
+	end(ctx context.Context, kind string) error
+	// report gives the writes per sample, by kind of call.
+	report(ctx context.Context, samples []sample) (map[string]*writeReport, error)
 }
 
 func newWriteCounter(ctx context.Context, o *options, b *bed) (writeCounter, error) {
-	if o.auditLog != "" {
-		return &auditCounter{file: o.auditLog, namespace: b.namespace, user: o.operatorUser(), since: time.Now()}, nil
+	if o.auditLog == "" {
+		c := &metricsCounter{clients: b.clients, namespace: o.operatorNS, name: o.operatorSA, sums: map[string]*clientMetrics{}}
+		return c, c.begin(ctx)
 	}
-	c := &metricsCounter{clients: b.clients, namespace: o.operatorNS, name: o.operatorSA}
-	before, err := c.read(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count the operator's writes: %w", err)
+	c := &auditCounter{figures.AuditLog{File: o.auditLog, User: o.operatorUser(), Since: time.Now(), Groups: map[string]string{}}}
+	for _, kind := range callKinds {
+		if p := b.places[kind]; p != nil {
+			c.log.Groups[p.namespace] = kind
+		}
 	}
-	c.before = before
 	return c, nil
+}
+
+// countCalls says how many samples each kind of call has.
+func countCalls(samples []sample) map[string]int {
+	calls := map[string]int{}
+	for _, s := range samples {
+		if slices.Contains(callKinds, s.Kind) {
+			calls[s.Kind]++
+		}
+	}
+	return calls
 }

@@ -14,13 +14,15 @@ import (
 )
 
 // metricsCounter counts what the operator's API client says it sent, read through the API server from the
-// metrics of its pods. It is divided by the calls that the operator says it ended, so that calls of others,
-// meanwhile, change the figure little.
+// metrics of its pods, around each sample. It is divided by the calls that the operator says it ended, so that calls
+// of others, meanwhile, change the figure little.
 type metricsCounter struct {
 	clients   kubernetes.Interface
 	namespace string
 	name      string
 	before    *clientMetrics
+	// sums are by kind of sample.
+	sums map[string]*clientMetrics
 }
 
 // clientMetrics are totals since the operator's start.
@@ -39,26 +41,53 @@ var (
 	labelPair    = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-func (c *metricsCounter) count(ctx context.Context, _ int) (*writeReport, error) {
+func (c *metricsCounter) begin(ctx context.Context) (err error) {
+	if c.before, err = c.read(ctx); err != nil {
+		return fmt.Errorf("count the operator's writes: %w", err)
+	}
+	return nil
+}
+
+func (c *metricsCounter) end(ctx context.Context, kind string) error {
 	after, err := c.read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("count the operator's writes: %w", err)
+		return fmt.Errorf("count the operator's writes: %w", err)
 	}
-	calls := after.finished - c.before.finished
-	if calls <= 0 {
-		return nil, fmt.Errorf("count the operator's writes: its metrics show no finished call; was it restarted meanwhile?")
+	if c.sums[kind] == nil {
+		c.sums[kind] = &clientMetrics{writes: map[string]float64{}}
 	}
-	r := &writeReport{
-		Source: "operator metrics", Calls: calls, PerCall: map[string]float64{},
-		Refused: after.refused - c.before.refused,
-		Note:    "POST includes access reviews; calls of others are in the figures; PUTs (the lease) are not",
+	c.sums[kind].addDifference(c.before, after)
+	return nil
+}
+
+func (c *metricsCounter) report(_ context.Context, samples []sample) (map[string]*writeReport, error) {
+	reports := map[string]*writeReport{}
+	for kind := range countCalls(samples) {
+		sum := c.sums[kind]
+		if sum == nil || sum.finished <= 0 {
+			return nil, fmt.Errorf("count the operator's writes: its metrics show no finished call; was it restarted meanwhile?")
+		}
+		r := &writeReport{
+			Source: "operator metrics", Calls: sum.finished, PerCall: map[string]float64{}, Refused: sum.refused,
+			Note: "POST includes access reviews; writes for others are in the figures; PUTs (the lease) are not",
+		}
+		for method, n := range sum.writes {
+			r.PerCall[method] = n / sum.finished
+		}
+		reports[kind] = r
 	}
+	return reports, nil
+}
+
+// addDifference adds what happened between two looks.
+func (m *clientMetrics) addDifference(before, after *clientMetrics) {
+	m.refused += after.refused - before.refused
+	m.finished += after.finished - before.finished
 	for method, n := range after.writes {
-		if sent := n - c.before.writes[method]; sent > 0 {
-			r.PerCall[method] = sent / calls
+		if sent := n - before.writes[method]; sent > 0 {
+			m.writes[method] += sent
 		}
 	}
-	return r, nil
 }
 
 // read sums over the operator's pods: only the leader works, but which one that is may change.

@@ -55,7 +55,8 @@ func TestPluginPageIsTrue(t *testing.T) {
 	for _, e := range all {
 		script.WriteString(e.command + "\ncode=$?; printf '" + mark + "'; (exit $code)\n")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	// All of them one after the other, beside other tests.
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	plugin := sp.pluginCommand(t, ctx)
 	shell := exec.CommandContext(ctx, "bash", "-c", script.String())

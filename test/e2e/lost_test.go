@@ -18,6 +18,14 @@ import (
 func TestPodsThatAreTakenAway(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
+	counting := sp.countPods(t)
+	t.Cleanup(func() {
+		for job, pods := range counting.perJob() {
+			if pods != 1 {
+				t.Errorf("%d pods were made for Job %s", pods, job)
+			}
+		}
+	})
 	for name, test := range map[string]struct {
 		takeAway func(ctx context.Context, pod string) error
 		// told says that the runner hears of it in time.
@@ -61,7 +69,6 @@ func TestPodsThatAreTakenAway(t *testing.T) {
 				t.Errorf("it has exit code %d", *code)
 			}
 			sp.awaitTrue(t, "end of its process", func(context.Context) (bool, error) { return sp.processes(t, marker) == nil, nil })
-			sp.awaitNoJob(t, done)
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // What the clients in mcp/ need, and the Debian packages that bring it.
 const (
-	nodeMajor    = 20
+	nodeMajor    = 18
 	nodePackages = "nodejs npm"
 )
 

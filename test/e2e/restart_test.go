@@ -26,7 +26,8 @@ type podCount struct {
 
 func (sp *space) countPods(t *testing.T) *podCount {
 	t.Helper()
-	w, err := sp.client.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(sp.namespace))
+	// It may go on when the test is over, and its subtests with it.
+	w, err := sp.client.Watch(context.WithoutCancel(t.Context()), &corev1.PodList{}, client.InNamespace(sp.namespace))
 	must(t, err)
 	c := &podCount{watch: w, done: make(chan map[string]map[types.UID]bool, 1)}
 	go func() {

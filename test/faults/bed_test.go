@@ -121,6 +121,8 @@ func (b *bed) newEnvironment(t *testing.T, adjust ...func(*v1alpha1.ExecutionEnv
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
 			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: policy.Name,
 			StartTimeoutSeconds: ptr.To(int32(600)),
+			// Two hundred at a time, on two processors, and the operator beside them.
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2m")}},
 			Volumes: []corev1.Volume{{Name: "ledger", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "ledger"},
 			}}},

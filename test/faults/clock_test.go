@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,7 +121,7 @@ func TestRunnersClocksAreAnHourOff(t *testing.T) {
 			}
 			b.killEveryOperator(t)
 			b.awaitOperator(t)
-			b.awaitWarm(t, pods)
+			b.awaitConnections(t, pods)
 			l := b.newLoad(t, pods, 5*time.Second)
 			l.verify(t, "runners' clocks an hour "+name, l.recover(t, time.Now()))
 			b.expectSkewed(t, l, skewed, offset)
@@ -143,6 +144,19 @@ func (b *bed) awaitWarm(t *testing.T, count int32) []corev1.Pod {
 	pods := &corev1.PodList{}
 	must(t, b.client.List(t.Context(), pods, client.InNamespace(b.namespace)))
 	return pods.Items
+}
+
+// awaitConnections waits until that many runners are connected to the operator.
+func (s *suite) awaitConnections(t *testing.T, count int) {
+	t.Helper()
+	await(t, "connection of the waiting runners", func(ctx context.Context) (bool, error) {
+		pod, err := s.leader(ctx)
+		if err != nil {
+			return false, err
+		}
+		raw, err := s.clients.CoreV1().Pods(operatorNamespace).ProxyGet("http", pod.Name, "8080", "metrics", nil).DoRaw(ctx)
+		return strings.Contains(string(raw), fmt.Sprintf("\ntoolcall_runner_connections %d\n", count)), err
+	})
 }
 
 // expectSkewed shows that the clocks were off: a runner says by its own when its command ran, and nothing else of

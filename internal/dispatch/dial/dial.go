@@ -110,6 +110,7 @@ func selfSigned() (tls.Certificate, error) {
 // Timeouts of a connection.
 const (
 	connectTimeout = 5 * time.Second
+	headStart      = 250 * time.Millisecond
 	writeTimeout   = 20 * time.Second
 	pingInterval   = 5 * time.Second
 	// silence is how long the operator may say nothing before the connection counts as dead.
@@ -129,27 +130,12 @@ type Call struct{ UID, Name string }
 // Dial connects to the first endpoint that answers, and says hello for the call that this runner already has,
 // if any.
 func (c *Config) Dial(ctx context.Context, call Call) (*Conn, error) {
-	var failures []error
-	for _, endpoint := range c.Endpoints {
-		conn, err := c.dialOne(ctx, endpoint, call)
-		if err == nil {
-			return conn, nil
-		}
-		failures = append(failures, fmt.Errorf("%s: %w", endpoint, err))
-	}
-	return nil, errors.Join(failures...)
-}
-
-func (c *Config) dialOne(ctx context.Context, endpoint string, call Call) (*Conn, error) {
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	dialer := tls.Dialer{NetDialer: &net.Dialer{}, Config: c.tls}
-	raw, err := dialer.DialContext(connecting, "tcp", endpoint)
+	connected, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pinging, stop := context.WithCancel(ctx)
-	conn := &Conn{conn: raw.(*tls.Conn), stop: stop}
+	conn := &Conn{conn: connected, stop: stop}
 	hello := c.Hello
 	if call.UID != "" {
 		hello.CallUID, hello.Call = call.UID, call.Name
@@ -160,6 +146,64 @@ func (c *Config) dialOne(ctx context.Context, endpoint string, call Call) (*Conn
 	}
 	go conn.ping(pinging)
 	return conn, nil
+}
+
+// answer is what came of one attempt to connect.
+type answer struct {
+	conn *tls.Conn
+	err  error
+}
+
+// connect tries the endpoints in order. The next one is tried when the one before it has failed, and also when it
+// says nothing for a moment: the operator's own pod is the first, and nobody answers at the address of a pod that
+// is gone. The first that answers wins.
+func (c *Config) connect(ctx context.Context) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	answers := make(chan answer)
+	waiting, open := c.Endpoints, 0
+	var failures []error
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for open > 0 || len(waiting) > 0 {
+		select {
+		case <-next.C:
+			if len(waiting) > 0 {
+				go c.try(ctx, waiting[0], answers)
+				waiting, open = waiting[1:], open+1
+				next.Reset(headStart)
+			}
+		case a := <-answers:
+			if a.err == nil {
+				return a.conn, nil
+			}
+			failures, open = append(failures, a.err), open-1
+			next.Reset(0)
+		case <-ctx.Done():
+			failures = append(failures, fmt.Errorf("connect to %s: %w", strings.Join(c.Endpoints, ", "), ctx.Err()))
+			return nil, errors.Join(failures...)
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+// try hands over a connection, or closes it when nobody waits for it any more.
+func (c *Config) try(ctx context.Context, endpoint string, answers chan<- answer) {
+	dialer := tls.Dialer{NetDialer: &net.Dialer{}, Config: c.tls}
+	raw, err := dialer.DialContext(ctx, "tcp", endpoint)
+	a := answer{}
+	if err != nil {
+		a.err = fmt.Errorf("%s: %w", endpoint, err)
+	} else {
+		a.conn = raw.(*tls.Conn)
+	}
+	select {
+	case answers <- a:
+	case <-ctx.Done():
+		if a.conn != nil {
+			a.conn.Close()
+		}
+	}
 }
 
 // ping keeps the operator answering, so that a connection whose other end vanished is noticed.

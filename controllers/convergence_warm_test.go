@@ -1,0 +1,285 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// warmStory is the life, under a seed, of a call and of the pods that wait for it.
+type warmStory struct {
+	*world
+	random *rand.Rand
+	env    *v1alpha1.ExecutionEnvironment
+	call   *v1alpha1.ToolCall
+	client *flaky
+	broken bool
+	pods   map[string]*warmPod
+}
+
+// warmPod is a Job's pod with its runner.
+type warmPod struct {
+	*runner
+	pod *corev1.Pod
+	// assigned counts how often its process was told to start the command.
+	assigned        int
+	reported, acked bool
+	// gone says that its process has ended.
+	gone bool
+}
+
+const warmStorySize = 2
+
+func newWarmStory(t *testing.T, seed uint64) *warmStory {
+	w := newWorld(t)
+	s := &warmStory{world: w, random: rand.New(rand.NewPCG(seed, 2)), broken: true, pods: map[string]*warmPod{}}
+	s.client = &flaky{Client: w.client, fail: func() failure {
+		if s.broken && s.random.IntN(3) == 0 {
+			return failure(s.random.IntN(int(failures)))
+		}
+		return succeeds
+	}}
+	s.env = w.environment("env", warm(warmStorySize))
+	// The pool is there before things go wrong: otherwise most calls would start pods of their own.
+	for _, r := range w.warmUp(s.env) {
+		s.pods[r.config.Hello.Job] = &warmPod{runner: r, pod: s.podNamed(r.config.Hello.Pod)}
+	}
+	w.use = s.client
+	w.rebuild()
+	s.call = w.call("c")
+	return s
+}
+
+func (s *warmStory) podNamed(name string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKey{Namespace: s.namespace, Name: name}, pod); err != nil {
+		s.t.Fatal(err)
+	}
+	return pod
+}
+
+func (s *warmStory) pass() {
+	_, _ = s.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.call)})
+}
+
+func (s *warmStory) poolPass() {
+	_, _ = s.world.pools.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.env)})
+}
+
+// jobs are those that are there and stay.
+func (s *warmStory) jobs() map[string]*batchv1.Job {
+	list := &batchv1.JobList{}
+	if err := shared.GetAPIReader().List(context.Background(), list, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	jobs := map[string]*batchv1.Job{}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			jobs[list.Items[i].Name] = &list.Items[i]
+		}
+	}
+	return jobs
+}
+
+// kubelet starts a pod for every Job that has its credential, and ends the runners of those that are gone.
+func (s *warmStory) kubelet() {
+	jobs := s.jobs()
+	for name, job := range jobs {
+		if s.pods[name] != nil || shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(job), &corev1.Secret{}) != nil {
+			continue
+		}
+		pod := s.pod(job)
+		s.pods[name] = &warmPod{runner: s.world.runner(job, pod), pod: pod}
+	}
+	for name, p := range s.pods {
+		if jobs[name] != nil || p.gone {
+			continue
+		}
+		if p.assigned > 0 && !p.acked {
+			s.t.Errorf("the Job of the pod that has the call was deleted: %s", name)
+		}
+		s.exit(p)
+	}
+}
+
+func (s *warmStory) exit(p *warmPod) {
+	p.gone = true
+	p.conn.Close()
+	eventually(s.t, func() bool { return s.hub.Session(p.config.Hello.JobUID) == nil })
+}
+
+// hear takes what the operator sent to each runner, without waiting long for it.
+func (s *warmStory) hear() {
+	for _, name := range s.names() {
+		p := s.pods[name]
+		for !p.gone && s.hearOne(p) {
+		}
+	}
+}
+
+// names are in order, so that a seed tells the same story again.
+func (s *warmStory) names() []string {
+	var names []string
+	for name := range s.pods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *warmStory) hearOne(p *warmPod) (more bool) {
+	got := make(chan *wire.Message, 1)
+	conn := p.conn
+	go func() {
+		defer close(got)
+		if m, err := conn.Receive(); err == nil {
+			got <- m
+		}
+	}()
+	select {
+	case m := <-got:
+		if m == nil {
+			s.reconnect(p)
+			return false
+		}
+		s.obey(p, m)
+		return true
+	case <-time.After(20 * time.Millisecond):
+		conn.Close()
+		<-got
+		s.reconnect(p)
+		return false
+	}
+}
+
+func (s *warmStory) obey(p *warmPod, m *wire.Message) {
+	switch {
+	case m.Assign != nil && p.assigned == 0:
+		p.assigned++
+		p.config.Hello.Call = m.Assign.CallName
+	case m.Assign != nil:
+		s.t.Error("a process that has the call was given it again")
+	case m.Ack != nil:
+		p.acked = true
+		s.exit(p)
+		s.podStatus(p.pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodSucceeded })
+	case m.Refuse != nil:
+		if p.assigned > 0 {
+			s.t.Errorf("the runner that has the call was refused: %s", m.Refuse.Reason)
+		}
+		s.exit(p)
+		s.podStatus(p.pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed })
+	}
+}
+
+func (s *warmStory) reconnect(p *warmPod) {
+	p.conn.Close()
+	uid := ""
+	if p.assigned > 0 {
+		uid = string(s.call.UID)
+	}
+	p.connect(s.world, uid)
+	if p.reported {
+		p.report(s.world, s.call.UID, completed)
+	}
+}
+
+func (s *warmStory) report() {
+	for _, name := range s.names() {
+		if p := s.pods[name]; p.assigned > 0 && !p.gone {
+			p.reported = true
+			p.report(s.world, s.call.UID, completed)
+		}
+	}
+}
+
+func (s *warmStory) crash() {
+	s.restart()
+	for _, name := range s.names() {
+		if p := s.pods[name]; !p.gone {
+			s.reconnect(p)
+		}
+	}
+}
+
+// Whatever the order of events, restarts and failing writes: one waiting pod, or one of the call's own, is given
+// the call, once; it ends well, and the pool is whole again.
+func TestConvergenceOfCallsThatTakeWaitingPods(t *testing.T) {
+	warmly := 0
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := newWarmStory(t, seed)
+			steps := []func(){s.pass, s.pass, s.pass, s.poolPass, s.poolPass, s.kubelet, s.hear, s.report, s.crash}
+			for range 40 {
+				steps[s.random.IntN(len(steps))]()
+			}
+			s.broken = false
+			for range 12 {
+				// Failures in the pool are met with a pause.
+				s.clock.now = s.clock.now.Add(5 * time.Second)
+				s.poolPass()
+				s.pass()
+				s.kubelet()
+				s.hear()
+				s.report()
+			}
+			s.check()
+			if s.get(s.call).Status.Timings.Path == v1alpha1.PathWarm {
+				warmly++
+			}
+		})
+	}
+	if warmly < 10 && !t.Failed() && apiServer != nil {
+		t.Errorf("of 20 calls %d took a waiting pod: this tests something else", warmly)
+	}
+}
+
+func (s *warmStory) check() {
+	t := s.t
+	now := s.get(s.call)
+	if now.Status.Phase != v1alpha1.PhaseSucceeded || now.Status.Stdout != "hi\n" {
+		t.Fatalf("ended %s/%s: %s", now.Status.Phase, now.Status.Reason, now.Status.Message)
+	}
+	assigned, acked := 0, 0
+	for _, p := range s.pods {
+		assigned += p.assigned
+		if p.acked {
+			acked++
+		}
+	}
+	if assigned != 1 || acked != 1 {
+		t.Errorf("the call was given out %d times, its result acknowledged %d times", assigned, acked)
+	}
+	own, waiting := 0, 0
+	for _, job := range s.jobs() {
+		switch {
+		case metav1.IsControlledBy(job, s.call):
+			own++
+		case metav1.IsControlledBy(job, s.env):
+			waiting++
+		}
+	}
+	if own != 1 || waiting != warmStorySize {
+		t.Errorf("%d Jobs are the call's, %d wait", own, waiting)
+	}
+	before := s.client.writes
+	for range 5 {
+		s.pass()
+		s.poolPass()
+	}
+	if s.get(s.call).ResourceVersion != now.ResourceVersion || s.client.writes != before {
+		t.Error("what has come to rest is still written")
+	}
+}

@@ -1,0 +1,99 @@
+package controllers_test
+
+import (
+	"context"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// lagging shows the Jobs as they were when it was made.
+type lagging struct {
+	client.Client
+	jobs []batchv1.Job
+}
+
+func (l *lagging) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	jobs, ok := list.(*batchv1.JobList)
+	if !ok {
+		return l.Client.List(ctx, list, opts...)
+	}
+	for i := range l.jobs {
+		jobs.Items = append(jobs.Items, *l.jobs[i].DeepCopy())
+	}
+	return nil
+}
+
+func TestAPodThatServedItsCallIsNoFailureOfThePool(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(1))
+	runners := w.warmUp(env)
+	// A pass over the pool that began now sees the Job as the pool's own, however long it takes.
+	stale := &lagging{Client: w.client, jobs: w.waiting(env)}
+	call := w.call("c")
+	w.reconcile(call)
+	status := w.get(call).Status
+	r := runners[status.Job]
+	r.receive()
+	r.report(w, call.UID, completed)
+	w.reconcile(call)
+	r.receive()
+	r.conn.Close()
+	pod := &corev1.Pod{}
+	key := types.NamespacedName{Namespace: w.namespace, Name: status.Pod}
+	if err := w.client.Get(context.Background(), key, pod); err != nil {
+		t.Fatal(err)
+	}
+	w.podStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded })
+	eventually(t, func() bool {
+		return w.hub.Session(string(stale.jobs[0].UID)) == nil && w.client.Get(context.Background(), key, pod) == nil && pod.Status.Phase == corev1.PodSucceeded
+	})
+
+	current := w.pools.Client
+	w.pools.Client = stale
+	w.fill(env)
+	w.pools.Client = current
+	if !w.hasNamedJob(status.Job) {
+		t.Error("the pool deleted a Job that is a call's by now")
+	}
+	if _, problem := w.pools.State.Look(env.UID); problem != "" {
+		t.Errorf("the pool counts it as a failure: %s", problem)
+	}
+	eventually(t, func() bool { w.fill(env); return len(w.waiting(env)) == 1 })
+}
+
+func (w *world) hasNamedJob(name string) bool {
+	job := &batchv1.Job{}
+	err := shared.GetAPIReader().Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, job)
+	return err == nil && job.DeletionTimestamp == nil
+}
+
+func TestAWaitingPodIsLookedUpOnce(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(3))
+	w.warmUp(env)
+	counted := &counting{Client: w.pools.Client}
+	w.pools.Client = counted
+	w.fill(env)
+	if counted.calls != 0 {
+		t.Errorf("with a full pool it was asked %d times which call has a pod", counted.calls)
+	}
+}
+
+// counting counts the looks for calls.
+type counting struct {
+	client.Client
+	calls int
+}
+
+func (c *counting) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*v1alpha1.ToolCallList); ok {
+		c.calls++
+	}
+	return c.Client.List(ctx, list, opts...)
+}

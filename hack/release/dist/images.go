@@ -1,0 +1,78 @@
+package dist
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"toolcall.dev/operator/hack/images/image"
+)
+
+// imageUser is who the programs run as, whatever a pod says.
+const imageUser = "65532:65532"
+
+// images makes an OCI image layout of each program, in images/, and bills of materials in sbom/.
+func (r *release) images(ctx context.Context) error {
+	programs, err := r.programs()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(r.dir, "images"), 0o755); err != nil {
+		return fmt.Errorf("make the folder of the images: %w", err)
+	}
+	for _, program := range programs {
+		if err := r.makeImage(ctx, program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *release) makeImage(ctx context.Context, program string) error {
+	labels := r.annotations(program)
+	multi := image.Multi{
+		Settings: image.Settings{
+			Tag: r.Version, Entrypoint: []string{"/" + program}, User: imageUser, WorkingDir: "/", Labels: labels,
+		},
+		Annotations: maps.Clone(labels),
+	}
+	for _, arch := range r.Architectures {
+		t := target{program, "linux", arch}
+		path, err := r.build(ctx, t)
+		if err != nil {
+			return err
+		}
+		sbom, err := r.sbom(t, path)
+		if err != nil {
+			return err
+		}
+		if err := r.write("sbom/"+t.fileName()+".cdx.json", sbom); err != nil {
+			return err
+		}
+		multi.Variants = append(multi.Variants, image.Variant{
+			Architecture: arch, Files: []image.File{{Source: path, Target: "/" + program}}, SBOM: sbom,
+		})
+	}
+	r.Say("making the image of %s", program)
+	digest, err := image.WriteLayout(filepath.Join(r.dir, "images", program), multi)
+	if err != nil {
+		return fmt.Errorf("make the image of %s: %w", program, err)
+	}
+	r.digests[program] = digest
+	return nil
+}
+
+func (r *release) annotations(program string) map[string]string {
+	const prefix = "org.opencontainers.image."
+	all := map[string]string{}
+	for key, value := range map[string]string{
+		"title": "toolcall-" + program, "version": r.Version, "revision": r.Commit, "source": r.SourceURL, "licenses": r.Licenses,
+	} {
+		if value != "" {
+			all[prefix+key] = value
+		}
+	}
+	return all
+}

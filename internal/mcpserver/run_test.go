@@ -1,0 +1,100 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+// flaky loses the answers of the first creations after, or before, they were carried out.
+type flaky struct {
+	calls
+	mu    sync.Mutex
+	lose  int
+	after bool
+	tries int
+}
+
+func (f *flaky) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tries++
+	if f.tries > f.lose {
+		return f.calls.Create(ctx, call)
+	}
+	if f.after {
+		if _, err := f.calls.Create(ctx, call); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("read tcp: connection reset by peer")
+}
+
+// A creation whose answer is lost is tried again under the same name: there is one call, whatever happened.
+func TestALostAnswerMakesOneCall(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]bool{"before it was carried out": false, "after it was carried out": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.operate(echo)
+			caller := w.local()
+			caller.Calls = &flaky{calls: caller.Calls, lose: 1, after: after}
+			answer, result := use(t, connected(t, newTestServer(t, caller, 8), nil), "exec", fields{"mode": "shell", "command": "once"})
+			if answer.IsError || result.Stdout != "once" {
+				t.Errorf("%+v", result)
+			}
+			w.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
+		})
+	}
+}
+
+// When no answer comes at all, the call's name is told, and that it may run.
+func TestAnAPIServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	caller := w.local()
+	caller.Calls = &flaky{calls: caller.Calls, lose: 100}
+	answer, result := use(t, connected(t, newTestServer(t, caller, 8), nil), "exec", fields{"mode": "shell", "command": "x"})
+	if !answer.IsError || result.Reason != reasonUnknown || !strings.HasPrefix(result.Name, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
+		!strings.Contains(result.Message, "connection reset") {
+		t.Errorf("%+v", result)
+	}
+	if tries := caller.Calls.(*flaky).tries; tries != createTries {
+		t.Errorf("%d tries", tries)
+	}
+}
+
+// uncancellable can't be asked to stop.
+type uncancellable struct{ calls }
+
+func (uncancellable) Cancel(context.Context, types.NamespacedName) error {
+	return errors.New("connection refused")
+}
+
+func (u uncancellable) Wait(ctx context.Context, _ types.NamespacedName, _ follow.Watcher) (*v1alpha1.ToolCall, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A call that can't be cancelled is tried for a bounded time, and said to be running maybe.
+func TestACallThatCannotBeCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	begun := time.Now()
+	_, err := stop(ctx, uncancellable{}, client.ObjectKey{Namespace: "n", Name: "c"})
+	if err == nil || !strings.Contains(err.Error(), "may still run") || time.Since(begun) > cancelTimeout+2*time.Second {
+		t.Errorf("after %s: %v", time.Since(begun), err)
+	}
+}

@@ -1,0 +1,32 @@
+package operator
+
+import (
+	"flag"
+	"strings"
+	"testing"
+)
+
+func TestProfilesStayOnTheMachine(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"":               "",
+		"127.0.0.1:6060": "",
+		"[::1]:6060":     "",
+		":6060":          "loopback",
+		"0.0.0.0:6060":   "loopback",
+		"10.0.0.1:6060":  "loopback",
+		"localhost:6060": "loopback",
+		"6060":           "missing port",
+	} {
+		o := &Options{}
+		fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+		o.Bind(fs, func(string) string { return "x" })
+		if err := fs.Parse([]string{"--runner-image=x", "--pprof-address=" + address}); err != nil {
+			t.Fatal(err)
+		}
+		err := o.Validate()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}

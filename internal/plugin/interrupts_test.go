@@ -1,0 +1,68 @@
+package plugin
+
+import (
+	"context"
+	"os"
+	"testing"
+	"testing/synctest"
+)
+
+// The program must not be gone before the request to stop is through.
+func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.close()
+		release, asked := make(chan struct{}), 0
+		i.cancels(func(context.Context, string) { asked++; <-release })
+		i.signals <- os.Interrupt
+		synctest.Wait()
+		if asked != 1 || i.creating.Err() == nil || i.waiting.Err() != nil {
+			t.Fatalf("after the first: asked %d times, %v, %v", asked, i.creating.Err(), i.waiting.Err())
+		}
+		i.signals <- os.Interrupt
+		synctest.Wait()
+		if i.waiting.Err() != nil || i.left() {
+			t.Fatal("it left before the request was through")
+		}
+		close(release)
+		synctest.Wait()
+		if i.waiting.Err() == nil || !i.left() || asked != 1 {
+			t.Errorf("after the second: %v, asked %d times", i.waiting.Err(), asked)
+		}
+	})
+}
+
+func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.close()
+		release := make(chan struct{})
+		defer close(release)
+		i.cancels(func(context.Context, string) { <-release })
+		for range 3 {
+			i.signals <- os.Interrupt
+			synctest.Wait()
+		}
+		if i.waiting.Err() == nil || !i.left() {
+			t.Errorf("got %v, %t", i.waiting.Err(), i.left())
+		}
+	})
+}
+
+// A signal that comes while the call is being created isn't forgotten when it was created after all.
+func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
+		defer i.close()
+		i.signals <- os.Interrupt
+		synctest.Wait()
+		asked := 0
+		i.cancels(func(context.Context, string) { asked++ })
+		if asked != 1 || i.waiting.Err() != nil {
+			t.Errorf("asked %d times, %v", asked, i.waiting.Err())
+		}
+	})
+}

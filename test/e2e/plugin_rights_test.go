@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// What check says is what becomes of the call, for someone with the shipped roles and nothing more.
+func TestPluginCheckAgreesWithWhatHappens(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"ls", "cat", "env"}}
+		p.Shell = &v1alpha1.ShellPolicy{Enabled: ptr.To(true), Commands: v1alpha1.ShellAllowlisted}
+	})
+	user := sp.restrictedUser(t)
+	for name, args := range map[string][]string{
+		"a listed program":                {"--", "ls", "/"},
+		"a program that isn't listed":     {"--", "id"},
+		"one that may not be used":        {"--", "cat", "/etc/hostname"},
+		"a metacharacter":                 {"--", "ls", "$HOME"},
+		"a shell line":                    {"--shell", "ls | ls"},
+		"a shell line of something else":  {"--shell", "ls | id"},
+		"code":                            {"--code", "python", "-f", "-"},
+		"a protected variable":            {"-e", "PATH=/tmp", "--", "ls"},
+		"a variable":                      {"-e", "FOO=bar", "--", "ls"},
+		"an environment that isn't there": {"--env", "nowhere", "--", "ls"},
+		"a skill that isn't there":        {"--skill", "none", "--", "ls"},
+		"a tool that nobody knows":        {"--tool", "teleport"},
+		"trust":                           {"--trusted", "--", "ls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			as := append([]string{"--as", user}, args...)
+			checked := sp.plugin(t, "print(1)", append([]string{"check"}, as...)...)
+			ran := sp.plugin(t, "print(1)", append([]string{"run"}, as...)...)
+			if checked.code != ran.code {
+				t.Errorf("check exits %d, run %d\n%s%s\n%s%s", checked.code, ran.code, checked.out, checked.err, ran.out, ran.err)
+			}
+			if _, reason, ok := strings.Cut(ran.err, "("); ok && ran.code == 126 {
+				reason, _, _ = strings.Cut(reason, ")")
+				if !strings.Contains(checked.out, reason) {
+					t.Errorf("check doesn't say %s: %s", reason, checked.out)
+				}
+			}
+		})
+	}
+}
+
+// restrictedUser has toolcall-user in the namespace, may read policies, and may use some tools.
+func (sp *space) restrictedUser(t *testing.T) string {
+	t.Helper()
+	user := "plugin-" + sp.namespace
+	subject := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+	sp.letCreate(t, subject)
+	sp.allow(t, "plugin-tools", subject, use("ls", "id", "env", "bash"))
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: objectMeta("", user), Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "toolcall-policy-viewer"},
+	}
+	must(t, sp.client.Create(t.Context(), binding))
+	sp.discard(t, binding)
+	sp.awaitTrue(t, "rights of "+user, func(context.Context) (bool, error) {
+		return sp.plugin(t, "", "check", "--as", user, "--", "ls").code == 0, nil
+	})
+	return user
+}
+
+// toolcall-user is enough for everything but reading policies, and what is missing is named.
+func TestPluginWithTheShippedRoleAlone(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	user := "plain-" + sp.namespace
+	subject := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+	expectSaid(t, sp.plugin(t, "", "run", "--as", user, "--", "ls"), 125, "", "the ClusterRole toolcall-user has the right to")
+	sp.letCreate(t, subject)
+	sp.allow(t, "plain-tools", subject, use("bash"))
+	sp.awaitTrue(t, "rights of "+user, func(context.Context) (bool, error) {
+		return sp.plugin(t, "", "run", "--as", user, "--shell", "true").code == 0, nil
+	})
+	lines, _, exit := sp.follower(t, "run", "--as", user, "--name", "plain", "--shell", "echo live; sleep 2; echo end")
+	if got := nextLine(t, lines); got != "live" {
+		t.Errorf("got %q", got)
+	}
+	expectSaid(t, sp.plugin(t, "", "logs", "--as", user, "plain"), 0, "live\n", "")
+	expectSaid(t, sp.plugin(t, "", "cancel", "--as", user, "plain"), 0, "plain asked to stop\n", "")
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "note:") {
+			t.Error(lines.Text())
+		}
+	}
+	if code := exit(); code != 130 {
+		t.Errorf("exit code %d", code)
+	}
+	got := sp.plugin(t, "", "check", "--as", user, "--shell", "true")
+	if got.code != 125 || !strings.Contains(got.out, "bash, which you may use") || !strings.Contains(got.err, "toolcall-policy-viewer") {
+		t.Errorf("check: %+v", got)
+	}
+	if got = sp.plugin(t, "", "env", "list", "--as", user); got.code != 0 || !strings.Contains(got.out, "may not read policies") || !strings.Contains(got.out, toolImage) {
+		t.Errorf("env list: %+v", got)
+	}
+}
+
+func TestPluginExplainsADenial(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	ran := sp.plugin(t, "", "run", "--name", "no", "--", "ls", "a;b")
+	if ran.code != 126 || !strings.Contains(ran.err, "ArgumentNotAllowed") {
+		t.Fatalf("run: %+v", ran)
+	}
+	got := sp.plugin(t, "", "explain-denial", "no")
+	for _, want := range []string{"ArgumentNotAllowed", "spec.arguments.metacharacters", "--shell", sp.policy + ", of environment " + defaultEnv, "denied for the same reason"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q isn't in %s%s", want, got.out, got.err)
+		}
+	}
+	policy := &v1alpha1.ExecutionPolicy{}
+	must(t, sp.client.Get(t.Context(), keyOf(&v1alpha1.ExecutionPolicy{ObjectMeta: objectMeta("", sp.policy)}), policy))
+	metacharactersAllowed(&policy.Spec)
+	must(t, sp.client.Update(t.Context(), policy))
+	if got = sp.plugin(t, "", "explain-denial", "no"); !strings.Contains(got.out, "the same call from you would be allowed") {
+		t.Errorf("after the policy changed: %+v", got)
+	}
+	sp.plugin(t, "", "run", "--name", "yes", "--", "true")
+	expectSaid(t, sp.plugin(t, "", "explain-denial", "yes"), 1, "", "wasn't denied, it is Succeeded")
+}
+
+func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newEnvironment(t, "other")
+	sp.plugin(t, "", "run", "--name", "first", "--", "true")
+	sp.plugin(t, "", "run", "--name", "second", "--", "true")
+	for line, want := range map[string]string{
+		"run --env ":   "other tools",
+		"run --env o":  "other",
+		"logs ":        "first second",
+		"logs s":       "second",
+		"logs first ":  "",
+		"wait first ":  "second",
+		"describe fi":  "first",
+		"get --phase ": "Cancelled Denied Failed Pending Running Succeeded",
+		"run --live ":  "always auto never",
+	} {
+		words := strings.Split(line, " ")
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		cmd := sp.pluginCommand(t, ctx, words...)
+		cmd.Args = append([]string{cmd.Args[0], "__complete"}, cmd.Args[1:]...)
+		out, err := cmd.Output()
+		cancel()
+		if got := completions(string(out)); err != nil || got != want {
+			t.Errorf("%q completes to %q, not %q (%v)", line, got, want, err)
+		}
+	}
+}
+
+// completions are the sorted proposals in what kubectl __complete prints.
+func completions(out string) string {
+	var names []string
+	for line := range strings.Lines(out) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "\t")
+		if line != "" && !strings.HasPrefix(line, ":") && !strings.HasPrefix(line, "[") {
+			names = append(names, line)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"toolcall.dev/operator/test/internal/figures"
+)
+
+// report is the JSON file, and what the tables are made of.
+type report struct {
+	Time      time.Time       `json:"time"`
+	Seconds   float64         `json:"seconds"`
+	Command   string          `json:"command"`
+	Commit    string          `json:"commit"`
+	Cores     int             `json:"cores"`
+	Load      string          `json:"load"`
+	LoadAfter string          `json:"loadAfter"`
+	Parts     []*throughput   `json:"parts,omitempty"`
+	Finished  *finishedResult `json:"finished,omitempty"`
+}
+
+// throughput is what many calls came to.
+type throughput struct {
+	Part           string          `json:"part"`
+	Calls          int             `json:"calls"`
+	CallsPerSecond float64         `json:"callsPerSecond"`
+	Latency        figures.Summary `json:"latency"`
+	WarmShare      float64         `json:"warmShare"`
+	// CPUMilliseconds of the operator, per call.
+	CPUMilliseconds float64            `json:"cpuMillisecondsPerCall"`
+	Writes          map[string]float64 `json:"writesPerCall"`
+	WritesPerCall   float64            `json:"allWritesPerCall"`
+	Refused         int                `json:"refusedWrites"`
+	Before          memory             `json:"before"`
+	After           memory             `json:"after"`
+}
+
+// look is what an operator is like at one time.
+type look struct {
+	Memory    memory          `json:"memory"`
+	Latency   figures.Summary `json:"latency"`
+	WarmShare float64         `json:"warmShare"`
+}
+
+// finishedResult compares before and after there were many finished calls.
+type finishedResult struct {
+	Calls       int  `json:"calls"`
+	OutputBytes int  `json:"outputBytes"`
+	Before      look `json:"before"`
+	After       look `json:"after"`
+	// ReadySeconds is what the operator took to start with them.
+	ReadySeconds float64 `json:"readySeconds"`
+}
+
+func newReport(args []string) *report {
+	command := strings.TrimSpace("go run ./test/operatorbench " + strings.Join(args, " "))
+	return &report{Time: time.Now(), Command: command, Commit: commit(), Cores: runtime.NumCPU(), Load: load()}
+}
+
+// commit of the checkout, with a plus sign when it has changes; empty when git can't say.
+func commit() string {
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	id := strings.TrimSpace(string(head))
+	if changes, err := exec.Command("git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
+		id += "+"
+	}
+	return id
+}
+
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+func newThroughput(part string, done *outcome, cpu time.Duration, writes *figures.Writes, before, after memory) *throughput {
+	calls := float64(len(done.latencies))
+	t := &throughput{
+		Part: part, Calls: len(done.latencies), CallsPerSecond: calls / done.took.Seconds(),
+		Latency: figures.Summarize(done.latencies), WarmShare: float64(done.warm) / calls,
+		CPUMilliseconds: float64(cpu.Microseconds()) / 1000 / calls,
+		Writes:          map[string]float64{}, WritesPerCall: float64(writes.Total()) / calls, Refused: writes.Refused,
+		Before: before, After: after,
+	}
+	for name, n := range writes.ByName {
+		t.Writes[name] = float64(n) / calls
+	}
+	return t
+}
+
+func (r *report) print(out io.Writer, markdown bool) {
+	fmt.Fprintf(out, "%s, commit %s, %.0f s\n%s\n%d cores; load before %s, after %s\n\n",
+		r.Time.UTC().Format("2006-01-02T15:04:05Z"), r.Commit, r.Seconds, r.Command, r.Cores, r.Load, r.LoadAfter)
+	r.partsTable().Print(out, markdown)
+	r.writesTable().Print(out, markdown)
+	r.finishedTable().Print(out, markdown)
+}
+
+func (r *report) partsTable() *figures.Table {
+	t := &figures.Table{Header: []string{"operator alone", "calls", "calls/s", "p50 s", "p90 s", "p99 s", "went warm", "CPU ms/call", "writes/call", "refused", "RSS before MiB", "after"}}
+	for _, p := range r.Parts {
+		t.Add(p.Part, fmt.Sprint(p.Calls), fmt.Sprintf("%.1f", p.CallsPerSecond),
+			fmt.Sprintf("%.3f", p.Latency.P50), fmt.Sprintf("%.3f", p.Latency.P90), fmt.Sprintf("%.3f", p.Latency.P99),
+			fmt.Sprintf("%.0f %%", 100*p.WarmShare), fmt.Sprintf("%.2f", p.CPUMilliseconds), fmt.Sprintf("%.2f", p.WritesPerCall),
+			fmt.Sprint(p.Refused), fmt.Sprintf("%.0f", p.Before.RSS), fmt.Sprintf("%.0f", p.After.RSS))
+	}
+	return t
+}
+
+func (r *report) writesTable() *figures.Table {
+	t := &figures.Table{Header: []string{"writes of the operator", "per call"}}
+	for _, p := range r.Parts {
+		w := &figures.Writes{ByName: map[string]int{}}
+		for name := range p.Writes {
+			w.ByName[name] = 1
+		}
+		for _, name := range w.Names() {
+			t.Add(p.Part+": "+name, fmt.Sprintf("%.2f", p.Writes[name]))
+		}
+	}
+	return t
+}
+
+func (r *report) finishedTable() *figures.Table {
+	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "new calls p50 s", "p90 s", "p99 s", "ready after s"}}
+	if f := r.Finished; f != nil {
+		row := func(calls int, l look, ready string) {
+			t.Add(fmt.Sprint(calls), fmt.Sprintf("%.0f", l.Memory.RSS), fmt.Sprintf("%.1f", l.Memory.HeapInUse), fmt.Sprintf("%.1f", l.Memory.HeapAlloc),
+				fmt.Sprintf("%.4f", l.Latency.P50), fmt.Sprintf("%.4f", l.Latency.P90), fmt.Sprintf("%.4f", l.Latency.P99), ready)
+		}
+		row(0, f.Before, "")
+		row(f.Calls, f.After, fmt.Sprintf("%.1f", f.ReadySeconds))
+	}
+	return t
+}
+
+func (r *report) save(file string) error {
+	if file == "" {
+		return nil
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("make the report's folder: %w", err)
+	}
+	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// printSaved shows what an earlier run saved.
+func printSaved(file string, out io.Writer, markdown bool) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the figures of an earlier run: %w", err)
+	}
+	r := &report{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return fmt.Errorf("%s is not the JSON file of a run: %w", file, err)
+	}
+	r.print(out, markdown)
+	return nil
+}
