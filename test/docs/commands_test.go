@@ -22,18 +22,20 @@ const notRun = "not run: "
 
 // never are commands that no page's block is run with, whatever its marker, and why.
 var never = map[string]string{
-	`\bmake (-\S+ )*test\b`:              "it would run this test again",
-	`\bmake (-\S+ )*bench\b|test/bench`:  "it takes minutes",
-	`\bmake (-\S+ )*verify\b`:            "make verify is run beside the tests",
-	`\bmake (-\S+ )*undeploy\b`:          "it takes away what the other pages need",
-	`\bmake (-\S+ )*cluster-down\b`:      "it takes away what the other pages need",
-	`\bcluster (kill|stop|restart)\b`:    "it disturbs the node",
-	`\brm -rf\b`:                         "it deletes files outside of the test",
-	`\bgo test\b|-fuzz\b`:                "the tests are run beside this one",
-	`\bTOOLCALL_CLUSTER_AUDIT=1\b`:       "it needs a cluster of its own",
-	`\b(helm|docker|crane|sudo)\b`:       "the program may not be here",
-	`registry\.example\.com`:             "it needs a registry",
-	`https?://(127\.|localhost|[^ ]*\$)`: "it needs a server that a person started",
+	`\bmake (-\S+ )*test\b`:               "it would run this test again",
+	`\bmake (-\S+ )*bench\b|test/bench`:   "it takes minutes",
+	`\bmake (-\S+ )*verify\b`:             "make verify is run beside the tests",
+	`\bmake (-\S+ )*undeploy\b`:           "it takes away what the other pages need",
+	`\bmake (-\S+ )*cluster-down\b`:       "it takes away what the other pages need",
+	`\bcluster (kill|stop|restart)\b`:     "it disturbs the node",
+	`\brm -rf\b`:                          "it deletes files outside of the test",
+	`\bgo test\b|-fuzz\b`:                 "the tests are run beside this one",
+	`\bTOOLCALL_CLUSTER_AUDIT=1\b`:        "it needs a cluster of its own",
+	`\b(helm|docker|crane|sudo)\b`:        "the program may not be here",
+	`registry\.example\.com|\$REGISTRY\b`: "it needs a registry",
+	`\bmake (-\S+ )*(release|push)\b`:     "it builds for every architecture, and a registry is needed",
+	`\bdist/`:                             "the release's manifests name images of a registry, which the local node can't pull",
+	`https?://(127\.|localhost|[^ ]*\$)`:  "it needs a server that a person started",
 }
 
 // elsewhere are pages whose commands another test runs.
@@ -239,7 +241,7 @@ func TestScriptOfAConsole(t *testing.T) {
 func TestWhatIsNeverRun(t *testing.T) {
 	t.Parallel()
 	for text, run := range map[string]bool{
-		"make demo": true, "make test": false, "make -s test": false, "make load-tools": true, "make bench": false,
+		"make demo": true, "make test": false, "make -s test": false, "make load-tools": true, "make bench": false, "make release push": false,
 		"go -C hack run ./cluster kill kubelet": false, "kubectl get tc": true, "kubectl explain toolcalls.spec.shell": true,
 		"rm -rf /": false, "make undeploy": false, "make deploy": true, "make -s kubeconfig": true,
 	} {

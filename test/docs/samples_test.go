@@ -130,15 +130,16 @@ func TestEverySampleIsTested(t *testing.T) {
 }
 
 // serveRepository makes a volume, for the local cluster provisions none, and serves a repository with three
-// commits from a pod. The environment's git finds it under the address that the sample's call has.
+// commits from a pod. That is in a namespace of its own: the sample's is made anew afterwards. The environment's
+// git finds it under the address that the sample's call has.
 func serveRepository(t *testing.T, namespace string) []string {
 	folder := "/var/tmp/toolcall-docs-" + strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:])
 	onNode(t, "mkdir", "-p", "-m", "0777", folder)
 	t.Cleanup(func() { onNode(t, "rm", "-rf", folder) })
 	apply(t, fmt.Sprintf(repositoryBed, namespace, folder))
-	kubectl("wait", "--for=condition=Ready", "--timeout=60s", "-n", namespace, "pod/git").must(t)
+	kubectl("wait", "--for=condition=Ready", "--timeout=60s", "-n", namespace+"-served", "pod/git").must(t)
 	pod := &corev1.Pod{}
-	get(t, pod, "-n", namespace, "pod/git")
+	get(t, pod, "-n", namespace+"-served", "pod/git")
 	const line = "  maxConcurrentCalls: 1\n"
 	return []string{line, fmt.Sprintf(instead, pod.Status.PodIP) + line}
 }
@@ -158,7 +159,7 @@ const instead = `  env:
 const repositoryBed = `
 apiVersion: v1
 kind: Namespace
-metadata: {name: %[1]s}
+metadata: {name: %[1]s-served}
 ---
 apiVersion: v1
 kind: PersistentVolume
@@ -172,7 +173,7 @@ spec:
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: git, namespace: %[1]s}
+metadata: {name: git, namespace: %[1]s-served}
 spec:
   automountServiceAccountToken: false
   terminationGracePeriodSeconds: 0
