@@ -15,15 +15,24 @@ var operatorPods = metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" +
 
 // leader is the pod of the replica that holds the lease.
 func (s *suite) leader(ctx context.Context) (*corev1.Pod, error) {
-	lease, err := s.clients.CoordinationV1().Leases(operatorNamespace).Get(ctx, operatorName, metav1.GetOptions{})
+	holder, err := s.holder(ctx)
 	if err != nil {
 		return nil, err
 	}
-	name, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
+	name, _, _ := strings.Cut(holder, "_")
 	if name == "" {
 		return nil, errors.New("nobody holds the lease")
 	}
 	return s.clients.CoreV1().Pods(operatorNamespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// holder is the process that leads: its pod's name, and an id of its own.
+func (s *suite) holder(ctx context.Context) (string, error) {
+	lease, err := s.clients.CoordinationV1().Leases(operatorNamespace).Get(ctx, operatorName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
 }
 
 // managers are the operator's processes in a pod.
