@@ -101,5 +101,7 @@ for way in cold image warm; do
 done
 # The pages' commands and manifests, the samples, and the example programs.
 TOOLCALL_E2E=1 tests documentation . -count=1 -timeout=20m ./test/docs || true
+# Those of the fault tests that say most in little time; `make test-faults` runs all.
+TOOLCALL_FAULTS=1 tests faults . -count=1 -timeout=20m -run '^Test(OperatorKilledTwentyTimes|LeaderKilled|LeaderDeleted|EtcdKilled)$' ./test/faults || true
 # Last: it takes the operator away, and puts it back.
 TOOLCALL_E2E=1 tests install . -count=1 -timeout=15m ./test/install || true
