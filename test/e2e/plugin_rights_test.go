@@ -102,7 +102,7 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 	if got.code != 125 || !strings.Contains(got.out, "bash, which you may use") || !strings.Contains(got.err, "toolcall-policy-viewer") {
 		t.Errorf("check: %+v", got)
 	}
-	if got = sp.plugin(t, "", "env", "list", "--as", user); got.code != 0 || !strings.Contains(got.out, "may not read policies") || !strings.Contains(got.out, toolImage) {
+	if got = sp.plugin(t, "", "env", "list", "--as", user); got.code != 0 || !strings.Contains(got.out, "may not read policies") || !strings.Contains(got.out, imageOf(way)) {
 		t.Errorf("env list: %+v", got)
 	}
 }
