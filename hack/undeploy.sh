@@ -19,7 +19,17 @@ for kind in toolcalls executionenvironments; do
 done
 say "removing the MCP server and the operator"
 "$KUBECTL" kustomize config/mcp | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
-"$KUBECTL" kustomize config/default | "$KUBECTL" delete --ignore-not-found --wait --timeout=120s -f - | sed 's/^/  /' >&2
+for ((tries = 6; ; tries--)); do
+  if "$KUBECTL" kustomize config/default | "$KUBECTL" delete --ignore-not-found --wait --timeout=40s -f - | sed 's/^/  /' >&2; then
+    break
+  fi
+  ((tries > 0)) || die "the API server does not let go of what is listed above"
+  # A kind that it began to serve a moment ago it may fail to remove, and tries again at growing intervals: at once
+  # when the kind changes.
+  say "still there; trying again"
+  "$KUBECTL" get crd -o name | { grep '\.toolcall\.dev$' || true; } |
+    xargs -r "$KUBECTL" annotate --overwrite "toolcall.dev/removal-tried=$tries" >/dev/null 2>&1 || true
+done
 # The garbage collector follows, within seconds.
 for ((tries = 60; ; tries--)); do
   left=$(made)
