@@ -27,8 +27,8 @@ for ((tries = 6; ; tries--)); do
   # A kind that it began to serve a moment ago it may fail to remove, and tries again at growing intervals: at once
   # when the kind changes.
   say "still there; trying again"
-  "$KUBECTL" get crd -o name | { grep '\.toolcall\.dev$' || true; } |
-    xargs -r "$KUBECTL" annotate --overwrite "toolcall.dev/removal-tried=$tries" >/dev/null 2>&1 || true
+  mapfile -t kinds < <("$KUBECTL" get crd -o name | grep '\.toolcall\.dev$')
+  [[ ${#kinds[@]} == 0 ]] || "$KUBECTL" annotate --overwrite "${kinds[@]}" "toolcall.dev/removal-tried=$tries" >&2 || true
 done
 # The garbage collector follows, within seconds.
 for ((tries = 60; ; tries--)); do
