@@ -143,7 +143,7 @@ func newWorld(t *testing.T) *world {
 // restart is what a crash of the operator leaves: the API, and nothing else. Runners have to connect again.
 func (w *world) restart() {
 	w.t.Helper()
-	w.hub = dispatch.NewHub(func(*dispatch.Session) {})
+	w.hub = dispatch.NewHub(time.Now(), func(*dispatch.Session) {})
 	conf, err := w.identity.ServerTLS(time.Now())
 	if err != nil {
 		w.t.Fatal(err)

@@ -28,9 +28,10 @@ type Hub struct {
 	since    time.Time
 }
 
-// NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
-func NewHub(notify func(*Session)) *Hub {
-	return &Hub{sessions: map[string]*Session{}, keys: map[string]*Session{}, stock: newStock(), notify: notify, since: time.Now()}
+// NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new. now is by the
+// clock that Since will be compared with.
+func NewHub(now time.Time, notify func(*Session)) *Hub {
+	return &Hub{sessions: map[string]*Session{}, keys: map[string]*Session{}, stock: newStock(), notify: notify, since: now}
 }
 
 // Session returns the session of a Job's runner, or nil.
@@ -61,9 +62,6 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 		s.Refuse(reason)
 	}
 }
-
-// Began says when the hub began to listen, by the clock that Since will be compared with.
-func (h *Hub) Began(now time.Time) { h.since = now }
 
 // Since is when the hub began to listen.
 func (h *Hub) Since() time.Time { return h.since }

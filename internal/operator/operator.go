@@ -74,14 +74,13 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return err
 	}
 	calls, pools := controllers.NewSignals(), controllers.NewSignals()
-	hub := dispatch.NewHub(func(s *dispatch.Session) {
+	hub := dispatch.NewHub(now.Now(), func(s *dispatch.Session) {
 		if call := s.Call(); call != "" {
 			calls.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: call})
 			return
 		}
 		pools.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Pool})
 	})
-	hub.Began(now.Now())
 	metrics.Runners(hub.Len)
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)

@@ -29,7 +29,7 @@ const (
 func TestRunnerStart(t *testing.T) {
 	requireMeasuring(t)
 	hellos := make(chan time.Time, 2)
-	hub := dispatch.NewHub(func(s *dispatch.Session) {
+	hub := dispatch.NewHub(time.Now(), func(s *dispatch.Session) {
 		select {
 		case hellos <- time.Now():
 		default:
