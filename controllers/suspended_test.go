@@ -301,7 +301,7 @@ func TestASuspendedPoolWaits(t *testing.T) {
 	// A pod that is about to be removed isn't given to a call.
 	w.letRun(job.Name, nil)
 	call := w.call("c")
-	w.reconcile(call)
+	w.accept(call)
 	if s := w.get(call).Status; s.Runner != nil || s.Timings.Path != v1alpha1.PathCold {
 		t.Errorf("the status is %+v", s)
 	}

@@ -59,9 +59,7 @@ func (r *ToolCallReconciler) decideAgain(ctx context.Context, s *scope) (bool, e
 func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	action, unmapped := guards.Map(&s.call.Spec)
 	if unmapped == nil {
-		s.call.Status.Action = &v1alpha1.MappedAction{
-			Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary(),
-		}
+		s.mapped(action)
 	}
 	where, err := r.whereabouts(ctx, s.call)
 	if err != nil {

@@ -145,7 +145,7 @@ const (
 	profileDelay   = 5 * time.Second
 )
 
-// profileLater takes a CPU profile once the part is under way.
+// profileLater takes CPU profiles, of the operator and of the API server, once the part is under way.
 func (b *bench) profileLater(ctx context.Context, part string) <-chan error {
 	done := make(chan error, 1)
 	m := b.manager
@@ -154,7 +154,10 @@ func (b *bench) profileLater(ctx context.Context, part string) <-chan error {
 			done <- nil
 			return
 		}
-		done <- m.profile(b.options.profiles, "cpu-"+part, fmt.Sprintf("profile?seconds=%d", profileSeconds))
+		server := make(chan error, 1)
+		go func() { server <- b.server.profile(ctx, b.options.profiles, "cpu-"+part+"-apiserver", profileSeconds) }()
+		err := m.profile(b.options.profiles, "cpu-"+part, fmt.Sprintf("profile?seconds=%d", profileSeconds))
+		done <- errors.Join(err, <-server)
 	}()
 	return done
 }

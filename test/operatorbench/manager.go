@@ -209,7 +209,15 @@ func (m *manager) profile(folder, name, path string) error {
 }
 
 func fetch(url string) ([]byte, error) {
-	response, err := http.Get(url)
+	return fetchWith(context.Background(), http.DefaultClient, url)
+}
+
+func fetchWith(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 		o.only = strings.Split(text, ",")
 		return nil
 	})
-	fs.StringVar(&o.profiles, "profiles", "", "folder for the operator's CPU and heap profiles, for go tool pprof; empty for none")
+	fs.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of the operator and of the API server, and the operator's heap profiles, for go tool pprof; empty for none")
 	fs.StringVar(&o.json, "json", "bin/operatorbench.json", "file for all figures; empty for none")
 	fs.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	fs.StringVar(&o.from, "from", "", "measure nothing: print the tables of an earlier run from its JSON file")
