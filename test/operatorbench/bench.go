@@ -56,6 +56,11 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.options.has(partBare) {
+		if err := b.bareWrites(ctx); err != nil {
+			return err
+		}
+	}
 	if b.options.has(partWarm) {
 		if err := b.throughput(ctx, partWarm, b.options.pool); err != nil {
 			return err
@@ -110,7 +115,7 @@ func (b *bench) throughput(ctx context.Context, part string, pool int) error {
 		return errors.Join(err, stop())
 	}
 	b.report.Parts = append(b.report.Parts, t)
-	b.say("%s: %.1f calls/s, p50 %.3f s, %.2f ms CPU and %.2f writes of the operator per call", part, t.CallsPerSecond, t.Latency.P50, t.CPUMilliseconds, t.WritesPerCall)
+	b.say("%s: %.1f calls/s, p50 %.3f s, %.2f ms CPU and %.2f writes of the operator per call", part, t.CallsPerSecond, t.Latency.P50, t.CPU[processOperator], t.WritesPerCall)
 	return errors.Join(<-profiled, b.drain(ctx, namespace, n), stop())
 }
 
@@ -121,9 +126,9 @@ func (b *bench) watchCosts(namespace, part string) (func(*outcome) (*throughput,
 	if err != nil {
 		return nil, err
 	}
-	cpuBefore, err := b.manager.cpu()
+	timesBefore, err := processTimes()
 	return func(done *outcome) (*throughput, error) {
-		cpu, err := b.manager.cpu()
+		times, err := processTimes()
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +140,7 @@ func (b *bench) watchCosts(namespace, part string) (func(*outcome) (*throughput,
 		if err != nil || counted[part] == nil {
 			return nil, fmt.Errorf("the audit log has no write of the operator in %s: %w", namespace, err)
 		}
-		return newThroughput(part, done, cpu-cpuBefore, counted[part], before, after), nil
+		return newThroughput(part, done, cpuPerCall(timesBefore, times, float64(len(done.latencies))), counted[part], before, after), nil
 	}, err
 }
 

@@ -24,6 +24,7 @@ type report struct {
 	Load      string          `json:"load"`
 	LoadAfter string          `json:"loadAfter"`
 	Parts     []*throughput   `json:"parts,omitempty"`
+	Bare      *bareResult     `json:"bare,omitempty"`
 	Finished  *finishedResult `json:"finished,omitempty"`
 }
 
@@ -34,13 +35,32 @@ type throughput struct {
 	CallsPerSecond float64         `json:"callsPerSecond"`
 	Latency        figures.Summary `json:"latency"`
 	WarmShare      float64         `json:"warmShare"`
-	// CPUMilliseconds of the operator, per call.
-	CPUMilliseconds float64            `json:"cpuMillisecondsPerCall"`
-	Writes          map[string]float64 `json:"writesPerCall"`
-	WritesPerCall   float64            `json:"allWritesPerCall"`
-	Refused         int                `json:"refusedWrites"`
-	Before          memory             `json:"before"`
-	After           memory             `json:"after"`
+	// CPU is milliseconds of processor time per call, by process.
+	CPU           map[string]float64 `json:"cpuMillisecondsPerCall"`
+	Writes        map[string]float64 `json:"writesPerCall"`
+	WritesPerCall float64            `json:"allWritesPerCall"`
+	Refused       int                `json:"refusedWrites"`
+	Before        memory             `json:"before"`
+	After         memory             `json:"after"`
+}
+
+// bareResult is what the same writes come to without an operator.
+type bareResult struct {
+	Calls          int                `json:"calls"`
+	CallsPerSecond float64            `json:"callsPerSecond"`
+	Latency        figures.Summary    `json:"latency"`
+	CPU            map[string]float64 `json:"cpuMillisecondsPerCall"`
+}
+
+// cpuPerCall is what each process used between two looks, in milliseconds.
+func cpuPerCall(before, after map[string]time.Duration, calls float64) map[string]float64 {
+	used := map[string]float64{}
+	for name, then := range before {
+		if now, ok := after[name]; ok {
+			used[name] = float64((now - then).Microseconds()) / 1000 / calls
+		}
+	}
+	return used
 }
 
 // look is what an operator is like at one time.
@@ -87,13 +107,12 @@ func load() string {
 	return first
 }
 
-func newThroughput(part string, done *outcome, cpu time.Duration, writes *figures.Writes, before, after memory) *throughput {
+func newThroughput(part string, done *outcome, cpu map[string]float64, writes *figures.Writes, before, after memory) *throughput {
 	calls := float64(len(done.latencies))
 	t := &throughput{
 		Part: part, Calls: len(done.latencies), CallsPerSecond: calls / done.took.Seconds(),
 		Latency: figures.Summarize(done.latencies), WarmShare: float64(done.warm) / calls,
-		CPUMilliseconds: float64(cpu.Microseconds()) / 1000 / calls,
-		Writes:          map[string]float64{}, WritesPerCall: float64(writes.Total()) / calls, Refused: writes.Refused,
+		CPU: cpu, Writes: map[string]float64{}, WritesPerCall: float64(writes.Total()) / calls, Refused: writes.Refused,
 		Before: before, After: after,
 	}
 	for name, n := range writes.ByName {
@@ -106,17 +125,46 @@ func (r *report) print(out io.Writer, markdown bool) {
 	fmt.Fprintf(out, "%s, commit %s, %.0f s\n%s\n%d cores; load before %s, after %s\n\n",
 		r.Time.UTC().Format("2006-01-02T15:04:05Z"), r.Commit, r.Seconds, r.Command, r.Cores, r.Load, r.LoadAfter)
 	r.partsTable().Print(out, markdown)
+	r.cpuTable().Print(out, markdown)
 	r.writesTable().Print(out, markdown)
 	r.finishedTable().Print(out, markdown)
 }
 
 func (r *report) partsTable() *figures.Table {
-	t := &figures.Table{Header: []string{"operator alone", "calls", "calls/s", "p50 s", "p90 s", "p99 s", "went warm", "CPU ms/call", "writes/call", "refused", "RSS before MiB", "after"}}
+	t := &figures.Table{Header: []string{"operator alone", "calls", "calls/s", "p50 s", "p90 s", "p99 s", "went warm", "writes/call", "refused", "RSS before MiB", "after"}}
 	for _, p := range r.Parts {
 		t.Add(p.Part, fmt.Sprint(p.Calls), fmt.Sprintf("%.1f", p.CallsPerSecond),
 			fmt.Sprintf("%.3f", p.Latency.P50), fmt.Sprintf("%.3f", p.Latency.P90), fmt.Sprintf("%.3f", p.Latency.P99),
-			fmt.Sprintf("%.0f %%", 100*p.WarmShare), fmt.Sprintf("%.2f", p.CPUMilliseconds), fmt.Sprintf("%.2f", p.WritesPerCall),
+			fmt.Sprintf("%.0f %%", 100*p.WarmShare), fmt.Sprintf("%.2f", p.WritesPerCall),
 			fmt.Sprint(p.Refused), fmt.Sprintf("%.0f", p.Before.RSS), fmt.Sprintf("%.0f", p.After.RSS))
+	}
+	if b := r.Bare; b != nil {
+		t.Add("the writes of cold calls, without an operator", fmt.Sprint(b.Calls), fmt.Sprintf("%.1f", b.CallsPerSecond),
+			fmt.Sprintf("%.3f", b.Latency.P50), fmt.Sprintf("%.3f", b.Latency.P90), fmt.Sprintf("%.3f", b.Latency.P99), "", "", "", "", "")
+	}
+	return t
+}
+
+// cpuTable says who the machine's processors worked for.
+func (r *report) cpuTable() *figures.Table {
+	names := []string{processOperator, processServer, processEtcd, processBenchmark}
+	t := &figures.Table{Header: append(append([]string{"CPU, milliseconds per call"}, names...), "all")}
+	add := func(part string, used map[string]float64) {
+		row, sum := []string{part}, 0.0
+		for _, name := range names {
+			text := ""
+			if ms, ok := used[name]; ok {
+				text = fmt.Sprintf("%.2f", ms)
+			}
+			row, sum = append(row, text), sum+used[name]
+		}
+		t.Add(append(row, fmt.Sprintf("%.2f", sum))...)
+	}
+	for _, p := range r.Parts {
+		add(p.Part, p.CPU)
+	}
+	if r.Bare != nil {
+		add("the writes of cold calls, without an operator", r.Bare.CPU)
 	}
 	return t
 }
