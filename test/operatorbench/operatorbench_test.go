@@ -140,7 +140,7 @@ func TestCostsArePerCall(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "saved.json")
 	saved := new(strings.Builder)
-	if err := r.save(file); err != nil {
+	if err := figures.Save(file, r); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), []string{"-from", file, "-markdown"}, saved, saved); err != nil || saved.String() != out.String() {

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -82,29 +78,7 @@ type finishedResult struct {
 
 func newReport(args []string) *report {
 	command := strings.TrimSpace("go run ./test/operatorbench " + strings.Join(args, " "))
-	return &report{Time: time.Now(), Command: command, Commit: commit(), Cores: runtime.NumCPU(), Load: load()}
-}
-
-// commit of the checkout, with a plus sign when it has changes; empty when git can't say.
-func commit() string {
-	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	id := strings.TrimSpace(string(head))
-	if changes, err := exec.Command("git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
-		id += "+"
-	}
-	return id
-}
-
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
+	return &report{Time: time.Now(), Command: command, Commit: figures.Commit(), Cores: runtime.NumCPU(), Load: figures.Load()}
 }
 
 func newThroughput(part string, done *outcome, cpu map[string]float64, writes *figures.Writes, before, after memory) *throughput {
@@ -196,32 +170,11 @@ func (r *report) finishedTable() *figures.Table {
 	return t
 }
 
-func (r *report) save(file string) error {
-	if file == "" {
-		return nil
-	}
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make the report's folder: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
-
 // printSaved shows what an earlier run saved.
 func printSaved(file string, out io.Writer, markdown bool) error {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read the figures of an earlier run: %w", err)
-	}
 	r := &report{}
-	if err := json.Unmarshal(raw, r); err != nil {
-		return fmt.Errorf("%s is not the JSON file of a run: %w", file, err)
+	if err := figures.Read(file, r); err != nil {
+		return err
 	}
 	r.print(out, markdown)
 	return nil
