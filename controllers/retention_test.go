@@ -55,10 +55,7 @@ func TestADeletedCallDismissesItsRunner(t *testing.T) {
 	w.environment("env", asDefault)
 	call := w.call("c")
 	w.reconcile(call)
-	job := w.job(call)
-	r := w.runner(job, w.pod(job))
-	w.reconcile(call)
-	r.receive()
+	r := w.start(call)
 	if err := w.client.Delete(context.Background(), call); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +129,7 @@ func TestALateRunnerOfAFinishedCallIsAnswered(t *testing.T) {
 	w.environment("env", asDefault)
 	call := w.call("c")
 	w.reconcile(call)
-	r := w.runner(w.job(call), w.pod(w.job(call)))
-	w.reconcile(call)
-	r.receive()
+	r := w.start(call)
 	r.report(w, call.UID, completed)
 	w.reconcile(call)
 	eventually(t, func() bool { return !w.cached(call) })

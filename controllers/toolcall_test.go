@@ -111,10 +111,7 @@ func TestACallSurvivesARestartOfTheOperatorAtEveryStep(t *testing.T) {
 	w.reconcile(call)
 	w.restart()
 	w.reconcile(call)
-	job := w.job(call)
-	r := w.runner(job, w.pod(job))
-	w.reconcile(call)
-	r.receive()
+	r := w.start(call)
 	bound := w.get(call).Status.Runner
 
 	// The runner took the call; this operator doesn't know it yet.
@@ -199,10 +196,7 @@ func TestAResultThatCannotBeIsNotRecorded(t *testing.T) {
 	w.environment("env", asDefault)
 	call := w.call("c")
 	w.reconcile(call)
-	job := w.job(call)
-	r := w.runner(job, w.pod(job))
-	w.reconcile(call)
-	r.receive()
+	r := w.start(call)
 	lie := completed
 	lie.Stdout = result.Stream{Head: []byte("other\n"), Bytes: 6, SHA256: completed.Stdout.SHA256}
 	r.report(w, call.UID, lie)

@@ -152,6 +152,18 @@ func (r *runner) report(w *world, uid types.UID, outcome result.Outcome) {
 	eventually(r.t, func() bool { return w.hub.Session(r.config.Hello.JobUID).Result() != nil })
 }
 
+// start has the runner of an accepted call come, and the call given to it.
+func (w *world) start(call *v1alpha1.ToolCall) *runner {
+	w.t.Helper()
+	job := w.job(call)
+	r := w.runner(job, w.pod(job))
+	w.reconcile(call)
+	if m := r.receive(); m.Assign == nil {
+		w.t.Fatalf("got %+v; want the call", m)
+	}
+	return r
+}
+
 func eventually(t *testing.T, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
