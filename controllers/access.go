@@ -34,7 +34,8 @@ func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clo
 }
 
 // MayUse says whether the caller has the verb "use" on tools of that name in the namespace. A yes is
-// remembered for ten seconds.
+// remembered for ten seconds. A no that comes with an evaluation error is no answer, as it is none to the API
+// server itself: an authorizer failed that might have said something else.
 func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User:   who.Username,
@@ -60,8 +61,13 @@ func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace,
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
-	if review.Status.Allowed {
+	switch {
+	case review.Status.Allowed:
 		a.answers.Add(string(key), true, accessTTL)
+		return true, nil
+	case review.Status.EvaluationError != "":
+		return false, fmt.Errorf("ask whether %q may use tool %q: the API server's authorizer failed: %s", who.Username, tool, review.Status.EvaluationError)
+	default:
+		return false, nil
 	}
-	return review.Status.Allowed, nil
 }

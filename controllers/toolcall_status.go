@@ -113,6 +113,10 @@ func (s *scope) condition(kind string, is bool, reason, message string) {
 	if is {
 		value = metav1.ConditionTrue
 	}
+	s.setCondition(kind, value, reason, message)
+}
+
+func (s *scope) setCondition(kind string, value metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.call.Status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
 		ObservedGeneration: s.call.Generation, LastTransitionTime: metav1.NewTime(s.now),

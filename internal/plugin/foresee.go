@@ -192,6 +192,9 @@ func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
 	}
+	if !review.Status.Allowed && review.Status.EvaluationError != "" {
+		return false, fmt.Errorf("ask whether you may use the tool %q: the API server's authorizer failed: %s", tool, review.Status.EvaluationError)
+	}
 	return review.Status.Allowed, nil
 }
 
