@@ -229,7 +229,7 @@ func (l *load) lastEnd(of func(*v1alpha1.ToolCall) bool) (last time.Time) {
 func (l *load) expectLost(t *testing.T, lost map[string]corev1.Pod) {
 	t.Helper()
 	seen, _, _ := l.snapshot()
-	begun, before := 0, 0
+	begun, warm, before := 0, 0, 0
 	for name, call := range seen {
 		s := call.Status
 		if s.Reason != v1alpha1.ReasonPodLost {
@@ -243,11 +243,17 @@ func (l *load) expectLost(t *testing.T, lost map[string]corev1.Pod) {
 			continue
 		}
 		begun++
+		if s.Timings.Path == v1alpha1.PathWarm {
+			warm++
+		}
 		if lost[s.Runner.PodUID].Name == "" {
 			t.Errorf("call %s was lost with pod %s, which was not on the node", name, s.Pod)
 		}
 	}
-	t.Logf("lost: %d that had begun (retrySafe false), %d that certainly had not (retrySafe true)", begun, before)
+	if begun == 0 || warm == 0 || before == 0 {
+		t.Errorf("the test shows nothing of a kind of call: %d had begun, %d of them in waiting pods, %d had not", begun, warm, before)
+	}
+	t.Logf("lost: %d that had begun (retrySafe false), %d of them in waiting pods, and %d that certainly had not (retrySafe true)", begun, warm, before)
 }
 
 // expectCompleted wants calls that only had to wait to have run.
