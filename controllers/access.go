@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 )
 
 // Bounds of remembered answers. A yes is remembered: a right that is taken away holds for at most accessTTL longer.
@@ -34,8 +35,7 @@ func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clo
 }
 
 // MayUse says whether the caller has the verb "use" on tools of that name in the namespace. A yes is
-// remembered for ten seconds. A no that comes with an evaluation error is no answer, as it is none to the API
-// server itself: an authorizer failed that might have said something else.
+// remembered for ten seconds.
 func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User:   who.Username,
@@ -61,13 +61,12 @@ func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace,
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
-	switch {
-	case review.Status.Allowed:
-		a.answers.Add(string(key), true, accessTTL)
-		return true, nil
-	case review.Status.EvaluationError != "":
-		return false, fmt.Errorf("ask whether %q may use tool %q: the API server's authorizer failed: %s", who.Username, tool, review.Status.EvaluationError)
-	default:
-		return false, nil
+	may, err := decide.MayUse(&review.Status)
+	if err != nil {
+		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
+	if may {
+		a.answers.Add(string(key), true, accessTTL)
+	}
+	return may, nil
 }

@@ -192,10 +192,11 @@ func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
 	}
-	if !review.Status.Allowed && review.Status.EvaluationError != "" {
-		return false, fmt.Errorf("ask whether you may use the tool %q: the API server's authorizer failed: %s", tool, review.Status.EvaluationError)
+	may, err := decide.MayUse(&review.Status)
+	if err != nil {
+		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
 	}
-	return review.Status.Allowed, nil
+	return may, nil
 }
 
 // makePlan resolves the variables without the image's: only the pod knows those.
