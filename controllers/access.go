@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 )
 
 // Bounds of remembered answers. A yes is remembered: a right that is taken away holds for at most accessTTL longer.
@@ -60,8 +61,12 @@ func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace,
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
-	if review.Status.Allowed {
+	may, err := decide.MayUse(&review.Status)
+	if err != nil {
+		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
+	}
+	if may {
 		a.answers.Add(string(key), true, accessTTL)
 	}
-	return review.Status.Allowed, nil
+	return may, nil
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -34,11 +35,18 @@ func (r *ToolCallReconciler) accept(ctx context.Context, s *scope) (bool, error)
 	}
 	err := r.decide(ctx, s)
 	var rejected *rejection
-	if errors.As(err, &rejected) {
+	var open *undecided
+	switch {
+	case errors.As(err, &rejected):
 		s.rejected(rejected)
 		return true, nil
+	case errors.As(err, &open):
+		s.undecided()
+		s.wakeIn(open.again)
+		return true, nil
+	default:
+		return err != nil, err
 	}
-	return err != nil, err
 }
 
 // decideAgain serves a call whose waiting pod was recorded, and whose operator then ended before it could hand
@@ -46,14 +54,24 @@ func (r *ToolCallReconciler) accept(ctx context.Context, s *scope) (bool, error)
 func (r *ToolCallReconciler) decideAgain(ctx context.Context, s *scope) (bool, error) {
 	err := r.decide(ctx, s)
 	var rejected *rejection
-	if errors.As(err, &rejected) {
+	var open *undecided
+	switch {
+	case errors.As(err, &rejected):
 		session := s.session
 		s.rejected(rejected)
 		s.call.Status.RetrySafe = ptr.To(true)
 		s.after(func(context.Context) error { session.Refuse("the call may not run any more"); return nil })
 		return true, nil
+	case errors.As(err, &open):
+		s.wakeIn(open.again)
+		return true, nil
+	default:
+		return err != nil, err
 	}
-	return err != nil, err
+}
+
+func startTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
+	return ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)
 }
 
 func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
@@ -88,7 +106,7 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
-		StartTimeoutSeconds: ptr.Deref(where.Effective().Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds),
+		StartTimeoutSeconds: startTimeoutSeconds(where.Effective()),
 		SeenMicroseconds:    s.seen.UnixMicro(),
 		AcceptedMillis:      s.acceptedMillis(),
 		Plan:                plan,
@@ -154,10 +172,13 @@ func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards
 		},
 		Shell: rules.where.Effective().Spec.Shell,
 	})
+	if unanswered != nil {
+		ctrl.LoggerFrom(ctx).Error(unanswered, "A guard could not decide")
+		if again := s.askAgain(rules.where.Effective(), unanswered); again != nil {
+			return again
+		}
+	}
 	switch {
-	case unanswered != nil:
-		// Nobody said no: the question is asked again, and nothing runs until it is answered.
-		return unanswered
 	case denial != nil:
 		return decide.Denied(unknownCaller(denial, missing))
 	default:

@@ -88,9 +88,15 @@ func (r *ToolCallReconciler) ensureAdopted(ctx context.Context, s *scope) error 
 	}
 	if s.record == nil {
 		var rejected *rejection
+		var open *undecided
 		status := s.call.Status.DeepCopy()
 		err := r.decide(ctx, s)
 		s.call.Status = *status
+		if errors.As(err, &open) {
+			// The call goes on meanwhile.
+			s.wakeIn(open.again)
+			return nil
+		}
 		if err != nil && !errors.As(err, &rejected) {
 			return err
 		}

@@ -38,7 +38,10 @@ func diagnosePod(pod *corev1.Pod, credential string) *finding {
 			return found
 		}
 	}
-	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if over(pod) {
+		if taken := disruption(pod); taken != nil {
+			return &finding{final: true, reason: v1alpha1.ReasonPodLost, message: sentence("the pod was taken away before the command could start", taken.Reason, taken.Message)}
+		}
 		return &finding{final: true, reason: v1alpha1.ReasonPodRejected, message: sentence("the pod ended before the command could start", pod.Status.Reason, pod.Status.Message)}
 	}
 	if pod.DeletionTimestamp != nil {
@@ -47,6 +50,22 @@ func diagnosePod(pod *corev1.Pod, credential string) *finding {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 			return &finding{reason: v1alpha1.ReasonUnschedulable, message: "no node takes the pod: " + c.Message}
+		}
+	}
+	return nil
+}
+
+// over says that the pod as a whole has ended.
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// disruption is who took a pod away that nobody had refused: its node is gone or was emptied, or the pod had to make
+// room; nil when nobody did.
+func disruption(pod *corev1.Pod) *corev1.PodCondition {
+	for i, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return &pod.Status.Conditions[i]
 		}
 	}
 	return nil
@@ -115,7 +134,7 @@ func startTimeout(seconds int32, found *finding) finding {
 
 // ended says that no process of the pod runs any more.
 func ended(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if over(pod) {
 		return true
 	}
 	for _, status := range pod.Status.ContainerStatuses {

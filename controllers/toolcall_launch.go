@@ -46,7 +46,7 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 	if err := r.ensureCredential(ctx, s); err != nil {
 		return true, err
 	}
-	if s.original.Status.Timings == nil && !suspended(job) {
+	if len(s.original.Status.Conditions) == 0 && !suspended(job) {
 		s.call.Status = *s.original.Status.DeepCopy()
 		r.launched.keep(s.call, s.now)
 		s.wakeIn(acceptWait)

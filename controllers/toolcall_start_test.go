@@ -101,6 +101,13 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 		"program": {ended("StartError", `exec: "/.toolcall/runner": permission denied`), v1alpha1.ReasonInvalidEnvironment, "permission denied"},
 		"kubelet": {ended("StartError", "failed to create shim task: context canceled"), v1alpha1.ReasonPodLost, "being started"},
 		"evicted": {func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed; s.Reason = "Evicted" }, v1alpha1.ReasonPodRejected, "Evicted"},
+		// What the pod garbage collector writes for the pods of a node that is gone.
+		"node gone": {func(s *corev1.PodStatus) {
+			s.Phase = corev1.PodFailed
+			s.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
+			}}
+		}, v1alpha1.ReasonPodLost, "node no longer exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -44,7 +44,7 @@ func (s *scope) allowed() {
 	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
 	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis)}
 	when := time.UnixMicro(s.record.SeenMicroseconds).Add(time.Duration(s.record.AcceptedMillis) * time.Millisecond)
-	s.conditionSince(when, v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
+	s.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", when)
 	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
 	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
 }
@@ -120,16 +120,19 @@ func (s *scope) end(phase v1alpha1.Phase, reason, message string) {
 	s.condition(v1alpha1.ConditionSucceeded, phase == v1alpha1.PhaseSucceeded, reason, message)
 }
 
-// condition sets one condition.
+// condition sets one condition, which became so now if it was otherwise before.
 func (s *scope) condition(kind string, is bool, reason, message string) {
-	s.conditionSince(s.now, kind, is, reason, message)
+	s.setCondition(kind, truth(is), reason, message, s.now)
 }
 
-func (s *scope) conditionSince(since time.Time, kind string, is bool, reason, message string) {
-	value := metav1.ConditionFalse
+func truth(is bool) metav1.ConditionStatus {
 	if is {
-		value = metav1.ConditionTrue
+		return metav1.ConditionTrue
 	}
+	return metav1.ConditionFalse
+}
+
+func (s *scope) setCondition(kind string, value metav1.ConditionStatus, reason, message string, since time.Time) {
 	meta.SetStatusCondition(&s.call.Status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
 		ObservedGeneration: s.call.Generation, LastTransitionTime: metav1.NewTime(since),

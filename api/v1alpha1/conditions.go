@@ -32,7 +32,8 @@ func (p Phase) Terminal() bool { return slices.Contains(TerminalPhases(), p) }
 
 // Condition types of a ToolCall.
 const (
-	// ConditionAccepted is True once every guard passed, False with the guard's reason otherwise.
+	// ConditionAccepted is True once every guard passed, False with the guard's reason otherwise. It is Unknown while
+	// a guard can't decide.
 	ConditionAccepted = "Accepted"
 	// ConditionStarted is True once it is recorded which pod runs the call, just before its process starts.
 	ConditionStarted = "Started"
@@ -55,6 +56,9 @@ const (
 const (
 	// ReasonGuardsPassed says that the call may run.
 	ReasonGuardsPassed = "GuardsPassed"
+	// ReasonUndecided says that a guard can't decide now, because nobody answers whether the creator may use the tool.
+	// It is asked again, for as long as the call may wait for its start; then the call ends with GuardError.
+	ReasonUndecided = "Undecided"
 	// ReasonNotStarted says that no process was started, yet or ever.
 	ReasonNotStarted = "NotStarted"
 	// ReasonQueued says that the call waits for its turn: its environment runs as many calls as it may.
@@ -166,6 +170,7 @@ const (
 	ReasonUnknownTool = "UnknownTool"
 	// ReasonInvalidArguments says that the arguments of the emitted tool call do not fit its tool.
 	ReasonInvalidArguments = "InvalidArguments"
-	// ReasonGuardError says that a guard could not decide (an error or a panic): the call fails closed.
+	// ReasonGuardError says that a guard could not decide (an error or a panic), and that asking again for as long as
+	// the call may wait for its start didn't help: the call fails closed.
 	ReasonGuardError = "GuardError"
 )

@@ -18,7 +18,8 @@ type Input struct {
 	Caller *v1alpha1.Requester
 
 	// MayUse asks whether the caller may use a tool. It is called at most once, only under RBAC and only
-	// for a known caller; an error refuses the call with GuardError.
+	// for a known caller; an error refuses the call with GuardError. A caller who knows that the error will
+	// pass asks again instead of taking that for the last word.
 	MayUse func(tool string) (bool, error)
 
 	// Shell is the environment's shell, to which a command is passed as the last argument; empty means bash -c.

@@ -192,7 +192,11 @@ func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
 	}
-	return review.Status.Allowed, nil
+	may, err := decide.MayUse(&review.Status)
+	if err != nil {
+		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
+	}
+	return may, nil
 }
 
 // makePlan resolves the variables without the image's: only the pod knows those.

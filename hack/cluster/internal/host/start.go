@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Link is the pair of interfaces between the machine and the node.
@@ -66,6 +69,10 @@ func launch(executable, plan, logFile string, gate *os.File) (*exec.Cmd, error) 
 		Setsid: true,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	// What the caller has open, a lock on a file for instance, isn't the node's to hold for as long as it lives.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("keeping the caller's files from the node: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("making the node's namespaces: %w", err)

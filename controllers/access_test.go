@@ -1,0 +1,312 @@
+package controllers_test
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers"
+)
+
+// An authorizer that fails has not said no, whatever it is configured to stand for when it does.
+func TestAFailingAuthorizerIsNoAnswer(t *testing.T) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+	for _, policy := range []string{"NoOpinion", "Deny"} {
+		t.Run("failurePolicy "+policy, func(t *testing.T) {
+			t.Parallel()
+			clients := authorizedBy(t, policy, func(user string) (answer *authorizationv1.SubjectAccessReviewStatus) {
+				switch user {
+				case "broken":
+					return nil
+				case "refused":
+					return &authorizationv1.SubjectAccessReviewStatus{Denied: true}
+				default:
+					return &authorizationv1.SubjectAccessReviewStatus{}
+				}
+			})
+			grantLs(t, clients, "granted")
+			access := controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), &clockAt{now: time.Now()})
+			for who, want := range map[string]struct{ may, fails bool }{
+				"granted": {may: true}, "nobody": {}, "refused": {}, "broken": {fails: true},
+			} {
+				may, err := access.MayUse(t.Context(), &v1alpha1.Requester{Username: who}, "default", "ls")
+				if may != want.may || (err != nil) != want.fails {
+					t.Errorf("%s: may %t, %v", who, may, err)
+				}
+				if err != nil && !strings.Contains(err.Error(), "authorizer failed") {
+					t.Errorf("%s: the error doesn't say who failed: %v", who, err)
+				}
+			}
+		})
+	}
+}
+
+// authorizedBy starts an API server that asks a webhook first, and RBAC then. The webhook fails where answer is nil.
+func authorizedBy(t *testing.T, failurePolicy string, answer func(user string) *authorizationv1.SubjectAccessReviewStatus) *kubernetes.Clientset {
+	t.Helper()
+	webhook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := &authorizationv1.SubjectAccessReview{}
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		status := answer(review.Spec.User)
+		if status == nil {
+			http.Error(w, "out of order", http.StatusNotFound)
+			return
+		}
+		review.Status = *status
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(webhook.Close)
+	env := &envtest.Environment{}
+	env.ControlPlane.GetAPIServer().Configure().Disable("authorization-mode").
+		Set("authorization-config", authorizationConfig(t, webhook, failurePolicy))
+	conf, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	return kubernetes.NewForConfigOrDie(conf)
+}
+
+func authorizationConfig(t *testing.T, webhook *httptest.Server, failurePolicy string) (file string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["webhook"] = &clientcmdapi.Cluster{
+		Server:                   webhook.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}),
+	}
+	config.AuthInfos["nobody"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["webhook"] = &clientcmdapi.Context{Cluster: "webhook", AuthInfo: "nobody"}
+	config.CurrentContext = "webhook"
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(dir, "authorization.yaml")
+	text := fmt.Sprintf(`apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: webhook
+  webhook:
+    authorizedTTL: 1s
+    unauthorizedTTL: 1s
+    timeout: 3s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: %s
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: %s}
+    matchConditions:
+    - expression: has(request.resourceAttributes) && request.resourceAttributes.resource == 'tools'
+- type: RBAC
+  name: rbac
+`, failurePolicy, kubeconfig)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func grantLs(t *testing.T, clients *kubernetes.Clientset, who string) {
+	t.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: who},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"toolcall.dev"}, Resources: []string{"tools"}, ResourceNames: []string{"ls"}, Verbs: []string{"use"}}},
+	}
+	if _, err := clients.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, Subjects: []rbacv1.Subject{user(who)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: who},
+	}
+	if _, err := clients.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refuseReviews has an admission webhook that nobody serves stand in the way of questions about a user.
+func (w *world) refuseReviews(who string) (over func()) {
+	w.t.Helper()
+	config := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "gone.toolcall.dev", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
+			ClientConfig:  admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+			FailurePolicy: ptr.To(admissionv1.Fail), TimeoutSeconds: ptr.To(int32(1)),
+			MatchConditions: []admissionv1.MatchCondition{{Name: "user", Expression: fmt.Sprintf("has(object.spec.user) && object.spec.user == %q", who)}},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{"authorization.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"subjectaccessreviews"}},
+			}},
+		}},
+	}
+	if err := w.client.Create(context.Background(), config); err != nil {
+		w.t.Fatal(err)
+	}
+	remove := func() { _ = w.client.Delete(context.Background(), config) }
+	w.t.Cleanup(remove)
+	w.awaitReviews(who, false)
+	return func() { remove(); w.awaitReviews(who, true) }
+}
+
+// awaitReviews waits until questions about a user are answered, or aren't.
+func (w *world) awaitReviews(who string, answered bool) {
+	w.t.Helper()
+	eventually(w.t, func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "use", Resource: "tools"},
+		}}
+		return (w.client.Create(context.Background(), review, client.DisableReadYourWritesConsistency) == nil) == answered
+	})
+}
+
+// A call that nobody can decide about waits, and says so; it runs when the answer comes, and is refused when none
+// comes for as long as it may wait for its start.
+func TestACallWaitsForAnAnswerAboutItsCreatorAsLongAsItMayWaitForItsStart(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault, judged)
+	who := w.asker()
+	over := w.refuseReviews(who)
+	answered, refused := w.asked(who, "answered"), w.asked(who, "refused")
+	for _, call := range []*v1alpha1.ToolCall{answered, refused} {
+		w.expectUndecided(call)
+		w.clock.now = w.clock.now.Add(10 * time.Second)
+		w.expectUndecided(call)
+	}
+	version := w.get(refused).ResourceVersion
+	w.expectUndecided(refused)
+	if now := w.get(refused).ResourceVersion; now != version {
+		t.Errorf("asking again wrote the call, %s became %s", version, now)
+	}
+	w.clock.now = w.clock.now.Add(31 * time.Second)
+	w.reconcile(refused)
+	s := w.get(refused).Status
+	if s.Phase != v1alpha1.PhaseDenied || s.Reason != v1alpha1.ReasonGuardError || !strings.Contains(s.Message, who) {
+		t.Errorf("without an answer it ended %s/%s: %s", s.Phase, s.Reason, s.Message)
+	}
+	if w.hasJob(refused) {
+		t.Error("it has a Job")
+	}
+	over()
+	w.reconcile(answered)
+	now := w.get(answered)
+	if now.Status.Phase != v1alpha1.PhasePending || condition(now, v1alpha1.ConditionAccepted) != metav1.ConditionTrue || !w.hasJob(answered) {
+		t.Errorf("answered, it is %s/%s: %s", now.Status.Phase, now.Status.Reason, now.Status.Message)
+	}
+}
+
+// A call was given a waiting pod, and the operator ended before it could hand the call over, or before it had kept what
+// was decided. The next one has nobody who says whether the creator may use the tool.
+func TestACallThatHasItsPodWaitsForAnAnswerAboutItsCreatorToo(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(2), judged)
+	runners := w.warmUp(env)
+	who := w.asker()
+	given, running := w.asked(who, "given"), w.asked(who, "running")
+	w.reconcile(running)
+	r := runners[w.get(running).Status.Job]
+	r.receive()
+	w.use = &flaky{Client: w.client, fail: func() failure { return answerIsLost }}
+	w.rebuild()
+	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(given)}); err == nil {
+		t.Fatal("the write was not cut short")
+	}
+	waits := runners[w.get(given).Status.Job]
+	w.use = nil
+	w.restart()
+	r.connect(w, string(running.UID))
+	waits.connect(w, "")
+	w.refuseReviews(who)
+
+	for _, call := range []*v1alpha1.ToolCall{given, running} {
+		w.clock.now = w.clock.now.Add(time.Second)
+		if wake := w.reconcile(call).RequeueAfter; wake <= 0 || wake > 10*time.Second {
+			t.Errorf("call %s is looked at again after %s", call.Name, wake)
+		}
+		if s := w.get(call).Status; s.Phase != v1alpha1.PhaseRunning {
+			t.Errorf("call %s is %s/%s: %s", call.Name, s.Phase, s.Reason, s.Message)
+		}
+	}
+	r.report(w, running.UID, completed)
+	w.reconcile(running)
+	if s := w.get(running).Status; s.Phase != v1alpha1.PhaseSucceeded {
+		t.Errorf("the running call ended %s/%s: %s", s.Phase, s.Reason, s.Message)
+	}
+	w.clock.now = w.clock.now.Add(31 * time.Second)
+	w.reconcile(given)
+	s := w.get(given).Status
+	if s.Phase != v1alpha1.PhaseDenied || s.Reason != v1alpha1.ReasonGuardError || !ptr.Deref(s.RetrySafe, false) {
+		t.Errorf("the call that was not handed over ended %s/%s: %s", s.Phase, s.Reason, s.Message)
+	}
+	if m := waits.receive(); m.Refuse == nil {
+		t.Errorf("its runner got %+v", m)
+	}
+}
+
+// judged holds an environment's calls to the built-in policy, which asks for a right, and gives them 30 s to start.
+func judged(e *v1alpha1.ExecutionEnvironment) {
+	e.Spec.PolicyName, e.Spec.StartTimeoutSeconds = "", ptr.To(int32(30))
+}
+
+// asker is a user who may call ls, with the admission policies in force that vouch for that.
+func (w *world) asker() string {
+	w.t.Helper()
+	w.withAdmission()
+	who := "asker-" + w.namespace
+	w.grant(group("system:authenticated"), "toolcalls", nil, "create")
+	w.grant(user(who), "tools", []string{"ls"}, "use")
+	// The operator believes stamps only on calls that are younger than the policies.
+	time.Sleep(3 * time.Second)
+	return who
+}
+
+// asked creates a call as a user, and waits until the cache has it.
+func (w *world) asked(who, name string) *v1alpha1.ToolCall {
+	w.t.Helper()
+	call := lsCall(w.namespace, name)
+	if err := w.as(who).Create(context.Background(), call); err != nil {
+		w.t.Fatal(err)
+	}
+	eventually(w.t, func() bool { return w.client.Get(context.Background(), client.ObjectKeyFromObject(call), call) == nil })
+	return call
+}
+
+func (w *world) expectUndecided(call *v1alpha1.ToolCall) {
+	w.t.Helper()
+	wake := w.reconcile(call).RequeueAfter
+	now := w.get(call)
+	if now.Status.Phase != v1alpha1.PhasePending || condition(now, v1alpha1.ConditionAccepted) != metav1.ConditionUnknown {
+		w.t.Errorf("call %s is %s/%s, Accepted %s: %s", call.Name, now.Status.Phase, now.Status.Reason, condition(now, v1alpha1.ConditionAccepted), now.Status.Message)
+	}
+	if wake <= 0 || wake > 10*time.Second || w.hasJob(call) {
+		w.t.Errorf("call %s is looked at again after %s, has a Job: %t", call.Name, wake, w.hasJob(call))
+	}
+}
