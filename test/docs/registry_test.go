@@ -23,7 +23,9 @@ import (
 const inPages = "registry.example.com/team"
 
 // standIns are what is put in the place of a page's words, in the order old, new.
-func standIns(registry string) []string { return []string{inPages, registry + "/team", " dist/", " $DIST/"} }
+func standIns(registry string) []string {
+	return []string{inPages, registry + "/team", " dist/", " $DIST/"}
+}
 
 // newRegistry runs one, and gives its address. Afterwards nothing on the node is named after it.
 func newRegistry(t *testing.T) string {
