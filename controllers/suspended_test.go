@@ -53,6 +53,9 @@ func (w *world) letRun(name string, at *time.Time) {
 	must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		job = w.jobNamed(name)
 		job.Spec.Suspend = ptr.To(at == nil)
+		if at != nil {
+			place(&job.Spec.Template)
+		}
 		return w.client.Update(ctx, job)
 	}))
 	state := batchv1.JobCondition{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue, Reason: "JobSuspended"}
@@ -68,6 +71,15 @@ func (w *world) letRun(name string, at *time.Time) {
 		must(w.client.Get(ctx, client.ObjectKeyFromObject(job), seen))
 		return seen.ResourceVersion == job.ResourceVersion
 	})
+}
+
+// place changes a Job's pod template as Kueue does with the Job that it lets run: where its quota is, and whose it is.
+func place(pod *corev1.PodTemplateSpec) {
+	pod.Labels["kueue.x-k8s.io/podset"] = "main"
+	pod.Labels["kueue.x-k8s.io/local-queue-name"] = "agents"
+	pod.Annotations["kueue.x-k8s.io/workload"] = "job-x"
+	pod.Spec.NodeSelector = map[string]string{"capacity": "spot"}
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 }
 
 func whyNotStarted(call *v1alpha1.ToolCall) string {
