@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,6 +23,13 @@ func suspended(job *batchv1.Job) bool {
 		return true
 	}
 	return job.Status.StartTime == nil && jobIs(job, batchv1.JobSuspended)
+}
+
+// wasSuspended says that somebody suspends a Job, or did and let it run again.
+func wasSuspended(job *batchv1.Job) bool {
+	return suspended(job) || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended
+	})
 }
 
 func jobIs(job *batchv1.Job, kind batchv1.JobConditionType) bool {

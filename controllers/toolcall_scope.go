@@ -141,7 +141,12 @@ func (r *ToolCallReconciler) callOfJob(ctx context.Context, o client.Object) []r
 	if owner == nil || owner.Kind != "ToolCall" {
 		return nil
 	}
-	return r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})
+	call := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
+	if job, ok := o.(*batchv1.Job); ok && wasSuspended(job) {
+		// It may start again, also after its call has ended.
+		return []reconcile.Request{{NamespacedName: call}}
+	}
+	return r.ifInFlight(ctx, call)
 }
 
 // ifInFlight leaves out calls that the cache doesn't have: they have ended, or are looked at when they come into it.
