@@ -74,7 +74,9 @@ func disruption(pod *corev1.Pod) *corev1.PodCondition {
 func diagnoseContainer(state corev1.ContainerState, credential string) *finding {
 	switch {
 	case state.Waiting != nil && imageReasons[state.Waiting.Reason]:
-		return &finding{final: true, reason: v1alpha1.ReasonImagePullFailed, message: sentence("the image can't be pulled", state.Waiting.Reason, state.Waiting.Message)}
+		// The kubelet pulls some images a second, and tries again.
+		throttled := strings.Contains(state.Waiting.Message, "pull QPS exceeded")
+		return &finding{final: !throttled, reason: v1alpha1.ReasonImagePullFailed, message: sentence("the image can't be pulled", state.Waiting.Reason, state.Waiting.Message)}
 	case state.Waiting != nil && containerReasons[state.Waiting.Reason]:
 		if strings.Contains(state.Waiting.Message, fmt.Sprintf("secret %q not found", credential)) {
 			return &finding{credential: true}

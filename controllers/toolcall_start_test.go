@@ -130,12 +130,14 @@ func TestWhatAPodSaysAboutWhyItDoesNotStart(t *testing.T) {
 func TestACallOutlastsWhatTheKubeletTriesAgain(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
-	for name, message := range map[string]string{
-		"a runtime that was restarted":  "error reading from server: EOF",
-		"a runtime that is not there":   `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: no such file or directory"`,
-		"a Secret that is late":         "failed to sync secret cache: timed out waiting for the condition",
-		"a runtime that took too long":  "context deadline exceeded",
-		"a connection that was cut off": "read unix @->/run/containerd/containerd.sock: read: connection reset by peer",
+	for name, tc := range map[string]struct{ reason, message string }{
+		"a runtime that was restarted":  {"RunContainerError", "error reading from server: EOF"},
+		"a runtime that is not there":   {"RunContainerError", `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: no such file or directory"`},
+		"a Secret that is late":         {"RunContainerError", "failed to sync secret cache: timed out waiting for the condition"},
+		"a runtime that took too long":  {"RunContainerError", "context deadline exceeded"},
+		"a connection that was cut off": {"RunContainerError", "read unix @->/run/containerd/containerd.sock: read: connection reset by peer"},
+		"many pulls in one second":      {"ErrImagePull", "pull QPS exceeded"},
+		"a pull after many":             {"ImagePullBackOff", `Back-off pulling image "x": ErrImagePull: pull QPS exceeded`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.t = t
@@ -143,7 +145,7 @@ func TestACallOutlastsWhatTheKubeletTriesAgain(t *testing.T) {
 			w.accept(call)
 			w.podStatus(w.pod(w.job(call)), func(s *corev1.PodStatus) {
 				s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: message},
+					Waiting: &corev1.ContainerStateWaiting{Reason: tc.reason, Message: tc.message},
 				}}}
 			})
 			w.reconcile(call)

@@ -45,6 +45,7 @@ func TestConfigurationFollowsTheMachine(t *testing.T) {
 		{"kubelet.yaml", "failCgroupV1: false", true, false},
 		{"kubelet.yaml", "oomScoreAdj: 0", true, false},
 		{"kubelet.yaml", "cgroupRoot: /toolcall-cluster", true, true},
+		{"kubelet.yaml", "imagePullCredentialsVerificationPolicy: NeverVerify", true, true},
 		{"containerd.toml", "restrict_oom_score_adj = true", true, false},
 		{"containerd.toml", "restrict_oom_score_adj = false", false, true},
 		{"containerd.toml", `sandbox = "toolcall.dev/pause:v1"`, true, true},
