@@ -188,7 +188,7 @@ func TestTheRightToUseAToolDecides(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, func() bool { return w.client.Get(context.Background(), client.ObjectKeyFromObject(call), call) == nil })
-			w.reconcile(call)
+			w.accept(call)
 			s := w.get(call).Status
 			if allowed := s.Phase == v1alpha1.PhasePending; allowed != tc.allowed {
 				t.Errorf("ended %s/%s: %s", s.Phase, s.Reason, s.Message)

@@ -10,11 +10,13 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
@@ -74,7 +76,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Turns:    queue,
 		Expiry:   NewExpiry(o.Clock, o.Signals.Wake),
 	}
-	if err := mgr.Add(calls.Expiry); err != nil {
+	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("make the client that learns which calls have ended: %w", err)
+	}
+	if err := errors.Join(mgr.Add(calls.Expiry), mgr.Add(&learner{calls, watching})); err != nil {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
 	metrics.InFlight(func() int { return countInFlight(shared.Client) })

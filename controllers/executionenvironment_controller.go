@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -46,14 +48,19 @@ const countDelay = time.Second
 // SetupWithManager registers the controller.
 func (r *ExecutionEnvironmentReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&v1alpha1.ExecutionEnvironment{}).
-		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.siblings)).
+		For(&v1alpha1.ExecutionEnvironment{}, notOurs).
+		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.siblings), notOurs).
 		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.usersOf)).
 		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.neighbours)).
 		Watches(&v1alpha1.ToolCall{}, delayed{}).
 		WatchesRawSource(r.Pools.Source()).
 		Complete(r)
 }
+
+// notOurs leaves out the operator's own writes of a status: to look again at once would undo what countDelay is for.
+var notOurs = builder.WithPredicates(predicate.Or[client.Object](
+	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+))
 
 // siblings are the default environments of a namespace: each one's state depends on the others.
 func (r *ExecutionEnvironmentReconciler) siblings(ctx context.Context, o client.Object) []reconcile.Request {

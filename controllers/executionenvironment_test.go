@@ -127,7 +127,7 @@ func TestAnEnvironmentCountsItsCalls(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", asDefault)
 	for _, name := range []string{"a", "b"} {
-		w.reconcile(w.call(name))
+		w.accept(w.call(name))
 	}
 	denied := w.call("denied", func(c *v1alpha1.ToolCall) { c.Spec.Shell.Command = " " })
 	w.reconcile(denied)

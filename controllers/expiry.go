@@ -3,8 +3,11 @@ package controllers
 import (
 	"container/heap"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -19,14 +22,14 @@ type Expiry struct {
 
 	mu sync.Mutex
 	// due has the calls of each second, by the second since 1970.
-	due map[int64][]types.NamespacedName
+	due map[int64]map[types.NamespacedName]struct{}
 	// seconds is a heap of the keys of due.
 	seconds seconds
 }
 
 // NewExpiry makes an empty one that calls wake for calls whose time has come.
 func NewExpiry(clock clock.PassiveClock, wake func(types.NamespacedName)) *Expiry {
-	return &Expiry{clock: clock, wake: wake, due: map[int64][]types.NamespacedName{}}
+	return &Expiry{clock: clock, wake: wake, due: map[int64]map[types.NamespacedName]struct{}{}}
 }
 
 // Add has a call looked at again at a time, within a second after it.
@@ -34,14 +37,13 @@ func (e *Expiry) Add(call types.NamespacedName, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	second := at.Unix() + 1
-	list, there := e.due[second]
-	if !there {
+	if e.due[second] == nil {
 		heap.Push(&e.seconds, second)
+		e.due[second] = map[types.NamespacedName]struct{}{}
 	}
-	// A call is added by each pass over it: mostly by several in a row.
-	if len(list) == 0 || list[len(list)-1] != call {
-		e.due[second] = append(list, call)
-	}
+	// Decoding makes a copy of the namespace for each call.
+	call.Namespace = unique.Make(call.Namespace).Value()
+	e.due[second][call] = struct{}{}
 }
 
 // Start wakes calls until the context ends.
@@ -67,7 +69,7 @@ func (e *Expiry) take(now time.Time) []types.NamespacedName {
 	var calls []types.NamespacedName
 	for len(e.seconds) > 0 && e.seconds[0] <= now.Unix() {
 		second := heap.Pop(&e.seconds).(int64)
-		calls = append(calls, e.due[second]...)
+		calls = slices.AppendSeq(calls, maps.Keys(e.due[second]))
 		delete(e.due, second)
 	}
 	return calls

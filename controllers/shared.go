@@ -34,6 +34,7 @@ const (
 	indexInFlight = "call.inFlight"
 	indexRunner   = "call.runner"
 	indexPool     = "job.pool"
+	indexCall     = "job.call"
 )
 
 // SetupIndexes has the cache find objects by the fields that the reconcilers ask for.
@@ -51,6 +52,7 @@ func SetupIndexes(indexer client.FieldIndexer) error {
 		{&v1alpha1.ToolCall{}, indexInFlight, inFlight},
 		{&v1alpha1.ToolCall{}, indexRunner, podOfCall},
 		{&batchv1.Job{}, indexPool, poolOf},
+		{&batchv1.Job{}, indexCall, ownerCall},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.field, index.value); err != nil {
 			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)
@@ -119,6 +121,15 @@ func podOfCall(o client.Object) []string {
 func poolOf(o client.Object) []string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != "ExecutionEnvironment" {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}
+
+// ownerCall is the UID of the call that has a Job.
+func ownerCall(o client.Object) []string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ToolCall" {
 		return nil
 	}
 	return []string{string(owner.UID)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -76,6 +78,7 @@ func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error)
 	c, err := cluster.New(conf, func(o *cluster.Options) {
 		o.Scheme = scheme
 		o.Logger = logr.Discard()
+		o.Cache.ByObject = map[client.Object]cache.ByObject{&v1alpha1.ToolCall{}: {Field: controllers.InFlight()}}
 		o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
 	})
 	if err != nil {
@@ -91,11 +94,25 @@ func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error)
 	return c, nil
 }
 
-// clockAt is a clock that stands still until it is moved.
-type clockAt struct{ now time.Time }
+// clockAt is a clock that stands still until it is moved. While another goroutine reads it, set moves it.
+type clockAt struct {
+	mu  sync.Mutex
+	now time.Time
+}
 
-func (c *clockAt) Now() time.Time                  { return c.now }
-func (c *clockAt) Since(t time.Time) time.Duration { return c.now.Sub(t) }
+func (c *clockAt) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clockAt) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (c *clockAt) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
 
 // world is a namespace, an operator without a manager, and a listener for runners.
 type world struct {
@@ -204,6 +221,14 @@ func (w *world) reconcile(call *v1alpha1.ToolCall) ctrl.Result {
 		w.t.Fatalf("reconcile %s: %v", call.Name, err)
 	}
 	return result
+}
+
+// accept has a call accepted, and waits until it says so.
+func (w *world) accept(call *v1alpha1.ToolCall) {
+	w.t.Helper()
+	w.reconcile(call)
+	w.clock.now = w.clock.now.Add(time.Second)
+	w.reconcile(call)
 }
 
 // get reads the call past the cache.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
@@ -81,4 +82,40 @@ func suspendedMessage(job *batchv1.Job) string {
 		return fmt.Sprintf("the call's Job is suspended: it waits in queue %q", queue)
 	}
 	return "the call's Job is suspended: it waits until its spec.suspend is false"
+}
+
+// endJobs deletes what of an ended call would start again. A queue that takes a running Job's place leaves a Job that has
+// neither completed nor failed, and lets it run later: with a pod that no call is for, and that holds its quota.
+func (r *ToolCallReconciler) endJobs(ctx context.Context, s *scope) error {
+	jobs := &batchv1.JobList{}
+	if err := r.List(ctx, jobs, client.InNamespace(s.call.Namespace), client.MatchingFields{indexCall: string(s.call.UID)}); err != nil {
+		return fmt.Errorf("list the ended call's Jobs: %w", err)
+	}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		again, err := r.startsAgain(ctx, job, s.call)
+		if err != nil {
+			return err
+		}
+		if again {
+			s.job = job
+			r.removeJob(s)
+		}
+	}
+	return nil
+}
+
+// startsAgain says that a Job will have a pod, or has one, that isn't the one which ran the call.
+func (r *ToolCallReconciler) startsAgain(ctx context.Context, job *batchv1.Job, call *v1alpha1.ToolCall) (bool, error) {
+	if jobIs(job, batchv1.JobComplete) || jobIs(job, batchv1.JobFailed) {
+		return false, nil
+	}
+	if suspended(job) {
+		return true, nil
+	}
+	pod, err := r.currentPod(ctx, job)
+	if err != nil || pod == nil {
+		return false, err
+	}
+	return call.Status.Runner == nil || string(pod.UID) != call.Status.Runner.PodUID, nil
 }

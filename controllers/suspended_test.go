@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -53,6 +54,9 @@ func (w *world) letRun(name string, at *time.Time) {
 	must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		job = w.jobNamed(name)
 		job.Spec.Suspend = ptr.To(at == nil)
+		if at != nil {
+			place(&job.Spec.Template)
+		}
 		return w.client.Update(ctx, job)
 	}))
 	state := batchv1.JobCondition{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue, Reason: "JobSuspended"}
@@ -68,6 +72,15 @@ func (w *world) letRun(name string, at *time.Time) {
 		must(w.client.Get(ctx, client.ObjectKeyFromObject(job), seen))
 		return seen.ResourceVersion == job.ResourceVersion
 	})
+}
+
+// place changes a Job's pod template as Kueue does with the Job that it lets run: where its quota is, and whose it is.
+func place(pod *corev1.PodTemplateSpec) {
+	pod.Labels["kueue.x-k8s.io/podset"] = "main"
+	pod.Labels["kueue.x-k8s.io/local-queue-name"] = "agents"
+	pod.Annotations["kueue.x-k8s.io/workload"] = "job-x"
+	pod.Spec.NodeSelector = map[string]string{"capacity": "spot"}
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 }
 
 func whyNotStarted(call *v1alpha1.ToolCall) string {
@@ -208,6 +221,49 @@ func TestARunningCallThatIsSuspendedIsLostAndNotRunAgain(t *testing.T) {
 	}
 }
 
+// The runner of a pod that is taken away reports what came of its command. The Job has neither failed nor completed
+// then, and its queue would let it run again: with a pod that no call is for, and that holds its quota.
+func TestAQueueDoesNotRunTheJobOfAnEndedCallAgain(t *testing.T) {
+	for title, again := range map[string]bool{"while it is suspended": false, "once it is let run again": true} {
+		t.Run(title, func(t *testing.T) {
+			w := newWorld(t)
+			w.withQueue()
+			w.environment("env", inQueue)
+			call := w.call("c")
+			w.reconcile(call)
+			name := w.job(call).Name
+			w.letRun(name, &w.clock.now)
+			pod := w.pod(w.job(call))
+			r := w.runner(w.job(call), pod)
+			w.reconcile(call)
+			r.receive()
+			r.report(w, call.UID, completed)
+			w.reconcile(call)
+			w.reconcile(call)
+			if job := w.jobNamed(name); job.DeletionTimestamp != nil {
+				t.Fatal("the Job is deleted though it runs as it was let")
+			}
+			w.letRun(name, nil)
+			if again {
+				if err := w.client.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); err != nil {
+					t.Fatal(err)
+				}
+				w.letRun(name, &w.clock.now)
+				w.pod(w.jobNamed(name))
+			}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: call.Namespace, Name: name}}
+			eventually(t, func() bool {
+				w.reconcile(call)
+				err := w.client.Get(context.Background(), client.ObjectKeyFromObject(job), job)
+				return apierrors.IsNotFound(err) || job.DeletionTimestamp != nil
+			})
+			if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
+				t.Errorf("the call is %s: %s", s.Reason, s.Message)
+			}
+		})
+	}
+}
+
 func TestASuspendedCallCanBeCancelledAndItsJobDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.withQueue()
@@ -301,7 +357,7 @@ func TestASuspendedPoolWaits(t *testing.T) {
 	// A pod that is about to be removed isn't given to a call.
 	w.letRun(job.Name, nil)
 	call := w.call("c")
-	w.reconcile(call)
+	w.accept(call)
 	if s := w.get(call).Status; s.Runner != nil || s.Timings.Path != v1alpha1.PathCold {
 		t.Errorf("the status is %+v", s)
 	}

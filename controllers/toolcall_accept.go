@@ -77,9 +77,7 @@ func startTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
 func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	action, unmapped := guards.Map(&s.call.Spec)
 	if unmapped == nil {
-		s.call.Status.Action = &v1alpha1.MappedAction{
-			Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary(),
-		}
+		s.mapped(action)
 	}
 	where, err := r.whereabouts(ctx, s.call)
 	if err != nil {

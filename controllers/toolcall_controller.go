@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -36,6 +37,10 @@ type ToolCallReconciler struct {
 	Expiry *Expiry
 	// Turns hold calls back whose environment runs as many as it may.
 	Turns *turns.Turns
+
+	// ended are the calls that ended a moment ago, launched those that have a Job and don't say so yet.
+	ended    endedCalls
+	launched launches
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls,verbs=get;list;watch;delete
@@ -53,10 +58,11 @@ type ToolCallReconciler struct {
 func (r *ToolCallReconciler) SetupWithManager(mgr ctrl.Manager, signals *Signals, concurrent int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ToolCall{}).
-		Owns(&batchv1.Job{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(callOfPod)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.callOfJob)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.callOfPod)).
 		WatchesRawSource(signals.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, EnableWarmup: ptr.To(false)}).
 		Complete(r)
 }
 
@@ -87,6 +93,7 @@ func (r *ToolCallReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if apierrors.IsNotFound(err) {
 		r.Hub.Dismiss(req.Namespace, req.Name, "the ToolCall was deleted")
 		r.Turns.Leave(req.NamespacedName)
+		r.launched.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -118,8 +125,12 @@ func (r *ToolCallReconciler) commit(ctx context.Context, s *scope) error {
 		s.call.Status.ObservedGeneration = s.call.Generation
 		patch := client.MergeFromWithOptions(s.original, client.MergeFromWithOptimisticLock{})
 		written := s.call.DeepCopy()
-		if err := r.Status().Patch(ctx, written, patch); err != nil {
+		if err := r.Status().Patch(ctx, written, patch, readBack(s.call)); err != nil {
 			return fmt.Errorf("write the call's status: %w", err)
+		}
+		r.launched.forget(client.ObjectKeyFromObject(s.call))
+		if s.call.Status.Phase.Terminal() {
+			r.ended.keep(s.call, s.now)
 		}
 		r.announce(s)
 	}

@@ -148,6 +148,9 @@ func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error)
 			return true, err
 		}
 	}
+	if err := r.endJobs(ctx, s); err != nil {
+		return true, err
+	}
 	return true, r.expire(ctx, s)
 }
 

@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,10 +46,66 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 	if err := r.ensureCredential(ctx, s); err != nil {
 		return true, err
 	}
+	if len(s.original.Status.Conditions) == 0 && !suspended(job) {
+		s.call.Status = *s.original.Status.DeepCopy()
+		r.launched.keep(s.call, s.now)
+		s.wakeIn(acceptWait)
+		return true, nil
+	}
 	s.accepted()
 	s.held()
 	s.wakeIn(podWait)
 	return true, nil
+}
+
+// acceptWait is for how long a call that was accepted may not say so: most have started by then, and both are one
+// write. What was decided is kept in the Job meanwhile.
+const acceptWait = time.Second
+
+// launches remembers which Jobs this process has made whose calls don't say so yet.
+type launches struct {
+	mu  sync.Mutex
+	ats map[types.NamespacedName]time.Time
+}
+
+func (l *launches) keep(call *v1alpha1.ToolCall, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ats == nil {
+		l.ats = map[types.NamespacedName]time.Time{}
+	}
+	l.ats[client.ObjectKeyFromObject(call)] = now
+}
+
+func (l *launches) of(key types.NamespacedName) (at time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok = l.ats[key]
+	return at, ok
+}
+
+func (l *launches) forget(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.ats, key)
+}
+
+// sayAccepted writes that the call is accepted, unless it is likely to start in a moment.
+func (r *ToolCallReconciler) sayAccepted(ctx context.Context, s *scope) error {
+	launched, mine := r.launched.of(client.ObjectKeyFromObject(s.call))
+	if left := launched.Add(acceptWait).Sub(s.now); mine && left > 0 && s.call.Status.Job == "" && !suspended(s.job) {
+		s.wakeIn(left)
+		return nil
+	}
+	if s.call.Status.Job == "" && !mine {
+		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
+		if err := r.ensureCredential(ctx, s); err != nil {
+			return err
+		}
+	}
+	s.accepted()
+	s.held()
+	return nil
 }
 
 // rejected says that the API server will not take an object, however often it is sent.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,8 +50,8 @@ type scope struct {
 
 // gather finds all that a pass may look at.
 func (r *ToolCallReconciler) gather(ctx context.Context, req ctrl.Request) (*scope, error) {
-	call := &v1alpha1.ToolCall{}
-	if err := r.Get(ctx, req.NamespacedName, call); err != nil {
+	call, err := r.find(ctx, req.NamespacedName)
+	if err != nil {
 		return nil, err
 	}
 	s := &scope{original: call, call: call.DeepCopy(), now: r.Clock.Now()}
@@ -130,10 +131,23 @@ func (s *scope) millis() *int64 {
 
 // callOfPod maps a pod to the call that its labels name. A pod that carries another call's label can at
 // most have that call looked at once more.
-func callOfPod(_ context.Context, o client.Object) []reconcile.Request {
-	name := o.GetAnnotations()[jobspec.AnnotationCall]
-	if name == "" {
+func (r *ToolCallReconciler) callOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetAnnotations()[jobspec.AnnotationCall]})
+}
+
+// callOfJob maps a Job to the call that owns it.
+func (r *ToolCallReconciler) callOfJob(ctx context.Context, o client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ToolCall" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+	return r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})
+}
+
+// ifInFlight leaves out calls that the cache doesn't have: they have ended, or are looked at when they come into it.
+func (r *ToolCallReconciler) ifInFlight(ctx context.Context, call types.NamespacedName) []reconcile.Request {
+	if call.Name == "" || r.Get(ctx, call, &v1alpha1.ToolCall{}, client.DisableReadYourWritesConsistency) != nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: call}}
 }

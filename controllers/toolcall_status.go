@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -37,11 +38,20 @@ func (s *scope) queued(limit int) {
 func (s *scope) allowed() {
 	status := &s.call.Status
 	status.Phase = v1alpha1.PhasePending
+	if action, unmapped := guards.Map(&s.call.Spec); unmapped == nil {
+		s.mapped(action)
+	}
 	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
 	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis)}
-	s.condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonGuardsPassed, "the call may run")
+	when := time.UnixMicro(s.record.SeenMicroseconds).Add(time.Duration(s.record.AcceptedMillis) * time.Millisecond)
+	s.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", when)
 	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
 	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
+}
+
+// mapped says what a call comes to.
+func (s *scope) mapped(action *guards.Action) {
+	s.call.Status.Action = &v1alpha1.MappedAction{Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary()}
 }
 
 // path says how the call comes to its pod.
@@ -83,6 +93,9 @@ const maxMessage = 16 << 10
 // end writes the terminal phase, and all that follows from it alone.
 func (s *scope) end(phase v1alpha1.Phase, reason, message string) {
 	message = upperFirst(clip(message, maxMessage))
+	if s.record != nil && s.job != nil {
+		s.accepted()
+	}
 	status := &s.call.Status
 	accepted := s.record != nil || s.bound()
 	status.Phase, status.Reason, status.Message = phase, reason, message
@@ -107,19 +120,22 @@ func (s *scope) end(phase v1alpha1.Phase, reason, message string) {
 	s.condition(v1alpha1.ConditionSucceeded, phase == v1alpha1.PhaseSucceeded, reason, message)
 }
 
-// condition sets one condition.
+// condition sets one condition, which became so now if it was otherwise before.
 func (s *scope) condition(kind string, is bool, reason, message string) {
-	value := metav1.ConditionFalse
-	if is {
-		value = metav1.ConditionTrue
-	}
-	s.setCondition(kind, value, reason, message)
+	s.setCondition(kind, truth(is), reason, message, s.now)
 }
 
-func (s *scope) setCondition(kind string, value metav1.ConditionStatus, reason, message string) {
+func truth(is bool) metav1.ConditionStatus {
+	if is {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+func (s *scope) setCondition(kind string, value metav1.ConditionStatus, reason, message string, since time.Time) {
 	meta.SetStatusCondition(&s.call.Status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
-		ObservedGeneration: s.call.Generation, LastTransitionTime: metav1.NewTime(s.now),
+		ObservedGeneration: s.call.Generation, LastTransitionTime: metav1.NewTime(since),
 	})
 }
 

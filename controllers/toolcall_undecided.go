@@ -54,7 +54,7 @@ func (s *scope) undecidedSince() time.Time {
 func (s *scope) undecided() {
 	s.call.Status.Phase = v1alpha1.PhasePending
 	s.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
-		"whether the call's creator may use the tool could not be found out yet; it is asked again")
+		"whether the call's creator may use the tool could not be found out yet; it is asked again", s.now)
 	if meta.FindStatusCondition(s.call.Status.Conditions, v1alpha1.ConditionStarted) == nil {
 		s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
 	}

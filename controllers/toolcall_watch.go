@@ -36,14 +36,9 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 	if s.bound() || s.job == nil || s.record == nil {
 		return false, nil
 	}
-	if s.call.Status.Job == "" {
-		// The pass that made the Job was cut short: its pod may still wait for the credential.
-		if err := r.ensureCredential(ctx, s); err != nil {
-			return true, err
-		}
+	if err := r.sayAccepted(ctx, s); err != nil {
+		return true, err
 	}
-	s.accepted()
-	s.held()
 	if suspended(s.job) {
 		r.watchSuspended(s)
 		return true, nil

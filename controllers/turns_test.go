@@ -70,12 +70,7 @@ func TestACallOverTheLimitWaitsForItsTurn(t *testing.T) {
 // finishOne runs a call with a Job to its end.
 func (w *world) finishOne(call *v1alpha1.ToolCall) {
 	w.t.Helper()
-	job := w.job(call)
-	r := w.runner(job, w.pod(job))
-	w.reconcile(call)
-	if m := r.receive(); m.Assign == nil {
-		w.t.Fatalf("got %+v", m)
-	}
+	r := w.start(call)
 	r.report(w, call.UID, completed)
 	w.reconcile(call)
 	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {

@@ -37,9 +37,9 @@ type WarmPoolReconciler struct {
 func (r *WarmPoolReconciler) SetupWithManager(mgr ctrl.Manager, signals *Signals) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("warmpool").
-		For(&v1alpha1.ExecutionEnvironment{}).
+		For(&v1alpha1.ExecutionEnvironment{}, notOurs).
 		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyPool)).
-		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.neighbours)).
+		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.neighbours), notOurs).
 		Owns(&batchv1.Job{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.poolOfPod)).
 		WatchesRawSource(signals.Source()).

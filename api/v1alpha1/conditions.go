@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "slices"
+
 // Phase is the coarse state of a ToolCall.
 // +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Denied;Cancelled
 type Phase string
@@ -20,15 +22,13 @@ const (
 	PhaseCancelled Phase = "Cancelled"
 )
 
-// Terminal says whether the phase is final.
-func (p Phase) Terminal() bool {
-	switch p {
-	case PhaseSucceeded, PhaseFailed, PhaseDenied, PhaseCancelled:
-		return true
-	default:
-		return false
-	}
+// TerminalPhases are those that never change.
+func TerminalPhases() []Phase {
+	return []Phase{PhaseSucceeded, PhaseFailed, PhaseDenied, PhaseCancelled}
 }
+
+// Terminal says whether the phase is final.
+func (p Phase) Terminal() bool { return slices.Contains(TerminalPhases(), p) }
 
 // Condition types of a ToolCall.
 const (

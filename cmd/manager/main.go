@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -34,10 +33,6 @@ func run() error {
 	}
 	if err := options.Validate(); err != nil {
 		return err
-	}
-	if os.Getenv("GOGC") == "" {
-		// Most of the memory is the cache's, which hardly changes: half as much again is enough to work in.
-		debug.SetGCPercent(50)
 	}
 	log := zap.New(zap.UseFlagOptions(&logging))
 	ctrl.SetLogger(log)

@@ -21,7 +21,8 @@ const usage = `usage: images COMMAND
                                             wrap static executables into an empty image
   extend --from BASE.tar --tag TAG --file FILE:/PATH... OUT.tar
                                             add executables to an image
-  push --from LAYOUT REGISTRY/NAME:TAG      send the image of an OCI image layout to a registry
+  push --from FROM REGISTRY/NAME:TAG        send the image of a tarball or an OCI image layout to a registry
+  registry --listen ADDRESS                 be a registry until interrupted: in memory, for tests
 `
 
 func main() {
@@ -42,6 +43,8 @@ func run(args []string) error {
 			return extend(args[1:])
 		case "push":
 			return push(args[1:])
+		case "registry":
+			return serve(args[1:])
 		}
 	}
 	fmt.Fprint(os.Stderr, usage)
@@ -121,7 +124,7 @@ func extend(args []string) error {
 
 func push(args []string) error {
 	flags := flag.NewFlagSet("push", flag.ContinueOnError)
-	from := flags.String("from", "", "the folder of the OCI image layout")
+	from := flags.String("from", "", "the tarball, or the folder of the OCI image layout")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,5 +55,48 @@ func TestTheStartEndsWithTheProcessWhileTheAPIServerIsAway(t *testing.T) {
 	defer cancel()
 	if err := awaitAPI(ctx, client, logr.Discard()); err == nil {
 		t.Error("it went on without an API server")
+	}
+}
+
+// A server that answers with a code to everything, or with an empty list.
+func callsThatAnswer(t *testing.T, code *atomic.Int32) rest.Interface {
+	t.Helper()
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/toolcall.dev/v1alpha1/toolcalls" || !strings.Contains(r.URL.Query().Get("fieldSelector"), "status.phase!=Succeeded") {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(code.Load()))
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	t.Cleanup(listener.Close)
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: listener.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.RESTClient()
+}
+
+func TestTheStartWaitsForTheKinds(t *testing.T) {
+	t.Parallel()
+	code := &atomic.Int32{}
+	code.Store(http.StatusNotFound)
+	server := callsThatAnswer(t, code)
+	time.AfterFunc(500*time.Millisecond, func() { code.Store(http.StatusOK) })
+	if err := awaitKinds(t.Context(), server, logr.Discard()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheStartSaysWhichKindsAreMissing(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int32]string{http.StatusNotFound: "install the kinds", http.StatusBadRequest: "earlier release", http.StatusForbidden: "list calls"} {
+		code := &atomic.Int32{}
+		code.Store(status)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := awaitKinds(ctx, callsThatAnswer(t, code), logr.Discard()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: got %v, want %q", status, err, want)
+		}
 	}
 }

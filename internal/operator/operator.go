@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +56,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return err
 	}
 	if err := checkCluster(clients.Discovery()); err != nil {
+		return err
+	}
+	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), log); err != nil {
 		return err
 	}
 	identity, err := loadIdentity(ctx, o, clients, log)
@@ -147,6 +151,36 @@ func checkCluster(server discovery.DiscoveryInterface) error {
 		}
 	}
 	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the creators of calls: Kubernetes 1.36 or newer is needed", group)
+}
+
+// How long the kinds are waited for, which may be installed at the same moment, and how often they are asked for.
+const (
+	kindsTimeout = time.Minute
+	kindsPoll    = time.Second
+)
+
+// awaitKinds waits until the cluster serves calls in the way that this operator reads them. Caches would try that
+// forever, and say why in the log only.
+func awaitKinds(ctx context.Context, server rest.Interface, log logr.Logger) error {
+	calls := "/apis/" + v1alpha1.GroupVersion.String() + "/toolcalls"
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, kindsPoll, kindsTimeout, true, func(ctx context.Context) (bool, error) {
+		err := server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", controllers.InFlight().String()).Do(ctx).Error()
+		if err != nil && last == nil {
+			log.Info("Waiting for the kinds", "reason", err.Error())
+		}
+		last = err
+		return err == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(last):
+		return fmt.Errorf("the cluster doesn't serve %s: install the kinds of this release, config/crd: %w", calls, last)
+	case apierrors.IsBadRequest(last):
+		return fmt.Errorf("the cluster's kinds are of an earlier release, and calls can't be selected by status.phase: install those of this release, config/crd, before its operator: %w", last)
+	}
+	return fmt.Errorf("list calls: %w", errors.Join(err, last))
 }
 
 func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {

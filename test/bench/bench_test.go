@@ -135,7 +135,7 @@ func TestTablesComeAsTextAndAsMarkdown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "saved.json")
 	out, saved := new(strings.Builder), new(strings.Builder)
 	r.print(out, true)
-	if err := r.save(file); err != nil {
+	if err := figures.Save(file, r); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), []string{"-from", file, "-markdown"}, saved, saved); err != nil || saved.String() != out.String() {

@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -51,21 +46,7 @@ type machine struct {
 
 func newReport(o *options, args []string) *report {
 	command := strings.TrimSpace("go run ./test/bench " + strings.Join(args, " "))
-	return &report{Time: time.Now(), Command: command, Commit: commit(), Image: o.image}
-}
-
-// commit of the checkout that the benchmark is run from, with a plus sign when it has changes; empty when git
-// can't say.
-func commit() string {
-	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	id := strings.TrimSpace(string(head))
-	if changes, err := exec.Command("git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
-		id += "+"
-	}
-	return id
+	return &report{Time: time.Now(), Command: command, Commit: figures.Commit(), Image: o.image}
 }
 
 // describe asks the cluster what it is.
@@ -82,26 +63,17 @@ func (r *report) describe(ctx context.Context, b *bed) error {
 	r.Machine = machine{
 		Cores: int(node.Status.Capacity.Cpu().Value()), Kernel: node.Status.NodeInfo.KernelVersion,
 		Runtime: node.Status.NodeInfo.ContainerRuntimeVersion, Kubernetes: version.GitVersion,
-		Nodes: len(nodes.Items), Load: load(),
+		Nodes: len(nodes.Items), Load: figures.Load(),
 	}
 	return nil
 }
 
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil || runtime.GOOS != "linux" {
-		return ""
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
 // write computes the figures, prints the tables, and saves everything.
 func (r *report) write(o *options, out io.Writer) error {
-	r.Seconds, r.Machine.LoadAfter = time.Since(r.Time).Seconds(), load()
+	r.Seconds, r.Machine.LoadAfter = time.Since(r.Time).Seconds(), figures.Load()
 	r.compute(o)
 	r.print(out, o.markdown)
-	if err := r.save(o.json); err != nil {
+	if err := figures.Save(o.json, r); err != nil {
 		return err
 	}
 	if got := r.Ratios[kindCold][kindJob].P50; o.maxJobRatio > 0 && got > o.maxJobRatio {
@@ -133,32 +105,11 @@ func (r *report) compute(o *options) {
 	}
 }
 
-func (r *report) save(file string) error {
-	if file == "" {
-		return nil
-	}
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make the report's folder: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
-
 // printSaved shows what an earlier run saved.
 func printSaved(file string, out io.Writer, markdown bool) error {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read the figures of an earlier run: %w", err)
-	}
 	r := &report{}
-	if err := json.Unmarshal(raw, r); err != nil {
-		return fmt.Errorf("%s is not the JSON file of a run: %w", file, err)
+	if err := figures.Read(file, r); err != nil {
+		return err
 	}
 	r.print(out, markdown)
 	return nil

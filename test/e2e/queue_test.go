@@ -159,6 +159,8 @@ func TestQueueThatTakesARunningCallsPlace(t *testing.T) {
 	if done.Status.Phase != v1alpha1.PhaseFailed || ptr.Deref(done.Status.RetrySafe, true) {
 		t.Errorf("it ended %s, %s: %s", done.Status.Phase, done.Status.Reason, done.Status.Message)
 	}
+	// When there is room again, nothing of it is started.
+	sp.awaitNoJob(t, done)
 	if pods := counting.perJob()[job]; pods != 1 {
 		t.Errorf("%d pods were made for it", pods)
 	}

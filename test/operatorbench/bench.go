@@ -56,6 +56,11 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.options.has(partBare) {
+		if err := b.bareWrites(ctx); err != nil {
+			return err
+		}
+	}
 	if b.options.has(partWarm) {
 		if err := b.throughput(ctx, partWarm, b.options.pool); err != nil {
 			return err
@@ -110,7 +115,7 @@ func (b *bench) throughput(ctx context.Context, part string, pool int) error {
 		return errors.Join(err, stop())
 	}
 	b.report.Parts = append(b.report.Parts, t)
-	b.say("%s: %.1f calls/s, p50 %.3f s, %.2f ms CPU and %.2f writes of the operator per call", part, t.CallsPerSecond, t.Latency.P50, t.CPUMilliseconds, t.WritesPerCall)
+	b.say("%s: %.1f calls/s, p50 %.3f s, %.2f ms CPU and %.2f writes of the operator per call", part, t.CallsPerSecond, t.Latency.P50, t.CPU[processOperator], t.WritesPerCall)
 	return errors.Join(<-profiled, b.drain(ctx, namespace, n), stop())
 }
 
@@ -121,9 +126,9 @@ func (b *bench) watchCosts(namespace, part string) (func(*outcome) (*throughput,
 	if err != nil {
 		return nil, err
 	}
-	cpuBefore, err := b.manager.cpu()
+	timesBefore, err := processTimes()
 	return func(done *outcome) (*throughput, error) {
-		cpu, err := b.manager.cpu()
+		times, err := processTimes()
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +140,7 @@ func (b *bench) watchCosts(namespace, part string) (func(*outcome) (*throughput,
 		if err != nil || counted[part] == nil {
 			return nil, fmt.Errorf("the audit log has no write of the operator in %s: %w", namespace, err)
 		}
-		return newThroughput(part, done, cpu-cpuBefore, counted[part], before, after), nil
+		return newThroughput(part, done, cpuPerCall(timesBefore, times, float64(len(done.latencies))), counted[part], before, after), nil
 	}, err
 }
 
@@ -145,7 +150,7 @@ const (
 	profileDelay   = 5 * time.Second
 )
 
-// profileLater takes a CPU profile once the part is under way.
+// profileLater takes CPU profiles, of the operator and of the API server, once the part is under way.
 func (b *bench) profileLater(ctx context.Context, part string) <-chan error {
 	done := make(chan error, 1)
 	m := b.manager
@@ -154,7 +159,10 @@ func (b *bench) profileLater(ctx context.Context, part string) <-chan error {
 			done <- nil
 			return
 		}
-		done <- m.profile(b.options.profiles, "cpu-"+part, fmt.Sprintf("profile?seconds=%d", profileSeconds))
+		server := make(chan error, 1)
+		go func() { server <- b.server.profile(ctx, b.options.profiles, "cpu-"+part+"-apiserver", profileSeconds) }()
+		err := m.profile(b.options.profiles, "cpu-"+part, fmt.Sprintf("profile?seconds=%d", profileSeconds))
+		done <- errors.Join(err, <-server)
 	}()
 	return done
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"toolcall.dev/operator/test/internal/figures"
 )
 
 func main() {
@@ -56,7 +58,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
-	b.report.Seconds, b.report.LoadAfter = time.Since(b.report.Time).Seconds(), load()
+	b.report.Seconds, b.report.LoadAfter = time.Since(b.report.Time).Seconds(), figures.Load()
 	b.report.print(out, o.markdown)
-	return b.report.save(o.json)
+	return figures.Save(o.json, b.report)
 }

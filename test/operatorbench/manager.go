@@ -126,15 +126,6 @@ func (m *manager) stop() error {
 // clockTicks a second is what /proc counts in, on every Linux that Go runs on.
 const clockTicks = 100
 
-// cpu is the processor time that the operator has used.
-func (m *manager) cpu() (time.Duration, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.command.Process.Pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the operator's CPU time: %w", err)
-	}
-	return parseCPU(raw)
-}
-
 // parseCPU reads user and system time, the 14th and 15th field. The second is a name that may hold anything, up to
 // the last parenthesis.
 func parseCPU(stat []byte) (time.Duration, error) {
@@ -209,7 +200,15 @@ func (m *manager) profile(folder, name, path string) error {
 }
 
 func fetch(url string) ([]byte, error) {
-	response, err := http.Get(url)
+	return fetchWith(context.Background(), http.DefaultClient, url)
+}
+
+func fetchWith(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

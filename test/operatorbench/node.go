@@ -151,13 +151,10 @@ func (n *node) run(ctx context.Context, job *batchv1.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := n.podStatus(ctx, pod, corev1.PodRunning, corev1.ConditionTrue); err != nil {
-		return err
-	}
 	if err := serve(ctx, pod, token); err != nil {
 		return fmt.Errorf("runner of pod %s: %w", pod.Name, err)
 	}
-	if err := n.podStatus(ctx, pod, corev1.PodSucceeded, corev1.ConditionFalse); err != nil {
+	if err := n.ended(ctx, pod); err != nil {
 		return err
 	}
 	return n.complete(ctx, job)
@@ -179,18 +176,17 @@ func podOf(job *batchv1.Job) *corev1.Pod {
 	return pod
 }
 
-func (n *node) podStatus(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, ready corev1.ConditionStatus) error {
-	before := pod.DeepCopy()
+// ended writes the one status that a pod gets here: a runner is with the operator before its kubelet has seen the
+// container run, and most calls have ended by then. Nobody else writes it, so that it is sent whole, which costs the API
+// server less than a patch.
+func (n *node) ended(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
-	pod.Status.Phase = phase
-	if pod.Status.StartTime == nil {
-		pod.Status.StartTime = &now
-	}
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodSucceeded, &now
 	pod.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: corev1.PodReady, Status: ready, LastTransitionTime: now},
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now},
 	}
-	if err := n.client.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil {
+	if err := n.client.Status().Update(ctx, pod); err != nil {
 		return fmt.Errorf("write the status of pod %s: %w", pod.Name, err)
 	}
 	return nil

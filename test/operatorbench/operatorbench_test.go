@@ -20,7 +20,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"-calls", "0"}, {"-in-flight", "0"}, {"-pool", "201"}, {"-finished", "-1"}, {"-output-bytes", "-1"},
-		{"-probes", "0"}, {"-qps", "-1"}, {"-idle", "-1s"}, {"-only", "hot"}, {"-only", ""}, {"more"}, {"-nope"},
+		{"-probes", "0"}, {"-qps", "-1"}, {"-idle", "-1s"}, {"-only", "hot"}, {"-only", ""}, {"-only", "bare,warm"}, {"more"}, {"-nope"},
 	} {
 		if _, err := parse(args, new(strings.Builder)); err == nil {
 			t.Errorf("%q is accepted", args)
@@ -50,6 +50,27 @@ func TestCPUTimeIsReadWhateverTheProcessIsCalled(t *testing.T) {
 	}
 	if _, err := parseCPU(own); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestProcessesAreKnownByTheirParent(t *testing.T) {
+	t.Parallel()
+	if name, parent := parseParent([]byte("42 (a) b (c) S 17 42 42 0")); name != "a) b (c" || parent != 17 {
+		t.Errorf("got %q, %d", name, parent)
+	}
+	for _, bad := range []string{"", "42 a S 1", ")(", "42 (a)"} {
+		if _, parent := parseParent([]byte(bad)); parent != 0 {
+			t.Errorf("%q has a parent", bad)
+		}
+	}
+	before := map[string]time.Duration{"a": time.Second, "gone": time.Second}
+	used := cpuPerCall(before, map[string]time.Duration{"a": 3 * time.Second, "new": time.Second}, 100)
+	if diff := cmp.Diff(map[string]float64{"a": 20}, used); diff != "" {
+		t.Error(diff)
+	}
+	times, err := processTimes()
+	if err != nil || times[processBenchmark] <= 0 {
+		t.Errorf("got %v, %v", times, err)
 	}
 }
 
@@ -105,21 +126,21 @@ func TestCostsArePerCall(t *testing.T) {
 	t.Parallel()
 	done := &outcome{latencies: []float64{0.1, 0.3, 0.2, 0.4}, warm: 3, took: 2 * time.Second}
 	writes := &figures.Writes{ByName: map[string]int{"create jobs": 4, "patch toolcalls/status": 8}, Refused: 1}
-	got := newThroughput(partWarm, done, 10*time.Millisecond, writes, memory{RSS: 1}, memory{RSS: 2})
-	if got.CallsPerSecond != 2 || got.CPUMilliseconds != 2.5 || got.WritesPerCall != 3 || got.WarmShare != 0.75 || got.Latency.P50 != 0.2 {
+	got := newThroughput(partWarm, done, map[string]float64{processOperator: 2.5}, writes, memory{RSS: 1}, memory{RSS: 2})
+	if got.CallsPerSecond != 2 || got.CPU[processOperator] != 2.5 || got.WritesPerCall != 3 || got.WarmShare != 0.75 || got.Latency.P50 != 0.2 {
 		t.Errorf("got %+v", got)
 	}
-	r := &report{Parts: []*throughput{got}, Finished: &finishedResult{Calls: 50000}}
+	r := &report{Parts: []*throughput{got}, Finished: &finishedResult{Calls: 50000}, Bare: &bareResult{Calls: 4, CallsPerSecond: 8}}
 	out := new(strings.Builder)
 	r.print(out, true)
-	for _, part := range []string{"| warm | 4 | 2.0 |", "| warm: create jobs | 1.00 |", "| 50000 | 0 |"} {
+	for _, part := range []string{"| warm | 4 | 2.0 |", "| warm | 2.50 |  |  |  | 2.50 |", "without an operator | 4 | 8.0 |", "| warm: create jobs | 1.00 |", "| 50000 | 0 |"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("%q is not in\n%s", part, out)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "saved.json")
 	saved := new(strings.Builder)
-	if err := r.save(file); err != nil {
+	if err := figures.Save(file, r); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), []string{"-from", file, "-markdown"}, saved, saved); err != nil || saved.String() != out.String() {

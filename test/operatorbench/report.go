@@ -1,12 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -24,6 +20,7 @@ type report struct {
 	Load      string          `json:"load"`
 	LoadAfter string          `json:"loadAfter"`
 	Parts     []*throughput   `json:"parts,omitempty"`
+	Bare      *bareResult     `json:"bare,omitempty"`
 	Finished  *finishedResult `json:"finished,omitempty"`
 }
 
@@ -34,13 +31,32 @@ type throughput struct {
 	CallsPerSecond float64         `json:"callsPerSecond"`
 	Latency        figures.Summary `json:"latency"`
 	WarmShare      float64         `json:"warmShare"`
-	// CPUMilliseconds of the operator, per call.
-	CPUMilliseconds float64            `json:"cpuMillisecondsPerCall"`
-	Writes          map[string]float64 `json:"writesPerCall"`
-	WritesPerCall   float64            `json:"allWritesPerCall"`
-	Refused         int                `json:"refusedWrites"`
-	Before          memory             `json:"before"`
-	After           memory             `json:"after"`
+	// CPU is milliseconds of processor time per call, by process.
+	CPU           map[string]float64 `json:"cpuMillisecondsPerCall"`
+	Writes        map[string]float64 `json:"writesPerCall"`
+	WritesPerCall float64            `json:"allWritesPerCall"`
+	Refused       int                `json:"refusedWrites"`
+	Before        memory             `json:"before"`
+	After         memory             `json:"after"`
+}
+
+// bareResult is what the same writes come to without an operator.
+type bareResult struct {
+	Calls          int                `json:"calls"`
+	CallsPerSecond float64            `json:"callsPerSecond"`
+	Latency        figures.Summary    `json:"latency"`
+	CPU            map[string]float64 `json:"cpuMillisecondsPerCall"`
+}
+
+// cpuPerCall is what each process used between two looks, in milliseconds.
+func cpuPerCall(before, after map[string]time.Duration, calls float64) map[string]float64 {
+	used := map[string]float64{}
+	for name, then := range before {
+		if now, ok := after[name]; ok {
+			used[name] = float64((now - then).Microseconds()) / 1000 / calls
+		}
+	}
+	return used
 }
 
 // look is what an operator is like at one time.
@@ -62,38 +78,15 @@ type finishedResult struct {
 
 func newReport(args []string) *report {
 	command := strings.TrimSpace("go run ./test/operatorbench " + strings.Join(args, " "))
-	return &report{Time: time.Now(), Command: command, Commit: commit(), Cores: runtime.NumCPU(), Load: load()}
+	return &report{Time: time.Now(), Command: command, Commit: figures.Commit(), Cores: runtime.NumCPU(), Load: figures.Load()}
 }
 
-// commit of the checkout, with a plus sign when it has changes; empty when git can't say.
-func commit() string {
-	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	id := strings.TrimSpace(string(head))
-	if changes, err := exec.Command("git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
-		id += "+"
-	}
-	return id
-}
-
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
-func newThroughput(part string, done *outcome, cpu time.Duration, writes *figures.Writes, before, after memory) *throughput {
+func newThroughput(part string, done *outcome, cpu map[string]float64, writes *figures.Writes, before, after memory) *throughput {
 	calls := float64(len(done.latencies))
 	t := &throughput{
 		Part: part, Calls: len(done.latencies), CallsPerSecond: calls / done.took.Seconds(),
 		Latency: figures.Summarize(done.latencies), WarmShare: float64(done.warm) / calls,
-		CPUMilliseconds: float64(cpu.Microseconds()) / 1000 / calls,
-		Writes:          map[string]float64{}, WritesPerCall: float64(writes.Total()) / calls, Refused: writes.Refused,
+		CPU: cpu, Writes: map[string]float64{}, WritesPerCall: float64(writes.Total()) / calls, Refused: writes.Refused,
 		Before: before, After: after,
 	}
 	for name, n := range writes.ByName {
@@ -106,17 +99,46 @@ func (r *report) print(out io.Writer, markdown bool) {
 	fmt.Fprintf(out, "%s, commit %s, %.0f s\n%s\n%d cores; load before %s, after %s\n\n",
 		r.Time.UTC().Format("2006-01-02T15:04:05Z"), r.Commit, r.Seconds, r.Command, r.Cores, r.Load, r.LoadAfter)
 	r.partsTable().Print(out, markdown)
+	r.cpuTable().Print(out, markdown)
 	r.writesTable().Print(out, markdown)
 	r.finishedTable().Print(out, markdown)
 }
 
 func (r *report) partsTable() *figures.Table {
-	t := &figures.Table{Header: []string{"operator alone", "calls", "calls/s", "p50 s", "p90 s", "p99 s", "went warm", "CPU ms/call", "writes/call", "refused", "RSS before MiB", "after"}}
+	t := &figures.Table{Header: []string{"operator alone", "calls", "calls/s", "p50 s", "p90 s", "p99 s", "went warm", "writes/call", "refused", "RSS before MiB", "after"}}
 	for _, p := range r.Parts {
 		t.Add(p.Part, fmt.Sprint(p.Calls), fmt.Sprintf("%.1f", p.CallsPerSecond),
 			fmt.Sprintf("%.3f", p.Latency.P50), fmt.Sprintf("%.3f", p.Latency.P90), fmt.Sprintf("%.3f", p.Latency.P99),
-			fmt.Sprintf("%.0f %%", 100*p.WarmShare), fmt.Sprintf("%.2f", p.CPUMilliseconds), fmt.Sprintf("%.2f", p.WritesPerCall),
+			fmt.Sprintf("%.0f %%", 100*p.WarmShare), fmt.Sprintf("%.2f", p.WritesPerCall),
 			fmt.Sprint(p.Refused), fmt.Sprintf("%.0f", p.Before.RSS), fmt.Sprintf("%.0f", p.After.RSS))
+	}
+	if b := r.Bare; b != nil {
+		t.Add("the writes of cold calls, without an operator", fmt.Sprint(b.Calls), fmt.Sprintf("%.1f", b.CallsPerSecond),
+			fmt.Sprintf("%.3f", b.Latency.P50), fmt.Sprintf("%.3f", b.Latency.P90), fmt.Sprintf("%.3f", b.Latency.P99), "", "", "", "", "")
+	}
+	return t
+}
+
+// cpuTable says who the machine's processors worked for.
+func (r *report) cpuTable() *figures.Table {
+	names := []string{processOperator, processServer, processEtcd, processBenchmark}
+	t := &figures.Table{Header: append(append([]string{"CPU, milliseconds per call"}, names...), "all")}
+	add := func(part string, used map[string]float64) {
+		row, sum := []string{part}, 0.0
+		for _, name := range names {
+			text := ""
+			if ms, ok := used[name]; ok {
+				text = fmt.Sprintf("%.2f", ms)
+			}
+			row, sum = append(row, text), sum+used[name]
+		}
+		t.Add(append(row, fmt.Sprintf("%.2f", sum))...)
+	}
+	for _, p := range r.Parts {
+		add(p.Part, p.CPU)
+	}
+	if r.Bare != nil {
+		add("the writes of cold calls, without an operator", r.Bare.CPU)
 	}
 	return t
 }
@@ -148,32 +170,11 @@ func (r *report) finishedTable() *figures.Table {
 	return t
 }
 
-func (r *report) save(file string) error {
-	if file == "" {
-		return nil
-	}
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make the report's folder: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
-
 // printSaved shows what an earlier run saved.
 func printSaved(file string, out io.Writer, markdown bool) error {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read the figures of an earlier run: %w", err)
-	}
 	r := &report{}
-	if err := json.Unmarshal(raw, r); err != nil {
-		return fmt.Errorf("%s is not the JSON file of a run: %w", file, err)
+	if err := figures.Read(file, r); err != nil {
+		return err
 	}
 	r.print(out, markdown)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -48,6 +49,7 @@ rules:
 // server is etcd and an API server with the project installed, and a folder for what belongs to them.
 type server struct {
 	env      *envtest.Environment
+	conf     *rest.Config
 	client   client.WithWatch
 	folder   string
 	auditLog string
@@ -73,12 +75,11 @@ func startServer(ctx context.Context) (*server, error) {
 	s.env.ControlPlane.Etcd = &envtest.Etcd{}
 	// It is the operator that is measured, not the disk.
 	s.env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true").Set("quota-backend-bytes", "8589934592")
-	conf, err := s.env.Start()
-	if err != nil {
+	if s.conf, err = s.env.Start(); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("start the API server: %w", err)
 	}
-	if err := s.install(ctx, conf); err != nil {
+	if err := s.install(ctx, s.conf); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -175,4 +176,20 @@ func (s *server) mountIdentity(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// profile saves the API server's CPU profile of so many seconds in the folder.
+func (s *server) profile(ctx context.Context, folder, name string, seconds int) error {
+	http, err := rest.HTTPClientFor(s.conf)
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	raw, err := fetchWith(ctx, http, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", strings.TrimSuffix(s.conf.Host, "/"), seconds))
+	if err != nil {
+		return fmt.Errorf("profile the API server: %w", err)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, name+".pprof"), raw, 0o644)
 }

@@ -31,7 +31,7 @@ const (
 	operatorNamespace = "toolcall-system"
 	// mostMemory is what the operator may have resident with ten thousand finished calls in the cluster; its
 	// deployment's limit is 512 MiB.
-	mostMemory = 256 << 20
+	mostMemory = 128 << 20
 	// settle is how long the operator is watched at rest.
 	settle = 30 * time.Second
 )

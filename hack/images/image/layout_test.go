@@ -99,6 +99,34 @@ func TestAPushedImageIsWhatIsPulledForEachArchitecture(t *testing.T) {
 	}
 }
 
+func TestAPushedTarballIsWhatIsPulled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, tarred := filepath.Join(dir, "program"), filepath.Join(dir, "image.tar")
+	write(t, file, "program")
+	if err := WriteBinary(tarred, Settings{Tag: "example.test/x:1", Entrypoint: []string{"/run"}}, []File{{file, "/run"}}); err != nil {
+		t.Fatal(err)
+	}
+	host := newRegistry(t, true)
+	for range 2 {
+		pushed, err := Push(context.Background(), tarred, host+"/team/x:v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		img, err := remote.Image(pushed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := tar.NewReader(mutate.Extract(img))
+		if first, err := files.Next(); err != nil || first.Name != "run" {
+			t.Fatalf("first file %+v, %v", first, err)
+		}
+		if text, err := io.ReadAll(files); err != nil || string(text) != "program" {
+			t.Errorf("the program is %q, %v", text, err)
+		}
+	}
+}
+
 func checkPulled(t *testing.T, repository, arch string) {
 	t.Helper()
 	ref, err := name.ParseReference(repository + ":v1")
@@ -174,10 +202,13 @@ func TestWhatCannotBePushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "empty", "index.json"), `{"schemaVersion":2,"manifests":[]}`)
+	write(t, filepath.Join(dir, "text"), "text")
 	host := newRegistry(t, true)
 	for title, test := range map[string]struct{ dir, target, message string }{
 		"a folder that isn't a layout": {dir, host + "/x:1", "no OCI image layout"},
 		"a layout without an image":    {filepath.Join(dir, "empty"), host + "/x:1", "holds no image"},
+		"a file that isn't a tarball":  {filepath.Join(dir, "text"), host + "/x:1", "no tarball"},
+		"a path where nothing is":      {filepath.Join(dir, "nothing"), host + "/x:1", "nothing to push"},
 		"a target without a tag":       {layout, host + "/x", "target"},
 		"a registry that isn't there":  {layout, "127.0.0.1:1/x:1", "push"},
 	} {

@@ -3,21 +3,51 @@ package image
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Push sends the image of an OCI image layout to a registry, under a name and tag, and what refers to it. It
-// logs in as docker and crane do, with the credentials in ~/.docker/config.json. Pushing again changes nothing.
-func Push(ctx context.Context, dir, target string) (name.Digest, error) {
+// Push sends the image of a tarball or of an OCI image layout to a registry, under a name and tag, and with a layout's
+// what refers to it. It logs in as docker and crane do, with the credentials in ~/.docker/config.json. Pushing again
+// changes nothing.
+func Push(ctx context.Context, from, target string) (name.Digest, error) {
 	tag, err := name.NewTag(target, name.StrictValidation)
 	if err != nil {
 		return name.Digest{}, fmt.Errorf("target %q: %w", target, err)
 	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return name.Digest{}, fmt.Errorf("nothing to push: %w", err)
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	if info.IsDir() {
+		return pushLayout(from, tag, options)
+	}
+	return pushTarball(from, tag, options)
+}
+
+func pushTarball(path string, tag name.Tag, options []remote.Option) (name.Digest, error) {
+	img, err := tarball.ImageFromPath(path, nil)
+	if err != nil {
+		return name.Digest{}, fmt.Errorf("%s is no tarball of one image: %w", path, err)
+	}
+	if err := remote.Write(tag, img, options...); err != nil {
+		return name.Digest{}, fmt.Errorf("push %s: %w", tag, err)
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return name.Digest{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return tag.Digest(digest.String()), nil
+}
+
+func pushLayout(dir string, tag name.Tag, options []remote.Option) (name.Digest, error) {
 	path, err := layout.FromPath(dir)
 	if err != nil {
 		return name.Digest{}, fmt.Errorf("%s is no OCI image layout: %w", dir, err)
@@ -30,7 +60,6 @@ func Push(ctx context.Context, dir, target string) (name.Digest, error) {
 	if err != nil {
 		return name.Digest{}, fmt.Errorf("read %s: %w", dir, err)
 	}
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	var pushed *v1.Hash
 	for _, d := range manifest.Manifests {
 		if !d.MediaType.IsIndex() {

@@ -32,7 +32,7 @@ func TestKrewsManifestNamesEachArchiveAndItsSum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64"} {
+	for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64", "windows_arm64"} {
 		for _, part := range []string{
 			`uri: "https://example.test/v9.8.7/kubectl-toolcall_v9.8.7_` + platform + `.tar.gz"`,
 			`sha256: "` + strings.Repeat("a", 64-len(platform)) + platform + `"`,
