@@ -155,7 +155,7 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 			return err
 		}
 	}
-	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash
+	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash || takenAway(pod)
 	problem := r.problem(p, job, pod)
 	if surplus || problem != "" {
 		removed, err := r.remove(ctx, p, job)
@@ -167,6 +167,17 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 	}
 	p.alive++
 	return r.offer(ctx, p, job, pod)
+}
+
+// takenAway says that a pod went for a reason that isn't the pool's, with its node for instance: that says nothing about
+// the next one, which is made at once. What the kubelet ends, because its node has run short of something, the pool may
+// be at fault for.
+func takenAway(pod *corev1.Pod) bool {
+	if pod == nil || !over(pod) && pod.DeletionTimestamp == nil {
+		return false
+	}
+	by := disruption(pod)
+	return by != nil && by.Reason != corev1.PodReasonTerminationByKubelet
 }
 
 // given says whether a call that has not ended was given the pod: by an operator before this one, perhaps.

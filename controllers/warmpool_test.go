@@ -189,6 +189,44 @@ func TestPodsThatCannotStartAreTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
+// A node goes, and all that waited there with it: the pods did start, and others will elsewhere. Nothing is to be tried
+// less often for that.
+func TestPodsThatWereTakenAwayAreReplacedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	const size = 4
+	env := w.environment("env", warm(size))
+	runners := w.warmUp(env)
+	before := names(w.waiting(env))
+	for name, r := range runners {
+		pod := &corev1.Pod{}
+		if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: name + "-pod"}, pod); err != nil {
+			t.Fatal(err)
+		}
+		w.podStatus(pod, func(s *corev1.PodStatus) {
+			s.Phase = corev1.PodFailed
+			s.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists"}}
+		})
+		r.conn.Close()
+	}
+	eventually(t, func() bool { return w.hub.Len() == 0 })
+	eventually(t, func() bool {
+		w.fill(env)
+		kept := 0
+		for name := range names(w.waiting(env)) {
+			if before[name] {
+				kept++
+			}
+		}
+		return kept == 0
+	})
+	if n := len(w.waiting(env)); n != size {
+		t.Errorf("%d pods wait", n)
+	}
+	if _, problem := w.pools.State.Look(env.UID); problem != "" {
+		t.Errorf("the pool is said to have a problem: %s", problem)
+	}
+}
+
 func TestADeadWaitingPodIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", warm(1))

@@ -26,6 +26,9 @@ const (
 	// away is how long calls may take to end whose node is gone. Kubernetes looks every 20 s whether a pod's node is
 	// there, and gives a node that isn't 40 s to appear.
 	away = 120 * time.Second
+	// refilled is how long the pool may take to be full again once there is a node: pods that went with it are no
+	// reason to try less often.
+	refilled = time.Minute
 )
 
 // The node loses its power, and its Node object is deleted: nobody on it says anything any more. What ran there has
@@ -59,6 +62,9 @@ func TestNodeGone(t *testing.T) {
 	l.expectLost(t, lost)
 	l.expectCompleted(t, waiting)
 	b.awaitWarm(t, pooled)
+	if took := time.Since(back); took > refilled {
+		t.Errorf("the pool was full again %s after the node was back, more than %s", took, refilled)
+	}
 	b.expectNothingOf(t, l, lost)
 }
 
