@@ -186,6 +186,23 @@ func documents(t *testing.T, b block) []json.RawMessage {
 	}
 }
 
+// served says whether the cluster knows a group's kinds: Kubernetes' own, of which x-k8s.io isn't, or the project's.
+func served(group string) bool {
+	return !strings.Contains(group, ".") || group == "toolcall.dev" ||
+		strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".x-k8s.io")
+}
+
+func TestServed(t *testing.T) {
+	t.Parallel()
+	for group, want := range map[string]bool{
+		"v1": true, "apps": true, "toolcall.dev": true, "rbac.authorization.k8s.io": true, "kueue.x-k8s.io": false, "monitoring.coreos.com": false,
+	} {
+		if served(group) != want {
+			t.Errorf("%s is served: %t", group, !want)
+		}
+	}
+}
+
 func checkManifest(t *testing.T, b block, raw json.RawMessage) {
 	t.Helper()
 	m := manifest{}
@@ -193,7 +210,7 @@ func checkManifest(t *testing.T, b block, raw json.RawMessage) {
 		return
 	}
 	group, _, _ := strings.Cut(m.APIVersion, "/")
-	if strings.Contains(group, ".") && !strings.HasSuffix(group, "k8s.io") && group != "toolcall.dev" {
+	if !served(group) {
 		t.Logf("%s:%d: %s of %s isn't checked: the kind isn't Kubernetes' own", b.page, b.line, m.Kind, m.APIVersion)
 		return
 	}
