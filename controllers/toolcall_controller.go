@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +41,9 @@ type ToolCallReconciler struct {
 
 	// ended are the calls that ended a moment ago, launched those that have a Job and don't say so yet.
 	ended    endedCalls
-	launched launches
+	launched moments
+	// untaken are those whose Job the API server doesn't take, untold those whose pod's token it doesn't take.
+	untaken, untold moments
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls,verbs=get;list;watch;delete
@@ -93,7 +96,7 @@ func (r *ToolCallReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if apierrors.IsNotFound(err) {
 		r.Hub.Dismiss(req.Namespace, req.Name, "the ToolCall was deleted")
 		r.Turns.Leave(req.NamespacedName)
-		r.launched.forget(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -128,8 +131,8 @@ func (r *ToolCallReconciler) commit(ctx context.Context, s *scope) error {
 		if err := r.Status().Patch(ctx, written, patch, readBack(s.call)); err != nil {
 			return fmt.Errorf("write the call's status: %w", err)
 		}
-		r.launched.forget(client.ObjectKeyFromObject(s.call))
 		if s.call.Status.Phase.Terminal() {
+			r.forget(client.ObjectKeyFromObject(s.call))
 			r.ended.keep(s.call, s.now)
 		}
 		r.announce(s)
@@ -143,4 +146,11 @@ func (r *ToolCallReconciler) commit(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// forget drops what is remembered of a call in flight.
+func (r *ToolCallReconciler) forget(call types.NamespacedName) {
+	for _, m := range []*moments{&r.launched, &r.untaken, &r.untold} {
+		m.forget(call)
+	}
 }

@@ -137,6 +137,7 @@ func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error)
 	if !s.call.Status.Phase.Terminal() {
 		return false, nil
 	}
+	r.forget(client.ObjectKeyFromObject(s.call))
 	if taken := r.Hub.Taken(string(s.call.UID)); taken != nil && taken != s.session {
 		// It took a waiting pod that was never recorded as its own: the call ended before that, or another
 		// one had been recorded by a write whose answer was lost.

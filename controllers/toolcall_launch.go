@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -40,13 +41,15 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 		s.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+err.Error())
 		return true, nil
 	case err != nil:
-		return true, fmt.Errorf("create the call's Job: %w", err)
+		r.notTaken(ctx, s, fmt.Errorf("create the call's Job: %w", err))
+		return true, nil
 	}
 	s.job = job
-	if err := r.ensureCredential(ctx, s); err != nil {
-		return true, err
+	r.untaken.forget(client.ObjectKeyFromObject(s.call))
+	if r.credential(ctx, s) {
+		return true, nil
 	}
-	if len(s.original.Status.Conditions) == 0 && !suspended(job) {
+	if s.hindrance == nil && len(s.original.Status.Conditions) == 0 && !suspended(job) {
 		s.call.Status = *s.original.Status.DeepCopy()
 		r.launched.keep(s.call, s.now)
 		s.wakeIn(acceptWait)
@@ -62,13 +65,13 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 // write. What was decided is kept in the Job meanwhile.
 const acceptWait = time.Second
 
-// launches remembers which Jobs this process has made whose calls don't say so yet.
-type launches struct {
+// moments remembers since when something is so of some calls that have not ended.
+type moments struct {
 	mu  sync.Mutex
 	ats map[types.NamespacedName]time.Time
 }
 
-func (l *launches) keep(call *v1alpha1.ToolCall, now time.Time) {
+func (l *moments) keep(call *v1alpha1.ToolCall, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ats == nil {
@@ -77,35 +80,77 @@ func (l *launches) keep(call *v1alpha1.ToolCall, now time.Time) {
 	l.ats[client.ObjectKeyFromObject(call)] = now
 }
 
-func (l *launches) of(key types.NamespacedName) (at time.Time, ok bool) {
+func (l *moments) of(key types.NamespacedName) (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok = l.ats[key]
 	return at, ok
 }
 
-func (l *launches) forget(key types.NamespacedName) {
+func (l *moments) forget(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.ats, key)
 }
 
-// sayAccepted writes that the call is accepted, unless it is likely to start in a moment.
-func (r *ToolCallReconciler) sayAccepted(ctx context.Context, s *scope) error {
+// sayAccepted writes that the call is accepted, unless it is likely to start in a moment. It says whether the call ended
+// instead.
+func (r *ToolCallReconciler) sayAccepted(ctx context.Context, s *scope) (done bool) {
 	launched, mine := r.launched.of(client.ObjectKeyFromObject(s.call))
 	if left := launched.Add(acceptWait).Sub(s.now); mine && left > 0 && s.call.Status.Job == "" && !suspended(s.job) {
 		s.wakeIn(left)
-		return nil
+		return false
 	}
-	if s.call.Status.Job == "" && !mine {
+	_, missing := r.untold.of(client.ObjectKeyFromObject(s.call))
+	if missing || s.call.Status.Job == "" && !mine {
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
-		if err := r.ensureCredential(ctx, s); err != nil {
-			return err
+		if r.credential(ctx, s) {
+			return true
 		}
 	}
 	s.accepted()
 	s.held()
-	return nil
+	return false
+}
+
+// notTaken looks after a call whose Job the API server doesn't take now, an admission webhook that is away for
+// instance. It is tried again for as long as the call may wait for its start.
+func (r *ToolCallReconciler) notTaken(ctx context.Context, s *scope, cause error) {
+	ctrl.LoggerFrom(ctx).Error(cause, "The call has no Job yet")
+	key := client.ObjectKeyFromObject(s.call)
+	since, known := r.untaken.of(key)
+	if !known {
+		since = s.now
+		r.untaken.keep(s.call, since)
+	}
+	open, limit := s.now.Sub(since), time.Duration(s.record.StartTimeoutSeconds)*time.Second
+	if open >= limit {
+		s.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))
+		return
+	}
+	s.allowed()
+	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, clip("the call's Job can't be made yet, which is tried again: "+cause.Error(), maxMessage))
+	s.wakeIn(min(limit-open, max(soonestAgain, min(latestAgain, open/2))))
+}
+
+// credential makes sure that the call's pod has its token. It says whether the call ended with the try; what may pass is
+// tried again until the call must have started.
+func (r *ToolCallReconciler) credential(ctx context.Context, s *scope) (done bool) {
+	err := r.ensureCredential(ctx, s)
+	switch {
+	case err == nil:
+		r.untold.forget(client.ObjectKeyFromObject(s.call))
+		return false
+	case rejected(err):
+		s.fail(v1alpha1.ReasonPodRejected, "the API server refused the Secret with the token of the call's pod: "+err.Error())
+		r.removeJob(s)
+		return true
+	}
+	ctrl.LoggerFrom(ctx).Error(err, "The call's pod has no token yet")
+	r.untold.keep(s.call, s.now)
+	s.hindrance = err
+	s.wakeIn(soonestAgain)
+	return false
 }
 
 // rejected says that the API server will not take an object, however often it is sent.

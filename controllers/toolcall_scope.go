@@ -42,6 +42,9 @@ type scope struct {
 	// says hello for the call's Job. nil when none is connected.
 	session *dispatch.Session
 
+	// hindrance is what kept the call's pod from its credential, for now.
+	hindrance error
+
 	// follows is done after the status was written, in order.
 	follows []func(context.Context) error
 	// wake is when to look again, 0 for not on a timer.

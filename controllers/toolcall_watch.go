@@ -36,8 +36,8 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 	if s.bound() || s.job == nil || s.record == nil {
 		return false, nil
 	}
-	if err := r.sayAccepted(ctx, s); err != nil {
-		return true, err
+	if r.sayAccepted(ctx, s) {
+		return true, nil
 	}
 	if suspended(s.job) {
 		r.watchSuspended(s)
@@ -52,7 +52,10 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 		return true, err
 	}
 	if found != nil && found.credential {
-		return true, r.ensureCredential(ctx, s)
+		if r.credential(ctx, s) {
+			return true, nil
+		}
+		found = nil
 	}
 	deadline := startsFrom(s.job).Add(time.Duration(s.record.StartTimeoutSeconds) * time.Second)
 	switch {
@@ -60,6 +63,9 @@ func (r *ToolCallReconciler) watchStart(ctx context.Context, s *scope) (bool, er
 		s.fail(found.reason, found.message)
 	case !s.now.Before(deadline):
 		late := startTimeout(s.record.StartTimeoutSeconds, found)
+		if s.hindrance != nil {
+			late.message += ": " + s.hindrance.Error()
+		}
 		s.fail(late.reason, late.message)
 	default:
 		s.wakeIn(deadline.Sub(s.now))
