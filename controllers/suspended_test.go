@@ -304,6 +304,37 @@ func (w *world) cancel(call *v1alpha1.ToolCall) {
 	}
 }
 
+// A pod that waits was admitted by another queue than the one that the call chooses.
+func TestACallThatChoosesAQueueTakesNoWaitingPod(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", asDefault, func(e *v1alpha1.ExecutionEnvironment) {
+		e.Annotations[v1alpha1.AnnotationQueues] = "batch,night"
+		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 1}
+	})
+	w.fill(env)
+	job := w.waiting(env)[0]
+	w.runner(&job, w.pod(&job))
+	w.fillUntilOffered(env)
+
+	wants := func(queue string) func(*v1alpha1.ToolCall) {
+		return func(c *v1alpha1.ToolCall) { c.Labels = map[string]string{jobspec.LabelQueue: queue} }
+	}
+	chosen := w.call("chosen", wants("night"))
+	w.accept(chosen)
+	if s := w.get(chosen).Status; s.Timings.Path != v1alpha1.PathCold || w.job(chosen).Labels[jobspec.LabelQueue] != "night" {
+		t.Errorf("it is in queue %q, and its status is %+v", w.job(chosen).Labels[jobspec.LabelQueue], s)
+	}
+
+	// What isn't offered means nothing, which the call says.
+	other := w.call("other", wants("vip"))
+	w.accept(other)
+	s := w.get(other).Status
+	accepted := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted)
+	if s.Timings.Path != v1alpha1.PathWarm || !strings.Contains(accepted.Message, `"vip"`) {
+		t.Errorf("its status is %+v", s)
+	}
+}
+
 func TestOnlyTheEnvironmentChoosesTheQueue(t *testing.T) {
 	w := newWorld(t)
 	w.environment("queued", inQueue)

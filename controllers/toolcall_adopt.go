@@ -26,6 +26,10 @@ func (r *ToolCallReconciler) adopt(ctx context.Context, s *scope) (bool, error) 
 	if s.job != nil || s.environment == nil || poolSize(s.environment) == 0 {
 		return false, nil
 	}
+	if jobspec.ChosenQueue(s.environment, s.call) != "" {
+		// What waits was admitted by the environment's own queue.
+		return false, nil
+	}
 	template, err := r.poolTemplate(ctx, s.environment, s.fallback, r.Runtime)
 	if err != nil || !covers(template.Refs, s.refs) {
 		return false, err

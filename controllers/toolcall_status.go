@@ -13,6 +13,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -44,9 +45,18 @@ func (s *scope) allowed() {
 	status.Environment = &v1alpha1.ResolvedEnvironment{Name: s.record.Environment, Trusted: s.record.Plan.Trusted}
 	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis)}
 	when := time.UnixMicro(s.record.SeenMicroseconds).Add(time.Duration(s.record.AcceptedMillis) * time.Millisecond)
-	s.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", when)
+	s.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, s.mayRun(), when)
 	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
 	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
+}
+
+// mayRun is the message of an accepted call.
+func (s *scope) mayRun() string {
+	if wanted := s.call.Labels[jobspec.LabelQueue]; s.job != nil && wanted != s.job.Labels[jobspec.LabelQueue] && wanted != "" {
+		return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's annotation %s",
+			jobspec.LabelQueue, wanted, v1alpha1.AnnotationQueues)
+	}
+	return "the call may run"
 }
 
 // mapped says what a call comes to.

@@ -296,7 +296,9 @@ type WarmStatus struct {
 }
 
 // ExecutionEnvironment is a named place to run calls in. Whoever writes it is trusted. Annotate one in a
-// namespace with toolcall.dev/is-default-environment: "true" for the calls that name none.
+// namespace with toolcall.dev/is-default-environment: "true" for the calls that name none. Annotation
+// toolcall.dev/queues lists, separated by commas, the queues that a call may choose by the label
+// kueue.x-k8s.io/queue-name instead of the environment's own label.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

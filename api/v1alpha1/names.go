@@ -10,6 +10,9 @@ const (
 	// the HTTP headers traceparent and tracestate (https://www.w3.org/TR/trace-context/).
 	AnnotationTraceParent = "toolcall.dev/traceparent"
 	AnnotationTraceState  = "toolcall.dev/tracestate"
+	// AnnotationQueues lists, on an ExecutionEnvironment and separated by commas, the queues besides its own that a
+	// call may choose by the label kueue.x-k8s.io/queue-name.
+	AnnotationQueues = "toolcall.dev/queues"
 )
 
 // Labels that the operator puts on Jobs, pods and Secrets that it makes.

@@ -125,6 +125,9 @@ func Build(in Input) (*batchv1.Job, error) {
 		runtime: in.Runtime,
 	})
 	copyInto(job.Labels, queueLabels(in.Environment))
+	if queue := ChosenQueue(in.Environment, in.Call); queue != "" {
+		job.Labels[LabelQueue] = queue
+	}
 	job.Annotations = sealed(plan, job.Namespace, job.Name, in.Call, in.Sealer)
 	job.Spec.ActiveDeadlineSeconds = ptr.To(in.Record.deadlineSeconds())
 	return job, nil

@@ -1,6 +1,10 @@
 package jobspec
 
-import "toolcall.dev/operator/api/v1alpha1"
+import (
+	"strings"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
 
 // Labels by which Kueue queues a Job.
 const (
@@ -8,8 +12,7 @@ const (
 	LabelQueuePriority = "kueue.x-k8s.io/priority-class"
 )
 
-// queueLabels are the environment's, for each of its Jobs. A call's own don't count: whoever may create calls could
-// leave the queue that its namespace's Jobs come into without a label, or go before everybody else.
+// queueLabels are the environment's, for each of its Jobs.
 func queueLabels(env *v1alpha1.ExecutionEnvironment) map[string]string {
 	queue := map[string]string{}
 	for _, label := range []string{LabelQueue, LabelQueuePriority} {
@@ -18,4 +21,20 @@ func queueLabels(env *v1alpha1.ExecutionEnvironment) map[string]string {
 		}
 	}
 	return queue
+}
+
+// ChosenQueue is the queue that a call chooses by its label, "" when it leaves that to its environment. One that the
+// environment doesn't offer isn't chosen: whoever may create calls could leave the queue that its namespace's Jobs come
+// into without a label. A call's priority never counts.
+func ChosenQueue(env *v1alpha1.ExecutionEnvironment, call *v1alpha1.ToolCall) string {
+	wanted := call.Labels[LabelQueue]
+	if wanted == "" || wanted == env.Labels[LabelQueue] {
+		return ""
+	}
+	for offered := range strings.SplitSeq(env.Annotations[v1alpha1.AnnotationQueues], ",") {
+		if strings.TrimSpace(offered) == wanted {
+			return wanted
+		}
+	}
+	return ""
 }

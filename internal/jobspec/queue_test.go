@@ -1,26 +1,42 @@
 package jobspec_test
 
 import (
-	"maps"
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-func TestOnlyTheEnvironmentsLabelsPutAJobIntoAQueue(t *testing.T) {
+func TestTheEnvironmentSaysWhichQueuesItsCallsMayChoose(t *testing.T) {
 	t.Parallel()
-	labels := map[string]string{jobspec.LabelQueue: "q", jobspec.LabelQueuePriority: "p", "team": "x"}
-	of := func(env, call map[string]string) map[string]string {
-		got := build(t, func(in *jobspec.Input) { in.Environment.Labels, in.Call.Labels = env, call }).Labels
-		maps.DeleteFunc(got, func(name, _ string) bool { return labels[name] == "" })
-		return got
+	own := map[string]string{jobspec.LabelQueue: "own", jobspec.LabelQueuePriority: "low", "team": "x"}
+	wants := func(queue string) map[string]string {
+		return map[string]string{jobspec.LabelQueue: queue, jobspec.LabelQueuePriority: "high", "team": "y"}
 	}
-	if got := of(labels, nil); len(got) != 2 || got[jobspec.LabelQueue] != "q" || got[jobspec.LabelQueuePriority] != "p" {
-		t.Errorf("labelled environment: the Job has %v", got)
-	}
-	if got := of(nil, labels); len(got) != 0 {
-		t.Errorf("labelled call: the Job has %v", got)
+	type labels struct{ Queue, Priority string }
+	for name, tc := range map[string]struct {
+		env, call map[string]string
+		offers    string
+		want      labels
+	}{
+		"no labels":                         {},
+		"the environment's":                 {env: own, want: labels{"own", "low"}},
+		"the environment's beside an offer": {env: own, offers: "other", want: labels{"own", "low"}},
+		"a call's, not offered":             {call: wants("other")},
+		"a call's, another one offered":     {env: own, offers: "others,an", call: wants("other"), want: labels{"own", "low"}},
+		"a call's, offered":                 {env: own, offers: "first, other ,", call: wants("other"), want: labels{"other", "low"}},
+		"the only offer":                    {offers: "other", call: wants("other"), want: labels{Queue: "other"}},
+		"the environment's by the call":     {env: own, call: wants("own"), want: labels{"own", "low"}},
+		"an empty one":                      {env: own, offers: ", ,", call: wants(""), want: labels{"own", "low"}},
+	} {
+		job := build(t, func(in *jobspec.Input) {
+			in.Environment.Labels, in.Call.Labels = tc.env, tc.call
+			in.Environment.Annotations = map[string]string{v1alpha1.AnnotationQueues: tc.offers}
+		})
+		got := labels{job.Labels[jobspec.LabelQueue], job.Labels[jobspec.LabelQueuePriority]}
+		if got != tc.want || job.Labels["team"] != "" || job.Spec.Template.Labels[jobspec.LabelQueue] != "" {
+			t.Errorf("%s: got %+v of %v, want %+v", name, got, job.Labels, tc.want)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ func TestCheck(t *testing.T) {
 			"Environment: repo", "BOTH: from the call: mine", "TOKEN: from the environment", "FROM_DEFAULT: from the default environment",
 			"(removed): AWS_KEY", "Directory: /tmp", "Time limit: 2m0s", "Command: bash -c 'ls | cat'", "Trusted: false",
 		}},
+		"a queue that isn't offered":  {[]string{"-l", "kueue.x-k8s.io/queue-name=vip", "--", "ls"}, 0, []string{"Queue: none, since the environment doesn't offer vip"}},
 		"a snippet":                   {[]string{"--code", "python", "-f", "-"}, 0, []string{"Command: python3", "Network: none"}},
 		"a tool without the right":    {[]string{"--", "git", "status"}, 126, []string{"AgentNotAllowed", "git, which you may not use"}},
 		"a program that isn't listed": {[]string{"--tool", "exec", "--arguments", `{"mode": "structured", "binary": "id"}`}, 126, []string{"denied"}},

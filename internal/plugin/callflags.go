@@ -37,6 +37,7 @@ type callFlags struct {
 	trusted     bool
 	network     bool
 	name        string
+	labels      map[string]string
 	// set says whether a flag was given.
 	set func(flag string) bool
 }
@@ -59,6 +60,7 @@ func (f *callFlags) add(command *cobra.Command, s *session) {
 	flags.BoolVar(&f.trusted, "trusted", false, "keep blocked variables; needs the right to \"trust\" executionenvironments")
 	flags.BoolVar(&f.network, "network", false, "with --code: ask for network access; the policy must allow it")
 	flags.StringVar(&f.name, "name", "", "name of the call: a name runs at most once; made up when unset")
+	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels of the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
 	f.set = flags.Changed
 	must(command.RegisterFlagCompletionFunc("env", s.completeEnvironments))
 	must(command.RegisterFlagCompletionFunc("skill", s.completeSkills))
@@ -70,7 +72,7 @@ func (f *callFlags) add(command *cobra.Command, s *session) {
 func (f *callFlags) build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
 	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	call.Name, call.GenerateName = f.name, ""
+	call.Name, call.GenerateName, call.Labels = f.name, "", f.labels
 	if f.name == "" {
 		call.GenerateName = "run-"
 	}

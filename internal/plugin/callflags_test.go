@@ -83,6 +83,18 @@ func TestRunMakesTheCallOfItsFlags(t *testing.T) {
 	}
 }
 
+func TestRunLabelsTheCall(t *testing.T) {
+	t.Parallel()
+	out, errs, code := command("", "--kubeconfig", offline(t), "run", "--dry-run", "-o", "yaml", "-l", "a=1,b=2", "--labels", "c=", "--", "ls")
+	call := &v1alpha1.ToolCall{}
+	if code != 0 || yaml.UnmarshalStrict([]byte(out), call) != nil {
+		t.Fatalf("exit code %d, %s%s", code, out, errs)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1", "b": "2", "c": ""}, call.Labels); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	t.Parallel()
 	config := offline(t)
@@ -101,6 +113,7 @@ func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"arguments that aren't JSON":  {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
 		"arguments that are a list":   {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
 		"a variable without a value":  {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
+		"a label without a value":     {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
 		"a timeout of a half second":  {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
 		"a timeout of a fraction":     {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},
 		"a negative time to live":     {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},

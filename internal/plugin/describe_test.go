@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 func TestDescribeShowsWhatIsKnown(t *testing.T) {
@@ -53,6 +54,25 @@ func TestRowsOfCallsThatNobodyLookedAt(t *testing.T) {
 	got := strings.Join(row(call, time.Now())[:7], "|")
 	if got != "c|Pending|||||" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestCheckShowsTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ own, offered, wanted, want string }{
+		"none":                   {},
+		"the environment's":      {own: "q", offered: "a", want: "q"},
+		"the same":               {own: "q", wanted: "q", want: "q"},
+		"the call's":             {own: "q", offered: "a, b", wanted: "b", want: "b, which the call chooses"},
+		"one that isn't offered": {own: "q", offered: "a", wanted: "b", want: "q, since the environment doesn't offer b"},
+	} {
+		env, v := &v1alpha1.ExecutionEnvironment{}, &verdict{call: &v1alpha1.ToolCall{}}
+		env.Labels = map[string]string{jobspec.LabelQueue: tc.own}
+		env.Annotations = map[string]string{v1alpha1.AnnotationQueues: tc.offered}
+		v.call.Labels = map[string]string{jobspec.LabelQueue: tc.wanted}
+		if got := v.queue(env); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 // write shows a verdict to a person.
@@ -72,6 +73,7 @@ func (v *verdict) context() []field {
 		field{"Directory", orText(v.plan.WorkingDir, "the image's")},
 		field{"Allowed paths", orText(strings.Join(v.plan.AllowedPaths, ", "), "/workspace, /tmp and the image's directory")},
 		field{"Time limit", limit.String()},
+		field{"Queue", v.queue(env)},
 		field{"Network", v.network()},
 		field{"Trusted", fmt.Sprint(v.plan.Trusted)},
 	)
@@ -102,6 +104,19 @@ func (v *verdict) command() string {
 		argv = append(append(argv, v.action.Binary), v.action.Args...)
 	}
 	return quoted(argv)
+}
+
+// queue is where the call's Job would wait, nothing when the environment leaves that to the cluster.
+func (v *verdict) queue(env *v1alpha1.ExecutionEnvironment) string {
+	own, wanted := env.Labels[jobspec.LabelQueue], v.call.Labels[jobspec.LabelQueue]
+	switch {
+	case wanted == "" || wanted == own:
+		return own
+	case jobspec.ChosenQueue(env, v.call) != "":
+		return wanted + ", which the call chooses"
+	default:
+		return orText(own, "none") + ", since the environment doesn't offer " + wanted
+	}
 }
 
 func (v *verdict) network() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,12 +184,18 @@ func (s *suite) awaitProcess(t *testing.T, text string) {
 	s.awaitTrue(t, "process "+text, func(context.Context) (bool, error) { return len(s.processes(t, text)) > 0, nil })
 }
 
-// A pod that has the call's label but wasn't made for it is of no interest to anybody.
+// A pod that has the call's label but wasn't made for it is of no interest to the operator. The Job controller takes it
+// for one of the Job's, and deletes one of the two: not the one that is ready.
 func TestForeignPodIsIgnored(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	call := sp.create(t, shell("echo running; sleep 3; echo end"))
+	call := sp.create(t, shell("echo running; sleep 5; echo end"))
 	running := sp.awaitLine(t, call, "running")
+	sp.awaitTrue(t, "pod that is ready", func(context.Context) (bool, error) {
+		return slices.ContainsFunc(sp.pods(t, running)[0].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}), nil
+	})
 	pod := sp.pods(t, running)[0]
 	stranger := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
 	stranger.Namespace, stranger.Name = sp.namespace, "stranger"

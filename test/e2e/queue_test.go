@@ -121,6 +121,32 @@ func TestQueuedCallStartsWhenItIsLet(t *testing.T) {
 	expect(t, sp.awaitFinished(t, call), succeeded("ran\n"))
 }
 
+// A call that names one of the queues that its environment offers waits in that one. Another one means nothing.
+func TestCallChoosesItsQueue(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newQueue(t)
+	sp.newEnvironment(t, "offering", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Annotations = map[string]string{v1alpha1.AnnotationQueues: "interactive, batch"}
+	})
+	create := func(queue string) *v1alpha1.ToolCall {
+		call := sp.newCall(in("offering", shell("echo ran")))
+		call.Labels = map[string]string{jobspec.LabelQueue: queue}
+		must(t, sp.client.Create(t.Context(), call))
+		return call
+	}
+	chosen, other := create("batch"), create("vip")
+	waiting := sp.awaitSuspended(t, chosen)
+	job := &batchv1.Job{}
+	must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: waiting.Status.Job}, job))
+	if queue := job.Labels[jobspec.LabelQueue]; queue != "batch" {
+		t.Errorf("it waits in queue %q", queue)
+	}
+	expect(t, sp.awaitFinished(t, other), succeeded("ran\n"))
+	sp.suspendJob(t, waiting.Status.Job, false)
+	expect(t, sp.awaitFinished(t, chosen), succeeded("ran\n"))
+}
+
 func TestQueuedCallEndsAtOnceWhenItIsCancelledOrDeleted(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
