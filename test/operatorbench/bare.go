@@ -66,8 +66,11 @@ func (b *bench) bareWrites(ctx context.Context) error {
 // patternOf takes a call that has ended for the pattern of all.
 func (b *bench) patternOf(ctx context.Context, namespace string) (*pattern, error) {
 	calls := &v1alpha1.ToolCallList{}
-	if err := b.server.client.List(ctx, calls, client.InNamespace(namespace), client.Limit(1)); err != nil || len(calls.Items) == 0 {
-		return nil, fmt.Errorf("find a cold call for a pattern in %s (there are %d): %w", namespace, len(calls.Items), err)
+	if err := b.server.client.List(ctx, calls, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return nil, fmt.Errorf("find a cold call for a pattern in %s: %w", namespace, err)
+	}
+	if len(calls.Items) == 0 {
+		return nil, fmt.Errorf("no call in %s is left for a pattern", namespace)
 	}
 	call := &calls.Items[0]
 	p := &pattern{status: &call.Status, job: &batchv1.Job{}, secret: &corev1.Secret{}}
