@@ -53,8 +53,8 @@ type Options struct {
 // Setup registers every controller of the operator: calls, warm pools, environments, policies. It is the first thing to
 // read here.
 func Setup(mgr ctrl.Manager, o Options) error {
-	if err := SetupIndexes(mgr.GetFieldIndexer()); err != nil {
-		return fmt.Errorf("index the cache: %w", err)
+	if err := SetupCache(mgr.GetCache()); err != nil {
+		return fmt.Errorf("set up the cache: %w", err)
 	}
 	shared := Shared{
 		Client:   mgr.GetClient(),

@@ -165,8 +165,8 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.reconciler.LearnFinished(ctx, inNamespace{watching, w.namespace}); err != nil {
-		t.Fatal(err)
+	if learned, err := w.reconciler.LearnFinished(ctx, inNamespace{watching, w.namespace}); err != nil || learned != 2 {
+		t.Fatalf("%d calls learned, %v", learned, err)
 	}
 	go func() { _ = w.reconciler.Expiry.Start(ctx) }()
 	for _, step := range []struct {

@@ -6,11 +6,14 @@ import (
 	"maps"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -37,8 +40,9 @@ const (
 	indexCall     = "job.call"
 )
 
-// SetupIndexes has the cache find objects by the fields that the reconcilers ask for.
-func SetupIndexes(indexer client.FieldIndexer) error {
+// SetupCache has the cache find objects by the fields that the reconcilers ask for, and fill with every kind that they
+// read before they begin: one that nobody watches would be filled while the first call waits for it.
+func SetupCache(objects cache.Cache) error {
 	ctx := context.Background()
 	for _, index := range []struct {
 		object client.Object
@@ -54,8 +58,17 @@ func SetupIndexes(indexer client.FieldIndexer) error {
 		{&batchv1.Job{}, indexPool, poolOf},
 		{&batchv1.Job{}, indexCall, ownerCall},
 	} {
-		if err := indexer.IndexField(ctx, index.object, index.field, index.value); err != nil {
+		if err := objects.IndexField(ctx, index.object, index.field, index.value); err != nil {
 			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)
+		}
+	}
+	for _, read := range []client.Object{
+		&v1alpha1.Skill{}, &networkingv1.NetworkPolicy{},
+		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
+		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
+	} {
+		if _, err := objects.GetInformer(ctx, read, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("%T: %w", read, err)
 		}
 	}
 	return nil

@@ -78,13 +78,14 @@ func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error)
 	c, err := cluster.New(conf, func(o *cluster.Options) {
 		o.Scheme = scheme
 		o.Logger = logr.Discard()
+		o.Cache.ReaderFailOnMissingInformer = true
 		o.Cache.ByObject = map[client.Object]cache.ByObject{&v1alpha1.ToolCall{}: {Field: controllers.InFlight()}}
 		o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := controllers.SetupIndexes(c.GetFieldIndexer()); err != nil {
+	if err := controllers.SetupCache(c.GetCache()); err != nil {
 		return nil, err
 	}
 	go func() { _ = c.Start(ctx) }()

@@ -68,18 +68,22 @@ type learner struct {
 // longer, at most.
 func (l *learner) Start(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, learnPause, true, func(ctx context.Context) (bool, error) {
-		err := l.reconciler.LearnFinished(ctx, l.calls)
-		if err != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).WithName("retention").Error(err, "Can't see yet which calls ended before; asking again", "after", learnPause)
+		calls, err := l.reconciler.LearnFinished(ctx, l.calls)
+		log := logf.FromContext(ctx).WithName("retention")
+		switch {
+		case err == nil:
+			log.Info("Know which calls ended before", "calls", calls)
+		case ctx.Err() == nil:
+			log.Error(err, "Can't see yet which calls ended before; asking again", "after", learnPause)
 		}
 		return err == nil, nil
 	})
 	return nil
 }
 
-// LearnFinished remembers when the calls that are there and have ended are to go. They come one by one, as what a watch
-// begins with: a page of a list could be hundreds of MiB of output.
-func (r *ToolCallReconciler) LearnFinished(ctx context.Context, calls client.WithWatch) error {
+// LearnFinished remembers when the calls that are there and have ended are to go, and says how many they are. They come
+// one by one, as what a watch begins with: a page of a list could be hundreds of MiB of output.
+func (r *ToolCallReconciler) LearnFinished(ctx context.Context, calls client.WithWatch) (learned int, err error) {
 	watching, err := calls.Watch(ctx, &v1alpha1.ToolCallList{}, &client.ListOptions{
 		FieldSelector: finished(),
 		Raw: &metav1.ListOptions{
@@ -87,23 +91,24 @@ func (r *ToolCallReconciler) LearnFinished(ctx context.Context, calls client.Wit
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("watch the calls that have ended: %w", err)
+		return 0, fmt.Errorf("watch the calls that have ended: %w", err)
 	}
 	defer watching.Stop()
 	for event := range watching.ResultChan() {
 		switch o := event.Object.(type) {
 		case *metav1.Status:
-			return fmt.Errorf("watch the calls that have ended: %w", apierrors.FromObject(o))
+			return learned, fmt.Errorf("watch the calls that have ended: %w", apierrors.FromObject(o))
 		case *v1alpha1.ToolCall:
 			if o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
-				return nil
+				return learned, nil
 			}
 			ttl, err := r.ttl(ctx, o)
 			if err != nil {
-				return err
+				return learned, err
 			}
 			r.Expiry.Add(client.ObjectKeyFromObject(o), sinceFinished(o).Add(ttl))
+			learned++
 		}
 	}
-	return errors.Join(errors.New("the watch of the calls that have ended broke off"), ctx.Err())
+	return learned, errors.Join(errors.New("the watch of the calls that have ended broke off"), ctx.Err())
 }

@@ -230,8 +230,9 @@ type ToolCall struct {
 	// +required
 	Spec ToolCallSpec `json:"spec"`
 
-	// status is what happened.
+	// status is what happened. The operator alone writes it.
 	// +optional
+	// +structType=atomic
 	Status ToolCallStatus `json:"status,omitempty"`
 }
 
