@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -196,6 +197,8 @@ func TestForeignPodIsIgnored(t *testing.T) {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		}), nil
 	})
+	// Of two that are ready it deletes the younger one, by whole seconds.
+	time.Sleep(1100 * time.Millisecond)
 	pod := sp.pods(t, running)[0]
 	stranger := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
 	stranger.Namespace, stranger.Name = sp.namespace, "stranger"
