@@ -335,7 +335,7 @@ func TestACallThatChoosesAQueueTakesNoWaitingPod(t *testing.T) {
 	}
 }
 
-func TestOnlyTheEnvironmentChoosesTheQueue(t *testing.T) {
+func TestAQueueThatIsNotOfferedMeansNothing(t *testing.T) {
 	w := newWorld(t)
 	w.environment("queued", inQueue)
 	w.environment("free")
