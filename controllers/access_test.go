@@ -155,19 +155,8 @@ func grantLs(t *testing.T, clients *kubernetes.Clientset, who string) {
 // refuseReviews has an admission webhook that nobody serves stand in the way of questions about a user.
 func (w *world) refuseReviews(who string) (over func()) {
 	w.t.Helper()
-	config := &admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		Webhooks: []admissionv1.ValidatingWebhook{{
-			Name: "gone.toolcall.dev", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
-			ClientConfig:  admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
-			FailurePolicy: ptr.To(admissionv1.Fail), TimeoutSeconds: ptr.To(int32(1)),
-			MatchConditions: []admissionv1.MatchCondition{{Name: "user", Expression: fmt.Sprintf("has(object.spec.user) && object.spec.user == %q", who)}},
-			Rules: []admissionv1.RuleWithOperations{{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{"authorization.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"subjectaccessreviews"}},
-			}},
-		}},
-	}
+	config := w.unservedWebhook(authorizationv1.GroupName, "subjectaccessreviews")
+	config.Webhooks[0].MatchConditions = []admissionv1.MatchCondition{{Name: "user", Expression: fmt.Sprintf("has(object.spec.user) && object.spec.user == %q", who)}}
 	if err := w.client.Create(context.Background(), config); err != nil {
 		w.t.Fatal(err)
 	}

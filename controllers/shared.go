@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 // Shared is what every reconciler has.
@@ -146,6 +149,14 @@ func ownerCall(o client.Object) []string {
 		return nil
 	}
 	return []string{string(owner.UID)}
+}
+
+func startTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
+	return ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)
+}
+
+func startTimeoutOf(env *v1alpha1.ExecutionEnvironment) time.Duration {
+	return time.Duration(startTimeoutSeconds(env)) * time.Second
 }
 
 // sortedValues are a map's values in the order of its keys.

@@ -139,17 +139,7 @@ func TestACallThatAQueueLetsRunRuns(t *testing.T) {
 	w.reconcile(call)
 	w.clock.now = w.clock.now.Add(time.Hour)
 	w.letRun(w.job(call).Name, &w.clock.now)
-	job := w.job(call)
-	r := w.runner(job, w.pod(job))
-	w.reconcile(call)
-	if m := r.receive(); m.Assign == nil {
-		t.Fatalf("got %+v", m)
-	}
-	r.report(w, call.UID, completed)
-	w.reconcile(call)
-	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
-		t.Errorf("ended %s: %s", s.Reason, s.Message)
-	}
+	w.finishOne(call)
 }
 
 // A queue takes back what it gave, for a more important Job: nothing had started, and the call waits again.
@@ -194,19 +184,27 @@ func TestACallThatIsSuspendedAgainBeforeItStartedWaitsAgain(t *testing.T) {
 	}
 }
 
+// startQueued lets a queued call's Job run, has its runner come, and the call given to it.
+func (w *world) startQueued(call *v1alpha1.ToolCall) (job string, pod *corev1.Pod, r *runner) {
+	w.t.Helper()
+	w.reconcile(call)
+	job = w.job(call).Name
+	w.letRun(job, &w.clock.now)
+	r = w.start(call)
+	pod = &corev1.Pod{}
+	if err := w.client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.get(call).Status.Pod}, pod); err != nil {
+		w.t.Fatal(err)
+	}
+	return job, pod, r
+}
+
 // One whose command may have started isn't run again, whatever a queue does with its Job.
 func TestARunningCallThatIsSuspendedIsLostAndNotRunAgain(t *testing.T) {
 	w := newWorld(t)
 	w.withQueue()
 	w.environment("env", inQueue)
 	call := w.call("c")
-	w.reconcile(call)
-	name := w.job(call).Name
-	w.letRun(name, &w.clock.now)
-	pod := w.pod(w.job(call))
-	r := w.runner(w.job(call), pod)
-	w.reconcile(call)
-	r.receive()
+	name, pod, r := w.startQueued(call)
 	w.letRun(name, nil)
 	r.conn.Close()
 	if err := w.client.Delete(context.Background(), pod, client.GracePeriodSeconds(0)); err != nil {
@@ -230,13 +228,7 @@ func TestAQueueDoesNotRunTheJobOfAnEndedCallAgain(t *testing.T) {
 			w.withQueue()
 			w.environment("env", inQueue)
 			call := w.call("c")
-			w.reconcile(call)
-			name := w.job(call).Name
-			w.letRun(name, &w.clock.now)
-			pod := w.pod(w.job(call))
-			r := w.runner(w.job(call), pod)
-			w.reconcile(call)
-			r.receive()
+			name, pod, r := w.startQueued(call)
 			r.report(w, call.UID, completed)
 			w.reconcile(call)
 			w.reconcile(call)

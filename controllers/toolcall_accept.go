@@ -70,10 +70,6 @@ func (r *ToolCallReconciler) decideAgain(ctx context.Context, s *scope) (bool, e
 	}
 }
 
-func startTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
-	return ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)
-}
-
 func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	action, unmapped := guards.Map(&s.call.Spec)
 	if unmapped == nil {

@@ -31,7 +31,7 @@ const (
 // that.
 func (s *scope) askAgain(env *v1alpha1.ExecutionEnvironment, cause error) error {
 	open := s.now.Sub(s.undecidedSince())
-	left := time.Duration(startTimeoutSeconds(env))*time.Second - open
+	left := startTimeoutOf(env) - open
 	if left <= 0 {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -243,10 +242,6 @@ func (r *WarmPoolReconciler) problem(p *pool, job *batchv1.Job, pod *corev1.Pod)
 
 // reconnectWait is how long after this operator's start runners may take to come back.
 const reconnectWait = 15 * time.Second
-
-func startTimeoutOf(env *v1alpha1.ExecutionEnvironment) time.Duration {
-	return time.Duration(ptr.Deref(env.Spec.StartTimeoutSeconds, jobspec.DefaultStartTimeoutSeconds)) * time.Second
-}
 
 // remove deletes a Job of the pool, unless it is a call's by now: a call has its runner, or the Job has changed since
 // it was seen, as it does when a call adopts it. A call can come and go while a pass over a large pool is under way;

@@ -18,24 +18,29 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// webhookAway has the API server ask a webhook that nobody serves before it takes a resource in the test's namespace.
-// What it returns takes that back.
-func (w *world) webhookAway(group, resource string, probe client.Object) (back func()) {
-	w.t.Helper()
-	ctx := context.Background()
-	hook := &admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "away-" + w.namespace},
+// unservedWebhook is one that nobody serves, and that is asked before a resource is created.
+func (w *world) unservedWebhook(group, resource string) *admissionv1.ValidatingWebhookConfiguration {
+	return &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name: "away.toolcall.dev", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
 			ClientConfig:  admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
 			FailurePolicy: ptr.To(admissionv1.Fail), TimeoutSeconds: ptr.To(int32(1)),
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
 			Rules: []admissionv1.RuleWithOperations{{
 				Operations: []admissionv1.OperationType{admissionv1.Create},
 				Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 			}},
 		}},
 	}
+}
+
+// webhookAway has the API server ask a webhook that nobody serves before it takes a resource in the test's namespace.
+// What it returns takes that back.
+func (w *world) webhookAway(group, resource string, probe client.Object) (back func()) {
+	w.t.Helper()
+	ctx := context.Background()
+	hook := w.unservedWebhook(group, resource)
+	hook.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}}
 	if err := w.client.Create(ctx, hook); err != nil {
 		w.t.Fatal(err)
 	}
