@@ -107,9 +107,13 @@ func (f *follower) incomplete(call *v1alpha1.ToolCall, why string) {
 const (
 	// maxLog bounds the log that is read again; kubelets keep less.
 	maxLog = 64 << 20
-	// The log may be a moment behind the result.
-	restTries = 8
 	restRetry = 250 * time.Millisecond
+	// shortTries bounds the reads of a log that has less than was written: it may be a moment behind the result,
+	// or was cut for good.
+	shortTries = 8
+	// failedTries bounds the reads that fail. A busy kubelet says for seconds that a pod waits to start whose
+	// result is there already.
+	failedTries = 40
 )
 
 // readRest reads what comes after the part of the log that was told. The log stays until the Job goes.
@@ -122,16 +126,19 @@ func (f *follower) readRest(ctx context.Context, call *v1alpha1.ToolCall, kind l
 		return nil, fmt.Errorf("the pod's log can't be read")
 	}
 	var log []byte
-	for try := 1; ; try++ {
+	for short, failed := 0, 0; ; {
 		var err error
 		if log, err = f.readLog(ctx, call, kind); err != nil {
-			return nil, err
-		}
-		if int64(len(log)) >= both.bytes() {
-			break
-		}
-		if try == restTries {
-			return nil, fmt.Errorf("the pod's log has %d of %d bytes", len(log), both.bytes())
+			if failed++; failed == failedTries || logRefused(err) {
+				return nil, err
+			}
+		} else {
+			if int64(len(log)) >= both.bytes() {
+				break
+			}
+			if short++; short == shortTries {
+				return nil, fmt.Errorf("the pod's log has %d of %d bytes", len(log), both.bytes())
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -148,7 +148,7 @@ func (r *logReader) open(ctx context.Context, kind logKind) (io.ReadCloser, erro
 		if err == nil {
 			return body, nil
 		}
-		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || tries == openTries {
+		if logRefused(err) || tries == openTries {
 			return nil, err
 		}
 		if !apierrors.IsBadRequest(err) {
@@ -160,6 +160,11 @@ func (r *logReader) open(ctx context.Context, kind logKind) (io.ReadCloser, erro
 		case <-time.After(openRetry):
 		}
 	}
+}
+
+// logRefused says whether an error of reading a log stays as it is: asking again is in vain.
+func logRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
 }
 
 func (r *logReader) giveUp(ctx context.Context, err error) {

@@ -199,6 +199,31 @@ func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
 	}
 }
 
+// A result may be there before the kubelet says that the pod has started.
+func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	written, tries := strings.Repeat("0123456789\n", 1000), 0
+	pod := w.kubelet(func(rw http.ResponseWriter, _ *http.Request) {
+		switch tries++; tries {
+		case 1, 2:
+			http.Error(rw, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
+		case 3:
+			http.Error(rw, "the kubelet is starting", http.StatusServiceUnavailable)
+		case 4:
+			_, _ = io.WriteString(rw, written[:500])
+		default:
+			_, _ = io.WriteString(rw, written)
+		}
+	})
+	call, s := w.create(), newSeen()
+	w.finish(call, "0123[...]", "", cut(written), func(s *v1alpha1.ToolCallStatus) { s.Pod = pod })
+	must(t, result(t, w.wait(t.Context(), w.clients(), call, s.watcher())).err)
+	if out, _ := s.text(); out != written || len(s.notices) > 0 {
+		t.Errorf("got %d bytes, notices %q", len(out), s.notices)
+	}
+}
+
 func TestACallerWithoutTheRightToLogsGetsAllTheSame(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
