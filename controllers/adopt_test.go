@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/result"
 )
 
 func TestACallTakesAWaitingPod(t *testing.T) {
@@ -227,6 +231,39 @@ func TestACrashBeforeTheJobChangedHandsLosesNothing(t *testing.T) {
 	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
 		t.Errorf("ended %+v", s)
 	}
+}
+
+// The runner found no operator for long, left its result in the pod and ended. The pool must not take that for a
+// waiting pod which ended.
+func TestTheResultInAPodOfThePoolIsNotThrownAway(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(1))
+	r := only(w.warmUp(env))
+	call := w.call("c")
+	w.reconcile(call)
+	r.receive()
+	r.conn.Close()
+	w.restart()
+	job := &w.waiting(env)[0]
+	pod := &corev1.Pod{}
+	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.get(call).Status.Pod}, pod); err != nil {
+		t.Fatal(err)
+	}
+	token := w.identity.Token(w.namespace, job.Name, string(job.UID))
+	words := wire.NewLastWords(token, string(call.UID), result.EncodeTermination(&completed)).Encode()
+	w.podStatus(pod, func(s *corev1.PodStatus) {
+		s.Phase = corev1.PodSucceeded
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(words)},
+		}}}
+	})
+	w.completeJob(job)
+	w.fill(env)
+	w.reconcile(call)
+	if s := w.get(call).Status; s.Reason != v1alpha1.ReasonCompleted {
+		t.Errorf("ended %s: %s", s.Reason, s.Message)
+	}
+	eventually(t, func() bool { w.fill(env); return !w.hasNamedJob(job.Name) && len(w.waiting(env)) == 1 })
 }
 
 // The answer to the write that records the pod is lost, and its runner goes away for a moment: the call looks

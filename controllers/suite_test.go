@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -78,8 +79,8 @@ func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error)
 	c, err := cluster.New(conf, func(o *cluster.Options) {
 		o.Scheme = scheme
 		o.Logger = logr.Discard()
+		o.Cache = controllers.CacheOptions()
 		o.Cache.ReaderFailOnMissingInformer = true
-		o.Cache.ByObject = map[client.Object]cache.ByObject{&v1alpha1.ToolCall{}: {Field: controllers.InFlight()}}
 		o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
 	})
 	if err != nil {
@@ -208,9 +209,25 @@ func (w *world) create(objects ...client.Object) {
 		if o.GetNamespace() == "" {
 			o.SetNamespace(w.namespace)
 		}
-		if err := w.client.Create(context.Background(), o); err != nil {
+		var unseen []client.CreateOption
+		if !cached(o) {
+			unseen = append(unseen, client.DisableReadYourWritesConsistency)
+		}
+		if err := w.client.Create(context.Background(), o, unseen...); err != nil {
 			w.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
+	}
+}
+
+// cached says whether the cache will show an object: waiting for one that it won't would take for ever.
+func cached(o client.Object) bool {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		return o.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && o.Status.Phase != corev1.PodSucceeded
+	case *batchv1.Job, *networkingv1.NetworkPolicy:
+		return o.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy
+	default:
+		return true
 	}
 }
 

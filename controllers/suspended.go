@@ -41,6 +41,11 @@ func jobIs(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return false
 }
 
+// jobOver says that a Job has ended: its pod has, and it will have no other.
+func jobOver(job *batchv1.Job) bool {
+	return jobIs(job, batchv1.JobComplete) || jobIs(job, batchv1.JobFailed)
+}
+
 // startsFrom is when a Job could start: the Job controller sets the time when the Job is let run, and clears it
 // when it is suspended.
 func startsFrom(job *batchv1.Job) time.Time {
@@ -115,7 +120,7 @@ func (r *ToolCallReconciler) endJobs(ctx context.Context, s *scope) error {
 
 // startsAgain says that a Job will have a pod, or has one, that isn't the one which ran the call.
 func (r *ToolCallReconciler) startsAgain(ctx context.Context, job *batchv1.Job, call *v1alpha1.ToolCall) (bool, error) {
-	if jobIs(job, batchv1.JobComplete) || jobIs(job, batchv1.JobFailed) {
+	if jobOver(job) {
 		return false, nil
 	}
 	if suspended(job) {

@@ -30,7 +30,7 @@ func (r *ToolCallReconciler) accept(ctx context.Context, s *scope) (bool, error)
 		return r.decideAgain(ctx, s)
 	}
 	if s.job != nil {
-		s.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already and was not made by this operator for this call: delete it and create the call again", s.job.Name))
+		s.notOurs(s.job.Name)
 		return true, nil
 	}
 	err := r.decide(ctx, s)

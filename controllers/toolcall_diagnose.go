@@ -117,8 +117,12 @@ func diagnoseJob(job *batchv1.Job) *finding {
 		return &finding{final: true, reason: v1alpha1.ReasonPodLost, message: "the Job was deleted before the command could start"}
 	}
 	for _, c := range job.Status.Conditions {
-		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == batchv1.JobFailed:
 			return &finding{final: true, reason: v1alpha1.ReasonPodLost, message: sentence("the Job ended before the command could start", c.Reason, c.Message)}
+		case c.Type == batchv1.JobComplete:
+			return &finding{final: true, reason: v1alpha1.ReasonPodRejected, message: "the pod ended before the command could start"}
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,9 +35,7 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 	err = r.Create(ctx, job)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		// A pass whose answer was lost made it; the cache will show it.
-		s.wakeIn(cacheLag)
-		return true, nil
+		return true, r.findLaunched(ctx, s, client.ObjectKeyFromObject(job))
 	case rejected(err):
 		s.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+err.Error())
 		return true, nil
@@ -59,6 +58,26 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 	s.held()
 	s.wakeIn(podWait)
 	return true, nil
+}
+
+// findLaunched looks for the Job that is there already. The cache will show it if a pass whose answer was lost made it;
+// it never will if it is somebody else's.
+func (r *ToolCallReconciler) findLaunched(ctx context.Context, s *scope, key types.NamespacedName) error {
+	job := &batchv1.Job{}
+	if err := r.Live.Get(ctx, key, job); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the Job that is there already: %w", err)
+	}
+	if _, ok := jobspec.ReadRecord(job, s.call, r.Identity); ok || job.UID == "" {
+		s.wakeIn(cacheLag)
+		return nil
+	}
+	s.notOurs(key.Name)
+	return nil
+}
+
+// notOurs ends a call whose place is taken by a Job that isn't its own.
+func (s *scope) notOurs(job string) {
+	s.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already and was not made by this operator for this call: delete it and create the call again", job))
 }
 
 // acceptWait is for how long a call that was accepted may not say so: most have started by then, and both are one

@@ -21,6 +21,9 @@ func TestWhatAPodLeavesBehindIsAllThereIs(t *testing.T) {
 	terminated := func(reason, message string) func(*corev1.PodStatus) {
 		return func(s *corev1.PodStatus) {
 			s.Phase = corev1.PodFailed
+			if reason == "Completed" {
+				s.Phase = corev1.PodSucceeded
+			}
 			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message},
 			}}}

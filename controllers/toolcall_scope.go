@@ -72,13 +72,9 @@ func (r *ToolCallReconciler) gather(ctx context.Context, req ctrl.Request) (*sco
 }
 
 func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
-	job := &batchv1.Job{}
-	err := r.Get(ctx, types.NamespacedName{Namespace: s.call.Namespace, Name: s.jobName()}, job)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("get the call's Job: %w", err)
+	job, err := r.callJob(ctx, types.NamespacedName{Namespace: s.call.Namespace, Name: s.jobName()})
+	if err != nil || job == nil {
+		return err
 	}
 	s.job = job
 	if record, ok := jobspec.ReadRecord(job, s.call, r.Identity); ok {
@@ -89,6 +85,23 @@ func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
+}
+
+// callJob is the Job of a call that has not ended, nil when there is none. Of one that is over the cache has not all.
+func (r *ToolCallReconciler) callJob(ctx context.Context, key types.NamespacedName) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	err := r.Get(ctx, key, job)
+	if err == nil && jobOver(job) {
+		job = &batchv1.Job{}
+		err = r.Live.Get(ctx, key, job)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get the call's Job: %w", err)
+	}
+	return job, nil
 }
 
 // jobName is the Job that is recorded, or else the one that launch would make.

@@ -1,13 +1,16 @@
 package controllers_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/dial"
@@ -209,23 +212,79 @@ func TestAResultThatCannotBeIsNotRecorded(t *testing.T) {
 func TestAForgedJobIsNotRun(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
+	for name, labels := range map[string]map[string]string{
+		"with-our-label":    {v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+		"without-our-label": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			call := w.call(name)
+			w.create(&batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        jobspec.Name(call),
+					Labels:      labels,
+					Annotations: map[string]string{jobspec.AnnotationPlan: `{"environment":"env","argvPrefix":["evil"]}`, jobspec.AnnotationSeal: "x"},
+					OwnerReferences: []metav1.OwnerReference{{
+						APIVersion: v1alpha1.GroupVersion.String(), Kind: "ToolCall", Name: call.Name, UID: call.UID, Controller: ptr.To(true),
+					}},
+				},
+				Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "x"}},
+				}}},
+			})
+			w.reconcile(call)
+			s := w.get(call).Status
+			if s.Phase != v1alpha1.PhaseFailed || s.Reason != v1alpha1.ReasonPodRejected || !*s.RetrySafe || !strings.Contains(s.Message, jobspec.Name(call)) {
+				t.Errorf("the status is %+v", s)
+			}
+		})
+	}
+}
+
+// A Job that a pass made whose answer was lost is the call's own, also while the cache doesn't show it.
+func TestAJobThatIsThereAlreadyIsTaken(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
 	call := w.call("c")
-	w.create(&batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        jobspec.Name(call),
-			Annotations: map[string]string{jobspec.AnnotationPlan: `{"environment":"env","argvPrefix":["evil"]}`, jobspec.AnnotationSeal: "x"},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ToolCall", Name: call.Name, UID: call.UID, Controller: ptr.To(true),
-			}},
-		},
-		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "x"}},
-		}}},
-	})
+	current := w.reconciler.Client
+	w.reconciler.Client = &blind{current}
 	w.reconcile(call)
-	now := w.get(call)
-	if now.Status.Phase != v1alpha1.PhaseFailed || now.Status.Reason != v1alpha1.ReasonPodRejected || !*now.Status.RetrySafe {
-		t.Errorf("the status is %+v", now.Status)
+	job := w.job(call)
+	w.reconcile(call)
+	if s := w.get(call).Status; s.Phase.Terminal() {
+		t.Fatalf("ended %s: %s", s.Reason, s.Message)
+	}
+	w.reconciler.Client = current
+	w.runner(job, w.pod(job))
+	w.reconcile(call)
+	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseRunning {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+// blind sees no Jobs.
+type blind struct{ client.Client }
+
+func (b *blind) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, ok := o.(*batchv1.Job); ok {
+		return apierrors.NewNotFound(batchv1.Resource("jobs"), key.Name)
+	}
+	return b.Client.Get(ctx, key, o, opts...)
+}
+
+// A pod that ends well without having asked for its call has the operator learn of it from the Job.
+func TestAJobThatEndsBeforeItsRunnerAskedForTheCall(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	call := w.call("c")
+	w.reconcile(call)
+	job := w.job(call)
+	w.podStatus(w.pod(job), func(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded })
+	w.reconcile(call)
+	w.completeJob(job)
+	w.reconcile(call)
+	s := w.get(call).Status
+	if s.Reason != v1alpha1.ReasonPodRejected || !*s.RetrySafe || !strings.Contains(s.Message, "ended before the command could start") {
+		t.Errorf("the status is %+v", s)
 	}
 }
 

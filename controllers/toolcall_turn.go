@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -102,13 +100,9 @@ func (r *ToolCallReconciler) letInto(ctx context.Context, call *v1alpha1.ToolCal
 	if call.Status.Job != "" {
 		return environmentOf(call, nil), nil
 	}
-	job := &batchv1.Job{}
-	err := r.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: jobspec.Name(call)}, job)
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("get a call's Job: %w", err)
+	job, err := r.callJob(ctx, types.NamespacedName{Namespace: call.Namespace, Name: jobspec.Name(call)})
+	if err != nil || job == nil {
+		return "", err
 	}
 	record, ok := jobspec.ReadRecord(job, call, r.Identity)
 	if !ok {

@@ -148,8 +148,8 @@ func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job
 	if err != nil {
 		return err
 	}
-	if pod != nil && !r.Hub.Offered(string(job.UID)) {
-		given, err := r.given(ctx, pod)
+	if (pod != nil || jobOver(job)) && !r.Hub.Offered(string(job.UID)) {
+		given, err := r.given(ctx, job)
 		if err != nil || given {
 			return err
 		}
@@ -179,10 +179,10 @@ func takenAway(pod *corev1.Pod) bool {
 	return by != nil && by.Reason != corev1.PodReasonTerminationByKubelet
 }
 
-// given says whether a call that has not ended was given the pod: by an operator before this one, perhaps.
-func (r *WarmPoolReconciler) given(ctx context.Context, pod *corev1.Pod) (bool, error) {
+// given says whether a call that has not ended was given the Job's pod: by an operator before this one, perhaps.
+func (r *WarmPoolReconciler) given(ctx context.Context, job *batchv1.Job) (bool, error) {
 	calls := &v1alpha1.ToolCallList{}
-	err := r.List(ctx, calls, client.InNamespace(pod.Namespace), client.MatchingFields{indexRunner: string(pod.UID)})
+	err := r.List(ctx, calls, client.InNamespace(job.Namespace), client.MatchingFields{indexJob: job.Name})
 	if err != nil {
 		return false, fmt.Errorf("look for the call that has a pod: %w", err)
 	}
@@ -219,11 +219,6 @@ func (p *pool) wakeIn(d time.Duration) {
 func (r *WarmPoolReconciler) problem(p *pool, job *batchv1.Job, pod *corev1.Pod) string {
 	if found := diagnoseJob(job); found != nil {
 		return found.message
-	}
-	for _, c := range job.Status.Conditions {
-		if c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue {
-			return "a waiting pod ended"
-		}
 	}
 	if suspended(job) {
 		return ""

@@ -49,9 +49,9 @@ func TestAPodThatServedItsCallIsNoFailureOfThePool(t *testing.T) {
 	if err := w.client.Get(context.Background(), key, pod); err != nil {
 		t.Fatal(err)
 	}
-	w.podStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded })
+	w.podStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
 	eventually(t, func() bool {
-		return w.hub.Session(string(stale.jobs[0].UID)) == nil && w.client.Get(context.Background(), key, pod) == nil && pod.Status.Phase == corev1.PodSucceeded
+		return w.hub.Session(string(stale.jobs[0].UID)) == nil && w.client.Get(context.Background(), key, pod) == nil && pod.Status.Phase == corev1.PodFailed
 	})
 
 	current := w.pools.Client

@@ -166,26 +166,40 @@ func TestScalingDownRemovesWaitingPodsOnly(t *testing.T) {
 }
 
 func TestPodsThatCannotStartAreTriedLessAndLessOften(t *testing.T) {
-	w := newWorld(t)
-	env := w.environment("env", warm(1))
-	created := 0
-	for range 20 {
-		w.fill(env)
-		for _, job := range w.waiting(env) {
-			created++
-			pod := w.pod(&job)
+	for name, c := range map[string]struct {
+		broken  func(*world, *batchv1.Job, *corev1.Pod)
+		problem string
+	}{
+		"no image": {func(w *world, _ *batchv1.Job, pod *corev1.Pod) {
 			w.podStatus(pod, func(s *corev1.PodStatus) {
 				s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}
 			})
-			eventually(t, func() bool { w.fill(env); return len(w.waiting(env)) == 0 })
-		}
-		w.clock.now = w.clock.now.Add(time.Second)
-	}
-	if created < 2 || created > 6 {
-		t.Errorf("%d pods were tried in 20 s", created)
-	}
-	if _, problem := w.pools.State.Look(env.UID); !strings.Contains(problem, "no such image") {
-		t.Errorf("the problem is %q", problem)
+		}, "no such image"},
+		"no runner in it": {func(w *world, job *batchv1.Job, pod *corev1.Pod) {
+			w.podStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded })
+			w.completeJob(job)
+		}, "ended before the command could start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			env := w.environment("env", warm(1))
+			created := 0
+			for range 20 {
+				w.fill(env)
+				for _, job := range w.waiting(env) {
+					created++
+					c.broken(w, &job, w.pod(&job))
+					eventually(t, func() bool { w.fill(env); return len(w.waiting(env)) == 0 })
+				}
+				w.clock.now = w.clock.now.Add(time.Second)
+			}
+			if created < 2 || created > 6 {
+				t.Errorf("%d pods were tried in 20 s", created)
+			}
+			if _, problem := w.pools.State.Look(env.UID); !strings.Contains(problem, c.problem) {
+				t.Errorf("the problem is %q", problem)
+			}
+		})
 	}
 }
 

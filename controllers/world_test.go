@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/dial"
@@ -89,8 +90,13 @@ func (w *world) hasJob(call *v1alpha1.ToolCall) bool {
 }
 
 // pod makes the pod that the Job controller would make.
-func (w *world) pod(job *batchv1.Job) *corev1.Pod {
+func (w *world) pod(seen *batchv1.Job) *corev1.Pod {
 	w.t.Helper()
+	// The cache has no templates.
+	job := &batchv1.Job{}
+	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(seen), job); err != nil {
+		w.t.Fatalf("get the pod's Job: %v", err)
+	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: job.Name + "-pod", Labels: job.Spec.Template.Labels, Annotations: job.Spec.Template.Annotations,
@@ -103,12 +109,39 @@ func (w *world) pod(job *batchv1.Job) *corev1.Pod {
 	return pod
 }
 
+// completeJob plays the Job controller when the Job's pod has ended well, and waits until the cache shows it.
+func (w *world) completeJob(seen *batchv1.Job) {
+	w.t.Helper()
+	ctx, key := context.Background(), client.ObjectKeyFromObject(seen)
+	job := &batchv1.Job{}
+	if err := shared.GetAPIReader().Get(ctx, key, job); err != nil {
+		w.t.Fatalf("get the Job: %v", err)
+	}
+	now := metav1.Now()
+	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	if err := w.client.Status().Update(ctx, job); err != nil {
+		w.t.Fatalf("complete the Job: %v", err)
+	}
+}
+
 // podStatus plays the kubelet.
 func (w *world) podStatus(pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	w.t.Helper()
 	change(&pod.Status)
-	if err := w.client.Status().Update(context.Background(), pod); err != nil {
+	var unseen []client.SubResourceUpdateOption
+	if !cached(pod) {
+		unseen = append(unseen, client.DisableReadYourWritesConsistency)
+	}
+	if err := w.client.Status().Update(context.Background(), pod, unseen...); err != nil {
 		w.t.Fatal(err)
+	}
+	if !cached(pod) {
+		eventually(w.t, func() bool {
+			return apierrors.IsNotFound(w.client.Get(context.Background(), client.ObjectKeyFromObject(pod), &corev1.Pod{}))
+		})
 	}
 }
 

@@ -106,7 +106,7 @@ func (f *follower) incomplete(call *v1alpha1.ToolCall, why string) {
 
 const (
 	// maxLog bounds the log that is read again; kubelets keep less.
-	maxLog = 64 << 20
+	maxLog    = 64 << 20
 	restRetry = 250 * time.Millisecond
 	// shortTries bounds the reads of a log that has less than was written: it may be a moment behind the result,
 	// or was cut for good.

@@ -191,7 +191,7 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 	mgr, err := ctrl.NewManager(conf, ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log,
-		Cache:                         cacheOptions(),
+		Cache:                         controllers.CacheOptions(),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress:        o.HealthAddress,
