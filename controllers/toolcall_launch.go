@@ -35,7 +35,7 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 	err = r.Create(ctx, job)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return true, r.findLaunched(ctx, s, client.ObjectKeyFromObject(job))
+		return r.findLaunched(ctx, s, client.ObjectKeyFromObject(job))
 	case rejected(err):
 		s.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+err.Error())
 		return true, nil
@@ -60,19 +60,23 @@ func (r *ToolCallReconciler) launch(ctx context.Context, s *scope) (bool, error)
 	return true, nil
 }
 
-// findLaunched looks for the Job that is there already. The cache will show it if a pass whose answer was lost made it;
-// it never will if it is somebody else's.
-func (r *ToolCallReconciler) findLaunched(ctx context.Context, s *scope, key types.NamespacedName) error {
+// findLaunched goes on with the Job that is there already. A pass whose answer was lost made it, and the cache may not show
+// it yet, or never: somebody took its label away.
+func (r *ToolCallReconciler) findLaunched(ctx context.Context, s *scope, key types.NamespacedName) (done bool, err error) {
 	job := &batchv1.Job{}
-	if err := r.Live.Get(ctx, key, job); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get the Job that is there already: %w", err)
-	}
-	if _, ok := jobspec.ReadRecord(job, s.call, r.Identity); ok || job.UID == "" {
+	err = r.Live.Get(ctx, key, job)
+	switch {
+	case apierrors.IsNotFound(err):
 		s.wakeIn(cacheLag)
-		return nil
+		return true, nil
+	case err != nil:
+		return true, fmt.Errorf("get the Job that is there already: %w", err)
 	}
-	s.notOurs(key.Name)
-	return nil
+	if !r.take(s, job) {
+		s.notOurs(job.Name)
+		return true, nil
+	}
+	return false, nil
 }
 
 // notOurs ends a call whose place is taken by a Job that isn't its own.

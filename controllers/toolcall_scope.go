@@ -76,15 +76,24 @@ func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
 	if err != nil || job == nil {
 		return err
 	}
-	s.job = job
-	if record, ok := jobspec.ReadRecord(job, s.call, r.Identity); ok {
-		s.record = record
-		s.seen = time.UnixMicro(record.SeenMicroseconds)
-		if !s.bound() {
-			s.session = r.Hub.Session(string(job.UID))
-		}
-	}
+	r.take(s, job)
 	return nil
+}
+
+// take has the pass go on with a Job of the call's name. It says whether the operator made it for the call: then it tells
+// what was decided.
+func (r *ToolCallReconciler) take(s *scope, job *batchv1.Job) (ours bool) {
+	s.job = job
+	record, ours := jobspec.ReadRecord(job, s.call, r.Identity)
+	if !ours {
+		return false
+	}
+	s.record = record
+	s.seen = time.UnixMicro(record.SeenMicroseconds)
+	if !s.bound() {
+		s.session = r.Hub.Session(string(job.UID))
+	}
+	return true
 }
 
 // callJob is the Job of a call that has not ended, nil when there is none. Of one that is over the cache has not all.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -240,25 +241,36 @@ func TestAForgedJobIsNotRun(t *testing.T) {
 	}
 }
 
-// A Job that a pass made whose answer was lost is the call's own, also while the cache doesn't show it.
-func TestAJobThatIsThereAlreadyIsTaken(t *testing.T) {
+// A Job that a pass made whose answer was lost is the call's own, also while the cache doesn't show it, and if it never
+// will.
+func TestAJobThatTheCacheDoesNotShow(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
-	call := w.call("c")
-	current := w.reconciler.Client
-	w.reconciler.Client = &blind{current}
-	w.reconcile(call)
-	job := w.job(call)
-	w.reconcile(call)
-	if s := w.get(call).Status; s.Phase.Terminal() {
-		t.Fatalf("ended %s: %s", s.Reason, s.Message)
-	}
-	w.reconciler.Client = current
-	w.runner(job, w.pod(job))
-	w.reconcile(call)
-	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseRunning {
-		t.Errorf("the status is %+v", s)
-	}
+	w.reconciler.Client = &blind{w.reconciler.Client}
+	t.Run("runs", func(t *testing.T) {
+		call := w.call("runs")
+		w.reconcile(call)
+		job := w.job(call)
+		w.reconcile(call)
+		r := w.runner(job, w.pod(job))
+		w.reconcile(call)
+		r.receive()
+		r.report(w, call.UID, completed)
+		w.reconcile(call)
+		if s := w.get(call).Status; s.Reason != v1alpha1.ReasonCompleted {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+	t.Run("does not start", func(t *testing.T) {
+		call := w.call("does-not-start")
+		w.reconcile(call)
+		w.reconcile(call)
+		w.clock.set(w.clock.Now().Add(time.Hour))
+		w.reconcile(call)
+		if s := w.get(call).Status; s.Reason != v1alpha1.ReasonStartTimeout || !*s.RetrySafe || w.hasJob(call) && w.job(call).DeletionTimestamp == nil {
+			t.Errorf("the status is %+v", s)
+		}
+	})
 }
 
 // blind sees no Jobs.
