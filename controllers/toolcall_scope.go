@@ -76,19 +76,21 @@ func (r *ToolCallReconciler) gatherJob(ctx context.Context, s *scope) error {
 	if err != nil || job == nil {
 		return err
 	}
-	r.take(s, job)
+	if !r.take(s, job) {
+		// accept says so, unless the call is past that.
+		s.job = job
+	}
 	return nil
 }
 
-// take has the pass go on with a Job of the call's name. It says whether the operator made it for the call: then it tells
-// what was decided.
+// take has the pass go on with a Job of the call's name, and with what was decided, which the Job keeps. It does nothing
+// when the operator didn't make the Job for the call.
 func (r *ToolCallReconciler) take(s *scope, job *batchv1.Job) (ours bool) {
-	s.job = job
 	record, ours := jobspec.ReadRecord(job, s.call, r.Identity)
 	if !ours {
 		return false
 	}
-	s.record = record
+	s.job, s.record = job, record
 	s.seen = time.UnixMicro(record.SeenMicroseconds)
 	if !s.bound() {
 		s.session = r.Hub.Session(string(job.UID))

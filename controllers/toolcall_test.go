@@ -234,7 +234,7 @@ func TestAForgedJobIsNotRun(t *testing.T) {
 			})
 			w.reconcile(call)
 			s := w.get(call).Status
-			if s.Phase != v1alpha1.PhaseFailed || s.Reason != v1alpha1.ReasonPodRejected || !*s.RetrySafe || !strings.Contains(s.Message, jobspec.Name(call)) {
+			if s.Phase != v1alpha1.PhaseFailed || s.Reason != v1alpha1.ReasonPodRejected || !*s.RetrySafe || !strings.Contains(s.Message, jobspec.Name(call)) || s.Job != "" {
 				t.Errorf("the status is %+v", s)
 			}
 		})
