@@ -126,7 +126,7 @@ func (s *story) kubelet() {
 		return
 	}
 	// A container isn't started before its credential is there.
-	if s.world.client.Get(context.Background(), client.ObjectKeyFromObject(job), &corev1.Secret{}) != nil {
+	if shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(job), &corev1.Secret{}) != nil {
 		return
 	}
 	s.runner = s.world.runner(job, s.pod(job))
