@@ -6,16 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
-	"toolcall.dev/operator/internal/result"
 )
 
 func TestACallTakesAWaitingPod(t *testing.T) {
@@ -245,18 +241,8 @@ func TestTheResultInAPodOfThePoolIsNotThrownAway(t *testing.T) {
 	r.conn.Close()
 	w.restart()
 	job := &w.waiting(env)[0]
-	pod := &corev1.Pod{}
-	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: w.get(call).Status.Pod}, pod); err != nil {
-		t.Fatal(err)
-	}
 	token := w.identity.Token(w.namespace, job.Name, string(job.UID))
-	words := wire.NewLastWords(token, string(call.UID), result.EncodeTermination(&completed)).Encode()
-	w.podStatus(pod, func(s *corev1.PodStatus) {
-		s.Phase = corev1.PodSucceeded
-		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: string(words)},
-		}}}
-	})
+	w.podStatus(w.podNamed(w.get(call).Status.Pod), terminated("Completed", words(call, token)))
 	w.completeJob(job)
 	w.fill(env)
 	w.reconcile(call)

@@ -191,11 +191,7 @@ func (w *world) startQueued(call *v1alpha1.ToolCall) (job string, pod *corev1.Po
 	job = w.job(call).Name
 	w.letRun(job, &w.clock.now)
 	r = w.start(call)
-	pod = &corev1.Pod{}
-	if err := w.client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.get(call).Status.Pod}, pod); err != nil {
-		w.t.Fatal(err)
-	}
-	return job, pod, r
+	return job, w.podNamed(w.get(call).Status.Pod), r
 }
 
 // One whose command may have started isn't run again, whatever a queue does with its Job.

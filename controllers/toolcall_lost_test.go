@@ -15,23 +15,27 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
+// terminated is what the kubelet says of a pod that ended, for the given reason and with the given termination message.
+func terminated(reason, message string) func(*corev1.PodStatus) {
+	return func(s *corev1.PodStatus) {
+		s.Phase = corev1.PodFailed
+		if reason == "Completed" {
+			s.Phase = corev1.PodSucceeded
+		}
+		s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message},
+		}}}
+	}
+}
+
+// words is the copy of a result that a runner with the token leaves in its pod.
+func words(call *v1alpha1.ToolCall, token string) string {
+	return string(wire.NewLastWords(token, string(call.UID), result.EncodeTermination(&completed)).Encode())
+}
+
 func TestWhatAPodLeavesBehindIsAllThereIs(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
-	terminated := func(reason, message string) func(*corev1.PodStatus) {
-		return func(s *corev1.PodStatus) {
-			s.Phase = corev1.PodFailed
-			if reason == "Completed" {
-				s.Phase = corev1.PodSucceeded
-			}
-			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message},
-			}}}
-		}
-	}
-	words := func(call *v1alpha1.ToolCall, token string) string {
-		return string(wire.NewLastWords(token, string(call.UID), result.EncodeTermination(&completed)).Encode())
-	}
 	for name, tc := range map[string]struct {
 		status  func(*v1alpha1.ToolCall, *batchv1.Job) func(*corev1.PodStatus)
 		reason  string

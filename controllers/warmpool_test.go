@@ -212,11 +212,7 @@ func TestPodsThatWereTakenAwayAreReplacedAtOnce(t *testing.T) {
 	runners := w.warmUp(env)
 	before := names(w.waiting(env))
 	for name, r := range runners {
-		pod := &corev1.Pod{}
-		if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: name + "-pod"}, pod); err != nil {
-			t.Fatal(err)
-		}
-		w.podStatus(pod, func(s *corev1.PodStatus) {
+		w.podStatus(w.podNamed(name+"-pod"), func(s *corev1.PodStatus) {
 			s.Phase = corev1.PodFailed
 			s.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists"}}
 		})

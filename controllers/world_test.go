@@ -109,6 +109,15 @@ func (w *world) pod(seen *batchv1.Job) *corev1.Pod {
 	return pod
 }
 
+func (w *world) podNamed(name string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{}
+	if err := w.client.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, pod); err != nil {
+		w.t.Fatalf("get pod %s: %v", name, err)
+	}
+	return pod
+}
+
 // completeJob plays the Job controller when the Job's pod has ended well, and waits until the cache shows it.
 func (w *world) completeJob(seen *batchv1.Job) {
 	w.t.Helper()
