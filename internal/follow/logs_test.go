@@ -224,6 +224,30 @@ func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
 	}
 }
 
+// A command of a few milliseconds has ended before the kubelet says that its pod has started: what the status has
+// whole isn't waited for in the log.
+func TestWhatTheStatusHasNeedsNoLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked := make(chan struct{}, 1)
+	pod := w.kubelet(func(rw http.ResponseWriter, _ *http.Request) {
+		http.Error(rw, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+	})
+	call, s := w.create(), newSeen()
+	w.start(call, pod)
+	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	until(t, "read of the log", asked)
+	w.finish(call, "out\n", "err\n")
+	must(t, result(t, done).err)
+	if out, errs := s.text(); out != "out\n" || errs != "err\n" || len(s.notices) > 0 {
+		t.Errorf("got %q, %q, notices %q", out, errs, s.notices)
+	}
+}
+
 func TestACallerWithoutTheRightToLogsGetsAllTheSame(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -92,9 +91,8 @@ func TestACallThatCannotBeCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	begun := time.Now()
 	_, err := stop(ctx, uncancellable{}, client.ObjectKey{Namespace: "n", Name: "c"})
-	if err == nil || !strings.Contains(err.Error(), "may still run") || time.Since(begun) > cancelTimeout+2*time.Second {
-		t.Errorf("after %s: %v", time.Since(begun), err)
+	if err == nil || !strings.Contains(err.Error(), "may still run") {
+		t.Error(err)
 	}
 }

@@ -93,7 +93,7 @@ func TestTheStartSaysWhichKindsAreMissing(t *testing.T) {
 	for status, want := range map[int32]string{http.StatusNotFound: "install the kinds", http.StatusBadRequest: "earlier release", http.StatusForbidden: "list calls"} {
 		code := &atomic.Int32{}
 		code.Store(status)
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := awaitKinds(ctx, callsThatAnswer(t, code), logr.Discard()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: got %v, want %q", status, err, want)

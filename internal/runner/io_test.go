@@ -171,7 +171,6 @@ func TestAPipeThatSomebodyElseHoldsIsNotWaitedFor(t *testing.T) {
 	h := &holder{flag: publicDir(t) + "/flag"}
 	cmd := bash("echo $$; while [ ! -e " + h.flag + " ]; do sleep 0.01; done; echo end")
 	cmd.Stdout = h
-	began := time.Now()
 	o := runIt(t, t.Context(), cmd)
 	if h.held == nil {
 		t.Fatal("the pipe couldn't be held")
@@ -179,8 +178,5 @@ func TestAPipeThatSomebodyElseHoldsIsNotWaitedFor(t *testing.T) {
 	defer h.held.Close()
 	if !strings.HasSuffix(text(o.Stdout), "\nend\n") || o.Reason != result.Completed || o.Stdout.SHA256 != "" || o.Stderr.SHA256 == "" {
 		t.Errorf("%s, hashes %q %q", describe(o), o.Stdout.SHA256, o.Stderr.SHA256)
-	}
-	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("took %v", took)
 	}
 }

@@ -141,6 +141,21 @@ func (s *suite) awaitLine(t *testing.T, call *v1alpha1.ToolCall, line string) *v
 	return nil
 }
 
+// held is a command that waits for letGo: what a test does while a call runs takes as long as it takes.
+const held = "until test -e /tmp/go; do sleep 0.1; done"
+
+// letGo ends the wait of a call whose command is held.
+func (s *suite) letGo(t *testing.T, call *v1alpha1.ToolCall) {
+	t.Helper()
+	s.awaitTrue(t, "way to let "+call.Name+" go", func(context.Context) (bool, error) {
+		said, err := s.kubectl(t, "exec", "-n", call.Namespace, call.Status.Pod, "--", "touch", "/tmp/go")
+		if err != nil {
+			t.Logf("%v: %s", err, said)
+		}
+		return err == nil, nil
+	})
+}
+
 // podLog is the whole log of the call's pod.
 func (s *suite) podLog(t *testing.T, call *v1alpha1.ToolCall) string {
 	t.Helper()

@@ -190,7 +190,7 @@ func (s *suite) awaitProcess(t *testing.T, text string) {
 func TestForeignPodIsIgnored(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	call := sp.create(t, shell("echo running; sleep 5; echo end"))
+	call := sp.create(t, shell("echo running; "+held+"; echo end"))
 	running := sp.awaitLine(t, call, "running")
 	sp.awaitTrue(t, "pod that is ready", func(context.Context) (bool, error) {
 		return slices.ContainsFunc(sp.pods(t, running)[0].Status.Conditions, func(c corev1.PodCondition) bool {
@@ -205,6 +205,8 @@ func TestForeignPodIsIgnored(t *testing.T) {
 	stranger.Labels, stranger.Annotations = pod.Labels, pod.Annotations
 	stranger.Spec.NodeName = ""
 	must(t, sp.client.Create(t.Context(), stranger))
+	sp.awaitGone(t, stranger)
+	sp.letGo(t, running)
 	done := sp.awaitFinished(t, call)
 	expect(t, done, succeeded("running\nend\n"))
 	if done.Status.Pod != pod.Name {

@@ -75,7 +75,7 @@ func TestPodsThatAreTakenAway(t *testing.T) {
 
 func TestPodThatAnAdmissionPolicyRefuses(t *testing.T) {
 	t.Parallel()
-	sp := newSpace(t)
+	sp := newBareSpace(t)
 	object := metav1.ObjectMeta{Name: sp.namespace, Labels: map[string]string{labelRun: sp.id}}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: object, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),
@@ -108,6 +108,7 @@ func TestPodThatAnAdmissionPolicyRefuses(t *testing.T) {
 		_, err := sp.clients.CoreV1().Pods(sp.namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil, nil
 	})
+	sp.newEnvironment(t, defaultEnv, isDefault)
 	call := sp.run(t, shell("echo never"))
 	expect(t, call, neverRan(v1alpha1.ReasonPodRejected))
 	expectMessage(t, call, "the house has no room")

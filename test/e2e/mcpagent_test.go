@@ -127,14 +127,12 @@ type reply struct {
 	Result json.RawMessage `json:"result"`
 	Error  string          `json:"error"`
 	Code   any             `json:"code"`
-	at     time.Time
 }
 
 // progress is one notification.
 type progress struct {
 	Progress float64 `json:"progress"`
 	Message  string  `json:"message"`
-	at       time.Time
 }
 
 // startAgent starts a client for a server. It isn't connected yet.
@@ -192,11 +190,9 @@ func (a *mcpAgent) read(stdout io.Reader) {
 		o := a.waiting[said.ID]
 		a.mu.Unlock()
 		if said.Progress != nil {
-			said.Progress.at = time.Now()
 			o.progress <- *said.Progress
 			continue
 		}
-		said.at = time.Now()
 		o.done <- said.reply
 	}
 }
@@ -230,6 +226,24 @@ func (a *mcpAgent) await(o *order) reply {
 	case <-time.After(patience):
 		a.t.Fatalf("the client didn't answer in %s", patience)
 		return reply{}
+	}
+}
+
+// awaitOutput waits for a notification that tells something.
+func (a *mcpAgent) awaitOutput(o *order) string {
+	a.t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case p := <-o.progress:
+			if p.Message != "" {
+				return p.Message
+			}
+		case r := <-o.done:
+			a.t.Fatalf("the client was answered before any output came: %s%s", r.Error, r.Result)
+		case <-late:
+			a.t.Fatalf("no output came in %s", patience)
+		}
 	}
 }
 

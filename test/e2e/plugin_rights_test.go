@@ -84,7 +84,7 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 	sp.awaitTrue(t, "rights of "+user, func(context.Context) (bool, error) {
 		return sp.plugin(t, "", "run", "--as", user, "--shell", "true").code == 0, nil
 	})
-	lines, _, exit := sp.follower(t, "run", "--as", user, "--name", "plain", "--shell", "echo live; sleep 2; echo end")
+	lines, _, exit := sp.follower(t, "run", "--as", user, "--name", "plain", "--shell", "echo live; "+held+"; echo end")
 	if got := nextLine(t, lines); got != "live" {
 		t.Errorf("got %q", got)
 	}

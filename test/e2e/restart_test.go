@@ -141,12 +141,13 @@ func (s *suite) awaitRestarted(t *testing.T, containerID string) {
 func TestResultThatOnlyThePodHolds(t *testing.T) {
 	sp := newSpace(t)
 	marker := "e2e-holder-" + sp.namespace
-	call := sp.create(t, shell("echo out; echo err >&2; exec -a "+marker+" sleep 3"))
+	call := sp.create(t, shell("echo out; echo err >&2; exec -a "+marker+" bash -c '"+held+"'"))
 	running := sp.awaitLine(t, call, "out")
 	sp.awaitProcess(t, marker)
 	runner := sp.runnerOf(t, sp.processes(t, marker)[0])
 	replicas := sp.scaleOperator(t, 0)
 	t.Cleanup(func() { sp.scaleOperatorTo(t, context.Background(), replicas) })
+	sp.letGo(t, running)
 	sp.awaitTrue(t, "end of the command", func(context.Context) (bool, error) { return len(sp.processes(t, marker)) == 0, nil })
 	// Its last words are written when the result is, a moment after the process is gone.
 	sp.awaitTrue(t, "last words", func(context.Context) (bool, error) {

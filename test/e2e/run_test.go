@@ -137,13 +137,15 @@ func TestStandardInput(t *testing.T) {
 func TestCallsDoNotSeeEachOthersFiles(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	// Each writes where the other would see it, and looks when the other has surely written too.
+	// Each writes where the other would see it, and looks when the other has written too.
 	write := func(name string) string {
-		return "touch /workspace/" + name + " /tmp/" + name + "; echo ready; sleep 2; ls /workspace /tmp"
+		return "touch /workspace/" + name + " /tmp/" + name + "; echo ready; " + held + "; ls /workspace /tmp"
 	}
 	a, b := sp.create(t, shell(write("a"))), sp.create(t, shell(write("b")))
+	a, b = sp.awaitLine(t, a, "ready"), sp.awaitLine(t, b, "ready")
 	for name, call := range map[string]*v1alpha1.ToolCall{"a": a, "b": b} {
-		expect(t, sp.awaitFinished(t, call), succeeded("ready\n/tmp:\n"+name+"\n\n/workspace:\n"+name+"\n"))
+		sp.letGo(t, call)
+		expect(t, sp.awaitFinished(t, call), succeeded("ready\n/tmp:\n"+name+"\ngo\n\n/workspace:\n"+name+"\n"))
 	}
 }
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,7 +11,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Whatever keeps a pod from starting, the call ends with the reason, can be created again, and leaves no Job.
+// Whatever keeps a pod from starting, the call ends with the reason, can be created again, and leaves no Job. What
+// can be known at once isn't waited for: the start timeout is longer than the tests are patient.
 func TestCallsThatCannotStart(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
@@ -20,28 +20,26 @@ func TestCallsThatCannotStart(t *testing.T) {
 		adjust  func(*v1alpha1.ExecutionEnvironmentSpec)
 		reason  string
 		message string
-		// soon is how long it may take at most, as the operator counts it.
-		soon time.Duration
 	}{
 		"an image that can't be pulled": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) { e.Image = "registry.invalid/no/such:image" },
-			v1alpha1.ReasonImagePullFailed, "registry.invalid/no/such:image", 20 * time.Second,
+			v1alpha1.ReasonImagePullFailed, "registry.invalid/no/such:image",
 		},
 		"an image that isn't there and may not be pulled": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
 				e.Image, e.ImagePullPolicy = "toolcall.dev/none:dev", corev1.PullNever
 			},
-			v1alpha1.ReasonImagePullFailed, "toolcall.dev/none:dev", 10 * time.Second,
+			v1alpha1.ReasonImagePullFailed, "toolcall.dev/none:dev",
 		},
 		"an image with a name that can't be": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) { e.Image = "Not A Name" },
-			v1alpha1.ReasonImagePullFailed, "Not A Name", 10 * time.Second,
+			v1alpha1.ReasonImagePullFailed, "Not A Name",
 		},
 		"no node fits": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
-				e.NodeSelector, e.StartTimeoutSeconds = map[string]string{"e2e.toolcall.dev/none": "x"}, ptr.To(int32(2))
+				e.NodeSelector, e.StartTimeoutSeconds = map[string]string{"e2e.toolcall.dev/none": "x"}, ptr.To(int32(8))
 			},
-			v1alpha1.ReasonUnschedulable, "node affinity/selector", 6 * time.Second,
+			v1alpha1.ReasonUnschedulable, "node affinity/selector",
 		},
 		"a volume that never comes": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
@@ -51,19 +49,19 @@ func TestCallsThatCannotStart(t *testing.T) {
 				}}}}
 				e.VolumeMounts = []corev1.VolumeMount{{Name: "missing", MountPath: "/data"}}
 			},
-			v1alpha1.ReasonStartTimeout, "did not start within 2 s", 6 * time.Second,
+			v1alpha1.ReasonStartTimeout, "did not start within 2 s",
 		},
 		"Pod Security refuses the pod": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
 				e.SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(true)}
 			},
-			v1alpha1.ReasonPodRejected, "allowPrivilegeEscalation", 10 * time.Second,
+			v1alpha1.ReasonPodRejected, "allowPrivilegeEscalation",
 		},
 		"the pod can't be: a mount without its volume": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
 				e.VolumeMounts = []corev1.VolumeMount{{Name: "none", MountPath: "/data"}}
 			},
-			v1alpha1.ReasonPodRejected, `"none"`, 10 * time.Second,
+			v1alpha1.ReasonPodRejected, `"none"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,9 +71,6 @@ func TestCallsThatCannotStart(t *testing.T) {
 			call := sp.run(t, in(env, shell("echo never")))
 			expect(t, call, neverRan(test.reason))
 			expectMessage(t, call, test.message)
-			if took := time.Duration(*call.Status.Timings.FinishedMilliseconds) * time.Millisecond; took > test.soon {
-				t.Errorf("it took %s", took)
-			}
 			sp.awaitNoJob(t, call)
 		})
 	}
@@ -83,13 +78,14 @@ func TestCallsThatCannotStart(t *testing.T) {
 
 func TestPodThatQuotaRefuses(t *testing.T) {
 	t.Parallel()
-	sp := newSpace(t)
+	sp := newBareSpace(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: "none"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
 	}
 	must(t, sp.client.Create(t.Context(), quota))
 	sp.await(t, "quota in force", &corev1.ResourceQuotaList{}, isEnforced, named(quota)...)
+	sp.newEnvironment(t, defaultEnv, isDefault)
 	call := sp.run(t, shell("echo never"))
 	expect(t, call, neverRan(v1alpha1.ReasonPodRejected))
 	expectMessage(t, call, "exceeded quota: none")
@@ -98,13 +94,14 @@ func TestPodThatQuotaRefuses(t *testing.T) {
 
 func TestJobThatQuotaRefuses(t *testing.T) {
 	t.Parallel()
-	sp := newSpace(t)
+	sp := newBareSpace(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: "none"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}},
 	}
 	must(t, sp.client.Create(t.Context(), quota))
 	sp.await(t, "quota in force", &corev1.ResourceQuotaList{}, isEnforced, named(quota)...)
+	sp.newEnvironment(t, defaultEnv, isDefault)
 	call := sp.run(t, shell("echo never"))
 	expect(t, call, neverRan(v1alpha1.ReasonPodRejected))
 	expectMessage(t, call, "exceeded quota: none")

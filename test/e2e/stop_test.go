@@ -13,38 +13,39 @@ func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
 	for name, test := range map[string]struct {
-		command  string
-		want     outcome
-		min, max time.Duration
+		command string
+		want    outcome
+		// least is how long it runs at least.
+		least time.Duration
 	}{
 		"keeps the output so far": {
-			command: "echo so far; sleep 60",
+			command: "echo so far; sleep 600",
 			want:    stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "so far\n"),
-			min:     time.Second, max: 3 * time.Second,
+			least:   3 * time.Second,
 		},
 		"kills a process that ignores SIGTERM after five seconds": {
 			command: `trap "" TERM; echo deaf; while :; do sleep 1; done 2>/dev/null`,
 			want:    stopped(v1alpha1.ReasonTimedOut, "SIGKILL", "deaf\n"),
-			min:     6 * time.Second, max: 9 * time.Second,
+			least:   8 * time.Second,
 		},
 		"gives a process that handles SIGTERM the time for it": {
-			command: `trap "echo bye; exit 3" TERM; echo hello; sleep 60 & wait`,
+			command: `trap "echo bye; exit 3" TERM; echo hello; sleep 600 & wait`,
 			want:    stopped(v1alpha1.ReasonTimedOut, "", "hello\nbye\n"),
-			min:     time.Second, max: 3 * time.Second,
+			least:   3 * time.Second,
 		},
 		"ends the background children too": {
-			command: "setsid sleep 60 & (sleep 60 &) ; echo parent; sleep 60",
+			command: "setsid sleep 600 & (sleep 600 &) ; echo parent; sleep 600",
 			want:    stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "parent\n"),
-			min:     time.Second, max: 3 * time.Second,
+			least:   3 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			call := sp.run(t, within(1, shell(test.command)))
+			call := sp.run(t, within(3, shell(test.command)))
 			expect(t, call, test.want)
-			expectMessage(t, call, "limit of 1 s")
-			if took := time.Duration(*call.Status.DurationMilliseconds) * time.Millisecond; took < test.min || took > test.max {
-				t.Errorf("it took %s, not between %s and %s", took, test.min, test.max)
+			expectMessage(t, call, "limit of 3 s")
+			if took := time.Duration(*call.Status.DurationMilliseconds) * time.Millisecond; took < test.least {
+				t.Errorf("it took %s, less than %s", took, test.least)
 			}
 		})
 	}
@@ -74,9 +75,9 @@ func TestLimitIsHeldToThePolicy(t *testing.T) {
 		spec  v1alpha1.ToolCallSpec
 		limit string
 	}{
-		"a call that names none gets the default":    {shell("sleep 60"), "limit of 1 s"},
-		"more than the maximum becomes the maximum":  {within(3600, shell("sleep 60")), "limit of 2 s"},
-		"nothing becomes one second, not no seconds": {within(0, shell("sleep 60")), "limit of 1 s"},
+		"a call that names none gets the default":    {shell("sleep 600"), "limit of 1 s"},
+		"more than the maximum becomes the maximum":  {within(3600, shell("sleep 600")), "limit of 2 s"},
+		"nothing becomes one second, not no seconds": {within(0, shell("sleep 600")), "limit of 1 s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

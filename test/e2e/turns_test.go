@@ -29,16 +29,28 @@ func TestCallsTakeTurns(t *testing.T) {
 		return sp.mayUse(t, flooder, "bash") && sp.mayUse(t, other, "bash"), nil
 	})
 	var flood []*v1alpha1.ToolCall
-	for range 8 {
+	for range 2 {
+		flood = append(flood, sp.createAs(t, flooder, in("narrow", shell("echo go >&2; "+held))))
+	}
+	first := []*v1alpha1.ToolCall{sp.awaitLine(t, flood[0], "go"), sp.awaitLine(t, flood[1], "go")}
+	for range 6 {
 		flood = append(flood, sp.createAs(t, flooder, in("narrow", shell("sleep 0.7"))))
 	}
 	late := sp.createAs(t, other, in("narrow", shell("sleep 0.1")))
+	for _, call := range append(flood[2:], late) {
+		sp.awaitPhase(t, call, v1alpha1.PhasePending)
+	}
+	for _, call := range first {
+		sp.letGo(t, call)
+	}
 	done := []*v1alpha1.ToolCall{sp.awaitFinished(t, late)}
 	for _, call := range flood {
 		done = append(done, sp.awaitFinished(t, call))
 	}
 	for _, call := range done {
-		expect(t, call, succeeded(""))
+		if call.Status.Phase != v1alpha1.PhaseSucceeded {
+			t.Errorf("call %s ended %s: %s", call.Name, call.Status.Phase, call.Status.Message)
+		}
 	}
 	if most := atTheSameTime(done); most > 2 {
 		t.Errorf("%d calls ran at the same time", most)
@@ -49,7 +61,8 @@ func TestCallsTakeTurns(t *testing.T) {
 			before++
 		}
 	}
-	if before > 5 {
+	// The two that ran, and one more where both ended before the operator had seen it.
+	if before > 3 {
 		t.Errorf("%d of the flood's 8 calls went before the other caller's one", before)
 	}
 	sp.awaitTrue(t, "count of active calls", func(ctx context.Context) (bool, error) {
@@ -85,7 +98,7 @@ func TestACallThatWaitsForItsTurnSaysSoAndCanBeCancelled(t *testing.T) {
 		e.Spec.MaxConcurrentCalls = ptr.To[int32](1)
 		e.Spec.StartTimeoutSeconds = ptr.To[int32](20)
 	})
-	running := sp.create(t, in("narrow", shell("echo go; sleep 30")))
+	running := sp.create(t, in("narrow", shell("echo go; sleep 600")))
 	sp.awaitLine(t, running, "go")
 	waiting := sp.awaitPhase(t, sp.create(t, in("narrow", shell("echo never"))), v1alpha1.PhasePending)
 	if c := condition(waiting, v1alpha1.ConditionStarted); c != metav1.ConditionFalse || sp.jobs(t, waiting) != nil {

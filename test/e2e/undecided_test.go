@@ -42,7 +42,7 @@ func TestAQuestionAboutTheCreatorThatNobodyAnswers(t *testing.T) {
 	expect(t, refused, denied(v1alpha1.ReasonGuardError))
 	expectMessage(t, refused, a.username, `"echo"`, "could not be found out")
 	sp.awaitNoJob(t, refused)
-	if took := time.Duration(*refused.Status.Timings.FinishedMilliseconds) * time.Millisecond; took < patience-time.Second || took > 4*patience {
+	if took := time.Duration(*refused.Status.Timings.FinishedMilliseconds) * time.Millisecond; took < patience-time.Second {
 		t.Errorf("it was refused after %s, and may wait %s for its start", took, patience)
 	}
 	must(t, sp.client.Delete(t.Context(), webhook))

@@ -167,8 +167,8 @@ func TestAChangedEnvironmentReplacesTheWaitingPods(t *testing.T) {
 	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.PodMetadata = &v1alpha1.PodMetadata{Labels: map[string]string{"version": "old"}}
 	})
-	running := sp.create(t, in("warm", shell("echo go; sleep 8; echo end")))
-	sp.awaitLine(t, running, "go")
+	running := sp.create(t, in("warm", shell("echo go; "+held+"; echo end")))
+	running = sp.awaitLine(t, running, "go")
 	sp.retryConflict(t, func() error {
 		env := &v1alpha1.ExecutionEnvironment{}
 		if err := sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: "warm"}, env); err != nil {
@@ -188,5 +188,6 @@ func TestAChangedEnvironmentReplacesTheWaitingPods(t *testing.T) {
 	next := sp.run(t, in("warm", shell("echo new")))
 	expect(t, next, succeeded("new\n"))
 	expectPath(t, next, v1alpha1.PathWarm)
+	sp.letGo(t, running)
 	expect(t, sp.awaitFinished(t, running), succeeded("go\nend\n"))
 }
