@@ -169,7 +169,11 @@ func awaitKinds(ctx context.Context, server rest.Interface, log logr.Logger) err
 		if err != nil && last == nil {
 			log.Info("Waiting for the kinds", "reason", err.Error())
 		}
-		last = err
+		// What the API server answered says more than that the time is up.
+		var answer apierrors.APIStatus
+		if last == nil || errors.As(err, &answer) {
+			last = err
+		}
 		return err == nil, nil
 	})
 	switch {
