@@ -147,6 +147,9 @@ func TestPluginSecondInterruptLeaves(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	signal(syscall.SIGINT)
+	if got := nextLine(t, lines); !strings.Contains(got, "left call left before its end") {
+		t.Errorf("got %q", got)
+	}
 	if code := exit(); code != 130 {
 		t.Errorf("exit code %d", code)
 	}
