@@ -37,16 +37,12 @@ func (b *bench) bareWrites(ctx context.Context) error {
 	if err := b.stopManager(); err != nil {
 		return err
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bareNamespace}}
-	if err := b.server.client.Create(ctx, namespace); err != nil {
-		return fmt.Errorf("create namespace %s: %w", bareNamespace, err)
-	}
 	b.say("%s: the writes of %d cold calls, %d at a time", partBare, b.options.calls, b.options.inFlight)
 	before, err := processTimes()
 	if err != nil {
 		return err
 	}
-	done, err := b.writeAll(ctx, p)
+	done, err := b.writeAll(ctx, p, bareNamespace, b.options.calls, b.options.inFlight)
 	if err != nil {
 		return err
 	}
@@ -87,22 +83,27 @@ func (b *bench) patternOf(ctx context.Context, namespace string) (*pattern, erro
 }
 
 // anew is an object's metadata without what the API server gave it.
-func anew(o metav1.ObjectMeta, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: bareNamespace, Name: name, Labels: o.Labels, Annotations: o.Annotations}
+func anew(o metav1.ObjectMeta, namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: o.Labels, Annotations: o.Annotations}
 }
 
-func (b *bench) writeAll(ctx context.Context, p *pattern) (*outcome, error) {
-	o := &outcome{latencies: make([]float64, b.options.calls)}
-	failures := make([]error, b.options.inFlight)
-	n := newNode(b.server.client, bareNamespace)
+// writeAll makes the writes of a number of calls in a namespace of their own.
+func (b *bench) writeAll(ctx context.Context, p *pattern, namespace string, calls, inFlight int) (*outcome, error) {
+	err := b.server.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err != nil {
+		return nil, fmt.Errorf("create namespace %s: %w", namespace, err)
+	}
+	o := &outcome{latencies: make([]float64, calls)}
+	failures := make([]error, inFlight)
+	n := newNode(b.server.client, namespace)
 	var next atomic.Int64
 	var writing sync.WaitGroup
 	began := time.Now()
-	for i := range b.options.inFlight {
+	for i := range inFlight {
 		writing.Go(func() {
-			for k := next.Add(1); k <= int64(b.options.calls) && failures[i] == nil; k = next.Add(1) {
+			for k := next.Add(1); k <= int64(calls) && failures[i] == nil; k = next.Add(1) {
 				start := time.Now()
-				failures[i] = b.writeOne(ctx, n, p, fmt.Sprintf("call-%06d", k))
+				failures[i] = b.writeOne(ctx, n, p, namespace, fmt.Sprintf("call-%06d", k))
 				o.latencies[k-1] = time.Since(start).Seconds()
 			}
 		})
@@ -114,11 +115,11 @@ func (b *bench) writeAll(ctx context.Context, p *pattern) (*outcome, error) {
 
 // writeOne makes the eight writes of one cold call: the client's, the operator's four, and those of Job controller and
 // kubelet.
-func (b *bench) writeOne(ctx context.Context, n *node, p *pattern, name string) error {
+func (b *bench) writeOne(ctx context.Context, n *node, p *pattern, namespace, name string) error {
 	c := b.server.client
-	call := newCall(bareNamespace, name)
-	job := &batchv1.Job{ObjectMeta: anew(p.job.ObjectMeta, "tc-"+name), Spec: *p.job.Spec.DeepCopy()}
-	secret := &corev1.Secret{ObjectMeta: anew(p.secret.ObjectMeta, "tc-"+name), Immutable: p.secret.Immutable, Data: p.secret.Data}
+	call := newCall(namespace, name)
+	job := &batchv1.Job{ObjectMeta: anew(p.job.ObjectMeta, namespace, "tc-"+name), Spec: *p.job.Spec.DeepCopy()}
+	secret := &corev1.Secret{ObjectMeta: anew(p.secret.ObjectMeta, namespace, "tc-"+name), Immutable: p.secret.Immutable, Data: p.secret.Data}
 	for _, o := range []client.Object{call, job, secret} {
 		if err := c.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, name, err)

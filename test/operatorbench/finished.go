@@ -53,11 +53,18 @@ func (b *bench) compareFinished(ctx context.Context) (*finishedResult, error) {
 	if err := b.stopManager(); err != nil {
 		return nil, err
 	}
+	if err := b.writeProbes(ctx, before, "before"); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	if err := b.createFinished(ctx); err != nil {
 		return nil, err
 	}
 	b.say("finished: created in %.0f s", time.Since(began).Seconds())
+	var bare look
+	if err := b.writeProbes(ctx, &bare, "after"); err != nil {
+		return nil, err
+	}
 	began = time.Now()
 	if err := b.startManager(ctx); err != nil {
 		return nil, err
@@ -67,6 +74,7 @@ func (b *bench) compareFinished(ctx context.Context) (*finishedResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	after.Bare = bare.Bare
 	return &finishedResult{Calls: b.options.finished, OutputBytes: b.options.outputBytes, Before: *before, After: *after, ReadySeconds: ready}, nil
 }
 
@@ -93,6 +101,21 @@ func (b *bench) lookAround(ctx context.Context, when string) (*look, error) {
 	}
 	m, err := b.manager.memory()
 	return &look{Memory: m, Latency: figures.Summarize(done.latencies), WarmShare: float64(done.warm) / float64(b.options.probes)}, err
+}
+
+// writeProbes makes the writes of as many calls while no operator is there: what the API server itself takes.
+func (b *bench) writeProbes(ctx context.Context, l *look, when string) error {
+	b.say("finished: the writes of %d calls %s, without an operator", b.options.probes, when)
+	p, err := b.patternOf(ctx, probeNamespace)
+	if err != nil {
+		return err
+	}
+	done, err := b.writeAll(ctx, p, bareNamespace+"-"+when, b.options.probes, probesInFlight)
+	if err != nil {
+		return err
+	}
+	l.Bare = figures.Summarize(done.latencies)
+	return nil
 }
 
 // poolFull waits until the runners are back with an operator that was restarted.

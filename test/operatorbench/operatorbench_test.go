@@ -68,10 +68,17 @@ func TestProcessesAreKnownByTheirParent(t *testing.T) {
 	if diff := cmp.Diff(map[string]float64{"a": 20}, used); diff != "" {
 		t.Error(diff)
 	}
-	times, err := processTimes()
-	if err != nil || times[processBenchmark] <= 0 {
-		t.Errorf("got %v, %v", times, err)
+	// The kernel counts in hundredths of a second: looking takes one sooner or later.
+	for range 10_000 {
+		times, err := processTimes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if times[processBenchmark] > 0 {
+			return
+		}
 	}
+	t.Error("this process uses no CPU time")
 }
 
 func TestAMetricIsFoundByItsWholeName(t *testing.T) {

@@ -64,6 +64,8 @@ type look struct {
 	Memory    memory          `json:"memory"`
 	Latency   figures.Summary `json:"latency"`
 	WarmShare float64         `json:"warmShare"`
+	// Bare is how long the writes of a call take, as many at a time, when there is no operator.
+	Bare figures.Summary `json:"bare"`
 }
 
 // finishedResult compares before and after there were many finished calls.
@@ -158,11 +160,12 @@ func (r *report) writesTable() *figures.Table {
 }
 
 func (r *report) finishedTable() *figures.Table {
-	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "new calls p50 s", "p90 s", "p99 s", "ready after s"}}
+	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "new calls p50 s", "p90 s", "p99 s", "writes alone p50 s", "p90 s", "p99 s", "ready after s"}}
 	if f := r.Finished; f != nil {
 		row := func(calls int, l look, ready string) {
 			t.Add(fmt.Sprint(calls), fmt.Sprintf("%.0f", l.Memory.RSS), fmt.Sprintf("%.1f", l.Memory.HeapInUse), fmt.Sprintf("%.1f", l.Memory.HeapAlloc),
-				fmt.Sprintf("%.4f", l.Latency.P50), fmt.Sprintf("%.4f", l.Latency.P90), fmt.Sprintf("%.4f", l.Latency.P99), ready)
+				fmt.Sprintf("%.4f", l.Latency.P50), fmt.Sprintf("%.4f", l.Latency.P90), fmt.Sprintf("%.4f", l.Latency.P99),
+				fmt.Sprintf("%.4f", l.Bare.P50), fmt.Sprintf("%.4f", l.Bare.P90), fmt.Sprintf("%.4f", l.Bare.P99), ready)
 		}
 		row(0, f.Before, "")
 		row(f.Calls, f.After, fmt.Sprintf("%.1f", f.ReadySeconds))
