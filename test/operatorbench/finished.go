@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,12 +72,16 @@ func (b *bench) compareFinished(ctx context.Context) (*finishedResult, error) {
 		return nil, err
 	}
 	ready := time.Since(began).Seconds()
+	if err := b.awaitLearned(ctx); err != nil {
+		return nil, err
+	}
+	learned := time.Since(began).Seconds()
 	after, err := b.lookAround(ctx, "after")
 	if err != nil {
 		return nil, err
 	}
 	after.Bare = bare.Bare
-	return &finishedResult{Calls: b.options.finished, OutputBytes: b.options.outputBytes, Before: *before, After: *after, ReadySeconds: ready}, nil
+	return &finishedResult{Calls: b.options.finished, OutputBytes: b.options.outputBytes, Before: *before, After: *after, ReadySeconds: ready, LearnedSeconds: learned}, nil
 }
 
 // lookAround restarts the operator, runs some calls, leaves it alone for a while, and looks at it.
@@ -125,6 +131,15 @@ func (b *bench) poolFull(ctx context.Context) error {
 	return b.eventually(ctx, "the pool to be full again", func(ctx context.Context) (bool, error) {
 		err := b.server.client.Get(ctx, key, env)
 		return err == nil && env.Status.Warm != nil && int(env.Status.Warm.Ready) == probesInFlight, err
+	})
+}
+
+// awaitLearned waits until the operator knows which calls ended before it began: it asks for them when it is ready, and
+// works meanwhile.
+func (b *bench) awaitLearned(ctx context.Context) error {
+	return b.eventually(ctx, "the operator to know which calls have ended", func(context.Context) (bool, error) {
+		said, err := os.ReadFile(b.manager.log.Name())
+		return err == nil && bytes.Contains(said[b.manager.logged:], []byte("Know which calls ended before")), err
 	})
 }
 

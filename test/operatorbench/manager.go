@@ -21,6 +21,8 @@ import (
 type manager struct {
 	command *exec.Cmd
 	log     *os.File
+	// logged is the length of the log of those before it.
+	logged  int64
 	exited  chan error
 	metrics string
 	pprof   string
@@ -50,7 +52,11 @@ func (s *server) start(ctx context.Context, o *options) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{log: log, exited: make(chan error, 1), metrics: ports[1], pprof: ports[3]}
+	before, err := log.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m := &manager{log: log, logged: before.Size(), exited: make(chan error, 1), metrics: ports[1], pprof: ports[3]}
 	m.command = exec.Command(o.manager,
 		"--kubeconfig="+s.kubeconfig(), "--runner-image=example.com/runner:1", "--leader-elect=false",
 		"--identity-dir="+s.identityDir(),

@@ -76,6 +76,8 @@ type finishedResult struct {
 	After       look `json:"after"`
 	// ReadySeconds is what the operator took to start with them.
 	ReadySeconds float64 `json:"readySeconds"`
+	// LearnedSeconds is when it knew which calls had ended, from its start on. New calls come after that.
+	LearnedSeconds float64 `json:"learnedSeconds"`
 }
 
 func newReport(args []string) *report {
@@ -160,15 +162,15 @@ func (r *report) writesTable() *figures.Table {
 }
 
 func (r *report) finishedTable() *figures.Table {
-	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "new calls p50 s", "p90 s", "p99 s", "writes alone p50 s", "p90 s", "p99 s", "ready after s"}}
+	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "new calls p50 s", "p90 s", "p99 s", "writes alone p50 s", "p90 s", "p99 s", "ready after s", "knows them after s"}}
 	if f := r.Finished; f != nil {
-		row := func(calls int, l look, ready string) {
+		row := func(calls int, l look, ready, learned string) {
 			t.Add(fmt.Sprint(calls), fmt.Sprintf("%.0f", l.Memory.RSS), fmt.Sprintf("%.1f", l.Memory.HeapInUse), fmt.Sprintf("%.1f", l.Memory.HeapAlloc),
 				fmt.Sprintf("%.4f", l.Latency.P50), fmt.Sprintf("%.4f", l.Latency.P90), fmt.Sprintf("%.4f", l.Latency.P99),
-				fmt.Sprintf("%.4f", l.Bare.P50), fmt.Sprintf("%.4f", l.Bare.P90), fmt.Sprintf("%.4f", l.Bare.P99), ready)
+				fmt.Sprintf("%.4f", l.Bare.P50), fmt.Sprintf("%.4f", l.Bare.P90), fmt.Sprintf("%.4f", l.Bare.P99), ready, learned)
 		}
-		row(0, f.Before, "")
-		row(f.Calls, f.After, fmt.Sprintf("%.1f", f.ReadySeconds))
+		row(0, f.Before, "", "")
+		row(f.Calls, f.After, fmt.Sprintf("%.1f", f.ReadySeconds), fmt.Sprintf("%.1f", f.LearnedSeconds))
 	}
 	return t
 }
