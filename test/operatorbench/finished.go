@@ -95,7 +95,16 @@ func (b *bench) lookAround(ctx context.Context, when string) (*look, error) {
 	if err := b.poolFull(ctx); err != nil {
 		return nil, err
 	}
+	used, err := processTimes()
+	if err != nil {
+		return nil, err
+	}
+	profiled := b.profileLater(ctx, "finished-"+when)
 	done, err := b.runCalls(ctx, probeNamespace, when, b.options.probes, probesInFlight)
+	if err := errors.Join(err, <-profiled); err != nil {
+		return nil, err
+	}
+	usedThen, err := processTimes()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +115,11 @@ func (b *bench) lookAround(ctx context.Context, when string) (*look, error) {
 		return nil, err
 	}
 	m, err := b.manager.memory()
-	return &look{Memory: m, Latency: figures.Summarize(done.latencies), WarmShare: float64(done.warm) / float64(b.options.probes)}, err
+	probes := float64(b.options.probes)
+	return &look{
+		Memory: m, Latency: figures.Summarize(done.latencies), WarmShare: float64(done.warm) / probes,
+		CPU: cpuPerCall(used, usedThen, probes),
+	}, err
 }
 
 // writeProbes makes the writes of as many calls while no operator is there: what the API server itself takes.

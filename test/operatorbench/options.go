@@ -49,7 +49,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.IntVar(&o.pool, "pool", 100, "waiting pods in the part warm")
 	fs.IntVar(&o.finished, "finished", 50000, "finished calls in the part finished")
 	fs.IntVar(&o.outputBytes, "output-bytes", 4096, "standard output of each finished call; its text for models holds it again")
-	fs.IntVar(&o.probes, "probes", 500, "new calls before and after, to see whether they got slower, ten at a time")
+	fs.IntVar(&o.probes, "probes", 2000, "new calls before and after, to see whether they got slower, ten at a time")
 	fs.DurationVar(&o.idle, "idle", time.Minute, "how long the operator is left alone before its memory is looked at")
 	fs.Func("only", "`parts` to run, of cold,bare,warm,finished, commas between (default all)", func(text string) error {
 		o.only = strings.Split(text, ",")

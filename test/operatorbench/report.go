@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,8 @@ type look struct {
 	Memory    memory          `json:"memory"`
 	Latency   figures.Summary `json:"latency"`
 	WarmShare float64         `json:"warmShare"`
+	// CPU is what each process used of the processors for a new call, in milliseconds.
+	CPU map[string]float64 `json:"cpuMillisecondsPerCall"`
 	// Bare is how long the writes of a call take, as many at a time, when there is no operator.
 	Bare figures.Summary `json:"bare"`
 }
@@ -105,7 +108,8 @@ func (r *report) print(out io.Writer, markdown bool) {
 	r.partsTable().Print(out, markdown)
 	r.cpuTable().Print(out, markdown)
 	r.writesTable().Print(out, markdown)
-	r.finishedTable().Print(out, markdown)
+	r.rememberedTable().Print(out, markdown)
+	r.newCallsTable().Print(out, markdown)
 }
 
 func (r *report) partsTable() *figures.Table {
@@ -161,16 +165,35 @@ func (r *report) writesTable() *figures.Table {
 	return t
 }
 
-func (r *report) finishedTable() *figures.Table {
-	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "new calls p50 s", "p90 s", "p99 s", "writes alone p50 s", "p90 s", "p99 s", "ready after s", "knows them after s"}}
+// rememberedTable says what finished calls cost the operator, newCallsTable what they cost new calls.
+func (r *report) rememberedTable() *figures.Table {
+	t := &figures.Table{Header: []string{"finished calls there", "RSS MiB", "heap in use MiB", "heap allocated MiB", "ready after s", "knows them after s"}}
 	if f := r.Finished; f != nil {
-		row := func(calls int, l look, ready, learned string) {
-			t.Add(fmt.Sprint(calls), fmt.Sprintf("%.0f", l.Memory.RSS), fmt.Sprintf("%.1f", l.Memory.HeapInUse), fmt.Sprintf("%.1f", l.Memory.HeapAlloc),
-				fmt.Sprintf("%.4f", l.Latency.P50), fmt.Sprintf("%.4f", l.Latency.P90), fmt.Sprintf("%.4f", l.Latency.P99),
-				fmt.Sprintf("%.4f", l.Bare.P50), fmt.Sprintf("%.4f", l.Bare.P90), fmt.Sprintf("%.4f", l.Bare.P99), ready, learned)
+		row := func(calls int, m memory, started ...string) {
+			t.Add(append([]string{fmt.Sprint(calls), fmt.Sprintf("%.0f", m.RSS), fmt.Sprintf("%.1f", m.HeapInUse), fmt.Sprintf("%.1f", m.HeapAlloc)}, started...)...)
 		}
-		row(0, f.Before, "", "")
-		row(f.Calls, f.After, fmt.Sprintf("%.1f", f.ReadySeconds), fmt.Sprintf("%.1f", f.LearnedSeconds))
+		row(0, f.Before.Memory, "", "")
+		row(f.Calls, f.After.Memory, fmt.Sprintf("%.1f", f.ReadySeconds), fmt.Sprintf("%.1f", f.LearnedSeconds))
+	}
+	return t
+}
+
+func (r *report) newCallsTable() *figures.Table {
+	t := &figures.Table{Header: []string{
+		"finished calls there", "new calls p50 s", "p90 s", "p99 s", "went warm", "CPU ms/call, operator", "API server",
+		"the writes alone p50 s", "p90 s", "p99 s",
+	}}
+	seconds := func(s figures.Summary) []string {
+		return []string{fmt.Sprintf("%.3f", s.P50), fmt.Sprintf("%.3f", s.P90), fmt.Sprintf("%.3f", s.P99)}
+	}
+	if f := r.Finished; f != nil {
+		row := func(calls int, l look) {
+			t.Add(slices.Concat([]string{fmt.Sprint(calls)}, seconds(l.Latency), []string{
+				fmt.Sprintf("%.0f %%", 100*l.WarmShare), fmt.Sprintf("%.2f", l.CPU[processOperator]), fmt.Sprintf("%.2f", l.CPU[processServer]),
+			}, seconds(l.Bare))...)
+		}
+		row(0, f.Before)
+		row(f.Calls, f.After)
 	}
 	return t
 }
