@@ -191,7 +191,11 @@ func (r *runner) report(w *world, uid types.UID, outcome result.Outcome) {
 	if err := r.conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(uid), Outcome: outcome}}); err != nil {
 		r.t.Fatal(err)
 	}
-	eventually(r.t, func() bool { return w.hub.Session(r.config.Hello.JobUID).Result() != nil })
+	eventually(r.t, func() bool {
+		// The connection before this one may be known to be gone before this one is known.
+		s := w.hub.Session(r.config.Hello.JobUID)
+		return s != nil && s.Result() != nil
+	})
 }
 
 // start has the runner of an accepted call come, and the call given to it.
