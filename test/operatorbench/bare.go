@@ -19,7 +19,7 @@ import (
 
 const bareNamespace = "bench-bare"
 
-// pattern is what a cold call leaves in the API, to be written again.
+// pattern is what a call leaves in the API, to be written again.
 type pattern struct {
 	status *v1alpha1.ToolCallStatus
 	job    *batchv1.Job
@@ -63,7 +63,7 @@ func (b *bench) bareWrites(ctx context.Context) error {
 func (b *bench) patternOf(ctx context.Context, namespace string) (*pattern, error) {
 	calls := &v1alpha1.ToolCallList{}
 	if err := b.server.client.List(ctx, calls, client.InNamespace(namespace), client.Limit(1)); err != nil {
-		return nil, fmt.Errorf("find a cold call for a pattern in %s: %w", namespace, err)
+		return nil, fmt.Errorf("find a call for a pattern in %s: %w", namespace, err)
 	}
 	if len(calls.Items) == 0 {
 		return nil, fmt.Errorf("no call in %s is left for a pattern", namespace)

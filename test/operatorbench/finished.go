@@ -55,7 +55,7 @@ func (b *bench) compareFinished(ctx context.Context) (*finishedResult, error) {
 	if err := b.stopManager(); err != nil {
 		return nil, err
 	}
-	if err := b.writeProbes(ctx, before, "before"); err != nil {
+	if before.Bare, err = b.writeProbes(ctx, "before"); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -63,8 +63,8 @@ func (b *bench) compareFinished(ctx context.Context) (*finishedResult, error) {
 		return nil, err
 	}
 	b.say("finished: created in %.0f s", time.Since(began).Seconds())
-	var bare look
-	if err := b.writeProbes(ctx, &bare, "after"); err != nil {
+	bare, err := b.writeProbes(ctx, "after")
+	if err != nil {
 		return nil, err
 	}
 	began = time.Now()
@@ -80,7 +80,7 @@ func (b *bench) compareFinished(ctx context.Context) (*finishedResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	after.Bare = bare.Bare
+	after.Bare = bare
 	return &finishedResult{Calls: b.options.finished, OutputBytes: b.options.outputBytes, Before: *before, After: *after, ReadySeconds: ready, LearnedSeconds: learned}, nil
 }
 
@@ -101,11 +101,9 @@ func (b *bench) lookAround(ctx context.Context, when string) (*look, error) {
 	}
 	profiled := b.profileLater(ctx, "finished-"+when)
 	done, err := b.runCalls(ctx, probeNamespace, when, b.options.probes, probesInFlight)
-	if err := errors.Join(err, <-profiled); err != nil {
-		return nil, err
-	}
-	usedThen, err := processTimes()
-	if err != nil {
+	usedThen, timesErr := processTimes()
+	// A profile may take longer than the calls.
+	if err := errors.Join(err, timesErr, <-profiled); err != nil {
 		return nil, err
 	}
 	if err := b.pause(ctx, b.options.idle); err != nil {
@@ -123,18 +121,17 @@ func (b *bench) lookAround(ctx context.Context, when string) (*look, error) {
 }
 
 // writeProbes makes the writes of as many calls while no operator is there: what the API server itself takes.
-func (b *bench) writeProbes(ctx context.Context, l *look, when string) error {
+func (b *bench) writeProbes(ctx context.Context, when string) (figures.Summary, error) {
 	b.say("finished: the writes of %d calls %s, without an operator", b.options.probes, when)
 	p, err := b.patternOf(ctx, probeNamespace)
 	if err != nil {
-		return err
+		return figures.Summary{}, err
 	}
 	done, err := b.writeAll(ctx, p, bareNamespace+"-"+when, b.options.probes, probesInFlight)
 	if err != nil {
-		return err
+		return figures.Summary{}, err
 	}
-	l.Bare = figures.Summarize(done.latencies)
-	return nil
+	return figures.Summarize(done.latencies), nil
 }
 
 // poolFull waits until the runners are back with an operator that was restarted.
