@@ -133,9 +133,11 @@ func TestEverySampleIsTested(t *testing.T) {
 // commits from a pod. That is in a namespace of its own: the sample's is made anew afterwards. The environment's
 // git finds it under the address that the sample's call has.
 func serveRepository(t *testing.T, namespace string) []string {
-	folder := "/var/tmp/toolcall-docs-" + strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:])
-	onNode(t, "mkdir", "-p", "-m", "0777", folder)
+	// The node has a /run of its own, which goes with it. The folder is new each time: one that a test left behind
+	// when it was ended has a checkout in it, and git clones into no such folder.
+	folder := strings.TrimSpace(onNode(t, "mktemp", "-d", "/run/toolcall-docs-XXXXXX"))
 	t.Cleanup(func() { onNode(t, "rm", "-rf", folder) })
+	onNode(t, "chmod", "0777", folder)
 	apply(t, fmt.Sprintf(repositoryBed, namespace, folder))
 	kubectl("wait", "--for=condition=Ready", "--timeout=60s", "-n", namespace+"-served", "pod/git").must(t)
 	pod := &corev1.Pod{}
@@ -144,10 +146,10 @@ func serveRepository(t *testing.T, namespace string) []string {
 	return []string{line, fmt.Sprintf(instead, pod.Status.PodIP) + line}
 }
 
-// onNode runs a command within the namespaces of the local node.
-func onNode(t *testing.T, args ...string) {
+// onNode runs a command within the namespaces of the local node, and gives what it printed.
+func onNode(t *testing.T, args ...string) string {
 	t.Helper()
-	command{args: append([]string{"go", "-C", "hack", "run", "./cluster", "exec", "--"}, args...)}.must(t)
+	return command{args: append([]string{"go", "-C", "hack", "run", "./cluster", "exec", "--"}, args...)}.must(t)
 }
 
 const instead = `  env:
