@@ -278,9 +278,12 @@ func (w *world) asker() string {
 }
 
 // asked creates a call as a user, and waits until the cache has it.
-func (w *world) asked(who, name string) *v1alpha1.ToolCall {
+func (w *world) asked(who, name string, change ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
 	w.t.Helper()
 	call := lsCall(w.namespace, name)
+	for _, c := range change {
+		c(call)
+	}
 	if err := w.as(who).Create(context.Background(), call); err != nil {
 		w.t.Fatal(err)
 	}

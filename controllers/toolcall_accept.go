@@ -79,6 +79,11 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	who, err := r.identify(ctx, s, where)
+	if err != nil {
+		return err
+	}
+	r.expectTurn(s, where.Effective())
 	policy, err := r.policy(ctx, where.Effective())
 	if err != nil {
 		return err
@@ -86,7 +91,7 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	if unmapped != nil {
 		return decide.Denied(unmapped)
 	}
-	if err := r.check(ctx, s, action, inForce{where, policy}); err != nil {
+	if err := r.check(ctx, s, action, inForce{where, policy, who}); err != nil {
 		return err
 	}
 	prefix, err := decide.ArgvPrefix(&where.Effective().Spec, action)
@@ -142,22 +147,32 @@ func (r *ToolCallReconciler) policy(ctx context.Context, env *v1alpha1.Execution
 type inForce struct {
 	where  *decide.Where
 	policy *guards.Policy
+	who    identity
+}
+
+// identity is who created a call, as far as admission vouches for it.
+type identity struct {
+	caller *v1alpha1.Requester
+	// missing is why it vouches for nobody.
+	missing string
+}
+
+// identify finds out who created the call, and whether it may be trusted.
+func (r *ToolCallReconciler) identify(ctx context.Context, s *scope, where *decide.Where) (identity, error) {
+	known, missing, err := r.Callers.Known(ctx, s.call)
+	if err != nil || !known {
+		return identity{missing: missing}, err
+	}
+	s.caller = s.call.CallerName()
+	where.Trusted = s.call.Spec.Trusted
+	return identity{caller: s.call.Spec.RequestedBy}, nil
 }
 
 // check asks the guards, for the caller that admission vouches for.
 func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards.Action, rules inForce) error {
 	s.call.Status.Environment = &v1alpha1.ResolvedEnvironment{Name: rules.where.Effective().Name}
-	known, missing, err := r.Callers.Known(ctx, s.call)
-	if err != nil {
-		return err
-	}
-	var caller *v1alpha1.Requester
-	if known {
-		caller = s.call.Spec.RequestedBy
-		s.caller = s.call.CallerName()
-		rules.where.Trusted = s.call.Spec.Trusted
-	}
 	var unanswered error
+	caller := rules.who.caller
 	denial := rules.policy.Check(guards.Input{
 		Action: action,
 		Env:    s.call.Spec.Env,
@@ -176,7 +191,7 @@ func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards
 	}
 	switch {
 	case denial != nil:
-		return decide.Denied(unknownCaller(denial, missing))
+		return decide.Denied(unknownCaller(denial, rules.who.missing))
 	default:
 		return nil
 	}

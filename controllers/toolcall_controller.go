@@ -102,6 +102,11 @@ func (r *ToolCallReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	defer func() {
+		if s.judged != nil {
+			s.judged()
+		}
+	}()
 	var failed error
 	for _, next := range r.phases() {
 		done, err := next(ctx, s)

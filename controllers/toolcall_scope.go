@@ -38,6 +38,8 @@ type scope struct {
 	refs        []corev1.EnvVar
 	// caller shares turns with the other calls of the same name; empty for calls whose creator is unknown.
 	caller string
+	// judged tells the caller's later calls that this one has been decided; nil where they don't wait for that.
+	judged func()
 	// session is the connection of the call's own runner: the one that is recorded, or else the one that
 	// says hello for the call's Job. nil when none is connected.
 	session *dispatch.Session

@@ -26,6 +26,14 @@ func (r *ToolCallReconciler) awaitTurn(_ context.Context, s *scope) (bool, error
 	return written && r.Turns.Waits(client.ObjectKeyFromObject(s.call), s.call.UID), nil
 }
 
+// expectTurn keeps the caller's later calls from taking their turns while this one is being judged: an access review
+// may take longer than theirs.
+func (r *ToolCallReconciler) expectTurn(s *scope, env *v1alpha1.ExecutionEnvironment) {
+	if maxConcurrent(env) > 0 {
+		s.judged = r.Turns.Expect(client.ObjectKeyFromObject(env), ticket(s.call, s.caller))
+	}
+}
+
 // takeTurn lets a call pass when its environment has room for it, and otherwise says that it waits.
 func (r *ToolCallReconciler) takeTurn(ctx context.Context, s *scope) (bool, error) {
 	mine := ticket(s.call, s.caller)

@@ -8,11 +8,16 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers"
 )
 
 func atMost(n int32) func(*v1alpha1.ExecutionEnvironment) {
@@ -258,6 +263,44 @@ func TestWhatMayNotRunAnyMoreWhenItsTurnComesDoesNot(t *testing.T) {
 	if !slices.Contains(w.woken, "third") {
 		t.Errorf("a denied call keeps its turn; woken: %q", w.woken)
 	}
+}
+
+// A review of the first call that takes long doesn't let the second go before it.
+func TestACallWaitsUntilItsCallersEarlierOneIsJudged(t *testing.T) {
+	w := newWorld(t)
+	who := w.asker()
+	for tool, may := range map[string]bool{"ls": true, "cat": false} {
+		w.environment(tool, judged, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.MaxConcurrentCalls = ptr.To[int32](1) })
+		in := func(c *v1alpha1.ToolCall) { c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: tool} }
+		first := w.asked(who, tool+"-first", in, func(c *v1alpha1.ToolCall) { c.Spec.Structured.Binary = tool })
+		second := w.asked(who, tool+"-second", in)
+		w.woken = nil
+		w.reconciler.Access = controllers.NewAccess(&reviews{
+			SubjectAccessReviewInterface: kubernetes.NewForConfigOrDie(apiServer).AuthorizationV1().SubjectAccessReviews(),
+			meanwhile:                    func() { w.reconcile(second) },
+		}, w.clock)
+		w.reconcile(first)
+		if w.hasJob(first) != may || w.hasJob(second) || !queued(w.get(second)) {
+			t.Errorf("%s: the first has a Job: %t, the second: %t, %+v", tool, w.hasJob(first), w.hasJob(second), w.get(second).Status)
+		}
+		if woken := slices.Contains(w.woken, second.Name); woken == may {
+			t.Errorf("%s: woken %q", tool, w.woken)
+		}
+	}
+}
+
+// reviews are the API server's, before the first of which something else happens.
+type reviews struct {
+	authorizationv1client.SubjectAccessReviewInterface
+	meanwhile func()
+}
+
+func (r *reviews) Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, o metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	if happens := r.meanwhile; happens != nil {
+		r.meanwhile = nil
+		happens()
+	}
+	return r.SubjectAccessReviewInterface.Create(ctx, review, o)
 }
 
 func TestAWarmCallTakesATurnToo(t *testing.T) {

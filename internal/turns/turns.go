@@ -61,11 +61,13 @@ type place struct {
 	served uint64
 }
 
-// caller is one of whom something runs or waits.
+// caller is one of whom something runs, waits or is expected.
 type caller struct {
 	running int
 	// line is what waits, in order.
 	line []Ticket
+	// expected is what may come to wait, and in front of some of the line.
+	expected map[types.NamespacedName]Ticket
 	// last is when one of them was served or came first, in turns of the place.
 	last uint64
 }
@@ -106,6 +108,25 @@ func (t *Turns) hold(p *place, ticket Ticket) {
 	t.where[ticket.Call] = p
 }
 
+// Expect says that a call will ask for a turn once it is known that it may run: none of its caller's calls that came
+// after it goes before that. Whoever says it calls done when it is decided, also where the call doesn't enter.
+func (t *Turns) Expect(name types.NamespacedName, ticket Ticket) (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.place(name)
+	if t.stands(p, ticket) {
+		return func() {}
+	}
+	p.caller(ticket.Caller).expected[ticket.Call] = ticket
+	return func() {
+		t.mu.Lock()
+		p.arrived(ticket)
+		called := p.promote()
+		t.mu.Unlock()
+		t.wakeAll(called, types.NamespacedName{})
+	}
+}
+
 // Enter asks for a turn and says whether the call may run now. One that may not waits, and is woken when it
 // may; asking again keeps its turn, or its place in the line.
 func (t *Turns) Enter(name types.NamespacedName, limit int, ticket Ticket) bool {
@@ -119,6 +140,7 @@ func (t *Turns) Enter(name types.NamespacedName, limit int, ticket Ticket) bool 
 			called = old.promote()
 		}
 		p.queue(ticket)
+		p.arrived(ticket)
 		t.where[ticket.Call] = p
 	}
 	called = append(called, p.promote()...)
@@ -249,7 +271,7 @@ func (p *place) caller(name string) *caller {
 	c := p.callers[name]
 	if c == nil {
 		// Somebody new comes after those who wait already.
-		c = &caller{last: p.served}
+		c = &caller{last: p.served, expected: map[types.NamespacedName]Ticket{}}
 		p.callers[name] = c
 	}
 	return c
@@ -264,6 +286,27 @@ func (p *place) queue(ticket Ticket) {
 	p.waiting[ticket.Call] = ticket
 	c := p.caller(ticket.Caller)
 	c.line = slices.Insert(c.line, c.position(ticket), ticket)
+}
+
+// arrived says that a call isn't to be waited for any more.
+func (p *place) arrived(ticket Ticket) {
+	if c := p.callers[ticket.Caller]; c != nil {
+		delete(c.expected, ticket.Call)
+		p.tidy(ticket.Caller)
+	}
+}
+
+// ready says that somebody waits whom nobody is expected before.
+func (c *caller) ready() bool {
+	if len(c.line) == 0 {
+		return false
+	}
+	for _, ticket := range c.expected {
+		if slices.Compare(ticket.Arrived[:], c.line[0].Arrived[:]) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // position is where a ticket belongs in the line.
@@ -290,9 +333,9 @@ func (p *place) remove(call types.NamespacedName) {
 	}
 }
 
-// tidy forgets a caller of whom nothing waits or runs any more.
+// tidy forgets a caller of whom nothing waits or runs any more, and nothing is expected.
 func (p *place) tidy(name string) {
-	if c := p.callers[name]; c != nil && c.running == 0 && len(c.line) == 0 {
+	if c := p.callers[name]; c != nil && c.running == 0 && len(c.line) == 0 && len(c.expected) == 0 {
 		delete(p.callers, name)
 	}
 }
@@ -300,8 +343,11 @@ func (p *place) tidy(name string) {
 // promote gives turns while there are any, and returns whom.
 func (p *place) promote() []types.NamespacedName {
 	var called []types.NamespacedName
-	for len(p.waiting) > 0 && (p.limit == 0 || len(p.running) < p.limit) {
-		c := p.callers[p.next()]
+	for p.limit == 0 || len(p.running) < p.limit {
+		c := p.next()
+		if c == nil {
+			break
+		}
 		ticket := c.line[0]
 		p.served++
 		c.last = p.served
@@ -313,16 +359,16 @@ func (p *place) promote() []types.NamespacedName {
 	return called
 }
 
-// next is the caller whose turn it is; somebody waits.
-func (p *place) next() string {
-	var first string
+// next is the caller whose turn it is, nil where nobody can go. Without a limit the order doesn't matter.
+func (p *place) next() *caller {
 	var best *caller
-	for name, c := range p.callers {
-		if len(c.line) > 0 && (best == nil || before(c, best)) {
-			first, best = name, c
+	for _, c := range p.callers {
+		may := c.ready() || (p.limit == 0 && len(c.line) > 0)
+		if may && (best == nil || before(c, best)) {
+			best = c
 		}
 	}
-	return first
+	return best
 }
 
 // before compares callers that wait. Two tickets of one arrival are of one caller, or it doesn't matter.

@@ -71,6 +71,57 @@ func TestOneCallersCallsGoInTheOrderInWhichTheyCame(t *testing.T) {
 	}
 }
 
+// A call that is still being judged keeps its place in front of the caller's later ones, and of nobody else's.
+func TestALaterCallWaitsForTheEarlierOneToBeJudged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// ends is what becomes of the first call.
+		ends  func(w *world, done func()) (may bool)
+		may   bool
+		woken []string
+	}{
+		"it may run":       {func(w *world, _ func()) bool { return w.enter(1, ticket("a", 0)) }, true, nil},
+		"it may not":       {func(_ *world, done func()) bool { done(); return false }, false, []string{"a-1"}},
+		"no limit anymore": {func(w *world, _ func()) bool { w.Limit(here, 0); return false }, false, []string{"a-1", "a-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			done := w.Expect(here, ticket("a", 0))
+			for n := 1; n < 3; n++ {
+				if w.enter(1, ticket("a", n)) {
+					t.Fatalf("call %d goes before the first", n)
+				}
+			}
+			if may := test.ends(w, done); may != test.may || !slices.Equal(w.woken, test.woken) {
+				t.Errorf("the first may run: %t; woken %q", may, w.woken)
+			}
+			done()
+			for n := range 3 {
+				w.Leave(ticket("a", n).Call)
+			}
+			if left := w.places[here].callers; len(left) != 0 {
+				t.Errorf("left over: %v", left)
+			}
+		})
+	}
+}
+
+func TestACallThatIsJudgedHoldsUpNoOtherCallerAndNoEarlierCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	defer w.Expect(here, ticket("a", 1))()
+	if !w.enter(2, ticket("b", 2)) || !w.enter(2, ticket("a", 0)) {
+		t.Error("a call waits for one that isn't before it in its caller's line")
+	}
+	// One that runs or waits already is expected no more.
+	w.Expect(here, ticket("a", 0))
+	w.Leave(ticket("b", 2).Call)
+	if w.enter(2, ticket("a", 3)) {
+		t.Error("the earlier call's place is lost")
+	}
+}
+
 func TestAFloodMakesItsOwnSenderWait(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 5} {
@@ -275,11 +326,16 @@ func TestAnyOrderOfEventsKeepsTheLimit(t *testing.T) {
 			switch {
 			case random.IntN(2) == 0:
 				tk := ticket(fmt.Sprint("caller", random.IntN(5)), n)
-				if turns.Enter(here, limit, tk) {
+				judged := turns.Expect(here, tk)
+				switch {
+				case random.IntN(4) == 0:
+					// It may not run.
+				case turns.Enter(here, limit, tk):
 					runs[tk.Call.Name] = tk
-				} else {
+				default:
 					waits[tk.Call.Name] = tk
 				}
+				judged()
 			default:
 				leave(random, turns, runs, waits)
 			}
