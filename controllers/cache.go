@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 // CacheOptions keep in memory what the reconcilers read, and nothing else: of calls those that have not ended; of Jobs
@@ -171,13 +172,13 @@ func jobOfCall(o client.Object) []string {
 	return []string{call.Status.Job}
 }
 
-// poolOf is the UID of the environment whose warm pool a Job belongs to; none once a call adopted it.
+// poolOf is the name of the environment whose warm pool a Job says that it belongs to; none once a call adopted it.
 func poolOf(o client.Object) []string {
-	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != "ExecutionEnvironment" {
+	name := o.GetAnnotations()[jobspec.AnnotationPool]
+	if name == "" || metav1.GetControllerOf(o) != nil {
 		return nil
 	}
-	return []string{string(owner.UID)}
+	return []string{name}
 }
 
 // ownerCall is the UID of the call that has a Job.

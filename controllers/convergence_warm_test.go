@@ -267,7 +267,7 @@ func (s *warmStory) check() {
 		switch {
 		case metav1.IsControlledBy(job, s.call):
 			own++
-		case metav1.IsControlledBy(job, s.env):
+		case metav1.GetControllerOf(job) == nil:
 			waiting++
 		}
 	}

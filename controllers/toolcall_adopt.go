@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,8 +78,7 @@ func covers(pool, call []corev1.EnvVar) bool {
 	return true
 }
 
-// ensureAdopted moves the Job of a call that was given a waiting pod to the call: as long as it is the environment's
-// it goes with that. What was decided is decided again: it is only kept there. A call that may not run any more,
+// ensureAdopted moves the Job of a call that was given a waiting pod to the call, with which it then goes. What was decided is decided again: it is only kept there. A call that may not run any more,
 // meanwhile, still keeps what it has.
 func (r *ToolCallReconciler) ensureAdopted(ctx context.Context, s *scope) error {
 	if !s.ofPool() {
@@ -127,8 +125,8 @@ func (r *ToolCallReconciler) keepJob(s *scope) {
 		if err := r.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("make the waiting pod's Job the call's own: %w", err)
 		}
-		if pool := metav1.GetControllerOf(before); pool != nil {
-			r.Pools.Wake(types.NamespacedName{Namespace: before.Namespace, Name: pool.Name})
+		for _, pool := range poolOf(before) {
+			r.Pools.Wake(types.NamespacedName{Namespace: before.Namespace, Name: pool})
 		}
 		return nil
 	})

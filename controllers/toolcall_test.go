@@ -29,10 +29,10 @@ func (w *world) runner(job *batchv1.Job, pod *corev1.Pod) *runner {
 		wire.EnvJob:       job.Name, wire.EnvJobUID: string(job.UID),
 		wire.EnvPod: pod.Name, wire.EnvPodUID: string(pod.UID), wire.EnvNode: "node-1",
 	}
-	if owner := job.OwnerReferences[0]; owner.Kind == "ToolCall" {
+	if owner := metav1.GetControllerOf(job); owner != nil {
 		env[wire.EnvCall] = owner.Name
 	} else {
-		env[wire.EnvPool] = owner.Name
+		env[wire.EnvPool] = job.Annotations[jobspec.AnnotationPool]
 	}
 	config, err := dial.FromEnv(func(name string) string { return env[name] })
 	if err != nil {

@@ -39,7 +39,7 @@ func (r *WarmPoolReconciler) SetupWithManager(mgr ctrl.Manager, signals *Signals
 		For(&v1alpha1.ExecutionEnvironment{}, notOurs).
 		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyPool)).
 		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.neighbours), notOurs).
-		Owns(&batchv1.Job{}).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.poolOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.poolOfPod)).
 		WatchesRawSource(signals.Source()).
 		Complete(r)
@@ -68,6 +68,15 @@ func (r *WarmPoolReconciler) pools(ctx context.Context, opts ...client.ListOptio
 	return requests
 }
 
+// poolOfJob maps a Job that belongs to a pool to its environment.
+func (r *WarmPoolReconciler) poolOfJob(_ context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, name := range poolOf(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
 // poolOfPod maps a pod of a pool to its environment, by the annotation that its template carries.
 func (r *WarmPoolReconciler) poolOfPod(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetAnnotations()[jobspec.AnnotationPool]
@@ -91,13 +100,15 @@ type pool struct {
 
 // Reconcile brings the number of waiting pods to what the environment wants.
 func (r *WarmPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	env := &v1alpha1.ExecutionEnvironment{}
-	if err := r.Get(ctx, req.NamespacedName, env); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
 	jobs := &batchv1.JobList{}
-	if err := r.List(ctx, jobs, client.InNamespace(env.Namespace), client.MatchingFields{indexPool: string(env.UID)}); err != nil {
+	if err := r.List(ctx, jobs, client.InNamespace(req.Namespace), client.MatchingFields{indexPool: req.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list the pool's Jobs: %w", err)
+	}
+	env := &v1alpha1.ExecutionEnvironment{}
+	if err := r.Get(ctx, req.NamespacedName, env); apierrors.IsNotFound(err) {
+		return r.dissolve(ctx, req.NamespacedName, jobs.Items)
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	size := int(poolSize(env))
 	if size == 0 && len(jobs.Items) == 0 {
@@ -118,6 +129,33 @@ func (r *WarmPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}
 	return ctrl.Result{RequeueAfter: p.wake}, nil
 }
+
+// dissolve removes what waits for calls in an environment that is gone. A pod that a call was given stays until the
+// call has its Job.
+func (r *WarmPoolReconciler) dissolve(ctx context.Context, name types.NamespacedName, jobs []batchv1.Job) (ctrl.Result, error) {
+	if len(jobs) == 0 {
+		return ctrl.Result{}, nil
+	}
+	env := &v1alpha1.ExecutionEnvironment{}
+	if err := r.Live.Get(ctx, name, env); !apierrors.IsNotFound(err) {
+		// The cache doesn't have it yet.
+		return ctrl.Result{RequeueAfter: cacheLag}, err
+	}
+	env.Namespace, env.Name = name.Namespace, name.Name
+	p := &pool{env: env, now: r.Clock.Now()}
+	for i := range jobs {
+		if err := r.tend(ctx, p, &jobs[i]); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.State.forget(types.UID(jobs[i].Labels[jobspec.LabelPool]))
+	}
+	// Until none is there.
+	p.wakeIn(lookAgain)
+	return ctrl.Result{RequeueAfter: p.wake}, nil
+}
+
+// lookAgain is when a pool without an environment is looked at again, if nothing that happens to its Jobs says so.
+const lookAgain = 30 * time.Second
 
 // aim works out what the pods are to be made from. With no default environment to be told apart, or no policy
 // that can be used, there is nothing that pods could be kept for.
@@ -141,7 +179,7 @@ func (r *WarmPoolReconciler) aim(ctx context.Context, p *pool) error {
 
 // tend looks after one Job of the pool.
 func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job) error {
-	if job.DeletionTimestamp != nil || r.Hub.Busy(string(job.UID)) {
+	if job.DeletionTimestamp != nil || !jobspec.Waits(job, r.Identity) || r.Hub.Busy(string(job.UID)) {
 		return nil
 	}
 	pod, err := r.podOf(ctx, job)
@@ -294,7 +332,7 @@ const refillConcurrency = 8
 func (r *WarmPoolReconciler) addPod(ctx context.Context, p *pool) error {
 	in := p.template
 	in.Name = jobspec.WarmName(p.env, rand.String(10))
-	job := jobspec.BuildWarm(in, p.hash)
+	job := jobspec.BuildWarm(in, p.hash, r.Identity)
 	if err := r.Create(ctx, job); err != nil {
 		return fmt.Errorf("create a Job of the pool: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 func warm(size int32) func(*v1alpha1.ExecutionEnvironment) {
@@ -34,7 +35,7 @@ func (w *world) fill(env *v1alpha1.ExecutionEnvironment) ctrl.Result {
 	return result
 }
 
-// waiting are the Jobs that the pool owns.
+// waiting are the Jobs of the environment's pool.
 func (w *world) waiting(env *v1alpha1.ExecutionEnvironment) []batchv1.Job {
 	w.t.Helper()
 	jobs := &batchv1.JobList{}
@@ -43,7 +44,7 @@ func (w *world) waiting(env *v1alpha1.ExecutionEnvironment) []batchv1.Job {
 	}
 	var own []batchv1.Job
 	for _, job := range jobs.Items {
-		if metav1.IsControlledBy(&job, env) && job.DeletionTimestamp == nil {
+		if job.Labels[jobspec.LabelPool] == string(env.UID) && metav1.GetControllerOf(&job) == nil && job.DeletionTimestamp == nil {
 			own = append(own, job)
 		}
 	}

@@ -10,7 +10,7 @@ made() {
     -l app.kubernetes.io/managed-by=toolcall-operator
 }
 
-# Calls first, while the operator can still stop what runs; then environments, with which their pools go.
+# Calls first, while the operator can still stop what runs; then environments, whose pools it takes away.
 for kind in toolcalls executionenvironments; do
   if "$KUBECTL" get crd "$kind.toolcall.dev" >/dev/null 2>&1; then
     say "deleting all $kind"
@@ -30,6 +30,8 @@ for ((tries = 6; ; tries--)); do
   mapfile -t kinds < <("$KUBECTL" get crd -o name | grep '\.toolcall\.dev$')
   [[ ${#kinds[@]} == 0 ]] || "$KUBECTL" annotate --overwrite "${kinds[@]}" "toolcall.dev/removal-tried=$tries" >&2 || true
 done
+# Pools of environments that were deleted when there was no operator, or just before it went.
+"$KUBECTL" delete jobs.batch --all-namespaces -l toolcall.dev/pool-uid --wait=false >&2
 # The garbage collector follows, within seconds.
 for ((tries = 60; ; tries--)); do
   left=$(made)

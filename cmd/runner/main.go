@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -15,6 +16,10 @@ import (
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/supervisor"
 )
+
+// patience is how long a waiting pod outlives the operator: nothing else ends it when that is gone for good, and a pool
+// is not to be thrown away for an outage that ends.
+const patience = 15 * time.Minute
 
 func main() {
 	if err := run(); err != nil {
@@ -45,6 +50,9 @@ func run() error {
 		Execute: executor.Execute,
 		Leave:   func(r *wire.Result) { leave(config.Hello.Token, r) },
 		Log:     func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
+	}
+	if config.Hello.Pool != "" {
+		s.Patience = patience
 	}
 	// An image can name another signal than SIGTERM to be stopped with.
 	terminate, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)

@@ -119,7 +119,7 @@ func Build(in Input) (*batchv1.Job, error) {
 			v1alpha1.LabelCall:      string(in.Call.UID),
 			LabelNetwork:            networkLabel(in.Record.DenyNetwork),
 		},
-		owner:   ownedByCall(in.Call),
+		owners:  []metav1.OwnerReference{ownedByCall(in.Call)},
 		env:     &in.Environment.Spec,
 		refs:    in.Refs,
 		runtime: in.Runtime,
@@ -156,7 +156,7 @@ type jobParts struct {
 	// call or pool is the name of the ToolCall, or of the ExecutionEnvironment whose pool the pod is for.
 	call, pool string
 	labels     map[string]string
-	owner      metav1.OwnerReference
+	owners     []metav1.OwnerReference
 	env        *v1alpha1.ExecutionEnvironmentSpec
 	refs       []corev1.EnvVar
 	runtime    Runtime
@@ -168,7 +168,7 @@ func build(p jobParts) *batchv1.Job {
 			Namespace:       p.namespace,
 			Name:            p.name,
 			Labels:          p.labels,
-			OwnerReferences: []metav1.OwnerReference{p.owner},
+			OwnerReferences: p.owners,
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:            ptr.To(int32(0)),

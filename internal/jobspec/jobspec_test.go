@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -269,6 +270,38 @@ func TestTheNetworkLabelFollowsTheDecision(t *testing.T) {
 		if got := job.Spec.Template.Labels[jobspec.LabelNetwork]; got != want {
 			t.Errorf("denied %v: the label is %q", denied, got)
 		}
+	}
+}
+
+func TestAWaitingPodsJobIsKnownByItsSeal(t *testing.T) {
+	t.Parallel()
+	waits := func() *batchv1.Job {
+		env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "env", UID: "env-uid"}}
+		return jobspec.BuildWarm(jobspec.WarmInput{Environment: env, Name: "tc-warm-env-1"}, "hash", sealer{"k"})
+	}
+	if job := waits(); !jobspec.Waits(job, sealer{"k"}) || len(job.OwnerReferences) != 0 || job.Annotations[jobspec.AnnotationPool] != "env" {
+		t.Errorf("made %+v", job.ObjectMeta)
+	}
+	for name, change := range map[string]func(*batchv1.Job){
+		"another name":        func(j *batchv1.Job) { j.Name = "x" },
+		"another namespace":   func(j *batchv1.Job) { j.Namespace = "x" },
+		"another environment": func(j *batchv1.Job) { j.Labels[jobspec.LabelPool] = "x" },
+		"another template":    func(j *batchv1.Job) { j.Annotations[jobspec.AnnotationTemplate] = "x" },
+		"no seal":             func(j *batchv1.Job) { delete(j.Annotations, jobspec.AnnotationSeal) },
+		"a call's": func(j *batchv1.Job) {
+			if err := jobspec.Adopt(j, call("c"), input().Record, time.Now(), sealer{"k"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		job := waits()
+		change(job)
+		if jobspec.Waits(job, sealer{"k"}) {
+			t.Errorf("%s: believed", name)
+		}
+	}
+	if jobspec.Waits(waits(), sealer{"other"}) {
+		t.Error("another operator's seal is believed")
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // AnnotationTemplate holds, on a Job of a warm pool, the hash of what it was made from.
 const AnnotationTemplate = "toolcall.dev/template"
 
-// AnnotationPool names, on a pod, the environment whose warm pool it was made for.
+// AnnotationPool names, on a Job and its pod, the environment whose warm pool they were made for.
 const AnnotationPool = "toolcall.dev/pool"
 
 // LabelPool is, on a Job of a warm pool, the UID of its environment. It stays when a call adopts the Job.
@@ -58,8 +58,10 @@ func TemplateHash(in WarmInput) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// BuildWarm makes a Job whose runner waits for a call. It has no deadline until a call adopts it.
-func BuildWarm(in WarmInput, hash string) *batchv1.Job {
+// BuildWarm makes a Job whose runner waits for a call. It has no deadline until a call adopts it. It has no owner
+// either: Kubernetes would delete the Job with the environment, also where a call was given its pod a moment before.
+// The operator deletes it instead, and where there is none, its runner ends by itself.
+func BuildWarm(in WarmInput, hash string, sealer Sealer) *batchv1.Job {
 	env := in.Environment
 	job := build(jobParts{
 		namespace: env.Namespace,
@@ -70,16 +72,27 @@ func BuildWarm(in WarmInput, hash string) *batchv1.Job {
 			LabelPool:               string(env.UID),
 			LabelNetwork:            NetworkAllowed,
 		},
-		owner: metav1.OwnerReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionEnvironment", Name: env.Name, UID: env.UID, Controller: ptr.To(true),
-		},
 		env:     &env.Spec,
 		refs:    in.Refs,
 		runtime: in.Runtime,
 	})
 	copyInto(job.Labels, queueLabels(env))
-	job.Annotations = map[string]string{AnnotationTemplate: hash}
+	job.Annotations = map[string]string{
+		AnnotationPool:     env.Name,
+		AnnotationTemplate: hash,
+		AnnotationSeal:     sealer.Seal(poolParts(job, hash)...),
+	}
 	return job
+}
+
+func poolParts(job *batchv1.Job, hash string) []string {
+	return []string{"pool", job.Namespace, job.Name, job.Labels[LabelPool], hash}
+}
+
+// Waits says that the operator made the Job for a warm pool, and that it was no call's when it was read. What merely
+// looks like that is nothing that the operator may delete.
+func Waits(job *batchv1.Job, sealer Sealer) bool {
+	return sealer.CheckSeal(job.Annotations[AnnotationSeal], poolParts(job, job.Annotations[AnnotationTemplate])...)
 }
 
 // WarmName is the name of a pool's Job; suffix makes it unique.

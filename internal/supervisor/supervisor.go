@@ -34,6 +34,8 @@ type Supervisor struct {
 	Execute func(context.Context, *wire.Assignment) *wire.Result
 	// Leave keeps a copy of the result where it outlives the process.
 	Leave func(*wire.Result)
+	// Patience is how long a runner without a call looks for an operator before it ends; 0 for as long as it takes.
+	Patience time.Duration
 	// Log takes a line for the pod's log about the connection; nil for none.
 	Log func(string)
 
@@ -45,6 +47,9 @@ type Supervisor struct {
 
 // ErrRefused says that the operator does not want this runner.
 var ErrRefused = errors.New("refused by the operator")
+
+// ErrAlone says that no operator was found for as long as the runner's patience lasted.
+var ErrAlone = errors.New("no operator answers, and there is no call to run")
 
 // errAcknowledged ends the loop: all is done.
 var errAcknowledged = errors.New("acknowledged")
@@ -61,13 +66,14 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.done = make(chan *wire.Result, 1)
-	wait := firstRetry
+	wait, heard := firstRetry, time.Now()
 	for {
 		conn, err := s.Dial(ctx, s.call)
 		if err == nil {
 			wait = firstRetry
 			err = s.serve(ctx, terminate, conn)
 			conn.Close()
+			heard = time.Now()
 		}
 		if errors.Is(err, errAcknowledged) {
 			return nil
@@ -77,6 +83,9 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 			return err
 		}
 		s.log(err)
+		if s.call.UID == "" && s.Patience > 0 && time.Since(heard) > s.Patience {
+			return ErrAlone
+		}
 		s.pause(ctx, terminate, wait)
 		wait = min(2*wait, lastRetry)
 	}

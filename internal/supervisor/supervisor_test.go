@@ -286,6 +286,57 @@ func TestTheEndOfThePodWhileTheOperatorIsAwayStopsTheCommand(t *testing.T) {
 	})
 }
 
+// What waits for a call doesn't wait for ever when the operator is gone; what has one keeps its result for as long as
+// it takes.
+func TestAWaitingRunnerEndsWhenNoOperatorIsFound(t *testing.T) {
+	const patience = 15 * time.Minute
+	for name, test := range map[string]struct {
+		patience time.Duration
+		assigned bool
+		ends     bool
+	}{
+		"it waits for a call":  {patience, false, true},
+		"it has a call":        {patience, true, false},
+		"it has no such bound": {0, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t)
+			b.Patience = test.patience
+			p := b.connect()
+			time.Sleep(24 * time.Hour)
+			if test.assigned {
+				p.in <- assign("c1")
+				synctest.Wait()
+			}
+			p.Close()
+			lost := time.Now()
+			for len(b.ended) == 0 && time.Since(lost) < 10*patience {
+				select {
+				case b.dials <- nil:
+				case <-time.After(time.Minute):
+				}
+				synctest.Wait()
+			}
+			if ended := len(b.ended) == 1; ended != test.ends {
+				t.Errorf("%s: the runner ended: %t, %s after it lost the operator", name, ended, time.Since(lost))
+			}
+			if after := time.Since(lost); test.ends && (after < patience || after > patience+time.Minute) {
+				t.Errorf("%s: the runner ended after %s", name, after)
+			}
+			if test.ends {
+				if err := <-b.ended; !errors.Is(err, supervisor.ErrAlone) {
+					t.Errorf("ended with %v", err)
+				}
+			} else {
+				p = b.connect()
+				p.in <- &wire.Message{Refuse: &wire.Refusal{Reason: "the test is over"}}
+				<-b.ended
+			}
+			b.stopWith()
+		})
+	}
+}
+
 func TestTheEndOfThePodBeforeAnyCallEndsTheRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)

@@ -130,17 +130,6 @@ func (sp *space) jobs(t *testing.T, call *v1alpha1.ToolCall) []batchv1.Job {
 	return list.Items
 }
 
-// awaitOwnJob waits until the Job that the call runs in goes with the call, and no longer with its environment: for a
-// waiting pod's Job that follows a moment after the call was given to it.
-func (sp *space) awaitOwnJob(t *testing.T, call *v1alpha1.ToolCall) {
-	t.Helper()
-	sp.awaitTrue(t, "Job of "+call.Name+" that is its own", func(ctx context.Context) (bool, error) {
-		job := &batchv1.Job{}
-		err := sp.client.Get(ctx, client.ObjectKey{Namespace: call.Namespace, Name: call.Status.Job}, job)
-		return metav1.IsControlledBy(job, call), err
-	})
-}
-
 // pods are those of a call's Jobs. One that waited before has no label of the call.
 func (sp *space) pods(t *testing.T, call *v1alpha1.ToolCall) []corev1.Pod {
 	t.Helper()

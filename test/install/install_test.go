@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 const (
@@ -152,6 +153,12 @@ func TestTheChartLeavesNothing(t *testing.T) {
 	b.helm("uninstall", operator, "-n", system, "--wait")
 	// The kinds stayed, with their objects; they go when they are deleted.
 	b.must(b.client.Get(t.Context(), client.ObjectKey{Namespace: agents, Name: "tools"}, &v1alpha1.ExecutionEnvironment{}))
+	b.run(b.kubectl(), "delete", "jobs.batch", "--all-namespaces", "-l", jobspec.LabelPool)
+	b.eventually("no pod that waits", func(ctx context.Context) (bool, error) {
+		pods := &corev1.PodList{}
+		err := b.client.List(ctx, pods, client.InNamespace(agents))
+		return len(pods.Items) == 0, err
+	})
 	b.deleteAgents()
 	for _, kind := range []string{"toolcalls", "executionenvironments", "executionpolicies", "skills", "tools"} {
 		b.run(b.kubectl(), "delete", "crd", kind+".toolcall.dev", "--wait")
