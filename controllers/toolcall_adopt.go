@@ -78,8 +78,8 @@ func covers(pool, call []corev1.EnvVar) bool {
 	return true
 }
 
-// ensureAdopted moves the Job of a call that was given a waiting pod to the call, with which it then goes. What was decided is decided again: it is only kept there. A call that may not run any more,
-// meanwhile, still keeps what it has.
+// ensureAdopted moves the Job of a call that was given a waiting pod to the call, with which it then goes. What was
+// decided is decided again: it is only kept there. A call that may not run any more, meanwhile, still keeps what it has.
 func (r *ToolCallReconciler) ensureAdopted(ctx context.Context, s *scope) error {
 	if !s.ofPool() {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -104,6 +105,7 @@ func (r *WarmPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.List(ctx, jobs, client.InNamespace(req.Namespace), client.MatchingFields{indexPool: req.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list the pool's Jobs: %w", err)
 	}
+	jobs.Items = slices.DeleteFunc(jobs.Items, func(job batchv1.Job) bool { return !jobspec.Waits(&job, r.Identity) })
 	env := &v1alpha1.ExecutionEnvironment{}
 	if err := r.Get(ctx, req.NamespacedName, env); apierrors.IsNotFound(err) {
 		return r.dissolve(ctx, req.NamespacedName, jobs.Items)
@@ -136,13 +138,16 @@ func (r *WarmPoolReconciler) dissolve(ctx context.Context, name types.Namespaced
 	if len(jobs) == 0 {
 		return ctrl.Result{}, nil
 	}
-	env := &v1alpha1.ExecutionEnvironment{}
-	if err := r.Live.Get(ctx, name, env); !apierrors.IsNotFound(err) {
+	err := r.Live.Get(ctx, name, &v1alpha1.ExecutionEnvironment{})
+	if err == nil {
 		// The cache doesn't have it yet.
-		return ctrl.Result{RequeueAfter: cacheLag}, err
+		return ctrl.Result{RequeueAfter: cacheLag}, nil
 	}
-	env.Namespace, env.Name = name.Namespace, name.Name
-	p := &pool{env: env, now: r.Clock.Now()}
+	if !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("look whether the pool's environment is gone: %w", err)
+	}
+	gone := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	p := &pool{env: gone, now: r.Clock.Now()}
 	for i := range jobs {
 		if err := r.tend(ctx, p, &jobs[i]); err != nil {
 			return ctrl.Result{}, err
@@ -179,7 +184,7 @@ func (r *WarmPoolReconciler) aim(ctx context.Context, p *pool) error {
 
 // tend looks after one Job of the pool.
 func (r *WarmPoolReconciler) tend(ctx context.Context, p *pool, job *batchv1.Job) error {
-	if job.DeletionTimestamp != nil || !jobspec.Waits(job, r.Identity) || r.Hub.Busy(string(job.UID)) {
+	if job.DeletionTimestamp != nil || r.Hub.Busy(string(job.UID)) {
 		return nil
 	}
 	pod, err := r.podOf(ctx, job)
