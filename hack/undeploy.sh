@@ -4,10 +4,11 @@
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
+ours=app.kubernetes.io/managed-by=toolcall-operator
+
 # made lists what the operator made: it and its kinds must be gone before that is.
 made() {
-  "$KUBECTL" get jobs.batch,pods,secrets,networkpolicies.networking.k8s.io --all-namespaces --ignore-not-found -o name \
-    -l app.kubernetes.io/managed-by=toolcall-operator
+  "$KUBECTL" get jobs.batch,pods,secrets,networkpolicies.networking.k8s.io --all-namespaces --ignore-not-found -o name -l "$ours"
 }
 
 # Calls first, while the operator can still stop what runs; then environments, whose pools it takes away.
@@ -30,8 +31,13 @@ for ((tries = 6; ; tries--)); do
   mapfile -t kinds < <("$KUBECTL" get crd -o name | grep '\.toolcall\.dev$')
   [[ ${#kinds[@]} == 0 ]] || "$KUBECTL" annotate --overwrite "${kinds[@]}" "toolcall.dev/removal-tried=$tries" >&2 || true
 done
-# Pools of environments that were deleted when there was no operator, or just before it went.
-"$KUBECTL" delete jobs.batch --all-namespaces -l toolcall.dev/pool-uid --wait=false >&2
+# Pods that wait for calls, if no operator has taken them away; and what Kubernetes' garbage collector had not yet learned
+# to be without its owner when the owner's kind went.
+orphans=(jobs.batch,networkpolicies.networking.k8s.io --all-namespaces -l "$ours")
+if [[ -n $("$KUBECTL" get "${orphans[@]}" --ignore-not-found -o name) ]]; then
+  say "removing what is left of calls and environments"
+  "$KUBECTL" delete "${orphans[@]}" --ignore-not-found --wait=false | sed 's/^/  /' >&2
+fi
 # The garbage collector follows, within seconds.
 for ((tries = 60; ; tries--)); do
   left=$(made)

@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/jobspec"
 )
 
 const (
@@ -125,6 +124,21 @@ func TestTheKustomizationLeavesNothing(t *testing.T) {
 	b.run("hack/undeploy.sh")
 }
 
+// Nobody takes a pool away then, and the garbage collector may not know yet which kinds there were.
+func TestTheKustomizationLeavesNothingWithoutItsOperator(t *testing.T) {
+	b := newBench(t)
+	b.run("hack/undeploy.sh")
+	before := b.without()
+	b.run("make", "-s", "deploy")
+	b.use()
+	b.run(b.kubectl(), "scale", "deployment", operator, "-n", system, "--replicas=0")
+	b.run(b.kubectl(), "wait", "--for=delete", "pod", "-n", system, "-l", "app.kubernetes.io/name="+operator, "--timeout=60s")
+	b.run(b.kubectl(), "delete", "executionenvironments.toolcall.dev", "--all", "-n", agents)
+	b.run("hack/undeploy.sh")
+	b.deleteAgents()
+	b.nothingSince(before)
+}
+
 func TestTheChartLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	b.run("hack/undeploy.sh")
@@ -153,7 +167,7 @@ func TestTheChartLeavesNothing(t *testing.T) {
 	b.helm("uninstall", operator, "-n", system, "--wait")
 	// The kinds stayed, with their objects; they go when they are deleted.
 	b.must(b.client.Get(t.Context(), client.ObjectKey{Namespace: agents, Name: "tools"}, &v1alpha1.ExecutionEnvironment{}))
-	b.run(b.kubectl(), "delete", "jobs.batch", "--all-namespaces", "-l", jobspec.LabelPool)
+	b.run(b.kubectl(), "delete", "jobs.batch,networkpolicies.networking.k8s.io", "--all-namespaces", "-l", v1alpha1.LabelManagedBy+"="+v1alpha1.ManagedBy)
 	b.eventually("no pod that waits", func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
 		err := b.client.List(ctx, pods, client.InNamespace(agents))
