@@ -53,6 +53,17 @@ func TestACallTakesAWaitingPod(t *testing.T) {
 	}
 }
 
+// givenAPod makes a call that took the only pod that waited, and whose runner has it.
+func (w *world) givenAPod() (*v1alpha1.ExecutionEnvironment, *runner, *v1alpha1.ToolCall) {
+	w.t.Helper()
+	env := w.environment("env", warm(1))
+	r := only(w.warmUp(env))
+	call := w.call("c")
+	w.reconcile(call)
+	r.receive()
+	return env, r, call
+}
+
 // changeHands lets a call that took a waiting pod run until that pod's Job is the call's own.
 func (w *world) changeHands(call *v1alpha1.ToolCall) {
 	w.t.Helper()
@@ -89,11 +100,7 @@ func TestTheJobOfAShortCallChangesHandsToo(t *testing.T) {
 // The result is written, and then the operator dies: the next one finds the runner that still waits to hear of it.
 func TestTheJobOfAFinishedCallChangesHandsAfterACrash(t *testing.T) {
 	w := newWorld(t)
-	env := w.environment("env", warm(1))
-	r := only(w.warmUp(env))
-	call := w.call("c")
-	w.reconcile(call)
-	r.receive()
+	_, r, call := w.givenAPod()
 	r.report(w, call.UID, completed)
 	writes := 0
 	w.use = &flaky{Client: w.client, fail: func() failure { writes++; return map[bool]failure{true: succeeds, false: timesOut}[writes == 1] }}
@@ -129,11 +136,7 @@ func TestARunningCallKeepsItsPodWhateverIsDecidedLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			env := w.environment("env", warm(1))
-			r := only(w.warmUp(env))
-			call := w.call("c")
-			w.reconcile(call)
-			r.receive()
+			env, r, call := w.givenAPod()
 			before := w.get(call).Status
 			w.restart()
 			change(w, env)
@@ -233,11 +236,7 @@ func TestACrashBeforeTheJobChangedHandsLosesNothing(t *testing.T) {
 // waiting pod which ended.
 func TestTheResultInAPodOfThePoolIsNotThrownAway(t *testing.T) {
 	w := newWorld(t)
-	env := w.environment("env", warm(1))
-	r := only(w.warmUp(env))
-	call := w.call("c")
-	w.reconcile(call)
-	r.receive()
+	env, r, call := w.givenAPod()
 	r.conn.Close()
 	w.restart()
 	job := &w.waiting(env)[0]

@@ -147,25 +147,25 @@ func (r *ToolCallReconciler) policy(ctx context.Context, env *v1alpha1.Execution
 type inForce struct {
 	where  *decide.Where
 	policy *guards.Policy
-	who    identity
+	who    creator
 }
 
-// identity is who created a call, as far as admission vouches for it.
-type identity struct {
+// creator is who made a call, as far as admission vouches for it.
+type creator struct {
 	caller *v1alpha1.Requester
 	// missing is why it vouches for nobody.
 	missing string
 }
 
 // identify finds out who created the call, and whether it may be trusted.
-func (r *ToolCallReconciler) identify(ctx context.Context, s *scope, where *decide.Where) (identity, error) {
+func (r *ToolCallReconciler) identify(ctx context.Context, s *scope, where *decide.Where) (creator, error) {
 	known, missing, err := r.Callers.Known(ctx, s.call)
 	if err != nil || !known {
-		return identity{missing: missing}, err
+		return creator{missing: missing}, err
 	}
 	s.caller = s.call.CallerName()
 	where.Trusted = s.call.Spec.Trusted
-	return identity{caller: s.call.Spec.RequestedBy}, nil
+	return creator{caller: s.call.Spec.RequestedBy}, nil
 }
 
 // check asks the guards, for the caller that admission vouches for.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -78,16 +79,33 @@ func TestWhatWaitsGoesWithItsEnvironmentAndWhatACallWasGivenStays(t *testing.T) 
 // A call that is deleted at once leaves its pod to the pool, which then belongs to nobody.
 func TestThePodOfADeletedCallGoesWithItsEnvironment(t *testing.T) {
 	w := newWorld(t)
-	env := w.environment("env", warm(1))
-	r := only(w.warmUp(env))
-	call := w.call("c")
-	w.reconcile(call)
-	r.receive()
+	env, _, call := w.givenAPod()
 	w.deleteEnvironment(env)
 	if err := w.client.Delete(context.Background(), call); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { w.reconcile(call); w.fill(env); return len(w.waiting(env)) == 0 })
+}
+
+// A cache that hasn't an environment yet is no reason to take its pods away.
+func TestWhatWaitsStaysUntilItsEnvironmentIsKnownToBeGone(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(2))
+	w.fill(env)
+	w.pools.Client = &noEnvironments{Client: w.pools.Client}
+	if wake := w.fill(env).RequeueAfter; wake <= 0 || len(w.waiting(env)) != 2 {
+		t.Errorf("%d pods wait; it looks again after %s", len(w.waiting(env)), wake)
+	}
+}
+
+// noEnvironments shows none.
+type noEnvironments struct{ client.Client }
+
+func (n *noEnvironments) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, is := o.(*v1alpha1.ExecutionEnvironment); is {
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("executionenvironments").GroupResource(), key.Name)
+	}
+	return n.Client.Get(ctx, key, o, opts...)
 }
 
 func TestAnEnvironmentThatIsMadeAgainReplacesThePodsOfTheOldOne(t *testing.T) {
