@@ -31,7 +31,7 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 	}{
 		"a name that is taken": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: there.Name}, Spec: good},
-			"a name runs at most once", apierrors.IsAlreadyExists,
+			"a call with a given name runs at most once", apierrors.IsAlreadyExists,
 		},
 		"nothing to run": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}}, "exactly one of structured, shell, code and tool", apierrors.IsInvalid,

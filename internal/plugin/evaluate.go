@@ -17,9 +17,9 @@ import (
 	"toolcall.dev/operator/internal/guards"
 )
 
-// verdict is what the operator would decide about a call, as far as the caller can know.
-type verdict struct {
-	// call as the API server would admit it, with who it would be from.
+// evaluation is what the operator would decide about a call, as far as the user can read what the decision needs.
+type evaluation struct {
+	// call as the API server would admit it, with its requester.
 	call   *v1alpha1.ToolCall
 	action *guards.Action
 	where  decide.Where
@@ -31,20 +31,20 @@ type verdict struct {
 	resolved envresolve.Resolved
 	mayUse   *bool
 
-	// refusal is why the call wouldn't run, nil when it would.
+	// refusal says why the call would not run. It is nil if the call would run.
 	refusal *decide.Refusal
-	// unknown is why it can't be told.
+	// unknown says why the result is unknown.
 	unknown error
 }
 
-// foresee takes the operator's steps in its order, on what the caller may read.
-func foresee(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*verdict, error) {
-	v := &verdict{call: call}
+// evaluate applies the operator's steps to what the user has permission to read.
+func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evaluation, error) {
+	v := &evaluation{call: call}
 	if err := dryRun(ctx, c, v.call); err != nil {
 		return nil, err
 	}
-	f := &foresight{cluster: c, verdict: v}
-	for _, step := range []func(context.Context) error{f.findWhere, f.findPolicy, f.askGuards, f.makePlan} {
+	e := &evaluator{cluster: c, evaluation: v}
+	for _, step := range []func(context.Context) error{e.findContext, e.findPolicy, e.checkGuards, e.makePlan} {
 		err := step(ctx)
 		var refusal *decide.Refusal
 		switch {
@@ -61,13 +61,13 @@ func foresee(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*verdict
 	return v, nil
 }
 
-// foresight fills in a verdict.
-type foresight struct {
+// evaluator fills in an evaluation.
+type evaluator struct {
 	*cluster
-	*verdict
+	*evaluation
 }
 
-func (f *foresight) findWhere(ctx context.Context) (err error) {
+func (f *evaluator) findContext(ctx context.Context) (err error) {
 	f.action, _ = guards.Map(&f.call.Spec)
 	f.where.Trusted = f.call.Spec.Trusted && f.call.Spec.RequestedBy != nil
 	if ref := f.call.Spec.EnvironmentRef; ref != nil {
@@ -99,40 +99,40 @@ func (f *foresight) findWhere(ctx context.Context) (err error) {
 	return nil
 }
 
-// find reads an object that the call names.
-func (f *foresight) find(ctx context.Context, name string, into client.Object, reason string) error {
-	kind, right := "ExecutionEnvironment", "get executionenvironments"
+// find reads an object that the call refers to.
+func (f *evaluator) find(ctx context.Context, name string, into client.Object, reason string) error {
+	kind, action := "ExecutionEnvironment", "get executionenvironments"
 	if _, ok := into.(*v1alpha1.Skill); ok {
-		kind, right = "Skill", "get skills"
+		kind, action = "Skill", "get skills"
 	}
 	err := f.client.Get(ctx, f.key(name), into)
 	if apierrors.IsNotFound(err) {
 		return decide.NotThere(reason, kind, name, f.namespace)
 	}
 	if err != nil {
-		return unreadable(right, err)
+		return unreadable(action, err)
 	}
 	return nil
 }
 
-// unreadable is an error about a read. A right that is missing makes the verdict unknown; other errors end it.
-func unreadable(right string, err error) error {
-	explained := rightError(right, err)
+// unreadable marks the error of a read. A missing permission makes the result unknown; other errors end the command.
+func unreadable(action string, err error) error {
+	explained := permissionError(action, err)
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w: %w", errUnreadable, explained)
 	}
 	return explained
 }
 
-func (f *foresight) findPolicy(ctx context.Context) (err error) {
-	f.policy, err = newPolicyReader(f.cluster).of(ctx, f.where.Effective())
+func (f *evaluator) findPolicy(ctx context.Context) (err error) {
+	f.policy, err = newPolicyReader(f.cluster).policyFor(ctx, f.where.Effective())
 	switch {
 	case errors.Is(err, decide.ErrPolicy):
 		return decide.Refuse(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())
 	case apierrors.IsForbidden(err) && f.action == nil:
-		return nil // No policy lets a call through that can't be mapped.
+		return nil // Every policy denies a call that can't be mapped to an action.
 	case apierrors.IsForbidden(err):
-		f.askAccess(ctx)
+		f.checkAccess(ctx)
 		return fmt.Errorf("%w: %w", errUnreadable, err)
 	case err != nil:
 		return err
@@ -147,7 +147,7 @@ func (f *foresight) findPolicy(ctx context.Context) (err error) {
 	return nil
 }
 
-func (f *foresight) askGuards(ctx context.Context) error {
+func (f *evaluator) checkGuards(ctx context.Context) error {
 	action, unmapped := guards.Map(&f.call.Spec)
 	if unmapped != nil {
 		return decide.Denied(unmapped)
@@ -159,7 +159,7 @@ func (f *foresight) askGuards(ctx context.Context) error {
 		Caller: f.call.Spec.RequestedBy,
 		MayUse: func(tool string) (may bool, err error) {
 			may, unanswered = f.cluster.mayUse(ctx, tool)
-			f.verdict.mayUse = &may
+			f.evaluation.mayUse = &may
 			return may, unanswered
 		},
 		Shell: f.where.Effective().Spec.Shell,
@@ -174,14 +174,14 @@ func (f *foresight) askGuards(ctx context.Context) error {
 	}
 }
 
-// askAccess finds out about the right to use the tool where the rest can't be told.
-func (f *foresight) askAccess(ctx context.Context) {
+// checkAccess asks for the permission to use the tool where the rest is unknown.
+func (f *evaluator) checkAccess(ctx context.Context) {
 	if may, err := f.cluster.mayUse(ctx, f.action.Tool()); err == nil {
-		f.verdict.mayUse = &may
+		f.evaluation.mayUse = &may
 	}
 }
 
-// mayUse asks the API server's authorizer, as the operator does, whether the caller may use a tool.
+// mayUse asks the API server, as the operator does, whether the user has permission to use a tool.
 func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 	review, err := c.reviews.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -190,17 +190,17 @@ func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
+		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
 	may, err := decide.MayUse(&review.Status)
 	if err != nil {
-		return false, fmt.Errorf("ask whether you may use the tool %q: %w", tool, err)
+		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
 	return may, nil
 }
 
-// makePlan resolves the variables without the image's: only the pod knows those.
-func (f *foresight) makePlan(context.Context) (err error) {
+// makePlan resolves the variables, except those of the image: only the pod knows them.
+func (f *evaluator) makePlan(context.Context) (err error) {
 	if f.argv, err = decide.ArgvPrefix(&f.where.Effective().Spec, f.action); err != nil {
 		return err
 	}

@@ -10,41 +10,41 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// write shows a verdict to a person.
-func (v *verdict) write(out io.Writer) error {
+// write prints the evaluation.
+func (v *evaluation) write(out io.Writer) error {
 	w := newTable(out)
-	writeSection(w, section{"", v.answer()})
+	writeSection(w, section{"", v.resultFields()})
 	if v.where.Effective() != nil {
-		writeSection(w, section{"", v.context()})
+		writeSection(w, section{"", v.contextFields()})
 	}
 	if v.refusal == nil && v.compiled != nil {
-		writeSection(w, section{"Variables", v.variables()})
+		writeSection(w, section{"Variables", v.variableFields()})
 	}
 	return w.Flush()
 }
 
-func (v *verdict) answer() []field {
+func (v *evaluation) resultFields() []field {
 	allowed, reason, message := "yes", "", ""
 	switch {
 	case v.refusal != nil && v.refusal.Denied:
-		allowed, reason, message = "no, it would be denied", v.refusal.Reason, v.refusal.Message
+		allowed, reason, message = "no, the call would be denied", v.refusal.Reason, v.refusal.Message
 	case v.refusal != nil:
-		allowed, reason, message = "no, it would fail before it started", v.refusal.Reason, v.refusal.Message
+		allowed, reason, message = "no, the call would fail before it starts", v.refusal.Reason, v.refusal.Message
 	case v.unknown != nil:
-		allowed = "can't be told"
+		allowed = "unknown"
 	}
-	caller := "unknown: the admission policies that say who creates a call are missing"
+	requester := "unknown: the admission policies that record the requester are not installed"
 	if by := v.call.Spec.RequestedBy; by != nil {
-		caller = by.Username
+		requester = by.Username
 	}
 	return []field{
-		{"Allowed", allowed}, {"Reason", reason}, {"Message", message}, {"Caller", caller},
+		{"Allowed", allowed}, {"Reason", reason}, {"Message", message}, {"Requester", requester},
 		{"Tool", v.tool()},
 	}
 }
 
-// tool is what the right is asked for, and whether the caller has it.
-func (v *verdict) tool() string {
+// tool is the name of the tool and whether the user has permission to use it.
+func (v *evaluation) tool() string {
 	switch {
 	case v.action == nil:
 		return ""
@@ -57,7 +57,7 @@ func (v *verdict) tool() string {
 	}
 }
 
-func (v *verdict) context() []field {
+func (v *evaluation) contextFields() []field {
 	env := v.where.Effective()
 	name := env.Name
 	if v.where.Named == nil {
@@ -70,8 +70,8 @@ func (v *verdict) context() []field {
 	limit := v.compiled.Timeout(v.action.WantedTime)
 	return append(fields,
 		field{"Command", v.command()},
-		field{"Directory", orText(v.plan.WorkingDir, "the image's")},
-		field{"Allowed paths", orText(strings.Join(v.plan.AllowedPaths, ", "), "/workspace, /tmp and the image's directory")},
+		field{"Directory", orText(v.plan.WorkingDir, "the image's working directory")},
+		field{"Allowed paths", orText(strings.Join(v.plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
 		field{"Time limit", limit.String()},
 		field{"Queue", v.queue(env)},
 		field{"Network", v.network()},
@@ -79,7 +79,7 @@ func (v *verdict) context() []field {
 	)
 }
 
-func (v *verdict) policyName(env *v1alpha1.ExecutionEnvironment) string {
+func (v *evaluation) policyName(env *v1alpha1.ExecutionEnvironment) string {
 	switch {
 	case v.policy != nil:
 		return v.policy.Name
@@ -92,42 +92,42 @@ func (v *verdict) policyName(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
-// command is the whole command line.
-func (v *verdict) command() string {
+// command is the complete command line.
+func (v *evaluation) command() string {
 	argv := append([]string{}, v.argv...)
 	switch v.action.Type {
 	case v1alpha1.ActionShell:
 		argv = append(argv, v.action.Command)
 	case v1alpha1.ActionCode:
-		argv = append(argv, "<the snippet>")
+		argv = append(argv, "<the code>")
 	default:
 		argv = append(append(argv, v.action.Binary), v.action.Args...)
 	}
 	return quoted(argv)
 }
 
-// queue is where the call's Job would wait, nothing when the environment leaves that to the cluster.
-func (v *verdict) queue(env *v1alpha1.ExecutionEnvironment) string {
+// queue is the Kueue queue of the call's Job, empty if neither the environment nor the call names one.
+func (v *evaluation) queue(env *v1alpha1.ExecutionEnvironment) string {
 	own, wanted := env.Labels[jobspec.LabelQueue], v.call.Labels[jobspec.LabelQueue]
 	switch {
 	case wanted == "" || wanted == own:
 		return own
 	case jobspec.ChosenQueue(env, v.call) != "":
-		return wanted + ", which the call chooses"
+		return wanted + ", chosen by the call"
 	default:
-		return orText(own, "none") + ", since the environment doesn't offer " + wanted
+		return orText(own, "none") + ": the environment doesn't offer " + wanted
 	}
 }
 
-func (v *verdict) network() string {
+func (v *evaluation) network() string {
 	if v.action.Type == v1alpha1.ActionCode && !v.action.Network {
 		return "none"
 	}
-	return "as the pod has it"
+	return "same as the pod"
 }
 
-// variables are names and sources; values are the caller's own alone.
-func (v *verdict) variables() []field {
+// variableFields are names and sources, and the values that the call itself sets.
+func (v *evaluation) variableFields() []field {
 	own := map[string]string{}
 	for _, e := range v.call.Spec.Env {
 		own[e.Name] = e.Value
@@ -139,23 +139,16 @@ func (v *verdict) variables() []field {
 		case envresolve.SourceCall:
 			text += ": " + own[variable.Name]
 		case envresolve.SourceImage:
-			text = "set for every call, unless the image does"
+			text = "default, unless the image sets it"
 		}
 		fields = append(fields, field{variable.Name, text})
 	}
 	if len(v.resolved.Stripped) > 0 {
 		fields = append(fields, field{"(removed)", strings.Join(v.resolved.Stripped, ", ")})
 	}
-	inherited := "the image's own, but for blocked ones"
+	inherited := "the image's variables, except blocked ones"
 	if v.plan.InheritMinimal {
-		inherited = "of the image's HOME, USER, LOGNAME and PATH"
+		inherited = "HOME, USER, LOGNAME and PATH of the image"
 	}
-	return append(fields, field{"(and)", inherited})
-}
-
-func orText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
+	return append(fields, field{"(inherited)", inherited})
 }
