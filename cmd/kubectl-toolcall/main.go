@@ -1,7 +1,5 @@
-// Command kubectl-toolcall is a plugin of kubectl: put it into PATH and call it as "kubectl toolcall".
-//
-// Results go to standard output, and what a person should know to standard error. What it does is in
-// internal/plugin. Under the name kubectl_complete-toolcall it completes its own command line for kubectl.
+// Command kubectl-toolcall is a kubectl plugin: put it in PATH and run it as "kubectl toolcall". internal/plugin
+// implements it. Under the name kubectl_complete-toolcall, it completes command lines for kubectl.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command mcp offers tool calls to agents over the Model Context Protocol: "mcp stdio" to the agent that starts
-// it, with the user's kubeconfig, and "mcp http" to many, each with credentials of its own.
+// Command mcp offers tool calls to agents over the Model Context Protocol. "mcp stdio" serves the agent that starts it,
+// with the user's kubeconfig. "mcp http" serves many agents, each with its own credentials.
 //
-// Standard output belongs to the protocol; logs go to standard error.
+// Standard output carries only the protocol. Logs go to standard error.
 package main
 
 import (
@@ -37,26 +37,26 @@ func newCommand() *cobra.Command {
 }
 
 func newStdioCommand() *cobra.Command {
-	cluster, limit := &mcpserver.Cluster{}, 0
+	cluster, maxCalls := &mcpserver.Cluster{}, 0
 	cmd := &cobra.Command{
-		Use: "stdio", Short: "Serve one agent over standard input and output, with the kubeconfig's credentials", Args: cobra.NoArgs,
+		Use: "stdio", Short: "Serve one agent over standard input and output, with the credentials of the kubeconfig", Args: cobra.NoArgs,
 	}
 	cluster.Bind(cmd.Flags())
-	cmd.Flags().IntVar(&limit, "max-calls", 64, "calls that may run at the same time")
+	cmd.Flags().IntVar(&maxCalls, "max-calls", 64, "maximum number of running calls")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if limit < 1 {
+		if maxCalls < 1 {
 			return errors.New("--max-calls must be at least 1")
 		}
 		conf, namespace, err := cluster.Load()
 		if err != nil {
 			return err
 		}
-		caller, err := mcpserver.LocalCaller(conf, namespace)
+		requester, err := mcpserver.LocalRequester(conf, namespace)
 		if err != nil {
 			return err
 		}
 		return mcpserver.NewServer(mcpserver.Options{
-			Caller: caller, MaxCalls: limit, MaxCallsPerUser: limit, Version: version(), Log: newLog(slog.LevelWarn),
+			Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, Version: version(), Log: newLog(slog.LevelWarn),
 		}).RunStdio(cmd.Context())
 	}
 	return cmd
@@ -65,7 +65,7 @@ func newStdioCommand() *cobra.Command {
 func newHTTPCommand() *cobra.Command {
 	cluster, options := &mcpserver.Cluster{}, &mcpserver.HTTPOptions{}
 	cmd := &cobra.Command{
-		Use: "http", Short: "Serve agents over streamable HTTP, each with the Kubernetes token that it sends", Args: cobra.NoArgs,
+		Use: "http", Short: "Serve agents over streamable HTTP, each with the Kubernetes token in its requests", Args: cobra.NoArgs,
 	}
 	cluster.Bind(cmd.Flags())
 	cluster.BindServer(cmd.Flags())
@@ -79,7 +79,8 @@ func newHTTPCommand() *cobra.Command {
 			return err
 		}
 		server := mcpserver.NewServer(mcpserver.Options{
-			MaxCalls: options.MaxCalls, MaxCallsPerUser: options.MaxCallsPerUser, Version: version(), Log: newLog(slog.LevelInfo),
+			MaxCalls: options.MaxCalls, MaxCallsPerTenant: options.MaxCallsPerTenant, MaxCallsPerUser: options.MaxCallsPerUser,
+			Version: version(), Log: newLog(slog.LevelInfo),
 		})
 		return mcpserver.Serve(cmd.Context(), options, server, options.Endpoint(conf, namespace))
 	}

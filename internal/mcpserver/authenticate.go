@@ -8,87 +8,171 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 )
 
 const (
 	// identityTTL is how long an answer about a token counts. The API server checks the token at every call.
 	identityTTL = 10 * time.Second
-	// maxIdentities bounds the answers that are kept.
-	maxIdentities = 4096
-	// reviewTimeout and maxReviews bound the questions to the API server.
+	// knownTTL is how long an accepted token keeps its place apart from unknown tokens.
+	knownTTL = time.Hour
+	// maxKnownTokens and maxKnownTokensPerTenant bound the accepted tokens that are remembered.
+	maxKnownTokens          = 4096
+	maxKnownTokensPerTenant = maxKnownTokens / 4
+	// rejectedTTL is how long a rejected token is remembered. It is short: a token that was just issued can be rejected
+	// until every API server knows its account.
+	rejectedTTL = 5 * time.Second
+	// maxRejectedSources and maxRejectedPerSource bound the rejected tokens that are remembered.
+	maxRejectedSources   = 1024
+	maxRejectedPerSource = 32
+	// reviewTimeout bounds one request's wait for its review, including the queue.
 	reviewTimeout = 10 * time.Second
-	maxReviews    = 32
-	// maxToken is longer than any token of the API server's.
+	// maxToken is longer than any token that an API server issues.
 	maxToken = 16 << 10
+)
+
+var (
+	// unknownLimits bounds reviews of tokens that were not accepted before. Sources are addresses.
+	unknownLimits = queueLimits{running: 32, runningPerSource: 4, waiting: 1024, waitingPerSource: 64}
+	// knownLimits bounds reviews of tokens that were accepted before. Sources are tenants.
+	knownLimits = queueLimits{running: 32, runningPerSource: 8, waiting: 4096, waitingPerSource: 1024}
 )
 
 // bearer is the Authorization header of RFC 6750.
 var bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *$`)
 
 var (
-	errNoToken      = errors.New("send the token of a Kubernetes user or ServiceAccount as Authorization: Bearer TOKEN")
+	errNoToken      = errors.New("send the token of a Kubernetes user or ServiceAccount in the header Authorization: Bearer TOKEN")
 	errInvalidToken = errors.New("the cluster doesn't accept this token: it may have expired")
-	errAnonymous    = errors.New("the cluster takes this token for an anonymous user's: a token of a user or ServiceAccount is needed")
-	errBusy         = errors.New("too many tokens are being checked: try again")
+	errAnonymous    = errors.New("the token belongs to an anonymous user: send the token of a user or ServiceAccount")
 )
 
-// identity is an authenticated user with the clients that act as that user.
+// identity is an authenticated user, with clients that act as that user.
 type identity struct {
 	*clients
 	username, uid string
+	// tenant shares limits: the ServiceAccounts of one namespace, or a single user.
+	tenant string
 }
 
-// authenticator finds out whose a token is, by asking the API server with that very token. It needs no rights.
+// authenticator finds out whose a token is by asking the API server with that token. It needs no permissions.
+//
+// Unknown tokens wait in a queue in which source addresses take turns. Tokens that were accepted before don't wait for
+// unknown ones: they have a queue of their own, in which tenants take turns.
 type authenticator struct {
-	// conf leads to the API server and holds no credentials.
-	conf    *rest.Config
-	known   *cache.LRUExpireCache
-	reviews chan struct{}
+	// conf leads to the API server and has no credentials.
+	conf       *rest.Config
+	reviews    rest.Interface
+	sources    *sources
+	identities *identities
+	rejections *rejections
+	// unknownTokens and knownTokens bound the reviews.
+	unknownTokens, knownTokens *fairQueue
 }
 
-// newAuthenticator takes where the API server is from a connection, and leaves its credentials behind.
-func newAuthenticator(conf *rest.Config) *authenticator {
+// newAuthenticator uses the address of the API server from conf, and none of its credentials.
+func newAuthenticator(conf *rest.Config, s *sources) (*authenticator, error) {
+	anonymous := rest.AnonymousClientConfig(conf)
+	anonymous.UserAgent, anonymous.QPS = userAgent, -1
+	// API servers close HTTP/2 connections on which a token was rejected. Reviews have connections of their own, so
+	// that the requests of users don't suffer from it.
+	separate := rest.CopyConfig(anonymous)
+	separate.NextProtos = []string{"http/1.1"}
+	client, err := authenticationv1client.NewForConfig(separate)
+	if err != nil {
+		return nil, fmt.Errorf("create the client for token reviews: %w", err)
+	}
 	return &authenticator{
-		conf: rest.AnonymousClientConfig(conf), known: cache.NewLRUExpireCache(maxIdentities),
-		reviews: make(chan struct{}, maxReviews),
-	}
+		conf: anonymous, reviews: client.RESTClient(), sources: s,
+		identities:    newIdentities(identityTTL, knownTTL, maxKnownTokens, maxKnownTokensPerTenant),
+		rejections:    newRejections(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
+		unknownTokens: newFairQueue(unknownLimits), knownTokens: newFairQueue(knownLimits),
+	}, nil
 }
 
-// authenticate finds out who sent a request.
+// authenticate returns the sender of a request.
 func (a *authenticator) authenticate(r *http.Request) (*identity, error) {
-	headers := r.Header.Values("Authorization")
-	if len(headers) != 1 || len(headers[0]) > maxToken {
-		return nil, errNoToken
-	}
-	match := bearer.FindStringSubmatch(headers[0])
-	if match == nil {
-		return nil, errNoToken
-	}
-	key := sha256.Sum256([]byte(match[1]))
-	if found, ok := a.known.Get(key); ok {
-		return found.(*identity), nil
-	}
-	found, err := a.review(r.Context(), match[1])
+	token, err := bearerToken(r)
 	if err != nil {
 		return nil, err
 	}
-	a.known.Add(key, found, identityTTL)
-	return found, nil
+	key, source := tokenKey(sha256.Sum256([]byte(token))), a.sources.ofRequest(r)
+	found, fresh, err := a.recall(source, key)
+	if fresh || err != nil {
+		return found, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
+	defer cancel()
+	queue, turn := a.unknownTokens, source
+	if found != nil {
+		queue, turn = a.knownTokens, found.tenant
+	}
+	release, err := queue.acquire(ctx, turn)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, errBusy
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	// Another request with the same token may have got the answer meanwhile.
+	if found, fresh, err := a.recall(source, key); fresh || err != nil {
+		return found, err
+	}
+	found, err = a.review(ctx, token)
+	switch {
+	case isTokenError(err):
+		a.identities.forget(key)
+		a.rejections.add(source, key)
+	case err == nil:
+		a.identities.add(key, found)
+	}
+	return found, err
 }
 
+// bearerToken returns the token of a request. A token that a header can't carry according to RFC 6750 is not reviewed.
+// Nothing else is certain about the form of a token: it can be a JWT, a bootstrap token or any text that a webhook knows.
+func bearerToken(r *http.Request) (string, error) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 || len(headers[0]) > maxToken {
+		return "", errNoToken
+	}
+	match := bearer.FindStringSubmatch(headers[0])
+	if match == nil {
+		return "", errNoToken
+	}
+	return match[1], nil
+}
+
+// recall returns what is known about a token without a review. The identity is not fresh if it needs a new review.
+func (a *authenticator) recall(source string, key tokenKey) (found *identity, fresh bool, err error) {
+	if found, fresh = a.identities.get(key); found == nil && a.rejections.has(source, key) {
+		return nil, false, errInvalidToken
+	}
+	return found, fresh, nil
+}
+
+// review asks the API server whose the token is. Clients are only built for tokens that it accepts.
 func (a *authenticator) review(ctx context.Context, token string) (*identity, error) {
-	select {
-	case a.reviews <- struct{}{}:
-		defer func() { <-a.reviews }()
-	default:
-		return nil, errBusy
+	answer := &authenticationv1.SelfSubjectReview{}
+	// A review changes nothing: with this header, the transport sends it again after the loss of a connection.
+	err := a.reviews.Post().Resource("selfsubjectreviews").SetHeader("Idempotency-Key", "review").SetHeader("Authorization", "Bearer "+token).
+		Body(&authenticationv1.SelfSubjectReview{}).Do(ctx).Into(answer)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return nil, errInvalidToken
+	case err != nil:
+		return nil, fmt.Errorf("ask the API server whose the token is: %w", err)
+	}
+	user := answer.Status.UserInfo
+	if user.Username == "" || user.Username == "system:anonymous" || slices.Contains(user.Groups, "system:unauthenticated") {
+		return nil, errAnonymous
 	}
 	conf := rest.CopyConfig(a.conf)
 	conf.BearerToken = token
@@ -96,23 +180,21 @@ func (a *authenticator) review(ctx context.Context, token string) (*identity, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	review, err := c.whoami.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	switch {
-	case apierrors.IsUnauthorized(err):
-		return nil, errInvalidToken
-	case err != nil:
-		return nil, fmt.Errorf("ask the API server whose the token is: %w", err)
-	}
-	user := review.Status.UserInfo
-	if user.Username == "" || user.Username == "system:anonymous" || slices.Contains(user.Groups, "system:unauthenticated") {
-		return nil, errAnonymous
-	}
-	return &identity{clients: c, username: user.Username, uid: user.UID}, nil
+	return &identity{clients: c, username: user.Username, uid: user.UID, tenant: tenantOf(user.Username)}, nil
 }
 
-// unauthenticated says whether the token is to blame.
-func unauthenticated(err error) bool {
+// tenantOf returns the tenant that a user belongs to. Whoever may create one ServiceAccount in a namespace can create
+// many, so all of them count as one tenant.
+func tenantOf(username string) string {
+	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
+		if namespace, _, ok := strings.Cut(account, ":"); ok {
+			return "system:serviceaccounts:" + namespace
+		}
+	}
+	return username
+}
+
+// isTokenError reports whether the token is the cause of an error.
+func isTokenError(err error) bool {
 	return errors.Is(err, errNoToken) || errors.Is(err, errInvalidToken) || errors.Is(err, errAnonymous)
 }

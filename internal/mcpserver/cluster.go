@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,37 +19,37 @@ import (
 	"toolcall.dev/operator/internal/follow"
 )
 
-// userAgent is how the API server's audit log names this program.
+// userAgent names this program in the audit log of the API server.
 const userAgent = "toolcall-mcp"
 
-// Cluster says where the API server is, as kubectl's flags of the same names do.
+// Cluster holds the flags that select the API server and the namespace. They mean what they mean to kubectl.
 type Cluster struct {
 	Kubeconfig, Context, Namespace string
-	// Server and CAFile name an API server without a kubeconfig.
+	// Server and CAFile select an API server without a kubeconfig.
 	Server, CAFile string
 }
 
-// Bind defines the flags that both transports have.
+// Bind defines the flags of both transports.
 func (c *Cluster) Bind(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "path of the kubeconfig; KUBECONFIG, then ~/.kube/config when empty")
-	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig to use")
-	fs.StringVarP(&c.Namespace, "namespace", "n", "", "namespace of the calls; the context's when empty")
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
+	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig")
+	fs.StringVarP(&c.Namespace, "namespace", "n", "", "namespace of the calls (default: the namespace of the context)")
 }
 
-// BindServer defines the flags that name an API server without a kubeconfig.
+// BindServer defines the flags that select an API server without a kubeconfig.
 func (c *Cluster) BindServer(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Server, "server", "", "URL of the API server, instead of a kubeconfig")
-	fs.StringVar(&c.CAFile, "certificate-authority", "", "file with the certificate authority of --server")
+	fs.StringVar(&c.Server, "server", "", "URL of the API server; replaces the kubeconfig")
+	fs.StringVar(&c.CAFile, "certificate-authority", "", "file with the CA certificate of --server")
 }
 
-// Load gives the connection, with the credentials of the kubeconfig if there is one, and the namespace.
+// Load returns the connection, with the credentials of the kubeconfig if there is one, and the namespace.
 func (c *Cluster) Load() (*rest.Config, string, error) {
 	if c.CAFile != "" && c.Server == "" {
-		return nil, "", errors.New("--certificate-authority goes with --server: a kubeconfig has its own")
+		return nil, "", errors.New("--certificate-authority can only be used with --server: a kubeconfig has its own")
 	}
 	if c.Server != "" {
 		if c.Kubeconfig != "" || c.Context != "" {
-			return nil, "", errors.New("--server is used instead of a kubeconfig: leave out --kubeconfig and --context")
+			return nil, "", errors.New("--server replaces the kubeconfig: remove --kubeconfig and --context")
 		}
 		conf := &rest.Config{Host: c.Server, TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile}}
 		return conf, c.Namespace, checkNamespace(c.Namespace)
@@ -62,56 +61,51 @@ func (c *Cluster) Load() (*rest.Config, string, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	conf, err := loader.ClientConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("find the cluster: %w", err)
+		return nil, "", fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	namespace, _, err := loader.Namespace()
 	if err != nil {
-		return nil, "", fmt.Errorf("find the namespace: %w", err)
+		return nil, "", fmt.Errorf("read the namespace from the kubeconfig: %w", err)
 	}
 	return conf, namespace, checkNamespace(namespace)
 }
 
 func checkNamespace(name string) error {
 	if name != "" && len(validation.IsDNS1123Label(name)) > 0 {
-		return fmt.Errorf("namespace %q: it must be lower-case letters, digits and dashes, at most 63 of them", shorten(name, 80))
+		return fmt.Errorf("namespace %q: must consist of at most 63 lower-case letters, digits and dashes", truncate(name, 80))
 	}
 	return nil
 }
 
-// clients act with the credentials of one connection.
+// clients send requests with the credentials of one connection.
 type clients struct {
 	objects client.WithWatch
 	pods    corev1client.CoreV1Interface
-	whoami  authenticationv1client.SelfSubjectReviewInterface
 }
 
-// connect makes the clients. The kinds are known beforehand, so that no caller costs a discovery.
+// connect creates the clients. They know the kinds, so that no requester costs API discovery.
 func connect(conf *rest.Config) (*clients, error) {
 	conf = rest.CopyConfig(conf)
 	conf.UserAgent = userAgent
-	// The API server holds its callers to limits; each one's calls are bounded here.
+	// The API server throttles its clients, and this server bounds the calls of each user.
 	conf.QPS = -1
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
-	over, err := rest.HTTPClientFor(conf)
+	transport, err := rest.HTTPClientFor(conf)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: over, Mapper: mapper()})
+	objects, err := client.NewWithWatch(conf, client.Options{Scheme: scheme, HTTPClient: transport, Mapper: mapper()})
 	if err != nil {
-		return nil, fmt.Errorf("make the client: %w", err)
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	pods, err := corev1client.NewForConfigAndClient(conf, over)
+	pods, err := corev1client.NewForConfigAndClient(conf, transport)
 	if err != nil {
-		return nil, fmt.Errorf("make the client for pods: %w", err)
+		return nil, fmt.Errorf("create the client for pods: %w", err)
 	}
-	reviews, err := authenticationv1client.NewForConfigAndClient(conf, over)
-	if err != nil {
-		return nil, fmt.Errorf("make the client for identities: %w", err)
-	}
-	return &clients{objects: objects, pods: pods, whoami: reviews.SelfSubjectReviews()}, nil
+	return &clients{objects: objects, pods: pods}, nil
 }
 
 func mapper() meta.RESTMapper {
@@ -122,18 +116,18 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// caller acts in one namespace.
-func (c *clients) caller(namespace, user string) *Caller {
-	return &Caller{
-		Calls: follow.Clients{Calls: c.objects, Pods: c.pods}, Environments: c.objects, Namespace: namespace, User: user,
+// requester returns a Requester in one namespace.
+func (c *clients) requester(namespace, user, tenant string) *Requester {
+	return &Requester{
+		Calls: follow.Clients{Calls: c.objects, Pods: c.pods}, Environments: c.objects, Namespace: namespace, User: user, Tenant: tenant,
 	}
 }
 
-// LocalCaller is the user of a connection's own credentials.
-func LocalCaller(conf *rest.Config, namespace string) (*Caller, error) {
+// LocalRequester is the user whose credentials the connection has.
+func LocalRequester(conf *rest.Config, namespace string) (*Requester, error) {
 	c, err := connect(conf)
 	if err != nil {
 		return nil, err
 	}
-	return c.caller(namespace, "the kubeconfig's user"), nil
+	return c.requester(namespace, "the user of the kubeconfig", ""), nil
 }

@@ -15,40 +15,40 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// maxEnvironments bounds a list.
+// maxEnvironments bounds the list.
 const maxEnvironments = 200
 
 // environment is one entry of the list.
 type environment struct {
-	Name       string   `json:"name" jsonschema:"what the argument environment of the other tools takes"`
-	Default    bool     `json:"default" jsonschema:"true for the one that calls run in which name none"`
-	Ready      bool     `json:"ready" jsonschema:"false when it can't be used as it is written"`
-	Message    string   `json:"message,omitempty" jsonschema:"why it isn't ready"`
+	Name       string   `json:"name" jsonschema:"name to pass as the argument environment of the other tools"`
+	Default    bool     `json:"default" jsonschema:"true for the environment of calls that name none"`
+	Ready      bool     `json:"ready" jsonschema:"false if calls can't use it"`
+	Message    string   `json:"message,omitempty" jsonschema:"why it is not ready"`
 	Image      string   `json:"image" jsonschema:"container image"`
-	WorkingDir string   `json:"workingDir,omitempty" jsonschema:"directory that calls start in; the image's when absent"`
-	Languages  []string `json:"languages,omitempty" jsonschema:"languages with an interpreter of this environment's own, beside the usual ones"`
+	WorkingDir string   `json:"workingDir,omitempty" jsonschema:"directory that calls start in; the image's working directory if absent"`
+	Languages  []string `json:"languages,omitempty" jsonschema:"languages with an interpreter of this environment, besides the built-in ones"`
 }
 
 // environmentList is the structured part of the answer.
 type environmentList struct {
 	Namespace    string        `json:"namespace" jsonschema:"namespace of the environments"`
-	Environments []environment `json:"environments" jsonschema:"the environments, by name"`
-	More         bool          `json:"more" jsonschema:"true when there are more than are listed"`
+	Environments []environment `json:"environments" jsonschema:"the environments, sorted by name"`
+	More         bool          `json:"more" jsonschema:"true if there are more environments than listed"`
 }
 
 func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	who, err := s.callerOf(req)
+	who, err := s.requesterOf(req)
 	if err != nil {
 		return nil, err
 	}
 	if err := parse(req.Params.Arguments).err(); err != nil {
-		return failed(who, err)
+		return errorAnswer(who, err)
 	}
-	ctx, end := s.lifetime(ctx, req)
+	ctx, end := s.callContext(ctx, req)
 	defer end()
 	found := &v1alpha1.ExecutionEnvironmentList{}
 	if err := who.Environments.List(ctx, found, client.InNamespace(who.Namespace), client.Limit(maxEnvironments)); err != nil {
-		return failed(who, &notCreated{cause: fmt.Errorf("list the environments: %w", err)})
+		return errorAnswer(who, &notCreated{cause: fmt.Errorf("list the environments: %w", err)})
 	}
 	list := &environmentList{Namespace: who.Namespace, Environments: []environment{}, More: found.Continue != ""}
 	for i := range found.Items {
@@ -63,8 +63,8 @@ func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest)
 	}, nil
 }
 
-// failed is an answer about an error. It has no structured part, which would have to be a list.
-func failed(who *Caller, err error) (*mcp.CallToolResult, error) {
+// errorAnswer returns an answer with an error. It has no structured part, because that would have to be a list.
+func errorAnswer(who *Requester, err error) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{
 		Content: []mcp.Content{&mcp.TextContent{Text: resultOfError(who, err).Message}}, IsError: true,
 	}, nil
@@ -73,7 +73,7 @@ func failed(who *Caller, err error) (*mcp.CallToolResult, error) {
 func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	d := environment{
 		Name: e.Name, Default: e.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true",
-		Image: e.Spec.Image, WorkingDir: e.Spec.WorkingDir, Message: "not looked at by the operator yet",
+		Image: e.Spec.Image, WorkingDir: e.Spec.WorkingDir, Message: "the operator has not checked it yet",
 	}
 	for language := range e.Spec.Interpreters {
 		d.Languages = append(d.Languages, language)
@@ -88,10 +88,10 @@ func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	return d
 }
 
-// text is the list for a model to read.
+// text is the list as text for a model.
 func (l *environmentList) text() string {
 	if len(l.Environments) == 0 {
-		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator makes one.", l.Namespace)
+		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator creates one.", l.Namespace)
 	}
 	var b strings.Builder
 	for _, e := range l.Environments {
@@ -100,7 +100,7 @@ func (l *environmentList) text() string {
 			fmt.Fprintf(&b, ", starts in %s", e.WorkingDir)
 		}
 		if len(e.Languages) > 0 {
-			fmt.Fprintf(&b, ", own interpreters for %s", strings.Join(e.Languages, ", "))
+			fmt.Fprintf(&b, ", additional languages %s", strings.Join(e.Languages, ", "))
 		}
 		if e.Default {
 			b.WriteString(", the default")
@@ -111,7 +111,7 @@ func (l *environmentList) text() string {
 		b.WriteString("\n")
 	}
 	if l.More {
-		fmt.Fprintf(&b, "Only the first %d are listed.\n", maxEnvironments)
+		fmt.Fprintf(&b, "Only the first %d environments are listed.\n", maxEnvironments)
 	}
 	return b.String()
 }

@@ -7,201 +7,251 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 )
 
 const (
-	// maxBody bounds a request: the largest call that the API takes fits, escaped.
+	// maxBody bounds a request. The largest call that the API accepts fits, with all characters escaped.
 	maxBody = 4 << 20
-	// bodyTimeout bounds the time that a request's body may take to arrive.
+	// bodyTimeout bounds the time in which the body of a request must arrive.
 	bodyTimeout = 30 * time.Second
+
+	// maxRequestBytes and its parts bound the bodies of all requests that are being served. A request without a body
+	// counts as minRequestBytes, so they bound the number of requests too.
+	maxRequestBytes          = 128 << 20
+	maxRequestBytesPerTenant = maxRequestBytes / 2
+	maxRequestBytesPerUser   = maxRequestBytes / 4
+	minRequestBytes          = 16 << 10
+
+	// apiErrorLogInterval bounds how often an unreachable API server is logged.
+	apiErrorLogInterval = 10 * time.Second
 
 	sessionHeader  = "Mcp-Session-Id"
 	protocolHeader = "Mcp-Protocol-Version"
-	// sessionless is the first version of the protocol whose requests stand for themselves.
+	// sessionless is the first version of the protocol without sessions.
 	sessionless = "2026-07-28"
 )
 
-// Endpoint says whom the HTTP endpoint serves and how much of it one user gets.
+// Endpoint configures the HTTP endpoint.
 type Endpoint struct {
-	// API leads to the API server. Its credentials, if it has any, aren't used.
+	// API leads to the API server. The endpoint doesn't use its credentials.
 	API *rest.Config
-	// Namespace of calls at /mcp; at /mcp/NAMESPACE it is in the path. Empty: there are only those.
+	// Namespace of the calls at /mcp. The path /mcp/NAMESPACE names another. If it is empty, only that path exists.
 	Namespace string
-	// AllowedOrigins are web pages' origins, such as https://example.com, that may send requests. Agents send none.
-	AllowedOrigins                  []string
-	MaxSessions, MaxSessionsPerUser int
-	SessionTimeout                  time.Duration
+	// AllowedOrigins are the origins of web pages, such as https://example.com, that may send requests.
+	AllowedOrigins []string
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For header is trusted.
+	TrustedProxies []netip.Prefix
+	// MaxSessions, MaxSessionsPerTenant and MaxSessionsPerUser bound the open sessions.
+	MaxSessions, MaxSessionsPerTenant, MaxSessionsPerUser int
+	SessionTimeout                                        time.Duration
 }
 
-// endpoint is the HTTP side of a server.
+// endpoint serves the protocol over HTTP.
 type endpoint struct {
 	Endpoint
-	server   *Server
-	who      *authenticator
-	sessions *sessions
-	// protocol and requests serve sessions, and the versions of the protocol that have none.
-	protocol, requests http.Handler
-	// closing ends the streams that would stay open for ever.
+	server        *Server
+	authenticator *authenticator
+	sessions      *sessions
+	requestBytes  *limit
+	apiErrors     *rate.Sometimes
+	// stateful serves sessions, stateless the versions of the protocol that have none.
+	stateful, stateless http.Handler
+	// closing ends the streams that otherwise stay open.
 	closing context.Context
 }
 
-// Handler serves the protocol over HTTP. Streams that only wait end with the context.
-func (s *Server) Handler(ctx context.Context, conf Endpoint) http.Handler {
+// Handler serves the protocol over HTTP. Idle streams end with the context.
+func (s *Server) Handler(ctx context.Context, conf Endpoint) (http.Handler, error) {
+	authenticator, err := newAuthenticator(conf.API, &sources{proxies: conf.TrustedProxies})
+	if err != nil {
+		return nil, err
+	}
 	e := &endpoint{
-		Endpoint: conf, server: s, who: newAuthenticator(conf.API), closing: ctx,
-		sessions: newSessions(conf.MaxSessions, conf.MaxSessionsPerUser, s.mcp.Sessions),
+		Endpoint: conf, server: s, authenticator: authenticator, closing: ctx,
+		sessions:     newSessions(conf.MaxSessions, conf.MaxSessionsPerTenant, conf.MaxSessionsPerUser, s.mcp.Sessions),
+		requestBytes: newLimit(maxRequestBytes, maxRequestBytesPerTenant, maxRequestBytesPerUser),
+		apiErrors:    &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}
 	s.mcp.AddReceivingMiddleware(e.sessions.register)
-	s.options.Metrics.watchSessions(e.sessions.count)
-	same := func(*http.Request) *mcp.Server { return s.mcp }
-	e.protocol = e.known(mcp.NewStreamableHTTPHandler(same, &mcp.StreamableHTTPOptions{
+	s.options.Metrics.exportSessions(e.sessions.count)
+	server := func(*http.Request) *mcp.Server { return s.mcp }
+	e.stateful = withTokenInfo(mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{
 		SessionTimeout: conf.SessionTimeout, MaxRequestBodyBytes: maxBody, Logger: s.options.Log,
 	}))
-	e.requests = e.known(mcp.NewStreamableHTTPHandler(same, &mcp.StreamableHTTPOptions{
+	e.stateless = withTokenInfo(mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{
 		Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxBody, Logger: s.options.Log,
 	}))
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", e.checked(e.authenticated(conf.Namespace)))
-	mux.Handle("/mcp/{namespace}", e.checked(e.authenticated("")))
-	return mux
+	mux.Handle("/mcp", e.checkOrigin(e.authenticate(conf.Namespace)))
+	mux.Handle("/mcp/{namespace}", e.checkOrigin(e.authenticate("")))
+	return mux, nil
 }
 
-// checked lets no web page in that isn't meant to: a page that had its name resolve to this server's address
-// sends its own origin all the same.
-func (e *endpoint) checked(next http.Handler) http.Handler {
+// checkOrigin rejects requests of web pages. A page whose host name was made to resolve to this server's address still
+// sends its own origin.
+func (e *endpoint) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(e.AllowedOrigins, origin) {
-			e.refuse(w, http.StatusForbidden, "origin", "requests of web pages are refused; --allowed-origins lists the origins that may send them")
+			e.reject(w, http.StatusForbidden, "origin", "requests from web pages are not allowed: --allowed-origins lists the exceptions")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// callerKey finds the caller and the user's key in a request's context.
-type callerKey struct{}
+// senderKey is the key of the sender in the context of a request.
+type senderKey struct{}
 
-// requester is who sent a request, and where to.
-type requester struct {
-	caller *Caller
-	// key is the same for all tokens of one user, and differs from namespace to namespace.
+// sender is the authenticated sender of a request, in the namespace of the request.
+type sender struct {
+	requester *Requester
+	// key is the same for all tokens of one user, and differs between namespaces.
 	key string
 }
 
-// authenticated lets a request with a token of the cluster's through.
-func (e *endpoint) authenticated(namespace string) http.Handler {
+// authenticate passes requests on that have a token which the cluster accepts.
+func (e *endpoint) authenticate(namespace string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := e.who.authenticate(r)
-		switch {
-		case unauthenticated(err):
-			challenge(w, err)
-			e.refuse(w, http.StatusUnauthorized, "token", err.Error())
-			return
-		case err != nil:
-			e.server.options.Log.Warn("a token could not be checked", "error", err.Error())
-			w.Header().Set("Retry-After", "1")
-			e.refuse(w, http.StatusServiceUnavailable, "api", "the token can't be checked at the moment: try again")
+		user, err := e.authenticator.authenticate(r)
+		if err != nil {
+			e.rejectToken(w, err)
 			return
 		}
+		markAuthenticated(r.Context())
 		in := namespace
 		if named := r.PathValue("namespace"); named != "" {
 			in = named
 		}
 		if in == "" {
-			e.refuse(w, http.StatusNotFound, "namespace", "say in which namespace, as in /mcp/NAMESPACE: this server has no default one")
+			e.reject(w, http.StatusNotFound, "namespace", "name the namespace in the path, as in /mcp/NAMESPACE: this server has no default namespace")
 			return
 		}
 		if err := checkNamespace(in); err != nil {
-			e.refuse(w, http.StatusNotFound, "namespace", err.Error())
+			e.reject(w, http.StatusNotFound, "namespace", err.Error())
 			return
 		}
-		from := &requester{caller: who.caller(in, who.username), key: strings.Join([]string{who.username, who.uid, in}, "\x00")}
-		e.serve(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from)), from)
+		from := &sender{requester: user.requester(in, user.username, user.tenant), key: strings.Join([]string{user.username, user.uid, in}, "\x00")}
+		e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
 	})
 }
 
-// challenge is RFC 6750's: without a token there is no error yet.
-func challenge(w http.ResponseWriter, err error) {
+// rejectToken answers a request that could not be authenticated.
+func (e *endpoint) rejectToken(w http.ResponseWriter, err error) {
+	switch {
+	case isTokenError(err):
+		w.Header().Set("WWW-Authenticate", challenge(err))
+		e.reject(w, http.StatusUnauthorized, "token", err.Error())
+	case errors.Is(err, errSourceBusy):
+		e.rejectForNow(w, http.StatusTooManyRequests, "busy", err.Error())
+	case errors.Is(err, errBusy), errors.Is(err, context.Canceled):
+		e.rejectForNow(w, http.StatusServiceUnavailable, "busy", errBusy.Error())
+	default:
+		e.apiErrors.Do(func() { e.server.options.Log.Warn("a token could not be checked", "error", err.Error()) })
+		e.rejectForNow(w, http.StatusServiceUnavailable, "api", "the token can't be checked at the moment: try again")
+	}
+}
+
+// challenge is the challenge of RFC 6750. A request without a token has no error in it.
+func challenge(err error) string {
 	value := `Bearer realm="toolcall"`
 	if !errors.Is(err, errNoToken) {
 		value += `, error="invalid_token"`
 	}
-	w.Header().Set("WWW-Authenticate", value)
+	return value
 }
 
-// known tells the SDK who sent a request; it holds sessions to the user who began them.
-func (e *endpoint) known(next http.Handler) http.Handler {
+// withTokenInfo passes the sender of a request to the SDK, which binds sessions to the user who opened them.
+func withTokenInfo(next http.Handler) http.Handler {
 	return auth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
-		from, ok := ctx.Value(callerKey{}).(*requester)
+		from, ok := ctx.Value(senderKey{}).(*sender)
 		if !ok {
 			return nil, auth.ErrInvalidToken
 		}
 		return &auth.TokenInfo{UserID: from.key, Extra: map[string]any{
-			extraCaller: from.caller, extraRequest: r.Context(),
+			extraRequester: from.requester, extraContext: r.Context(),
 		}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 }
 
-// serve hands an authenticated request to the protocol.
-func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *requester) {
-	if err := readBody(w, r); err != nil {
-		e.refuse(w, bodyStatus(err), "body", err.Error())
+// serve passes an authenticated request to the protocol.
+func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
+	memory, ok := e.requestBytes.reserve(from.requester.principal(), requestBytes(r.ContentLength))
+	if !ok {
+		e.rejectForNow(w, http.StatusTooManyRequests, "requests", "too many or too large requests are being served: wait until others have finished")
 		return
 	}
+	defer memory.release()
+	size, err := readBody(w, r)
+	if err != nil {
+		e.reject(w, bodyStatus(err), "body", err.Error())
+		return
+	}
+	memory.shrink(requestBytes(size))
 	session := r.Header.Get(sessionHeader)
 	switch {
 	case r.Header.Get(protocolHeader) >= sessionless:
-		e.requests.ServeHTTP(w, r)
+		e.stateless.ServeHTTP(w, r)
 	case session == "" && r.Method == http.MethodPost:
-		e.begin(w, r, from)
-	case session != "" && !e.sessions.owned(session, from.key):
-		// The same answer whether it is another user's or nobody's: it tells nothing about other users.
-		e.refuse(w, http.StatusNotFound, "session", "no such session: begin one with initialize")
+		e.openSession(w, r, from)
+	case session != "" && !e.sessions.isOwned(session, from.key):
+		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
+		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
 	case r.Method == http.MethodDelete:
-		e.server.inFlight.end(session)
-		e.protocol.ServeHTTP(w, r)
+		e.server.inFlight.cancelAll(session)
+		e.stateful.ServeHTTP(w, r)
 	case r.Method == http.MethodGet:
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(e.closing, cancel)()
-		e.protocol.ServeHTTP(w, r.WithContext(ctx))
+		e.stateful.ServeHTTP(w, r.WithContext(ctx))
 	default:
-		e.protocol.ServeHTTP(w, r)
+		e.stateful.ServeHTTP(w, r)
 	}
 }
 
-// begin lets a request through that may begin a session.
-func (e *endpoint) begin(w http.ResponseWriter, r *http.Request, from *requester) {
-	begun, ok := e.sessions.begin(from.key)
+// openSession passes a request on that may open a session.
+func (e *endpoint) openSession(w http.ResponseWriter, r *http.Request, from *sender) {
+	release, ok := e.sessions.reserve(from.requester.principal())
 	if !ok {
 		w.Header().Set("Retry-After", "10")
-		e.refuse(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(
-			"too many sessions are open, at most %d in all and %d of one user: close one, or try again later", e.MaxSessions, e.MaxSessionsPerUser))
+		e.reject(w, http.StatusServiceUnavailable, "sessions", fmt.Sprintf(
+			"too many open sessions (limits: %d in total, %d for one tenant, %d for one user): close one, or try again later",
+			e.MaxSessions, e.MaxSessionsPerTenant, e.MaxSessionsPerUser))
 		return
 	}
-	defer begun()
-	e.protocol.ServeHTTP(w, r)
+	defer release()
+	e.stateful.ServeHTTP(w, r)
 }
 
-// readBody takes in the whole request, in bounded time and memory. Only then does the HTTP server notice that a
-// client has gone away.
-func readBody(w http.ResponseWriter, r *http.Request) error {
+// requestBytes is what a request counts whose body has the given length. A negative length is unknown.
+func requestBytes(length int64) int64 {
+	if length < 0 {
+		return maxBody
+	}
+	return min(max(length, minRequestBytes), maxBody)
+}
+
+// readBody reads the whole body, in bounded time and memory, and returns its length. The HTTP server notices a lost
+// connection only after the body was read.
+func readBody(w http.ResponseWriter, r *http.Request) (int64, error) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	_ = control.SetReadDeadline(time.Time{})
 	if err != nil {
-		return fmt.Errorf("read the request: %w", err)
+		return 0, fmt.Errorf("read the request: %w", err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return nil
+	return int64(len(body)), nil
 }
 
 func bodyStatus(err error) int {
@@ -212,7 +262,13 @@ func bodyStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-func (e *endpoint) refuse(w http.ResponseWriter, status int, reason, message string) {
-	e.server.options.Metrics.refused.WithLabelValues(reason).Inc()
+// rejectForNow rejects a request that may succeed a moment later.
+func (e *endpoint) rejectForNow(w http.ResponseWriter, status int, reason, message string) {
+	w.Header().Set("Retry-After", "1")
+	e.reject(w, status, reason, message)
+}
+
+func (e *endpoint) reject(w http.ResponseWriter, status int, reason, message string) {
+	e.server.options.Metrics.rejected.WithLabelValues(reason).Inc()
 	http.Error(w, message, status)
 }

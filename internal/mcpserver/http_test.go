@@ -18,9 +18,9 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// site is the HTTP side, served on this machine in front of the tests' API server.
+// site is the endpoint, served by a real HTTP server in front of the tests' API server.
 type site struct {
-	*world
+	*fixture
 	server *Server
 	web    *httptest.Server
 	close  context.CancelFunc
@@ -28,16 +28,18 @@ type site struct {
 
 func newSite(t *testing.T, change ...func(*Endpoint)) *site {
 	t.Helper()
-	w := newWorld(t)
-	conf := Endpoint{API: apiServer, Namespace: w.namespace, MaxSessions: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute}
+	f := newFixture(t)
+	conf := Endpoint{API: apiServer, Namespace: f.namespace, MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute}
 	for _, c := range change {
 		c(&conf)
 	}
 	s := newTestServer(t, nil, 8)
 	ctx, cancel := context.WithCancel(context.Background())
-	web := httptest.NewServer(s.Handler(ctx, conf))
-	t.Cleanup(func() { s.Stop(); cancel(); web.CloseClientConnections(); web.Close() })
-	return &site{world: w, server: s, web: web, close: cancel}
+	handler, err := s.Handler(ctx, conf)
+	must(t, err)
+	web := httptest.NewServer(handler)
+	t.Cleanup(func() { s.Stop(); cancel(); web.CloseClientConnections(); web.Close(); must(t, s.Close()) })
+	return &site{fixture: f, server: s, web: web, close: cancel}
 }
 
 // bearerTransport sends a token, which may change.
@@ -155,7 +157,7 @@ func TestCallsAreMadeAsTheCaller(t *testing.T) {
 				t.Errorf("%+v", result)
 			}
 			answer, _ = use(t, may, "list_environments", nil)
-			if !answer.IsError || !strings.Contains(textOf(answer), "may not do this") {
+			if !answer.IsError || !strings.Contains(textOf(answer), "no permission to do this") {
 				t.Errorf("%+v", answer)
 			}
 			s.only("the one that was allowed", func(*v1alpha1.ToolCall) bool { return true })
@@ -163,7 +165,7 @@ func TestCallsAreMadeAsTheCaller(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestRejectedRequests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(e *Endpoint) { e.AllowedOrigins = []string{"https://good.example.com"} })
 	token := "Bearer " + s.user("agent")
@@ -234,7 +236,7 @@ func TestATokenThatWasTakenBack(t *testing.T) {
 	token := s.user("agent")
 	id := s.open(token)
 	must(t, s.clients.CoreV1().ServiceAccounts(s.namespace).Delete(t.Context(), "agent", metav1.DeleteOptions{}))
-	for deadline := time.Now().Add(identityTTL + patience); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(identityTTL + testTimeout); ; time.Sleep(200 * time.Millisecond) {
 		status, _, _ := s.request(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, "Authorization", "Bearer "+token, sessionHeader, id)
 		if status == http.StatusUnauthorized {
 			return
@@ -248,8 +250,9 @@ func TestATokenThatWasTakenBack(t *testing.T) {
 // The server's own credentials, where it has any, are never used.
 func TestTheServersOwnCredentialsStayUnused(t *testing.T) {
 	t.Parallel()
-	newWorld(t)
-	a := newAuthenticator(apiServer)
+	newFixture(t)
+	a, err := newAuthenticator(apiServer, &sources{})
+	must(t, err)
 	if a.conf.CertData != nil || a.conf.CertFile != "" || a.conf.KeyData != nil || a.conf.BearerToken != "" || a.conf.BearerTokenFile != "" ||
 		a.conf.Username != "" || a.conf.ExecProvider != nil || a.conf.AuthProvider != nil || a.conf.Impersonate.UserName != "" {
 		t.Errorf("credentials are left: %s", a.conf)
@@ -269,7 +272,7 @@ func TestAnonymousUsersOfTheClusterStayOut(t *testing.T) {
 	}
 }
 
-func TestMetricsCountWhatWasRefused(t *testing.T) {
+func TestMetricsCountRejectedRequests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.open(s.user("agent"))
@@ -282,7 +285,7 @@ func TestMetricsCountWhatWasRefused(t *testing.T) {
 			got[f.GetName()] = fmt.Sprint(f.GetMetric())
 		}
 	}
-	if !strings.Contains(got["toolcall_mcp_http_refused_total"], `value:"token"`) || !strings.Contains(got["toolcall_mcp_sessions"], "value:1") {
+	if !strings.Contains(got["toolcall_mcp_http_rejected_total"], `value:"token"`) || !strings.Contains(got["toolcall_mcp_sessions"], "value:1") {
 		t.Errorf("%v", got)
 	}
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics of the server, in a registry of their own. No label holds a name that a client chose.
+// Metrics are the server's metrics, in their own registry. No label has a value that a client chooses.
 type Metrics struct {
 	Registry *prometheus.Registry
 
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	refused  *prometheus.CounterVec
+	rejected *prometheus.CounterVec
 }
 
-// NewMetrics makes and registers them.
+// NewMetrics returns registered metrics.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "toolcall_mcp_calls_total", Help: "Tool calls answered, by tool and outcome: the call's phase, Refused when none was created, Unknown when its end isn't known.",
+			Name: "toolcall_mcp_calls_total", Help: "Answered tool calls by tool and outcome: the phase of the call, NotCreated if there was none, Unknown if its outcome is unknown.",
 		}, []string{"tool", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "toolcall_mcp_call_duration_seconds", Help: "Time from a tool call's request to its answer.",
+			Name: "toolcall_mcp_call_duration_seconds", Help: "Time from the request of a tool call to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 13),
 		}, []string{"tool"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "toolcall_mcp_http_refused_total", Help: "HTTP requests that were refused before they reached a tool, by reason.",
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "toolcall_mcp_http_rejected_total", Help: "HTTP requests that were rejected before they reached a tool, by reason.",
 		}, []string{"reason"}),
 	}
-	m.Registry.MustRegister(m.calls, m.duration, m.refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(m.calls, m.duration, m.rejected, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -39,7 +39,7 @@ func (m *Metrics) observe(tool string, r *Result, took time.Duration) {
 	outcome := r.Phase
 	switch {
 	case r.Phase == "" && r.Name == "":
-		outcome = "Refused"
+		outcome = "NotCreated"
 	case r.Phase == "":
 		outcome = "Unknown"
 	}
@@ -47,9 +47,9 @@ func (m *Metrics) observe(tool string, r *Result, took time.Duration) {
 	m.duration.WithLabelValues(tool).Observe(took.Seconds())
 }
 
-// watchSessions exports a number that is read when it is asked for.
-func (m *Metrics) watchSessions(count func() int) {
+// exportSessions exports the number of open sessions.
+func (m *Metrics) exportSessions(count func() int) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "toolcall_mcp_sessions", Help: "Sessions that are open.",
+		Name: "toolcall_mcp_sessions", Help: "Open sessions.",
 	}, func() float64 { return float64(count()) }))
 }

@@ -12,67 +12,81 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// HTTPOptions are what the command line says of the HTTP transport.
+// HTTPOptions are the flags of the HTTP transport.
 type HTTPOptions struct {
 	Address, HealthAddress string
 	CertFile, KeyFile      string
 	InsecureHTTP           bool
 	AllowedOrigins         []string
+	TrustedProxies         []string
 
-	MaxSessions, MaxSessionsPerUser int
-	MaxCalls, MaxCallsPerUser       int
-	SessionTimeout, DrainTimeout    time.Duration
+	MaxConnections, MaxConnectionsPerAddress              int
+	MaxSessions, MaxSessionsPerTenant, MaxSessionsPerUser int
+	MaxCalls, MaxCallsPerTenant, MaxCallsPerUser          int
+	SessionTimeout, DrainTimeout                          time.Duration
 }
 
 // Bind defines the flags.
 func (o *HTTPOptions) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Address, "address", "127.0.0.1:8443", "address to listen on for agents")
-	fs.StringVar(&o.HealthAddress, "health-address", "127.0.0.1:8081", "address to serve /healthz, /readyz and /metrics on, without TLS")
-	fs.StringVar(&o.CertFile, "tls-cert-file", "", "file with the certificate, read again when it changes")
-	fs.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with the certificate's private key")
-	fs.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve without TLS on an address that others can reach: only where TLS is ended in front of the server, because requests carry credentials")
-	fs.StringSliceVar(&o.AllowedOrigins, "allowed-origins", nil, "origins of web pages that may send requests, such as https://example.com; none when empty")
-	fs.IntVar(&o.MaxSessions, "max-sessions", 512, "sessions that may be open at the same time")
-	fs.IntVar(&o.MaxSessionsPerUser, "max-sessions-per-user", 64, "sessions that one user may have open in one namespace")
-	fs.IntVar(&o.MaxCalls, "max-calls", 512, "calls that may run at the same time")
-	fs.IntVar(&o.MaxCallsPerUser, "max-calls-per-user", 64, "calls of one user that may run at the same time")
+	fs.StringVar(&o.HealthAddress, "health-address", "127.0.0.1:8081", "address to listen on for /healthz, /readyz and /metrics, without TLS")
+	fs.StringVar(&o.CertFile, "tls-cert-file", "", "file with the certificate; the server reloads it when it changes")
+	fs.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with the private key of the certificate")
+	fs.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve without TLS on an address that other hosts can reach; requests carry credentials, so use it only behind a proxy that terminates TLS")
+	fs.StringSliceVar(&o.AllowedOrigins, "allowed-origins", nil, "origins of web pages that may send requests, such as https://example.com (default: none)")
+	fs.StringSliceVar(&o.TrustedProxies, "trusted-proxies", nil, "addresses or networks of proxies in front of the server, such as 10.0.0.0/8, whose X-Forwarded-For header names the client (default: none, the header is ignored)")
+	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "maximum number of open connections")
+	fs.IntVar(&o.MaxConnectionsPerAddress, "max-connections-per-address", 512, "maximum number of open connections from one address; trusted proxies have no limit of their own")
+	fs.IntVar(&o.MaxSessions, "max-sessions", 512, "maximum number of open sessions")
+	fs.IntVar(&o.MaxSessionsPerTenant, "max-sessions-per-tenant", 256, "maximum number of open sessions of one tenant: all ServiceAccounts of a namespace, or one other user")
+	fs.IntVar(&o.MaxSessionsPerUser, "max-sessions-per-user", 64, "maximum number of open sessions of one user")
+	fs.IntVar(&o.MaxCalls, "max-calls", 512, "maximum number of running calls")
+	fs.IntVar(&o.MaxCallsPerTenant, "max-calls-per-tenant", 256, "maximum number of running calls of one tenant")
+	fs.IntVar(&o.MaxCallsPerUser, "max-calls-per-user", 64, "maximum number of running calls of one user")
 	fs.DurationVar(&o.SessionTimeout, "session-timeout", time.Hour, "how long a session without requests stays open")
-	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 10*time.Second, "how long calls may go on when the server ends, before they are cancelled")
+	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 10*time.Second, "how long running calls may take to finish when the server stops, before it cancels them")
 }
 
-// Validate says what is missing or can't be.
+// Validate returns all errors of the flags.
 func (o *HTTPOptions) Validate() error {
-	wrong := []error{o.checkAddress()}
+	invalid := []error{o.checkAddress()}
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		wrong = append(wrong, errors.New("--tls-cert-file and --tls-private-key-file go together: set both or none"))
+		invalid = append(invalid, errors.New("--tls-cert-file and --tls-private-key-file must be set together"))
 	}
 	if o.CertFile != "" && o.InsecureHTTP {
-		wrong = append(wrong, errors.New("--insecure-http serves without TLS: leave it out, or leave out the certificate"))
+		invalid = append(invalid, errors.New("--insecure-http serves without TLS: remove it, or remove the certificate"))
 	}
 	for name, value := range map[string]int{
-		"max-sessions": o.MaxSessions, "max-sessions-per-user": o.MaxSessionsPerUser,
-		"max-calls": o.MaxCalls, "max-calls-per-user": o.MaxCallsPerUser,
+		"max-connections": o.MaxConnections, "max-connections-per-address": o.MaxConnectionsPerAddress,
+		"max-sessions": o.MaxSessions, "max-sessions-per-tenant": o.MaxSessionsPerTenant, "max-sessions-per-user": o.MaxSessionsPerUser,
+		"max-calls": o.MaxCalls, "max-calls-per-tenant": o.MaxCallsPerTenant, "max-calls-per-user": o.MaxCallsPerUser,
 	} {
 		if value < 1 {
-			wrong = append(wrong, fmt.Errorf("--%s is %d, it must be at least 1", name, value))
+			invalid = append(invalid, fmt.Errorf("--%s=%d: must be at least 1", name, value))
 		}
 	}
-	if o.SessionTimeout <= 0 || o.DrainTimeout < 0 {
-		wrong = append(wrong, errors.New("--session-timeout must be above 0, and --drain-timeout not below"))
+	if o.SessionTimeout <= 0 {
+		invalid = append(invalid, fmt.Errorf("--session-timeout=%s: must be positive", o.SessionTimeout))
+	}
+	if o.DrainTimeout < 0 {
+		invalid = append(invalid, fmt.Errorf("--drain-timeout=%s: must not be negative", o.DrainTimeout))
+	}
+	if _, err := parseProxies(o.TrustedProxies); err != nil {
+		invalid = append(invalid, fmt.Errorf("--trusted-proxies: %w", err))
 	}
 	for _, origin := range o.AllowedOrigins {
 		if u, err := url.Parse(origin); err != nil || u.Host == "" || u.Scheme+"://"+u.Host != strings.ToLower(origin) {
-			wrong = append(wrong, fmt.Errorf("--allowed-origins: %q must be a scheme and a host, such as https://example.com", origin))
+			invalid = append(invalid, fmt.Errorf("--allowed-origins: %q must be a scheme and a host, such as https://example.com", origin))
 		}
 	}
-	return errors.Join(wrong...)
+	return errors.Join(invalid...)
 }
 
-// checkAddress refuses to have tokens sent in the clear over a network.
+// checkAddress returns an error if clients would send their tokens over a network without TLS.
 func (o *HTTPOptions) checkAddress() error {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return fmt.Errorf("--address %q: it must be HOST:PORT or :PORT: %w", o.Address, err)
+		return fmt.Errorf("--address %q: must be HOST:PORT or :PORT: %w", o.Address, err)
 	}
 	if o.CertFile != "" || o.InsecureHTTP || host == "localhost" {
 		return nil
@@ -80,14 +94,16 @@ func (o *HTTPOptions) checkAddress() error {
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("--address %s can be reached by others, and requests carry credentials: set --tls-cert-file and "+
-		"--tls-private-key-file, or --insecure-http where TLS is ended in front of the server", o.Address)
+	return fmt.Errorf("--address %s: other hosts can reach this address, and requests carry credentials: set --tls-cert-file and "+
+		"--tls-private-key-file, or set --insecure-http behind a proxy that terminates TLS", o.Address)
 }
 
-// Endpoint is what the options say of the endpoint.
+// Endpoint returns the configuration of the endpoint. The options must be valid.
 func (o *HTTPOptions) Endpoint(api *rest.Config, namespace string) Endpoint {
+	proxies, _ := parseProxies(o.TrustedProxies)
 	return Endpoint{
-		API: api, Namespace: namespace, AllowedOrigins: o.AllowedOrigins,
-		MaxSessions: o.MaxSessions, MaxSessionsPerUser: o.MaxSessionsPerUser, SessionTimeout: o.SessionTimeout,
+		API: api, Namespace: namespace, AllowedOrigins: o.AllowedOrigins, TrustedProxies: proxies,
+		MaxSessions: o.MaxSessions, MaxSessionsPerTenant: o.MaxSessionsPerTenant, MaxSessionsPerUser: o.MaxSessionsPerUser,
+		SessionTimeout: o.SessionTimeout,
 	}
 }

@@ -21,10 +21,10 @@ func TestHTTPOptions(t *testing.T) {
 		"others in the clear":              {"--address=:8443", []string{"requests carry credentials", "--insecure-http"}},
 		"any address in the clear":         {"--address=0.0.0.0:80", []string{"requests carry credentials"}},
 		"a name that looks local":          {"--address=localhost.example.com:80", []string{"requests carry credentials"}},
-		"no port":                          {"--address=localhost", []string{`--address "localhost": it must be HOST:PORT`}},
-		"a certificate without key":        {"--tls-cert-file=c", []string{"go together"}},
-		"TLS and none":                     {"--tls-cert-file=c --tls-private-key-file=k --insecure-http", []string{"leave it out"}},
-		"no sessions and no calls":         {"--max-sessions=0 --max-calls-per-user=-1", []string{"--max-sessions is 0", "--max-calls-per-user is -1"}},
+		"no port":                          {"--address=localhost", []string{`--address "localhost": must be HOST:PORT`}},
+		"a certificate without key":        {"--tls-cert-file=c", []string{"must be set together"}},
+		"TLS and none":                     {"--tls-cert-file=c --tls-private-key-file=k --insecure-http", []string{"remove it"}},
+		"no sessions and no calls":         {"--max-sessions=0 --max-calls-per-user=-1", []string{"--max-sessions=0", "--max-calls-per-user=-1"}},
 		"no time":                          {"--session-timeout=0s", []string{"--session-timeout"}},
 		"an origin":                        {"--allowed-origins=https://example.com,http://localhost:3000", nil},
 		"an origin with a path":            {"--allowed-origins=https://example.com/", []string{`"https://example.com/"`}},
@@ -57,11 +57,11 @@ func TestClusterFlags(t *testing.T) {
 		cluster Cluster
 		want    string
 	}{
-		"an authority without a server": {Cluster{CAFile: "ca"}, "--certificate-authority goes with --server"},
-		"a server and a kubeconfig":     {Cluster{Server: "https://x", Kubeconfig: "k"}, "leave out --kubeconfig"},
-		"a server and a context":        {Cluster{Server: "https://x", Context: "c"}, "leave out --kubeconfig"},
+		"an authority without a server": {Cluster{CAFile: "ca"}, "--certificate-authority can only be used with --server"},
+		"a server and a kubeconfig":     {Cluster{Server: "https://x", Kubeconfig: "k"}, "remove --kubeconfig"},
+		"a server and a context":        {Cluster{Server: "https://x", Context: "c"}, "remove --kubeconfig"},
 		"no namespace's name":           {Cluster{Server: "https://x", Namespace: "../a"}, `namespace "../a"`},
-		"no such file":                  {Cluster{Kubeconfig: "/nonexistent"}, "find the cluster"},
+		"no such file":                  {Cluster{Kubeconfig: "/nonexistent"}, "read the kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	// progressEvery is how often live output is passed on, at most.
-	progressEvery = 200 * time.Millisecond
-	// heartbeat is how often a client hears that a silent call still runs: clients give up on silent requests.
+	// progressInterval is the minimum time between two notifications.
+	progressInterval = 200 * time.Millisecond
+	// heartbeat is the time after which a call without output sends a notification: clients time out silent requests.
 	heartbeat = 10 * time.Second
-	// maxLive bounds the live output of one notification, in bytes. What is more is left out there, and told in
-	// the result as far as that holds it.
+	// maxLive bounds the live output of one notification, in bytes. A notification leaves out what exceeds it. The
+	// result still has it, as far as the status of the call does.
 	maxLive = 16 << 10
 )
 
-// progress passes a call's output on while it runs, to a client that asked for that.
+// progress sends the output of a running call to a client that requested progress notifications.
 type progress struct {
-	// notify sends one notification; nil when nobody asked.
-	notify func(message string, elapsed time.Duration)
-	begun  time.Time
-	cancel context.CancelFunc
-	ended  chan struct{}
+	// notify sends one notification. It is nil if the client didn't request any.
+	notify  func(message string, elapsed time.Duration)
+	started time.Time
+	cancel  context.CancelFunc
+	stopped chan struct{}
 
-	mu   sync.Mutex
-	held []byte
-	left int
-	last time.Time
+	mu      sync.Mutex
+	pending []byte
+	omitted int
+	last    time.Time
 }
 
-// startProgress begins to notify if the request carries a token for that.
+// startProgress starts to send notifications if the request has a progress token.
 func startProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return &progress{}
 	}
 	return newProgress(ctx, func(message string, elapsed time.Duration) {
-		// A client that can't be reached any more ends the request by itself.
+		// If the client is gone, the end of its connection cancels the request.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: token, Progress: elapsed.Seconds(), Message: message,
 		})
@@ -51,13 +51,13 @@ func startProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
 
 func newProgress(ctx context.Context, notify func(string, time.Duration)) *progress {
 	now := time.Now()
-	p := &progress{notify: notify, begun: now, last: now, ended: make(chan struct{})}
+	p := &progress{notify: notify, started: now, last: now, stopped: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(ctx)
 	go p.run(ctx)
 	return p
 }
 
-// output is what to tell of a command's output; nil when nobody wants to know.
+// output returns the function that receives the command's output, nil if the client requested no progress.
 func (p *progress) output() func(chunk []byte) {
 	if p.notify == nil {
 		return nil
@@ -65,64 +65,64 @@ func (p *progress) output() func(chunk []byte) {
 	return p.add
 }
 
-// add keeps the end of what wasn't passed on yet.
+// add adds output for the next notification, and keeps at most its end.
 func (p *progress) add(chunk []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = append(p.held, chunk...)
-	if over := len(p.held) - maxLive; over > 0 {
-		for over < len(p.held) && !utf8.RuneStart(p.held[over]) {
+	p.pending = append(p.pending, chunk...)
+	if over := len(p.pending) - maxLive; over > 0 {
+		for over < len(p.pending) && !utf8.RuneStart(p.pending[over]) {
 			over++
 		}
-		p.held = append(p.held[:0], p.held[over:]...)
-		p.left += over
+		p.pending = append(p.pending[:0], p.pending[over:]...)
+		p.omitted += over
 	}
 }
 
 func (p *progress) run(ctx context.Context) {
-	defer close(p.ended)
-	ticker := time.NewTicker(progressEvery)
+	defer close(p.stopped)
+	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			p.pass(false)
+			p.send(false)
 		}
 	}
 }
 
-// pass sends what is held, or a sign of life when there has been none for long.
-func (p *progress) pass(final bool) {
+// send sends the pending output, or an empty notification when a heartbeat is due.
+func (p *progress) send(final bool) {
 	message := p.take(final)
 	now := time.Now()
 	if message == "" && (final || now.Sub(p.last) < heartbeat) {
 		return
 	}
 	p.last = now
-	p.notify(message, now.Sub(p.begun))
+	p.notify(message, now.Sub(p.started))
 }
 
-// take gives what is held up to the last whole character; at the end, all of it.
+// take removes the pending output up to the last complete character, or all of it at the end.
 func (p *progress) take(final bool) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	whole := len(p.held)
+	complete := len(p.pending)
 	if !final {
-		whole = wholeRunes(p.held)
+		complete = completeRunes(p.pending)
 	}
-	text := strings.ToValidUTF8(string(p.held[:whole]), "\uFFFD")
-	p.held = append(p.held[:0], p.held[whole:]...)
-	if p.left > 0 {
-		text = fmt.Sprintf("[%d bytes left out]\n%s", p.left, text)
-		p.left = 0
+	text := strings.ToValidUTF8(string(p.pending[:complete]), "\uFFFD")
+	p.pending = append(p.pending[:0], p.pending[complete:]...)
+	if p.omitted > 0 {
+		text = fmt.Sprintf("[%d bytes omitted]\n%s", p.omitted, text)
+		p.omitted = 0
 	}
 	return text
 }
 
-// wholeRunes is the length of the text without a character that is cut at its end.
-func wholeRunes(text []byte) int {
+// completeRunes returns the length of the text without an incomplete character at its end.
+func completeRunes(text []byte) int {
 	for back := 1; back <= min(utf8.UTFMax-1, len(text)); back++ {
 		if tail := text[len(text)-back:]; utf8.RuneStart(tail[0]) {
 			if !utf8.FullRune(tail) {
@@ -134,12 +134,12 @@ func wholeRunes(text []byte) int {
 	return len(text)
 }
 
-// end passes the rest on. No notification follows it, as none may follow the answer.
-func (p *progress) end() {
+// stop sends the rest of the output. No notification may follow the answer, so none follows stop.
+func (p *progress) stop() {
 	if p.notify == nil {
 		return
 	}
 	p.cancel()
-	<-p.ended
-	p.pass(true)
+	<-p.stopped
+	p.send(true)
 }

@@ -32,9 +32,9 @@ func TestProgressPassesOutputOnInPieces(t *testing.T) {
 		p := newProgress(t.Context(), n.notify)
 		for range 10 {
 			p.add([]byte("line\n"))
-			time.Sleep(progressEvery / 4)
+			time.Sleep(progressInterval / 4)
 		}
-		p.end()
+		p.stop()
 		if n.all() != strings.Repeat("line\n", 10) {
 			t.Errorf("got %q", n.messages)
 		}
@@ -56,10 +56,10 @@ func TestProgressKeepsCharactersWhole(t *testing.T) {
 		p := newProgress(t.Context(), n.notify)
 		for _, b := range []byte("héllo €𝄞") {
 			p.add([]byte{b})
-			time.Sleep(progressEvery)
+			time.Sleep(progressInterval)
 		}
 		p.add([]byte{0xff, 'x', 0xe2, 0x82})
-		p.end()
+		p.stop()
 		if want := "héllo €𝄞\uFFFDx\uFFFD"; n.all() != want {
 			t.Errorf("got %q, want %q", n.all(), want)
 		}
@@ -76,12 +76,12 @@ func TestProgressLeavesOutWhatIsTooMuch(t *testing.T) {
 			p.add([]byte(strings.Repeat("é", 10000)))
 		}
 		p.add([]byte("end"))
-		if len(p.held) > maxLive {
-			t.Errorf("%d bytes are held", len(p.held))
+		if len(p.pending) > maxLive {
+			t.Errorf("%d bytes are pending", len(p.pending))
 		}
-		p.end()
+		p.stop()
 		got := n.all()
-		if !strings.HasPrefix(got, "[") || !strings.Contains(got, " bytes left out]\n") || !strings.HasSuffix(got, "éend") || !utf8.ValidString(got) {
+		if !strings.HasPrefix(got, "[") || !strings.Contains(got, " bytes omitted]\n") || !strings.HasSuffix(got, "éend") || !utf8.ValidString(got) {
 			t.Errorf("got %.60q … %q", got, got[len(got)-20:])
 		}
 	})
@@ -93,7 +93,7 @@ func TestProgressGivesASignOfLife(t *testing.T) {
 		n := &told{}
 		p := newProgress(t.Context(), n.notify)
 		time.Sleep(3*heartbeat + time.Second)
-		p.end()
+		p.stop()
 		if len(n.messages) != 3 || n.all() != "" {
 			t.Errorf("got %q in three heartbeats", n.messages)
 		}
@@ -106,5 +106,5 @@ func TestNobodyAskedForProgress(t *testing.T) {
 	if p.output() != nil {
 		t.Error("output is wanted that nobody asked for")
 	}
-	p.end()
+	p.stop()
 }

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// namePrefix and nameLength make the names of calls. The server names them itself: a name runs at most once,
-	// so that a creation whose answer was lost can be tried again.
+	// namePrefix and nameLength define the names of calls. The server generates the names, because a call with a given
+	// name runs at most once: it can retry a create request whose response was lost.
 	namePrefix = "mcp-"
 	nameLength = 12
 
-	// maxTrace bounds what a client says of its trace, in bytes; the specification asks for as much.
+	// maxTrace bounds a client's trace context in bytes. The specification requires as much.
 	maxTrace = 512
 
-	// createTimeout bounds one try to create a call, and createTries their number when the answer is lost.
+	// createTimeout bounds one create request, createTries how often it is sent when responses are lost.
 	createTimeout = 20 * time.Second
 	createTries   = 3
 	createRetry   = 500 * time.Millisecond
 
-	// cancelTimeout bounds the asking of a call to stop, endTimeout the wait for its end after that: its process
-	// has 5 s to end by itself.
+	// cancelTimeout bounds the cancellation request, finishTimeout the time until the call has finished after that: its
+	// process gets 5 s to exit.
 	cancelTimeout = 10 * time.Second
 	cancelRetry   = 500 * time.Millisecond
-	endTimeout    = 10 * time.Second
+	finishTimeout = 10 * time.Second
 )
 
-// specOf makes a call's spec of a tool's arguments.
+// specOf builds the spec of a call from the arguments of a tool.
 type specOf func(raw []byte) (v1alpha1.ToolCallSpec, error)
 
 func (s *Server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -48,38 +48,38 @@ func (s *Server) runCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	return s.answer(ctx, req, runCodeSpec)
 }
 
-// answer runs a call for a request. Whatever happens is a result; only a request without a caller is an error.
+// answer runs a call for a request. Every outcome is a result; only a request without a requester is an error.
 func (s *Server) answer(ctx context.Context, req *mcp.CallToolRequest, read specOf) (*mcp.CallToolResult, error) {
-	who, err := s.callerOf(req)
+	who, err := s.requesterOf(req)
 	if err != nil {
 		return nil, err
 	}
-	ctx, end := s.lifetime(ctx, req)
+	ctx, end := s.callContext(ctx, req)
 	defer end()
-	begun := time.Now()
+	started := time.Now()
 	spec, err := read(req.Params.Arguments)
 	var result *Result
 	if err == nil {
-		result, err = s.admit(ctx, req, who, spec)
+		result, err = s.run(ctx, req, who, spec)
 	}
 	if err != nil {
 		result = resultOfError(who, err)
 	}
-	s.options.Metrics.observe(req.Params.Name, result, time.Since(begun))
-	s.options.Log.Info("tool call answered", "tool", req.Params.Name, "user", who.User, "namespace", who.Namespace,
+	s.options.Metrics.observe(req.Params.Name, result, time.Since(started))
+	s.options.Log.Info("answered a tool call", "tool", req.Params.Name, "user", who.User, "namespace", who.Namespace,
 		"call", result.Name, "reason", result.Reason)
 	return result.encode()
 }
 
-// admit runs the call if the user doesn't have too many already.
-func (s *Server) admit(ctx context.Context, req *mcp.CallToolRequest, who *Caller, spec v1alpha1.ToolCallSpec) (*Result, error) {
-	giveBack, ok := s.quota.take(who.User)
+// run runs the call, unless too many calls run already.
+func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Requester, spec v1alpha1.ToolCallSpec) (*Result, error) {
+	place, ok := s.calls.reserve(who.principal(), 1)
 	if !ok {
-		return nil, &refusal{reason: reasonTooManyCalls, retrySafe: true, message: fmt.Sprintf(
-			"this server runs at most %d calls at a time, and %d of one user: wait until others have ended",
-			s.options.MaxCalls, s.options.MaxCallsPerUser)}
+		return nil, &invalidRequest{reason: reasonTooManyCalls, message: fmt.Sprintf(
+			"too many calls are running (limits: %d in total, %d for one tenant, %d for one user): wait until others have finished",
+			s.calls.total, s.calls.perTenant, s.calls.perUser)}
 	}
-	defer giveBack()
+	defer place.release()
 	call := &v1alpha1.ToolCall{Spec: spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	call.Annotations = traceOf(req)
@@ -88,17 +88,17 @@ func (s *Server) admit(ctx context.Context, req *mcp.CallToolRequest, who *Calle
 	}
 	live := startProgress(ctx, req)
 	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{Output: live.output()})
-	live.end()
+	live.stop()
 	if ctx.Err() != nil && err != nil {
-		done, err = stop(ctx, who.Calls, keyOf(call))
+		done, err = cancel(ctx, who.Calls, keyOf(call))
 	}
 	if err != nil {
-		return nil, &lost{call: keyOf(call), cause: err}
+		return nil, &unknownOutcome{call: keyOf(call), cause: err}
 	}
 	return resultOf(done), nil
 }
 
-// traceOf is the trace that the client's request belongs to, if it says so: the call becomes part of it.
+// traceOf returns the trace context of the request as annotations: the call becomes part of the client's trace.
 func traceOf(req *mcp.CallToolRequest) map[string]string {
 	annotations := map[string]string{}
 	for key, annotation := range map[string]string{
@@ -115,21 +115,21 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Name}
 }
 
-// create creates the call, also if the request is cancelled meanwhile: it is known then whether there is one to
-// cancel. When an answer is lost it asks again, and a call of that name is its own.
+// create creates the call. It doesn't stop when the request is cancelled meanwhile, so that the call can be cancelled.
+// If a response is lost, it retries: a call that exists under the generated name then is its own.
 func create(ctx context.Context, to calls, call *v1alpha1.ToolCall) error {
 	if err := ctx.Err(); err != nil {
-		return &refusal{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created", retrySafe: true}
+		return &invalidRequest{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
 	}
 	var err error
 	for try := range createTries {
-		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+		attempt, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 		_, err = to.Create(attempt, call)
-		cancel()
+		end()
 		if try > 0 && apierrors.IsAlreadyExists(err) {
 			return nil
 		}
-		if !answerLost(err) {
+		if !isResponseLost(err) {
 			break
 		}
 		time.Sleep(createRetry)
@@ -137,15 +137,15 @@ func create(ctx context.Context, to calls, call *v1alpha1.ToolCall) error {
 	switch {
 	case err == nil:
 		return nil
-	case answerLost(err):
-		return &lost{call: keyOf(call), cause: err}
+	case isResponseLost(err):
+		return &unknownOutcome{call: keyOf(call), cause: err}
 	default:
 		return &notCreated{cause: err}
 	}
 }
 
-// answerLost says that a request may have been carried out all the same.
-func answerLost(err error) bool {
+// isResponseLost reports whether the API server may have carried out a request that failed.
+func isResponseLost(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -153,28 +153,28 @@ func answerLost(err error) bool {
 		apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)
 }
 
-// stop asks the call to stop, and waits for its end. The request's own context is over by then.
-func stop(ctx context.Context, at calls, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout+endTimeout)
-	defer cancel()
-	asking, asked := context.WithTimeout(ctx, cancelTimeout)
-	defer asked()
+// cancel cancels the call and waits until it has finished. The context of the request has ended by then.
+func cancel(ctx context.Context, at calls, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout+finishTimeout)
+	defer end()
+	requesting, stop := context.WithTimeout(ctx, cancelTimeout)
+	defer stop()
 	for {
-		err := at.Cancel(asking, key)
+		err := at.Cancel(requesting, key)
 		if err == nil || apierrors.IsNotFound(err) {
 			break
 		}
-		if asking.Err() != nil || !answerLost(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
-			return nil, fmt.Errorf("the call could not be cancelled and may still run: %w", err)
+		if requesting.Err() != nil || !isResponseLost(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
+			return nil, fmt.Errorf("cancel the call, which may still run: %w", err)
 		}
 		select {
-		case <-asking.Done():
+		case <-requesting.Done():
 		case <-time.After(cancelRetry):
 		}
 	}
 	done, err := at.Wait(ctx, key, follow.Watcher{})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, errors.New("the call was asked to stop, and had not ended yet")
+		return nil, errors.New("the call was cancelled, but has not finished yet")
 	}
 	return done, err
 }

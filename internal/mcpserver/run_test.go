@@ -45,15 +45,15 @@ func TestALostAnswerMakesOneCall(t *testing.T) {
 	for name, after := range map[string]bool{"before it was carried out": false, "after it was carried out": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.operate(echo)
-			caller := w.local()
-			caller.Calls = &flaky{calls: caller.Calls, lose: 1, after: after}
-			answer, result := use(t, connected(t, newTestServer(t, caller, 8), nil), "exec", fields{"mode": "shell", "command": "once"})
+			f := newFixture(t)
+			f.operate(echo)
+			requester := f.local()
+			requester.Calls = &flaky{calls: requester.Calls, lose: 1, after: after}
+			answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "exec", fields{"mode": "shell", "command": "once"})
 			if answer.IsError || result.Stdout != "once" {
 				t.Errorf("%+v", result)
 			}
-			w.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
+			f.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
 		})
 	}
 }
@@ -61,15 +61,15 @@ func TestALostAnswerMakesOneCall(t *testing.T) {
 // When no answer comes at all, the call's name is told, and that it may run.
 func TestAnAPIServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	caller := w.local()
-	caller.Calls = &flaky{calls: caller.Calls, lose: 100}
-	answer, result := use(t, connected(t, newTestServer(t, caller, 8), nil), "exec", fields{"mode": "shell", "command": "x"})
+	f := newFixture(t)
+	requester := f.local()
+	requester.Calls = &flaky{calls: requester.Calls, lose: 100}
+	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "exec", fields{"mode": "shell", "command": "x"})
 	if !answer.IsError || result.Reason != reasonUnknown || !strings.HasPrefix(result.Name, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
 		!strings.Contains(result.Message, "connection reset") {
 		t.Errorf("%+v", result)
 	}
-	if tries := caller.Calls.(*flaky).tries; tries != createTries {
+	if tries := requester.Calls.(*flaky).tries; tries != createTries {
 		t.Errorf("%d tries", tries)
 	}
 }
@@ -89,9 +89,9 @@ func (u uncancellable) Wait(ctx context.Context, _ types.NamespacedName, _ follo
 // A call that can't be cancelled is tried for a bounded time, and said to be running maybe.
 func TestACallThatCannotBeCancelled(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := stop(ctx, uncancellable{}, client.ObjectKey{Namespace: "n", Name: "c"})
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	_, err := cancel(ctx, uncancellable{}, client.ObjectKey{Namespace: "n", Name: "c"})
 	if err == nil || !strings.Contains(err.Error(), "may still run") {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,13 +19,16 @@ const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
-	// stopTimeout is how long calls that were cancelled may take to end when the server does.
-	stopTimeout = cancelTimeout + endTimeout
+	// stopTimeout bounds how long cancelled calls may take to finish when the server stops.
+	stopTimeout = cancelTimeout + finishTimeout
+	// maxHealthConnections and maxHealthConnectionsPerAddress bound the connections for health checks and metrics.
+	maxHealthConnections           = 64
+	maxHealthConnectionsPerAddress = 16
 )
 
-// Serve listens, and serves agents until the context ends. Then calls have the drain time to end by themselves;
-// those that haven't are cancelled, and answered.
-func Serve(ctx context.Context, o *HTTPOptions, s *Server, endpoint Endpoint) error {
+// Serve listens and serves agents until the context ends. Then running calls may finish within the drain timeout; the
+// server cancels the rest and answers their requests.
+func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error {
 	listener, err := net.Listen("tcp", o.Address)
 	if err != nil {
 		return fmt.Errorf("listen for agents: %w", err)
@@ -35,36 +39,48 @@ func Serve(ctx context.Context, o *HTTPOptions, s *Server, endpoint Endpoint) er
 		return fmt.Errorf("listen for health checks: %w", err)
 	}
 	defer health.Close()
-	asked := ctx
+	requested := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel(nil)
-	server, secured, err := o.newServer(ctx, s.Handler(ctx, endpoint), listener, cancel)
+	handler, err := s.Handler(ctx, conf)
 	if err != nil {
 		return err
 	}
-	// Whoever can connect could fill the log otherwise.
+	limited := limitConnections(listener, &sources{proxies: conf.TrustedProxies}, o.MaxConnections, o.MaxConnectionsPerAddress)
+	server, secured, err := o.newServer(ctx, handler, limited, func(watch func() error) { running.Go(func() { cancel(watch()) }) })
+	if err != nil {
+		return err
+	}
+	// Anybody who can connect could fill the log otherwise.
 	server.ErrorLog = slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)
 	ready := &atomic.Bool{}
 	ready.Store(true)
 	checks := newHealthServer(s.options.Metrics, ready)
-	go func() { cancel(checks.Serve(health)) }()
-	go func() { cancel(server.Serve(secured)) }()
+	checks.ErrorLog = server.ErrorLog
+	running.Go(func() {
+		cancel(checks.Serve(limitConnections(health, &sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)))
+	})
+	running.Go(func() { cancel(server.Serve(secured)) })
 	s.options.Log.Info("serving agents", "address", listener.Addr().String(), "health", health.Addr().String(), "tls", o.CertFile != "")
 
 	<-ctx.Done()
 	ready.Store(false)
 	err = o.drain(s, server)
 	_ = checks.Close()
-	if asked.Err() == nil {
+	if requested.Err() == nil {
 		return fmt.Errorf("serve: %w", context.Cause(ctx))
 	}
 	return err
 }
 
-// newServer makes the HTTP server, and puts TLS before the listener if there is a certificate.
-func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net.Listener, failed context.CancelCauseFunc) (*http.Server, net.Listener, error) {
+// newServer returns the HTTP server, and its listener with TLS if there is a certificate. It passes the function that
+// reloads the certificate to start.
+func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net.Listener, start func(func() error)) (*http.Server, net.Listener, error) {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: withConnection,
 	}
 	if o.CertFile == "" {
 		return server, l, nil
@@ -73,25 +89,25 @@ func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the certificate: %w", err)
 	}
-	go func() {
+	start(func() error {
 		if err := watcher.Start(ctx); err != nil {
-			failed(fmt.Errorf("watch the certificate: %w", err))
+			return fmt.Errorf("watch the certificate: %w", err)
 		}
-	}()
+		return nil
+	})
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
 	server.TLSConfig = conf
 	return server, tls.NewListener(l, conf), nil
 }
 
-// drain ends the server: nothing new is taken, what runs may end, then it is cancelled.
+// drain stops the server: it accepts no new requests, lets running calls finish, then cancels the rest.
 func (o *HTTPOptions) drain(s *Server, server *http.Server) error {
 	s.options.Log.Info("shutting down", "drain", o.DrainTimeout.String())
 	draining, cancel := context.WithTimeout(context.Background(), o.DrainTimeout)
 	defer cancel()
 	err := server.Shutdown(draining)
-	s.Stop()
-	if waited := s.Wait(stopTimeout); waited != nil {
-		return waited
+	if closeErr := s.Close(); closeErr != nil {
+		return closeErr
 	}
 	if err == nil {
 		return nil
@@ -116,6 +132,7 @@ func newHealthServer(m *Metrics, ready *atomic.Bool) *http.Server {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{}))
 	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: headerTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: headerTimeout, IdleTimeout: headerTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
 	}
 }

@@ -50,19 +50,23 @@ type serving struct {
 	ended   chan error
 }
 
-func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint) *serving {
+func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint, change ...func(*HTTPOptions)) *serving {
 	t.Helper()
 	o.Address, o.HealthAddress = freeAddress(t), freeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &serving{options: o, stop: cancel, ended: make(chan error, 1)}
 	server := newTestServer(t, nil, 8)
-	endpoint.MaxSessions, endpoint.MaxSessionsPerUser, endpoint.SessionTimeout = 8, 8, time.Minute
+	endpoint.MaxSessions, endpoint.MaxSessionsPerTenant, endpoint.MaxSessionsPerUser, endpoint.SessionTimeout = 8, 8, 8, time.Minute
+	o.MaxConnections, o.MaxConnectionsPerAddress = 64, 64
+	for _, c := range change {
+		c(o)
+	}
 	go func() { s.ended <- Serve(ctx, o, server, endpoint) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
 		case <-s.ended:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("the server didn't end")
 		}
 	})
@@ -72,9 +76,9 @@ func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint) *serving {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("no %s after %s", what, patience)
+			t.Fatalf("no %s after %s", what, testTimeout)
 		}
 	}
 }
@@ -96,7 +100,7 @@ func get(t *testing.T, url string) int {
 // A certificate that is replaced is served without a restart; nothing is answered in the clear.
 func TestTheCertificateIsReadAgain(t *testing.T) {
 	t.Parallel()
-	newWorld(t)
+	newFixture(t)
 	dir := t.TempDir()
 	o := &HTTPOptions{}
 	o.CertFile, o.KeyFile = writeCertificate(t, dir, "first")
@@ -123,18 +127,18 @@ func TestTheCertificateIsReadAgain(t *testing.T) {
 // With TLS, over HTTP/2, a client that checks the certificate gets its answers.
 func TestCallsOverTLS(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(echo)
+	f := newFixture(t)
+	f.operate(echo)
 	o := &HTTPOptions{}
 	o.CertFile, o.KeyFile = writeCertificate(t, t.TempDir(), "localhost")
-	s := serve(t, o, Endpoint{API: apiServer, Namespace: w.namespace})
+	s := serve(t, o, Endpoint{API: apiServer, Namespace: f.namespace})
 	pem, err := os.ReadFile(o.CertFile)
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	token := w.user("agent", runsCalls())
+	token := f.user("agent", runsCalls())
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: "https://" + s.options.Address + "/mcp", HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			r = r.Clone(r.Context())
@@ -171,10 +175,10 @@ func TestTheServerEndsInOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.operate(untilCancelled)
-			s := serve(t, &HTTPOptions{DrainTimeout: test.drain}, Endpoint{API: apiServer, Namespace: w.namespace})
-			url, token := "http://"+s.options.Address+"/mcp", w.user("agent", runsCalls())
+			f := newFixture(t)
+			f.operate(untilCancelled)
+			s := serve(t, &HTTPOptions{DrainTimeout: test.drain}, Endpoint{API: apiServer, Namespace: f.namespace})
+			url, token := "http://"+s.options.Address+"/mcp", f.user("agent", runsCalls())
 			id := post(t, url, token, "", initialize).header.Get(sessionHeader)
 			waiting := make(chan struct{})
 			go func() { defer close(waiting); listen(t, url, token, id) }()
@@ -182,12 +186,12 @@ func TestTheServerEndsInOrder(t *testing.T) {
 			go func() {
 				answered <- post(t, url, token, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"}}}`).body
 			}()
-			call := w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+			call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 			s.stop()
 			eventually(t, "end of readiness", func() bool {
 				return get(t, "http://"+s.options.HealthAddress+"/readyz") == http.StatusServiceUnavailable
 			})
-			time.AfterFunc(test.afterwards, func() { w.finish(call) })
+			time.AfterFunc(test.afterwards, func() { f.finish(call) })
 			if body := <-answered; !strings.Contains(body, test.want) {
 				t.Errorf("answered: %s", body)
 			}
@@ -201,10 +205,10 @@ func TestTheServerEndsInOrder(t *testing.T) {
 }
 
 // finish ends a call well.
-func (w *world) finish(call *v1alpha1.ToolCall) {
+func (f *fixture) finish(call *v1alpha1.ToolCall) {
 	call.Status = *echo(call)
-	if err := w.admin.Status().Update(context.Background(), call); err != nil {
-		w.t.Error(err)
+	if err := f.admin.Status().Update(context.Background(), call); err != nil {
+		f.t.Error(err)
 	}
 }
 

@@ -10,28 +10,29 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// instructions are told to every client when it connects.
-const instructions = "Tools of this server run commands and code in pods on Kubernetes, each call in a fresh one: files " +
-	"don't last from one call to the next. A result with isError has a reason and a message that says what would be " +
-	"accepted; repeat a call only if retrySafe is true or repeating it does no harm."
+// instructions are sent to every client when it connects.
+const instructions = "The tools of this server run commands and code in pods on Kubernetes. Each call runs in a new pod: files " +
+	"don't last from one call to the next. A result with isError has a reason and a message that says what is allowed. " +
+	"Repeat a call only if retrySafe is true, or if repeating it does no harm."
 
-// Options say whom a server serves and how much it takes on.
+// Options configure a server.
 type Options struct {
-	// Caller is the one whom all requests come from; nil over HTTP, where each request brings its own.
-	Caller *Caller
-	// MaxCalls and MaxCallsPerUser bound the calls that run at the same time.
-	MaxCalls, MaxCallsPerUser int
+	// Requester sends all requests. It is nil over HTTP, where each request has its own.
+	Requester *Requester
+	// MaxCalls, MaxCallsPerTenant and MaxCallsPerUser bound the calls that run at the same time. A MaxCallsPerTenant of
+	// 0 means that tenants have no bound of their own.
+	MaxCalls, MaxCallsPerTenant, MaxCallsPerUser int
 	// Version of this program.
 	Version string
 	Log     *slog.Logger
 	Metrics *Metrics
 }
 
-// Server offers the tools. It serves any number of sessions.
+// Server offers the tools to any number of sessions.
 type Server struct {
 	options  Options
 	mcp      *mcp.Server
-	quota    quota
+	calls    *limit
 	inFlight inFlight
 
 	stopping context.Context
@@ -39,12 +40,12 @@ type Server struct {
 	running  sync.WaitGroup
 }
 
-// NewServer makes a server with its tools.
+// NewServer returns a server with its tools.
 func NewServer(o Options) *Server {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
-	s := &Server{options: o, quota: quota{total: o.MaxCalls, each: o.MaxCallsPerUser}}
+	s := &Server{options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name: "toolcall", Title: "Tool calls on Kubernetes", Version: o.Version,
@@ -53,14 +54,14 @@ func NewServer(o Options) *Server {
 		Logger:       o.Log,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	s.mcp.AddTool(execTool(), s.counted(s.exec))
-	s.mcp.AddTool(runCodeTool(), s.counted(s.runCode))
-	s.mcp.AddTool(listEnvironmentsTool(), s.counted(s.listEnvironments))
+	s.mcp.AddTool(execTool(), s.tracked(s.exec))
+	s.mcp.AddTool(runCodeTool(), s.tracked(s.runCode))
+	s.mcp.AddTool(listEnvironmentsTool(), s.tracked(s.listEnvironments))
 	return s
 }
 
-// counted keeps count of a tool's invocations, so that the server can wait for them before it ends.
-func (s *Server) counted(tool mcp.ToolHandler) mcp.ToolHandler {
+// tracked counts the invocations of a tool, so that Wait can wait for them.
+func (s *Server) tracked(tool mcp.ToolHandler) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.running.Add(1)
 		defer s.running.Done()
@@ -68,10 +69,10 @@ func (s *Server) counted(tool mcp.ToolHandler) mcp.ToolHandler {
 	}
 }
 
-// Stop cancels every call that runs. They are asked to stop, then answered.
+// Stop cancels all running calls. Their requests still get an answer.
 func (s *Server) Stop() { s.stop() }
 
-// Wait waits until no call is being served, at most for the given time.
+// Wait waits until no tool runs, for at most the given time.
 func (s *Server) Wait(limit time.Duration) error {
 	done := make(chan struct{})
 	go func() {
@@ -82,12 +83,22 @@ func (s *Server) Wait(limit time.Duration) error {
 	case <-done:
 		return nil
 	case <-time.After(limit):
-		return errors.New("some calls were still being cancelled when the time for that was over")
+		return errors.New("some calls were not cancelled in time")
 	}
 }
 
-// RunStdio serves one client over standard input and output until it closes them or the context ends; calls that
-// still run then are cancelled.
+// Close cancels all running calls, waits until they have finished, and closes all sessions.
+func (s *Server) Close() error {
+	s.Stop()
+	err := s.Wait(stopTimeout)
+	for session := range s.mcp.Sessions() {
+		_ = session.Close()
+	}
+	return err
+}
+
+// RunStdio serves one client over standard input and output, until the client closes them or the context ends. It
+// cancels the calls that still run.
 func (s *Server) RunStdio(ctx context.Context) error {
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
@@ -97,9 +108,8 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
 	err := s.mcp.Run(ctx, t)
-	s.Stop()
-	if waited := s.Wait(cancelTimeout + endTimeout); waited != nil {
-		return waited
+	if closeErr := s.Close(); closeErr != nil {
+		return closeErr
 	}
 	if ctx.Err() != nil {
 		return nil

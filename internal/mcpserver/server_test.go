@@ -20,16 +20,16 @@ import (
 
 func TestACallIsAnsweredWithWhatCameOfIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(echo)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	f.operate(echo)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "echo héllo", "timeout": 9})
 	if answer.IsError || textOf(answer) != "output of Completed" {
 		t.Errorf("isError %t: %s", answer.IsError, textOf(answer))
 	}
-	call := w.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
+	call := f.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
 	want := Result{
-		Name: call.Name, Namespace: w.namespace, Phase: "Succeeded", Reason: "Completed", Message: "message of Completed",
+		Name: call.Name, Namespace: f.namespace, Phase: "Succeeded", Reason: "Completed", Message: "message of Completed",
 		ExitCode: ptr.To(int32(0)), Stdout: "echo héllo", DurationMilliseconds: ptr.To(int64(7)), Environment: "tools",
 		Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 11}},
 	}
@@ -47,9 +47,9 @@ func TestEndsThatAreNoSuccess(t *testing.T) {
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseFailed, v1alpha1.PhaseDenied, v1alpha1.PhaseCancelled} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus { return ended(phase, "Because") })
-			answer, result := use(t, connected(t, newTestServer(t, w.local(), 8), nil), "run_code", fields{"language": "python", "code": "1"})
+			f := newFixture(t)
+			f.operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus { return finishedStatus(phase, "Because") })
+			answer, result := use(t, connected(t, newTestServer(t, f.local(), 8), nil), "run_code", fields{"language": "python", "code": "1"})
 			if !answer.IsError || textOf(answer) != "output of Because" || result.Phase != string(phase) || result.Reason != "Because" {
 				t.Errorf("isError %t, %+v", answer.IsError, result)
 			}
@@ -60,14 +60,14 @@ func TestEndsThatAreNoSuccess(t *testing.T) {
 // The schemas that are listed are those that answers fit.
 func TestToolsAreListedWithSchemas(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+	f := newFixture(t)
+	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		if call.Spec.Code != nil {
-			return ended(v1alpha1.PhaseFailed, v1alpha1.ReasonEnvironmentNotFound)
+			return finishedStatus(v1alpha1.PhaseFailed, v1alpha1.ReasonEnvironmentNotFound)
 		}
 		return echo(call)
 	})
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	tools, err := session.ListTools(t.Context(), nil)
 	must(t, err)
 	arguments := map[string]any{
@@ -112,25 +112,25 @@ func anyOf(names []string) []any {
 
 func TestWrongArgumentsMakeNoCall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	answer, result := use(t, session, "exec", fields{"mode": "bash", "command": "ls"})
 	if !answer.IsError || result.Reason != reasonInvalidArguments || !ptr.Deref(result.RetrySafe, false) || !strings.HasPrefix(textOf(answer), "mode: must be") {
 		t.Errorf("%+v", result)
 	}
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments", Arguments: fields{"all": true}})
 	must(t, err)
-	if !answer.IsError || textOf(answer) != "all: is not known here: use no arguments" {
+	if !answer.IsError || textOf(answer) != "all: is unknown: use no arguments" {
 		t.Errorf("%+v", answer)
 	}
-	w.none()
+	f.none()
 }
 
 // What the API server refuses is told with its reason: nothing ran.
 func TestTheAPIServerRefusesACall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	answer, result := use(t, session, "exec", fields{"mode": "structured", "binary": strings.Repeat("x", 257)})
 	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Message, "spec.structured.binary") {
 		t.Errorf("%+v", result)
@@ -138,34 +138,34 @@ func TestTheAPIServerRefusesACall(t *testing.T) {
 	if len(result.Message) > maxMessage+100 {
 		t.Errorf("the message has %d bytes", len(result.Message))
 	}
-	w.none()
+	f.none()
 }
 
 func TestACancelledRequestCancelsItsCall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(untilCancelled)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	f.operate(untilCancelled)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
 		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
 		failed <- err
 	}()
-	w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("the client got %v", err)
 	}
-	w.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
+	f.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
 }
 
 // A client that goes away without a word, as at the end of standard input, leaves nothing running.
 func TestALostConnectionCancelsItsCalls(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(untilCancelled)
-	s := newTestServer(t, w.local(), 8)
+	f := newFixture(t)
+	f.operate(untilCancelled)
+	s := newTestServer(t, f.local(), 8)
 	here, there := mcp.NewInMemoryTransports()
 	served := make(chan error, 1)
 	go func() { served <- s.Run(context.Background(), there) }()
@@ -176,14 +176,14 @@ func TestALostConnectionCancelsItsCalls(t *testing.T) {
 	go func() {
 		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
 	}()
-	w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 	must(t, connection.Close())
 	select {
 	case <-served:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the server still serves")
 	}
-	w.only("cancelled before the server ended", func(c *v1alpha1.ToolCall) bool { return c.Spec.Cancel })
+	f.only("cancelled before the server ended", func(c *v1alpha1.ToolCall) bool { return c.Spec.Cancel })
 }
 
 // once is a transport that is connected already.
@@ -194,28 +194,28 @@ func (o *once) Connect(context.Context) (mcp.Connection, error) { return o.conne
 // A server that stops cancels what runs, and still answers.
 func TestStoppingAnswersWithTheCancelledCall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(untilCancelled)
-	s := newTestServer(t, w.local(), 8)
+	f := newFixture(t)
+	f.operate(untilCancelled)
+	s := newTestServer(t, f.local(), 8)
 	session := connected(t, s, nil)
 	go func() {
-		w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+		f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 		s.Stop()
 	}()
 	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "sleep 1000"})
 	if !answer.IsError || result.Phase != string(v1alpha1.PhaseCancelled) || result.Name == "" {
 		t.Errorf("%+v", result)
 	}
-	must(t, s.Wait(patience))
+	must(t, s.Wait(testTimeout))
 }
 
 func TestADeletedCallIsSaidToBeDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	go func() {
-		call := w.only("there", func(*v1alpha1.ToolCall) bool { return true })
-		if err := w.admin.Delete(context.Background(), call); err != nil {
+		call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
+		if err := f.admin.Delete(context.Background(), call); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -227,15 +227,15 @@ func TestADeletedCallIsSaidToBeDeleted(t *testing.T) {
 
 func TestTooManyCallsAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(untilCancelled)
-	s := newTestServer(t, w.local(), 1)
+	f := newFixture(t)
+	f.operate(untilCancelled)
+	s := newTestServer(t, f.local(), 1)
 	session := connected(t, s, nil)
 	var running sync.WaitGroup
 	running.Go(func() {
 		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
 	})
-	w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "one too many"})
 	if !answer.IsError || result.Reason != reasonTooManyCalls || !ptr.Deref(result.RetrySafe, false) {
 		t.Errorf("%+v", result)
@@ -247,11 +247,11 @@ func TestTooManyCallsAtATime(t *testing.T) {
 // Output is passed on to a client that asked for it.
 func TestProgressReachesTheClient(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(echo)
+	f := newFixture(t)
+	f.operate(echo)
 	var mu sync.Mutex
 	var got []string
-	session := connected(t, newTestServer(t, w.local(), 8), &mcp.ClientOptions{
+	session := connected(t, newTestServer(t, f.local(), 8), &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -272,8 +272,8 @@ func TestProgressReachesTheClient(t *testing.T) {
 
 func TestEnvironmentsAreListed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	list := func() (string, environmentList) {
 		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments"})
 		must(t, err)
@@ -281,23 +281,23 @@ func TestEnvironmentsAreListed(t *testing.T) {
 		remarshal(t, answer.StructuredContent, &found)
 		return textOf(answer), found
 	}
-	if text, found := list(); !strings.Contains(text, "no environments in namespace "+w.namespace) || len(found.Environments) != 0 {
+	if text, found := list(); !strings.Contains(text, "no environments in namespace "+f.namespace) || len(found.Environments) != 0 {
 		t.Errorf("%s %+v", text, found)
 	}
-	must(t, w.admin.Create(t.Context(), &v1alpha1.ExecutionEnvironment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
+	must(t, f.admin.Create(t.Context(), &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
 			Image: "example.com/tools:1", WorkingDir: "/workspace", Interpreters: map[string]v1alpha1.CommandPrefix{"lua": {"lua", "-e"}},
 		},
 	}))
 	text, found := list()
-	want := environmentList{Namespace: w.namespace, Environments: []environment{{
-		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Message: "not looked at by the operator yet",
+	want := environmentList{Namespace: f.namespace, Environments: []environment{{
+		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Message: "the operator has not checked it yet",
 	}}}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Error(diff)
 	}
-	if want := "tools: image example.com/tools:1, starts in /workspace, own interpreters for lua, the default, not ready: not looked at by the operator yet\n"; text != want {
+	if want := "tools: image example.com/tools:1, starts in /workspace, additional languages lua, the default, not ready: the operator has not checked it yet\n"; text != want {
 		t.Errorf("got %q, want %q", text, want)
 	}
 }
@@ -305,16 +305,16 @@ func TestEnvironmentsAreListed(t *testing.T) {
 // A client's trace goes on in its call; what can't be one is left out.
 func TestACallIsPartOfItsClientsTrace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.operate(echo)
-	session := connected(t, newTestServer(t, w.local(), 8), nil)
+	f := newFixture(t)
+	f.operate(echo)
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{
 		Meta: mcp.Meta{"traceparent": parent, "tracestate": strings.Repeat("x", maxTrace+1)},
 		Name: "exec", Arguments: fields{"mode": "shell", "command": "x"},
 	})
 	must(t, err)
-	call := w.only("there", func(*v1alpha1.ToolCall) bool { return true })
+	call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationTraceParent: parent}, call.Annotations); diff != "" {
 		t.Error(diff)
 	}

@@ -9,86 +9,103 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sessions knows whose each open session is, and bounds their number in all and for one user. The SDK doesn't
-// tell when one ends; who asks is told by comparing with those that are open.
+// sessions records the owner of each open session, and bounds how many are open: in total, for one tenant and for one
+// user. The SDK doesn't report the end of a session, so each query compares with the sessions that the SDK has open.
 type sessions struct {
-	total, each int
-	// open lists the sessions that the SDK has.
+	total, perTenant, perUser int
+	// open lists the sessions that the SDK has open.
 	open func() iter.Seq[*mcp.ServerSession]
 
 	mu     sync.Mutex
-	owners map[string]string
-	// beginning counts, by user, the requests that may begin a session.
-	beginning map[string]int
+	owners map[string]owner
+	// opening counts the requests that may open a session.
+	opening map[principal]int
 }
 
-func newSessions(total, each int, open func() iter.Seq[*mcp.ServerSession]) *sessions {
-	return &sessions{total: total, each: each, open: open, owners: map[string]string{}, beginning: map[string]int{}}
+// owner is the user and the namespace that a session belongs to.
+type owner struct {
+	principal
+	// key is the same for all tokens of a user, and differs between namespaces.
+	key string
 }
 
-// begin says whether a user may have one more. If so, the function is called when that has begun, or hasn't.
-func (s *sessions) begin(user string) (func(), bool) {
+func newSessions(total, perTenant, perUser int, open func() iter.Seq[*mcp.ServerSession]) *sessions {
+	return &sessions{
+		total: total, perTenant: perTenant, perUser: perUser, open: open,
+		owners: map[string]owner{}, opening: map[principal]int{},
+	}
+}
+
+// reserve reserves a place for a session that a request may open. The caller calls release after the request.
+func (s *sessions) reserve(p principal) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetClosed()
-	all, own := len(s.owners), s.beginning[user]
-	for _, n := range s.beginning {
-		all += n
-	}
-	for _, owner := range s.owners {
-		if owner == user {
-			own++
+	s.removeClosed()
+	total, ofTenant, ofUser := 0, 0, 0
+	count := func(q principal, n int) {
+		total += n
+		if q.tenant == p.tenant {
+			ofTenant += n
+		}
+		if q.user == p.user {
+			ofUser += n
 		}
 	}
-	if all >= s.total || own >= s.each {
+	for _, o := range s.owners {
+		count(o.principal, 1)
+	}
+	for q, n := range s.opening {
+		count(q, n)
+	}
+	if total >= s.total || ofTenant >= s.perTenant || ofUser >= s.perUser {
 		return nil, false
 	}
-	s.beginning[user]++
-	return sync.OnceFunc(func() { s.begun(user) }), true
+	s.opening[p]++
+	return sync.OnceFunc(func() { s.release(p) }), true
 }
 
-func (s *sessions) begun(user string) {
+func (s *sessions) release(p principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.beginning[user]--; s.beginning[user] == 0 {
-		delete(s.beginning, user)
+	if s.opening[p]--; s.opening[p] == 0 {
+		delete(s.opening, p)
 	}
 }
 
-// register notes whose a session is before its client is told the session's id.
+// register records the owner of a session before its client learns the session's id.
 func (s *sessions) register(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		extra, session := req.GetExtra(), req.GetSession()
-		if method == "initialize" && session.ID() != "" && extra != nil && extra.TokenInfo != nil {
+		if requester := requesterIn(extra); method == "initialize" && session.ID() != "" && requester != nil {
 			s.mu.Lock()
-			s.owners[session.ID()] = extra.TokenInfo.UserID
+			s.owners[session.ID()] = owner{principal: requester.principal(), key: extra.TokenInfo.UserID}
 			s.mu.Unlock()
 		}
 		return next(ctx, method, req)
 	}
 }
 
-// forgetClosed needs the lock.
-func (s *sessions) forgetClosed() {
-	still := map[string]bool{}
+// removeClosed forgets the sessions that the SDK has closed. The caller holds the lock.
+func (s *sessions) removeClosed() {
+	open := map[string]bool{}
 	for session := range s.open() {
-		still[session.ID()] = true
+		open[session.ID()] = true
 	}
-	maps.DeleteFunc(s.owners, func(id, _ string) bool { return !still[id] })
+	maps.DeleteFunc(s.owners, func(id string, _ owner) bool { return !open[id] })
 }
 
-// owned says whether a session is open and the user's.
-func (s *sessions) owned(id, user string) bool {
+// isOwned reports whether a session is open and belongs to the user and namespace of the key.
+func (s *sessions) isOwned(id, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	owner, ok := s.owners[id]
-	return ok && owner == user
+	o, ok := s.owners[id]
+	return ok && o.key == key
 }
 
-// count is the number of open sessions.
+// count returns the number of open sessions.
 func (s *sessions) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetClosed()
+	s.removeClosed()
 	return len(s.owners)
 }

@@ -50,18 +50,18 @@ func TestWithoutSessionsEachRequestIsItsSenders(t *testing.T) {
 	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	_, _, answer := s.request(http.MethodPost, "/mcp", body, "Authorization", "Bearer "+s.user("other"), sessionHeader, id,
 		protocolHeader, sessionless, "Mcp-Method", "tools/call", "Mcp-Name", "exec")
-	if !strings.Contains(answer, ":other may not do this") {
+	if !strings.Contains(answer, ":other has no permission to do this") {
 		t.Errorf("got %s", answer)
 	}
 }
 
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(e *Endpoint) { e.MaxSessions, e.MaxSessionsPerUser = 3, 2 })
+	s := newSite(t, func(e *Endpoint) { e.MaxSessions, e.MaxSessionsPerTenant, e.MaxSessionsPerUser = 3, 3, 2 })
 	a, b := s.user("a"), s.user("b")
 	refused := func(token string) bool {
 		status, header, body := s.request(http.MethodPost, "/mcp", initialize, "Authorization", "Bearer "+token)
-		return status == http.StatusServiceUnavailable && header.Get("Retry-After") != "" && strings.Contains(body, "too many sessions")
+		return status == http.StatusServiceUnavailable && header.Get("Retry-After") != "" && strings.Contains(body, "too many open sessions")
 	}
 	first := s.open(a)
 	s.open(a)
@@ -92,7 +92,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(e *Endpoint) { e.SessionTimeout = 50 * time.Millisecond })
 	s.open(s.user("a"))
-	for deadline := time.Now().Add(patience); countOf(s.server.mcp.Sessions()) > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); countOf(s.server.mcp.Sessions()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the session is still open")
 		}
@@ -114,7 +114,7 @@ func TestAClientThatGoesAwayCancelsItsCall(t *testing.T) {
 				_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "x"}})
 				failed <- err
 			}()
-			s.only("there", func(*v1alpha1.ToolCall) bool { return true })
+			s.only("created", func(*v1alpha1.ToolCall) bool { return true })
 			cancel()
 			if err := <-failed; !errors.Is(err, context.Canceled) {
 				t.Errorf("the client got %v", err)
@@ -134,7 +134,7 @@ func TestAClientThatGoesAwayCancelsItsCall(t *testing.T) {
 			_, _, body := s.request(http.MethodPost, "/mcp", call, "Authorization", "Bearer "+token, sessionHeader, id)
 			answered <- body
 		}()
-		s.only("there", func(*v1alpha1.ToolCall) bool { return true })
+		s.only("created", func(*v1alpha1.ToolCall) bool { return true })
 		if status, _, _ := s.request(http.MethodDelete, "/mcp", "", "Authorization", "Bearer "+token, sessionHeader, id); status != http.StatusNoContent {
 			t.Errorf("DELETE: %d", status)
 		}
@@ -149,7 +149,7 @@ func TestAClientThatGoesAwayCancelsItsCall(t *testing.T) {
 		id := s.open(token)
 		ctx, hangUp := context.WithCancel(t.Context())
 		go func() {
-			s.only("there", func(*v1alpha1.ToolCall) bool { return true })
+			s.only("created", func(*v1alpha1.ToolCall) bool { return true })
 			hangUp()
 		}()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.web.URL+"/mcp", strings.NewReader(call))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -33,8 +35,8 @@ import (
 // apiServer is the API server of all tests in this package; nil when there is none.
 var apiServer *rest.Config
 
-// patience bounds every wait for something that should happen at once.
-const patience = 20 * time.Second
+// timeout bounds every wait, so that a test that fails ends.
+const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
@@ -52,21 +54,34 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
 		return 1
 	}
-	defer func() { _ = env.Stop() }()
 	conf.QPS = -1
 	apiServer = conf
-	return m.Run()
+	code := m.Run()
+	return max(code, stopAndFindLeaks(env))
 }
 
-// world is a namespace with a hand in the operator's place: it ends calls as a test says.
-type world struct {
+// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
+func stopAndFindLeaks(env *envtest.Environment) (code int) {
+	if err := env.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the API server:", err)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// fixture is the namespace of a test, which takes the place of the operator there.
+type fixture struct {
 	t         *testing.T
 	namespace string
 	admin     client.WithWatch
 	clients   *kubernetes.Clientset
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	if apiServer == nil {
 		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
@@ -78,7 +93,7 @@ func newWorld(t *testing.T) *world {
 	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "mcp-"}}
 	must(t, admin.Create(t.Context(), namespace))
-	return &world{t: t, namespace: namespace.Name, admin: admin, clients: kubernetes.NewForConfigOrDie(apiServer)}
+	return &fixture{t: t, namespace: namespace.Name, admin: admin, clients: kubernetes.NewForConfigOrDie(apiServer)}
 }
 
 func must(t *testing.T, err error) {
@@ -88,12 +103,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// operate gives each call that appears to decide, again with each change, until that writes its end.
-func (w *world) operate(decide func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus) {
-	w.t.Helper()
+// operate finishes calls: it passes each new or changed call to decide, and writes the status that decide returns.
+func (f *fixture) operate(decide func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus) {
+	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	watching, err := w.admin.Watch(ctx, &v1alpha1.ToolCallList{}, client.InNamespace(w.namespace))
-	must(w.t, err)
+	watching, err := f.admin.Watch(ctx, &v1alpha1.ToolCallList{}, client.InNamespace(f.namespace))
+	must(f.t, err)
 	var done sync.WaitGroup
 	done.Go(func() {
 		for event := range watching.ResultChan() {
@@ -103,25 +118,25 @@ func (w *world) operate(decide func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallS
 			}
 			if status := decide(call); status != nil {
 				call.Status = *status
-				if err := w.admin.Status().Update(ctx, call); err != nil && ctx.Err() == nil {
-					w.t.Errorf("end call %s: %v", call.Name, err)
+				if err := f.admin.Status().Update(ctx, call); err != nil && ctx.Err() == nil {
+					f.t.Errorf("end call %s: %v", call.Name, err)
 				}
 			}
 		}
 	})
-	w.t.Cleanup(func() { cancel(); watching.Stop(); done.Wait() })
+	f.t.Cleanup(func() { cancel(); watching.Stop(); done.Wait() })
 }
 
-// ended is the status of a call that ended.
-func ended(phase v1alpha1.Phase, reason string) *v1alpha1.ToolCallStatus {
+// finishedStatus is the status of a finished call.
+func finishedStatus(phase v1alpha1.Phase, reason string) *v1alpha1.ToolCallStatus {
 	s := &v1alpha1.ToolCallStatus{Phase: phase, Reason: reason, Message: "message of " + reason, Output: "output of " + reason}
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, Reason: reason})
 	return s
 }
 
-// echo is a call that wrote its own command line to stdout.
+// echo finishes a call as if it had written its command line to standard output.
 func echo(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
-	s := ended(v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted)
+	s := finishedStatus(v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted)
 	if call.Spec.Shell != nil {
 		s.Stdout = call.Spec.Shell.Command
 	}
@@ -131,87 +146,87 @@ func echo(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 	return s
 }
 
-// untilCancelled ends a call when that is asked for.
+// untilCancelled finishes a call when it is cancelled.
 func untilCancelled(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 	if !call.Spec.Cancel {
 		return nil
 	}
-	return ended(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested)
+	return finishedStatus(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested)
 }
 
-// only gives the one call of the namespace when it is as wanted.
-func (w *world) only(what string, wanted func(*v1alpha1.ToolCall) bool) *v1alpha1.ToolCall {
-	w.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+// only waits until the namespace has exactly one call, which satisfies a condition, and returns it.
+func (f *fixture) only(what string, wanted func(*v1alpha1.ToolCall) bool) *v1alpha1.ToolCall {
+	f.t.Helper()
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		list := &v1alpha1.ToolCallList{}
-		must(w.t, w.admin.List(context.Background(), list, client.InNamespace(w.namespace)))
+		must(f.t, f.admin.List(context.Background(), list, client.InNamespace(f.namespace)))
 		if len(list.Items) > 1 {
-			w.t.Fatalf("there are %d calls", len(list.Items))
+			f.t.Fatalf("there are %d calls", len(list.Items))
 		}
 		if len(list.Items) == 1 && wanted(&list.Items[0]) {
 			return &list.Items[0]
 		}
 	}
-	w.t.Fatalf("no call that is %s", what)
+	f.t.Fatalf("no call that is %s", what)
 	return nil
 }
 
-func (w *world) none() {
-	w.t.Helper()
+func (f *fixture) none() {
+	f.t.Helper()
 	list := &v1alpha1.ToolCallList{}
-	must(w.t, w.admin.List(context.Background(), list, client.InNamespace(w.namespace)))
+	must(f.t, f.admin.List(context.Background(), list, client.InNamespace(f.namespace)))
 	if len(list.Items) > 0 {
-		w.t.Errorf("there are %d calls, where none was to be", len(list.Items))
+		f.t.Errorf("there are %d calls, want none", len(list.Items))
 	}
 }
 
-// user makes a ServiceAccount that may do what the roles say, and gives a token of it.
-func (w *world) user(name string, rules ...rbacv1.PolicyRule) (token string) {
-	w.t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	must(w.t, w.admin.Create(context.Background(), account))
+// user creates a ServiceAccount with permissions, and returns a token for it.
+func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
+	f.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
+	must(f.t, f.admin.Create(context.Background(), account))
 	if len(rules) > 0 {
-		must(w.t, w.admin.Create(context.Background(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Rules: rules}))
-		must(w.t, w.admin.Create(context.Background(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		must(f.t, f.admin.Create(context.Background(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Rules: rules}))
+		must(f.t, f.admin.Create(context.Background(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: name}},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
 		}))
 	}
-	return w.token(name)
+	return f.token(name)
 }
 
-func (w *world) token(account string) string {
-	w.t.Helper()
-	request, err := w.clients.CoreV1().ServiceAccounts(w.namespace).CreateToken(context.Background(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(w.t, err)
+func (f *fixture) token(account string) string {
+	f.t.Helper()
+	request, err := f.clients.CoreV1().ServiceAccounts(f.namespace).CreateToken(context.Background(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(f.t, err)
 	return request.Status.Token
 }
 
-// runsCalls is the right to create, follow and cancel calls.
+// runsCalls is the permission to create, follow and cancel calls.
 func runsCalls() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls"}, Verbs: []string{"create", "get", "list", "watch", "patch"}}
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newTestServer makes a server; caller is nil over HTTP.
-func newTestServer(t *testing.T, caller *Caller, maxCalls int) *Server {
+// newTestServer returns a server. The requester is nil over HTTP.
+func newTestServer(t *testing.T, requester *Requester, maxCalls int) *Server {
 	t.Helper()
-	s := NewServer(Options{Caller: caller, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, Version: "test", Log: quiet()})
-	t.Cleanup(s.Stop)
+	s := NewServer(Options{Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, Version: "test", Log: quiet()})
+	t.Cleanup(func() { must(t, s.Close()) })
 	return s
 }
 
-// local is the API server's administrator.
-func (w *world) local() *Caller {
-	w.t.Helper()
-	caller, err := LocalCaller(apiServer, w.namespace)
-	must(w.t, err)
-	return caller
+// local is the administrator of the API server.
+func (f *fixture) local() *Requester {
+	f.t.Helper()
+	requester, err := LocalRequester(apiServer, f.namespace)
+	must(f.t, err)
+	return requester
 }
 
-// connected gives a session of the SDK's own client with a server in memory.
+// connected connects the SDK's client to a server in memory.
 func connected(t *testing.T, s *Server, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
@@ -228,7 +243,7 @@ func connected(t *testing.T, s *Server, options *mcp.ClientOptions) *mcp.ClientS
 	return session
 }
 
-// use calls a tool and reads the structured part of the answer.
+// use calls a tool and decodes the structured part of the answer.
 func use(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (*mcp.CallToolResult, Result) {
 	t.Helper()
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -254,4 +269,9 @@ func remarshal(t *testing.T, from, into any) {
 	raw, err := json.Marshal(from)
 	must(t, err)
 	must(t, json.Unmarshal(raw, into))
+}
+
+func (f *fixture) deleteAccount(name string) {
+	f.t.Helper()
+	must(f.t, f.clients.CoreV1().ServiceAccounts(f.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
 }

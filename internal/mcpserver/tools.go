@@ -8,25 +8,25 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The tools as clients see them. Their arguments are checked in arguments.go and action.go, with messages that a
-// model can act on; the schemas are for clients.
+// The tools as clients see them. The schemas are for clients: arguments.go and spec.go check the arguments, with messages
+// that a model can act on.
 
 func execTool() *mcp.Tool {
 	return &mcp.Tool{
 		Name:  "exec",
 		Title: "Run a command",
-		Description: "Runs one command in a fresh pod and returns its output and exit code. Mode \"structured\" runs a program " +
-			"with arguments, without a shell; mode \"shell\" runs a command line. Which commands are allowed is up to the " +
-			"environment's policy: a denial says what would be accepted.",
+		Description: "Runs one command in a new pod and returns its output and exit code. Mode \"structured\" runs a program " +
+			"with arguments, without a shell; mode \"shell\" runs a command line. The environment's policy decides which " +
+			"commands are allowed: a denial says what is allowed.",
 		InputSchema: object(map[string]*jsonschema.Schema{
 			"mode":    {Type: "string", Enum: []any{modeShell, modeStructured}, Description: "shell: run command through a shell; structured: run binary with args"},
 			"command": text("command line, in mode shell"),
-			"binary":  text("bare name of the program, in mode structured"),
+			"binary":  text("name of the program without a path, in mode structured"),
 			"args":    {Type: "array", Items: &jsonschema.Schema{Type: "string"}, Description: "its arguments, in mode structured"},
-			"timeout": timeout(fmt.Sprintf("limit of the run time in seconds, %d by default; the policy may set a lower one", defaultTimeoutSeconds)),
+			"timeout": timeout(fmt.Sprintf("time limit in seconds, %d by default; the policy can set a lower limit", defaultTimeoutSeconds)),
 		}, "mode"),
 		OutputSchema: resultSchema(),
-		Annotations:  runs(),
+		Annotations:  unrestricted(),
 	}
 }
 
@@ -34,16 +34,16 @@ func runCodeTool() *mcp.Tool {
 	return &mcp.Tool{
 		Name:  "run_code",
 		Title: "Run code",
-		Description: "Runs a snippet of code in a fresh pod and returns its output and exit code. Print what you want to see. " +
-			"Without network the snippet can't open a connection.",
+		Description: "Runs code in a new pod and returns its output and exit code. Print the values that you need. " +
+			"Without network access the code can't open connections.",
 		InputSchema: object(map[string]*jsonschema.Schema{
 			"language": text("language of the code, such as python"),
-			"code":     text("source to run"),
-			"network":  {Type: "boolean", Description: "ask for network access, which the policy must allow; false by default"},
-			"timeout":  timeout("limit of the run time in seconds; the policy's default when absent, and the policy may refuse or shorten it"),
+			"code":     text("source code to run"),
+			"network":  {Type: "boolean", Description: "request network access, which the policy must allow; false by default"},
+			"timeout":  timeout("time limit in seconds, the policy's default if absent; the policy can deny or shorten it"),
 		}, "language", "code"),
 		OutputSchema: resultSchema(),
-		Annotations:  runs(),
+		Annotations:  unrestricted(),
 	}
 }
 
@@ -51,24 +51,24 @@ func listEnvironmentsTool() *mcp.Tool {
 	return &mcp.Tool{
 		Name:  "list_environments",
 		Title: "List environments",
-		Description: "Lists the environments that calls can run in, and which one is taken when a call names none. " +
-			"Their names go into the argument environment of the other tools.",
+		Description: "Lists the environments that calls can run in, and the default one. Pass a name as the argument environment of " +
+			"the other tools.",
 		InputSchema:  &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: none()},
 		OutputSchema: schemaFor[environmentList](),
 		Annotations:  &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)},
 	}
 }
 
-// object is the schema of a tool's arguments: its own, and those that both tools have.
+// object returns the schema of a tool's arguments: its own arguments and the common ones.
 func object(own map[string]*jsonschema.Schema, required ...string) *jsonschema.Schema {
 	properties := map[string]*jsonschema.Schema{
-		"environment": text("name of the environment to run in, as list_environments gives it; the default one when absent"),
-		"working_dir": text("directory to start in; the environment's when absent"),
+		"environment": text("name of the environment to run in, from list_environments; the default environment if absent"),
+		"working_dir": text("directory to start in; the environment's directory if absent"),
 		"env": {
 			Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"},
-			Description: "variables of this call, names and values",
+			Description: "environment variables of this call, as names and values",
 		},
-		"stdin": text("standard input; empty when absent"),
+		"stdin": text("standard input; empty if absent"),
 	}
 	maps.Copy(properties, own)
 	return &jsonschema.Schema{Type: "object", Properties: properties, Required: required, AdditionalProperties: none()}
@@ -82,17 +82,17 @@ func timeout(description string) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: new(1.0), Description: description}
 }
 
-// none is the schema that nothing fits.
+// none is the schema that no value matches.
 func none() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Schema{}} }
 
-// runs are the hints of a tool that may do anything.
-func runs() *mcp.ToolAnnotations {
+// unrestricted returns the hints of a tool that can do anything.
+func unrestricted() *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
 }
 
 func resultSchema() *jsonschema.Schema { return schemaFor[Result]() }
 
-// schemaFor is the schema of a type of this package; that it has one is a matter of the program, not of its input.
+// schemaFor returns the schema of a type of this package. Only a mistake in the program can make it fail.
 func schemaFor[T any]() *jsonschema.Schema {
 	schema, err := jsonschema.For[T](nil)
 	if err != nil {

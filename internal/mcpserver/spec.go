@@ -10,8 +10,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// defaultTimeoutSeconds of exec, as its schema says. Code without a timeout is left to the policy, which may
-// refuse code that asks for more time than it gives.
+// defaultTimeoutSeconds is the time limit of exec, as in its schema. Code has none, because a policy can deny code that
+// requests more time than it allows.
 const defaultTimeoutSeconds int32 = 120
 
 const (
@@ -19,10 +19,10 @@ const (
 	modeStructured = "structured"
 )
 
-// variableName is what the API accepts as a variable's name.
+// variableName matches the names that the API accepts.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// execSpec makes a call of exec's arguments.
+// execSpec builds a call from the arguments of exec.
 func execSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
 	a := parse(raw, "mode", "command", "binary", "args", "timeout", "environment", "working_dir", "env", "stdin")
 	spec := v1alpha1.ToolCallSpec{}
@@ -30,54 +30,54 @@ func execSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
 	switch mode := a.text("mode"); mode {
 	case modeShell:
 		if command == "" {
-			a.note("command", `is required in mode "shell": the command line to run`)
+			a.fail("command", `is required in mode "shell": the command line to run`)
 		}
 		a.only(modeShell, "command", binary != "", "binary")
 		a.only(modeShell, "command", len(args) > 0, "args")
 		spec.Shell = &v1alpha1.ShellAction{Command: command}
 	case modeStructured:
 		if binary == "" {
-			a.note("binary", `is required in mode "structured": the bare name of the program to run`)
+			a.fail("binary", `is required in mode "structured": the name of the program to run`)
 		}
 		a.only(modeStructured, "binary and args", command != "", "command")
 		spec.Structured = &v1alpha1.StructuredAction{Binary: binary, Args: args}
 	default:
-		a.note("mode", `must be "shell", with command, or "structured", with binary and args`)
+		a.fail("mode", `must be "shell", with command, or "structured", with binary and args`)
 	}
-	a.place(&spec)
+	a.common(&spec)
 	if spec.TimeoutSeconds == nil {
 		spec.TimeoutSeconds = new(defaultTimeoutSeconds)
 	}
 	return spec, a.err()
 }
 
-// only notes an argument that belongs to the other mode.
+// only records an error for an argument that belongs to the other mode.
 func (a *arguments) only(mode, takes string, given bool, name string) {
 	if given {
-		a.note(name, "is not used in mode %q, which takes %s: leave it out or change mode", mode, takes)
+		a.fail(name, "is not used in mode %q, which takes %s: remove it or change mode", mode, takes)
 	}
 }
 
-// runCodeSpec makes a call of run_code's arguments.
+// runCodeSpec builds a call from the arguments of run_code.
 func runCodeSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
 	a := parse(raw, "language", "code", "network", "timeout", "environment", "working_dir", "env", "stdin")
 	code := &v1alpha1.CodeAction{Language: a.text("language"), Source: a.raw("code"), NetworkAccess: a.flag("network")}
 	if code.Language == "" {
-		a.note("language", "is required: the language of the code, such as python")
+		a.fail("language", "is required: the language of the code, such as python")
 	}
 	if code.Source == "" {
-		a.note("code", "is required: the source to run")
+		a.fail("code", "is required: the source to run")
 	}
 	spec := v1alpha1.ToolCallSpec{Code: code}
-	a.place(&spec)
+	a.common(&spec)
 	return spec, a.err()
 }
 
-// place reads what both tools have: where, with what and for how long a call runs.
-func (a *arguments) place(spec *v1alpha1.ToolCallSpec) {
+// common reads the arguments that both tools have.
+func (a *arguments) common(spec *v1alpha1.ToolCallSpec) {
 	if name := a.text("environment"); name != "" {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			a.note("environment", "must be the name of an environment, in lower case: list_environments has them")
+			a.fail("environment", "must be the name of an environment, in lower case: list_environments lists them")
 		}
 		spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
 	}
@@ -87,12 +87,12 @@ func (a *arguments) place(spec *v1alpha1.ToolCallSpec) {
 	spec.Env = a.variables()
 }
 
-// variables are sorted by name, so that the same arguments make the same call.
+// variables reads variables and sorts them by name, so that the same arguments give the same call.
 func (a *arguments) variables() []v1alpha1.CallEnvVar {
 	var env []v1alpha1.CallEnvVar
 	for name, value := range a.pairs("env") {
 		if !variableName.MatchString(name) {
-			a.note("env."+shorten(name, 64), "is not a variable's name: use letters, digits and underscores, and no digit first")
+			a.fail("env."+truncate(name, 64), "is not a valid name: use letters, digits and underscores, and don't start with a digit")
 		}
 		env = append(env, v1alpha1.CallEnvVar{Name: name, Value: value})
 	}

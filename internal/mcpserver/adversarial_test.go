@@ -7,7 +7,7 @@ import (
 )
 
 // Whatever an authenticated client sends, the server goes on serving.
-func TestHostileRequestsDoNoHarm(t *testing.T) {
+func TestAdversarialRequestsDoNoHarm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	token := s.user("agent")

@@ -1,0 +1,353 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// gate stands in front of the tests' API server. It counts the token reviews, and holds those of invented tokens back
+// until the test lets them through.
+type gate struct {
+	t      *testing.T
+	config *rest.Config
+
+	mu      sync.Mutex
+	reviews map[string]int
+	held    []chan struct{}
+	open    bool
+}
+
+// invented starts the tokens that the gate holds back.
+const invented = "invented-"
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	if apiServer == nil {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+	target, err := url.Parse(apiServer.Host)
+	must(t, err)
+	config := rest.AnonymousClientConfig(apiServer)
+	config.NextProtos = []string{"http/1.1"}
+	transport, err := rest.TransportFor(config)
+	must(t, err)
+	g := &gate{t: t, reviews: map[string]int{}}
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+			g.review(r)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { g.letAllThrough(); server.Close() })
+	g.config = &rest.Config{Host: server.URL}
+	return g
+}
+
+func (g *gate) review(r *http.Request) {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	g.mu.Lock()
+	g.reviews[token]++
+	if g.open || !strings.HasPrefix(token, invented) {
+		g.mu.Unlock()
+		return
+	}
+	through := make(chan struct{})
+	g.held = append(g.held, through)
+	g.mu.Unlock()
+	select {
+	case <-through:
+	case <-r.Context().Done():
+	}
+}
+
+// awaitHeld waits until the gate holds n reviews back.
+func (g *gate) awaitHeld(n int) {
+	g.t.Helper()
+	eventually(g.t, fmt.Sprintf("%d reviews at the gate", n), func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.held) == n
+	})
+}
+
+// letThrough lets the oldest review through.
+func (g *gate) letThrough() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.held[0])
+	g.held = g.held[1:]
+}
+
+func (g *gate) letAllThrough() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = true
+	for _, through := range g.held {
+		close(through)
+	}
+	g.held = nil
+}
+
+func (g *gate) reviewsOf(token string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reviews[token]
+}
+
+// authenticatorTest sends requests from any address to an authenticator behind a gate.
+type authenticatorTest struct {
+	*fixture
+	*gate
+	*authenticator
+	flood sync.WaitGroup
+}
+
+func newAuthenticatorTest(t *testing.T, proxies ...string) *authenticatorTest {
+	t.Helper()
+	a := &authenticatorTest{fixture: newFixture(t), gate: newGate(t)}
+	var err error
+	a.authenticator, err = newAuthenticator(a.gate.config, &sources{proxies: mustParseProxies(t, proxies...)})
+	must(t, err)
+	t.Cleanup(func() { a.letAllThrough(); a.flood.Wait() })
+	return a
+}
+
+// send authenticates one request.
+func (a *authenticatorTest) send(from, token string, headers ...string) (*identity, error) {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/mcp", nil)
+	r.RemoteAddr = from + ":1234"
+	r.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return a.authenticate(r)
+}
+
+// sendInvented sends a request with an invented token in the background.
+func (a *authenticatorTest) sendInvented(from string, n int) {
+	a.flood.Go(func() {
+		_, err := a.send(from, fmt.Sprintf("%s%s-%d", invented, from, n))
+		if err == nil {
+			a.fixture.t.Errorf("an invented token from %s was accepted", from)
+		}
+	})
+}
+
+// awaitWaiting waits until n requests wait in the queue for unknown tokens.
+func (a *authenticatorTest) awaitWaiting(n int) {
+	a.fixture.t.Helper()
+	eventually(a.fixture.t, fmt.Sprintf("%d waiting requests", n), func() bool {
+		a.unknownTokens.mu.Lock()
+		defer a.unknownTokens.mu.Unlock()
+		return a.unknownTokens.waitingTotal == n
+	})
+}
+
+// occupy fills every place for reviews, from as many addresses as that takes, with more waiting from each.
+func (a *authenticatorTest) occupy() (waiting int) {
+	a.fixture.t.Helper()
+	addresses := unknownLimits.running / unknownLimits.runningPerSource
+	for i := range addresses {
+		for n := range unknownLimits.runningPerSource + 2 {
+			a.sendInvented(fmt.Sprintf("192.0.2.%d", i), n)
+		}
+	}
+	a.awaitHeld(unknownLimits.running)
+	a.awaitWaiting(2 * addresses)
+	return 2 * addresses
+}
+
+// A user whose token was accepted before is served while every place for unknown tokens is taken, also when the token
+// needs a new review.
+func TestKnownUsersDoNotWaitForUnknownTokens(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	token := a.user("agent")
+	if _, err := a.send("198.51.100.1", token); err != nil {
+		t.Fatal(err)
+	}
+	a.identities.fresh = 0
+	a.occupy()
+	for range 3 {
+		if found, err := a.send("198.51.100.1", token); err != nil || found.username != "system:serviceaccount:"+a.namespace+":agent" {
+			t.Fatalf("%+v, %v", found, err)
+		}
+	}
+	a.awaitHeld(unknownLimits.running)
+	if got := a.reviewsOf(token); got != 4 {
+		t.Errorf("%d reviews of the token", got)
+	}
+}
+
+// A new user gets the first place that becomes free after one turn of each flooding address.
+func TestANewUserGetsATurn(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	token := a.user("agent")
+	waiting := a.occupy()
+	served := make(chan error, 1)
+	go func() {
+		_, err := a.send("198.51.100.1", token)
+		served <- err
+	}()
+	a.awaitWaiting(waiting + 1)
+	turns := 0
+	for sources := unknownLimits.running / unknownLimits.runningPerSource; turns <= sources; turns++ {
+		a.letThrough()
+		a.awaitHeld(unknownLimits.running)
+		select {
+		case err := <-served:
+			must(t, err)
+			return
+		default:
+		}
+		if a.reviewsOf(token) > 0 {
+			must(t, <-served)
+			return
+		}
+	}
+	t.Errorf("not served after %d reviews of %d addresses", turns, unknownLimits.running/unknownLimits.runningPerSource)
+}
+
+// Requests with the same new token share its reviews.
+func TestConcurrentRequestsShareAReview(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	token := a.user("agent")
+	var running sync.WaitGroup
+	for range 50 {
+		running.Go(func() {
+			if _, err := a.send("198.51.100.1", token); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	if got := a.reviewsOf(token); got < 1 || got > unknownLimits.runningPerSource {
+		t.Errorf("%d reviews of one token", got)
+	}
+}
+
+// A rejected token costs one review, however often it is sent; another source has to find out by itself.
+func TestARejectedTokenIsRemembered(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	a.letAllThrough()
+	a.rejections.keep = time.Hour
+	const token = invented + "x"
+	for range 10 {
+		if _, err := a.send("192.0.2.1", token); !errors.Is(err, errInvalidToken) {
+			t.Fatal(err)
+		}
+	}
+	if got := a.reviewsOf(token); got != 1 {
+		t.Errorf("%d reviews", got)
+	}
+	if _, err := a.send("192.0.2.2", token); !errors.Is(err, errInvalidToken) || a.reviewsOf(token) != 2 {
+		t.Errorf("from another address: %v, %d reviews", err, a.reviewsOf(token))
+	}
+}
+
+// Invented tokens evict nobody, however few places there are.
+func TestInventedTokensEvictNobody(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	a.letAllThrough()
+	a.identities = newIdentities(time.Hour, time.Hour, 2, 2)
+	token := a.user("agent")
+	if _, err := a.send("198.51.100.1", token); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 100 {
+		if _, err := a.send(fmt.Sprintf("192.0.2.%d", n%5), fmt.Sprint(invented, n)); !errors.Is(err, errInvalidToken) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.send("198.51.100.1", token); err != nil || a.reviewsOf(token) != 1 {
+		t.Errorf("%v, %d reviews of the token", err, a.reviewsOf(token))
+	}
+}
+
+// A token that is not accepted any more is forgotten, and loses its place apart from unknown tokens.
+func TestARevokedTokenIsForgotten(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	a.identities.fresh = 0
+	token := a.user("agent")
+	if _, err := a.send("198.51.100.1", token); err != nil {
+		t.Fatal(err)
+	}
+	a.deleteAccount("agent")
+	// API servers cache accepted tokens for a moment.
+	eventually(t, "rejection of the token", func() bool {
+		_, err := a.send("198.51.100.1", token)
+		return errors.Is(err, errInvalidToken)
+	})
+	if len(a.identities.entries) != 0 {
+		t.Errorf("%d tokens are known", len(a.identities.entries))
+	}
+}
+
+// Behind a trusted proxy, clients count by their own addresses; without one, the header changes nothing.
+func TestClientsBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for _, trusted := range []bool{true, false} {
+		t.Run(fmt.Sprintf("trusted: %t", trusted), func(t *testing.T) {
+			t.Parallel()
+			proxies := []string{}
+			if trusted {
+				proxies = []string{"10.0.0.1"}
+			}
+			a := newAuthenticatorTest(t, proxies...)
+			held := 0
+			for _, client := range []string{"192.0.2.1", "192.0.2.2"} {
+				for n := range unknownLimits.runningPerSource + 1 {
+					a.flood.Go(func() { _, _ = a.send("10.0.0.1", fmt.Sprint(invented, client, n), "X-Forwarded-For", client) })
+				}
+				held += unknownLimits.runningPerSource
+			}
+			if !trusted {
+				held = unknownLimits.runningPerSource
+			}
+			a.awaitHeld(held)
+			a.awaitWaiting(2*(unknownLimits.runningPerSource+1) - held)
+			a.awaitHeld(held)
+		})
+	}
+}
+
+// A request that ends while it waits leaves its place.
+func TestARequestThatEndsLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	a := newAuthenticatorTest(t)
+	waiting := a.occupy()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", nil)
+		r.Header.Set("Authorization", "Bearer "+invented+"waiting")
+		_, err := a.authenticate(r)
+		ended <- err
+	}()
+	a.awaitWaiting(waiting + 1)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	a.awaitWaiting(waiting)
+	if a.reviewsOf(invented+"waiting") != 0 {
+		t.Error("the token was reviewed")
+	}
+}

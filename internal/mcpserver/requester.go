@@ -1,0 +1,84 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+// calls creates, follows and cancels tool calls. follow.Clients implements it.
+type calls interface {
+	Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error)
+	Wait(ctx context.Context, key types.NamespacedName, w follow.Watcher) (*v1alpha1.ToolCall, error)
+	Cancel(ctx context.Context, key types.NamespacedName) error
+}
+
+// lister lists objects. client.Client implements it.
+type lister interface {
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+}
+
+// Requester is the user that a request acts for, and the namespace that it acts in.
+type Requester struct {
+	// Calls and Environments use the requester's own credentials.
+	Calls        calls
+	Environments lister
+	// Namespace of the requester's calls.
+	Namespace string
+	// User and Tenant are names for logs and limits. They grant nothing.
+	User, Tenant string
+}
+
+func (r *Requester) principal() principal { return principal{user: r.User, tenant: r.Tenant} }
+
+// Keys of the values that the HTTP endpoint passes to the tools with a request.
+const (
+	extraRequester = "toolcall.dev/requester"
+	extraContext   = "toolcall.dev/context"
+)
+
+// requesterOf returns the requester of a request: the one of the options, or the authenticated sender.
+func (s *Server) requesterOf(req *mcp.CallToolRequest) (*Requester, error) {
+	if s.options.Requester != nil {
+		return s.options.Requester, nil
+	}
+	if requester := requesterIn(req.Extra); requester != nil {
+		return requester, nil
+	}
+	return nil, errors.New("the request is not authenticated")
+}
+
+// requesterIn returns the authenticated sender of a request, nil if there is none.
+func requesterIn(extra *mcp.RequestExtra) *Requester {
+	if extra == nil || extra.TokenInfo == nil {
+		return nil
+	}
+	requester, _ := extra.TokenInfo.Extra[extraRequester].(*Requester)
+	return requester
+}
+
+// callContext returns the context of one call. It ends when the client cancels the request, when the HTTP connection
+// that waits for the answer is lost, when the session ends, and when the server stops.
+func (s *Server) callContext(ctx context.Context, req *mcp.CallToolRequest) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stops := []func() bool{context.AfterFunc(s.stopping, cancel)}
+	if req.Extra != nil && req.Extra.TokenInfo != nil {
+		if request, ok := req.Extra.TokenInfo.Extra[extraContext].(context.Context); ok {
+			stops = append(stops, context.AfterFunc(request, cancel))
+		}
+	}
+	remove := s.inFlight.add(req.Session.ID(), cancel)
+	return ctx, func() {
+		remove()
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}

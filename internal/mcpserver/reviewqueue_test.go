@@ -1,0 +1,210 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// queueTest runs operations in a queue and records the order in which they start.
+type queueTest struct {
+	t       *testing.T
+	queue   *fairQueue
+	mu      sync.Mutex
+	started []string
+	failed  map[string]error
+	finish  map[string]func()
+}
+
+func newQueueTest(t *testing.T, limits queueLimits) *queueTest {
+	return &queueTest{t: t, queue: newFairQueue(limits), failed: map[string]error{}, finish: map[string]func(){}}
+}
+
+// request starts an operation called name, whose source is the letter that it starts with, and waits until it runs, has
+// failed or is in the queue.
+func (q *queueTest) request(ctx context.Context, name string) {
+	go func() {
+		release, err := q.queue.acquire(ctx, name[:1])
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if err != nil {
+			q.failed[name] = err
+			return
+		}
+		q.started = append(q.started, name)
+		q.finish[name] = release
+	}()
+	synctest.Wait()
+}
+
+// done ends a running operation.
+func (q *queueTest) done(name string) {
+	q.t.Helper()
+	q.mu.Lock()
+	release := q.finish[name]
+	q.mu.Unlock()
+	if release == nil {
+		q.t.Fatalf("%s isn't running; started: %q", name, q.started)
+	}
+	release()
+	synctest.Wait()
+}
+
+func (q *queueTest) expectStarted(want string) {
+	q.t.Helper()
+	if diff := cmp.Diff(strings.Fields(want), q.started); diff != "" {
+		q.t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
+
+func TestSourcesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 10, waitingPerSource: 10})
+		for _, name := range strings.Fields("a1 a2 a3 a4 b1 b2 c1") {
+			q.request(t.Context(), name)
+		}
+		q.expectStarted("a1")
+		for _, name := range strings.Fields("a1 a2 b1 c1 a3 b2 a4") {
+			q.done(name)
+		}
+		q.expectStarted("a1 a2 b1 c1 a3 b2 a4")
+	})
+}
+
+// A source that uses all it may leaves the rest to others, whoever was first.
+func TestOneSourceCannotRunEverything(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueueTest(t, queueLimits{running: 3, runningPerSource: 2, waiting: 10, waitingPerSource: 10})
+		for _, name := range strings.Fields("a1 a2 a3 a4 b1 b2") {
+			q.request(t.Context(), name)
+		}
+		q.expectStarted("a1 a2 b1")
+		q.done("b1")
+		q.expectStarted("a1 a2 b1 b2")
+		q.done("b2")
+		q.expectStarted("a1 a2 b1 b2")
+		q.done("a2")
+		q.expectStarted("a1 a2 b1 b2 a3")
+		for _, name := range strings.Fields("a1 a3 a4") {
+			q.done(name)
+		}
+	})
+}
+
+func TestOneSourceCannotFillTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 4, waitingPerSource: 2})
+		for _, name := range strings.Fields("a1 a2 a3 a4 b1") {
+			q.request(t.Context(), name)
+		}
+		if diff := cmp.Diff([]string{"a4"}, keysOf(q.failed)); diff != "" || !errors.Is(q.failed["a4"], errSourceBusy) {
+			t.Errorf("failed: %v", q.failed)
+		}
+		for _, name := range strings.Fields("a1 a2 b1 a3") {
+			q.done(name)
+		}
+	})
+}
+
+// In a full queue, the source with the most gives up its last place, until every source has its share.
+func TestAFullQueueMakesRoomForNewSources(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 4, waitingPerSource: 4})
+		for _, name := range strings.Fields("a0 a1 a2 a3 a4 b1 b2 c1 d1 e1") {
+			q.request(t.Context(), name)
+		}
+		if diff := cmp.Diff(strings.Fields("a2 a3 a4 b2 e1"), keysOf(q.failed)); diff != "" {
+			t.Errorf("failed (-want +got):\n%s", diff)
+		}
+		for name, err := range q.failed {
+			if !errors.Is(err, errBusy) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, name := range strings.Fields("a0 a1 b1 c1 d1") {
+			q.done(name)
+		}
+		q.expectStarted("a0 a1 b1 c1 d1")
+	})
+}
+
+func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueueTest(t, queueLimits{running: 1, runningPerSource: 1, waiting: 4, waitingPerSource: 4})
+		ctx, cancel := context.WithCancel(t.Context())
+		q.request(t.Context(), "a1")
+		q.request(ctx, "b1")
+		q.request(t.Context(), "c1")
+		cancel()
+		synctest.Wait()
+		if !errors.Is(q.failed["b1"], context.Canceled) {
+			t.Errorf("failed: %v", q.failed)
+		}
+		q.done("a1")
+		q.done("c1")
+		q.expectStarted("a1 c1")
+		expectEmpty(t, q.queue)
+	})
+}
+
+func keysOf[V any](m map[string]V) []string {
+	var keys []string
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func expectEmpty(t *testing.T, q *fairQueue) {
+	t.Helper()
+	if q.activeTotal != 0 || len(q.active) != 0 || q.waitingTotal != 0 || len(q.queues) != 0 || len(q.turns) != 0 {
+		t.Errorf("left: %d active %v, %d waiting %v, turns %q", q.activeTotal, q.active, q.waitingTotal, q.queues, q.turns)
+	}
+}
+
+// Whatever happens in whatever order, the bounds hold, and nobody is forgotten.
+func TestQueueUnderRandomUse(t *testing.T) {
+	t.Parallel()
+	limits := queueLimits{running: 5, runningPerSource: 2, waiting: 12, waitingPerSource: 6}
+	q := newFairQueue(limits)
+	var running sync.WaitGroup
+	for worker := range 40 {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(2, uint64(worker)))
+			for range 200 {
+				ctx, cancel := context.WithCancel(context.Background())
+				if random.IntN(3) == 0 {
+					go cancel()
+				}
+				source := fmt.Sprint(random.IntN(1 + worker%7))
+				release, err := q.acquire(ctx, source)
+				if err == nil {
+					q.mu.Lock()
+					if q.activeTotal > limits.running || q.active[source] > limits.runningPerSource || q.waitingTotal > limits.waiting {
+						t.Errorf("%d run, %d of the source, %d wait", q.activeTotal, q.active[source], q.waitingTotal)
+					}
+					q.mu.Unlock()
+					release()
+					release()
+				}
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	expectEmpty(t, q)
+}
