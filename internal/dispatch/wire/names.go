@@ -1,6 +1,10 @@
 package wire
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
 
 // Variables through which the operator tells a pod's runner where it belongs. The runner removes every
 // variable under Prefix from what a command gets, whatever the policy's blocklist says.
@@ -29,3 +33,9 @@ const TerminationMessagePath = "/dev/termination-log"
 
 // Internal says whether a variable is between operator and runner only.
 func Internal(name string) bool { return strings.HasPrefix(name, Prefix) }
+
+// RefName is the name of a variable that the kubelet resolves, from what it refers to.
+func RefName(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return EnvRefPrefix + hex.EncodeToString(sum[:12])
+}
