@@ -123,6 +123,12 @@ type RunnerBinding struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	KeyHash string `json:"keyHash"`
+
+	// decision is what was decided about the call, encrypted: only the operator can read or make it. It is there until
+	// the call has ended, so that nobody decides again after a restart.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	Decision string `json:"decision,omitempty"`
 }
 
 // StreamsStatus describes both output streams.

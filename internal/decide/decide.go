@@ -178,15 +178,6 @@ func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
 		s.Requester.Missing + ". Install config/admission and create the call again."}
 }
 
-// Tool is the name that the requester needs the right to use, empty for a call that can't be mapped.
-func Tool(call *v1alpha1.ToolCall) string {
-	action, unmapped := guards.Map(&call.Spec)
-	if unmapped != nil {
-		return ""
-	}
-	return action.Tool()
-}
-
 // builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
 var builtinInterpreters = map[string][]string{
 	"python": {"python3"},
@@ -217,4 +208,18 @@ func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) (
 	default:
 		return nil, nil
 	}
+}
+
+// ReviewNeeded says whether the decision depends on an access review, and of which tool. Admission vouches for the
+// requester; the rest of the snapshot is there.
+func ReviewNeeded(s *Snapshot) (tool string, needed bool) {
+	action, unmapped := guards.Map(&s.Call.Spec)
+	if unmapped != nil || s.Context.check(s.Call) != nil {
+		return "", false
+	}
+	_, policy, err := s.compilePolicy(s.Effective())
+	if err != nil || policy.Access() != v1alpha1.AccessRBAC {
+		return "", false
+	}
+	return action.Tool(), true
 }

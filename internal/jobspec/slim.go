@@ -17,19 +17,23 @@ import (
 const annotationPodDigest = "toolcall.dev/pod-digest"
 
 // Slim reduces a Job that was read from the API server to what the operator reads of it, so that a cache of them stays
-// small. Instead of the pod template it keeps the template's digest. Of a call's Job that has ended, the name, the
-// owner and the conditions are left; such Jobs stay for minutes, and that is most of them.
+// small. Instead of the pod template it keeps the template's digest.
 func Slim(job *batchv1.Job) {
 	digest := podDigest(&job.Spec.Template.Spec)
 	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
-	if owner := metav1.GetControllerOf(job); HasEnded(job) && owner != nil && owner.Kind == "ToolCall" {
-		job.Labels, job.Annotations = nil, nil
-		return
-	}
 	if job.Annotations == nil {
 		job.Annotations = map[string]string{}
 	}
 	job.Annotations[annotationPodDigest] = digest
+}
+
+// SlimCached does the same for the cache. Of a call's Job that has ended, the name, the owner and the conditions are
+// left; such Jobs stay for minutes, and that is most of them.
+func SlimCached(job *batchv1.Job) {
+	Slim(job)
+	if owner := metav1.GetControllerOf(job); HasEnded(job) && owner != nil && owner.Kind == "ToolCall" {
+		job.Labels, job.Annotations = nil, nil
+	}
 }
 
 // podDigest covers what decides which programs a pod starts and with which identity: images, commands, variables,

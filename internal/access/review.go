@@ -1,4 +1,9 @@
-package controllers
+// Package access finds out who created a call, and whether that user may use the call's tool.
+//
+// Who: the API server's admission policies stamp the user into the call; Requesters says whether they were in force.
+// May: the API server's authorizer answers a SubjectAccessReview; Reviews asks it and remembers a yes for ten seconds.
+// Both fail closed: what isn't known is a no, and what isn't answered is an error.
+package access
 
 import (
 	"context"
@@ -16,27 +21,27 @@ import (
 	"toolcall.dev/operator/internal/decide"
 )
 
-// Bounds of remembered answers. A yes is remembered: a right that is taken away holds for at most accessTTL longer.
+// Bounds of remembered answers. A yes is remembered: a right that is taken away holds for at most answerTTL longer.
 // A no isn't: a right that was just given counts at once.
 const (
-	accessTTL  = 10 * time.Second
-	accessSize = 4096
+	answerTTL  = 10 * time.Second
+	answerSize = 4096
 )
 
-// Access asks the API server's authorizer whether a caller may use a tool.
-type Access struct {
+// Reviews asks the API server's authorizer whether a user may use a tool.
+type Reviews struct {
 	reviews authorizationv1client.SubjectAccessReviewInterface
 	answers *cache.LRUExpireCache
 }
 
-// NewAccess makes one with an empty cache.
-func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clock.PassiveClock) *Access {
-	return &Access{reviews: reviews, answers: cache.NewLRUExpireCacheWithClock(accessSize, c)}
+// NewReviews makes one that remembers nothing yet.
+func NewReviews(reviews authorizationv1client.SubjectAccessReviewInterface, c clock.PassiveClock) *Reviews {
+	return &Reviews{reviews: reviews, answers: cache.NewLRUExpireCacheWithClock(answerSize, c)}
 }
 
-// MayUse says whether the caller has the verb "use" on tools of that name in the namespace. A yes is
+// MayUse says whether the user has the verb "use" on tools of that name in the namespace. A yes is
 // remembered for ten seconds.
-func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
+func (a *Reviews) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User:   who.Username,
 		UID:    who.UID,
@@ -61,12 +66,12 @@ func (a *Access) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace,
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
-	may, err := decide.MayUse(&review.Status)
+	may, err := decide.ReviewAnswer(&review.Status)
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
 	}
 	if may {
-		a.answers.Add(string(key), true, accessTTL)
+		a.answers.Add(string(key), true, answerTTL)
 	}
 	return may, nil
 }
