@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -22,17 +20,6 @@ type Snapshot struct {
 	LastAdmitted map[string]time.Time
 }
 
-// seeding is one read of a snapshot in progress.
-type seeding struct {
-	// released are the calls that were released during the read.
-	released map[types.NamespacedName]struct{}
-	// done is closed after err was set.
-	done chan struct{}
-	err  error
-}
-
-var errInterrupted = errors.New("the read of the environment's calls was interrupted")
-
 // Seed makes the calls known that an earlier process admitted or queued, once for each environment; afterwards it
 // returns at once. The read holds no lock. Callers that ask for the same environment meanwhile share the read and its
 // error; a later call of Seed reads again after an error.
@@ -47,35 +34,21 @@ func (q *Queues) Seed(ctx context.Context, name types.NamespacedName, read func(
 	}
 	s, shared := q.seeding[name]
 	if !shared {
-		s = &seeding{released: map[types.NamespacedName]struct{}{}, done: make(chan struct{}), err: errInterrupted}
+		s = newSeeding()
 		q.seeding[name] = s
 	}
 	q.mu.Unlock()
-	if !shared {
-		return q.seed(ctx, name, s, read)
+	if shared {
+		return s.wait(ctx)
 	}
-	select {
-	case <-s.done:
-		return s.err
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the calls of environment %s: %w", name, ctx.Err())
-	}
-}
-
-func (q *Queues) seed(ctx context.Context, name types.NamespacedName, s *seeding, read func(context.Context) (Snapshot, error)) error {
-	var snapshot Snapshot
-	// Deferred, so that a read that panics fails for those who share it too.
-	defer func() {
+	return runSeeding(ctx, s, read, func(snapshot Snapshot) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		delete(q.seeding, name)
 		if s.err == nil {
 			q.apply(q.environment(name), snapshot, s.released)
 		}
-		close(s.done)
-	}()
-	snapshot, s.err = read(ctx)
-	return s.err
+	})
 }
 
 // apply adds the snapshot's calls to an environment. What is known already is newer than the snapshot and stays.
