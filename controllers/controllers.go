@@ -21,8 +21,8 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/tracing"
-	"toolcall.dev/operator/internal/turns"
 )
 
 // EventSource is the reporting controller of the project's Events.
@@ -63,7 +63,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Events:   mgr.GetEventRecorder(EventSource),
 		Policies: NewPolicyCache(),
 	}
-	queue := turns.New(o.Signals.Wake)
+	queues := queue.New(o.Signals.Wake)
 	calls := &ToolCallReconciler{
 		Shared:   shared,
 		Hub:      o.Hub,
@@ -73,7 +73,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Callers:  &Callers{Reader: mgr.GetClient()},
 		Pools:    o.Pools,
 		Trace:    o.Trace,
-		Turns:    queue,
+		Turns:    queues,
 		Expiry:   NewExpiry(o.Clock, o.Signals.Wake),
 	}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -84,10 +84,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
 	metrics.InFlight(func() int { return countInFlight(shared.Client) })
-	metrics.Queued(func() int { _, waiting := queue.Len(); return waiting })
+	metrics.Queued(func() int { _, waiting := queues.Count(); return waiting })
 	state := NewPoolState()
 	pools := &WarmPoolReconciler{Shared: shared, Hub: o.Hub, Identity: o.Identity, Runtime: o.Runtime, State: state}
-	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub, Turns: queue}
+	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub, Turns: queues}
 	policies := &ExecutionPolicyReconciler{Shared: shared}
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, o.Signals, o.ConcurrentCalls),

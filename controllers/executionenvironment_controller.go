@@ -24,7 +24,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/turns"
+	"toolcall.dev/operator/internal/queue"
 )
 
 // ExecutionEnvironmentReconciler says on each environment whether it can be used, and how much it is.
@@ -36,7 +36,7 @@ type ExecutionEnvironmentReconciler struct {
 	Pools *PoolState
 	Hub   *dispatch.Hub
 	// Turns are told when another number of calls may run at the same time.
-	Turns *turns.Turns
+	Turns *queue.Queues
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments/status,verbs=patch
@@ -92,19 +92,27 @@ func (r *ExecutionEnvironmentReconciler) requests(ctx context.Context, opts ...c
 // delayed queues a call's environment after countDelay; what is queued already isn't queued twice.
 type delayed struct{}
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func (delayed) enqueue(o client.Object, q queue) {
+func (delayed) enqueue(o client.Object, q requestQueue) {
 	call, ok := o.(*v1alpha1.ToolCall)
 	if ok && call.Status.Environment != nil && call.Status.Environment.Name != "" {
 		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}}, countDelay)
 	}
 }
 
-func (d delayed) Create(_ context.Context, e event.CreateEvent, q queue)   { d.enqueue(e.Object, q) }
-func (d delayed) Update(_ context.Context, e event.UpdateEvent, q queue)   { d.enqueue(e.ObjectNew, q) }
-func (d delayed) Delete(_ context.Context, e event.DeleteEvent, q queue)   { d.enqueue(e.Object, q) }
-func (d delayed) Generic(_ context.Context, e event.GenericEvent, q queue) { d.enqueue(e.Object, q) }
+func (d delayed) Create(_ context.Context, e event.CreateEvent, q requestQueue) {
+	d.enqueue(e.Object, q)
+}
+func (d delayed) Update(_ context.Context, e event.UpdateEvent, q requestQueue) {
+	d.enqueue(e.ObjectNew, q)
+}
+func (d delayed) Delete(_ context.Context, e event.DeleteEvent, q requestQueue) {
+	d.enqueue(e.Object, q)
+}
+func (d delayed) Generic(_ context.Context, e event.GenericEvent, q requestQueue) {
+	d.enqueue(e.Object, q)
+}
 
 // Reconcile counts and judges.
 func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -112,13 +120,13 @@ func (r *ExecutionEnvironmentReconciler) Reconcile(ctx context.Context, req ctrl
 	err := r.Get(ctx, req.NamespacedName, env)
 	if apierrors.IsNotFound(err) {
 		// The calls that wait are judged again, and told.
-		r.Turns.Gone(req.NamespacedName)
+		r.Turns.RemoveEnvironment(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.Turns.Limit(req.NamespacedName, maxConcurrent(env))
+	r.Turns.SetLimit(req.NamespacedName, maxConcurrent(env))
 	if err := r.ensureNetworkPolicies(ctx, env.Namespace); err != nil {
 		return ctrl.Result{}, err
 	}

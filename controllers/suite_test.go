@@ -30,7 +30,7 @@ import (
 	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
-	"toolcall.dev/operator/internal/turns"
+	callqueue "toolcall.dev/operator/internal/queue"
 )
 
 // The API server of all tests in this package; nil when there is none.
@@ -196,7 +196,7 @@ func (w *world) rebuild() {
 	w.reconciler = &controllers.ToolCallReconciler{
 		Shared: common, Pools: controllers.NewSignals(),
 		Expiry: controllers.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
-		Turns:  turns.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) }),
+		Turns:  callqueue.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) }),
 		Hub:    w.hub, Identity: w.identity, Runtime: runtime,
 		Access:  controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), w.clock),
 		Callers: &controllers.Callers{Reader: used},

@@ -18,8 +18,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/tracing"
-	"toolcall.dev/operator/internal/turns"
 )
 
 // ToolCallReconciler brings calls to their end.
@@ -37,7 +37,7 @@ type ToolCallReconciler struct {
 	// Expiry has finished calls looked at when their time is up.
 	Expiry *Expiry
 	// Turns hold calls back whose environment runs as many as it may.
-	Turns *turns.Turns
+	Turns *queue.Queues
 
 	// ended are the calls that ended a moment ago, launched those that have a Job and don't say so yet.
 	ended    endedCalls
@@ -95,7 +95,7 @@ func (r *ToolCallReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	s, err := r.gather(ctx, req)
 	if apierrors.IsNotFound(err) {
 		r.Hub.Dismiss(req.Namespace, req.Name, "the ToolCall was deleted")
-		r.Turns.Leave(req.NamespacedName)
+		r.Turns.Release(req.NamespacedName)
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
@@ -143,7 +143,7 @@ func (r *ToolCallReconciler) commit(ctx context.Context, s *scope) error {
 		r.announce(s)
 	}
 	if s.call.Status.Phase.Terminal() {
-		r.Turns.Leave(client.ObjectKeyFromObject(s.call))
+		r.Turns.Release(client.ObjectKeyFromObject(s.call))
 	}
 	for _, follow := range s.follows {
 		if err := follow(ctx); err != nil {

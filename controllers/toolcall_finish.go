@@ -131,7 +131,7 @@ func (r *ToolCallReconciler) lastWords(s *scope, message string) *wire.Result {
 func (r *ToolCallReconciler) retire(ctx context.Context, s *scope) (bool, error) {
 	if s.call.DeletionTimestamp != nil {
 		r.Hub.Dismiss(s.call.Namespace, s.call.Name, "the ToolCall is being deleted")
-		r.Turns.Leave(client.ObjectKeyFromObject(s.call))
+		r.Turns.Release(client.ObjectKeyFromObject(s.call))
 		return true, nil
 	}
 	if !s.call.Status.Phase.Terminal() {

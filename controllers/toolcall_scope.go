@@ -61,7 +61,7 @@ func (r *ToolCallReconciler) gather(ctx context.Context, req ctrl.Request) (*sco
 	}
 	s := &scope{original: call, call: call.DeepCopy(), now: r.Clock.Now()}
 	s.seen = firstSeen(call.CreationTimestamp.Time, s.now)
-	if seen, ok := r.Turns.Seen(req.NamespacedName, call.UID); ok {
+	if seen, ok := r.Turns.FirstSeen(req.NamespacedName, call.UID); ok {
 		s.seen = seen
 	}
 	if call.Status.Runner != nil {
