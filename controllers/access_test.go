@@ -262,7 +262,7 @@ func TestACallThatHasItsPodWaitsForAnAnswerAboutItsCreatorToo(t *testing.T) {
 
 // judged holds an environment's calls to the built-in policy, which asks for a right, and gives them 30 s to start.
 func judged(e *v1alpha1.ExecutionEnvironment) {
-	e.Spec.PolicyName, e.Spec.StartTimeoutSeconds = "", ptr.To(int32(30))
+	e.Spec.PolicyRef, e.Spec.StartTimeoutSeconds = nil, ptr.To(int32(30))
 }
 
 // asker is a user who may call ls, with the admission policies in force that vouch for that.

@@ -168,7 +168,7 @@ func TestTrustIsARight(t *testing.T) {
 
 func TestTheRightToUseAToolDecides(t *testing.T) {
 	w := newWorld(t)
-	w.environment("env", func(e *v1alpha1.ExecutionEnvironment) { asDefault(e); e.Spec.PolicyName = "" })
+	w.environment("env", func(e *v1alpha1.ExecutionEnvironment) { asDefault(e); e.Spec.PolicyRef = nil })
 	w.withAdmission()
 	w.grant(group("system:authenticated"), "toolcalls", nil, "create")
 	w.grant(user("named"), "tools", []string{"ls"}, "use")

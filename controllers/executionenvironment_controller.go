@@ -187,7 +187,7 @@ func (r *ExecutionEnvironmentReconciler) judge(ctx context.Context, env *v1alpha
 			return no(v1alpha1.ReasonDuplicateDefault, decide.DuplicateDefault(defaults.Items)), nil
 		}
 	}
-	policy, err := policyFor(ctx, r, env.Spec.PolicyName)
+	policy, err := policyFor(ctx, r, env.Spec.PolicyName())
 	switch {
 	case errors.Is(err, errPolicy):
 		return no(v1alpha1.ReasonPolicyNotFound, err.Error()), nil

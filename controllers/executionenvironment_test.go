@@ -107,7 +107,7 @@ func TestAnEnvironmentSaysWhetherCallsCanRun(t *testing.T) {
 	if c := ready(good); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonReady {
 		t.Errorf("a good one: %+v", c)
 	}
-	bad := w.environment("bad", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyName = "missing" })
+	bad := w.environment("bad", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "missing"} })
 	if c := ready(bad); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPolicyNotFound {
 		t.Errorf("one without its policy: %+v", c)
 	}

@@ -125,10 +125,10 @@ func (s *scope) acceptedMillis() int64 {
 
 // policy finds and compiles what the environment's calls are held to.
 func (r *ToolCallReconciler) policy(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*guards.Policy, error) {
-	object, err := policyFor(ctx, r, env.Spec.PolicyName)
-	if errors.Is(err, errPolicy) && env.Spec.PolicyName != "" {
+	object, err := policyFor(ctx, r, env.Spec.PolicyName())
+	if errors.Is(err, errPolicy) && env.Spec.PolicyName() != "" {
 		// The cache may not have it yet.
-		object, err = policyFor(ctx, r.Live, env.Spec.PolicyName)
+		object, err = policyFor(ctx, r.Live, env.Spec.PolicyName())
 	}
 	if errors.Is(err, errPolicy) {
 		return nil, decide.Refuse(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())

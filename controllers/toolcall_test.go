@@ -303,7 +303,7 @@ func TestAJobThatEndsBeforeItsRunnerAskedForTheCall(t *testing.T) {
 func TestCalls_ThatEndBeforeAnythingIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env")
-	w.environment("bad-policy", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyName = "missing" })
+	w.environment("bad-policy", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "missing"} })
 	named := func(name string) func(*v1alpha1.ToolCall) {
 		return func(c *v1alpha1.ToolCall) { c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name} }
 	}
@@ -395,7 +395,7 @@ func TestAnUnknownCallerMayNotUseTools(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", func(e *v1alpha1.ExecutionEnvironment) {
 		asDefault(e)
-		e.Spec.PolicyName = ""
+		e.Spec.PolicyRef = nil
 	})
 	call := w.call("c", func(c *v1alpha1.ToolCall) {
 		c.Spec.Shell = nil

@@ -68,7 +68,7 @@ type poolTemplate struct {
 // poolTemplate has every variable in it that a call in the environment may need, whoever makes the call. A pod
 // is replaced when the environment, the namespace's default one or the policy changes.
 func (r *Shared) poolTemplate(ctx context.Context, env, fallback *v1alpha1.ExecutionEnvironment, runtime jobspec.Runtime) (*poolTemplate, error) {
-	policy, err := policyFor(ctx, r, env.Spec.PolicyName)
+	policy, err := policyFor(ctx, r, env.Spec.PolicyName())
 	if err != nil {
 		return nil, err
 	}

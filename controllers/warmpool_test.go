@@ -130,7 +130,7 @@ func TestAPolicyChangeReplacesTheWaitingPods(t *testing.T) {
 	w.fill(env)
 	before := names(w.waiting(env))
 	policy := &v1alpha1.ExecutionPolicy{}
-	if err := w.client.Get(context.Background(), types.NamespacedName{Name: env.Spec.PolicyName}, policy); err != nil {
+	if err := w.client.Get(context.Background(), types.NamespacedName{Name: env.Spec.PolicyName()}, policy); err != nil {
 		t.Fatal(err)
 	}
 	policy.Spec.Timeouts = &v1alpha1.TimeoutsPolicy{DefaultSeconds: ptr.To(int32(7))}

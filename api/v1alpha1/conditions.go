@@ -82,7 +82,7 @@ const (
 	ReasonReady = "Ready"
 	// ReasonDuplicateDefault says that more than one object is marked as the default.
 	ReasonDuplicateDefault = "DuplicateDefault"
-	// ReasonPolicyNotFound says that policyName names no ExecutionPolicy.
+	// ReasonPolicyNotFound says that policyRef names no ExecutionPolicy.
 	ReasonPolicyNotFound = "PolicyNotFound"
 	// ReasonInvalidSpec says that a field has a value that can't be used; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"

@@ -31,7 +31,7 @@ func newPolicyReader(c *cluster) *policyReader {
 
 // of is the policy that an environment's calls are held to; nil for the built-in defaults.
 func (r *policyReader) of(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
-	name := env.Spec.PolicyName
+	name := env.Spec.PolicyName()
 	if have, ok := r.read[name]; ok {
 		return have.policy, have.err
 	}

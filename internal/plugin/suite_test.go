@@ -182,7 +182,7 @@ func (w *world) environment(name string, isDefault bool, env ...v1alpha1.EnvVar)
 	if isDefault {
 		e.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}
 	}
-	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyName: w.namespace, Env: env}
+	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyRef: &v1alpha1.PolicyReference{Name: w.namespace}, Env: env}
 	w.make(e)
 }
 

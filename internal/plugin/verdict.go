@@ -83,8 +83,8 @@ func (v *verdict) policyName(env *v1alpha1.ExecutionEnvironment) string {
 	switch {
 	case v.policy != nil:
 		return v.policy.Name
-	case env.Spec.PolicyName != "":
-		return env.Spec.PolicyName
+	case env.Spec.PolicyName() != "":
+		return env.Spec.PolicyName()
 	case v.compiled != nil:
 		return "the built-in defaults"
 	default:

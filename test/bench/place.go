@@ -49,7 +49,7 @@ func environment(namespace, policy, image string) *v1alpha1.ExecutionEnvironment
 	return &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: image, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: policy,
+			Image: image, ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: policy},
 		},
 	}
 }

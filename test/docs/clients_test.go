@@ -57,7 +57,7 @@ func TestTypeScriptClients(t *testing.T) {
 
 // testProgram runs a program as an agent that may do nothing but create calls and use some tools.
 func testProgram(t *testing.T, namespace string, p program) {
-	apply(t, strings.NewReplacer("toolcall-agents", namespace, "name: two-agents", "name: "+namespace, "policyName: two-agents", "policyName: "+namespace).
+	apply(t, strings.NewReplacer("toolcall-agents", namespace, "name: two-agents", "name: "+namespace).
 		Replace(read(t, "config/samples/two-agents.yaml")))
 	builder, reviewer := agent(t, namespace, "builder"), agent(t, namespace, "reviewer")
 

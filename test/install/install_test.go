@@ -203,7 +203,7 @@ func (b *bench) use() {
 	env := &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agents, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: "toolcall.dev/tools:dev", ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: agents,
+			Image: "toolcall.dev/tools:dev", ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: agents},
 			WarmPool: &v1alpha1.WarmPool{Size: 1},
 		},
 	}

@@ -26,7 +26,7 @@ const environmentName = "bench"
 func (b *bench) makeSpace(ctx context.Context, namespace string, pool int) error {
 	environment := &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: environmentName},
-		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyName: namespace},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyRef: &v1alpha1.PolicyReference{Name: namespace}},
 	}
 	if pool > 0 {
 		environment.Spec.WarmPool = &v1alpha1.WarmPool{Size: int32(pool)}
