@@ -158,6 +158,10 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	MaxConcurrentCalls *int32 `json:"maxConcurrentCalls,omitempty"`
 
+	// suspend stops new calls from starting; running ones go on. Calls that are created meanwhile wait in phase Pending.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400

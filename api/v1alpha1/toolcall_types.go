@@ -236,8 +236,8 @@ type ToolCall struct {
 	Status ToolCallStatus `json:"status,omitempty"`
 }
 
-// CallerName is who created the call, as far as it says; empty when it doesn't.
-func (c *ToolCall) CallerName() string {
+// RequesterName is who created the call, as far as it says; empty when it doesn't.
+func (c *ToolCall) RequesterName() string {
 	if c.Spec.RequestedBy == nil {
 		return ""
 	}

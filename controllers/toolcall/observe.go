@@ -56,7 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	}
 	o := &observation{call: call, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(call.UID))}
 	o.created = firstSeen(call.CreationTimestamp.Time, o.now)
-	if seen, ok := r.Queue.Seen(key, call.UID); ok {
+	if seen, ok := r.Queue.FirstSeen(key, call.UID); ok {
 		o.created = seen
 	}
 	if bound := call.Status.Runner; bound != nil {
@@ -65,7 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	if call.Status.Phase.Terminal() {
 		return o, nil
 	}
-	o.queued = isQueued(call) && r.Queue.Waits(key, call.UID)
+	o.queued = isQueued(call) && r.Queue.IsWaiting(key, call.UID)
 	return o, r.observeJob(ctx, o)
 }
 

@@ -80,7 +80,7 @@ func (r *Reconciler) decide(ctx context.Context, call *v1alpha1.ToolCall) (decis
 	}
 	if env := s.Effective(); env != nil {
 		if maxConcurrent(env) > 0 {
-			done = r.Queue.Expect(client.ObjectKeyFromObject(env), entryOf(call))
+			done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
 		}
 		if s.Policies, err = r.Objects.Policies(ctx, env); err != nil {
 			return nil, done, err
@@ -173,8 +173,8 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 		return nil, err
 	}
 	entry := entryOf(o.call)
-	entry.Seen = o.created
-	if r.Queue.Enter(name, limit, entry) {
+	entry.FirstSeen = o.created
+	if r.Queue.Admit(name, limit, entry) {
 		return nil, nil
 	}
 	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil

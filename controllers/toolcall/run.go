@@ -95,7 +95,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (
 // hold keeps the call's place in its environment, also for an operator that has just started.
 func (r *Reconciler) hold(o *observation) {
 	if env := o.call.Status.Environment; env != nil && env.Name != "" {
-		r.Queue.Hold(types.NamespacedName{Namespace: o.call.Namespace, Name: env.Name}, entryOf(o.call))
+		r.Queue.SetRunning(types.NamespacedName{Namespace: o.call.Namespace, Name: env.Name}, entryOf(o.call))
 	}
 }
 

@@ -49,9 +49,9 @@ func stageOf(o *observation) Stage {
 	}
 }
 
-// handler decides what to do for a call in one stage. It reads, and returns effects; it writes nothing. An error means
+// handle decides what to do for a call in one stage. It reads, and returns effects; it writes nothing. An error means
 // that it couldn't read what it needs: then nothing is done, and the pass is tried again.
-type handler func(*Reconciler, context.Context, *observation) (effects, error)
+type handle func(*Reconciler, context.Context, *observation) (effects, error)
 
 // Row is one line of the table of stages.
 type Row struct {
@@ -60,7 +60,7 @@ type Row struct {
 	When, Does string
 	Next       []Stage
 
-	handle handler
+	handle handle
 }
 
 // Table maps each stage to its handler. It is printed into the documentation by a test.
@@ -119,8 +119,8 @@ func Table() []Row {
 	}
 }
 
-// handle runs the handler of the call's stage.
-func (r *Reconciler) handle(ctx context.Context, o *observation) (effects, error) {
+// runStage runs the handler of the call's stage.
+func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, error) {
 	stage := stageOf(o)
 	for _, row := range Table() {
 		if row.Stage == stage {

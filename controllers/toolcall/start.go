@@ -77,7 +77,7 @@ func (r *Reconciler) isHeld(ctx context.Context, o *observation) (bool, error) {
 // watchStart looks after a call whose runner has not said hello: it ends the call when that can't happen any more, and
 // at the latest when its time is up.
 func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, error) {
-	r.Queue.Hold(types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, entryOf(o.call))
+	r.Queue.SetRunning(types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, entryOf(o.call))
 	if left := o.decision.Accepted().Add(acceptWait).Sub(o.now); left > 0 && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 && !jobspec.IsSuspended(o.job) && host.DiagnoseJob(o.job) == nil {
 		pod, err := r.currentPod(ctx, o.job)
 		if err != nil {

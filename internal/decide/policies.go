@@ -14,7 +14,10 @@ type Policies struct {
 
 // PolicyName is the name of the policy that an environment names; empty when it names none.
 func PolicyName(env *v1alpha1.ExecutionEnvironment) string {
-	return env.Spec.PolicyName
+	if env.Spec.PolicyRef == nil {
+		return ""
+	}
+	return env.Spec.PolicyRef.Name
 }
 
 // For is the policy that the environment's calls are held to; nil stands for the built-in defaults. The error is a

@@ -31,10 +31,14 @@ var (
 		Name: "toolcall_reports_total",
 		Help: "Results that runners sent, by what became of them: recorded, repeated (it was recorded before) or refused (it can't be).",
 	}, []string{"outcome"})
+	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toolcall_events_dropped_total",
+		Help: "Events about finished calls that were not sent, because their namespace had too many.",
+	})
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, resultBytes, reports)
+	crmetrics.Registry.MustRegister(finished, stages, resultBytes, reports, eventsDropped)
 }
 
 // Fate is what became of a runner's report.
@@ -49,6 +53,9 @@ const (
 
 // Reported counts a result that a runner sent.
 func Reported(fate Fate) { reports.WithLabelValues(string(fate)).Inc() }
+
+// EventDropped counts an Event that a namespace's limit kept back.
+func EventDropped() { eventsDropped.Inc() }
 
 // InFlight exposes the number of calls that have not ended.
 func InFlight(count func() int) {

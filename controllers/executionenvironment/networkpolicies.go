@@ -1,8 +1,10 @@
-package controllers
+package executionenvironment
 
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -37,9 +39,9 @@ var operatorLabels = map[string]string{"app.kubernetes.io/name": "toolcall-opera
 // ensureNetworkPolicies keeps a namespace's tool pods from being connected to, and those that are denied the
 // network from connecting to anything but the operator. They belong to the namespace's environments and go
 // with the last of them. What holds without a network plugin that enforces them is the runner's own filter.
-func (r *ExecutionEnvironmentReconciler) ensureNetworkPolicies(ctx context.Context, namespace string) error {
+func (r *Reconciler) ensureNetworkPolicies(ctx context.Context, namespace string) error {
 	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := r.List(ctx, environments, client.InNamespace(namespace)); err != nil {
+	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list environments: %w", err)
 	}
 	owners := ownersOf(environments.Items)
@@ -55,17 +57,17 @@ func (r *ExecutionEnvironmentReconciler) ensureNetworkPolicies(ctx context.Conte
 	return nil
 }
 
-func (r *ExecutionEnvironmentReconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1.NetworkPolicy) error {
+func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1.NetworkPolicy) error {
 	have := &networkingv1.NetworkPolicy{}
-	err := r.Get(ctx, client.ObjectKeyFromObject(want), have)
+	err := r.Objects.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = r.Create(ctx, want)
+		err = r.Client.Create(ctx, want)
 	case err == nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences):
 		return nil
 	case err == nil:
 		want.ResourceVersion = have.ResourceVersion
-		err = r.Update(ctx, want)
+		err = r.Client.Update(ctx, want)
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// Everything in it goes, the environments too.
@@ -87,7 +89,11 @@ func ownersOf(items []v1alpha1.ExecutionEnvironment) []metav1.OwnerReference {
 			}
 		}
 	}
-	return sortedValues(byName)
+	owners := make([]metav1.OwnerReference, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		owners = append(owners, byName[name])
+	}
+	return owners
 }
 
 // networkPolicies are what a namespace gets.

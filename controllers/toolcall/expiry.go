@@ -1,4 +1,4 @@
-package controllers
+package toolcall
 
 import (
 	"container/heap"

@@ -1,4 +1,5 @@
-package controllers
+// Package executionpolicy says on each policy whether it can be used.
+package executionpolicy
 
 import (
 	"context"
@@ -14,27 +15,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 )
 
-// ExecutionPolicyReconciler says on each policy whether it can be used.
-type ExecutionPolicyReconciler struct {
-	Shared
+// Reconciler compiles policies and writes their status.
+type Reconciler struct {
+	Client   client.Client
+	Objects  apicache.Reader
+	Policies *apicache.Compiled
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,resources=executionpolicies/status,verbs=patch
 
 // SetupWithManager registers the controller. A policy's state depends on the other policies, through the
 // default: a change of one has all of them looked at.
-func (r *ExecutionPolicyReconciler) SetupWithManager(mgr ctrl.Manager) error {
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ExecutionPolicy{}).
 		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.defaults)).
 		Complete(r)
 }
 
-func (r *ExecutionPolicyReconciler) defaults(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *Reconciler) defaults(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1alpha1.ExecutionPolicyList{}
-	if err := r.List(ctx, list, client.MatchingFields{indexDefault: "true"}); err != nil {
+	if err := r.Objects.List(ctx, list, client.MatchingFields{apicache.IndexDefault: "true"}); err != nil {
 		return nil
 	}
 	var requests []reconcile.Request
@@ -45,16 +49,21 @@ func (r *ExecutionPolicyReconciler) defaults(ctx context.Context, _ client.Objec
 }
 
 // Reconcile compiles the policy and writes the outcome.
-func (r *ExecutionPolicyReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	policy := &v1alpha1.ExecutionPolicy{}
-	if err := r.Get(ctx, req.NamespacedName, policy); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := r.Objects.Get(ctx, req.NamespacedName, policy)
+	if apierrors.IsNotFound(err) {
+		r.Policies.Forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	defaults := &v1alpha1.ExecutionPolicyList{}
-	if err := r.List(ctx, defaults, client.MatchingFields{indexDefault: "true"}); err != nil {
+	if err := r.Objects.List(ctx, defaults, client.MatchingFields{apicache.IndexDefault: "true"}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list default policies: %w", err)
 	}
-	_, err := r.Policies.Compile(policy)
+	_, err = r.Policies.Compile(policy)
 	original := policy.DeepCopy()
 	ready := policyReady(policy, err, len(defaults.Items))
 	ready.ObservedGeneration = policy.Generation
@@ -63,7 +72,7 @@ func (r *ExecutionPolicyReconciler) Reconcile(ctx context.Context, req ctrl.Requ
 	if equality.Semantic.DeepEqual(original.Status, policy.Status) {
 		return ctrl.Result{}, nil
 	}
-	err = r.Status().Patch(ctx, policy, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{}))
+	err = r.Client.Status().Patch(ctx, policy, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil
 	}
