@@ -92,7 +92,7 @@ func TestWhatWaitsStaysUntilItsEnvironmentIsKnownToBeGone(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", warm(2))
 	w.fill(env)
-	w.pools.Client = &noEnvironments{Client: w.pools.Client}
+	w.pools.Objects.Reader = &noEnvironments{Client: w.client}
 	if wake := w.fill(env).RequeueAfter; wake <= 0 || len(w.waiting(env)) != 2 {
 		t.Errorf("%d pods wait; it looks again after %s", len(w.waiting(env)), wake)
 	}

@@ -68,8 +68,7 @@ func (w *world) fillUntilOffered(env *v1alpha1.ExecutionEnvironment) {
 	w.t.Helper()
 	eventually(w.t, func() bool {
 		w.fill(env)
-		template, _ := w.pools.State.Look(env.UID)
-		return w.hub.Waiting(template) == len(w.waiting(env))
+		return w.offered(env) == len(w.waiting(env))
 	})
 }
 
@@ -197,7 +196,7 @@ func TestPodsThatCannotStartAreTriedLessAndLessOften(t *testing.T) {
 			if created < 2 || created > 6 {
 				t.Errorf("%d pods were tried in 20 s", created)
 			}
-			if _, problem := w.pools.State.Look(env.UID); !strings.Contains(problem, c.problem) {
+			if problem := w.problem(env); !strings.Contains(problem, c.problem) {
 				t.Errorf("the problem is %q", problem)
 			}
 		})
@@ -233,7 +232,7 @@ func TestPodsThatWereTakenAwayAreReplacedAtOnce(t *testing.T) {
 	if n := len(w.waiting(env)); n != size {
 		t.Errorf("%d pods wait", n)
 	}
-	if _, problem := w.pools.State.Look(env.UID); problem != "" {
+	if problem := w.problem(env); problem != "" {
 		t.Errorf("the pool is said to have a problem: %s", problem)
 	}
 }

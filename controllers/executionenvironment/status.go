@@ -36,6 +36,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, env *v1alpha1.ExecutionEnv
 	urgent := !equality.Semantic.DeepEqual(env.Status, after.Status)
 	after.Status.ActiveCalls = int32(len(active.Items))
 	r.setWarm(after, p)
+	urgent = urgent || podsFail(env) != podsFail(after)
 	if equality.Semantic.DeepEqual(env.Status, after.Status) {
 		return 0, nil
 	}
@@ -48,6 +49,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, env *v1alpha1.ExecutionEnv
 		return 0, fmt.Errorf("write the environment's status: %w", err)
 	}
 	return 0, nil
+}
+
+// podsFail says that the environment's status says that its pool's pods don't start.
+func podsFail(env *v1alpha1.ExecutionEnvironment) bool {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionWarm)
+	return c != nil && c.Reason == v1alpha1.ReasonPodsFail
 }
 
 // setWarm writes how the environment's pool does.
