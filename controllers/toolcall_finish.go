@@ -111,12 +111,12 @@ func terminatedState(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 // lastWords reads the copy of the result that a runner leaves in its pod. Anything in the container can write
 // there, so that only a copy counts that was made with the pod's token, which the command never sees.
 func (r *ToolCallReconciler) lastWords(s *scope, message string) *wire.Result {
-	words := &wire.LastWords{}
+	words := &wire.TerminationMessage{}
 	if s.job == nil || json.Unmarshal([]byte(message), words) != nil {
 		return nil
 	}
 	token := r.Identity.Token(s.job.Namespace, s.job.Name, string(s.job.UID))
-	if !words.Check(token, string(s.call.UID)) {
+	if !words.Verify(token, string(s.call.UID)) {
 		return nil
 	}
 	outcome, err := result.DecodeTermination([]byte(words.Outcome))

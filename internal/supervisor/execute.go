@@ -57,6 +57,7 @@ func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result
 	}
 	r.Outcome = runner.Run(ctx, command)
 	r.Outcome.WorkingDir = path
+	r.Shorten()
 	return r
 }
 
