@@ -125,7 +125,7 @@ func TestWhatOnlyLooksLikeAWaitingPodIsLeftAlone(t *testing.T) {
 	waits := w.waiting(env)[0]
 	for name, change := range map[string]func(*batchv1.Job){
 		"a-copy":     func(*batchv1.Job) {},
-		"without":    func(j *batchv1.Job) { delete(j.Annotations, jobspec.AnnotationSeal) },
+		"without":    func(j *batchv1.Job) { delete(j.Annotations, jobspec.AnnotationPoolSeal) },
 		"of-another": func(j *batchv1.Job) { j.Labels[jobspec.LabelPool] = "another" },
 	} {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}, Spec: *waits.Spec.DeepCopy()}

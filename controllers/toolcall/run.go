@@ -162,7 +162,7 @@ func (r *Reconciler) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (in
 
 // finish ends the call with what its runner reports, and acknowledges that once it is written.
 func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error) {
-	if err := o.result.Outcome.Validate(); err != nil {
+	if err := o.result.Validate(); err != nil {
 		metrics.Reported(metrics.Refused)
 		e := effects{forgetResult: true}
 		if o.runner != nil {
@@ -221,15 +221,15 @@ func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alp
 // terminationResult reads the copy of the result that a runner leaves in its pod. Anything in the container can write
 // there, so that only a copy counts that was made with the pod's token, which the command never sees.
 func (r *Reconciler) terminationResult(o *observation, text string) *wire.Result {
-	words := &wire.LastWords{}
-	if o.job == nil || json.Unmarshal([]byte(text), words) != nil {
+	message := &wire.TerminationMessage{}
+	if o.job == nil || json.Unmarshal([]byte(text), message) != nil {
 		return nil
 	}
 	token := r.Identity.Token(o.job.Namespace, o.job.Name, string(o.job.UID))
-	if !words.Check(token, string(o.call.UID)) {
+	if !message.Verify(token, string(o.call.UID)) {
 		return nil
 	}
-	outcome, err := result.DecodeTermination([]byte(words.Outcome))
+	outcome, err := result.DecodeTermination([]byte(message.Outcome))
 	if err != nil || outcome.Validate() != nil {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// pieces is the compact form of a stream. The bytes of both ends are in Head and Tail when they are text,
-// in Head64 and Tail64 otherwise; never in both.
-type pieces struct {
+// compactStream is a stream as a termination message holds it. The bytes of both ends are in Head and Tail when they
+// are text, in Head64 and Tail64 otherwise; never in both.
+type compactStream struct {
 	Bytes       int64  `json:"bytes,omitempty"`
 	SHA256      string `json:"sha256,omitempty"`
 	InvalidUTF8 bool   `json:"invalidUTF8,omitempty"`
@@ -18,8 +18,8 @@ type pieces struct {
 	Tail64      []byte `json:"tail64,omitempty"`
 }
 
-func newPieces(s *Stream) pieces {
-	return pieces{Bytes: s.total(), SHA256: clip(s.SHA256, 64), InvalidUTF8: s.InvalidUTF8}
+func newCompactStream(s *Stream) compactStream {
+	return compactStream{Bytes: s.total(), SHA256: clip(s.SHA256, 64), InvalidUTF8: s.InvalidUTF8}
 }
 
 // jsonCost is how many bytes encoding/json takes for a sequence, or a little more.
@@ -42,9 +42,8 @@ func jsonCost(seq []byte, valid bool) int {
 	}
 }
 
-// window is a stream that keeps no more of each end than could fit into limit, so that what follows takes
-// time for those bytes only.
-func (s *Stream) window(limit int) *Stream {
+// shortened is the stream with at most limit bytes of each end.
+func (s *Stream) shortened(limit int) *Stream {
 	if len(s.Head)+len(s.Tail) <= 2*limit {
 		return s
 	}
@@ -59,60 +58,60 @@ func (s *Stream) window(limit int) *Stream {
 	return &w
 }
 
-// rawEnds are the bytes that were kept.
-func (s *Stream) rawEnds() (head, tail []byte) {
+// keptBytes are both ends as they were kept.
+func (s *Stream) keptBytes() (head, tail []byte) {
 	if s.Whole() {
 		return s.joined(), nil
 	}
 	return s.Head, s.Tail
 }
 
-// ends are the bytes that were kept, without the characters that the cut between them split.
-func (s *Stream) ends() (head, tail []byte) {
-	head, tail = s.rawEnds()
+// keptCharacters are both ends without the characters that the cut between them split.
+func (s *Stream) keptCharacters() (head, tail []byte) {
+	head, tail = s.keptBytes()
 	if s.Whole() {
 		return head, tail
 	}
 	return trimPartialEnd(head), trimPartialStart(tail)
 }
 
-// legible says whether the stream is better written as text than as base64.
-func (s *Stream) legible() bool {
-	head, tail := s.ends()
+// isText says whether the stream is better written as text than as base64.
+func (s *Stream) isText() bool {
+	head, tail := s.keptCharacters()
 	if !utf8.Valid(head) || !utf8.Valid(tail) {
 		return false
 	}
 	return costOf(head, jsonCost)+costOf(tail, jsonCost) <= 2*(len(head)+len(tail))
 }
 
-// need is how many bytes all that was kept would take.
-func (p *pieces) need(s *Stream) int {
-	if !s.legible() {
-		head, tail := s.rawEnds()
+// compactSize is how many bytes all that was kept of a stream would take.
+func compactSize(s *Stream) int {
+	if !s.isText() {
+		head, tail := s.keptBytes()
 		return base64.StdEncoding.EncodedLen(len(head)) + base64.StdEncoding.EncodedLen(len(tail))
 	}
-	head, tail := s.ends()
+	head, tail := s.keptCharacters()
 	return costOf(head, jsonCost) + costOf(tail, jsonCost)
 }
 
 // fill takes as much of both ends of the stream as room allows.
-func (p *pieces) fill(s *Stream, room int) {
-	if !s.legible() {
-		p.fill64(s, room)
+func (c *compactStream) fill(s *Stream, room int) {
+	if !s.isText() {
+		c.fill64(s, room)
 		return
 	}
-	if p.need(s) <= room {
-		head, tail := s.ends()
-		p.Head, p.Tail = string(head), string(tail)
+	if compactSize(s) <= room {
+		head, tail := s.keptCharacters()
+		c.Head, c.Tail = string(head), string(tail)
 		return
 	}
 	cut := s.cut(room-room/2, room/2, jsonCost)
-	p.Head, p.Tail = string(cut.head), string(cut.tail)
+	c.Head, c.Tail = string(cut.head), string(cut.tail)
 }
 
-func (p *pieces) fill64(s *Stream, room int) {
-	head, tail := s.rawEnds()
-	if p.need(s) > room {
+func (c *compactStream) fill64(s *Stream, room int) {
+	head, tail := s.keptBytes()
+	if compactSize(s) > room {
 		if s.Whole() {
 			// They can't overlap: what doesn't fit is longer than both halves.
 			tail = head
@@ -120,18 +119,18 @@ func (p *pieces) fill64(s *Stream, room int) {
 		n := room / 8 * 3
 		head, tail = head[:min(n, len(head))], tail[len(tail)-min(n, len(tail)):]
 	}
-	p.Head64, p.Tail64 = head, tail
+	c.Head64, c.Tail64 = head, tail
 }
 
 // stream is the inverse of fill.
-func (p *pieces) stream() (Stream, error) {
-	s := Stream{Bytes: p.Bytes, SHA256: p.SHA256, InvalidUTF8: p.InvalidUTF8, Head: p.Head64, Tail: p.Tail64}
-	if p.Head == "" && p.Tail == "" {
+func (c *compactStream) stream() (Stream, error) {
+	s := Stream{Bytes: c.Bytes, SHA256: c.SHA256, InvalidUTF8: c.InvalidUTF8, Head: c.Head64, Tail: c.Tail64}
+	if c.Head == "" && c.Tail == "" {
 		return s, nil
 	}
-	if len(p.Head64) > 0 || len(p.Tail64) > 0 {
+	if len(c.Head64) > 0 || len(c.Tail64) > 0 {
 		return Stream{}, errors.New("is given both as text and as base64")
 	}
-	s.Head, s.Tail = []byte(p.Head), []byte(p.Tail)
+	s.Head, s.Tail = []byte(c.Head), []byte(c.Tail)
 	return s, nil
 }

@@ -25,12 +25,6 @@ const (
 	EnvRefPrefix = Prefix + "REF_"
 )
 
-// ServerName is the name in the operator's certificate.
-const ServerName = "dispatch.toolcall.dev"
-
-// TerminationMessagePath is where the runner leaves the compact copy of a result. The kubelet mounts it.
-const TerminationMessagePath = "/dev/termination-log"
-
 // Internal says whether a variable is between operator and runner only.
 func Internal(name string) bool { return strings.HasPrefix(name, Prefix) }
 
