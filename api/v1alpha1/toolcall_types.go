@@ -209,6 +209,7 @@ type Requester struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=tc,categories=toolcall-dev
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.spec.ttlSecondsAfterFinished`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Exit",type=integer,JSONPath=`.status.exitCode`

@@ -27,6 +27,8 @@ import (
 type effects struct {
 	// create is the Job to make; credential the Job whose pod has to have its token.
 	create, credential *batchv1.Job
+	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
+	decided *observation
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
 	// release ends the call's claim on a waiting runner, leaveQueue its place in its environment's queue.
@@ -81,7 +83,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	if e.credential != nil {
 		if err := r.createCredential(ctx, e.credential); err != nil {
-			e = o.credentialFailed(ctx, e.credential, err)
+			e = e.decided.credentialFailed(ctx, e.credential, err)
 		}
 	}
 	if err := r.writeStatus(ctx, o, e.status); err != nil {
@@ -108,8 +110,7 @@ func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (
 	case err == nil:
 		return e, nil, nil
 	case !apierrors.IsAlreadyExists(err):
-		e, err = r.createFailed(ctx, o, job, err)
-		return e, nil, err
+		return e.decided.createFailed(ctx, err), nil, nil
 	}
 	// The cache may not show it yet, or never: somebody took its label away.
 	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))

@@ -233,7 +233,7 @@ const acceptWait = time.Second
 // launch creates the call's Job. Its status waits for the start, unless the call has said something already or a queue
 // holds its Job back.
 func (o *observation) launch(job *batchv1.Job) effects {
-	e := effects{create: job, credential: job, wake: acceptWait}
+	e := effects{create: job, credential: job, decided: o, wake: acceptWait}
 	if len(o.call.Status.Conditions) > 0 || jobspec.IsSuspended(job) {
 		e.status = o.withJob(job).accepted()
 	}
@@ -263,9 +263,9 @@ func (r *Reconciler) bindTo(o *observation, whole *v1alpha1.ToolCall, job *batch
 }
 
 // createFailed says what follows when the API server didn't take the call's Job.
-func (r *Reconciler) createFailed(ctx context.Context, o *observation, job *batchv1.Job, cause error) (effects, error) {
+func (o *observation) createFailed(ctx context.Context, cause error) effects {
 	if isRefused(cause) {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}, nil
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The call has no Job yet")
 	since := o.now
@@ -274,12 +274,12 @@ func (r *Reconciler) createFailed(ctx context.Context, o *observation, job *batc
 	}
 	waited, limit := o.now.Sub(since), o.decision.StartTimeout()
 	if waited >= limit {
-		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}, nil
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}
 	}
 	return effects{
 		status: o.pending(v1alpha1.ReasonNotStarted, "the call's Job can't be created yet; it is tried again: "+cause.Error()),
 		wake:   min(limit-waited, retryAfter(waited)),
-	}, nil
+	}
 }
 
 // credentialFailed says what follows when the API server didn't take the Secret with the token of the call's pod. The

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,22 +54,33 @@ func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		n, err := s.seed(ctx, namespace)
-		seeded += n
-		if err != nil {
-			return seeded, err
+		for _, own := range []bool{false, true} {
+			n, err := s.seed(ctx, namespace, own)
+			seeded += n
+			if err != nil {
+				return seeded, err
+			}
 		}
 	}
 	return seeded, nil
 }
 
-// seed reads metadata only: a page of whole calls could be hundreds of MiB of output. When a call ended follows from the
-// last write of its status; how long it stays is asked when that could be over at the earliest.
-func (s *RetentionSeed) seed(ctx context.Context, namespace string) (seeded int, err error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
+// fieldTTL is the field that tells calls which say themselves how long they stay.
+const fieldTTL = "spec.ttlSecondsAfterFinished"
+
+// seed reads the finished calls, one by one: a page of them could be hundreds of MiB of output. Of those that don't say
+// themselves how long they stay it reads metadata only: when they ended follows from the last write of their status, and
+// whether their time is up is asked when that can be at the earliest.
+func (s *RetentionSeed) seed(ctx context.Context, namespace string, own bool) (seeded int, err error) {
+	var list client.ObjectList = &v1alpha1.ToolCallList{}
+	selector := fields.AndSelectors(apicache.Finished(), fields.OneTermNotEqualSelector(fieldTTL, ""))
+	if !own {
+		metadata := &metav1.PartialObjectMetadataList{}
+		metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
+		list, selector = metadata, fields.AndSelectors(apicache.Finished(), fields.OneTermEqualSelector(fieldTTL, ""))
+	}
 	watching, err := s.Client.Watch(ctx, list, &client.ListOptions{
-		Namespace: namespace, FieldSelector: apicache.Finished(),
+		Namespace: namespace, FieldSelector: selector,
 		Raw: &metav1.ListOptions{
 			SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		},
@@ -78,24 +90,40 @@ func (s *RetentionSeed) seed(ctx context.Context, namespace string) (seeded int,
 	}
 	defer watching.Stop()
 	for event := range watching.ResultChan() {
-		switch o := event.Object.(type) {
-		case *metav1.Status:
-			return seeded, fmt.Errorf("watch the calls that have ended: %w", apierrors.FromObject(o))
-		case *metav1.PartialObjectMetadata:
-			if o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
-				return seeded, nil
-			}
-			s.Calls.Expiry.Add(client.ObjectKeyFromObject(o), lastWrite(o).Add(s.Calls.shortestTTL(ctx, o.Namespace)))
-			seeded++
+		if status, failed := event.Object.(*metav1.Status); failed {
+			return seeded, fmt.Errorf("watch the calls that have ended: %w", apierrors.FromObject(status))
 		}
+		o, ok := event.Object.(client.Object)
+		if !ok {
+			continue
+		}
+		if o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			return seeded, nil
+		}
+		due, err := s.dueTime(ctx, o)
+		if err != nil {
+			return seeded, err
+		}
+		s.Calls.Expiry.Add(client.ObjectKeyFromObject(o), due)
+		seeded++
 	}
 	return seeded, errors.Join(errors.New("the watch of the calls that have ended broke off"), ctx.Err())
 }
 
+// dueTime is when a finished call is to be looked at.
+func (s *RetentionSeed) dueTime(ctx context.Context, o client.Object) (time.Time, error) {
+	if call, whole := o.(*v1alpha1.ToolCall); whole {
+		ttl, err := s.Calls.ttl(ctx, call)
+		return sinceFinished(call).Add(ttl), err
+	}
+	ttl, err := s.Calls.shortestTTL(ctx, o.GetNamespace())
+	return lastWrite(o).Add(ttl), err
+}
+
 // lastWrite is when a finished call's status was written.
-func lastWrite(o *metav1.PartialObjectMetadata) time.Time {
-	last := o.CreationTimestamp.Time
-	for _, entry := range o.ManagedFields {
+func lastWrite(o client.Object) time.Time {
+	last := o.GetCreationTimestamp().Time
+	for _, entry := range o.GetManagedFields() {
 		if entry.Subresource == "status" && entry.Time != nil && entry.Time.After(last) {
 			last = entry.Time.Time
 		}
@@ -103,16 +131,15 @@ func lastWrite(o *metav1.PartialObjectMetadata) time.Time {
 	return last
 }
 
-// shortestTTL is when a finished call of the namespace could be over at the earliest, unless it asks for less itself:
-// such a call stays for that long after a change of leader.
-func (r *Reconciler) shortestTTL(ctx context.Context, namespace string) time.Duration {
+// shortestTTL is how long a finished call of the namespace stays at least that doesn't say so itself.
+func (r *Reconciler) shortestTTL(ctx context.Context, namespace string) (time.Duration, error) {
 	seconds := int32(defaultTTLSeconds)
 	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace)); err != nil {
-		return 0
+	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("list environments: %w", err)
 	}
 	for i := range environments.Items {
 		seconds = min(seconds, ptr.Deref(environments.Items[i].Spec.TTLSecondsAfterFinished, seconds))
 	}
-	return time.Duration(seconds) * time.Second
+	return time.Duration(seconds) * time.Second, nil
 }

@@ -97,6 +97,7 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
 		e.credential = o.job
 	}
+	e.decided = o
 	e.status = o.accepted()
 	if jobspec.IsSuspended(o.job) {
 		// No time limit runs meanwhile: only the Job's end ends the call, or its cancellation.

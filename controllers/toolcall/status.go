@@ -163,10 +163,15 @@ func (o *observation) fail(reason, message string) *v1alpha1.ToolCallStatus {
 
 // refuse ends a call that nothing was made for.
 func (o *observation) refuse(why *decide.Refusal) *v1alpha1.ToolCallStatus {
+	phase := v1alpha1.PhaseFailed
 	if why.Denied {
-		return o.end(v1alpha1.PhaseDenied, why.Reason, why.Message)
+		phase = v1alpha1.PhaseDenied
 	}
-	return o.fail(why.Reason, why.Message)
+	s := o.end(phase, why.Reason, why.Message)
+	if s.Environment == nil && why.Environment != "" {
+		s.Environment = &v1alpha1.ResolvedEnvironment{Name: why.Environment}
+	}
+	return s
 }
 
 // maxMessage bounds status.message and a condition's message, in bytes; the API takes 32768 characters.

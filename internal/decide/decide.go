@@ -11,6 +11,7 @@
 package decide
 
 import (
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,15 @@ type Decision struct {
 
 // Decide decides about a call. The error is a *Refusal or an *Undecided.
 func Decide(s *Snapshot) (*Decision, error) {
+	decision, err := s.decide()
+	var refusal *Refusal
+	if env := s.Effective(); env != nil && errors.As(err, &refusal) {
+		refusal.Environment = env.Name
+	}
+	return decision, err
+}
+
+func (s *Snapshot) decide() (*Decision, error) {
 	action, unmapped := guards.Map(&s.Call.Spec)
 	if err := s.Context.check(s.Call); err != nil {
 		return nil, err

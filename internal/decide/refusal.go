@@ -14,6 +14,8 @@ type Refusal struct {
 	Reason, Message string
 	// Denied says that a guard refused the call: it ends Denied, otherwise Failed.
 	Denied bool
+	// Environment is the name of the environment in effect, where that is known.
+	Environment string
 }
 
 func (e *Refusal) Error() string { return e.Reason + ": " + e.Message }
