@@ -212,7 +212,7 @@ func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) (
 			return slices.Clone(prefix), nil
 		}
 		if prefix, ok := builtinInterpreters[action.Language]; ok {
-			return prefix, nil
+			return slices.Clone(prefix), nil
 		}
 		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the environment has no interpreter for language %q: set spec.interpreters[%q] in the ExecutionEnvironment", action.Language, action.Language)
 	default:

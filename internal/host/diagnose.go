@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -39,14 +40,17 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 			return found
 		}
 	}
-	if hasPhaseEnded(pod) {
-		if taken := disruption(pod); taken != nil {
-			return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: Sentence("the pod was taken away before the command could start", taken.Reason, taken.Message)}
-		}
-		return &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: Sentence("the pod ended before the command could start", pod.Status.Reason, pod.Status.Message)}
-	}
-	if pod.DeletionTimestamp != nil {
+	ended := &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: Sentence("the pod ended before the command could start", endReason(pod), pod.Status.Message)}
+	switch taken := disruption(pod); {
+	case hasPhaseEnded(pod) && taken != nil:
+		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: Sentence("the pod was taken away before the command could start", taken.Reason, taken.Message)}
+	case hasPhaseEnded(pod):
+		return ended
+	case pod.DeletionTimestamp != nil:
 		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: "the pod was deleted before the command could start"}
+	case Terminated(pod) != nil:
+		// Another container goes on.
+		return ended
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
@@ -54,6 +58,14 @@ func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
 		}
 	}
 	return nil
+}
+
+// endReason is why a pod ended: the kubelet's reason for all of it, or else for the container with our runner.
+func endReason(pod *corev1.Pod) string {
+	if terminated := Terminated(pod); terminated != nil {
+		return cmp.Or(pod.Status.Reason, terminated.Reason)
+	}
+	return pod.Status.Reason
 }
 
 // hasPhaseEnded says that the pod as a whole has ended.
