@@ -83,8 +83,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := errors.Join(mgr.Add(calls.Expiry), mgr.Add(&learner{calls, watching})); err != nil {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
-	metrics.InFlight(func() int { return countInFlight(shared.Client) })
-	metrics.Queued(func() int { _, waiting := queues.Count(); return waiting })
+	metrics.RegisterCallsInFlight(func() int { return countInFlight(shared.Client) })
+	metrics.RegisterCallsQueued(func() int { _, waiting := queues.Count(); return waiting })
 	state := NewPoolState()
 	pools := &WarmPoolReconciler{Shared: shared, Hub: o.Hub, Identity: o.Identity, Runtime: o.Runtime, State: state}
 	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub, Turns: queues}

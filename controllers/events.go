@@ -13,8 +13,8 @@ func (r *ToolCallReconciler) announce(s *scope) {
 	if before == after || !after.Terminal() {
 		return
 	}
-	metrics.Finished(&s.call.Status)
-	r.Trace.Finished(s.call, s.seen, s.now)
+	metrics.CountFinished(&s.call.Status)
+	r.Trace.RecordCall(s.call, s.seen, s.now)
 	if after == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
 		return

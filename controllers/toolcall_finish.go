@@ -26,7 +26,7 @@ func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, erro
 		return false, nil
 	}
 	if err := reported.Outcome.Validate(); err != nil {
-		metrics.Reported(metrics.Refused)
+		metrics.CountReport(metrics.ReportRefused)
 		s.session.Refuse("the result can't be: " + err.Error())
 		return false, nil
 	}
@@ -36,7 +36,7 @@ func (r *ToolCallReconciler) takeResult(_ context.Context, s *scope) (bool, erro
 	}
 	session, uid := s.session, string(s.call.UID)
 	s.after(func(context.Context) error {
-		metrics.Reported(metrics.Recorded)
+		metrics.CountReport(metrics.ReportRecorded)
 		// A runner that doesn't hear this sends the result again, and is answered by retire.
 		_ = session.Ack(uid)
 		return nil
@@ -166,7 +166,7 @@ func (r *ToolCallReconciler) release(ctx context.Context, s *scope) error {
 			session.Refuse("the call has ended: " + reason)
 			return nil
 		}
-		metrics.Reported(metrics.Repeated)
+		metrics.CountReport(metrics.ReportRepeated)
 		_ = session.Ack(uid)
 		return nil
 	})
