@@ -144,8 +144,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := errors.Join(mgr.Add(m.Expiry), mgr.Add(seed)); err != nil {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
-	metrics.InFlight(func() int { return apicache.CountInFlight(api) })
-	metrics.Queued(func() int { _, waiting := m.Queue.Count(); return waiting })
+	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
+	metrics.RegisterCallsQueued(func() int { _, waiting := m.Queue.Count(); return waiting })
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),

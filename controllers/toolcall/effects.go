@@ -36,7 +36,7 @@ type effects struct {
 	// messages go to runners.
 	messages []message
 	// reported is what became of a runner's result, for the metric.
-	reported metrics.Fate
+	reported metrics.ReportOutcome
 	// forgetResult drops the copy of a result whose runner has gone.
 	forgetResult bool
 	// adopt is the waiting pod's Job that becomes the call's own.
@@ -205,7 +205,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 		r.Hosts.Release(string(o.call.UID))
 	}
 	if e.reported != "" {
-		metrics.Reported(e.reported)
+		metrics.CountReport(e.reported)
 	}
 	if bound := o.call.Status.Runner; e.forgetResult && bound != nil {
 		r.Hub.Release(bound.KeyHash)

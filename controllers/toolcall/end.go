@@ -87,7 +87,7 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) erro
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the call has ended: " + o.call.Status.Reason})
 		return nil
 	}
-	e.reported = metrics.Repeated
+	e.reported = metrics.ReportRepeated
 	e.messages = append(e.messages, message{to: o.runner, ack: string(o.call.UID)})
 	return nil
 }

@@ -16,8 +16,8 @@ func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
 	if o.call.Status.Phase == s.Phase || !s.Phase.Terminal() {
 		return
 	}
-	metrics.Finished(s)
-	r.Trace.Finished(after, o.created, o.now)
+	metrics.CountFinished(s)
+	r.Trace.RecordCall(after, o.created, o.now)
 	if s.Phase == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
 		return
@@ -27,7 +27,7 @@ func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
 		kind = corev1.EventTypeWarning
 	}
 	if !r.eventLimits.allow(after.Namespace, o.now) {
-		metrics.EventDropped()
+		metrics.CountDroppedEvent()
 		return
 	}
 	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", clip(s.Message, maxNote))

@@ -163,7 +163,7 @@ func (r *Reconciler) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (in
 // finish ends the call with what its runner reports, and acknowledges that once it is written.
 func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error) {
 	if err := o.result.Validate(); err != nil {
-		metrics.Reported(metrics.Refused)
+		metrics.CountReport(metrics.ReportRefused)
 		e := effects{forgetResult: true}
 		if o.runner != nil {
 			e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + err.Error()}}
@@ -174,7 +174,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 	if err != nil {
 		return effects{}, err
 	}
-	e := effects{status: o.withResult(o.result, specBytes), forgetResult: true, reported: metrics.Recorded}
+	e := effects{status: o.withResult(o.result, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
 	if o.runner != nil {
 		// A runner that doesn't hear this sends the result again, and is answered when the call is finished.
 		e.messages = []message{{to: o.runner, ack: string(o.call.UID)}}

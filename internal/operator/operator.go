@@ -49,8 +49,9 @@ const shutdownTimeout = 5 * time.Second
 // Run is the operator, until the context ends.
 func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
 	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
-	now := apiclock.New(time.Now)
+	now := apiclock.New(time.Now, log.WithName("clock"))
 	conf.Wrap(now.Wrap)
+	metrics.RegisterClockSkew(func() time.Duration { return now.Skew().Operator }, func() time.Duration { return now.Skew().APIServers })
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
@@ -83,7 +84,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	memory := controllers.NewMemory(now, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
 		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
 	})
-	metrics.Runners(memory.Hub.Len)
+	metrics.RegisterRunnerConnections(memory.Hub.Len)
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: memory.Hub, clock: now, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
