@@ -76,6 +76,7 @@ func (r *ToolCallReconciler) phases() []phase {
 		r.retire,
 		r.takeResult,
 		r.stopIfAsked,
+		r.refuseEdited,
 		r.awaitTurn,
 		r.accept,
 		r.takeTurn,

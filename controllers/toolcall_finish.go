@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
@@ -53,7 +55,7 @@ func (r *ToolCallReconciler) stopIfAsked(_ context.Context, s *scope) (bool, err
 		return false, nil
 	}
 	if !s.bound() {
-		s.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled before its command started")
+		s.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, decide.Cancelled(s.call))
 		if s.session != nil {
 			session := s.session
 			s.after(func(context.Context) error { session.Refuse("the call was cancelled"); return nil })
@@ -68,6 +70,20 @@ func (r *ToolCallReconciler) stopIfAsked(_ context.Context, s *scope) (bool, err
 	// Its runner isn't connected: the kubelet can stop it too.
 	r.removeJob(s)
 	return false, nil
+}
+
+// refuseEdited ends a call whose spec was changed before its runner had it.
+func (r *ToolCallReconciler) refuseEdited(_ context.Context, s *scope) (bool, error) {
+	var refused *rejection
+	if !errors.As(decide.Edited(s.call), &refused) || s.bound() && !s.unassigned() {
+		return false, nil
+	}
+	s.rejected(refused)
+	if session := s.session; session != nil {
+		s.after(func(context.Context) error { session.Refuse("the call was changed"); return nil })
+	}
+	r.removeJob(s)
+	return true, nil
 }
 
 // lose ends a call whose pod is gone or overdue, with the copy of the result that the runner left in the pod
