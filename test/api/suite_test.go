@@ -56,7 +56,12 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	env := &envtest.Environment{}
-	defer func() { _ = env.Stop() }()
+	defer func() {
+		if stopControllerManager != nil {
+			stopControllerManager()
+		}
+		_ = env.Stop()
+	}()
 	if installed, err = start(env, filepath.Join(dir, "kubeconfig")); err != nil {
 		fmt.Fprintln(os.Stderr, "start the API server and install config/default:", err)
 		return 1
@@ -89,6 +94,9 @@ func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
 // awaitInstalled waits until the kinds are served and the admission policies are in force.
 func (s *apiServer) awaitInstalled() error {
 	if said, err := s.kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	if said, err := s.kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -137,6 +145,16 @@ func probes() []probe {
 			call := newCall("default", "probe")
 			call.Spec.Shell = &v1alpha1.ShellAction{Command: "ls"}
 			return refusedBy("toolcall-create", s.admin.Create(ctx, call, client.DryRunAll))
+		}},
+		{"toolcall-policy-use", func(ctx context.Context, s *apiServer) error {
+			env := newEnvironment("default", "probe")
+			env.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "probe"}
+			// A member of system:masters may use everything.
+			probe, err := s.actAs("probe", asUser{})
+			if err != nil {
+				return err
+			}
+			return refusedBy("toolcall-policy-use", probe.Create(ctx, env, client.DryRunAll))
 		}},
 	}
 }
@@ -196,14 +214,18 @@ type asUser struct {
 	extra  map[string][]string
 }
 
-// as is a client that acts as a user.
-func (s *space) as(name string, user asUser) client.Client {
-	s.t.Helper()
+// actAs is a client that acts as a user.
+func (s *apiServer) actAs(name string, user asUser) (client.Client, error) {
 	config := rest.CopyConfig(s.config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: name, UID: user.uid, Groups: append(slices.Clone(user.groups), "system:authenticated"), Extra: user.extra,
 	}
-	c, err := client.New(config, client.Options{Scheme: s.scheme})
+	return client.New(config, client.Options{Scheme: s.scheme})
+}
+
+func (s *space) as(name string, user asUser) client.Client {
+	s.t.Helper()
+	c, err := s.actAs(name, user)
 	if err != nil {
 		s.t.Fatal(err)
 	}
