@@ -15,5 +15,6 @@ rm -rf "$files"
 mkdir -p "$files"/{crd,rbac,admission,monitoring}
 cp config/crd/toolcall.dev_*.yaml config/crd/tools.yaml "$files/crd/"
 cp config/rbac/{role,user_roles,bindings}.yaml "$files/rbac/"
-cp config/admission/{requested_by,identity}.yaml "$files/admission/"
+cp config/admission/*.yaml "$files/admission/"
+rm "$files/admission/kustomization.yaml"
 cp config/monitoring/rules.yaml "$files/monitoring/"

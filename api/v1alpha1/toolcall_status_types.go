@@ -4,9 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ToolCallStatus is what happened. A terminal phase never changes.
-//
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || !(oldSelf.phase in ['Succeeded', 'Failed', 'Denied', 'Cancelled']) || (has(self.phase) && self.phase == oldSelf.phase)",message="a terminal phase never changes"
+// ToolCallStatus is what happened. A terminal phase never changes: the operator alone writes the status, each time under
+// the condition that nobody else has since.
 type ToolCallStatus struct {
 	// phase is Pending, Running, or one of the terminal Succeeded, Failed, Denied and Cancelled.
 	// +optional

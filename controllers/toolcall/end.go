@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 )
@@ -27,16 +28,19 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 		return effects{}, err
 	}
 	o = o.withAction(whole)
-	e := effects{
-		status:  o.neverStarted(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled before its command started"),
-		remove:  o.ownJob(),
-		release: true,
+	e := effects{remove: o.ownJob(), release: true}
+	why := "the call was cancelled"
+	if edited := decide.Edited(o.call); edited != nil && !o.call.Spec.Cancel {
+		why = "the call was edited"
+		e.status = o.refuse(edited)
+	} else {
+		e.status = o.neverStarted(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, decide.Cancelled(o.call))
 	}
 	if o.runner != nil {
-		e.messages = append(e.messages, message{to: o.runner, refuse: "the call was cancelled"})
+		e.messages = append(e.messages, message{to: o.runner, refuse: why})
 	}
 	if o.claimed != nil && o.claimed != o.runner {
-		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call was cancelled"})
+		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
 	}
 	return e, nil
 }

@@ -32,7 +32,7 @@ func stageOf(o *observation) Stage {
 		return Finished
 	case o.isBound() && o.result != nil:
 		return Reported
-	case o.call.Spec.Cancel && (!o.isBound() || o.isUnassigned()):
+	case (o.call.Spec.Cancel || o.call.IsEdited()) && (!o.isBound() || o.isUnassigned()):
 		return Cancelling
 	case o.isUnassigned():
 		return Bound
@@ -82,8 +82,8 @@ func Table() []Row {
 			(*Reconciler).finish,
 		},
 		{
-			Cancelling, "spec.cancel is true, and the command was not handed over",
-			"ends the call as Cancelled, then turns its runner away and deletes its Job", []Stage{Finished},
+			Cancelling, "spec.cancel is true, or the spec was edited, and the command was not handed over",
+			"ends the call as Cancelled (an edited one as Denied), then turns its runner away and deletes its Job", []Stage{Finished},
 			(*Reconciler).cancel,
 		},
 		{

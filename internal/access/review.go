@@ -46,6 +46,7 @@ func (a *Reviews) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace
 		User:   who.Username,
 		UID:    who.UID,
 		Groups: who.Groups,
+		Extra:  extraOf(who),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace,
 			Verb:      "use",
@@ -74,4 +75,16 @@ func (a *Reviews) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace
 		a.answers.Add(string(key), true, answerTTL)
 	}
 	return may, nil
+}
+
+// extraOf translates what an authenticator says besides name and groups.
+func extraOf(who *v1alpha1.Requester) map[string]authorizationv1.ExtraValue {
+	if len(who.Extra) == 0 {
+		return nil
+	}
+	extra := make(map[string]authorizationv1.ExtraValue, len(who.Extra))
+	for key, values := range who.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	return extra
 }

@@ -159,8 +159,8 @@ func CountInFlight(reader client.Reader) int {
 	return len(calls.Items)
 }
 
-// errNotWhole says that a cached call lacks its input.
-var errNotWhole = errors.New("the call was replaced while its input was read")
+// errChanged says that the cache is behind: the pass is tried again.
+var errChanged = errors.New("the call was changed or replaced since it was seen")
 
 // Whole gives the call with its input, which the cache leaves out of large ones.
 func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
@@ -171,8 +171,8 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(call), whole); err != nil {
 		return nil, fmt.Errorf("read the call's input: %w", err)
 	}
-	if whole.UID != call.UID {
-		return nil, errNotWhole
+	if whole.UID != call.UID || whole.Generation != call.Generation {
+		return nil, errChanged
 	}
 	return whole, nil
 }

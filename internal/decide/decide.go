@@ -92,6 +92,9 @@ func Decide(s *Snapshot) (*Decision, error) {
 
 func (s *Snapshot) decide() (*Decision, error) {
 	action, unmapped := guards.Map(&s.Call.Spec)
+	if edited := Edited(s.Call); edited != nil {
+		return nil, edited
+	}
 	if err := s.Context.check(s.Call); err != nil {
 		return nil, err
 	}

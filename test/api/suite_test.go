@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -54,7 +56,12 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	env := &envtest.Environment{}
-	defer func() { _ = env.Stop() }()
+	defer func() {
+		if stopControllerManager != nil {
+			stopControllerManager()
+		}
+		_ = env.Stop()
+	}()
 	if installed, err = start(env, filepath.Join(dir, "kubeconfig")); err != nil {
 		fmt.Fprintln(os.Stderr, "start the API server and install config/default:", err)
 		return 1
@@ -87,6 +94,9 @@ func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
 // awaitInstalled waits until the kinds are served and the admission policies are in force.
 func (s *apiServer) awaitInstalled() error {
 	if said, err := s.kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	if said, err := s.kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -131,7 +141,33 @@ func probes() []probe {
 			}
 			return nil
 		}},
+		{"toolcall-create", func(ctx context.Context, s *apiServer) error {
+			call := newCall("default", "probe")
+			call.Spec.Shell = &v1alpha1.ShellAction{Command: "ls"}
+			return refusedBy("toolcall-create", s.admin.Create(ctx, call, client.DryRunAll))
+		}},
+		{"toolcall-policy-use", func(ctx context.Context, s *apiServer) error {
+			env := newEnvironment("default", "probe")
+			env.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "probe"}
+			// A member of system:masters may use everything.
+			probe, err := s.actAs("probe", asUser{})
+			if err != nil {
+				return err
+			}
+			return refusedBy("toolcall-policy-use", probe.Create(ctx, env, client.DryRunAll))
+		}},
 	}
+}
+
+// refusedBy is nil when an error comes from an admission policy.
+func refusedBy(policy string, err error) error {
+	if err == nil {
+		return errors.New("what it refuses was taken")
+	}
+	if !strings.Contains(err.Error(), "'"+policy+"'") {
+		return err
+	}
+	return nil
 }
 
 // kubectl runs the API server's own kubectl as the administrator, and gives all that it printed.
@@ -171,6 +207,46 @@ func (s *space) create(objects ...client.Object) {
 	}
 }
 
+// asUser is what an authenticator says about a user, besides the name.
+type asUser struct {
+	uid    string
+	groups []string
+	extra  map[string][]string
+}
+
+// actAs is a client that acts as a user.
+func (s *apiServer) actAs(name string, user asUser) (client.Client, error) {
+	config := rest.CopyConfig(s.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: name, UID: user.uid, Groups: append(slices.Clone(user.groups), "system:authenticated"), Extra: user.extra,
+	}
+	return client.New(config, client.Options{Scheme: s.scheme})
+}
+
+func (s *space) as(name string, user asUser) client.Client {
+	s.t.Helper()
+	c, err := s.actAs(name, user)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// grant gives a user verbs on a resource of the project in the namespace.
+func (s *space) grant(user, resource string, verbs ...string) {
+	s.t.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "r-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"toolcall.dev"}, Resources: []string{resource}, Verbs: verbs}},
+	}
+	s.create(role)
+	s.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "r-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+}
+
 // run is kubectl in the space's namespace; a failure ends the test.
 func (s *space) run(args ...string) string {
 	s.t.Helper()
@@ -192,5 +268,23 @@ func newEnvironment(namespace, name string) *v1alpha1.ExecutionEnvironment {
 	return &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1"},
+	}
+}
+
+// eventually tries until there is no error: admission policies that a test installs take a moment to be in force.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(err)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }
