@@ -92,7 +92,7 @@ func TestACallWhosePodIsSilentEndsAtItsDeadline(t *testing.T) {
 	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseRunning {
 		t.Fatalf("ended early: %s", s.Reason)
 	}
-	w.clock.now = w.clock.now.Add(time.Minute)
+	w.clock.now = w.clock.now.Add(5 * time.Minute)
 	w.reconcile(call)
 	if s := w.get(call).Status; s.Reason != v1alpha1.ReasonPodLost {
 		t.Errorf("ended %s", s.Reason)

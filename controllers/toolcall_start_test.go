@@ -49,13 +49,14 @@ func TestACallSaysThatItIsAcceptedWhenItDoesNotStartAtOnce(t *testing.T) {
 	}
 }
 
-// An operator that ended meanwhile leaves nothing behind that would keep quiet.
-func TestASuccessorSaysAtOnceThatACallIsAccepted(t *testing.T) {
+// Since when a call is accepted is kept in its Job: an operator that starts meanwhile says so in time.
+func TestASuccessorSaysInTimeThatACallIsAccepted(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
 	call := w.call("c")
 	w.reconcile(call)
 	w.restart()
+	w.clock.set(w.clock.Now().Add(time.Second))
 	w.reconcile(call)
 	if s := w.get(call).Status; s.Phase != v1alpha1.PhasePending || s.Job == "" || s.Action == nil {
 		t.Errorf("the status is %+v", s)

@@ -137,6 +137,7 @@ func TestAnOperatorThatStartsKnowsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.restart()
+	w.clock.set(w.clock.Now().Add(time.Second))
 	w.reconcile(third)
 	if w.hasJob(third) || !queued(w.get(third)) {
 		t.Error("the third call runs over the limit")

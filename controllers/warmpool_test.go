@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,21 @@ func (w *world) jobNamed(name string) *batchv1.Job {
 	return job
 }
 
+// change changes an environment as it is now.
+func (w *world) change(env *v1alpha1.ExecutionEnvironment, change func()) {
+	w.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(env), env); err != nil {
+			return err
+		}
+		change()
+		return w.client.Update(context.Background(), env)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestTheRefillDoesNotOvershoot(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", warm(3))
@@ -102,10 +118,7 @@ func TestAChangeReplacesTheWaitingPodsOnly(t *testing.T) {
 	w.changeHands(call)
 	w.fill(env)
 	before := names(w.waiting(env))
-	env.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: "new"}}
-	if err := w.client.Update(context.Background(), env); err != nil {
-		t.Fatal(err)
-	}
+	w.change(env, func() { env.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: "new"}} })
 	w.fill(env)
 	w.fill(env)
 	after := names(w.waiting(env))
@@ -151,10 +164,7 @@ func TestScalingDownRemovesWaitingPodsOnly(t *testing.T) {
 	call := w.call("c")
 	w.reconcile(call)
 	w.changeHands(call)
-	env.Spec.WarmPool.Size = 0
-	if err := w.client.Update(context.Background(), env); err != nil {
-		t.Fatal(err)
-	}
+	w.change(env, func() { env.Spec.WarmPool.Size = 0 })
 	w.fill(env)
 	if n := len(w.waiting(env)); n != 0 {
 		t.Errorf("%d pods wait", n)

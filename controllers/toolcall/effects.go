@@ -31,6 +31,8 @@ type effects struct {
 	decided *observation
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
+	// adopt is the waiting pod's Job that becomes the call's own, before its runner is let go.
+	adopt *batchv1.Job
 	// release ends the call's claim on a waiting runner, leaveQueue its place in its environment's queue.
 	release, leaveQueue bool
 	// messages go to runners.
@@ -39,8 +41,6 @@ type effects struct {
 	reported metrics.ReportOutcome
 	// forgetResult drops the copy of a result whose runner has gone.
 	forgetResult bool
-	// adopt is the waiting pod's Job that becomes the call's own.
-	adopt *batchv1.Job
 	// remove are Jobs to delete, with their pods.
 	remove []*batchv1.Job
 	// removeCall deletes the call; expire is when that is due.
@@ -89,8 +89,13 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	if err := r.writeStatus(ctx, o, e.status); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if e.adopt != nil {
+		if err := r.adopt(ctx, o, e.adopt); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	r.follow(o, &e)
-	if err := r.write(ctx, o, &e); err != nil {
+	if err := r.remove(ctx, o, &e); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
@@ -107,6 +112,10 @@ func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (
 	job := e.create
 	err := r.Client.Create(ctx, job)
 	switch {
+	case err == nil && e.status == nil && jobspec.IsSuspended(job):
+		// A queue holds it back: the call says so.
+		e.status = e.decided.withJob(job).accepted()
+		return e, nil, nil
 	case err == nil:
 		return e, nil, nil
 	case !apierrors.IsAlreadyExists(err):
@@ -229,13 +238,8 @@ func (m message) deliver() {
 	}
 }
 
-// write does the writes that follow from the status.
-func (r *Reconciler) write(ctx context.Context, o *observation, e *effects) error {
-	if e.adopt != nil {
-		if err := r.adopt(ctx, o, e.adopt); err != nil {
-			return err
-		}
-	}
+// remove deletes what the call doesn't need any more, and the call itself when its time is up.
+func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
 	for _, job := range e.remove {
 		// The kubelet's SIGTERM has the runner stop whatever still runs.
 		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})

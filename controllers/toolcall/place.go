@@ -293,7 +293,7 @@ func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, ca
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The call's pod has no token yet")
 	return effects{
-		status: o.pending(v1alpha1.ReasonNotStarted, "the Secret with the token of the call's pod can't be created yet; it is tried again: "+cause.Error()),
+		status: o.withJob(nil).pending(v1alpha1.ReasonNotStarted, "the Secret with the token of the call's pod can't be created yet; it is tried again: "+cause.Error()),
 		wake:   soonestRetry,
 	}
 }

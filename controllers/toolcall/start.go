@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,7 +121,11 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		return effects{}, err
 	}
 	if found != nil && found.NoCredential {
-		e.credential = o.job
+		e.credential, found = o.job, nil
+		if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
+			// What kept the operator from making it.
+			found = &host.Problem{Reason: v1alpha1.ReasonStartTimeout, Message: c.Message}
+		}
 	}
 	deadline := o.heardUntil(jobspec.StartsFrom(o.job).Add(o.decision.StartTimeout()))
 	switch {
