@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/google/go-containerregistry v0.22.1
-	golang.org/x/sys v0.47.0
 	gonum.org/v1/plot v0.17.0
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -25,6 +24,7 @@ require (
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	golang.org/x/image v0.30.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.28.0 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
 )

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-cluster() { go -C hack run ./cluster "$@"; }
+cluster() { go -C hack/cluster run . "$@"; }
 
 # use_cluster sets KUBECONFIG and kubectl: the one that KUBECONFIG names, or else the local cluster, if it runs.
 use_cluster() {

@@ -44,7 +44,7 @@ finish() {
     wait "$stage_pid" || true
   fi
   if [[ -n $started ]]; then
-    stage cluster-down -- go -C hack run ./cluster down || true
+    stage cluster-down -- go -C hack/cluster run . down || true
   fi
   bin/testsum -logs "$logs" -summary || status=1
   [[ -z $failed || $status != 0 ]] || status=1
@@ -71,6 +71,7 @@ if [[ $mode == unit ]]; then
   unset KUBEBUILDER_ASSETS
   tests unit . "${flags[@]}" ./... || true
   tests unit-hack hack "${flags[@]}" ./... || true
+  tests unit-cluster hack/cluster "${flags[@]}" ./... || true
   tests unit-release hack/release -count=1 -shuffle=on -timeout=20m ./... || true
   exit
 fi
@@ -79,16 +80,17 @@ mapfile -t api < <(with_api)
 mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf '%s\n' toolcall.dev/operator/test/{e2e,install} "${api[@]/#.\//toolcall.dev/operator/}"))
 tests unit . "${flags[@]}" "${unit[@]}" || true
 tests unit-hack hack "${flags[@]}" ./... || true
+tests unit-cluster hack/cluster "${flags[@]}" ./... || true
 tests unit-release hack/release -count=1 -shuffle=on -timeout=20m ./... || true
 
-if stage programs -- go -C hack run ./cluster assets; then
+if stage programs -- go -C hack/cluster run . assets; then
   KUBEBUILDER_ASSETS=$(cluster assets)
   export KUBEBUILDER_ASSETS
   [[ ${#api[@]} == 0 ]] || tests api-server . "${flags[@]}" "${api[@]}" || true
 fi
 
 cluster status >/dev/null 2>&1 || started=yes
-stage cluster-up -- go -C hack run ./cluster up || exit
+stage cluster-up -- go -C hack/cluster run . up || exit
 KUBECONFIG=$(cluster kubeconfig)
 export KUBECONFIG
 stage tool-image -- make -s load-tools || exit

@@ -49,7 +49,7 @@ func newRegistry(t *testing.T) string {
 // serveOnNode runs a server in the node's namespaces until the end of the test, and returns once it has said where it listens.
 func serveOnNode(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"-C", "hack", "run", "./cluster", "exec", "--"}, args...)...)
+	cmd := exec.Command("go", append([]string{"-C", "hack/cluster", "run", ".", "exec", "--"}, args...)...)
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	// The go command doesn't hand signals on: all of the group get them.
@@ -95,7 +95,7 @@ func forward(listener net.Listener, to string) {
 
 // forgetImages takes away the node's names for what it pulled.
 func forgetImages(t *testing.T, registry string) {
-	ctr := []string{"go", "-C", "hack", "run", "./cluster", "exec", "--", "ctr", "--namespace=k8s.io", "images"}
+	ctr := []string{"go", "-C", "hack/cluster", "run", ".", "exec", "--", "ctr", "--namespace=k8s.io", "images"}
 	var pulled []string
 	for name := range strings.Lines(command{args: append(ctr, "ls", "-q")}.must(t)) {
 		if strings.HasPrefix(name, registry+"/") {

@@ -11,7 +11,7 @@ import (
 // onNode runs a command inside the local node, as root there, and returns what it printed.
 func (s *suite) onNode(t *testing.T, command ...string) string {
 	t.Helper()
-	args := append([]string{"-C", filepath.Join(s.root, "hack"), "run", "./cluster", "exec", "--"}, command...)
+	args := append([]string{"-C", filepath.Join(s.root, "hack", "cluster"), "run", ".", "exec", "--"}, command...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

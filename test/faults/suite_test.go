@@ -117,7 +117,7 @@ func buildProgram() (string, error) {
 		return "", fmt.Errorf("make a folder for the cluster's program: %w", err)
 	}
 	program := filepath.Join(dir, "cluster")
-	build := exec.Command("go", "-C", filepath.Join("..", "..", "hack"), "build", "-o", program, "./cluster")
+	build := exec.Command("go", "-C", filepath.Join("..", "..", "hack", "cluster"), "build", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the cluster's program: %w\n%s", err, out)
 	}
