@@ -6,6 +6,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+# tool builds a program of hack/tools, in the version that is pinned there, into bin/.
+tool() {
+  mkdir -p bin
+  go -C hack/tools build -o "$PWD/bin/$1" "$2"
+}
+
 cluster() { go -C hack/cluster run . "$@"; }
 
 # use_cluster sets KUBECONFIG and kubectl: the one that KUBECONFIG names, or else the local cluster, if it runs.
