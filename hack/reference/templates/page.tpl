@@ -72,7 +72,7 @@
 {{- $kind := .Kind | toJson -}}
 {{- if eq $kind `"POINTER"` }}{{ template "kind" .UnderlyingType }}
 {{- else if eq $kind `"SLICE"` }}list of {{ template "kind" .UnderlyingType }}
-{{- else if eq $kind `"MAP"` }}map of {{ template "kind" .ValueType }}{{ with .ValueType.Validation }} (each {{ join "; " . }}){{ end }}
+{{- else if eq $kind `"MAP"` }}map of {{ template "kind" .ValueType }}{{ with .ValueType.Validation }} (each {{ join ", " . }}){{ end }}
 {{- else if eq $kind `"ALIAS"` }}{{ template "kind" .UnderlyingType }}
 {{- else if eq $kind `"BASIC"` }}{{ regexReplaceAll "^int" (markdownRenderType .) "int" }}{{ if hasPrefix "int" .Name }} ({{ .Name }}){{ end }}
 {{- else if hasPrefix "toolcall.dev/" .Package }}object
