@@ -12,6 +12,13 @@ tool() {
   go -C hack/tools build -o "$PWD/bin/$1" "$2"
 }
 
+# counted runs a go command with -v, and prints a line for every hundred packages that it compiles, not each name.
+counted() {
+  "$@" 2>&1 | awk '
+    / / && !/\.test\]$/ { print; fflush(); next } # A download or an error.
+    NF && ++n % 100 == 0 { print "  compiled " n " packages"; fflush() }' >&2
+}
+
 cluster() { go -C hack/cluster run . "$@"; }
 
 # use_cluster sets KUBECONFIG and kubectl: the one that KUBECONFIG names, or else the local cluster, if it runs.
