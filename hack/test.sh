@@ -67,7 +67,7 @@ if [[ $mode == unit ]]; then
   exit
 fi
 
-stage programs go -C hack/cluster run . build || exit
+stage programs hack/test-programs.sh || exit
 stage compile compile_all || exit
 mapfile -t api < <(with_api)
 mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... |
