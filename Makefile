@@ -4,9 +4,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-TOOLS := go -C hack/tools tool
-LDFLAGS := -s -w
-
 include hack/make/*.mk
 
 .PHONY: help
@@ -15,8 +12,7 @@ help: ## List the targets.
 
 .PHONY: build
 build: ## Build every binary into bin/.
-	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@hack/build.sh
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs, RBAC and the pages of docs/reference from the Go sources.
@@ -57,6 +53,10 @@ test: ## Run every test: unit, API server, and end to end on a local cluster.
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster.
 	@hack/test.sh unit
+
+.PHONY: test-programs
+test-programs: ## Build the programs and install the packages that end-to-end tests start.
+	@hack/test-programs.sh
 
 .PHONY: test-faults
 test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/built"
 )
 
 const (
@@ -91,7 +92,9 @@ func (b *bench) run(name string, args ...string) {
 
 func (b *bench) helm(args ...string) {
 	b.t.Helper()
-	b.run("go", append([]string{"-C", "hack/release", "tool", "helm"}, args...)...)
+	program, err := built.Helper("helm")
+	b.must(err)
+	b.run(program, args...)
 }
 
 func (b *bench) eventually(what string, is func(context.Context) (bool, error)) {
