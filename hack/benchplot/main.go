@@ -1,4 +1,4 @@
-// Command benchplot draws what 'make bench' measured: reads its JSON file, writes a PNG.
+// Command benchplot draws what 'make bench' measured. It reads its JSON file and writes a PNG.
 //
 // It draws what is in the file and computes nothing; a part that was not measured has no panel.
 package main
@@ -34,10 +34,6 @@ type rate struct {
 
 // report is the part of the file that is drawn.
 type report struct {
-	Commit  string `json:"commit"`
-	Machine struct {
-		Cores int `json:"cores"`
-	} `json:"machine"`
 	Totals map[string]summary `json:"totals"`
 	Bursts []burst            `json:"bursts"`
 	Rates  []rate             `json:"rates"`

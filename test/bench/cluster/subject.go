@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Subject is something to be measured: objects of one kind in a namespace.
+type Subject struct {
+	Namespace string
+	// New builds the object to create.
+	New func(at metav1.ObjectMeta) client.Object
+	// List is what a watch is opened on.
+	List client.ObjectList
+	// Done says that an object has ended as it should; the error, that it ended otherwise.
+	Done func(client.Object) (bool, error)
+}
+
+// Make builds the object of that name.
+func (s Subject) Make(name string) client.Object {
+	return s.New(metav1.ObjectMeta{Namespace: s.Namespace, Name: name})
+}
+
+// EnvironmentName is that of every environment of the benchmark: each has a namespace to itself.
+const EnvironmentName = "bench"
+
+// NewEnvironment is an environment for calls that run under that policy.
+func NewEnvironment(namespace, policy, image string) *v1alpha1.ExecutionEnvironment {
+	return &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: EnvironmentName},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: image, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: policy},
+	}
+}
+
+// Calls are calls of the shortest command in a namespace with an environment.
+func Calls(namespace string) Subject {
+	return Subject{Namespace: namespace, New: NewCall, List: &v1alpha1.ToolCallList{}, Done: callDone}
+}
+
+// NewCall is one such call.
+func NewCall(at metav1.ObjectMeta) client.Object {
+	return &v1alpha1.ToolCall{ObjectMeta: at, Spec: v1alpha1.ToolCallSpec{
+		Structured:     &v1alpha1.StructuredAction{Binary: "true"},
+		EnvironmentRef: &v1alpha1.LocalReference{Name: EnvironmentName},
+	}}
+}
+
+func callDone(o client.Object) (bool, error) {
+	status := o.(*v1alpha1.ToolCall).Status
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionFinished) {
+		return false, nil
+	}
+	if status.Phase != v1alpha1.PhaseSucceeded {
+		return false, fmt.Errorf("the call ended %s/%s: %s", status.Phase, status.Reason, status.Message)
+	}
+	return true, nil
+}
