@@ -39,7 +39,7 @@ type limited interface{ Verdict() error }
 const usage = `Usage: bench COMMAND [flags]
 
   calls      calls beside bare Pods and Jobs on the current cluster
-  operator   the operator alone, against an API server of its own without a node
+  operator   the operator alone, against an API server of its own without a node; and that API server's floor
   footprint  memory and processor time of the operator and of a runner at rest
 
 'bench COMMAND -h' lists the flags.

@@ -16,7 +16,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"calls": "-n -1;-n 10001;-n x;-bursts 0;-bursts 10,x;-bursts 101;-rates 0;-rates NaN;-rates 1001;-rate-seconds 0;-pool 0;" +
 			"-only all;-kinds Cron;-max-job-ratio -1;more;-nope",
 		"operator":  "-calls 0;-calls 1.5;-in-flight 0;-pool 201;-finished -1;-output-bytes -1;-probes 0;-qps -1;-qps Inf;-idle x;-only hot;more;-nope",
-		"footprint": "-finished -1;-output-bytes 262145;-rest 0;-samples 0;-only cold;more;-nope",
+		"footprint": "-finished -1;-output-bytes 262145;-rest 0;-samples 0;-only floor;more;-nope",
 	} {
 		for args := range strings.SplitSeq(wrong, ";") {
 			all := append([]string{name}, strings.Fields(args)...)

@@ -2,7 +2,7 @@
 // node. What a Job controller, a kubelet and a runner would do is done here: each Job gets a pod, a runner connects
 // with the Job's token and takes its call, reports a result at once and waits for the acknowledgement, and pod and Job
 // end. So thousands of calls a minute go through the operator, and what they cost it in CPU, memory and API writes is
-// not lost in the cost of containers.
+// not lost in the cost of containers. The floor is the API server's share, with no operator there.
 package operator
 
 import (
@@ -25,6 +25,7 @@ import (
 
 // Parts of a run, in order.
 const (
+	partFloor    = "floor"
 	partCold     = "cold"
 	partBare     = "bare"
 	partWarm     = "warm"
@@ -44,17 +45,18 @@ type Command struct {
 	probes      int
 	idle        time.Duration
 	profiles    string
+	beside      string
 	report      Report
 }
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
-	c.Options.AddFlags(fs, "bin/bench-operator.json", partCold, partBare, partWarm, partFinished)
+	c.Options.AddFlags(fs, "bin/bench-operator.json", partFloor, partCold, partBare, partWarm, partFinished)
 	c.calls, c.inFlight, c.pool, c.finished, c.outputBytes, c.probes = 10000, 100, 100, 50000, 4096, 2000
 	many := figures.Between(1, 1000000)
 	fs.StringVar(&c.manager, "manager", "bin/manager", "the operator's program")
 	figures.Add(fs, &c.qps, "qps", figures.Between(0.0, 1000000), "the operator's --qps; 0 for what it has by default")
-	figures.Add(fs, &c.calls, "calls", many, "calls of each of the parts cold, bare and warm")
+	figures.Add(fs, &c.calls, "calls", many, "calls of each of the parts floor, cold, bare and warm; of the floor as many at once, and a tenth one at a time")
 	figures.Add(fs, &c.inFlight, "in-flight", figures.Between(1, 10000), "calls that are on their way at the same time in the parts cold, bare and warm")
 	figures.Add(fs, &c.pool, "pool", figures.Between(1, 200), "waiting pods in the part warm")
 	figures.Add(fs, &c.finished, "finished", many, "finished calls in the part finished")
@@ -62,6 +64,7 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
 	figures.Add(fs, &c.probes, "probes", many, "new calls before and after, to see whether they got slower, ten at a time")
 	fs.DurationVar(&c.idle, "idle", time.Minute, "how long the operator is left alone before its memory is looked at")
 	fs.StringVar(&c.profiles, "profiles", "", "folder for CPU profiles of the operator and of the API server, and the operator's heap profiles, for go tool pprof; empty for none")
+	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, whose definition and admission policies of a call the floor measures in the same run; empty for none")
 	return &c.Options
 }
 
@@ -90,6 +93,7 @@ func (c *Command) Measure(ctx context.Context, say func(format string, args ...a
 	defer server.Stop()
 	b := &bench{Command: c, server: server, client: server.Client, say: say}
 	err = c.Options.Measure(ctx,
+		figures.Part{Name: partFloor, Measure: b.floor},
 		figures.Part{Name: partCold, Measure: func(ctx context.Context) error { return b.throughput(ctx, partCold, 0) }},
 		figures.Part{Name: partBare, Measure: b.bareWrites},
 		figures.Part{Name: partWarm, Measure: func(ctx context.Context) error { return b.throughput(ctx, partWarm, c.pool) }},

@@ -11,6 +11,7 @@ import (
 // Report is the JSON file, and what the tables are made of.
 type Report struct {
 	figures.Run
+	Floor    []*floorResult  `json:"floor,omitempty"`
 	Parts    []*part         `json:"parts,omitempty"`
 	Finished *finishedResult `json:"finished,omitempty"`
 }
@@ -61,9 +62,32 @@ type finishedResult struct {
 	LearnedSeconds float64 `json:"learnedSeconds"`
 }
 
+// floorResult is what calls without an operator came to, with some of what we add to the kind.
+type floorResult struct {
+	Variant string `json:"variant"`
+	// Rules are the CEL rules of the kind's definition.
+	Rules int `json:"celRules"`
+	// Alone are the times of calls one at a time; the other figures are of AtOnce at a time.
+	Alone          figures.Summary    `json:"oneAtATime"`
+	AtOnce         int                `json:"atOnce"`
+	CallsPerSecond float64            `json:"callsPerSecond"`
+	Latency        figures.Summary    `json:"latency"`
+	CPU            map[string]float64 `json:"cpuMillisecondsPerCall"`
+}
+
 // Tables are the figures as tables.
 func (r *Report) Tables() []*figures.Table {
-	return append([]*figures.Table{r.partsTable(), r.cpuTable(), r.writesTable()}, r.finishedTables()...)
+	return append([]*figures.Table{r.floorTable(), r.partsTable(), r.cpuTable(), r.writesTable()}, r.finishedTables()...)
+}
+
+func (r *Report) floorTable() *figures.Table {
+	t := figures.NewTable("floor: a call created, one status patch by another client, its end seen|CEL rules|" +
+		"one at a time p50 ms|p90 ms|p99 ms|calls/s at once|p50 ms|p90 ms|p99 ms|CPU ms/call, API server|etcd")
+	for _, f := range r.Floor {
+		t.Add("%s|%d|%s|%.1f (%d)|%s|%.2f|%.2f", f.Variant, f.Rules, f.Alone.Cells(1000, 1), f.CallsPerSecond, f.AtOnce,
+			f.Latency.Cells(1000, 1), f.CPU[standalone.APIServer], f.CPU[standalone.Etcd])
+	}
+	return t
 }
 
 func (r *Report) partsTable() *figures.Table {
