@@ -57,9 +57,13 @@ func run(args []string, usage io.Writer) error {
 	if *in == "" || *out == "" || fs.NArg() > 0 {
 		return errors.New("-in and -out are required, and nothing else is: benchplot -in bench.json -out plot.png")
 	}
-	r, err := read(*in)
+	raw, err := os.ReadFile(*in)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the benchmark's figures: %w", err)
+	}
+	r := &report{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return fmt.Errorf("%s is not a benchmark's JSON file: %w", *in, err)
 	}
 	image, err := render(r)
 	if err != nil {
@@ -69,16 +73,4 @@ func run(args []string, usage io.Writer) error {
 		return fmt.Errorf("write the plot: %w", err)
 	}
 	return nil
-}
-
-func read(file string) (*report, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the benchmark's figures: %w", err)
-	}
-	r := &report{}
-	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, fmt.Errorf("%s is not a benchmark's JSON file: %w", file, err)
-	}
-	return r, nil
 }

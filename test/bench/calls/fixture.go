@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,24 +69,13 @@ func (f *fixture) create(ctx context.Context) error {
 	if err := cluster.Eventually(ctx, "the service account default", f.hasServiceAccount); err != nil || f.environment == nil {
 		return err
 	}
-	return cluster.Eventually(ctx, "the environment to be ready (is the operator running?)", f.environmentReady)
+	return cluster.AwaitEnvironment(ctx, f.client, f.Namespace, 0)
 }
 
 // hasServiceAccount: no Pod is admitted before the namespace has its default account.
 func (f *fixture) hasServiceAccount(ctx context.Context) (bool, error) {
 	err := f.client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: "default"}, &corev1.ServiceAccount{})
 	return err == nil, client.IgnoreNotFound(err)
-}
-
-func (f *fixture) environmentNow(ctx context.Context) (*v1alpha1.ExecutionEnvironment, error) {
-	env := &v1alpha1.ExecutionEnvironment{}
-	err := f.client.Get(ctx, client.ObjectKeyFromObject(f.environment), env)
-	return env, err
-}
-
-func (f *fixture) environmentReady(ctx context.Context) (bool, error) {
-	env, err := f.environmentNow(ctx)
-	return err == nil && meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady), err
 }
 
 // resize has that many pods wait, and waits for them.
@@ -132,12 +120,8 @@ func (f *fixture) idle(ctx context.Context) (bool, error) {
 	if alive != f.pool || f.environment == nil {
 		return alive == f.pool, nil
 	}
-	env, err := f.environmentNow(ctx)
-	if err != nil {
-		return false, err
-	}
-	warm := env.Status.Warm
-	return f.pool == 0 || warm != nil && int(warm.Desired) == f.pool && int(warm.Ready) == f.pool, nil
+	warm, _, err := cluster.Pool(ctx, f.client, f.Namespace)
+	return int(warm.Desired) == f.pool && int(warm.Ready) == f.pool, err
 }
 
 func podReady(status *corev1.PodStatus) bool {

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -56,15 +55,6 @@ func Create(ctx context.Context, c client.Client, objects ...client.Object) erro
 		if err := c.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
-	}
-	return nil
-}
-
-// SetPool says how many pods are to wait in a namespace's environment.
-func SetPool(ctx context.Context, c client.Client, namespace string, size int) error {
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"warmPool":{"size":%d}}}`, size))
-	if err := c.Patch(ctx, NewEnvironment(namespace, "", ""), patch); err != nil {
-		return fmt.Errorf("set the size of the pool in %s: %w", namespace, err)
 	}
 	return nil
 }

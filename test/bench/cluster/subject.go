@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -36,6 +39,32 @@ func NewEnvironment(namespace, policy, image string) *v1alpha1.ExecutionEnvironm
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: EnvironmentName},
 		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: image, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: policy},
 	}
+}
+
+// Pool is the state of an environment's waiting pods, and whether the environment is ready.
+func Pool(ctx context.Context, c client.Client, namespace string) (pool v1alpha1.WarmStatus, ready bool, err error) {
+	env := NewEnvironment(namespace, "", "")
+	err = c.Get(ctx, client.ObjectKeyFromObject(env), env)
+	return ptr.Deref(env.Status.Warm, pool), meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady), err
+}
+
+// AwaitEnvironment waits until an environment is ready and so many pods wait in it, whose runners must be back when the
+// operator was restarted.
+func AwaitEnvironment(ctx context.Context, c client.Client, namespace string, size int) error {
+	what := fmt.Sprintf("the environment in %s to be ready with %d waiting pods (is the operator running?)", namespace, size)
+	return Eventually(ctx, what, func(ctx context.Context) (bool, error) {
+		pool, ready, err := Pool(ctx, c, namespace)
+		return ready && int(pool.Ready) == size, err
+	})
+}
+
+// SetPool says how many pods are to wait in a namespace's environment.
+func SetPool(ctx context.Context, c client.Client, namespace string, size int) error {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"warmPool":{"size":%d}}}`, size))
+	if err := c.Patch(ctx, NewEnvironment(namespace, "", ""), patch); err != nil {
+		return fmt.Errorf("set the size of the pool in %s: %w", namespace, err)
+	}
+	return nil
 }
 
 // Calls are calls of the shortest command in a namespace with an environment.

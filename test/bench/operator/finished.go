@@ -75,7 +75,7 @@ func (b *bench) compareFinished(ctx context.Context, f *finishedResult) error {
 // look runs some calls, leaves the operator alone for a while, and looks at it.
 func (b *bench) look(ctx context.Context, when string, l *look) error {
 	b.say("finished: %d new calls %s", b.probes, when)
-	if err := b.awaitPool(ctx, probeNamespace, probesInFlight); err != nil {
+	if err := cluster.AwaitEnvironment(ctx, b.client, probeNamespace, probesInFlight); err != nil {
 		return err
 	}
 	profiled := b.profileLater(ctx, "finished-"+when)

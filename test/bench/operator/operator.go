@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -133,22 +132,7 @@ func (b *bench) makeSpace(ctx context.Context, namespace string, pool int) error
 	if err != nil {
 		return err
 	}
-	return b.awaitPool(ctx, namespace, pool)
-}
-
-// awaitPool waits until the environment is ready and so many pods wait in it, which their runners must be back for
-// when the operator was restarted.
-func (b *bench) awaitPool(ctx context.Context, namespace string, pool int) error {
-	what := fmt.Sprintf("the environment in %s to be ready with %d waiting pods", namespace, pool)
-	return cluster.Eventually(ctx, what, func(ctx context.Context) (bool, error) {
-		e := &v1alpha1.ExecutionEnvironment{}
-		err := b.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster.EnvironmentName}, e)
-		ready := 0
-		if e.Status.Warm != nil {
-			ready = int(e.Status.Warm.Ready)
-		}
-		return ready == pool && meta.IsStatusConditionTrue(e.Status.Conditions, v1alpha1.ConditionReady), err
-	})
+	return cluster.AwaitEnvironment(ctx, b.client, namespace, pool)
 }
 
 // outcome is what a number of calls came to.

@@ -105,7 +105,7 @@ func (b *bench) emptyPool(ctx context.Context, namespace string) error {
 	if err := cluster.SetPool(ctx, b.client, namespace, 0); err != nil {
 		return err
 	}
-	if err := b.awaitPool(ctx, namespace, 0); err != nil {
+	if err := cluster.AwaitEnvironment(ctx, b.client, namespace, 0); err != nil {
 		return err
 	}
 	return cluster.Pause(ctx, settleTime)

@@ -32,6 +32,14 @@ const (
 	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
 )
 
+// What is in a server's folder.
+const (
+	auditLog   = "audit.log"
+	managerLog = "manager.log"
+	kubeconfig = "kubeconfig"
+	identity   = "identity"
+)
+
 // auditPolicy records what the operator asks, and of nobody else anything.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -82,7 +90,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	s.env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", s.auditLog())
+	s.env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", s.path(auditLog))
 	s.env.ControlPlane.Etcd = &envtest.Etcd{}
 	// It is not the disk that is measured.
 	s.env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true").Set("quota-backend-bytes", "8589934592")
@@ -107,13 +115,12 @@ func (s *Server) Stop() {
 	_ = os.RemoveAll(s.folder)
 }
 
-func (s *Server) auditLog() string { return filepath.Join(s.folder, "audit.log") }
-
-func (s *Server) managerLog() string { return filepath.Join(s.folder, "manager.log") }
+// path of what belongs to the server.
+func (s *Server) path(name string) string { return filepath.Join(s.folder, name) }
 
 // Explain adds the end of the operator's log to an error, if there are both.
 func (s *Server) Explain(err error) error {
-	raw, _ := os.ReadFile(s.managerLog())
+	raw, _ := os.ReadFile(s.path(managerLog))
 	if err == nil || len(raw) == 0 {
 		return err
 	}
@@ -122,7 +129,7 @@ func (s *Server) Explain(err error) error {
 
 // Writes counts what the operator wrote in a namespace since then.
 func (s *Server) Writes(namespace string, since time.Time) (*figures.Writes, error) {
-	log := figures.AuditLog{File: s.auditLog(), User: operatorUser, Since: since}
+	log := figures.AuditLog{File: s.path(auditLog), User: operatorUser, Since: since}
 	counts, err := log.Count()
 	if err != nil {
 		return nil, err
@@ -176,8 +183,6 @@ func (s *Server) awaitAdmission(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) kubeconfig() string { return filepath.Join(s.folder, "kubeconfig") }
-
 // writeKubeconfig lets the operator in as its service account: with the rights that it has anywhere.
 func (s *Server) writeKubeconfig() error {
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace}
@@ -189,10 +194,8 @@ func (s *Server) writeKubeconfig() error {
 	if err != nil {
 		return fmt.Errorf("make the operator's kubeconfig: %w", err)
 	}
-	return os.WriteFile(s.kubeconfig(), raw, 0o600)
+	return os.WriteFile(s.path(kubeconfig), raw, 0o600)
 }
-
-func (s *Server) identityDir() string { return filepath.Join(s.folder, "identity") }
 
 // mountIdentity puts the operator's identity, once it has made one, where a kubelet would.
 func (s *Server) mountIdentity(ctx context.Context) error {
@@ -202,11 +205,11 @@ func (s *Server) mountIdentity(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = os.MkdirAll(s.identityDir(), 0o700)
+		err = os.MkdirAll(s.path(identity), 0o700)
 	}
 	for name, data := range secret.Data {
 		if err == nil {
-			err = os.WriteFile(filepath.Join(s.identityDir(), name), data, 0o600)
+			err = os.WriteFile(filepath.Join(s.path(identity), name), data, 0o600)
 		}
 	}
 	if err != nil {

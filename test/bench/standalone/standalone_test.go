@@ -71,7 +71,7 @@ func TestAnErrorIsExplainedByTheOperatorsLog(t *testing.T) {
 	if err := s.Explain(broken); err != broken {
 		t.Errorf("without a log it is %v", err)
 	}
-	if err := os.WriteFile(s.managerLog(), []byte("why"), 0o600); err != nil {
+	if err := os.WriteFile(s.path(managerLog), []byte("why"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Explain(broken); !errors.Is(err, broken) || !strings.HasSuffix(err.Error(), "why") || s.Explain(nil) != nil {
