@@ -64,12 +64,12 @@ test-faults: ## Kill, stop and cut off parts of the local cluster while calls ar
 
 .PHONY: bench
 bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
-	@hack/bench.sh
+	@hack/bench.sh calls
 
 .PHONY: bench-operator
 bench-operator: build ## Measure the operator alone: throughput, CPU, API writes, memory; needs no cluster.
-	@hack/bench-operator.sh
+	@hack/bench.sh operator
 
 .PHONY: bench-footprint
 bench-footprint: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
-	@hack/bench-footprint.sh
+	@hack/bench.sh footprint
