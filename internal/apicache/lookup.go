@@ -65,7 +65,7 @@ func (r Reader) DefaultEnvironments(ctx context.Context, namespace string, neede
 
 // Policies are those that may apply to an environment.
 func (r Reader) Policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (decide.Policies, error) {
-	if name := decide.PolicyName(env); name != "" {
+	if name := env.Spec.PolicyName(); name != "" {
 		policy := &v1alpha1.ExecutionPolicy{}
 		found, err := r.Find(ctx, types.NamespacedName{Name: name}, policy)
 		if err != nil || !found {

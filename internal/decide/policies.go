@@ -12,18 +12,10 @@ type Policies struct {
 	Defaults []v1alpha1.ExecutionPolicy
 }
 
-// PolicyName is the name of the policy that an environment names; empty when it names none.
-func PolicyName(env *v1alpha1.ExecutionEnvironment) string {
-	if env.Spec.PolicyRef == nil {
-		return ""
-	}
-	return env.Spec.PolicyRef.Name
-}
-
 // For is the policy that the environment's calls are held to; nil stands for the built-in defaults. The error is a
 // *Refusal.
 func (p *Policies) For(env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
-	switch name := PolicyName(env); {
+	switch name := env.Spec.PolicyName(); {
 	case name != "" && p.Named == nil:
 		return nil, Refuse(v1alpha1.ReasonInvalidPolicy, "there is no ExecutionPolicy %q, which ExecutionEnvironment %q names", name, env.Name)
 	case name != "":

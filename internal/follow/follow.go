@@ -1,14 +1,14 @@
-// Package follow creates a call and follows it to its end, for programs that wait for one.
+// Package follow creates a call, follows it until it finishes, and cancels it.
 //
-// Input is a client that can create, get, watch and patch calls, and one that reads pods' logs. Wait tells its
-// Watcher of every change that it sees and of the command's output, and returns the finished call.
+// Input is a client that can create, get, watch and patch calls, and a client that reads the logs of pods. Wait passes
+// every observed state of the call and the output of the command to its Watcher, and returns the finished call.
 //
-// Invariants: the call's status is the truth and the pod's log only makes it come sooner, so that nobody waits
-// for a log when the status has all there is; output is told once, in the order of the log, and what the log
-// did not give is taken from the status where that is exactly possible, else the Watcher is told so; a watch that
-// breaks is begun again and misses no end and no deletion; all goroutines have ended when a function returns.
+// Invariants: the status of the call is authoritative, and the log of the pod only delivers output earlier, so Wait
+// never waits for a log if the status has the whole output; each byte of output is delivered once, in the order of the
+// log, and the status completes it where that is exactly possible, otherwise a notice says so; Wait restarts a broken
+// watch and misses neither the end nor the deletion of the call; no goroutine outlives the function that started it.
 //
-// The package must not print, choose exit codes, or decide what may run: its callers do.
+// The package must not print, choose exit codes, or decide what may run.
 package follow
 
 import (
@@ -28,42 +28,41 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// ErrDeleted says that the call was deleted before it was seen to finish. Its process is stopped then.
-var ErrDeleted = errors.New("the call was deleted before it was finished")
+// ErrDeleted means that the call was deleted before it was observed to finish. The operator stops its process.
+var ErrDeleted = errors.New("the call was deleted before it finished")
 
-// Clients are what following needs: reading and watching calls, and reading their pods' logs.
+// Clients access calls and the logs of their pods.
 type Clients struct {
 	Calls client.WithWatch
-	// Pods may be nil: then output is told at the end, from the status.
+	// Pods reads logs. If it is nil, output is delivered at the end, from the status.
 	Pods corev1client.PodsGetter
 }
 
-// Watcher is told what happens, in order, from one goroutine; nil functions are skipped.
+// Watcher receives what happens, in order, from one goroutine. Functions may be nil.
 type Watcher struct {
-	// Changed is told of each change of the call that was seen, the last one included.
+	// Changed receives each observed state of the call, including the last one.
 	Changed func(call *v1alpha1.ToolCall)
 
-	// Output is told what the command writes, while it runs where the pod's log can be read. The pod's log
-	// shows whole lines, and both streams in one unless the cluster can tell them apart.
+	// Output receives what the command writes, while it runs if the log of the pod is readable. The log has whole
+	// lines, and mixes both streams unless the cluster can separate them.
 	Output func(chunk []byte)
 
-	// Errors, when set, is told of the standard error instead of Output wherever that is known: at the end
-	// from the status, and live if the cluster can tell the streams apart.
+	// Errors, if set, receives standard error instead of Output where the stream is known: at the end from the
+	// status, and live if the cluster can separate the streams.
 	Errors func(chunk []byte)
 
-	// Apart, with Errors, keeps the two streams apart at the cost of coming late: a log that mixes them isn't
-	// told live.
-	Apart bool
+	// Separate, with Errors, keeps the streams separate: a log that mixes them is not delivered live.
+	Separate bool
 
-	// Late tells all output at the end.
-	Late bool
+	// AtEnd delivers all output when the call has finished.
+	AtEnd bool
 
-	// Notice is told, in a sentence for a person, why there is no live output and what is missing at the end.
+	// Notice receives a sentence for people: why there is no live output, or which output is missing at the end.
 	Notice func(text string)
 }
 
-// Create creates the call. Of a GenerateName it makes the name itself, so that an error in which the answer was
-// lost names the call that may be there.
+// Create creates the call. It generates the name from GenerateName itself, so that an error whose response was lost
+// names the call that may exist.
 func (c Clients) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
 	created := call.DeepCopy()
 	if created.Name == "" {
@@ -87,30 +86,30 @@ func generatedName(prefix string) string {
 	return prefix[:min(len(prefix), maxNamePrefix)] + utilrand.String(randomNameSize)
 }
 
-// createError says what to do about a call that wasn't created.
+// createError adds what the user can do to the error of a create request.
 func createError(call *v1alpha1.ToolCall, err error) error {
 	where := call.Namespace + "/" + call.Name
 	switch {
 	case NotInstalled(err):
 		return notInstalled(err)
 	case apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("a call named %s is there already, and a name runs at most once: choose another name, or look at that call: %w", where, err)
+		return fmt.Errorf("call %s already exists, and a call with a given name runs at most once: choose another name, or inspect that call: %w", where, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("create the call (the ClusterRole toolcall-user has the right to, in a namespace): %w", err)
+		return fmt.Errorf("create the call (the ClusterRole toolcall-user grants permission in a namespace): %w", err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsNotFound(err):
-		return fmt.Errorf("the call was refused: %w", err)
+		return fmt.Errorf("the API server rejected the call: %w", err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		return fmt.Errorf("it isn't known whether the call was created; if it was, its name is %s: %w", where, err)
+		return fmt.Errorf("unknown whether the call was created; if it was, its name is %s: %w", where, err)
 	default:
 		return fmt.Errorf("create call %s: %w", where, err)
 	}
 }
 
 func notInstalled(err error) error {
-	return fmt.Errorf("this cluster doesn't know ToolCalls: install the operator there, or choose another cluster with --context: %w", err)
+	return fmt.Errorf("this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", err)
 }
 
-// NotInstalled says whether an error comes from a cluster that has no such kind.
+// NotInstalled reports whether an error comes from a cluster that doesn't serve the kind.
 func NotInstalled(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true
@@ -123,7 +122,7 @@ func NotInstalled(err error) bool {
 	if details == nil {
 		return true
 	}
-	// The answer for a path that isn't served comes from no kind's handler, and says nothing of an object.
+	// The response for a path that isn't served comes from no kind's handler, and names no object.
 	for _, cause := range details.Causes {
 		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
 			return true
@@ -132,7 +131,7 @@ func NotInstalled(err error) bool {
 	return details.Name == ""
 }
 
-// Cancel asks the call to stop. One that is finished ignores it.
+// Cancel requests the cancellation of the call. A finished call ignores it.
 func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"cancel": true}})
 	if err != nil {
@@ -148,7 +147,8 @@ func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-// Finished says whether the call has ended, whatever the outcome.
+// Finished reports whether the call has finished, whatever the outcome. Don't use another condition for
+// that: Succeeded is Unknown or False while the call runs.
 func Finished(call *v1alpha1.ToolCall) bool {
 	return meta.IsStatusConditionTrue(call.Status.Conditions, v1alpha1.ConditionFinished)
 }

@@ -32,7 +32,7 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 	}{
 		"a name that is taken": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: there.Name}, Spec: good},
-			"a name runs at most once", apierrors.IsAlreadyExists,
+			"a call with a given name runs at most once", apierrors.IsAlreadyExists,
 		},
 		"a negative limit": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}, Spec: v1alpha1.ToolCallSpec{Shell: good.Shell, TimeoutSeconds: ptr.To(int32(-1))}},

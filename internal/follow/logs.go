@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// logKind is which of a command's streams a log shows.
+// logKind is the stream of the command that a log has.
 type logKind int
 
 const (
@@ -28,7 +28,7 @@ func (k logKind) String() string {
 	return [...]string{"output", "standard output", "standard error"}[k]
 }
 
-// option is the stream to ask the API server for; nil for the only log that every cluster has.
+// option is the stream for the log request. It is nil for the mixed log, which every cluster has.
 func (k logKind) option() *string {
 	switch k {
 	case logOutput:
@@ -40,7 +40,7 @@ func (k logKind) option() *string {
 	}
 }
 
-// chunk is a piece of a log, or a notice about it.
+// chunk is a piece of a log, or a notice about the log.
 type chunk struct {
 	kind   logKind
 	data   []byte
@@ -49,26 +49,26 @@ type chunk struct {
 
 const (
 	chunkBytes = 32 << 10
-	// openRetry is the wait between two tries to open a log: the command runs a moment before the kubelet has
-	// said that the pod does, and until then there is no log.
+	// openRetry is the delay between two tries to open a log. The kubelet serves no log until it has reported that
+	// the pod runs, a moment after the command started.
 	openRetry = 100 * time.Millisecond
-	// openTries bounds the tries that fail otherwise; a pod may wait for its kubelet for as long as it likes.
+	// openTries bounds the tries that fail for other reasons. The wait for the kubelet is unbounded.
 	openTries = 20
-	// latenessNoticed is how long a command may run before it is noticed that nothing is shown of it.
-	latenessNoticed = 2 * time.Second
+	// notLiveDelay is how long a command runs before a notice says why there is no live output.
+	notLiveDelay = 2 * time.Second
 )
 
-// logReader reads the log of a call's pod while the call runs.
+// logReader reads the log of the pod while the call runs.
 type logReader struct {
 	pods    corev1client.PodInterface
 	pod     string
 	out     chan<- chunk
 	running *sync.WaitGroup
-	// split asks for each stream by itself; mixed takes the log of both where that is refused.
+	// split requests each stream separately. mixed accepts the mixed log where the cluster can't separate them.
 	split, mixed bool
 }
 
-// run reads until the context or the log ends.
+// run reads until the context ends.
 func (r *logReader) run(ctx context.Context) {
 	if !r.split {
 		r.follow(ctx, logMixed, nil)
@@ -80,25 +80,25 @@ func (r *logReader) run(ctx context.Context) {
 		r.running.Go(func() { r.follow(ctx, logErrors, nil) })
 		r.follow(ctx, logOutput, first)
 	case !apierrors.IsInvalid(err):
-		r.giveUp(ctx, err)
+		r.reportError(ctx, err)
 	case r.mixed:
 		r.follow(ctx, logMixed, nil)
 	default:
-		r.explainLateness(ctx)
+		r.noticeNotLive(ctx)
 	}
 }
 
-// explainLateness says why there is no live output, to those who have waited for it.
-func (r *logReader) explainLateness(ctx context.Context) {
+// noticeNotLive says that output comes at the end, unless the call finishes before the notice is due.
+func (r *logReader) noticeNotLive(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(latenessNoticed):
-		r.tell(ctx, chunk{notice: "the pod's log mixes standard output and standard error: to keep them apart, they are shown when the call has ended"})
+	case <-time.After(notLiveDelay):
+		r.send(ctx, chunk{notice: "the log of the pod mixes standard output and standard error: to keep them separate, both are shown when the call has finished"})
 	}
 }
 
-// follow hands on a log, and opens it again where it was when it ends: the API server ends it in the same way when
-// the container has ended and when the connection to the kubelet is lost. body may be open already.
+// follow passes a log on. When the log ends, it opens the log again and continues where it was: the API server ends a
+// log in the same way when the container has exited and when the connection to the kubelet is lost. body may be open.
 func (r *logReader) follow(ctx context.Context, kind logKind, body io.ReadCloser) {
 	var read int64
 	retry := openRetry
@@ -106,7 +106,7 @@ func (r *logReader) follow(ctx context.Context, kind logKind, body io.ReadCloser
 		if body == nil {
 			var err error
 			if body, err = r.open(ctx, kind); err != nil {
-				r.giveUp(ctx, err)
+				r.reportError(ctx, err)
 				return
 			}
 		}
@@ -125,7 +125,7 @@ func (r *logReader) follow(ctx context.Context, kind logKind, body io.ReadCloser
 	}
 }
 
-// copy hands on all that comes after the first skip bytes, and returns how far the log was read.
+// copy passes on what follows the first skip bytes, and returns the position in the log.
 func (r *logReader) copy(ctx context.Context, kind logKind, body io.Reader, skip int64) int64 {
 	at, err := io.CopyN(io.Discard, body, skip)
 	for err == nil {
@@ -133,14 +133,14 @@ func (r *logReader) copy(ctx context.Context, kind logKind, body io.Reader, skip
 		var n int
 		n, err = body.Read(buf)
 		at += int64(n)
-		if n > 0 && !r.tell(ctx, chunk{kind: kind, data: buf[:n]}) {
+		if n > 0 && !r.send(ctx, chunk{kind: kind, data: buf[:n]}) {
 			return at
 		}
 	}
 	return at
 }
 
-// open waits until the pod has a log.
+// open opens the log, once the pod has one.
 func (r *logReader) open(ctx context.Context, kind logKind) (io.ReadCloser, error) {
 	options := &corev1.PodLogOptions{Follow: true, Stream: kind.option()}
 	for tries := 1; ; {
@@ -148,7 +148,7 @@ func (r *logReader) open(ctx context.Context, kind logKind) (io.ReadCloser, erro
 		if err == nil {
 			return body, nil
 		}
-		if logRefused(err) || tries == openTries {
+		if isLogErrorFinal(err) || tries == openTries {
 			return nil, err
 		}
 		if !apierrors.IsBadRequest(err) {
@@ -162,22 +162,23 @@ func (r *logReader) open(ctx context.Context, kind logKind) (io.ReadCloser, erro
 	}
 }
 
-// logRefused says whether an error of reading a log stays as it is: asking again is in vain.
-func logRefused(err error) bool {
+// isLogErrorFinal reports whether a retry of reading a log can't help.
+func isLogErrorFinal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
 }
 
-func (r *logReader) giveUp(ctx context.Context, err error) {
+// reportError says why there is no live output.
+func (r *logReader) reportError(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case apierrors.IsForbidden(err):
-		r.tell(ctx, chunk{notice: "no live output: it needs the right to get pods/log in this namespace, which the ClusterRole toolcall-user has"})
+		r.send(ctx, chunk{notice: "no live output: it needs permission to get pods/log in this namespace, which the ClusterRole toolcall-user grants"})
 	default:
-		r.tell(ctx, chunk{notice: fmt.Sprintf("no live output: the log of pod %s can't be read: %v", r.pod, err)})
+		r.send(ctx, chunk{notice: fmt.Sprintf("no live output: read the log of pod %s: %v", r.pod, err)})
 	}
 }
 
-func (r *logReader) tell(ctx context.Context, c chunk) bool {
+func (r *logReader) send(ctx context.Context, c chunk) bool {
 	select {
 	case r.out <- c:
 		return true
@@ -186,25 +187,25 @@ func (r *logReader) tell(ctx context.Context, c chunk) bool {
 	}
 }
 
-// maxKept bounds what is kept of a log to compare with a status: more than both streams of a status can hold.
+// maxKept bounds the part of a log that is kept for comparison with the status. Both streams of a status are smaller.
 const maxKept = 4 << 20
 
-// telling is what was told of one log.
-type telling struct {
+// delivered is what was delivered from one log.
+type delivered struct {
 	bytes int64
 	sum   hash.Hash
-	// kept is all of it, up to maxKept.
+	// kept is the delivered output, up to maxKept.
 	kept []byte
 }
 
-func (t *telling) add(data []byte) {
-	if t.sum == nil {
-		t.sum = sha256.New()
+func (d *delivered) add(data []byte) {
+	if d.sum == nil {
+		d.sum = sha256.New()
 	}
-	t.bytes += int64(len(data))
-	t.sum.Write(data)
-	t.kept = append(t.kept, data[:min(len(data), maxKept-len(t.kept))]...)
+	d.bytes += int64(len(data))
+	d.sum.Write(data)
+	d.kept = append(d.kept, data[:min(len(data), maxKept-len(d.kept))]...)
 }
 
-// all is everything that was told; ok is false when it is too much to be kept.
-func (t *telling) all() (data []byte, ok bool) { return t.kept, t.bytes == int64(len(t.kept)) }
+// all returns the delivered output. ok is false if it was too long to keep.
+func (d *delivered) all() (data []byte, ok bool) { return d.kept, d.bytes == int64(len(d.kept)) }

@@ -127,7 +127,7 @@ func TestStreamsStayApartWhereThatIsAsked(t *testing.T) {
 	call, s := w.create(), newSeen()
 	w.start(call, pod)
 	watcher := s.watcher()
-	watcher.Apart = true
+	watcher.Separate = true
 	done := w.wait(t.Context(), w.clients(), call, watcher)
 	until(t, "start", s.changed)
 	w.finish(call, "out\n", "err\n")
@@ -152,7 +152,7 @@ func TestAClusterThatSplitsStreams(t *testing.T) {
 	call, s := w.create(), newSeen()
 	w.start(call, pod)
 	watcher := s.watcher()
-	watcher.Apart = true
+	watcher.Separate = true
 	done := w.wait(t.Context(), w.clients(), call, watcher)
 	send(t, out, "one\n")
 	until(t, "live output", s.wrote)
@@ -182,7 +182,7 @@ func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
 	}{
 		"the whole log":           {written + "\n", written, ""},
 		"a log that was cut":      {written[50:], "0123[...]end", "has 10955 of 11005 bytes"},
-		"a log of something else": {strings.Repeat("x", len(written)), "0123[...]end", "isn't what the command wrote"},
+		"a log of something else": {strings.Repeat("x", len(written)), "0123[...]end", "is not what the command wrote"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,18 +9,17 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Wait follows a call until it is finished (condition Finished) and returns it as it then is. It survives
-// broken watches. The error wraps ErrDeleted when the call is deleted meanwhile, and the context's own when
-// that ends.
+// Wait follows a call until its condition Finished is True, and returns the call. It restarts broken watches. The error
+// wraps ErrDeleted if the call is deleted, and the context's error if that ends first.
 func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) (*v1alpha1.ToolCall, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	states := make(chan observation)
+	observations := make(chan observation)
 	broken := make(chan error, 1)
-	o := &observer{calls: c.Calls, key: key, out: states, failed: func(err error) {
+	o := &observer{calls: c.Calls, key: key, out: observations, failed: func(err error) {
 		select {
 		case broken <- err:
 		default:
@@ -33,77 +32,78 @@ func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) 
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case err := <-broken:
-			f.once("watch", "the connection to the API server is lost and tried again: "+err.Error())
+			f.notice("watch", "the watch of the call failed, retrying: "+err.Error())
 		case got := <-f.chunks:
-			f.output(got)
-		case seen := <-states:
+			f.receive(got)
+		case seen := <-observations:
 			if seen.err != nil {
 				return nil, seen.err
 			}
-			if f.changed(ctx, seen.call) {
+			if f.observe(ctx, seen.call) {
 				return seen.call, ctx.Err()
 			}
 		}
 	}
 }
 
-// follower is one Wait: it hands on what comes in. Only Wait's goroutine touches it.
+// follower is the state of one Wait. Only the goroutine of Wait uses it.
 type follower struct {
 	clients Clients
 	watcher Watcher
 	chunks  chan chunk
 	running *sync.WaitGroup
-	// stop ends the reading of logs; nil when they aren't read.
-	stop context.CancelFunc
-	// told is what was told of each log; index is a logKind.
-	told [3]telling
-	// noticed are the notices that were given.
+	// stopReading ends the reading of logs. It is nil while no log is read.
+	stopReading context.CancelFunc
+	// delivered is the output that was delivered from each log, by logKind.
+	delivered [3]delivered
+	// noticed holds the keys of earlier notices.
 	noticed map[string]bool
 }
 
-// changed tells of a state and, at the end, of the output that is missing.
-func (f *follower) changed(ctx context.Context, call *v1alpha1.ToolCall) (finished bool) {
+// observe passes a state on. When the call has finished, it delivers the rest of the output first.
+func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (finished bool) {
 	if !Finished(call) {
 		if f.watcher.Changed != nil {
 			f.watcher.Changed(call)
 		}
-		f.listen(ctx, call)
+		f.startReading(ctx, call)
 		return false
 	}
-	if f.stop != nil {
-		f.stop()
+	if f.stopReading != nil {
+		f.stopReading()
 	}
-	f.complete(ctx, call)
+	f.deliverRemainder(ctx, call)
 	if f.watcher.Changed != nil {
 		f.watcher.Changed(call)
 	}
 	return true
 }
 
-// listen begins to read the log once it is known which pod runs the call.
-func (f *follower) listen(ctx context.Context, call *v1alpha1.ToolCall) {
-	if f.stop != nil || f.clients.Pods == nil || f.watcher.Output == nil || f.watcher.Late ||
+// startReading starts to read the log once the status names the pod that runs the call.
+func (f *follower) startReading(ctx context.Context, call *v1alpha1.ToolCall) {
+	if f.stopReading != nil || f.clients.Pods == nil || f.watcher.Output == nil || f.watcher.AtEnd ||
 		call.Status.Phase != v1alpha1.PhaseRunning || call.Status.Pod == "" {
 		return
 	}
-	ctx, f.stop = context.WithCancel(ctx)
+	ctx, f.stopReading = context.WithCancel(ctx)
 	r := &logReader{
 		pods: f.clients.Pods.Pods(call.Namespace), pod: call.Status.Pod, out: f.chunks, running: f.running,
-		split: f.watcher.Errors != nil, mixed: !f.watcher.Apart || f.watcher.Errors == nil,
+		split: f.watcher.Errors != nil, mixed: !f.watcher.Separate || f.watcher.Errors == nil,
 	}
 	f.running.Go(func() { r.run(ctx) })
 }
 
-// output hands on a piece of a log.
-func (f *follower) output(c chunk) {
+// receive delivers a piece of a log.
+func (f *follower) receive(c chunk) {
 	if c.notice != "" {
-		f.once(c.notice, c.notice)
+		f.notice(c.notice, c.notice)
 		return
 	}
-	f.told[c.kind].add(c.data)
+	f.delivered[c.kind].add(c.data)
 	f.send(c.kind, c.data)
 }
 
+// send passes output to the function that receives its stream.
 func (f *follower) send(kind logKind, data []byte) {
 	switch {
 	case len(data) == 0:
@@ -114,8 +114,8 @@ func (f *follower) send(kind logKind, data []byte) {
 	}
 }
 
-// once gives a notice that wasn't given before.
-func (f *follower) once(key, text string) {
+// notice passes a notice on, once for each key.
+func (f *follower) notice(key, text string) {
 	if f.watcher.Notice == nil || f.noticed[key] {
 		return
 	}

@@ -31,10 +31,7 @@ clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 // command runs a command line and gives what it printed and its exit code.
 func command(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
-	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}
-	root := newRoot(streams)
-	root.SetArgs(args)
-	code = execute(root, streams)
+	code = newCLI(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}).execute(args)
 	return out.String(), errs.String(), code
 }
 
@@ -103,13 +100,13 @@ func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		"nothing to run":              {nil, "", "say what to run"},
-		"two things to run":           {[]string{"--shell", "a", "--", "b"}, "", "in one way"},
+		"nothing to run":              {nil, "", "specify what to run"},
+		"two things to run":           {[]string{"--shell", "a", "--", "b"}, "", "in exactly one way"},
 		"a snippet without a file":    {[]string{"--code", "python"}, "", "--filename (-f)"},
-		"a file without a language":   {[]string{"-f", "x", "--", "ls"}, "", "belong to --code"},
+		"a file without a language":   {[]string{"-f", "x", "--", "ls"}, "", "only be used with --code"},
 		"a file that isn't there":     {[]string{"--code", "python", "-f", "/nowhere/x"}, "", "no such file"},
 		"standard input twice":        {[]string{"--code", "python", "-f", "-", "--stdin"}, "", "not both"},
-		"arguments without a tool":    {[]string{"--arguments", "{}", "--", "ls"}, "", "belongs to --tool"},
+		"arguments without a tool":    {[]string{"--arguments", "{}", "--", "ls"}, "", "only be used with --tool"},
 		"arguments that aren't JSON":  {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
 		"arguments that are a list":   {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
 		"a variable without a value":  {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
@@ -120,8 +117,8 @@ func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		"input that isn't text":       {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
 		"input without end":           {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
 		"an unknown way to show":      {[]string{"--live=sometimes", "--", "ls"}, "", "auto, always or never"},
-		"an unknown rehearsal":        {[]string{"--dry-run=maybe", "--", "ls"}, "", "client or server"},
-		"coming back to a rehearsal":  {[]string{"--dry-run", "--detach", "--", "ls"}, "", "nothing is created"},
+		"an unknown rehearsal":        {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
+		"coming back to a rehearsal":  {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
 		"a cluster that isn't there":  {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
 		"a context that isn't there":  {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
 		"an unknown flag":             {[]string{"--what", "--", "ls"}, "", "unknown flag"},

@@ -7,29 +7,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const cancelLong = `Request the cancellation of calls. The command gets SIGTERM, and SIGKILL after 5 seconds. Finished calls ignore the
+request. Use wait to wait until the calls have finished.`
+
 const cancelExample = `  kubectl toolcall cancel nightly
   kubectl toolcall cancel first second`
 
-func newCancel(s *session) *cobra.Command {
+func newCancel(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:               "cancel NAME...",
-		Short:             "Ask calls to stop",
-		Long:              "Ask calls to stop: the command gets SIGTERM, and SIGKILL 5 s later. A finished call ignores it. wait tells when they have ended.",
+		Short:             "Cancel calls",
+		Long:              cancelLong,
 		Example:           cancelExample,
-		Args:              someCalls,
-		ValidArgsFunction: s.completeCalls(-1),
+		Args:              requireCalls,
+		ValidArgsFunction: c.completeCalls(-1),
 		RunE: func(command *cobra.Command, args []string) error {
-			c, err := s.connect()
+			cluster, err := c.connect()
 			if err != nil {
 				return err
 			}
 			var failed []error
 			for _, name := range args {
-				if err := c.follow().Cancel(command.Context(), c.key(name)); err != nil {
-					failed = append(failed, c.missing("call "+name, err))
+				if err := cluster.follow().Cancel(command.Context(), cluster.key(name)); err != nil {
+					failed = append(failed, cluster.notFoundError("call "+name, err))
 					continue
 				}
-				fmt.Fprintf(s.Out, "%s asked to stop\n", name)
+				fmt.Fprintf(c.Out, "%s: cancellation requested\n", name)
 			}
 			return errors.Join(failed...)
 		},

@@ -10,53 +10,53 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-const checkLong = `Say what would become of a call, without running it: whether it would be allowed, by which policy, in which
-environment and directory, with which command line, time limit and variables. It takes the same flags as run.
+const checkLong = `Check whether a call would be allowed, without running it. The output also shows the policy, the environment, the
+directory, the command line, the time limit and the variables. The flags are those of run.
 
-The API server is asked to admit the call without keeping it, and then the operator's own rules are applied to what
-you may read of environments, skills and policies. Of variables the names and sources are shown, and values only of
-those that the call sets itself.
+The API server validates and admits the call in a dry run. Then the command applies the operator's rules to the
+environments, skills and policies that you have permission to read. Variables appear with names and sources; values
+appear only if the call itself sets them. The command can't check what only the pod knows: whether the program and the
+directory exist.
 
-The exit code is 0 when the call would be allowed, 126 when it would be denied, and 125 when it would fail before it
-started or when it can't be told, e.g. for lack of a right. What only the pod knows (whether the program and the
-directory are there) is left open.`
+The exit code is 0 if the call would be allowed, 126 if it would be denied, and 125 if it would fail before it starts
+or if the result is unknown, for example because you lack a permission.`
 
 const checkExample = `  kubectl toolcall check -- git push
   kubectl toolcall check --env repo --shell 'make test | tail'
   kubectl toolcall check --code python -f script.py
   kubectl toolcall check --as system:serviceaccount:agents:agent -- git status`
 
-func newCheck(s *session) *cobra.Command {
+func newCheck(c *cli) *cobra.Command {
 	var flags callFlags
 	command := &cobra.Command{
 		Use:         "check [flags] -- PROGRAM [ARGUMENT...]",
-		Short:       "Say whether a call would be allowed, and with what it would run",
+		Short:       "Check whether a call would be allowed",
 		Long:        checkLong,
 		Example:     checkExample,
 		Annotations: map[string]string{annotationCode: "yes"},
 		RunE: func(command *cobra.Command, args []string) error {
-			call, err := flags.build(args, s.In)
+			call, err := flags.build(args, c.In)
 			if err != nil {
 				return err
 			}
-			c, err := s.connect()
+			cluster, err := c.connect()
 			if err != nil {
 				return err
 			}
-			call.Namespace = c.namespace
-			return s.check(command.Context(), c, call)
+			call.Namespace = cluster.namespace
+			return c.check(command.Context(), cluster, call)
 		},
 	}
-	flags.add(command, s)
+	flags.add(command, c)
 	return command
 }
 
-func (s *session) check(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
-	v, err := foresee(ctx, c, call)
+func (c *cli) check(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall) error {
+	v, err := evaluate(ctx, cluster, call)
 	if err != nil {
 		return err
 	}
-	if err := v.write(s.Out); err != nil {
+	if err := v.write(c.Out); err != nil {
 		return err
 	}
 	switch {
@@ -65,11 +65,11 @@ func (s *session) check(ctx context.Context, c *cluster, call *v1alpha1.ToolCall
 	case v.refusal != nil:
 		return &exitError{code: codeFailed}
 	case v.unknown != nil:
-		return &exitError{code: codeFailed, err: fmt.Errorf("it can't be told whether the call would be allowed: %w", v.unknown)}
+		return &exitError{code: codeFailed, err: fmt.Errorf("unknown whether the call would be allowed: %w", v.unknown)}
 	default:
 		return nil
 	}
 }
 
-// errUnreadable marks what can't be foreseen since the caller may not read something.
+// errUnreadable marks objects that the user has no permission to read, so that the result is unknown.
 var errUnreadable = errors.New("not readable")

@@ -13,13 +13,13 @@ import (
 
 const convertLong = `Print manifests for an agent's TOML configuration.
 
-A table array of named environments (name, cwd, env) becomes ExecutionEnvironments, and the one that
-default_env names the namespace's default. A table of limits (allow_shell_mode, allowed_commands,
-default_timeout_secs, max_timeout_secs, env_blocklist) becomes an ExecutionPolicy. Both are found by the
-keys they hold, whatever the tables are called.
+A table array of named environments (name, cwd, env) becomes ExecutionEnvironments. The environment that default_env
+names becomes the default of the namespace. A table of limits (allow_shell_mode, allowed_commands,
+default_timeout_secs, max_timeout_secs, env_blocklist) becomes an ExecutionPolicy. The command
+finds both by their keys, whatever the tables are called.
 
-Manifests are printed to standard output. What was taken, changed or left out is printed to standard
-error; nothing is printed to standard output when there is an error.`
+Manifests go to standard output. Remarks on what was converted, changed or left out go to standard error. If there is
+an error, nothing goes to standard output.`
 
 const convertExample = `  kubectl toolcall convert -f agent.toml -n agents --image registry.example/tools:1 | kubectl apply -f -
   kubectl toolcall convert -f - --image registry.example/tools:1 --policy-name agents < agent.toml`
@@ -30,7 +30,7 @@ type convertOptions struct {
 	convert.Options
 }
 
-func newConvertCommand() *cobra.Command {
+func newConvert() *cobra.Command {
 	o := &convertOptions{}
 	command := &cobra.Command{
 		Use:     "convert -f FILE --image IMAGE",
@@ -43,13 +43,13 @@ func newConvertCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.filename, "filename", "f", "", "the TOML file, or - for standard input (required)")
+	flags.StringVarP(&o.filename, "filename", "f", "", "TOML file, or - for standard input (required)")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the environments")
-	flags.StringVar(&o.Image, "image", "", "image of the environments (required when there are any)")
+	flags.StringVar(&o.Image, "image", "", "image of the environments (required if there are any)")
 	flags.StringVar(&o.PolicyName, "policy-name", "",
-		"name of the policy; without limits in the file, of one that exists (default \""+convert.DefaultPolicyName+"\" when there are limits)")
-	flags.StringVar(&o.EnvironmentsKey, "environments-key", "", "where the environments stand, e.g. execution.environments, when that isn't clear")
-	flags.StringVar(&o.PolicyKey, "policy-key", "", "where the limits stand, e.g. tools, when that isn't clear")
+		"name of the policy, or of an existing policy if the file has no limits (default \""+convert.DefaultPolicyName+"\" if the file has limits)")
+	flags.StringVar(&o.EnvironmentsKey, "environments-key", "", "key of the environments, e.g. execution.environments, if more than one table qualifies")
+	flags.StringVar(&o.PolicyKey, "policy-key", "", "key of the limits, e.g. tools, if more than one table qualifies")
 	return command
 }
 
@@ -72,10 +72,10 @@ func (o *convertOptions) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	return err
 }
 
-// read gives the document, no more of it than is needed to see that it is too long.
+// read returns the document, cut one byte after the size limit.
 func (o *convertOptions) read(stdin io.Reader) ([]byte, error) {
 	if o.filename == "" {
-		return nil, errors.New("name the TOML file with --filename (-f), - for standard input")
+		return nil, errors.New("specify the TOML file with --filename (-f), - for standard input")
 	}
 	if o.filename != "-" {
 		file, err := os.Open(o.filename)

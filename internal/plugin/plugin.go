@@ -1,13 +1,12 @@
-// Package plugin is the kubectl plugin: one file for each command, listed in newRoot.
+// Package plugin implements the kubectl plugin: one file for each command. newRoot lists the commands.
 //
 // Input is a command line, a kubeconfig as kubectl reads it, and the standard streams. A command reads its flags
-// into an options struct, connects, does one thing through internal/follow or a plain read, and prints: results to
-// standard output, what a person should know to standard error.
+// into an options struct, connects to the cluster, does its work through internal/follow or a plain read, and
+// prints. Results go to standard output, messages to standard error.
 //
-// Invariants: an error names what would be right; what came from a call or a cluster can't steer a terminal unless
-// it is the command's own output, which is passed on byte for byte; Main never returns 0 for something that
-// didn't happen. The package must not decide what may run: that is internal/guards and internal/decide, also for
-// check.
+// Invariants: an error says how to correct it; nothing reaches a terminal except through internal/plugin/terminal,
+// unless the user sets --raw; the exit code is 0 only when the command did what it was asked to do. The package must
+// not decide what may run: internal/decide does, also for check.
 package plugin
 
 import (
@@ -18,22 +17,23 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// Main runs a command line and gives the exit code.
+// Main runs a command line and returns the exit code.
 func Main(args []string) int {
 	ctrllog.SetLogger(logr.Discard())
-	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	root := newRoot(streams)
-	root.SetArgs(args)
-	return execute(root, streams)
+	return newCLI(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).execute(args)
 }
 
-// execute runs the command and says what went wrong.
-func execute(root *cobra.Command, streams genericiooptions.IOStreams) int {
+// execute runs a command line, prints its error, and returns the exit code.
+func (c *cli) execute(args []string) int {
+	root := newRoot(c)
+	root.SetArgs(args)
+	defer c.flush()
 	command, err := root.ExecuteContextC(context.Background())
 	if err == nil {
 		return 0
@@ -43,12 +43,13 @@ func execute(root *cobra.Command, streams genericiooptions.IOStreams) int {
 		exit = &exitError{code: failureCode(command), err: err}
 	}
 	if exit.err != nil {
-		fmt.Fprintln(streams.ErrOut, "error: "+visible(exit.err.Error()))
+		c.flush()
+		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(exit.err.Error()))
 	}
 	return exit.code
 }
 
-// exitError ends the program with a code of its own. Nothing more is printed without an err.
+// exitError ends the program with the given exit code. Without err, nothing more is printed.
 type exitError struct {
 	code int
 	err  error
@@ -64,34 +65,32 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 
 // newRoot lists all commands.
-func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
-	flags := genericclioptions.NewConfigFlags(true)
-	s := &session{IOStreams: streams, flags: flags}
+func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubectl-toolcall",
-		Short:         "Run tool calls, follow them and see why they ended as they did",
+		Short:         "Run and inspect tool calls",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl toolcall"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
-	flags.AddFlags(root.PersistentFlags())
+	root.SetIn(c.In)
+	root.SetOut(c.Out)
+	root.SetErr(c.ErrOut)
+	c.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		newRun(s), newCheck(s), newLogs(s), newWait(s), newCancel(s),
-		newGet(s), newDescribe(s), newExplainDenial(s), newEnv(s),
-		newConvertCommand(), newVersion(s),
+		newRun(c), newCheck(c), newLogs(c), newWait(c), newCancel(c),
+		newGet(c), newDescribe(c), newExplainDenial(c), newEnv(c),
+		newConvert(), newVersion(c),
 	)
 	for name, complete := range map[string]completer{
-		"namespace": s.completeNamespaces, "context": s.completeContexts, "cluster": s.completeClusters, "user": s.completeUsers,
+		"namespace": c.completeNamespaces, "context": c.completeContexts, "cluster": c.completeClusters, "user": c.completeUsers,
 	} {
 		must(root.RegisterFlagCompletionFunc(name, complete))
 	}
 	return root
 }
 
-// must is for what only a mistake in the program's own text can make fail.
+// must panics on errors that only a mistake in the program's own text can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -14,85 +14,94 @@ import (
 	"toolcall.dev/operator/internal/decide"
 )
 
-// policyReader reads policies as the caller, each once.
+// policyReader reads policies with the user's credentials, each policy once.
 type policyReader struct {
 	client client.Client
-	read   map[string]policyAnswer
+	cache  map[string]policyResult
 }
 
-type policyAnswer struct {
-	policy *v1alpha1.ExecutionPolicy
-	err    error
+type policyResult struct {
+	policies decide.Policies
+	err      error
 }
 
 func newPolicyReader(c *cluster) *policyReader {
-	return &policyReader{client: c.client, read: map[string]policyAnswer{}}
+	return &policyReader{client: c.client, cache: map[string]policyResult{}}
 }
 
-// of is the policy that an environment's calls are held to; nil for the built-in defaults.
-func (r *policyReader) of(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
-	name := env.Spec.PolicyName()
-	if have, ok := r.read[name]; ok {
-		return have.policy, have.err
+// policyFor returns the policy that applies to an environment's calls, nil for the built-in defaults.
+func (r *policyReader) policyFor(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
+	policies, err := r.policies(ctx, env)
+	if err != nil {
+		return nil, err
 	}
-	policy, err := r.get(ctx, name)
-	r.read[name] = policyAnswer{policy, err}
-	return policy, err
+	return policies.For(env)
 }
 
-func (r *policyReader) get(ctx context.Context, name string) (*v1alpha1.ExecutionPolicy, error) {
+// policies returns the policies that may apply to an environment's calls.
+func (r *policyReader) policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (decide.Policies, error) {
+	name := env.Spec.PolicyName()
+	if cached, ok := r.cache[name]; ok {
+		return cached.policies, cached.err
+	}
+	policies, err := r.get(ctx, name)
+	r.cache[name] = policyResult{policies, err}
+	return policies, err
+}
+
+func (r *policyReader) get(ctx context.Context, name string) (decide.Policies, error) {
 	if name == "" {
 		list := &v1alpha1.ExecutionPolicyList{}
 		if err := r.client.List(ctx, list); err != nil {
-			return nil, rightError("list executionpolicies", err)
+			return decide.Policies{}, permissionError("list executionpolicies", err)
 		}
-		return decide.DefaultPolicy(slices.DeleteFunc(list.Items, func(p v1alpha1.ExecutionPolicy) bool {
+		return decide.Policies{Defaults: slices.DeleteFunc(list.Items, func(p v1alpha1.ExecutionPolicy) bool {
 			return p.Annotations[v1alpha1.AnnotationDefaultPolicy] != "true"
-		}))
+		})}, nil
 	}
 	policy := &v1alpha1.ExecutionPolicy{}
 	err := r.client.Get(ctx, types.NamespacedName{Name: name}, policy)
 	if apierrors.IsNotFound(err) {
-		return nil, decide.NoPolicy(name)
+		return decide.Policies{}, nil
 	}
 	if err != nil {
-		return nil, rightError("get executionpolicies", err)
+		return decide.Policies{}, permissionError("get executionpolicies", err)
 	}
-	return policy, nil
+	return decide.Policies{Named: policy}, nil
 }
 
-// rightError names the right that is missing. Policies belong to the whole cluster, so a role in a namespace can't
-// give it.
-func rightError(right string, err error) error {
-	if apierrors.IsForbidden(err) && strings.Contains(right, "executionpolicies") {
-		return fmt.Errorf("you lack the right to %s in the cluster: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding: %w", right, err)
+// permissionError names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant
+// permission to read them.
+func permissionError(action string, err error) error {
+	if apierrors.IsForbidden(err) && strings.Contains(action, "executionpolicies") {
+		return fmt.Errorf("you need permission to %s: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding: %w", action, err)
 	}
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("you lack the right to %s in this namespace: the ClusterRole toolcall-user has it: %w", right, err)
+		return fmt.Errorf("you need permission to %s in this namespace: the ClusterRole toolcall-user grants it: %w", action, err)
 	}
-	return fmt.Errorf("%s: %w", right, err)
+	return fmt.Errorf("%s: %w", action, err)
 }
 
-// allows says in a few words what an environment's policy lets calls run.
+// allows summarizes what the policy of an environment allows.
 func (r *policyReader) allows(ctx context.Context, env *v1alpha1.ExecutionEnvironment) string {
-	policy, err := r.of(ctx, env)
+	policy, err := r.policyFor(ctx, env)
 	switch {
 	case apierrors.IsForbidden(err):
-		return "(may not read policies)"
+		return "(no permission to read policies)"
 	case err != nil:
 		return "nothing: " + err.Error()
 	case policy == nil:
-		return summary(&v1alpha1.ExecutionPolicySpec{})
+		return policySummary(&v1alpha1.ExecutionPolicySpec{})
 	default:
-		return summary(&policy.Spec)
+		return policySummary(&policy.Spec)
 	}
 }
 
-// summary is what a policy lets calls run.
-func summary(p *v1alpha1.ExecutionPolicySpec) string {
+// policySummary lists what a policy allows.
+func policySummary(p *v1alpha1.ExecutionPolicySpec) string {
 	programs := "any program"
 	if b := p.Binaries; b != nil && (len(b.Allowed) > 0 || b.Mode == v1alpha1.BinariesEnforced) {
-		programs = few(b.Allowed)
+		programs = joinFirst(b.Allowed)
 	}
 	parts := []string{programs}
 	if p.Shell != nil && p.Shell.Enabled != nil && *p.Shell.Enabled {
@@ -111,18 +120,18 @@ func languages(code *v1alpha1.CodePolicy) string {
 	case len(code.Languages) == 0:
 		return "code in any language"
 	default:
-		return "code in " + few(code.Languages)
+		return "code in " + joinFirst(code.Languages)
 	}
 }
 
-// few names the first of many.
-func few(names []string) string {
-	const most = 6
+// joinFirst joins the first names of a list.
+func joinFirst(names []string) string {
+	const limit = 6
 	if len(names) == 0 {
 		return "no program"
 	}
-	if len(names) <= most {
+	if len(names) <= limit {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 }

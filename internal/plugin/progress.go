@@ -9,67 +9,70 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// quietTime is how long a call may take to start before anything is said about it.
-const quietTime = time.Second
+// progressDelay is how long a call may take to start before progress messages appear.
+const progressDelay = time.Second
 
-// progress says what a call waits for, until it starts.
+// progress prints what a call waits for until it starts.
 type progress struct {
 	mu    sync.Mutex
 	out   io.Writer
 	timer *time.Timer
-	// due is true once the quiet time is over.
-	due, over  bool
-	text, said string
+	// due is true once the delay has passed, done once there is nothing more to print.
+	due, done     bool
+	text, printed string
 }
 
 func newProgress(out io.Writer, quiet bool) *progress {
-	p := &progress{out: out, over: quiet, text: "waiting for the operator"}
+	p := &progress{out: out, done: quiet, text: "waiting for the operator"}
 	if !quiet {
-		p.timer = time.AfterFunc(quietTime, func() {
+		p.timer = time.AfterFunc(progressDelay, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.due = true
-			p.say()
+			p.print()
 		})
 	}
 	return p
 }
 
-func (p *progress) say() {
-	if p.due && !p.over && p.text != p.said {
+// print prints the current text once. The caller holds the lock.
+func (p *progress) print() {
+	if p.due && !p.done && p.text != p.printed {
 		fmt.Fprintln(p.out, p.text)
-		p.said = p.text
+		p.printed = p.text
 	}
 }
 
-func (p *progress) changed(call *v1alpha1.ToolCall) {
+// update takes the new state of the call.
+func (p *progress) update(call *v1alpha1.ToolCall) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text = waitingFor(call)
-	p.over = p.over || p.text == ""
-	p.say()
+	p.text = pendingReason(call)
+	p.done = p.done || p.text == ""
+	p.print()
 }
 
-func (p *progress) end() {
+func (p *progress) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.over = true
+	p.done = true
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 }
 
-// waitingFor is what holds a call up; nothing once it has started or ended.
-func waitingFor(call *v1alpha1.ToolCall) string {
+// pendingReason says what a call waits for. It is empty once the call has started or finished.
+func pendingReason(call *v1alpha1.ToolCall) string {
 	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
 	switch {
 	case call.Status.Phase.Terminal() || call.Status.Phase == v1alpha1.PhaseRunning:
 		return ""
-	case started == nil:
+	case started == nil || started.Message == "":
 		return fmt.Sprintf("call %s: waiting for the operator", call.Name)
 	default:
-		return fmt.Sprintf("call %s: waiting: %s", call.Name, oneLine(started.Message))
+		return fmt.Sprintf("call %s: waiting: %s", call.Name, terminal.SafeLine(started.Message))
 	}
 }

@@ -11,12 +11,13 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-const runLong = `Run one tool call, show its output while it runs, and exit as it did.
+const runLong = `Run one tool call, show its output while it runs, and exit with its exit code.
 
-The command's standard output goes to standard output and its standard error to standard error. Ctrl-C cancels the
-call; a second Ctrl-C leaves it to itself.
+The command's standard output goes to standard output, its standard error to standard error. Ctrl-C cancels the call.
+A second Ctrl-C stops following it.
 
 ` + liveHelp + `
 
@@ -25,26 +26,26 @@ call; a second Ctrl-C leaves it to itself.
 const runExample = `  # A program with arguments, in the namespace's default environment
   kubectl toolcall run -- git status
 
-  # A shell line in a certain environment, with a variable, for at most a minute
+  # A shell command line in a given environment, with a variable and a time limit
   kubectl toolcall run --env repo -e CI=true --timeout 1m --shell 'make test | tail -n 20'
 
-  # A snippet from a file, and one from standard input
+  # Code from a file, and from standard input
   kubectl toolcall run --code python -f script.py
   echo 'print(6 * 7)' | kubectl toolcall run --code python -f -
 
-  # Feed standard input
+  # Pass standard input to the program
   kubectl toolcall run --stdin -- wc -l < access.log
 
-  # Start it, come back later
+  # Start a call and follow it later
   kubectl toolcall run --detach --name nightly --shell ./nightly.sh
   kubectl toolcall logs -f nightly
 
-  # See the object without creating it
+  # Print the object without creating it
   kubectl toolcall run --dry-run -o yaml -- git status`
 
 // runOptions are the flags of run.
 type runOptions struct {
-	*session
+	*cli
 	call   callFlags
 	output outputFlags
 	print  *genericclioptions.PrintFlags
@@ -53,11 +54,11 @@ type runOptions struct {
 	dryRun string
 }
 
-func newRun(s *session) *cobra.Command {
-	o := &runOptions{session: s, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
+func newRun(c *cli) *cobra.Command {
+	o := &runOptions{cli: c, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
 	command := &cobra.Command{
 		Use:         "run [flags] -- PROGRAM [ARGUMENT...]",
-		Short:       "Run a tool call and exit as it did",
+		Short:       "Run a tool call and exit with its exit code",
 		Long:        runLong,
 		Example:     runExample,
 		Annotations: map[string]string{annotationCode: "yes"},
@@ -65,12 +66,13 @@ func newRun(s *session) *cobra.Command {
 			return o.run(command.Context(), args)
 		},
 	}
-	o.call.add(command, s)
+	o.call.add(command, c)
 	o.output.add(command)
+	c.addRawFlag(command)
 	flags := command.Flags()
-	flags.BoolVar(&o.detach, "detach", false, "print the call's name and don't wait")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing about the call's progress")
-	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the call, "server" has the API server check it too; nothing is created`)
+	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
+	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the call, "server" also lets the API server validate it; neither creates it`)
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	o.print.AddFlags(command)
 	must(command.RegisterFlagCompletionFunc("dry-run", completeFrom("none", "client", "server")))
@@ -91,34 +93,34 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	}
 	call.Namespace = c.namespace
 	if o.dryRun != "none" {
-		return o.pretend(ctx, c, call)
+		return o.printDryRun(ctx, c, call)
 	}
-	stop, release := catchInterrupts(ctx)
+	interrupts, release := catchInterrupts(ctx)
 	defer release()
-	created, err := c.follow().Create(stop.creating, call)
+	created, err := c.follow().Create(interrupts.creating, call)
 	if err != nil {
 		return err
 	}
 	if o.detach {
 		return o.printDetached(created)
 	}
-	return o.follow(c, created, stop)
+	return o.follow(c, created, interrupts)
 }
 
 func (o *runOptions) validate() error {
 	switch o.dryRun {
 	case "none", "client", "server":
 	default:
-		return fmt.Errorf("--dry-run=%s: say client or server", o.dryRun)
+		return fmt.Errorf("--dry-run=%s: must be client, server or none", o.dryRun)
 	}
 	if o.detach && o.dryRun != "none" {
-		return errors.New("--detach and --dry-run don't go together: nothing is created to come back to")
+		return errors.New("--detach and --dry-run can't be used together: a dry run creates no call")
 	}
 	return o.output.validate()
 }
 
-// pretend prints the call instead of creating it.
-func (o *runOptions) pretend(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
+// printDryRun prints the call instead of creating it.
+func (o *runOptions) printDryRun(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
 	if o.dryRun == "server" {
 		if err := dryRun(ctx, c, call); err != nil {
 			return err
@@ -127,10 +129,10 @@ func (o *runOptions) pretend(ctx context.Context, c *cluster, call *v1alpha1.Too
 	if *o.print.OutputFormat == "" {
 		*o.print.OutputFormat = "yaml"
 	}
-	return o.object(call)
+	return o.printObject(call)
 }
 
-// dryRun has the API server check and admit the call, without keeping it.
+// dryRun lets the API server validate and admit the call without storing it.
 func dryRun(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
 	clients := follow.Clients{Calls: dryRunClient{c.client}}
 	admitted, err := clients.Create(ctx, call)
@@ -142,7 +144,7 @@ func dryRun(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
 	return nil
 }
 
-// dryRunClient keeps nothing that it creates.
+// dryRunClient creates objects with dryRun=All.
 type dryRunClient struct{ client.WithWatch }
 
 func (c dryRunClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
@@ -151,13 +153,13 @@ func (c dryRunClient) Create(ctx context.Context, o client.Object, opts ...clien
 
 func (o *runOptions) printDetached(call *v1alpha1.ToolCall) error {
 	if *o.print.OutputFormat != "" {
-		return o.object(call)
+		return o.printObject(call)
 	}
 	_, err := fmt.Fprintln(o.Out, call.Name)
 	return err
 }
 
-func (o *runOptions) object(call *v1alpha1.ToolCall) error {
+func (o *runOptions) printObject(call *v1alpha1.ToolCall) error {
 	printer, err := o.print.ToPrinter()
 	if err != nil {
 		return err
@@ -165,52 +167,55 @@ func (o *runOptions) object(call *v1alpha1.ToolCall) error {
 	return printer.PrintObj(call, o.Out)
 }
 
-// follow shows the call until its end; with -o it prints the finished object instead of the output.
-func (o *runOptions) follow(c *cluster, call *v1alpha1.ToolCall, stop *interrupts) error {
-	shown := o.output.show(o.session)
+// follow shows the call until it finishes. With -o it prints the finished object instead of the output.
+func (o *runOptions) follow(c *cluster, call *v1alpha1.ToolCall, i *interrupts) error {
+	shown := o.output.display(o.cli)
 	if *o.print.OutputFormat != "" {
-		shown = nothingShown(o.session)
+		shown = noDisplay(o.cli)
 	}
 	p := newProgress(o.ErrOut, o.quiet)
-	defer p.end()
-	shown.changed = p.changed
-	done, err := o.wait(c, call, shown, stop)
+	defer p.stop()
+	shown.changed = p.update
+	done, err := o.wait(c, call, shown, i)
 	if err != nil {
 		return err
 	}
 	if *o.print.OutputFormat != "" {
-		if err := o.object(done); err != nil {
+		if err := o.printObject(done); err != nil {
 			return err
 		}
 	}
-	p.end()
-	return outcome(o.session, done)
+	p.stop()
+	return o.reportOutcome(done)
 }
 
-// wait follows a call to its end, cancelling it when the user or a lost reader asks for that.
-func (s *session) wait(c *cluster, call *v1alpha1.ToolCall, shown *shown, stop *interrupts) (*v1alpha1.ToolCall, error) {
+// wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads
+// the output any more.
+func (c *cli) wait(cluster *cluster, call *v1alpha1.ToolCall, shown *display, i *interrupts) (*v1alpha1.ToolCall, error) {
 	key := client.ObjectKeyFromObject(call)
-	stop.cancels(func(ctx context.Context, why string) {
-		fmt.Fprintf(s.ErrOut, "%s: cancelling call %s; press Ctrl-C again to leave it\n", why, key.Name)
-		if err := c.follow().Cancel(ctx, key); err != nil {
-			fmt.Fprintf(s.ErrOut, "warning: %v\n", err)
+	i.onInterrupt(func(ctx context.Context, why string) {
+		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
+		if err := cluster.follow().Cancel(ctx, key); err != nil {
+			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
 		}
 	})
-	shown.lost = stop.lost
-	done, err := c.follow().Wait(stop.waiting, key, shown.watcher())
+	shown.readerLost = i.readerLost
+	done, err := cluster.follow().Wait(i.waiting, key, shown.watcher())
+	c.flush()
 	switch {
-	case shown.broken():
+	case shown.hasFailed():
 		return nil, &exitError{code: codePipe}
-	case stop.left():
-		return nil, &exitError{code: codeCancelled, err: fmt.Errorf("left call %s before its end: kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace)}
+	case i.hasLeft():
+		return nil, &exitError{code: codeCancelled, err: fmt.Errorf("stopped following call %s before it finished: to wait for it, run kubectl toolcall wait %s -n %s", key.Name, key.Name, key.Namespace)}
 	case err != nil:
 		return nil, &exitError{code: codeFailed, err: fmt.Errorf("follow call %s: %w", key.Name, err)}
 	}
 	return done, nil
 }
 
-// outcome says why a call did not end by itself, and gives its exit code as an error.
-func outcome(s *session, call *v1alpha1.ToolCall) error {
+// reportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
+// exit by itself.
+func (c *cli) reportOutcome(call *v1alpha1.ToolCall) error {
 	code := exitCode(call)
 	status := &call.Status
 	switch {
@@ -219,12 +224,12 @@ func outcome(s *session, call *v1alpha1.ToolCall) error {
 	case status.Reason == v1alpha1.ReasonNonZeroExit:
 		return &exitError{code: code}
 	}
-	fmt.Fprintf(s.ErrOut, "call %s: %s (%s): %s\n", call.Name, status.Phase, status.Reason, visible(status.Message))
+	fmt.Fprintf(c.ErrOut, "call %s: %s (%s): %s\n", call.Name, status.Phase, status.Reason, terminal.Safe(status.Message))
 	switch {
 	case status.Phase == v1alpha1.PhaseDenied:
-		fmt.Fprintf(s.ErrOut, "what would pass: kubectl toolcall explain-denial %s -n %s\n", call.Name, call.Namespace)
+		fmt.Fprintf(c.ErrOut, "To see what the policy allows, run: kubectl toolcall explain-denial %s -n %s\n", call.Name, call.Namespace)
 	case status.RetrySafe != nil && *status.RetrySafe:
-		fmt.Fprintln(s.ErrOut, "The command never started: running it again repeats nothing.")
+		fmt.Fprintln(c.ErrOut, "The command never started, so it is safe to run it again.")
 	}
 	return &exitError{code: code}
 }

@@ -136,115 +136,115 @@ func (s *apiServer) awaitAdmission() error {
 	}
 }
 
-// world is a namespace of a test.
-type world struct {
+// fixture is the namespace of a test.
+type fixture struct {
 	*apiServer
 	t         *testing.T
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	if server == nil {
 		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
 	}
-	w := &world{apiServer: server, t: t}
+	f := &fixture{apiServer: server, t: t}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "plugin-"}}
-	w.make(namespace)
-	w.namespace = namespace.Name
-	return w
+	f.make(namespace)
+	f.namespace = namespace.Name
+	return f
 }
 
-func (w *world) make(objects ...client.Object) {
-	w.t.Helper()
+func (f *fixture) make(objects ...client.Object) {
+	f.t.Helper()
 	for _, o := range objects {
-		if err := w.client.Create(w.t.Context(), o); err != nil {
-			w.t.Fatal(err)
+		if err := f.client.Create(f.t.Context(), o); err != nil {
+			f.t.Fatal(err)
 		}
 	}
 }
 
 // policy makes one that allows shell lines, of the namespace's name.
-func (w *world) policy(change ...func(*v1alpha1.ExecutionPolicySpec)) {
-	w.t.Helper()
-	p := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+func (f *fixture) policy(change ...func(*v1alpha1.ExecutionPolicySpec)) {
+	f.t.Helper()
+	p := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	p.Spec.Shell = &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}
 	for _, c := range change {
 		c(&p.Spec)
 	}
-	w.make(p)
+	f.make(p)
 }
 
 // environment makes one under that policy.
-func (w *world) environment(name string, isDefault bool, env ...v1alpha1.EnvVar) {
-	w.t.Helper()
-	e := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+func (f *fixture) environment(name string, isDefault bool, env ...v1alpha1.EnvVar) {
+	f.t.Helper()
+	e := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
 	if isDefault {
 		e.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}
 	}
-	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyRef: &v1alpha1.PolicyReference{Name: w.namespace}, Env: env}
-	w.make(e)
+	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyRef: &v1alpha1.PolicyReference{Name: f.namespace}, Env: env}
+	f.make(e)
 }
 
 // user may what the shipped roles say in the namespace, and use the tools.
-func (w *world) user(roles []string, tools ...string) string {
-	w.t.Helper()
-	name := w.namespace + "-user"
+func (f *fixture) user(roles []string, tools ...string) string {
+	f.t.Helper()
+	name := f.namespace + "-user"
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{"toolcall.dev"}, Resources: []string{"tools"}, ResourceNames: tools, Verbs: []string{"use"}}}
-	w.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "tools"}, Rules: rules})
+	f.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "tools"}, Rules: rules})
 	for _, role := range append(roles, "tools") {
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 		if role == "tools" {
 			ref.Kind = "Role"
 		}
 		if role == "toolcall-policy-viewer" {
-			w.make(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: ref, Subjects: subjects})
+			f.make(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: ref, Subjects: subjects})
 			continue
 		}
-		w.make(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: role}, RoleRef: ref, Subjects: subjects})
+		f.make(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: role}, RoleRef: ref, Subjects: subjects})
 	}
 	// The binding that was made last is the last to be in force.
-	w.awaitRight(name, tools[0])
+	f.awaitRight(name, tools[0])
 	return name
 }
 
-func (w *world) awaitRight(user, tool string) {
-	w.t.Helper()
+func (f *fixture) awaitRight(user, tool string) {
+	f.t.Helper()
 	for range 200 {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: w.namespace, Verb: "use", Group: "toolcall.dev", Resource: "tools", Name: tool,
+				Namespace: f.namespace, Verb: "use", Group: "toolcall.dev", Resource: "tools", Name: tool,
 			},
 		}}
-		w.make(review)
+		f.make(review)
 		if review.Status.Allowed {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	w.t.Fatalf("%s may not use %s", user, tool)
+	f.t.Fatalf("%s may not use %s", user, tool)
 }
 
 // do runs a command in the namespace.
-func (w *world) do(args ...string) said {
-	w.t.Helper()
-	out, errs, code := command("print(1)\n", append([]string{"--kubeconfig", w.kubeconfig, "-n", w.namespace}, args...)...)
+func (f *fixture) run(args ...string) said {
+	f.t.Helper()
+	out, errs, code := command("print(1)\n", append([]string{"--kubeconfig", f.kubeconfig, "-n", f.namespace}, args...)...)
 	return said{out, errs, code}
 }
 
 // end writes the end of a call, as the operator does.
-func (w *world) end(name string, status v1alpha1.ToolCallStatus) {
-	w.t.Helper()
+func (f *fixture) end(name string, status v1alpha1.ToolCallStatus) {
+	f.t.Helper()
 	call := &v1alpha1.ToolCall{}
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, call); err != nil {
-		w.t.Fatal(err)
+	if err := f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.namespace, Name: name}, call); err != nil {
+		f.t.Fatal(err)
 	}
 	before := call.DeepCopy()
 	call.Status = status
 	meta.SetStatusCondition(&call.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, Reason: status.Reason})
-	if err := w.client.Status().Patch(w.t.Context(), call, client.MergeFrom(before)); err != nil {
-		w.t.Fatal(err)
+	if err := f.client.Status().Patch(f.t.Context(), call, client.MergeFrom(before)); err != nil {
+		f.t.Fatal(err)
 	}
 }
 

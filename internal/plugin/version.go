@@ -10,14 +10,14 @@ import (
 	"toolcall.dev/operator/internal/version"
 )
 
-func newVersion(s *session) *cobra.Command {
+func newVersion(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the plugin's version",
+		Short:   "Print the version of the plugin",
 		Example: "  kubectl toolcall version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.Out, "kubectl-toolcall %s (%s/%s, %s, API %s)\n", version.String(), runtime.GOOS, runtime.GOARCH, runtime.Version(), v1alpha1.GroupVersion)
+			_, err := fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s/%s, %s, API %s)\n", version.String(), runtime.GOOS, runtime.GOARCH, runtime.Version(), v1alpha1.GroupVersion)
 			return err
 		},
 	}

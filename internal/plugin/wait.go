@@ -11,32 +11,33 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-const waitLong = `Wait until calls have ended, and print how.
+const waitLong = `Wait until calls have finished, and print their outcome.
 
 ` + exitCodesHelp + `
-Of several calls the exit code is that of the first, in the order given, that isn't 0. With --timeout it is 125 when
-a call is still going on then.`
+For several calls, the exit code is the first one that is not 0, in the order of the arguments. It is 125 if a call has
+not finished within --timeout.`
 
-const waitExample = `  kubectl toolcall wait nightly && echo fine
+const waitExample = `  kubectl toolcall wait nightly && echo ok
   kubectl toolcall wait first second --timeout 5m`
 
-func newWait(s *session) *cobra.Command {
+func newWait(c *cli) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:               "wait NAME...",
-		Short:             "Wait until calls have ended",
+		Short:             "Wait until calls have finished",
 		Long:              waitLong,
 		Example:           waitExample,
-		Args:              someCalls,
+		Args:              requireCalls,
 		Annotations:       map[string]string{annotationCode: "yes"},
-		ValidArgsFunction: s.completeCalls(-1),
+		ValidArgsFunction: c.completeCalls(-1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if timeout < 0 {
-				return fmt.Errorf("--timeout %s: give how long to wait, e.g. 5m, or 0 for as long as it takes", timeout)
+				return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", timeout)
 			}
-			c, err := s.connect()
+			cluster, err := c.connect()
 			if err != nil {
 				return err
 			}
@@ -46,31 +47,31 @@ func newWait(s *session) *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, timeout)
 				defer cancel()
 			}
-			return s.waitAll(ctx, c, args)
+			return c.waitAll(ctx, cluster, args)
 		},
 	}
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, e.g. 5m; 0 is for as long as it takes")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait for all calls together, e.g. 5m; 0 means no timeout")
 	return command
 }
 
-// waitAll waits for one call after the other: all run meanwhile.
-func (s *session) waitAll(ctx context.Context, c *cluster, names []string) error {
+// waitAll waits for the calls one after the other. The order doesn't matter: all of them run meanwhile.
+func (c *cli) waitAll(ctx context.Context, cluster *cluster, names []string) error {
 	var failed []error
 	code := 0
 	for _, name := range names {
-		this := codeFailed
-		call, err := c.follow().Wait(ctx, c.key(name), follow.Watcher{})
+		callCode := codeFailed
+		call, err := cluster.follow().Wait(ctx, cluster.key(name), follow.Watcher{})
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			failed = append(failed, fmt.Errorf("call %s has not ended in the time of --timeout", name))
+			failed = append(failed, fmt.Errorf("call %s did not finish within --timeout", name))
 		case err != nil:
 			failed = append(failed, fmt.Errorf("wait for call %s: %w", name, err))
 		default:
-			this = exitCode(call)
-			fmt.Fprintln(s.Out, ending(call))
+			callCode = exitCode(call)
+			fmt.Fprintln(c.Out, outcomeLine(call))
 		}
 		if code == 0 {
-			code = this
+			code = callCode
 		}
 	}
 	if code == 0 {
@@ -79,14 +80,14 @@ func (s *session) waitAll(ctx context.Context, c *cluster, names []string) error
 	return &exitError{code: code, err: errors.Join(failed...)}
 }
 
-// ending is a call's end on one line.
-func ending(call *v1alpha1.ToolCall) string {
+// outcomeLine is the outcome of a finished call on one line.
+func outcomeLine(call *v1alpha1.ToolCall) string {
 	text := call.Name + " " + string(call.Status.Phase) + " " + call.Status.Reason
 	if call.Status.ExitCode != nil {
 		text += " exit " + strconv.Itoa(int(*call.Status.ExitCode))
 	}
 	if call.Status.DurationMilliseconds != nil {
-		text += " after " + milliseconds(*call.Status.DurationMilliseconds)
+		text += " after " + formatMilliseconds(*call.Status.DurationMilliseconds)
 	}
-	return oneLine(text)
+	return terminal.SafeLine(text)
 }

@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -21,13 +19,7 @@ import (
 	"toolcall.dev/operator/internal/version"
 )
 
-// session is what every command starts from.
-type session struct {
-	genericiooptions.IOStreams
-	flags *genericclioptions.ConfigFlags
-}
-
-// cluster is a connection as the caller.
+// cluster holds the clients, with the user's credentials, and the namespace that a command works in.
 type cluster struct {
 	namespace string
 	client    client.WithWatch
@@ -35,31 +27,31 @@ type cluster struct {
 	reviews   *authorizationv1client.AuthorizationV1Client
 }
 
-// connect reads the kubeconfig and makes the clients; nothing is asked of the API server yet.
-func (s *session) connect() (*cluster, error) {
-	namespace, _, err := s.flags.ToRawKubeConfigLoader().Namespace()
+// connect reads the kubeconfig and creates the clients. It sends no request.
+func (c *cli) connect() (*cluster, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
 	}
-	config, err := s.flags.ToRESTConfig()
+	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig (set --kubeconfig, --context or KUBECONFIG): %w", err)
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	config.UserAgent = "kubectl-toolcall/" + version.String()
-	config.WarningHandler = rest.NewWarningWriter(s.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	c := &cluster{namespace: namespace}
-	if c.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme(), Mapper: mapper()}); err != nil {
-		return nil, fmt.Errorf("make the client: %w", err)
+	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	connected := &cluster{namespace: namespace}
+	if connected.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme(), Mapper: mapper()}); err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	if c.core, err = corev1client.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("make the client: %w", err)
+	if connected.core, err = corev1client.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	if c.reviews, err = authorizationv1client.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("make the client: %w", err)
+	if connected.reviews, err = authorizationv1client.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	return c, nil
+	return connected, nil
 }
 
 func scheme() *runtime.Scheme {
@@ -68,7 +60,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// mapper knows the kinds without asking the API server for all that it has.
+// mapper knows the kinds, so that no command needs API discovery.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for kind, scope := range map[string]meta.RESTScope{
@@ -96,23 +88,23 @@ func (c *cluster) getCall(ctx context.Context, name string) (*v1alpha1.ToolCall,
 	return call, nil
 }
 
-// readError says what to do about something that couldn't be read.
+// readError adds what the user can do to the error of a read.
 func (c *cluster) readError(what string, err error) error {
 	if follow.NotInstalled(err) {
-		return fmt.Errorf("get %s: this cluster doesn't know ToolCalls: install the operator there, or choose another cluster with --context: %w", what, err)
+		return fmt.Errorf("get %s: this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", what, err)
 	}
-	return c.missing(what, fmt.Errorf("get %s: %w", what, err))
+	return c.notFoundError(what, fmt.Errorf("get %s: %w", what, err))
 }
 
-// missing adds, to an error that says that something isn't there, where to look for it.
-func (c *cluster) missing(what string, err error) error {
+// notFoundError adds where to look to an error that says that an object doesn't exist.
+func (c *cluster) notFoundError(what string, err error) error {
 	if apierrors.IsNotFound(err) && !follow.NotInstalled(err) {
-		return fmt.Errorf("there is no %s in namespace %q: \"kubectl toolcall get\" lists the calls, \"kubectl toolcall env list\" the environments, -n chooses another namespace: %w", what, c.namespace, err)
+		return fmt.Errorf("%s not found in namespace %q: \"kubectl toolcall get\" lists the calls, \"kubectl toolcall env list\" the environments, -n selects another namespace: %w", what, c.namespace, err)
 	}
 	return err
 }
 
-// names lists the objects of a list.
+// names lists the names of objects in the namespace.
 func (c *cluster) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	if err := c.client.List(ctx, list, client.InNamespace(c.namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
 		return nil, fmt.Errorf("list: %w", err)

@@ -8,38 +8,38 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Exit codes of a call that has none of its own. They are those of timeout(1), shells and container tools.
+// Exit codes for calls whose command has no exit code. timeout(1), shells and container tools use the same codes.
 const (
-	codeOther     = 1   // other commands than those that follow a call
-	codeTimedOut  = 124 // the time limit ended it
-	codeFailed    = 125 // it could not be created, started or followed
-	codeDenied    = 126 // a guard refused it
-	codeNotFound  = 127 // the program isn't there
+	codeError     = 1   // errors of commands that don't follow a call
+	codeTimedOut  = 124 // the time limit stopped the command
+	codeFailed    = 125 // the call could not be created, started or followed
+	codeDenied    = 126 // the call was denied
+	codeNotFound  = 127 // the program was not found
 	codeSignal    = 128 // plus the signal's number
-	codeCancelled = 130 // cancelled, as by Ctrl-C
-	codePipe      = 141 // nobody reads the output any more
+	codeCancelled = 130 // the call was cancelled, for example with Ctrl-C
+	codePipe      = 141 // the reader closed the pipe
 )
 
-// annotationCode on a command says that its own failures are codeFailed: 1 could be a call's.
+// annotationCode on a command means that its errors exit with codeFailed, because 1 can be the exit code of a call.
 const annotationCode = "exit-code"
 
 // exitCodesHelp is part of the help of the commands that follow calls.
-const exitCodesHelp = `The exit code is the command's own. When it has none:
-  124  the time limit ended it
-  125  it could not be created, started or followed, or its pod was lost
-  126  it was denied
-  127  the program isn't in the environment (or it exited 127 itself)
-  128+n  signal n ended it, e.g. 137 for SIGKILL and for running out of memory
-  130  it was cancelled`
+const exitCodesHelp = `The exit code is the exit code of the command in the call. If there is none:
+  124    the time limit stopped the command
+  125    the call could not be created, started or followed, or its pod was lost
+  126    the call was denied
+  127    the program is not in the environment (or the command exited with 127)
+  128+n  signal n ended the command, for example 137 for SIGKILL or out of memory
+  130    the call was cancelled`
 
 func failureCode(command *cobra.Command) int {
 	if command != nil && command.Annotations[annotationCode] != "" {
 		return codeFailed
 	}
-	return codeOther
+	return codeError
 }
 
-// exitCode is the exit code for a finished call.
+// exitCode returns the exit code for a finished call.
 func exitCode(call *v1alpha1.ToolCall) int {
 	s := &call.Status
 	switch {
@@ -64,12 +64,12 @@ func exitCode(call *v1alpha1.ToolCall) int {
 	}
 }
 
-// signals are Linux's, by number from 1: a call's signal is one of its node, whatever system this runs on.
+// signals lists Linux signals by number, starting at 1: the call ran on Linux, whatever system the plugin runs on.
 var signals = []string{
 	"SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1",
 	"SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP",
 	"SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU", "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
 }
 
-// signalNumber is 0 for a name that isn't known, so that the code still says that it was a signal.
+// signalNumber returns 0 for an unknown name, so that the exit code still says that a signal ended the command.
 func signalNumber(name string) int { return slices.Index(signals, name) + 1 }

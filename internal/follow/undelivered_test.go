@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMissing(t *testing.T) {
+func TestUndelivered(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name, log, stdout, stderr string
@@ -32,7 +32,7 @@ func TestMissing(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			restOut, restErr, ok := missing([]byte(c.log), c.stdout, c.stderr)
+			restOut, restErr, ok := undelivered([]byte(c.log), c.stdout, c.stderr)
 			if restOut != c.restOut || restErr != c.restErr || ok != c.ok {
 				t.Errorf("got %q, %q, %t", restOut, restErr, ok)
 			}
@@ -41,21 +41,21 @@ func TestMissing(t *testing.T) {
 }
 
 // Streams that are alike in every line leave as many readings as there are lines: the work stays bounded.
-func TestMissingIsBoundedOnEqualStreams(t *testing.T) {
+func TestUndeliveredIsBoundedOnEqualStreams(t *testing.T) {
 	t.Parallel()
 	same := strings.Repeat("same\n", 10000)
-	if _, _, ok := missing([]byte(same), same, same); ok {
+	if _, _, ok := undelivered([]byte(same), same, same); ok {
 		t.Error("10000 readings were followed")
 	}
 	few := strings.Repeat("same\n", 100)
-	restOut, restErr, ok := missing([]byte(few), few, few)
+	restOut, restErr, ok := undelivered([]byte(few), few, few)
 	if !ok || len(restOut)+len(restErr) != len(few) {
 		t.Errorf("got %d and %d bytes, %t", len(restOut), len(restErr), ok)
 	}
 }
 
-// FuzzMissing mixes two streams line by line, cuts the result anywhere, and wants both streams back.
-func FuzzMissing(f *testing.F) {
+// FuzzUndelivered mixes two streams line by line, cuts the result anywhere, and wants both streams back.
+func FuzzUndelivered(f *testing.F) {
 	f.Add("a\nb\nc", "a\n\nd\n", []byte{1, 0, 1}, 4)
 	f.Add("", "x", []byte{0}, 1)
 	f.Add("x\r\n", "x\n", []byte{1}, 2)
@@ -65,7 +65,7 @@ func FuzzMissing(f *testing.F) {
 		}
 		log := mix(stdout, stderr, choice)
 		log = log[:max(0, min(cut, len(log)))]
-		restOut, restErr, ok := missing([]byte(log), stdout, stderr)
+		restOut, restErr, ok := undelivered([]byte(log), stdout, stderr)
 		if !ok {
 			t.Fatalf("%q isn't taken for a mix of %q and %q", log, stdout, stderr)
 		}

@@ -51,7 +51,7 @@ func TestEveryDenialHasARule(t *testing.T) {
 		v1alpha1.ReasonLanguageNotAllowed, v1alpha1.ReasonModuleNotAllowed, v1alpha1.ReasonNetworkNotAllowed, v1alpha1.ReasonExecutionTimeTooLong,
 		v1alpha1.ReasonSourceTooLarge, v1alpha1.ReasonUnknownTool, v1alpha1.ReasonInvalidArguments, v1alpha1.ReasonGuardError,
 	} {
-		if r := rules[reason]; r.field == "" || r.caller == "" {
+		if r := rules[reason]; r.field == "" || r.requester == "" {
 			t.Errorf("%s: %+v", reason, r)
 		}
 	}

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// watchSeconds is when a watch is begun anew, so that a connection that died in silence is noticed.
+	// watchSeconds bounds one watch, so that a dead connection is noticed.
 	watchSeconds = 240
-	// The waits between two tries to watch.
+	// The delays between two watches grow from firstRetry to lastRetry.
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// observation is one thing that was seen of a call: its state, or why nothing more will be seen.
+// observation is an observed state of a call, or the error after which there are no more.
 type observation struct {
 	call *v1alpha1.ToolCall
 	err  error
@@ -35,15 +35,15 @@ type observer struct {
 	calls client.WithWatch
 	key   types.NamespacedName
 	out   chan<- observation
-	// uid of the call once it was seen: another of the same name is another call.
+	// uid of the call, once observed: another object with the same name is another call.
 	uid types.UID
-	// version that was told last, since a watch begins with what is there.
+	// version is the last reported resource version: each watch starts with the current state.
 	version string
-	// failed is told of errors after which the watch is tried again.
+	// failed receives the errors after which the observer retries.
 	failed func(error)
 }
 
-// run tells of each state until the context ends, the call is gone or can't be watched.
+// run reports each state until the context ends, the call is deleted or can't be watched.
 func (o *observer) run(ctx context.Context) {
 	retry := firstRetry
 	for {
@@ -54,8 +54,8 @@ func (o *observer) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && final(err):
-			o.tell(ctx, observation{err: err})
+		case err != nil && isFinal(err):
+			o.report(ctx, observation{err: err})
 			return
 		case err != nil:
 			o.failed(err)
@@ -71,8 +71,8 @@ func (o *observer) run(ctx context.Context) {
 	}
 }
 
-// watch runs one watch. One without a resourceVersion begins with the object as it is; whether it is there at
-// all only a read tells, and that comes after the watch has begun so that nothing falls between the two.
+// watch runs one watch. A watch without a resourceVersion starts with the current object, if there is one. Only a read
+// shows whether there is one; it follows the start of the watch, so that no change is lost between the two.
 func (o *observer) watch(ctx context.Context) (progress bool, err error) {
 	w, err := o.calls.Watch(ctx, &v1alpha1.ToolCallList{}, client.InNamespace(o.key.Namespace), &client.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.key.Name),
@@ -87,27 +87,28 @@ func (o *observer) watch(ctx context.Context) (progress bool, err error) {
 	defer w.Stop()
 	call := &v1alpha1.ToolCall{}
 	if err := o.calls.Get(ctx, o.key, call); err != nil {
-		return false, o.missing(err)
+		return false, o.getError(err)
 	}
-	if err := o.saw(ctx, call); err != nil {
+	if err := o.observe(ctx, call); err != nil {
 		return false, err
 	}
 	for event := range w.ResultChan() {
-		if err := o.event(ctx, event); err != nil {
+		if err := o.handle(ctx, event); err != nil {
 			return true, err
 		}
 	}
 	return true, nil
 }
 
-func (o *observer) missing(err error) error {
+// getError tells the deletion of an observed call from a call that never existed.
+func (o *observer) getError(err error) error {
 	if apierrors.IsNotFound(err) && o.uid != "" {
 		return ErrDeleted
 	}
 	return fmt.Errorf("get call %s: %w", o.key, err)
 }
 
-func (o *observer) event(ctx context.Context, event watch.Event) error {
+func (o *observer) handle(ctx context.Context, event watch.Event) error {
 	if event.Type == watch.Error {
 		return fmt.Errorf("watch call %s: %w", o.key, apierrors.FromObject(event.Object))
 	}
@@ -115,7 +116,7 @@ func (o *observer) event(ctx context.Context, event watch.Event) error {
 	if !ok || event.Type == watch.Bookmark {
 		return nil
 	}
-	if err := o.saw(ctx, call); err != nil {
+	if err := o.observe(ctx, call); err != nil {
 		return err
 	}
 	if event.Type == watch.Deleted {
@@ -124,8 +125,8 @@ func (o *observer) event(ctx context.Context, event watch.Event) error {
 	return nil
 }
 
-// saw tells of a state that wasn't told. The last state of a deleted call may be its end.
-func (o *observer) saw(ctx context.Context, call *v1alpha1.ToolCall) error {
+// observe reports a new state. The last state of a deleted call can be its end.
+func (o *observer) observe(ctx context.Context, call *v1alpha1.ToolCall) error {
 	if o.uid != "" && call.UID != o.uid {
 		return ErrDeleted
 	}
@@ -134,19 +135,19 @@ func (o *observer) saw(ctx context.Context, call *v1alpha1.ToolCall) error {
 		return nil
 	}
 	o.version = call.ResourceVersion
-	o.tell(ctx, observation{call: call})
+	o.report(ctx, observation{call: call})
 	return nil
 }
 
-func (o *observer) tell(ctx context.Context, seen observation) {
+func (o *observer) report(ctx context.Context, seen observation) {
 	select {
 	case o.out <- seen:
 	case <-ctx.Done():
 	}
 }
 
-// final says whether trying again is of no use: the call is gone, or the caller may not see it.
-func final(err error) bool {
+// isFinal reports whether a retry can't help: the call is gone, or the user has no permission to read it.
+func isFinal(err error) bool {
 	return err == ErrDeleted || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || NotInstalled(err)
 }

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// runnerPrefix begins a line that the runner wrote into the pod's log for itself, about its connection.
+// runnerPrefix starts the lines that the runner itself writes to the log of the pod.
 const runnerPrefix = "runner: "
 
-// maxReadings bounds in how many ways at once a mixed log is taken apart.
+// maxReadings bounds the number of interpretations of a mixed log.
 const maxReadings = 256
 
-// missing gives what a log did not show of two streams whose whole text is known. The log may mix them line by
-// line, end anywhere, have a newline more than a stream that doesn't end in one, and hold lines of the runner. ok
-// is false when the log isn't made of the two streams, so that nothing can be said.
+// undelivered returns the parts of two streams, whose whole text is known, that a log doesn't have. The log can mix the
+// streams line by line, end anywhere, add a newline to a stream that doesn't end in one, and have lines of the runner.
+// ok is false if the log doesn't consist of the two streams.
 //
-// Where a line may have come from either, each way to read the log that fits is as good as another: what was
-// shown and what is missing add up to both streams with nothing lost or twice.
-func missing(log []byte, stdout, stderr string) (restOut, restErr string, ok bool) {
+// If a line can come from either stream, any interpretation that fits will do: the log and the undelivered parts
+// together are both streams, with nothing lost or repeated.
+func undelivered(log []byte, stdout, stderr string) (restOut, restErr string, ok bool) {
 	readings := []reading{{stdout, stderr}}
 	for len(log) > 0 {
 		line, rest, whole := bytes.Cut(log, []byte("\n"))
@@ -37,10 +37,10 @@ func missing(log []byte, stdout, stderr string) (restOut, restErr string, ok boo
 	return readings[0].out, readings[0].err, true
 }
 
-// reading is what is left of both streams in one way to read the log so far.
+// reading is the rest of both streams in one interpretation of the log so far.
 type reading struct{ out, err string }
 
-// step takes one line of the log from either stream, in every way that is possible.
+// step takes one line of the log from either stream, in every possible way.
 func step(readings []reading, line string) []reading {
 	next := make([]reading, 0, len(readings)+1)
 	seen := map[int]bool{}
@@ -57,8 +57,8 @@ func step(readings []reading, line string) []reading {
 	return next
 }
 
-// take removes a line from the start of a stream. The log ends the last line of a stream with a newline, whether
-// the stream does or not, and container runtimes drop a carriage return before a newline.
+// take removes a line from the start of a stream. The log ends every line with a newline, even the last line of a stream
+// that doesn't, and container runtimes drop a carriage return before a newline.
 func take(stream, line string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(stream, line); ok {
 		return rest, true

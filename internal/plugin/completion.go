@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// completionTimeout bounds how long the shell waits after the tab key.
+const completionTimeout = 3 * time.Second
+
+type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+func completeFrom(values ...string) completer {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeCalls completes the names of up to limit calls, or of any number if limit is negative.
+func (c *cli) completeCalls(limit int) completer {
+	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if limit >= 0 && len(args) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, directive := c.complete(&v1alpha1.ToolCallList{}, prefix)
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
+	}
+}
+
+func (c *cli) completeEnvironments(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(&v1alpha1.ExecutionEnvironmentList{}, prefix)
+}
+
+func (c *cli) completeSkills(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(&v1alpha1.SkillList{}, prefix)
+}
+
+// complete returns the names of objects that start with a prefix. On any error there are none.
+func (c *cli) complete(list client.ObjectList, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	cluster, err := c.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names, err := cluster.names(ctx, list)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *cli) completeNamespaces(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	cluster, err := c.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	list, err := cluster.core.Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *cli) completeContexts(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.completeConfig(prefix, func(config *api.Config) []string { return keys(config.Contexts) })
+}
+
+func (c *cli) completeClusters(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.completeConfig(prefix, func(config *api.Config) []string { return keys(config.Clusters) })
+}
+
+func (c *cli) completeUsers(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.completeConfig(prefix, func(config *api.Config) []string { return keys(config.AuthInfos) })
+}
+
+func (c *cli) completeConfig(prefix string, names func(*api.Config) []string) ([]string, cobra.ShellCompDirective) {
+	config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return withPrefix(names(&config), prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+func keys[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	return names
+}
+
+func withPrefix(names []string, prefix string) []string {
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	slices.Sort(names)
+	return names
+}
