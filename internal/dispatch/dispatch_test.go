@@ -41,7 +41,7 @@ func newIdentity(t *testing.T) *dispatch.Identity {
 func startOperator(t *testing.T, identity *dispatch.Identity) *operator {
 	t.Helper()
 	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64)}
-	o.hub = dispatch.NewHub(time.Now(), func(s *dispatch.Session) { o.events <- s })
+	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
 	conf, err := identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)

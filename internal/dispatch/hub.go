@@ -12,6 +12,7 @@
 package dispatch
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -27,13 +28,19 @@ type Hub struct {
 	since    time.Time
 	sessions map[string]*Session
 	keys     map[string]*Session
-	// left has the results of runners whose connection ended, by the hash of their key, until Release.
-	left map[string]*wire.Result
+	// left has the results of runners whose connection ended, by the hash of their key, until Release or Dismiss.
+	left map[string]leftResult
+}
+
+// leftResult is what a runner reported, and the call that it was for.
+type leftResult struct {
+	namespace, call string
+	result          *wire.Result
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
 func NewHub(notify func(*Session)) *Hub {
-	return &Hub{notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, left: map[string]*wire.Result{}}
+	return &Hub{notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, left: map[string]leftResult{}}
 }
 
 // Listening says that runners can reach this operator from now on.
@@ -74,7 +81,7 @@ func (h *Hub) Result(keyHash string) *wire.Result {
 			return r
 		}
 	}
-	return h.left[keyHash]
+	return h.left[keyHash].result
 }
 
 // Release forgets the result of a runner whose connection has ended.
@@ -84,7 +91,7 @@ func (h *Hub) Release(keyHash string) {
 	delete(h.left, keyHash)
 }
 
-// Dismiss refuses the runners that were made for a call which is gone.
+// Dismiss refuses the runners that were made for a call which is gone, and forgets the results that were left for it.
 func (h *Hub) Dismiss(namespace, call, reason string) {
 	var gone []*Session
 	h.mu.Lock()
@@ -93,9 +100,11 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 			gone = append(gone, s)
 		}
 	}
+	maps.DeleteFunc(h.left, func(_ string, l leftResult) bool { return l.namespace == namespace && l.call == call })
 	h.mu.Unlock()
 	for _, s := range gone {
 		s.Refuse(reason)
+		// Its connection may have ended a moment before.
 		h.Release(s.keyHash)
 	}
 }
@@ -145,10 +154,10 @@ func (h *Hub) remove(s *Session) {
 	}
 }
 
-// keep holds on to a result that nobody acknowledged. It needs the lock.
+// keep holds on to a result that nobody acknowledged or refused. It needs the lock.
 func (h *Hub) keep(s *Session) {
-	if r := s.unacknowledged(); r != nil {
-		h.left[s.keyHash] = r
+	if r := s.unanswered(); r != nil {
+		h.left[s.keyHash] = leftResult{s.hello.Namespace, s.Call(), r}
 	}
 }
 
@@ -163,7 +172,8 @@ type Session struct {
 	call     string
 	callUID  string
 	canceled bool
-	acked    bool
+	// answered says that the runner's result was acknowledged or refused.
+	answered bool
 	result   *wire.Result
 }
 
@@ -221,14 +231,13 @@ func (s *Session) Cancel(callUID string) error {
 
 // Ack tells the runner that its result is recorded; it exits then.
 func (s *Session) Ack(callUID string) error {
-	s.mu.Lock()
-	s.acked = true
-	s.mu.Unlock()
+	s.setAnswered()
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
 // Refuse tells the runner to exit without running anything.
 func (s *Session) Refuse(reason string) {
+	s.setAnswered()
 	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason}})
 	s.close()
 }
@@ -242,10 +251,17 @@ func (s *Session) sendOrClose(m *wire.Message) error {
 	return nil
 }
 
-func (s *Session) unacknowledged() *wire.Result {
+func (s *Session) setAnswered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.acked {
+	s.answered = true
+}
+
+// unanswered is the result that nobody acknowledged or refused; nil when there is none.
+func (s *Session) unanswered() *wire.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answered {
 		return nil
 	}
 	return s.result

@@ -1,9 +1,6 @@
 package jobspec
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -34,45 +31,6 @@ func SlimCached(job *batchv1.Job) {
 	if owner := metav1.GetControllerOf(job); HasEnded(job) && owner != nil && owner.Kind == "ToolCall" {
 		job.Labels, job.Annotations = nil, nil
 	}
-}
-
-// podDigest covers what decides which programs a pod starts and with which identity: images, commands, variables,
-// account and namespaces of the host. It leaves out what the API server fills in and what queues may change.
-func podDigest(pod *corev1.PodSpec) string {
-	type part struct {
-		Name, Image   string
-		Command, Args []string
-		Env           []corev1.EnvVar
-		EnvFrom       []corev1.EnvFromSource
-	}
-	parts := func(containers []corev1.Container) []part {
-		var list []part
-		for i := range containers {
-			c := &containers[i]
-			list = append(list, part{c.Name, c.Image, c.Command, c.Args, withVersions(c.Env), c.EnvFrom})
-		}
-		return list
-	}
-	raw, err := json.Marshal([]any{
-		parts(pod.InitContainers), parts(pod.Containers), pod.ServiceAccountName, pod.HostNetwork, pod.HostPID, pod.HostIPC,
-	})
-	if err != nil {
-		return "" // Not reached: these types always encode.
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
-}
-
-// withVersions fills in what the API server does.
-func withVersions(env []corev1.EnvVar) []corev1.EnvVar {
-	list := slices.Clone(env)
-	for i, v := range list {
-		if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil && v.ValueFrom.FieldRef.APIVersion == "" {
-			list[i].ValueFrom = v.ValueFrom.DeepCopy()
-			list[i].ValueFrom.FieldRef.APIVersion = "v1"
-		}
-	}
-	return list
 }
 
 // IsSuspended says that a Job isn't let run, by a queue mostly: it has no pod, or is losing the one that it had. One
