@@ -24,7 +24,7 @@ func TestThePackageStaysPure(t *testing.T) {
 		t.Fatal(err)
 	}
 	pure := []string{
-		"encoding/json", "fmt", "slices", "time",
+		"encoding/json", "errors", "fmt", "slices", "time",
 		"k8s.io/api/authorization/v1", "k8s.io/api/core/v1", "k8s.io/utils/ptr",
 		"toolcall.dev/operator/api/v1alpha1", "toolcall.dev/operator/internal/dispatch/wire",
 		"toolcall.dev/operator/internal/envresolve", "toolcall.dev/operator/internal/guards",
