@@ -4,9 +4,6 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-TOOLS := go -C hack/tools tool
-LDFLAGS := -s -w
-
 include hack/make/*.mk
 
 .PHONY: help
@@ -15,8 +12,7 @@ help: ## List the targets.
 
 .PHONY: build
 build: ## Build every binary into bin/.
-	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@hack/build.sh
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs, RBAC and the pages of docs/reference from the Go sources.
@@ -58,18 +54,22 @@ test: ## Run every test: unit, API server, and end to end on a local cluster.
 test-unit: ## Run the tests that need no cluster.
 	@hack/test.sh unit
 
+.PHONY: test-programs
+test-programs: ## Build the programs and install the packages that end-to-end tests start.
+	@hack/test-programs.sh
+
 .PHONY: test-faults
 test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
 	@hack/faults.sh
 
 .PHONY: bench
 bench: ## Measure calls, cold and warm, beside bare Pods and Jobs on the current cluster, in one run.
-	@hack/bench.sh
+	@hack/bench.sh calls
 
 .PHONY: bench-operator
 bench-operator: build ## Measure the operator alone: throughput, CPU, API writes, memory; needs no cluster.
-	@hack/bench-operator.sh
+	@hack/bench.sh operator
 
 .PHONY: bench-footprint
 bench-footprint: build ## Measure the operator's and a runner's memory and processor time; needs no cluster.
-	@hack/bench-footprint.sh
+	@hack/bench.sh footprint

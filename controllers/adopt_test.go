@@ -36,8 +36,8 @@ func TestACallTakesAWaitingPod(t *testing.T) {
 	if !metav1.IsControlledBy(job, call) || job.Spec.ActiveDeadlineSeconds == nil || job.Labels[v1alpha1.LabelCall] != string(call.UID) {
 		t.Errorf("the Job isn't the call's own: %+v", job.ObjectMeta)
 	}
-	if _, ok := jobspec.ReadRecord(job, call, w.identity); !ok {
-		t.Error("the Job doesn't keep what was decided")
+	if w.get(call).Status.Runner.Decision == "" {
+		t.Error("the call doesn't keep what was decided")
 	}
 	r.report(w, call.UID, completed)
 	w.reconcile(call)
@@ -123,39 +123,29 @@ func TestTheJobOfAFinishedCallChangesHandsAfterACrash(t *testing.T) {
 	}
 }
 
-// What was decided is kept in the Job only, and a crash came before that: it is decided again, and the call keeps
-// its pod also when it would not be let in any more.
-func TestARunningCallKeepsItsPodWhateverIsDecidedLater(t *testing.T) {
-	for name, change := range map[string]func(*world, *v1alpha1.ExecutionEnvironment){
-		"nothing changed": func(*world, *v1alpha1.ExecutionEnvironment) {},
-		"environment gone": func(w *world, env *v1alpha1.ExecutionEnvironment) {
-			if err := w.client.Delete(context.Background(), env); err != nil {
-				w.t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			env, r, call := w.givenAPod()
-			before := w.get(call).Status
-			w.restart()
-			change(w, env)
-			r.connect(w, string(call.UID))
-			w.reconcile(call)
-			w.changeHands(call)
-			job := w.jobNamed(before.Job)
-			if _, kept := jobspec.ReadRecord(job, call, w.identity); !metav1.IsControlledBy(job, call) || kept != (name == "nothing changed") {
-				t.Errorf("the Job isn't the call's own, or keeps another decision: %+v", job.ObjectMeta)
-			}
-			if diff := cmp.Diff(before, w.get(call).Status); diff != "" {
-				t.Errorf("the status changed: %s", diff)
-			}
-			r.report(w, call.UID, completed)
-			w.reconcile(call)
-			if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
-				t.Errorf("ended %+v", s)
-			}
-		})
+// What was decided is kept with the call: a crash and a change of the environment change nothing.
+func TestARunningCallKeepsWhatWasDecided(t *testing.T) {
+	w := newWorld(t)
+	env, r, call := w.givenAPod()
+	before := w.get(call).Status
+	w.restart()
+	if err := w.client.Delete(context.Background(), env); err != nil {
+		t.Fatal(err)
+	}
+	r.connect(w, string(call.UID))
+	w.changeHands(call)
+	job := w.jobNamed(before.Job)
+	if !metav1.IsControlledBy(job, call) || job.Spec.ActiveDeadlineSeconds == nil {
+		t.Errorf("the Job isn't the call's own: %+v", job.ObjectMeta)
+	}
+	if diff := cmp.Diff(before, w.get(call).Status); diff != "" {
+		t.Errorf("the status changed: %s", diff)
+	}
+	r.report(w, call.UID, completed)
+	w.reconcile(call)
+	s := w.get(call).Status
+	if s.Phase != v1alpha1.PhaseSucceeded || s.Runner.Decision != "" {
+		t.Errorf("ended %+v", s)
 	}
 }
 
@@ -192,8 +182,7 @@ func TestACrashRightAfterTheAdoptionLosesNothing(t *testing.T) {
 	r.connect(w, "")
 	// The pool must not offer what a call was given.
 	w.fill(env)
-	template, _ := w.pools.State.Look(env.UID)
-	if n := w.hub.Waiting(template); n != 0 {
+	if n := w.offered(env); n != 0 {
 		t.Fatalf("%d runners are offered", n)
 	}
 	eventually(t, func() bool {
@@ -258,14 +247,13 @@ func TestARunnerThatWasTakenInVainIsLetGo(t *testing.T) {
 	env := w.environment("env", warm(1))
 	only(w.warmUp(env))
 	call := w.call("c", func(c *v1alpha1.ToolCall) { c.Spec.Cancel = true })
-	template, _ := w.pools.State.Look(env.UID)
-	taken := w.hub.Take(template, call.Name, string(call.UID))
+	taken := w.hosts.Claim(w.waiting(env)[0].Annotations[jobspec.AnnotationTemplate], string(call.UID))
 	if taken == nil {
 		t.Fatal("no runner waits")
 	}
 	w.reconcile(call)
 	w.reconcile(call)
-	if w.hub.Taken(string(call.UID)) != nil {
+	if w.hosts.Claimed(string(call.UID)) != nil {
 		t.Error("the runner is still kept for a call that ended without it")
 	}
 }

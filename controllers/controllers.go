@@ -1,98 +1,154 @@
-// Package controllers reconciles the four kinds: a call towards its end, an environment's and a policy's
-// status towards what is true.
+// Package controllers lists the operator's controllers: calls (toolcall/), environments with their warm pools
+// (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
 //
-// A reconciler gathers what is there (objects from the cache, the runner's session), decides by pure
-// functions of that, and acts: it writes the API at most once per pass for each object, and only then does
-// what follows from the write (hand a call to its runner, acknowledge a result, send an Event). It keeps
-// nothing that it couldn't observe again, so that it may be killed at any point.
-//
-// It must not read Secrets, run anything itself, or connect to a pod: runners connect to the operator.
+// Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
+// once in a pass for each object, and only then does what follows from the write. None may read Secrets, run anything
+// itself, or connect to a pod: runners connect to the operator.
 package controllers
 
 import (
 	"errors"
 	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/controllers/executionenvironment"
+	"toolcall.dev/operator/controllers/executionpolicy"
+	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/tracing"
-	"toolcall.dev/operator/internal/turns"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // EventSource is the reporting controller of the project's Events.
 const EventSource = "toolcall.dev/operator"
 
-// Options are what the reconcilers need besides the manager.
+// Options are what the controllers need besides the manager.
 type Options struct {
-	// Hub holds the sessions of connected runners.
-	Hub *dispatch.Hub
+	// Memory is what the operator keeps in memory.
+	Memory *Memory
 	// Identity makes and checks tokens and seals.
 	Identity *dispatch.Identity
 	// Runtime goes into every pod.
 	Runtime jobspec.Runtime
 	// Clock tells the API server's time, which the times in objects are compared with.
 	Clock clock.PassiveClock
-	// Signals wakes calls whose session has something new, Pools environments with a waiting runner.
-	Signals, Pools *Signals
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
 	// ConcurrentCalls is how many calls are reconciled at the same time.
 	ConcurrentCalls int
+	// Namespaces are those to work in; empty for the whole cluster.
+	Namespaces []string
 	// Operator is where runners find the operator.
-	Operator OperatorAddress
-	// Authorizer answers SubjectAccessReviews.
-	Authorizer authorizationv1client.SubjectAccessReviewInterface
+	Operator executionenvironment.OperatorAddress
 }
 
-// Setup registers every controller of the operator: calls, warm pools, environments, policies. It is the first thing to
-// read here.
+// Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
+// comment of each says how it comes back after a restart. No deadline, promise or answer depends on it.
+type Memory struct {
+	// Hub holds the connected runners. They dial in again.
+	Hub *dispatch.Hub
+	// Hosts holds which waiting runners calls may claim, and unrecorded claims. The environments' controller offers
+	// what waits; an unrecorded claim binds nobody.
+	Hosts *host.Registry
+	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight.
+	Queue *queue.Queues
+	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
+	Pending *queue.Budget
+	// Expiry holds when finished calls are deleted. It is seeded from the finished calls' metadata.
+	Expiry *toolcall.Expiry
+	// Policies holds compiled policies, Reviews for ten seconds that a user may use a tool. Both are asked again.
+	Policies *apicache.Compiled
+	Reviews  *access.Reviews
+	// Calls and Pools have calls and environments looked at; after a start everything is looked at.
+	Calls, Pools *trigger.Trigger
+
+	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
+	// otherwise), the back-off of pools whose pods don't start (begins anew), and rates of Events (begin anew).
+}
+
+// NewMemory makes an empty one.
+func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccessReviewInterface, pending queue.BudgetOptions) *Memory {
+	m := &Memory{
+		Pending:  queue.NewBudget(pending),
+		Policies: &apicache.Compiled{},
+		Reviews:  access.NewReviews(reviews, c),
+		Calls:    trigger.New(0),
+		Pools:    trigger.New(0),
+	}
+	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
+	m.Queue = queue.New(start)
+	m.Expiry = toolcall.NewExpiry(c, func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) })
+	m.Hub = dispatch.NewHub(m.route)
+	m.Hosts = host.NewRegistry(m.Hub)
+	return m
+}
+
+// route has the call or the environment looked at that a runner's news is for.
+func (m *Memory) route(runner *dispatch.Session) {
+	hello := runner.Hello()
+	if call := runner.Call(); call != "" {
+		priority := trigger.PriorityStart
+		if runner.Result() != nil {
+			priority = trigger.PriorityResult
+		}
+		m.Calls.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: call}, priority)
+		return
+	}
+	m.Pools.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: hello.Pool}, trigger.PriorityStart)
+}
+
+// requestTimeout bounds each request of a pass, so that a slow webhook keeps a worker for no longer.
+const requestTimeout = 15 * time.Second
+
+// Setup registers every controller of the operator.
 func Setup(mgr ctrl.Manager, o Options) error {
-	if err := SetupCache(mgr.GetCache()); err != nil {
+	if err := apicache.Setup(mgr.GetCache()); err != nil {
 		return fmt.Errorf("set up the cache: %w", err)
 	}
-	shared := Shared{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Clock:    o.Clock,
-		Events:   mgr.GetEventRecorder(EventSource),
-		Policies: NewPolicyCache(),
-	}
-	queue := turns.New(o.Signals.Wake)
-	calls := &ToolCallReconciler{
-		Shared:   shared,
-		Hub:      o.Hub,
-		Identity: o.Identity,
-		Runtime:  o.Runtime,
-		Access:   NewAccess(o.Authorizer, shared.Clock),
-		Callers:  &Callers{Reader: mgr.GetClient()},
-		Pools:    o.Pools,
-		Trace:    o.Trace,
-		Turns:    queue,
-		Expiry:   NewExpiry(o.Clock, o.Signals.Wake),
-	}
+	m := o.Memory
+	api := apicache.WithTimeout(mgr.GetClient(), requestTimeout)
+	objects := apicache.Reader{Reader: api, Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), requestTimeout)}
+	recorder := mgr.GetEventRecorder(EventSource)
+	calls := toolcall.NewReconciler(toolcall.Options{
+		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies,
+		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts,
+		Placers: []host.Placer{
+			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
+			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
+		},
+		Queue: m.Queue, Pending: toolcall.Pending{Budget: m.Pending}, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
+		Concurrent: o.ConcurrentCalls,
+	})
+	environments := executionenvironment.NewReconciler(executionenvironment.Options{
+		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
+		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls, Operator: o.Operator,
+	})
+	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
-		return fmt.Errorf("make the client that learns which calls have ended: %w", err)
+		return fmt.Errorf("make the client that watches finished calls: %w", err)
 	}
-	if err := errors.Join(mgr.Add(calls.Expiry), mgr.Add(&learner{calls, watching})); err != nil {
+	seed := &toolcall.RetentionSeed{Calls: calls, Client: watching, Namespaces: o.Namespaces}
+	if err := errors.Join(mgr.Add(m.Expiry), mgr.Add(seed)); err != nil {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
-	metrics.InFlight(func() int { return countInFlight(shared.Client) })
-	metrics.Queued(func() int { _, waiting := queue.Len(); return waiting })
-	state := NewPoolState()
-	pools := &WarmPoolReconciler{Shared: shared, Hub: o.Hub, Identity: o.Identity, Runtime: o.Runtime, State: state}
-	environments := &ExecutionEnvironmentReconciler{Shared: shared, Operator: o.Operator, Pools: state, Hub: o.Hub, Turns: queue}
-	policies := &ExecutionPolicyReconciler{Shared: shared}
+	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
+	metrics.RegisterCallsQueued(func() int { _, waiting := m.Queue.Count(); return waiting })
 	for name, err := range map[string]error{
-		"ToolCall":             calls.SetupWithManager(mgr, o.Signals, o.ConcurrentCalls),
-		"ExecutionEnvironment": environments.SetupWithManager(mgr),
-		"warm pool":            pools.SetupWithManager(mgr, o.Pools),
+		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
+		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),
 	} {
 		if err != nil {

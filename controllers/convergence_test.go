@@ -218,6 +218,7 @@ func TestConvergence(t *testing.T) {
 			}
 			s.broken = false
 			for range 10 {
+				s.clock.set(s.clock.Now().Add(time.Second))
 				s.pass()
 				s.kubelet()
 				s.hear()

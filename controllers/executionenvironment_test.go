@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -31,11 +31,9 @@ func (w *world) judge(env *v1alpha1.ExecutionEnvironment) *v1alpha1.ExecutionEnv
 // judgeGone runs one pass over an environment that may be gone.
 func (w *world) judgeGone(env *v1alpha1.ExecutionEnvironment) {
 	w.t.Helper()
-	r := &controllers.ExecutionEnvironmentReconciler{
-		Shared: w.pools.Shared, Hub: w.hub, Pools: w.pools.State, Turns: w.reconciler.Turns,
-		Operator: controllers.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
-	}
-	if _, err := r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(env)}); err != nil {
+	// Counts wait for a second.
+	w.clock.set(w.clock.Now().Add(time.Second))
+	if _, err := w.pools.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(env)}); err != nil {
 		w.t.Fatalf("reconcile the environment: %v", err)
 	}
 }
@@ -107,7 +105,7 @@ func TestAnEnvironmentSaysWhetherCallsCanRun(t *testing.T) {
 	if c := ready(good); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonReady {
 		t.Errorf("a good one: %+v", c)
 	}
-	bad := w.environment("bad", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyName = "missing" })
+	bad := w.environment("bad", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "missing"} })
 	if c := ready(bad); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPolicyNotFound {
 		t.Errorf("one without its policy: %+v", c)
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolcall"
 )
 
 func TestFinishedCallsGoWhenTheirTimeIsUp(t *testing.T) {
@@ -165,7 +165,7 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if learned, err := w.reconciler.LearnFinished(ctx, inNamespace{watching, w.namespace}); err != nil || learned != 2 {
+	if learned, err := w.seed(ctx, watching); err != nil || learned != 2 {
 		t.Fatalf("%d calls learned, %v", learned, err)
 	}
 	go func() { _ = w.reconciler.Expiry.Start(ctx) }()
@@ -192,12 +192,7 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 	}
 }
 
-// inNamespace watches one namespace only: the calls of other tests aren't this one's.
-type inNamespace struct {
-	client.WithWatch
-	namespace string
-}
-
-func (c inNamespace) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	return c.WithWatch.Watch(ctx, list, append(opts, client.InNamespace(c.namespace))...)
+// seed reads which calls of the namespace have ended.
+func (w *world) seed(ctx context.Context, watching client.WithWatch) (int, error) {
+	return (&toolcall.RetentionSeed{Calls: w.reconciler, Client: watching, Namespaces: []string{w.namespace}}).Seed(ctx)
 }

@@ -13,11 +13,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -27,10 +29,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/controllers/executionenvironment"
+	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
-	"toolcall.dev/operator/internal/turns"
+	callqueue "toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/trigger"
 )
 
 // The API server of all tests in this package; nil when there is none.
@@ -79,14 +86,14 @@ func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error)
 	c, err := cluster.New(conf, func(o *cluster.Options) {
 		o.Scheme = scheme
 		o.Logger = logr.Discard()
-		o.Cache = controllers.CacheOptions()
+		o.Cache = apicache.Options(nil)
 		o.Cache.ReaderFailOnMissingInformer = true
 		o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := controllers.SetupCache(c.GetCache()); err != nil {
+	if err := apicache.Setup(c.GetCache()); err != nil {
 		return nil, err
 	}
 	go func() { _ = c.Start(ctx) }()
@@ -126,9 +133,14 @@ type world struct {
 	events    *events.FakeRecorder
 
 	hub        *dispatch.Hub
+	hosts      *host.Registry
+	objects    apicache.Reader
 	address    string
-	reconciler *controllers.ToolCallReconciler
-	pools      *controllers.WarmPoolReconciler
+	reconciler *toolcall.Reconciler
+	pools      *executionenvironment.Reconciler
+	// pending bounds what a requester keeps pending; reviews replaces the authorizer when it is set.
+	pending callqueue.BudgetOptions
+	reviews authorizationv1client.SubjectAccessReviewInterface
 	// woken are the calls whose turn came.
 	woken []string
 	// expired are the calls whose time to stay is up.
@@ -162,7 +174,9 @@ func newWorld(t *testing.T) *world {
 // restart is what a crash of the operator leaves: the API, and nothing else. Runners have to connect again.
 func (w *world) restart() {
 	w.t.Helper()
-	w.hub = dispatch.NewHub(time.Now(), func(*dispatch.Session) {})
+	w.hub = dispatch.NewHub(func(*dispatch.Session) {})
+	w.hub.Listening(w.clock.Now())
+	w.hosts = host.NewRegistry(w.hub)
 	conf, err := w.identity.ServerTLS(time.Now())
 	if err != nil {
 		w.t.Fatal(err)
@@ -184,23 +198,54 @@ func (w *world) rebuild() {
 	if used == nil {
 		used = w.client
 	}
-	clients := kubernetes.NewForConfigOrDie(apiServer)
-	common := controllers.Shared{
-		Client: used, Live: shared.GetAPIReader(), Clock: w.clock,
-		Events: w.events, Policies: controllers.NewPolicyCache(),
+	reviews := w.reviews
+	if reviews == nil {
+		reviews = kubernetes.NewForConfigOrDie(apiServer).AuthorizationV1().SubjectAccessReviews()
 	}
+	w.objects = apicache.Reader{Reader: used, Live: shared.GetAPIReader()}
+	compiled := &apicache.Compiled{}
 	runtime := jobspec.Runtime{RunnerImage: "example.com/runner:1", Endpoints: []string{"127.0.0.1:1"}, CA: w.identity.CA()}
-	w.pools = &controllers.WarmPoolReconciler{
-		Shared: common, Hub: w.hub, Identity: w.identity, Runtime: runtime, State: controllers.NewPoolState(),
+	waiting := callqueue.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) })
+	w.pools = executionenvironment.NewReconciler(executionenvironment.Options{
+		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Hub: w.hub, Hosts: w.hosts,
+		Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(0),
+		Operator: executionenvironment.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
+	})
+	w.reconciler = toolcall.NewReconciler(toolcall.Options{
+		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,
+		Requesters: &access.Requesters{Reader: used}, Reviews: access.NewReviews(reviews, w.clock),
+		Identity: w.identity, Hub: w.hub, Hosts: w.hosts,
+		Placers: []host.Placer{&host.Warm{Runtime: runtime, Registry: w.hosts}, &host.Cold{Runtime: runtime, Sealer: w.identity}},
+		Queue:   waiting, Pending: toolcall.Pending{Budget: callqueue.NewBudget(w.pending)},
+		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
+		Pools:      trigger.New(0),
+		Concurrent: 16,
+	})
+}
+
+// problem is why the environment says that its pool's pods don't start; empty when it doesn't.
+func (w *world) problem(env *v1alpha1.ExecutionEnvironment) string {
+	w.t.Helper()
+	now := &v1alpha1.ExecutionEnvironment{}
+	if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(env), now); err != nil {
+		w.t.Fatal(err)
 	}
-	w.reconciler = &controllers.ToolCallReconciler{
-		Shared: common, Pools: controllers.NewSignals(),
-		Expiry: controllers.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
-		Turns:  turns.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) }),
-		Hub:    w.hub, Identity: w.identity, Runtime: runtime,
-		Access:  controllers.NewAccess(clients.AuthorizationV1().SubjectAccessReviews(), w.clock),
-		Callers: &controllers.Callers{Reader: used},
+	c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionWarm)
+	if c == nil || c.Reason != v1alpha1.ReasonPodsFail {
+		return ""
 	}
+	return c.Message
+}
+
+// offered is how many runners of the environment's pool calls may claim.
+func (w *world) offered(env *v1alpha1.ExecutionEnvironment) int {
+	n := 0
+	for _, job := range w.waiting(env) {
+		if w.hosts.IsOffered(string(job.UID)) {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *world) create(objects ...client.Object) {

@@ -365,7 +365,7 @@ func TestASuspendedPoolWaits(t *testing.T) {
 	if again := w.waiting(env); len(again) != 1 || again[0].Name != jobs[0].Name {
 		t.Fatalf("an hour later the pool has %+v", again)
 	}
-	if _, problem := w.pools.State.Look(env.UID); problem != "" {
+	if problem := w.problem(env); problem != "" {
 		t.Errorf("it says %q", problem)
 	}
 	w.letRun(jobs[0].Name, &w.clock.now)

@@ -30,7 +30,7 @@ func terminated(reason, message string) func(*corev1.PodStatus) {
 
 // words is the copy of a result that a runner with the token leaves in its pod.
 func words(call *v1alpha1.ToolCall, token string) string {
-	return string(wire.NewLastWords(token, string(call.UID), result.EncodeTermination(&completed)).Encode())
+	return string(wire.NewTerminationMessage(token, string(call.UID), result.EncodeTermination(&completed)).Encode())
 }
 
 func TestWhatAPodLeavesBehindIsAllThereIs(t *testing.T) {
@@ -92,7 +92,7 @@ func TestACallWhosePodIsSilentEndsAtItsDeadline(t *testing.T) {
 	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseRunning {
 		t.Fatalf("ended early: %s", s.Reason)
 	}
-	w.clock.now = w.clock.now.Add(time.Minute)
+	w.clock.now = w.clock.now.Add(5 * time.Minute)
 	w.reconcile(call)
 	if s := w.get(call).Status; s.Reason != v1alpha1.ReasonPodLost {
 		t.Errorf("ended %s", s.Reason)

@@ -49,13 +49,14 @@ func TestACallSaysThatItIsAcceptedWhenItDoesNotStartAtOnce(t *testing.T) {
 	}
 }
 
-// An operator that ended meanwhile leaves nothing behind that would keep quiet.
-func TestASuccessorSaysAtOnceThatACallIsAccepted(t *testing.T) {
+// Since when a call is accepted is kept in its Job: an operator that starts meanwhile says so in time.
+func TestASuccessorSaysInTimeThatACallIsAccepted(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
 	call := w.call("c")
 	w.reconcile(call)
 	w.restart()
+	w.clock.set(w.clock.Now().Add(time.Second))
 	w.reconcile(call)
 	if s := w.get(call).Status; s.Phase != v1alpha1.PhasePending || s.Job == "" || s.Action == nil {
 		t.Errorf("the status is %+v", s)
@@ -209,5 +210,36 @@ func TestACallThatDoesNotStartInTimeEnds(t *testing.T) {
 				t.Errorf("ended %s: %s", s.Reason, s.Message)
 			}
 		})
+	}
+}
+
+// Where no admission policy holds a spec, what was checked and what runs must still be the same.
+func TestACallThatWasChangedDoesNotRun(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	before, launched := w.call("before"), w.call("launched")
+	w.accept(launched)
+	for _, call := range []*v1alpha1.ToolCall{before, launched} {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"shell":{"command":"rm -rf /workspace"}}}`))
+		if err := w.client.Patch(context.Background(), call, patch); err != nil {
+			t.Fatal(err)
+		}
+		w.reconcile(call)
+		if s := w.get(call).Status; s.Phase != v1alpha1.PhaseDenied || s.Reason != v1alpha1.ReasonInvalidArguments || !strings.Contains(s.Message, "changed after the call was created") {
+			t.Errorf("%s ended %s/%s: %s", call.Name, s.Phase, s.Reason, s.Message)
+		}
+	}
+	eventually(t, func() bool { return !w.live(launched) })
+}
+
+func TestARestoredCallSaysWhyItWasCancelled(t *testing.T) {
+	w := newWorld(t)
+	call := w.call("restored", func(c *v1alpha1.ToolCall) {
+		c.Spec.Cancel = true
+		c.Annotations = map[string]string{v1alpha1.AnnotationRestored: v1alpha1.RestoredRequester}
+	})
+	w.reconcile(call)
+	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseCancelled || !strings.Contains(s.Message, "came back from a backup") {
+		t.Errorf("ended %s: %s", s.Phase, s.Message)
 	}
 }

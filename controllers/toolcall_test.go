@@ -223,7 +223,7 @@ func TestAForgedJobIsNotRun(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{
 					Name:        jobspec.Name(call),
 					Labels:      labels,
-					Annotations: map[string]string{jobspec.AnnotationPlan: `{"environment":"env","argvPrefix":["evil"]}`, jobspec.AnnotationSeal: "x"},
+					Annotations: map[string]string{jobspec.AnnotationDecision: `{"environment":"env","argvPrefix":["evil"]}`},
 					OwnerReferences: []metav1.OwnerReference{{
 						APIVersion: v1alpha1.GroupVersion.String(), Kind: "ToolCall", Name: call.Name, UID: call.UID, Controller: ptr.To(true),
 					}},
@@ -246,7 +246,7 @@ func TestAForgedJobIsNotRun(t *testing.T) {
 func TestAJobThatTheCacheDoesNotShow(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", asDefault)
-	w.reconciler.Client = &blind{w.reconciler.Client}
+	w.reconciler.Objects.Reader = &blind{w.client}
 	t.Run("runs", func(t *testing.T) {
 		call := w.call("runs")
 		w.reconcile(call)
@@ -303,7 +303,7 @@ func TestAJobThatEndsBeforeItsRunnerAskedForTheCall(t *testing.T) {
 func TestCalls_ThatEndBeforeAnythingIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env")
-	w.environment("bad-policy", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyName = "missing" })
+	w.environment("bad-policy", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "missing"} })
 	named := func(name string) func(*v1alpha1.ToolCall) {
 		return func(c *v1alpha1.ToolCall) { c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name} }
 	}
@@ -395,7 +395,7 @@ func TestAnUnknownCallerMayNotUseTools(t *testing.T) {
 	w := newWorld(t)
 	w.environment("env", func(e *v1alpha1.ExecutionEnvironment) {
 		asDefault(e)
-		e.Spec.PolicyName = ""
+		e.Spec.PolicyRef = nil
 	})
 	call := w.call("c", func(c *v1alpha1.ToolCall) {
 		c.Spec.Shell = nil

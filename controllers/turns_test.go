@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/access"
 )
 
 func atMost(n int32) func(*v1alpha1.ExecutionEnvironment) {
@@ -89,7 +89,7 @@ func TestOneCallersFloodDoesNotHoldUpAnother(t *testing.T) {
 	eventually(t, func() bool {
 		probe := lsCall(w.namespace, "probe")
 		err := w.client.Create(context.Background(), probe, client.DryRunAll, client.DisableReadYourWritesConsistency)
-		known, _, _ := w.reconciler.Callers.Known(context.Background(), probe)
+		known, _, _ := w.reconciler.Requesters.Vouched(context.Background(), probe)
 		return err == nil && known
 	})
 	w.environment("env", atMost(1))
@@ -137,6 +137,7 @@ func TestAnOperatorThatStartsKnowsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.restart()
+	w.clock.set(w.clock.Now().Add(time.Second))
 	w.reconcile(third)
 	if w.hasJob(third) || !queued(w.get(third)) {
 		t.Error("the third call runs over the limit")
@@ -275,7 +276,7 @@ func TestACallWaitsUntilItsCallersEarlierOneIsJudged(t *testing.T) {
 		first := w.asked(who, tool+"-first", in, func(c *v1alpha1.ToolCall) { c.Spec.Structured.Binary = tool })
 		second := w.asked(who, tool+"-second", in)
 		w.woken = nil
-		w.reconciler.Access = controllers.NewAccess(&reviews{
+		w.reconciler.Reviews = access.NewReviews(&reviews{
 			SubjectAccessReviewInterface: kubernetes.NewForConfigOrDie(apiServer).AuthorizationV1().SubjectAccessReviews(),
 			meanwhile:                    func() { w.reconcile(second) },
 		}, w.clock)

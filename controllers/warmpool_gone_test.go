@@ -92,7 +92,7 @@ func TestWhatWaitsStaysUntilItsEnvironmentIsKnownToBeGone(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", warm(2))
 	w.fill(env)
-	w.pools.Client = &noEnvironments{Client: w.pools.Client}
+	w.pools.Objects.Reader = &noEnvironments{Client: w.client}
 	if wake := w.fill(env).RequeueAfter; wake <= 0 || len(w.waiting(env)) != 2 {
 		t.Errorf("%d pods wait; it looks again after %s", len(w.waiting(env)), wake)
 	}
@@ -125,7 +125,7 @@ func TestWhatOnlyLooksLikeAWaitingPodIsLeftAlone(t *testing.T) {
 	waits := w.waiting(env)[0]
 	for name, change := range map[string]func(*batchv1.Job){
 		"a-copy":     func(*batchv1.Job) {},
-		"without":    func(j *batchv1.Job) { delete(j.Annotations, jobspec.AnnotationSeal) },
+		"without":    func(j *batchv1.Job) { delete(j.Annotations, jobspec.AnnotationPoolSeal) },
 		"of-another": func(j *batchv1.Job) { j.Labels[jobspec.LabelPool] = "another" },
 	} {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}, Spec: *waits.Spec.DeepCopy()}

@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 )
 
 // lagging shows the Jobs as they were when it was made.
@@ -54,14 +56,14 @@ func TestAPodThatServedItsCallIsNoFailureOfThePool(t *testing.T) {
 		return w.hub.Session(string(stale.jobs[0].UID)) == nil && w.client.Get(context.Background(), key, pod) == nil && pod.Status.Phase == corev1.PodFailed
 	})
 
-	current := w.pools.Client
-	w.pools.Client = stale
+	current := w.pools.Objects.Reader
+	w.pools.Objects.Reader = stale
 	w.fill(env)
-	w.pools.Client = current
+	w.pools.Objects.Reader = current
 	if !w.hasNamedJob(status.Job) {
 		t.Error("the pool deleted a Job that is a call's by now")
 	}
-	if _, problem := w.pools.State.Look(env.UID); problem != "" {
+	if problem := w.problem(env); problem != "" {
 		t.Errorf("the pool counts it as a failure: %s", problem)
 	}
 	eventually(t, func() bool { w.fill(env); return len(w.waiting(env)) == 1 })
@@ -77,8 +79,8 @@ func TestAWaitingPodIsLookedUpOnce(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", warm(3))
 	w.warmUp(env)
-	counted := &counting{Client: w.pools.Client}
-	w.pools.Client = counted
+	counted := &counting{Client: w.client}
+	w.pools.Objects.Reader = counted
 	w.fill(env)
 	if counted.calls != 0 {
 		t.Errorf("with a full pool it was asked %d times which call has a pod", counted.calls)
@@ -92,7 +94,10 @@ type counting struct {
 }
 
 func (c *counting) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if _, ok := list.(*v1alpha1.ToolCallList); ok {
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	_, calls := list.(*v1alpha1.ToolCallList)
+	if calls && options.FieldSelector != nil && strings.Contains(options.FieldSelector.String(), apicache.IndexCallJob) {
 		c.calls++
 	}
 	return c.Client.List(ctx, list, opts...)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,8 +69,7 @@ func (w *world) fillUntilOffered(env *v1alpha1.ExecutionEnvironment) {
 	w.t.Helper()
 	eventually(w.t, func() bool {
 		w.fill(env)
-		template, _ := w.pools.State.Look(env.UID)
-		return w.hub.Waiting(template) == len(w.waiting(env))
+		return w.offered(env) == len(w.waiting(env))
 	})
 }
 
@@ -80,6 +80,21 @@ func (w *world) jobNamed(name string) *batchv1.Job {
 		w.t.Fatal(err)
 	}
 	return job
+}
+
+// change changes an environment as it is now.
+func (w *world) change(env *v1alpha1.ExecutionEnvironment, change func()) {
+	w.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(env), env); err != nil {
+			return err
+		}
+		change()
+		return w.client.Update(context.Background(), env)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func TestTheRefillDoesNotOvershoot(t *testing.T) {
@@ -103,10 +118,7 @@ func TestAChangeReplacesTheWaitingPodsOnly(t *testing.T) {
 	w.changeHands(call)
 	w.fill(env)
 	before := names(w.waiting(env))
-	env.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: "new"}}
-	if err := w.client.Update(context.Background(), env); err != nil {
-		t.Fatal(err)
-	}
+	w.change(env, func() { env.Spec.Env = []v1alpha1.EnvVar{{Name: "A", Value: "new"}} })
 	w.fill(env)
 	w.fill(env)
 	after := names(w.waiting(env))
@@ -130,7 +142,7 @@ func TestAPolicyChangeReplacesTheWaitingPods(t *testing.T) {
 	w.fill(env)
 	before := names(w.waiting(env))
 	policy := &v1alpha1.ExecutionPolicy{}
-	if err := w.client.Get(context.Background(), types.NamespacedName{Name: env.Spec.PolicyName}, policy); err != nil {
+	if err := w.client.Get(context.Background(), types.NamespacedName{Name: env.Spec.PolicyName()}, policy); err != nil {
 		t.Fatal(err)
 	}
 	policy.Spec.Timeouts = &v1alpha1.TimeoutsPolicy{DefaultSeconds: ptr.To(int32(7))}
@@ -152,10 +164,7 @@ func TestScalingDownRemovesWaitingPodsOnly(t *testing.T) {
 	call := w.call("c")
 	w.reconcile(call)
 	w.changeHands(call)
-	env.Spec.WarmPool.Size = 0
-	if err := w.client.Update(context.Background(), env); err != nil {
-		t.Fatal(err)
-	}
+	w.change(env, func() { env.Spec.WarmPool.Size = 0 })
 	w.fill(env)
 	if n := len(w.waiting(env)); n != 0 {
 		t.Errorf("%d pods wait", n)
@@ -197,7 +206,7 @@ func TestPodsThatCannotStartAreTriedLessAndLessOften(t *testing.T) {
 			if created < 2 || created > 6 {
 				t.Errorf("%d pods were tried in 20 s", created)
 			}
-			if _, problem := w.pools.State.Look(env.UID); !strings.Contains(problem, c.problem) {
+			if problem := w.problem(env); !strings.Contains(problem, c.problem) {
 				t.Errorf("the problem is %q", problem)
 			}
 		})
@@ -233,7 +242,7 @@ func TestPodsThatWereTakenAwayAreReplacedAtOnce(t *testing.T) {
 	if n := len(w.waiting(env)); n != size {
 		t.Errorf("%d pods wait", n)
 	}
-	if _, problem := w.pools.State.Look(env.UID); problem != "" {
+	if problem := w.problem(env); problem != "" {
 		t.Errorf("the pool is said to have a problem: %s", problem)
 	}
 }

@@ -42,7 +42,7 @@ func (w *world) openPolicy() string {
 func (w *world) environment(name string, change ...func(*v1alpha1.ExecutionEnvironment)) *v1alpha1.ExecutionEnvironment {
 	env := &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
-		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyName: w.openPolicyOnce()},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyRef: &v1alpha1.PolicyReference{Name: w.openPolicyOnce()}},
 	}
 	for _, c := range change {
 		c(env)

@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
-# Measures calls beside bare Pods and Jobs on the current cluster, and draws the figures. Flags go to the program, also
-# from BENCH_ARGS: BENCH_ARGS='-n 100' make bench. 'go run ./test/bench -h' lists them.
+# Runs a command of test/bench: calls (on the current cluster, with a plot), operator or footprint (both without a
+# cluster). Flags go to it, also from BENCH_ARGS: BENCH_ARGS='-n 100' make bench. 'go run ./test/bench calls -h' lists
+# them.
 source "$(dirname "$0")/lib.sh"
-use_cluster
 
-"$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=60s >/dev/null ||
-  die "the operator is not running on this cluster: run 'make deploy'"
+[[ $# -gt 0 ]] || die "name a command: hack/bench.sh calls, operator or footprint"
+command=$1
 args=()
-if is_local; then
-  make -s load-tools
-  # The audit log is there when the cluster was started with TOOLCALL_CLUSTER_AUDIT=1.
-  audit=$(dirname "$KUBECONFIG")/logs/audit.log
-  [[ ! -e $audit ]] || args+=(-audit-log "$audit")
+if [[ $command == calls ]]; then
+  use_cluster
+  "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=60s >/dev/null ||
+    die "the operator is not running on this cluster: run 'make deploy'"
+  if is_local; then
+    make -s load-tools
+    # The audit log is there when the cluster was started with TOOLCALL_CLUSTER_AUDIT=1.
+    audit=$(dirname "$KUBECONFIG")/logs/audit.log
+    [[ ! -e $audit ]] || args+=(-audit-log "$audit")
+  fi
+else
+  KUBEBUILDER_ASSETS=$(cluster assets)
+  export KUBEBUILDER_ASSETS
 fi
 read -ra more <<<"${BENCH_ARGS:-}"
-go run ./test/bench "${args[@]}" "${more[@]}" "$@"
+go run ./test/bench "$command" "${args[@]}" "${more[@]}" "${@:2}"
 # Flags may have the figures written elsewhere, or nowhere.
-if [[ " ${more[*]} $* " != *" -json"* ]]; then
+if [[ $command == calls && " ${more[*]} $* " != *" -json"* ]]; then
   go -C hack run ./benchplot -in "$PWD/bin/bench.json" -out "$PWD/bin/bench.png"
   say "bench: all figures are in bin/bench.json, a plot is in bin/bench.png"
 fi

@@ -34,7 +34,7 @@ if ! "$KUBECTL" -n "$namespace" get secret "$secret" >/dev/null 2>&1; then
   say "making a self-signed certificate: clients on this machine take its authority from Secret $secret"
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  go -C hack run ./selfsigned "$folder" toolcall-mcp toolcall-mcp.$namespace toolcall-mcp.$namespace.svc localhost 127.0.0.1
+  cluster certificate "$folder" toolcall-mcp toolcall-mcp.$namespace toolcall-mcp.$namespace.svc localhost 127.0.0.1
   "$KUBECTL" -n "$namespace" create secret tls "$secret" --cert="$folder/tls.crt" --key="$folder/tls.key" >/dev/null
 fi
 

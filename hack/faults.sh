@@ -9,7 +9,7 @@ is_local || die "the fault tests break the cluster that they run on, and only wo
   die "the operator is not running on this cluster: run 'make deploy'"
 tar=$(go -C hack run ./images tool)
 cluster load "$tar" >&2
-mkdir -p bin
+go -C hack/cluster build -o "$PWD/bin/test/cluster" .
 export TOOLCALL_FAULTS=1 TOOLCALL_FAULTS_REPORT=${TOOLCALL_FAULTS_REPORT:-$PWD/bin/faults.json}
 read -ra more <<<"${FAULTS_ARGS:-}"
 go test -count=1 -timeout=40m -v "${more[@]}" "$@" ./test/faults

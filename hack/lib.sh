@@ -6,7 +6,20 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-cluster() { go -C hack run ./cluster "$@"; }
+# tool builds a program of hack/tools, in the version that is pinned there, into bin/.
+tool() {
+  mkdir -p bin
+  go -C hack/tools build -o "$PWD/bin/$1" "$2"
+}
+
+# counted runs a go command with -v, and prints a line for every hundred packages that it compiles, not each name.
+counted() {
+  "$@" 2>&1 | awk '
+    / / && !/\.test\]$/ { print; fflush(); next } # A download or an error.
+    NF && ++n % 100 == 0 { print "  compiled " n " packages"; fflush() }' >&2
+}
+
+cluster() { go -C hack/cluster run . "$@"; }
 
 # use_cluster sets KUBECONFIG and kubectl: the one that KUBECONFIG names, or else the local cluster, if it runs.
 use_cluster() {

@@ -15,13 +15,14 @@ unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 [[ -z $unformatted ]] || die "not formatted: $unformatted: run gofmt -w"
 
 step "modules"
-for dir in . hack hack/release hack/tools; do
+for dir in . hack hack/cluster hack/release hack/tools; do
   (cd "$dir" && go mod tidy -diff) || die "go.mod of $dir is not tidy: run 'go mod tidy' there"
 done
 
 step "vet"
 go vet ./...
 go -C hack vet ./...
+go -C hack/cluster vet ./...
 go -C hack/release vet ./...
 
 step "staticcheck"
@@ -29,6 +30,7 @@ mkdir -p bin
 go -C hack/tools build -o "$PWD/bin/staticcheck" honnef.co/go/tools/cmd/staticcheck
 bin/staticcheck ./...
 (cd hack && ../bin/staticcheck ./...)
+(cd hack/cluster && ../../bin/staticcheck ./...)
 (cd hack/release && ../../bin/staticcheck ./...)
 
 step "shell scripts"

@@ -82,7 +82,7 @@ const (
 	ReasonReady = "Ready"
 	// ReasonDuplicateDefault says that more than one object is marked as the default.
 	ReasonDuplicateDefault = "DuplicateDefault"
-	// ReasonPolicyNotFound says that policyName names no ExecutionPolicy.
+	// ReasonPolicyNotFound says that policyRef names no ExecutionPolicy.
 	ReasonPolicyNotFound = "PolicyNotFound"
 	// ReasonInvalidSpec says that a field has a value that can't be used; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
@@ -170,6 +170,8 @@ const (
 	ReasonUnknownTool = "UnknownTool"
 	// ReasonInvalidArguments says that the arguments of the emitted tool call do not fit its tool.
 	ReasonInvalidArguments = "InvalidArguments"
+	// ReasonBudgetExceeded says that the requester keeps more pending than the operator's bounds allow.
+	ReasonBudgetExceeded = "BudgetExceeded"
 	// ReasonGuardError says that a guard could not decide (an error or a panic), and that asking again for as long as
 	// the call may wait for its start didn't help: the call fails closed.
 	ReasonGuardError = "GuardError"

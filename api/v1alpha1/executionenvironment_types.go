@@ -79,11 +79,10 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	Interpreters map[string]CommandPrefix `json:"interpreters,omitempty"`
 
-	// policyName names the ExecutionPolicy that calls are held to. Unset: the policy that is annotated as
-	// the default, then the built-in defaults.
-	// +kubebuilder:validation:MaxLength=253
+	// policyRef names the ExecutionPolicy that calls are held to. Naming one needs the verb "use" on that
+	// executionpolicy. The policy that is annotated as the default, then the built-in defaults, when unset.
 	// +optional
-	PolicyName string `json:"policyName,omitempty"`
+	PolicyRef *PolicyReference `json:"policyRef,omitempty"`
 
 	// resources of the container, as in a Pod.
 	// +optional
@@ -159,6 +158,10 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	MaxConcurrentCalls *int32 `json:"maxConcurrentCalls,omitempty"`
 
+	// suspend stops new calls from starting; running ones go on. Calls that are created meanwhile wait in phase Pending.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -175,6 +178,23 @@ type ExecutionEnvironmentSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	JobTTLSecondsAfterFinished *int32 `json:"jobTTLSecondsAfterFinished,omitempty"`
+}
+
+// PolicyName is the name of the policy that the environment refers to, empty when it names none.
+func (s *ExecutionEnvironmentSpec) PolicyName() string {
+	if s.PolicyRef == nil {
+		return ""
+	}
+	return s.PolicyRef.Name
+}
+
+// PolicyReference names an ExecutionPolicy.
+type PolicyReference struct {
+	// name of the ExecutionPolicy.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
 }
 
 // WarmPool is a stock of pods that wait for calls.
@@ -302,10 +322,10 @@ type WarmStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=execenv,categories=toolcalls
+// +kubebuilder:resource:shortName=execenv,categories=toolcall-dev
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.toolcall\.dev/is-default-environment`
-// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyRef.name`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.activeCalls`
 // +kubebuilder:printcolumn:name="Warm",type=integer,JSONPath=`.status.warm.ready`

@@ -243,7 +243,7 @@ type ExecutionPolicyStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=execpolicy,categories=toolcalls
+// +kubebuilder:resource:scope=Cluster,shortName=execpolicy,categories=toolcall-dev
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.toolcall\.dev/is-default-policy`
 // +kubebuilder:printcolumn:name="Access",type=string,JSONPath=`.spec.access`
 // +kubebuilder:printcolumn:name="Shell",type=boolean,JSONPath=`.spec.shell.enabled`

@@ -15,6 +15,18 @@ const (
 	AnnotationQueues = "toolcall.dev/queues"
 )
 
+// AnnotationRestored marks a call that came back from a backup or was applied by somebody else. Admission sets it,
+// together with spec.cancel, so that the call doesn't run again; its value is one of the constants below.
+const (
+	AnnotationRestored = "toolcall.dev/restored"
+	// RestoredRequester says that the object named another user in spec.requestedBy than the one who created it.
+	RestoredRequester = "AnotherRequester"
+	// RestoredStatus says that the object came with a terminal phase.
+	RestoredStatus = "TerminalStatus"
+	// RestoredTool says that the object carries the mark of a tool that restores backups or migrates objects.
+	RestoredTool = "RestoreTool"
+)
+
 // Labels that the operator puts on Jobs, pods and Secrets that it makes.
 const (
 	// LabelManagedBy is the recommended label; its value is ManagedBy.

@@ -25,7 +25,7 @@ type SkillSpec struct {
 // Skill holds variables that come with a skill which the agent has active.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:categories=toolcalls
+// +kubebuilder:resource:categories=toolcall-dev
 // +kubebuilder:printcolumn:name="Description",type=string,JSONPath=`.spec.description`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Skill struct {

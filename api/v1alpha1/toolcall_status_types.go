@@ -4,9 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ToolCallStatus is what happened. A terminal phase never changes.
-//
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || !(oldSelf.phase in ['Succeeded', 'Failed', 'Denied', 'Cancelled']) || (has(self.phase) && self.phase == oldSelf.phase)",message="a terminal phase never changes"
+// ToolCallStatus is what happened. A terminal phase never changes: the operator alone writes the status, each time under
+// the condition that nobody else has since.
 type ToolCallStatus struct {
 	// phase is Pending, Running, or one of the terminal Succeeded, Failed, Denied and Cancelled.
 	// +optional
@@ -123,6 +122,12 @@ type RunnerBinding struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	KeyHash string `json:"keyHash"`
+
+	// decision is what was decided about the call, encrypted: only the operator can read or make it. It is there until
+	// the call has ended, so that nobody decides again after a restart.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	Decision string `json:"decision,omitempty"`
 }
 
 // StreamsStatus describes both output streams.

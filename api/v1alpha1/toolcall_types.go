@@ -8,25 +8,9 @@ import (
 // ToolCallSpec says what to run, where, and for whom. It can't be changed after creation, except
 // that cancel may go from false to true.
 //
-// The rules take an empty value for an absent one: a client that reads an object into a type and writes it back
-// drops empty values.
-//
-// +kubebuilder:validation:XValidation:rule="(has(self.structured) ? 1 : 0) + (has(self.shell) ? 1 : 0) + (has(self.code) ? 1 : 0) + (has(self.tool) ? 1 : 0) == 1",message="set exactly one of structured, shell, code and tool"
-// +kubebuilder:validation:XValidation:rule="has(self.structured) == has(oldSelf.structured) && (!has(self.structured) || (self.structured.binary == oldSelf.structured.binary && (has(self.structured.args) ? self.structured.args : []) == (has(oldSelf.structured.args) ? oldSelf.structured.args : [])))",message="structured is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.shell) == has(oldSelf.shell) && (!has(self.shell) || self.shell == oldSelf.shell)",message="shell is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.code) == has(oldSelf.code) && (!has(self.code) || self.code == oldSelf.code)",message="code is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.tool) == has(oldSelf.tool) && (!has(self.tool) || self.tool == oldSelf.tool)",message="tool is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.environmentRef) == has(oldSelf.environmentRef) && (!has(self.environmentRef) || self.environmentRef == oldSelf.environmentRef)",message="environmentRef is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.skillRef) == has(oldSelf.skillRef) && (!has(self.skillRef) || self.skillRef == oldSelf.skillRef)",message="skillRef is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule=`(has(self.workingDir) ? self.workingDir : "") == (has(oldSelf.workingDir) ? oldSelf.workingDir : "")`,message="workingDir is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="(has(self.env) ? self.env : []) == (has(oldSelf.env) ? oldSelf.env : [])",message="env is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule=`(has(self.stdin) ? self.stdin : "") == (has(oldSelf.stdin) ? oldSelf.stdin : "")`,message="stdin is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.timeoutSeconds) == has(oldSelf.timeoutSeconds) && (!has(self.timeoutSeconds) || self.timeoutSeconds == oldSelf.timeoutSeconds)",message="timeoutSeconds is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="has(self.ttlSecondsAfterFinished) == has(oldSelf.ttlSecondsAfterFinished) && (!has(self.ttlSecondsAfterFinished) || self.ttlSecondsAfterFinished == oldSelf.ttlSecondsAfterFinished)",message="ttlSecondsAfterFinished is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule=`has(self.requestedBy) == has(oldSelf.requestedBy) && (!has(self.requestedBy) || ((has(self.requestedBy.username) ? self.requestedBy.username : "") == (has(oldSelf.requestedBy.username) ? oldSelf.requestedBy.username : "") && (has(self.requestedBy.uid) ? self.requestedBy.uid : "") == (has(oldSelf.requestedBy.uid) ? oldSelf.requestedBy.uid : "") && (has(self.requestedBy.groups) ? self.requestedBy.groups : []) == (has(oldSelf.requestedBy.groups) ? oldSelf.requestedBy.groups : [])))`,message="requestedBy is immutable"
-// +kubebuilder:validation:XValidation:rule="(has(self.trusted) ? self.trusted : false) == (has(oldSelf.trusted) ? oldSelf.trusted : false)",message="trusted is immutable: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)",message="cancel can't be taken back: create a new ToolCall"
-// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.map(e, size(e.name) + size(e.value)).sum() <= 131072",message="env must not hold more than 131072 bytes (128 KiB) of names and values: pass large data by stdin"
+// The schema holds structure and bounds only: rules in it would run again with every write of a status. That exactly one
+// action is set, how large several fields may be together, and that nothing changes are ValidatingAdmissionPolicies, in
+// config/admission.
 type ToolCallSpec struct {
 	// structured runs one binary with explicit arguments, without a shell.
 	// +optional
@@ -201,14 +185,26 @@ type Requester struct {
 	// +listType=atomic
 	// +optional
 	Groups []string `json:"groups,omitempty"`
+
+	// extra is what else the authenticator says about the user, e.g. the scopes of a token.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Extra map[string]ExtraValue `json:"extra,omitempty"`
 }
+
+// ExtraValue are the values of one key of a user's extra attributes.
+// +kubebuilder:validation:MaxItems=64
+// +kubebuilder:validation:items:MaxLength=4096
+// +listType=atomic
+type ExtraValue []string
 
 // ToolCall is one tool call of one agent. It is created once, runs at most once and is never edited.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=tc,categories=all;toolcalls
+// +kubebuilder:resource:shortName=tc,categories=toolcall-dev
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.spec.ttlSecondsAfterFinished`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Exit",type=integer,JSONPath=`.status.exitCode`
@@ -236,13 +232,17 @@ type ToolCall struct {
 	Status ToolCallStatus `json:"status,omitempty"`
 }
 
-// CallerName is who created the call, as far as it says; empty when it doesn't.
-func (c *ToolCall) CallerName() string {
+// RequesterName is who created the call, as far as it says; empty when it doesn't.
+func (c *ToolCall) RequesterName() string {
 	if c.Spec.RequestedBy == nil {
 		return ""
 	}
 	return c.Spec.RequestedBy.Username
 }
+
+// IsEdited says that the spec was changed after the call was created, in another way than by cancel. The API server
+// refuses that where the admission policies are in force.
+func (c *ToolCall) IsEdited() bool { return c.Generation > 1 && !c.Spec.Cancel }
 
 // ToolCallList is a list of ToolCall.
 //

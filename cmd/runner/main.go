@@ -65,7 +65,7 @@ func run() error {
 func leave(token string, r *wire.Result) {
 	outcome := r.Outcome
 	outcome.WorkingDir = r.Environment.WorkingDir
-	short := result.EncodeTerminationLimit(&outcome, result.MaxTermination-wire.LastWordsOverhead)
-	words := wire.NewLastWords(token, r.CallUID, short)
+	short := result.EncodeTerminationLimit(&outcome, result.MaxTermination-wire.TerminationMessageOverhead)
+	words := wire.NewTerminationMessage(token, r.CallUID, short)
 	_ = os.WriteFile(wire.TerminationMessagePath, words.Encode(), 0o600)
 }

@@ -87,20 +87,40 @@ type dots struct {
 	name  string
 	color color.Color
 	shape draw.GlyphDrawer
-	at    plotter.XYs
 }
 
-func addDots(p *plot.Plot, all ...dots) error {
-	for _, d := range all {
-		s, err := plotter.NewScatter(d.at)
+// column is a place on the horizontal axis, with one value for each of the panel's dots.
+type column struct {
+	label  string
+	values []float64
+}
+
+// dotPanel draws a column of dots for each label.
+func dotPanel(title string, all []dots, columns []column) (*plot.Plot, error) {
+	if len(columns) == 0 {
+		return nil, nil
+	}
+	p := newPanel(title)
+	var labels []string
+	for _, c := range columns {
+		labels = append(labels, c.label)
+	}
+	for i, d := range all {
+		var at plotter.XYs
+		for x, c := range columns {
+			at = append(at, plotter.XY{X: float64(x), Y: c.values[i]})
+		}
+		s, err := plotter.NewScatter(at)
 		if err != nil {
-			return fmt.Errorf("draw %s: %w", d.name, err)
+			return nil, fmt.Errorf("draw %s: %w", d.name, err)
 		}
 		s.GlyphStyle = draw.GlyphStyle{Color: d.color, Shape: d.shape, Radius: vg.Points(4)}
 		p.Add(s)
 		p.Legend.Add(d.name, s)
 	}
-	return nil
+	p.NominalX(labels...)
+	span(p)
+	return p, nil
 }
 
 // span makes room above and below the values, and shows all of the log scale that they need.
@@ -110,56 +130,34 @@ func span(p *plot.Plot) {
 
 // onePanel shows the kinds one at a time.
 func onePanel(r *report) (*plot.Plot, error) {
-	p := newPanel("One at a time, create to end seen")
-	all := []dots{{name: "p50", color: blue, shape: draw.CircleGlyph{}}, {name: "p90", color: orange, shape: draw.TriangleGlyph{}}, {name: "p99", color: red, shape: draw.CrossGlyph{}}}
-	var labels []string
+	var columns []column
 	for _, kind := range kinds {
-		s, ok := r.Totals[kind]
-		if !ok {
-			continue
+		if s, ok := r.Totals[kind]; ok {
+			columns = append(columns, column{names[kind], []float64{s.P50, s.P90, s.P99}})
 		}
-		for i, v := range []float64{s.P50, s.P90, s.P99} {
-			all[i].at = append(all[i].at, plotter.XY{X: float64(len(labels)), Y: v})
-		}
-		labels = append(labels, names[kind])
 	}
-	if len(labels) == 0 {
-		return nil, nil
-	}
-	if err := addDots(p, all...); err != nil {
-		return nil, err
-	}
-	p.NominalX(labels...)
-	span(p)
-	return p, nil
+	return dotPanel("One at a time, create to end seen", []dots{
+		{"p50", blue, draw.CircleGlyph{}}, {"p90", orange, draw.TriangleGlyph{}}, {"p99", red, draw.CrossGlyph{}},
+	}, columns)
 }
 
 // burstPanel shows the bursts: median, p99 and the last one, by kind and size.
 func burstPanel(r *report) (*plot.Plot, error) {
-	if len(r.Bursts) == 0 {
-		return nil, nil
-	}
-	p := newPanel("Many at the same time")
-	all := []dots{{name: "p50", color: blue, shape: draw.CircleGlyph{}}, {name: "p99", color: red, shape: draw.CrossGlyph{}}, {name: "all ended", color: black, shape: draw.PlusGlyph{}}}
-	var labels []string
+	var columns []column
 	for _, kind := range kinds {
 		for _, b := range r.Bursts {
-			if b.Kind != kind {
-				continue
+			if b.Kind == kind {
+				columns = append(columns, column{fmt.Sprintf("%s\n%d", names[kind], b.Size), []float64{b.Each.P50, b.Each.P99, b.Seconds}})
 			}
-			for i, v := range []float64{b.Each.P50, b.Each.P99, b.Seconds} {
-				all[i].at = append(all[i].at, plotter.XY{X: float64(len(labels)), Y: v})
-			}
-			labels = append(labels, fmt.Sprintf("%s\n%d", names[kind], b.Size))
 		}
 	}
-	if err := addDots(p, all...); err != nil {
-		return nil, err
+	p, err := dotPanel("Many at the same time", []dots{
+		{"p50", blue, draw.CircleGlyph{}}, {"p99", red, draw.CrossGlyph{}}, {"all ended", black, draw.PlusGlyph{}},
+	}, columns)
+	if p != nil {
+		p.X.Tick.Label.Font.Size = vg.Points(7)
 	}
-	p.NominalX(labels...)
-	p.X.Tick.Label.Font.Size = vg.Points(7)
-	span(p)
-	return p, nil
+	return p, err
 }
 
 // ratePanel shows latency against the rate of arrivals.

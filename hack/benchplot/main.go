@@ -1,4 +1,4 @@
-// Command benchplot draws what 'make bench' measured: reads its JSON file, writes a PNG.
+// Command benchplot draws what 'make bench' measured. It reads its JSON file and writes a PNG.
 //
 // It draws what is in the file and computes nothing; a part that was not measured has no panel.
 package main
@@ -34,10 +34,6 @@ type rate struct {
 
 // report is the part of the file that is drawn.
 type report struct {
-	Commit  string `json:"commit"`
-	Machine struct {
-		Cores int `json:"cores"`
-	} `json:"machine"`
 	Totals map[string]summary `json:"totals"`
 	Bursts []burst            `json:"bursts"`
 	Rates  []rate             `json:"rates"`
@@ -61,9 +57,13 @@ func run(args []string, usage io.Writer) error {
 	if *in == "" || *out == "" || fs.NArg() > 0 {
 		return errors.New("-in and -out are required, and nothing else is: benchplot -in bench.json -out plot.png")
 	}
-	r, err := read(*in)
+	raw, err := os.ReadFile(*in)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the benchmark's figures: %w", err)
+	}
+	r := &report{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return fmt.Errorf("%s is not a benchmark's JSON file: %w", *in, err)
 	}
 	image, err := render(r)
 	if err != nil {
@@ -73,16 +73,4 @@ func run(args []string, usage io.Writer) error {
 		return fmt.Errorf("write the plot: %w", err)
 	}
 	return nil
-}
-
-func read(file string) (*report, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the benchmark's figures: %w", err)
-	}
-	r := &report{}
-	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, fmt.Errorf("%s is not a benchmark's JSON file: %w", file, err)
-	}
-	return r, nil
 }

@@ -24,6 +24,8 @@ const usage = `usage: cluster COMMAND
   build                   build every program into the cache
   assets                  build etcd, kube-apiserver and kubectl, print their folder
   exec -- COMMAND...      run a command inside the node
+  certificate FOLDER NAME...
+                          make a self-signed server certificate: tls.crt and tls.key
   stop|start|restart|kill COMPONENT
                           for fault tests; stop lasts until start, kill is SIGKILL
 
@@ -89,6 +91,8 @@ func (a app) dispatch(command string, args []string) error {
 		return a.build()
 	case "assets":
 		return a.assets()
+	case "certificate":
+		return certificate(args)
 	case "exec":
 		return a.exec(args)
 	case "stop", "start", "restart", "kill":

@@ -1,7 +1,7 @@
 # The local cluster and the images that run on it. See README.md.
 
 HACK = $(dir $(lastword $(filter %hack/make/cluster.mk,$(MAKEFILE_LIST))))..
-CLUSTER = go -C $(HACK) run ./cluster
+CLUSTER = go -C $(HACK)/cluster run .
 IMAGES = go -C $(HACK) run ./images
 
 .PHONY: cluster-up

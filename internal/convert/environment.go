@@ -117,10 +117,10 @@ func (c *converter) environment(t table, name string, isDefault bool) *v1alpha1.
 	out := &v1alpha1.ExecutionEnvironment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionEnvironment"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.options.Namespace},
-		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: c.options.Image, PolicyName: c.options.PolicyName},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: c.options.Image},
 	}
-	if c.policyTable != nil {
-		out.Spec.PolicyName = c.policyName()
+	if c.policyTable != nil || c.options.PolicyName != "" {
+		out.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: c.policyName()}
 	}
 	if isDefault {
 		out.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}

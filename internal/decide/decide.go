@@ -1,63 +1,238 @@
-// Package decide holds what follows from a call and the objects that it names: where it runs, with which variables,
-// under which policy, with which command line, and why it can't.
+// Package decide holds the one function that decides about a call: may it run, where, with which command line,
+// variables and limits.
 //
-// Input are objects that somebody else has read; the answers are plans, or a Refusal that ends the call. It is used
-// by the operator, and by kubectl toolcall check to say beforehand what the operator would decide.
+// Input is a Snapshot of objects that somebody else has read, with the answer to the access review among them. The
+// result is a whole Decision, or an error that says why there is none: a *Refusal ends the call, an *Undecided means
+// that a question has no answer yet. The operator uses it, and kubectl toolcall check to say beforehand what the
+// operator would decide.
 //
-// Invariants: the same input gives the same answer; a name that doesn't exist never falls back to something else.
-// The package must not talk to a cluster: whether the caller may use a tool is asked in internal/guards, through a
-// function that is passed in.
+// Invariants: the same snapshot gives the same result; a name that doesn't exist never falls back to something else;
+// what isn't known refuses. The package must not talk to a cluster or read a clock.
 package decide
 
 import (
 	"errors"
-	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
 )
 
-// Refusal ends a call before anything was made for it: the user's to mend, so nothing is retried.
-type Refusal struct {
-	Reason, Message string
-	// Denied says that a guard refused the call; else it fails.
-	Denied bool
+// Snapshot is all that a decision depends on.
+type Snapshot struct {
+	Call *v1alpha1.ToolCall
+	// Context holds the objects that the call's image, variables and directory come from.
+	Context
+	// Policies holds the policies that may apply.
+	Policies Policies
+	// Compile compiles a policy, the built-in defaults for nil; guards.Compile when unset.
+	Compile func(*v1alpha1.ExecutionPolicy) (*guards.Policy, error)
+	// Requester says whether spec.requestedBy and spec.trusted can be believed.
+	Requester Requester
+	// Access is the answer to the review whether the requester may use the call's tool.
+	Access Access
 }
 
-func (e *Refusal) Error() string { return e.Reason + ": " + e.Message }
-
-// Refuse makes a Refusal that fails the call.
-func Refuse(reason, format string, args ...any) error {
-	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+// Requester says whether admission vouches for what a call says about its creator.
+type Requester struct {
+	Vouched bool
+	// Missing names the admission policy that isn't in force, where it doesn't.
+	Missing string
 }
 
-// Denied makes a Refusal of a guard's denial.
-func Denied(d *guards.Denial) error {
-	return &Refusal{Reason: d.Reason, Message: d.Message, Denied: true}
+// Access is the answer to an access review. The zero value refuses.
+type Access struct {
+	Allowed bool
+	// Err says why there is no answer.
+	Err error
 }
 
-// ErrPolicy marks a policy that can't be used: the user's to mend, so nothing is retried.
-var ErrPolicy = errors.New("policy can't be used")
+// Decision is everything that is decided about a call, once. Its stored part outlives the operator (see Encode); the
+// rest builds the pod.
+type Decision struct {
+	// Environment is the name of the ExecutionEnvironment in effect.
+	Environment string `json:"environment"`
+	// ArgvPrefix is the shell or interpreter that the environment sets.
+	ArgvPrefix []string `json:"argvPrefix,omitempty"`
+	// TimeoutMilliseconds is the limit of the process's wall-clock time.
+	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
+	// MaxBytesPerStream is how much of each output stream is kept.
+	MaxBytesPerStream int `json:"maxBytesPerStream"`
+	// DenyNetwork says that the command gets no IP sockets.
+	DenyNetwork bool `json:"denyNetwork,omitempty"`
+	// StartTimeoutSeconds is how long the call may wait for its process to start.
+	StartTimeoutSeconds int32 `json:"startTimeoutSeconds"`
+	// CreatedMicroseconds and AcceptedMicroseconds are when the call was created and when it was decided about, since
+	// the Unix epoch. Whoever asked for the decision sets them.
+	CreatedMicroseconds  int64 `json:"createdMicroseconds"`
+	AcceptedMicroseconds int64 `json:"acceptedMicroseconds"`
+	// Plan says how the variables and the directory are resolved in the pod.
+	Plan envresolve.Plan `json:"plan"`
 
-// NoPolicy says that an environment names a policy which isn't there.
-func NoPolicy(name string) error {
-	return fmt.Errorf("%w: there is no ExecutionPolicy %q", ErrPolicy, name)
+	// In is the environment object in effect, Default the namespace's default one (nil: there is none), Policy the
+	// policy that was applied (nil: the built-in defaults). They are set only right after deciding.
+	In, Default *v1alpha1.ExecutionEnvironment `json:"-"`
+	Policy      *v1alpha1.ExecutionPolicy      `json:"-"`
+	// Refs are the variables that the kubelet resolves in the pod, under internal names.
+	Refs []corev1.EnvVar `json:"-"`
 }
 
-// NotCompiled refuses a call whose policy has a field that can't be used.
-func NotCompiled(err error) error {
-	return Refuse(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
-}
-
-// DefaultPolicy gives the cluster's default of those that are marked as it; nil, for the built-in defaults, when
-// none is.
-func DefaultPolicy(marked []v1alpha1.ExecutionPolicy) (*v1alpha1.ExecutionPolicy, error) {
-	switch len(marked) {
-	case 0:
-		return nil, nil
-	case 1:
-		return &marked[0], nil
-	default:
-		return nil, fmt.Errorf("%w: %d ExecutionPolicies are annotated with %s, at most one may be", ErrPolicy, len(marked), v1alpha1.AnnotationDefaultPolicy)
+// Decide decides about a call. The error is a *Refusal or an *Undecided.
+func Decide(s *Snapshot) (*Decision, error) {
+	decision, err := s.decide()
+	var refusal *Refusal
+	if env := s.Effective(); env != nil && errors.As(err, &refusal) {
+		refusal.Environment = env.Name
 	}
+	return decision, err
+}
+
+func (s *Snapshot) decide() (*Decision, error) {
+	action, unmapped := guards.Map(&s.Call.Spec)
+	if edited := Edited(s.Call); edited != nil {
+		return nil, edited
+	}
+	if err := s.Context.check(s.Call); err != nil {
+		return nil, err
+	}
+	env := s.Effective()
+	object, policy, err := s.compilePolicy(env)
+	if err != nil {
+		return nil, err
+	}
+	if unmapped != nil {
+		return nil, denied(unmapped)
+	}
+	if err := s.checkGuards(policy, action, env); err != nil {
+		return nil, err
+	}
+	prefix, err := argvPrefix(&env.Spec, action)
+	if err != nil {
+		return nil, err
+	}
+	plan, refs := s.Plan(s.Call, s.Requester.Vouched, policy.EnvBlocklist())
+	return &Decision{
+		Environment:         env.Name,
+		ArgvPrefix:          prefix,
+		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
+		MaxBytesPerStream:   policy.MaxBytesPerStream(),
+		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
+		StartTimeoutSeconds: StartTimeoutSeconds(env),
+		Plan:                plan,
+		In:                  env,
+		Default:             s.DefaultEnvironment(),
+		Policy:              object,
+		Refs:                refs,
+	}, nil
+}
+
+// compilePolicy finds and compiles the policy that the environment's calls are held to.
+func (s *Snapshot) compilePolicy(env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, *guards.Policy, error) {
+	object, err := s.Policies.For(env)
+	if err != nil {
+		return nil, nil, err
+	}
+	compile := s.Compile
+	if compile == nil {
+		compile = CompilePolicy
+	}
+	policy, err := compile(object)
+	if err != nil {
+		return nil, nil, Refuse(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
+	}
+	return object, policy, nil
+}
+
+// CompilePolicy compiles a policy, the built-in defaults for nil.
+func CompilePolicy(object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
+	if object == nil {
+		return guards.Compile(nil)
+	}
+	return guards.Compile(&object.Spec)
+}
+
+// checkGuards asks the guards. Under RBAC they take the snapshot's answer about access.
+func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env *v1alpha1.ExecutionEnvironment) error {
+	var unanswered error
+	var requester *v1alpha1.Requester
+	if s.Requester.Vouched {
+		requester = s.Call.Spec.RequestedBy
+	}
+	denial := policy.Check(guards.Input{
+		Action: action,
+		Env:    s.Call.Spec.Env,
+		Caller: requester,
+		MayUse: func(string) (bool, error) {
+			unanswered = s.Access.Err
+			return s.Access.Allowed, unanswered
+		},
+		Shell: env.Spec.Shell,
+	})
+	switch {
+	case unanswered != nil && denial != nil:
+		return &Undecided{Cause: unanswered, Environment: env, Otherwise: denied(denial)}
+	case denial != nil:
+		return denied(s.explain(denial))
+	default:
+		return nil
+	}
+}
+
+// explain adds to a denial for an unknown requester why nobody is known to have created the call.
+func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
+	if denial.Reason != v1alpha1.ReasonAgentNotAllowed || s.Requester.Missing == "" {
+		return denial
+	}
+	return &guards.Denial{Reason: denial.Reason, Message: denial.Message +
+		". The creator of this call is unknown, whatever its spec says, because an admission policy that sets it is not in force: " +
+		s.Requester.Missing + ". Install config/admission and create the call again."}
+}
+
+// builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
+var builtinInterpreters = map[string][]string{
+	"python": {"python3"},
+	// Without the flag node resolves the source's path, which leads nowhere.
+	"javascript": {"node", "--preserve-symlinks-main"},
+	"bash":       {"bash"},
+	"sh":         {"sh"},
+	"ruby":       {"ruby"},
+	"perl":       {"perl"},
+}
+
+// argvPrefix is the part of the command line that the environment decides.
+func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) ([]string, error) {
+	switch action.Type {
+	case v1alpha1.ActionShell:
+		if len(env.Shell) > 0 {
+			return slices.Clone(env.Shell), nil
+		}
+		return []string{"bash", "-c"}, nil
+	case v1alpha1.ActionCode:
+		if prefix, ok := env.Interpreters[action.Language]; ok {
+			return slices.Clone(prefix), nil
+		}
+		if prefix, ok := builtinInterpreters[action.Language]; ok {
+			return slices.Clone(prefix), nil
+		}
+		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the environment has no interpreter for language %q: set spec.interpreters[%q] in the ExecutionEnvironment", action.Language, action.Language)
+	default:
+		return nil, nil
+	}
+}
+
+// ReviewNeeded says whether the decision depends on an access review, and of which tool. Admission vouches for the
+// requester; the rest of the snapshot is there.
+func ReviewNeeded(s *Snapshot) (tool string, needed bool) {
+	action, unmapped := guards.Map(&s.Call.Spec)
+	if unmapped != nil || s.Context.check(s.Call) != nil {
+		return "", false
+	}
+	_, policy, err := s.compilePolicy(s.Effective())
+	if err != nil || policy.Access() != v1alpha1.AccessRBAC {
+		return "", false
+	}
+	return action.Tool(), true
 }

@@ -12,26 +12,49 @@
 package dispatch
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// Hub holds the sessions of the runners that are connected now, by the UID of their Job.
+// Hub holds the sessions of the runners that are connected now, by the UID of their Job, and the results of runners
+// that are gone again before anybody took them.
 type Hub struct {
+	notify func(*Session)
+
 	mu       sync.Mutex
+	since    time.Time
 	sessions map[string]*Session
 	keys     map[string]*Session
-	stock    stock
-	notify   func(*Session)
-	since    time.Time
+	// left has the results of runners whose connection ended, by the hash of their key, until Release or Dismiss.
+	left map[string]leftResult
 }
 
-// NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new. now is by the
-// clock that Since will be compared with.
-func NewHub(now time.Time, notify func(*Session)) *Hub {
-	return &Hub{sessions: map[string]*Session{}, keys: map[string]*Session{}, stock: newStock(), notify: notify, since: now}
+// leftResult is what a runner reported, and the call that it was for.
+type leftResult struct {
+	namespace, call string
+	result          *wire.Result
+}
+
+// NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
+func NewHub(notify func(*Session)) *Hub {
+	return &Hub{notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, left: map[string]leftResult{}}
+}
+
+// Listening says that runners can reach this operator from now on.
+func (h *Hub) Listening(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = now
+}
+
+// Since is when runners could first reach this operator; zero when they can't yet.
+func (h *Hub) Since() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since
 }
 
 // Session returns the session of a Job's runner, or nil.
@@ -48,7 +71,27 @@ func (h *Hub) SessionByKey(keyHash string) *Session {
 	return h.keys[keyHash]
 }
 
-// Dismiss refuses the runners that were made for a call which is gone.
+// Result returns what the runner that holds a key reported, also when its connection has ended; nil when there is
+// nothing.
+func (h *Hub) Result(keyHash string) *wire.Result {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.keys[keyHash]; s != nil {
+		if r := s.Result(); r != nil {
+			return r
+		}
+	}
+	return h.left[keyHash].result
+}
+
+// Release forgets the result of a runner whose connection has ended.
+func (h *Hub) Release(keyHash string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.left, keyHash)
+}
+
+// Dismiss refuses the runners that were made for a call which is gone, and forgets the results that were left for it.
 func (h *Hub) Dismiss(namespace, call, reason string) {
 	var gone []*Session
 	h.mu.Lock()
@@ -57,14 +100,14 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 			gone = append(gone, s)
 		}
 	}
+	maps.DeleteFunc(h.left, func(_ string, l leftResult) bool { return l.namespace == namespace && l.call == call })
 	h.mu.Unlock()
 	for _, s := range gone {
 		s.Refuse(reason)
+		// Its connection may have ended a moment before.
+		h.Release(s.keyHash)
 	}
 }
-
-// Since is when the hub began to listen.
-func (h *Hub) Since() time.Time { return h.since }
 
 // Len is the number of runners that are connected.
 func (h *Hub) Len() int {
@@ -73,8 +116,8 @@ func (h *Hub) Len() int {
 	return len(h.sessions)
 }
 
-// add registers a session. A runner that connects again takes the place of its own older connection; another
-// process with the same token is turned away while one is there, so that who came first can't be displaced.
+// add registers a session. A runner that connects again takes the place of its own older connection; another process
+// with the same token is turned away while one is there, so that who came first can't be displaced.
 func (h *Hub) add(s *Session) bool {
 	h.mu.Lock()
 	old := h.sessions[s.hello.JobUID]
@@ -85,7 +128,7 @@ func (h *Hub) add(s *Session) bool {
 	h.sessions[s.hello.JobUID] = s
 	h.keys[s.keyHash] = s
 	if old != nil {
-		h.stock.replace(old, s)
+		h.keep(old)
 	}
 	h.mu.Unlock()
 	if old != nil {
@@ -103,11 +146,18 @@ func (h *Hub) remove(s *Session) {
 	}
 	if h.keys[s.keyHash] == s {
 		delete(h.keys, s.keyHash)
+		h.keep(s)
 	}
-	h.stock.drop(s)
 	h.mu.Unlock()
 	if current {
 		h.notify(s)
+	}
+}
+
+// keep holds on to a result that nobody acknowledged or refused. It needs the lock.
+func (h *Hub) keep(s *Session) {
+	if r := s.unanswered(); r != nil {
+		h.left[s.keyHash] = leftResult{s.hello.Namespace, s.Call(), r}
 	}
 }
 
@@ -122,6 +172,8 @@ type Session struct {
 	call     string
 	callUID  string
 	canceled bool
+	// answered says that the runner's result was acknowledged or refused.
+	answered bool
 	result   *wire.Result
 }
 
@@ -131,18 +183,11 @@ func (s *Session) Hello() wire.Hello { return s.hello }
 // KeyHash identifies the runner's process: the SHA-256 of its public key, in hexadecimal.
 func (s *Session) KeyHash() string { return s.keyHash }
 
-// Call is the name of the call that the runner was made for or that took it from the stock, or what it says
-// itself; empty for one that waits.
+// Call is the name of the call that the runner was made for or given, or what it says itself; empty for one that waits.
 func (s *Session) Call() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.call
-}
-
-func (s *Session) setCall(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.call = name
 }
 
 // CallUID is the call that the runner has, on this or an earlier connection; empty when it waits for one.
@@ -167,7 +212,7 @@ func (s *Session) Assign(a *wire.Assignment) error {
 		s.mu.Unlock()
 		return nil
 	}
-	s.callUID = a.CallUID
+	s.call, s.callUID = a.CallName, a.CallUID
 	s.mu.Unlock()
 	return s.sendOrClose(&wire.Message{Assign: a})
 }
@@ -186,11 +231,13 @@ func (s *Session) Cancel(callUID string) error {
 
 // Ack tells the runner that its result is recorded; it exits then.
 func (s *Session) Ack(callUID string) error {
+	s.setAnswered()
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
 // Refuse tells the runner to exit without running anything.
 func (s *Session) Refuse(reason string) {
+	s.setAnswered()
 	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason}})
 	s.close()
 }
@@ -202,6 +249,22 @@ func (s *Session) sendOrClose(m *wire.Message) error {
 		return err
 	}
 	return nil
+}
+
+func (s *Session) setAnswered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = true
+}
+
+// unanswered is the result that nobody acknowledged or refused; nil when there is none.
+func (s *Session) unanswered() *wire.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answered {
+		return nil
+	}
+	return s.result
 }
 
 func (s *Session) setResult(r *wire.Result) {

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/hkdf"
@@ -15,18 +17,20 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// Identity is the operator's root of trust: an authority whose certificate every runner is given, and a
-// secret, derived from the same key, that tokens and seals are made with. All replicas share one, and it
-// outlives them: a runner that was started by one operator process trusts the next.
+// Identity is the operator's root of trust: an authority whose certificate every runner is given, and two
+// secrets, derived from the same key: one makes tokens and seals, one encrypts. All replicas share one, and
+// it outlives them: a runner that was started by one operator process trusts the next.
 type Identity struct {
-	key    *ecdsa.PrivateKey
-	cert   *x509.Certificate
-	secret []byte
+	key           *ecdsa.PrivateKey
+	cert          *x509.Certificate
+	secret        []byte
+	encryptionKey []byte
 }
 
 // validity of the authority and of the certificates that it issues. Machines' clocks may differ: both begin
@@ -35,6 +39,9 @@ const (
 	authorityYears = 30
 	clockSlack     = 48 * time.Hour
 )
+
+// encryptionKeySize selects AES-256.
+const encryptionKeySize = 32
 
 // NewIdentity makes one.
 func NewIdentity(now time.Time) (*Identity, error) {
@@ -71,7 +78,11 @@ func newIdentity(key *ecdsa.PrivateKey, der []byte) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive the operator's secret: %w", err)
 	}
-	return &Identity{key: key, cert: cert, secret: secret}, nil
+	encryptionKey, err := hkdf.Key(sha256.New, raw, nil, "toolcall.dev/operator encryption v1", encryptionKeySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive the operator's encryption key: %w", err)
+	}
+	return &Identity{key: key, cert: cert, secret: secret, encryptionKey: encryptionKey}, nil
 }
 
 // ParseIdentity reads what Encode wrote.
@@ -154,8 +165,65 @@ func (i *Identity) CheckSeal(seal string, parts ...string) bool {
 
 func (i *Identity) mac(parts ...string) string {
 	mac := hmac.New(sha256.New, i.secret)
-	for _, part := range parts {
-		fmt.Fprintf(mac, "%d:%s", len(part), part)
-	}
+	mac.Write(encodeParts(parts))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Encrypt hides and authenticates data that the operator stores where others may read or write. Decrypt needs the same
+// context. The result is base64 text.
+func (i *Identity) Encrypt(plain []byte, context ...string) (string, error) {
+	aead, err := i.aead()
+	if err != nil {
+		return "", err
+	}
+	return sealedEncoding.EncodeToString(aead.Seal(nil, nil, plain, encodeParts(context))), nil
+}
+
+// Decrypt returns what Encrypt of the same identity hid for the same context. It fails for everything else.
+func (i *Identity) Decrypt(sealed string, context ...string) ([]byte, error) {
+	aead, err := i.aead()
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(sealed, "\r\n") {
+		// encoding/base64 skips line breaks, so that one plain text would have many encodings.
+		return nil, errNotSealed
+	}
+	raw, err := sealedEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, errNotSealed
+	}
+	plain, err := aead.Open(nil, nil, raw, encodeParts(context))
+	if err != nil {
+		return nil, errNotSealed
+	}
+	return plain, nil
+}
+
+// errNotSealed says no more than that: which check failed is of use to an attacker only.
+var errNotSealed = errors.New("the data was not encrypted by this operator for this purpose")
+
+// sealedEncoding is strict: an encoding with other trailing bits is an error, not the same data.
+var sealedEncoding = base64.RawURLEncoding.Strict()
+
+// aead is AES-256-GCM that puts a random nonce before the cipher text.
+func (i *Identity) aead() (cipher.AEAD, error) {
+	block, err := aes.NewCipher(i.encryptionKey)
+	if err != nil {
+		return nil, fmt.Errorf("use the operator's encryption key: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("use the operator's encryption key: %w", err)
+	}
+	return aead, nil
+}
+
+// encodeParts writes each part with its length, so that parts can't run into each other.
+func encodeParts(parts []string) []byte {
+	var b []byte
+	for _, part := range parts {
+		b = fmt.Appendf(b, "%d:%s", len(part), part)
+	}
+	return b
 }

@@ -172,7 +172,7 @@ func (s *Server) read(conn *tls.Conn, session *Session) error {
 		if err := conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return err
 		}
-		m, err := wire.Read(conn, wire.MaxFrame)
+		m, err := wire.Read(conn, wire.MaxResult)
 		if err != nil {
 			return err
 		}

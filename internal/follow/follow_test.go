@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -33,8 +34,9 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: there.Name}, Spec: good},
 			"a call with a given name runs at most once", apierrors.IsAlreadyExists,
 		},
-		"nothing to run": {
-			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}}, "exactly one of structured, shell, code and tool", apierrors.IsInvalid,
+		"a negative limit": {
+			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}, Spec: v1alpha1.ToolCallSpec{Shell: good.Shell, TimeoutSeconds: ptr.To(int32(-1))}},
+			"spec.timeoutSeconds", apierrors.IsInvalid,
 		},
 		"a namespace that isn't there": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "nowhere"}, Spec: good}, `namespaces "nowhere" not found`, apierrors.IsNotFound,

@@ -187,14 +187,3 @@ func TestDottedModulesAreLiteral(t *testing.T) {
 		}
 	}
 }
-
-func TestScanningIsLinear(t *testing.T) {
-	t.Parallel()
-	policy := codePolicy(t, v1alpha1.CodePolicy{})
-	for _, part := range []string{
-		"import (", "import(#", "os#", "os#\n", "#os\n", "os ", "import ", "from ", "from x import (", "os.", "os\\\n", "__import__(", "'os'(", "'", "\"'", "\\", "\\x", "{'", "'+", "os /*", "os /**/", "a.", "os\n", "import\n", "(", "'o' ", "import a,", "modules[", "\\N{",
-	} {
-		source := strings.Repeat(part, 65536/len(part))
-		checkCode(policy, "python", source)
-	}
-}

@@ -176,6 +176,9 @@ func judgeXargs(j *judge, words []word) *refusal {
 		if !marker.known || marker.text == "" {
 			return refuse(marker, "the text that xargs replaces is only known at run time", "use xargs -I {}")
 		}
+		if refused := j.spend(marker, len(command)); refused != nil {
+			return refused
+		}
 		replaceMarker(command, marker.text)
 	}
 	return j.program(command)

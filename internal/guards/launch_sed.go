@@ -127,6 +127,9 @@ type sedReader struct {
 	text     string
 	at       int
 	brackets bool // a delimiter within [...] doesn't end a pattern
+	// unclosed are the kinds of classes that nothing closes any more; looked counts the bytes that were searched for that.
+	unclosed string
+	looked   int
 }
 
 // run returns why the script is refused, or nothing.
@@ -254,8 +257,7 @@ func (r *sedReader) bracket() {
 	r.skipOnce('^')
 	r.skipOnce(']')
 	for r.at < len(r.text) && r.text[r.at] != ']' {
-		if end := classEnd(r.text[r.at:]); end > 0 {
-			r.at += end
+		if r.class() {
 			continue
 		}
 		if strings.HasPrefix(r.text[r.at:], "\\]") {
@@ -273,16 +275,21 @@ func (r *sedReader) skipOnce(c byte) {
 	}
 }
 
-// classEnd returns the length of a class like [:alpha:] at the start of text, or 0.
-func classEnd(text string) int {
-	if len(text) < 4 || text[0] != '[' || strings.IndexByte(":.=", text[1]) < 0 {
-		return 0
+// class passes a class like [:alpha:], and says whether there is one.
+func (r *sedReader) class() bool {
+	text := r.text[r.at:]
+	if len(text) < 4 || text[0] != '[' || strings.IndexByte(":.=", text[1]) < 0 || strings.IndexByte(r.unclosed, text[1]) >= 0 {
+		return false
 	}
 	end := strings.Index(text[2:], text[1:2]+"]")
 	if end < 0 {
-		return 0
+		r.unclosed += text[1:2]
+		r.looked += len(text)
+		return false
 	}
-	return end + 4
+	r.looked += end
+	r.at += end + 4
+	return true
 }
 
 func (r *sedReader) substitute() string {

@@ -3,6 +3,7 @@ package guards
 import (
 	"encoding/json"
 	"math"
+	"math/bits"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,33 @@ func TestSummariesAreShortAndVisible(t *testing.T) {
 	broken := (&Action{Type: v1alpha1.ActionShell, Command: "\xff\xfe" + strings.Repeat("\xff", 100)}).Summary()
 	if !utf8.ValidString(broken) || utf8.RuneCountInString(broken) > 40 {
 		t.Errorf("got %q", broken)
+	}
+}
+
+// The API server refuses these too, where the admission policies are in force.
+func TestACallHasExactlyOneAction(t *testing.T) {
+	t.Parallel()
+	for given := range 16 {
+		spec := &v1alpha1.ToolCallSpec{}
+		if given&1 != 0 {
+			spec.Structured = &v1alpha1.StructuredAction{Binary: "ls"}
+		}
+		if given&2 != 0 {
+			spec.Shell = &v1alpha1.ShellAction{Command: "ls"}
+		}
+		if given&4 != 0 {
+			spec.Code = &v1alpha1.CodeAction{Language: "python", Source: "1"}
+		}
+		if given&8 != 0 {
+			spec.Tool = &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls"}`)}}
+		}
+		action, denial := Map(spec)
+		if one := bits.OnesCount(uint(given)) == 1; one != (action != nil) || one != (denial == nil) {
+			t.Errorf("%04b: %+v, %+v", given, action, denial)
+		}
+		if denial != nil && denial.Reason != v1alpha1.ReasonInvalidArguments {
+			t.Errorf("%04b: %+v", given, denial)
+		}
 	}
 }
 

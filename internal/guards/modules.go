@@ -10,6 +10,7 @@ type findings struct {
 	denied     string // a denied module
 	network    string // a network module, or fetch
 	unreadable string // why the source can't be scanned
+	steps      int    // how many steps the scan took
 }
 
 // moduleScanner looks for uses of modules. It works on the text and not on a syntax tree, because one
@@ -196,8 +197,10 @@ func (s *moduleScanner) scan(source, language string) findings {
 	}
 	for _, text := range readings(source) {
 		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
-		run.budget = scanBudget(len(text))
+		run.maxAhead = aheadPerByte*len(text) + leastAhead
+		run.lastLine, run.unclosed = len(text), len(text)
 		run.scan()
+		found.steps += len(text) + run.ahead
 		if found.denied != "" || found.unreadable != "" {
 			return found
 		}
@@ -205,5 +208,9 @@ func (s *moduleScanner) scan(source, language string) findings {
 	return found
 }
 
-// scanBudget bounds the looking ahead that a text can cause to a multiple of its size.
-func scanBudget(size int) int { return 16*size + 4096 }
+const (
+	// aheadPerByte bounds the steps of looking ahead for each byte. Ordinary sources take less than one.
+	aheadPerByte = 16
+	// leastAhead lets short sources be as odd as they like.
+	leastAhead = 4096
+)

@@ -24,14 +24,16 @@ func (r *scanRun) literalText(open int) string {
 	rest := r.text[open:min(len(r.text), open+maxLiteral)]
 	end := strings.IndexAny(rest, "'\"`")
 	if end < 0 {
+		r.search(len(rest))
 		return ""
 	}
+	r.search(end)
 	return rest[:end]
 }
 
 // call reads what follows a function that imports: brackets, a keyword argument's name, and the literal.
 func (r *scanRun) call(i int) {
-	for r.budget >= 0 {
+	for !r.exhausted() {
 		i = r.skip(i, true)
 		if i >= len(r.text) || r.literalAt(i) {
 			return
@@ -40,7 +42,7 @@ func (r *scanRun) call(i int) {
 		case strings.IndexByte("([*?.=", c) >= 0:
 			i++
 		case isWordByte(c):
-			end := r.wordEnd(i)
+			end := r.wordAhead(i)
 			if next := r.skip(end, true); !r.continuesCall(i, end, next) {
 				return
 			}
@@ -87,7 +89,7 @@ func (r *scanRun) mayName(i int) bool {
 	if !r.first[r.text[i]] {
 		return false
 	}
-	word := r.words[r.text[i:min(r.wordEnd(i), i+r.longest+1)]]
+	word := r.words[r.text[i:min(r.wordAhead(i), i+r.longest+1)]]
 	return word != nil && len(word.targets) > 0
 }
 
@@ -103,7 +105,7 @@ func (r *scanRun) computedCall(i int) bool {
 // backOver returns the position of the last character before i that is no white space.
 func (r *scanRun) backOver(i int) int {
 	for i--; i >= 0 && isBlank(r.text[i]); i-- {
-		r.budget--
+		r.look(1)
 	}
 	return i
 }

@@ -5,12 +5,15 @@ import "strings"
 // scanRun is one pass over one reading of a source.
 type scanRun struct {
 	*moduleScanner
-	text    string
-	found   *findings
-	dollar  bool // "$" is part of identifiers
-	budget  int
-	loader  bool   // a way to import by a computed name was mentioned
-	mention string // a module that a whole string literal names
+	text   string
+	found  *findings
+	dollar bool // "$" is part of identifiers
+	// ahead counts the steps of looking at what follows a word, and maxAhead bounds them.
+	ahead, maxAhead int
+	// lastLine and unclosed are positions after which there is no line break, and no end of a comment.
+	lastLine, unclosed int
+	loader             bool   // a way to import by a computed name was mentioned
+	mention            string // a module that a whole string literal names
 }
 
 func (r *scanRun) scan() {
@@ -29,8 +32,8 @@ func (r *scanRun) scan() {
 	if r.loader && r.mention != "" {
 		r.report(r.mention)
 	}
-	if r.budget < 0 {
-		r.found.unreadable = "it nests too much white space and comments between names"
+	if r.exhausted() {
+		r.found.unreadable = "it repeats unfinished imports and calls, so that searching it takes too many steps"
 	}
 }
 
@@ -43,6 +46,21 @@ func (r *scanRun) report(name string) {
 	case r.found.network == "":
 		r.found.network = name
 	}
+}
+
+// search counts the steps of searching bytes for a mark, which is faster than looking at each of them.
+func (r *scanRun) search(bytes int) { r.look(bytes/8 + 1) }
+
+// look counts steps.
+func (r *scanRun) look(steps int) { r.ahead += steps }
+
+func (r *scanRun) exhausted() bool { return r.ahead > r.maxAhead }
+
+// wordAhead is wordEnd for a word that is looked at again.
+func (r *scanRun) wordAhead(i int) int {
+	end := r.wordEnd(i)
+	r.look(end - i)
+	return end
 }
 
 func (r *scanRun) wordEnd(i int) int {
@@ -114,7 +132,7 @@ func (r *scanRun) reference(targets []target, start int) {
 // dotted reads a path like a.b.c and returns its parts and the position after it.
 func (r *scanRun) dotted(i int) (path []string, end int) {
 	for {
-		end = r.wordEnd(i)
+		end = r.wordAhead(i)
 		path = append(path, r.text[i:end])
 		next := r.skip(end, true)
 		if next+1 < len(r.text) && r.text[next] == '?' && r.text[next+1] == '.' {
@@ -143,8 +161,8 @@ func (r *scanRun) dotAfter(end int) bool {
 // where lines says so.
 func (r *scanRun) skip(i int, lines bool) int {
 	for i < len(r.text) {
-		r.budget--
-		if r.budget < 0 {
+		r.look(1)
+		if r.exhausted() {
 			return len(r.text)
 		}
 		next := r.skipOne(i, lines)
@@ -166,18 +184,40 @@ func (r *scanRun) skipOne(i int, lines bool) int {
 			return i + 1
 		}
 	case lines && startsComment(text[i:]):
-		if size := strings.IndexAny(text[i:], "\r\n"); size >= 0 {
-			r.budget -= size / 8
-			return i + size
-		}
-		return len(text)
+		return r.lineEnd(i)
 	case c == '/' && strings.HasPrefix(text[i:], "/*"):
-		if size := strings.Index(text[i+2:], "*/"); size >= 0 {
-			r.budget -= size / 8
-			return i + size + 4
-		}
+		return r.commentEnd(i)
 	}
 	return i
+}
+
+// lineEnd returns the position of the line break after i, or the end of the text.
+func (r *scanRun) lineEnd(i int) int {
+	if i >= r.lastLine {
+		return len(r.text)
+	}
+	size := strings.IndexAny(r.text[i:], "\r\n")
+	if size < 0 {
+		r.lastLine = i
+		size = len(r.text) - i
+	}
+	r.search(size)
+	return i + size
+}
+
+// commentEnd returns the position after a comment that starts at i, or i when nothing closes it.
+func (r *scanRun) commentEnd(i int) int {
+	if i >= r.unclosed {
+		return i
+	}
+	size := strings.Index(r.text[i+2:], "*/")
+	if size < 0 {
+		r.unclosed = i
+		r.search(len(r.text) - i)
+		return i
+	}
+	r.search(size)
+	return i + size + 4
 }
 
 // startsComment says whether a comment up to the end of the line starts here, in any of the languages.
@@ -201,7 +241,7 @@ func (r *scanRun) importList(i int) {
 	if at := r.skip(i, true); r.literalAt(at) {
 		return
 	}
-	for r.budget >= 0 {
+	for !r.exhausted() {
 		i = r.skip(i, depth > 0)
 		if i >= len(r.text) {
 			return
@@ -249,7 +289,7 @@ func (r *scanRun) fromPath(i int) {
 	}
 	path, end := r.dotted(at)
 	i = r.skip(end, false)
-	after := r.wordEnd(i)
+	after := r.wordAhead(i)
 	if r.text[i:after] != "import" {
 		return
 	}
@@ -268,13 +308,13 @@ func (r *scanRun) fromPath(i int) {
 // importedPart looks for the last part of a module in the list of "from a import b".
 func (r *scanRun) importedPart(i int, t target) {
 	last := t.parts[len(t.parts)-1]
-	for r.budget >= 0 {
+	for !r.exhausted() {
 		i = r.skip(i, true)
 		switch {
 		case i >= len(r.text):
 			return
 		case isWordByte(r.text[i]):
-			end := r.wordEnd(i)
+			end := r.wordAhead(i)
 			if r.text[i:end] == last {
 				r.report(t.name)
 				return

@@ -42,7 +42,7 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 			"the environment's shell is %s, and shell.commands Allowlisted can only judge scripts for bash -c: use an environment whose shell is bash -c",
 			quote(strings.Join(in.Shell, " ")))
 	}
-	judge := &judge{policy: p, env: in.Env}
+	judge := newJudge(p, in.Env, len(in.Action.Command))
 	refused := judge.script(in.Action.Command, syntax.LangBash)
 	if refused == nil {
 		return nil
@@ -104,6 +104,29 @@ type judge struct {
 	depth  int
 	// homeSet says that HOME or PWD may hold something else than a path here.
 	homeSet bool
+	// work counts the steps of the check, and maxWork bounds them.
+	work, maxWork int
+}
+
+const (
+	// workPerByte bounds the steps that a check takes for each byte of the call: bytes parsed, and facts looked at
+	// again. Ordinary scripts take two.
+	workPerByte = 16
+	// leastWork lets short calls nest scripts.
+	leastWork = 4096
+)
+
+func newJudge(p *Policy, env []v1alpha1.CallEnvVar, size int) *judge {
+	return &judge{policy: p, env: env, maxWork: workPerByte*size + leastWork}
+}
+
+// spend counts steps, and refuses a call that takes too many.
+func (j *judge) spend(at word, steps int) *refusal {
+	j.work += steps
+	if j.work <= j.maxWork {
+		return nil
+	}
+	return &refusal{what: "checking it takes too many steps for its size", fix: "split it into several calls", parse: true, line: at.line, col: at.column}
 }
 
 // nested runs f one level deeper.
@@ -118,7 +141,7 @@ func (j *judge) nested(at word, f func() *refusal) *refusal {
 
 // script judges a whole script.
 func (j *judge) script(text string, lang syntax.LangVariant) *refusal {
-	if refused := firstRefusal(unreadable(text), j.oddVariables(text)); refused != nil {
+	if refused := firstRefusal(j.spend(word{}, len(text)), unreadable(text), j.oddVariables(text)); refused != nil {
 		return refused
 	}
 	readable, odd := replaceOdd(text)

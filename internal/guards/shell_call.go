@@ -127,34 +127,62 @@ func (w *walker) callFunction(name word) *refusal {
 		if w.scope.body == nil {
 			return refuse(name, "the function "+quote(name.text)+" is called where it is not certainly defined", "define it before, on a line of its own, outside of other commands")
 		}
-		w.scope.body.needs[name.text] = true
+		w.need(name.text)
 		return nil
 	}
-	for _, needed := range w.allNeeds(called) {
+	return w.callNeeds(name, called)
+}
+
+// callNeeds requires what a function needs where it is called.
+func (w *walker) callNeeds(name word, called *function) *refusal {
+	if called.definedAt == w.needs {
+		return nil
+	}
+	all, refused := w.allNeeds(name, called)
+	if refused != nil {
+		return refused
+	}
+	defined := true
+	for _, needed := range all {
 		if w.scope.has(functionKey(needed)) {
+			defined = defined && w.script.names[functionKey(needed)]
 			continue
 		}
+		defined = false
 		if w.scope.body == nil {
 			return refuse(name, "the function "+quote(name.text)+" calls "+quote(needed)+", which is not certainly defined yet", "define all functions, each on a line of its own, before the first call")
 		}
-		w.scope.body.needs[needed] = true
+		w.need(needed)
+	}
+	if defined {
+		called.definedAt = w.needs
 	}
 	return nil
 }
 
+// need notes that the function in whose body this is needs another one.
+func (w *walker) need(name string) {
+	if needs := w.scope.body.needs; !needs[name] {
+		needs[name] = true
+		w.needs++
+	}
+}
+
 // allNeeds returns what a function needs, also through those that it needs, in a stable order.
-func (w *walker) allNeeds(f *function) []string {
+func (w *walker) allNeeds(at word, f *function) ([]string, *refusal) {
 	seen := map[string]bool{}
 	queue := sortedKeys(f.needs)
 	for i := 0; i < len(queue); i++ {
-		if seen[queue[i]] {
-			continue
+		if !seen[queue[i]] {
+			seen[queue[i]] = true
+			queue = append(queue, sortedKeys(w.functions[queue[i]].needs)...)
 		}
-		seen[queue[i]] = true
-		queue = append(queue, sortedKeys(w.functions[queue[i]].needs)...)
 	}
-	return sortedKeys(seen)
+	return sortedKeys(seen), w.spend(at, stepsPerNeed*len(queue))
 }
+
+// stepsPerNeed is how much longer looking at a function's need takes than parsing a byte.
+const stepsPerNeed = 4
 
 func (w *walker) funcDecl(cmd *syntax.FuncDecl) *refusal {
 	if cmd.Name == nil {

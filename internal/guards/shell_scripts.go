@@ -34,7 +34,7 @@ func (w *walker) innerScript(name word, cmd *syntax.CallExpr) *syntax.File {
 
 func (w *walker) parseInner(text string) *syntax.File {
 	w.innerBytes += len(text)
-	if text == "" || len(w.inner) > maxInner || w.innerBytes > maxInnerBytes || unreadable(text) != nil {
+	if text == "" || len(w.inner) > maxInner || w.innerBytes > maxInnerBytes || w.spend(word{}, len(text)) != nil || unreadable(text) != nil {
 		return nil
 	}
 	if _, odd := replaceOdd(text); odd >= 0 {

@@ -16,22 +16,29 @@ type walker struct {
 	// functions are those that the script defines, by name.
 	functions map[string]*function
 	scope     *scope
+	// script is the scope of the whole script: what it holds does so to the end.
+	script *scope
 	// inner are the parsed texts of eval and trap; collecting is how deep they nest while facts are collected.
 	inner      map[*syntax.CallExpr]*syntax.File
 	collecting int
 	innerBytes int
+	// needs is 1 and what was added to the needs of functions.
+	needs int
 }
 
 // function is one that the script defines.
 type function struct {
 	// needs are functions that its body calls and that must be defined when it is called.
 	needs map[string]bool
+	// definedAt is the walker's count of needs when everything that it needs was found to be defined.
+	definedAt int
 }
 
 func newWalker(j *judge, source string, lang syntax.LangVariant) *walker {
+	script := &scope{}
 	return &walker{
 		judge: j, source: source, lang: lang, functions: map[string]*function{},
-		scope: &scope{}, inner: map[*syntax.CallExpr]*syntax.File{},
+		needs: 1, scope: script, script: script, inner: map[*syntax.CallExpr]*syntax.File{},
 	}
 }
 

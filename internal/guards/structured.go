@@ -45,10 +45,12 @@ func (p *Policy) checkLaunch(in *Input) *Denial {
 	}
 	words := make([]word, 0, len(in.Action.Args)+1)
 	words = append(words, literal(in.Action.Binary))
+	size := len(in.Action.Binary)
 	for _, arg := range in.Action.Args {
 		words = append(words, literal(arg))
+		size += len(arg)
 	}
-	judge := &judge{policy: p, env: in.Env}
+	judge := newJudge(p, in.Env, size)
 	refused := judge.launched(words)
 	if refused == nil {
 		return nil

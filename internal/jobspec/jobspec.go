@@ -1,16 +1,16 @@
 // Package jobspec builds the Job of a call: pure, whole, in one place.
 //
-// It is given the call, the environment that it runs in and the record of what was decided, and returns the
-// Job as it is to be created, with a deterministic name, so that building it twice makes one Job. The pod
-// that it describes is admitted under the restricted Pod Security Standard unless the environment says
-// otherwise. It reads no clock, talks to nobody, and puts neither the command nor a literal variable nor a
-// credential into the pod: those reach the runner over its own connection.
+// It is given the call and what was decided about it, and returns the Job to create, with a deterministic name, so
+// that building it twice makes one Job. The restricted Pod Security Standard admits the pod unless the environment
+// asks for more. The package reads no clock, talks to nobody, and puts neither the command nor a literal variable nor
+// a credential into the pod: those reach the runner over its own connection.
 package jobspec
 
 import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,15 +19,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
 // Annotations of a Job.
 const (
-	// AnnotationPlan holds the Record.
-	AnnotationPlan = "toolcall.dev/plan"
-	// AnnotationSeal proves that the operator wrote the plan.
-	AnnotationSeal = "toolcall.dev/plan-seal"
+	// AnnotationDecision holds, on a call's Job, what was decided, sealed: only the operator can read or make it.
+	AnnotationDecision = "toolcall.dev/decision"
 	// AnnotationCall names, on a pod, the call that it was made for.
 	AnnotationCall = "toolcall.dev/call"
 )
@@ -42,8 +41,7 @@ const (
 
 // Defaults of an environment.
 const (
-	DefaultStartTimeoutSeconds = 120
-	DefaultJobTTLSeconds       = 300
+	DefaultJobTTLSeconds = 300
 	// GraceSeconds is the time between SIGTERM and SIGKILL.
 	GraceSeconds = 5
 	// reportSeconds is how long a runner may take, after its process is gone, to hand over the result. The
@@ -56,7 +54,8 @@ const (
 
 // Pod parts.
 const (
-	containerName   = "call"
+	// ContainerName is the container that our runner is the first process of. No other one counts: a mesh may inject more.
+	ContainerName   = "call"
 	runnerVolume    = "toolcall-runner"
 	runnerMount     = "/.toolcall"
 	runnerPath      = runnerMount + "/runner"
@@ -76,21 +75,21 @@ type Runtime struct {
 	CA string
 }
 
-// Sealer proves who wrote something.
+// Sealer makes and checks what only the operator can have written. The context is part of a seal: sealed data counts
+// only where it was written for.
 type Sealer interface {
-	Seal(parts ...string) string
-	CheckSeal(seal string, parts ...string) bool
+	Seal(context ...string) string
+	CheckSeal(seal string, context ...string) bool
+	Encrypt(plain []byte, context ...string) (string, error)
+	Decrypt(sealed string, context ...string) ([]byte, error)
 }
 
-// Input is all that a Job depends on.
+// Input is all that a call's Job depends on. The decision is a fresh one, with its environment.
 type Input struct {
-	Call        *v1alpha1.ToolCall
-	Environment *v1alpha1.ExecutionEnvironment
-	Record      *Record
-	// Refs are the variables that the kubelet resolves, under their internal names.
-	Refs    []corev1.EnvVar
-	Runtime Runtime
-	Sealer  Sealer
+	Call     *v1alpha1.ToolCall
+	Decision *decide.Decision
+	Runtime  Runtime
+	Sealer   Sealer
 }
 
 // Name of a call's Job. Part of the call's UID is in it, so that nobody can take the name beforehand.
@@ -106,10 +105,11 @@ func trimmed(name string, length int) string {
 
 // Build makes the Job of a call. The error is the user's: what the environment asks for can't be done.
 func Build(in Input) (*batchv1.Job, error) {
-	plan, err := in.Record.encode()
+	raw, err := in.Decision.Encode()
 	if err != nil {
 		return nil, err
 	}
+	env := in.Decision.In
 	job := build(jobParts{
 		namespace: in.Call.Namespace,
 		name:      Name(in.Call),
@@ -117,19 +117,23 @@ func Build(in Input) (*batchv1.Job, error) {
 		labels: map[string]string{
 			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
 			v1alpha1.LabelCall:      string(in.Call.UID),
-			LabelNetwork:            networkLabel(in.Record.DenyNetwork),
+			LabelNetwork:            networkLabel(in.Decision.DenyNetwork),
 		},
 		owners:  []metav1.OwnerReference{ownedByCall(in.Call)},
-		env:     &in.Environment.Spec,
-		refs:    in.Refs,
+		env:     &env.Spec,
+		refs:    in.Decision.Refs,
 		runtime: in.Runtime,
 	})
-	copyInto(job.Labels, queueLabels(in.Environment))
-	if queue := ChosenQueue(in.Environment, in.Call); queue != "" {
+	copyInto(job.Labels, queueLabels(env))
+	if queue := ChosenQueue(env, in.Call); queue != "" {
 		job.Labels[LabelQueue] = queue
 	}
-	job.Annotations = sealed(plan, job.Namespace, job.Name, in.Call, in.Sealer)
-	job.Spec.ActiveDeadlineSeconds = ptr.To(in.Record.deadlineSeconds())
+	job.Spec.ActiveDeadlineSeconds = ptr.To(deadlineSeconds(in.Decision))
+	sealed, err := in.Sealer.Encrypt(raw, decisionContext(job, in.Call, podDigest(&job.Spec.Template.Spec))...)
+	if err != nil {
+		return nil, fmt.Errorf("seal the decision: %w", err)
+	}
+	job.Annotations = map[string]string{AnnotationDecision: sealed}
 	return job, nil
 }
 
@@ -143,11 +147,9 @@ func ownedByCall(call *v1alpha1.ToolCall) metav1.OwnerReference {
 	}
 }
 
-func sealed(plan, namespace, name string, call *v1alpha1.ToolCall, sealer Sealer) map[string]string {
-	return map[string]string{
-		AnnotationPlan: plan,
-		AnnotationSeal: sealer.Seal(namespace, name, string(call.UID), plan),
-	}
+// decisionContext is where a decision on a Job counts: for this call, with this pod.
+func decisionContext(job *batchv1.Job, call *v1alpha1.ToolCall, digest string) []string {
+	return []string{"job", job.Namespace, job.Name, string(call.UID), digest}
 }
 
 // jobParts are what the Jobs of calls and those of warm pools have in common.
@@ -187,20 +189,25 @@ func networkLabel(denied bool) string {
 }
 
 // deadlineSeconds covers the wait for the start, the run, the grace and the report.
-func (r *Record) deadlineSeconds() int64 {
-	return int64(r.StartTimeoutSeconds) + (r.TimeoutMilliseconds+999)/1000 + GraceSeconds + reportSeconds + deadlineSlackSeconds
+func deadlineSeconds(d *decide.Decision) int64 {
+	return int64(d.StartTimeoutSeconds) + (d.TimeoutMilliseconds+999)/1000 + GraceSeconds + reportSeconds + deadlineSlackSeconds
 }
 
-// ReadRecord gives what was decided for the call that the Job belongs to. ok is false when the Job isn't one
-// that this operator made for this call.
-func ReadRecord(job *batchv1.Job, call *v1alpha1.ToolCall, sealer Sealer) (record *Record, ok bool) {
-	plan := job.Annotations[AnnotationPlan]
-	sealed := sealer.CheckSeal(job.Annotations[AnnotationSeal], job.Namespace, job.Name, string(call.UID), plan)
-	if !sealed || !metav1.IsControlledBy(job, call) {
+// RunSeconds is how long after its start a call's pod is there at most: its limit, the grace, the report and the slack
+// of the Job's own deadline.
+func RunSeconds(timeoutMilliseconds int64) int64 {
+	return deadlineSeconds(&decide.Decision{TimeoutMilliseconds: timeoutMilliseconds})
+}
+
+// ReadDecision gives what was decided for the call that the Job belongs to. ok is false when the operator didn't make
+// the Job for this call, or somebody changed its pod. The Job has been through Slim.
+func ReadDecision(job *batchv1.Job, call *v1alpha1.ToolCall, sealer Sealer) (decision *decide.Decision, ok bool) {
+	raw, err := sealer.Decrypt(job.Annotations[AnnotationDecision], decisionContext(job, call, job.Annotations[annotationPodDigest])...)
+	if err != nil || !metav1.IsControlledBy(job, call) {
 		return nil, false
 	}
-	record, err := decode(plan)
-	return record, err == nil
+	decision, err = decide.Decode(raw)
+	return decision, err == nil
 }
 
 // Credential builds the Secret that carries a Job's token to its pod, and that goes when the Job goes.
@@ -271,7 +278,7 @@ func automount(serviceAccount string) *bool {
 
 func container(p jobParts) corev1.Container {
 	return corev1.Container{
-		Name:                     containerName,
+		Name:                     ContainerName,
 		Image:                    p.env.Image,
 		ImagePullPolicy:          p.env.ImagePullPolicy,
 		Command:                  []string{cmp.Or(p.env.RunnerPath, runnerPath)},
@@ -304,10 +311,4 @@ func runnerEnv(p jobParts) []corev1.EnvVar {
 		field(wire.EnvPodUID, "metadata.uid"),
 		field(wire.EnvNode, "spec.nodeName"),
 	}
-}
-
-// RefName is the internal name of a variable that the kubelet resolves, from what it refers to.
-func RefName(source string) string {
-	sum := sha256.Sum256([]byte(source))
-	return wire.EnvRefPrefix + hex.EncodeToString(sum[:12])
 }

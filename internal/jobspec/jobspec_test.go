@@ -4,68 +4,19 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
 )
-
-// sealer seals by joining: enough to tell what was sealed.
-type sealer struct{ key string }
-
-func (s sealer) Seal(parts ...string) string { return s.key + strings.Join(parts, "|") }
-func (s sealer) CheckSeal(seal string, parts ...string) bool {
-	return seal == s.Seal(parts...)
-}
-
-func call(name string) *v1alpha1.ToolCall {
-	return &v1alpha1.ToolCall{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v1alpha1.ToolCallSpec{
-			Shell: &v1alpha1.ShellAction{Command: "echo secret-command"},
-			Env:   []v1alpha1.CallEnvVar{{Name: "MINE", Value: "secret-value"}}, Stdin: "secret-stdin",
-		},
-	}
-}
-
-func input(change ...func(*jobspec.Input)) jobspec.Input {
-	in := jobspec.Input{
-		Call:        call("c"),
-		Environment: &v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{Image: "img:1"}},
-		Record: &jobspec.Record{
-			Environment: "env", TimeoutMilliseconds: 10500, StartTimeoutSeconds: 60, MaxBytesPerStream: 100,
-			Plan: envresolve.Plan{Layers: []envresolve.Layer{
-				{Source: envresolve.SourceDefault, Vars: []envresolve.Var{{Name: "D", Value: "d"}}},
-				{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "MINE", Value: "secret-value"}}},
-			}},
-		},
-		Runtime: jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"a:1", "b:2"}, CA: "ca"},
-		Sealer:  sealer{"k"},
-	}
-	for _, c := range change {
-		c(&in)
-	}
-	return in
-}
-
-func build(t *testing.T, change ...func(*jobspec.Input)) *batchv1.Job {
-	t.Helper()
-	job, err := jobspec.Build(input(change...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return job
-}
 
 func TestAJobRunsAtMostOnePodAndEnds(t *testing.T) {
 	t.Parallel()
@@ -84,7 +35,12 @@ func TestAJobRunsAtMostOnePodAndEnds(t *testing.T) {
 
 func TestBuildingTwiceMakesTheSameJob(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(build(t), build(t)); diff != "" {
+	one, two := build(t), build(t)
+	for _, job := range []*batchv1.Job{one, two} {
+		// Sealing the same twice doesn't give the same text.
+		delete(job.Annotations, jobspec.AnnotationDecision)
+	}
+	if diff := cmp.Diff(one, two); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -115,7 +71,7 @@ func TestThePodHoldsNeitherCommandNorValuesNorToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{"secret-command", "secret-value", "secret-stdin"} {
+	for _, secret := range []string{"secret-command", "secret-value", "secret-stdin", "secret-literal"} {
 		if strings.Contains(string(raw), secret) {
 			t.Errorf("the Job holds %q", secret)
 		}
@@ -151,7 +107,7 @@ func TestThePodIsAdmittedAsRestricted(t *testing.T) {
 func TestWhatTheEnvironmentSaysWinsFieldByField(t *testing.T) {
 	t.Parallel()
 	job := build(t, func(in *jobspec.Input) {
-		e := &in.Environment.Spec
+		e := &in.Decision.In.Spec
 		e.PodSecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(7))}
 		e.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}
 		e.ServiceAccountName = "sa"
@@ -190,8 +146,8 @@ func TestWorkspaceAndTmpAreWritableUnlessTheEnvironmentMountsThem(t *testing.T) 
 		t.Errorf("mounts: %v", at)
 	}
 	at := paths(build(t, func(in *jobspec.Input) {
-		in.Environment.Spec.Volumes = []corev1.Volume{{Name: "repo"}}
-		in.Environment.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "repo", MountPath: "/workspace/"}}
+		in.Decision.In.Spec.Volumes = []corev1.Volume{{Name: "repo"}}
+		in.Decision.In.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "repo", MountPath: "/workspace/"}}
 	}))
 	if at["/workspace/"] != "repo" || at["/workspace"] != "" || at["/tmp"] == "" {
 		t.Errorf("mounts: %v", at)
@@ -201,9 +157,9 @@ func TestWorkspaceAndTmpAreWritableUnlessTheEnvironmentMountsThem(t *testing.T) 
 func TestAnImageWithTheRunnerGetsNothingMounted(t *testing.T) {
 	t.Parallel()
 	pod := build(t, func(in *jobspec.Input) {
-		in.Environment.Spec.RunnerPath = "/usr/bin/toolcall-runner"
-		in.Environment.Spec.Volumes = []corev1.Volume{{Name: "repo"}}
-		in.Environment.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "repo", MountPath: "/repo"}}
+		in.Decision.In.Spec.RunnerPath = "/usr/bin/toolcall-runner"
+		in.Decision.In.Spec.Volumes = []corev1.Volume{{Name: "repo"}}
+		in.Decision.In.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "repo", MountPath: "/repo"}}
 	}).Spec.Template.Spec
 	if diff := cmp.Diff([]string{"/usr/bin/toolcall-runner"}, pod.Containers[0].Command); diff != "" {
 		t.Error(diff)
@@ -213,43 +169,44 @@ func TestAnImageWithTheRunnerGetsNothingMounted(t *testing.T) {
 	}
 }
 
-func TestARecordComesBackSealedAndWithoutTheCallsValues(t *testing.T) {
+func TestADecisionThatIsTooLargeIsTheUsersError(t *testing.T) {
 	t.Parallel()
-	in := input()
-	job := build(t)
-	record, ok := jobspec.ReadRecord(job, in.Call, sealer{"k"})
-	if !ok || record.TimeoutMilliseconds != 10500 || len(record.Plan.Layers) != 1 {
-		t.Fatalf("read %+v, %v", record, ok)
-	}
-	a := record.Assignment(in.Call, jobspec.Action{Argv: []string{"x"}})
-	if len(a.Environment.Layers) != 2 || a.Environment.Layers[1].Vars[0].Value != "secret-value" || string(a.Stdin) != "secret-stdin" {
-		t.Errorf("assigned %+v", a)
-	}
-	for name, change := range map[string]func(*batchv1.Job, *v1alpha1.ToolCall){
-		"another call":     func(_ *batchv1.Job, c *v1alpha1.ToolCall) { c.UID = "x" },
-		"another plan":     func(j *batchv1.Job, _ *v1alpha1.ToolCall) { j.Annotations[jobspec.AnnotationPlan] = `{}` },
-		"another owner":    func(j *batchv1.Job, _ *v1alpha1.ToolCall) { j.OwnerReferences[0].UID = "x" },
-		"another name":     func(j *batchv1.Job, _ *v1alpha1.ToolCall) { j.Name = "x" },
-		"no plan, no seal": func(j *batchv1.Job, _ *v1alpha1.ToolCall) { j.Annotations = nil },
-	} {
-		job, c := build(t), call("c")
-		change(job, c)
-		if _, ok := jobspec.ReadRecord(job, c, sealer{"k"}); ok {
-			t.Errorf("%s: believed", name)
-		}
-	}
-	if _, ok := jobspec.ReadRecord(build(t), call("c"), sealer{"other"}); ok {
-		t.Error("another operator's seal is believed")
-	}
-}
-
-func TestARecordThatIsTooLargeIsTheUsersToMend(t *testing.T) {
-	t.Parallel()
-	_, err := jobspec.Build(input(func(in *jobspec.Input) {
-		in.Record.Plan.Layers[0].Vars[0].Value = strings.Repeat("x", jobspec.MaxRecordBytes)
+	_, err := jobspec.Build(input(t, func(in *jobspec.Input) {
+		in.Decision.Plan.Layers[0].Vars[0].Value = strings.Repeat("x", decide.MaxStoredBytes)
 	}))
 	if err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The deadline of a Job only ends what both the runner and the operator have lost.
+func TestTheJobsDeadlineIsTheLastOne(t *testing.T) {
+	t.Parallel()
+	for milliseconds, seconds := range map[int64]int64{1: 1, 1000: 1, 1001: 2, 10500: 11} {
+		job := build(t, func(in *jobspec.Input) { in.Decision.TimeoutMilliseconds = milliseconds })
+		start, run := int64(60), jobspec.RunSeconds(milliseconds)
+		if got := *job.Spec.ActiveDeadlineSeconds; got != start+run || run <= seconds+jobspec.GraceSeconds {
+			t.Errorf("of a call that runs for %d ms: %d s, of which %d to run", milliseconds, got, run)
+		}
+	}
+}
+
+func TestThePodSaysWhoseItIs(t *testing.T) {
+	t.Parallel()
+	job := build(t)
+	if owner := metav1.GetControllerOf(job); owner == nil || owner.Kind != "ToolCall" || owner.Name != "c" || owner.UID != "uid-c" {
+		t.Errorf("the Job's owner is %+v", owner)
+	}
+	for name, labels := range map[string]map[string]string{"Job": job.Labels, "pod": job.Spec.Template.Labels} {
+		if labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy || labels[v1alpha1.LabelCall] != "uid-c" {
+			t.Errorf("labels of the %s: %v", name, labels)
+		}
+	}
+	if got := job.Spec.Template.Annotations; got[jobspec.AnnotationCall] != "c" || got[jobspec.AnnotationPool] != "" {
+		t.Errorf("annotations of the pod: %v", got)
+	}
+	if job.Spec.Template.Annotations[jobspec.AnnotationDecision] != "" {
+		t.Error("the decision is on the pod, too")
 	}
 }
 
@@ -266,74 +223,9 @@ func TestTheCredentialGoesWithItsJob(t *testing.T) {
 func TestTheNetworkLabelFollowsTheDecision(t *testing.T) {
 	t.Parallel()
 	for denied, want := range map[bool]string{true: jobspec.NetworkDenied, false: jobspec.NetworkAllowed} {
-		job := build(t, func(in *jobspec.Input) { in.Record.DenyNetwork = denied })
+		job := build(t, func(in *jobspec.Input) { in.Decision.DenyNetwork = denied })
 		if got := job.Spec.Template.Labels[jobspec.LabelNetwork]; got != want {
 			t.Errorf("denied %v: the label is %q", denied, got)
-		}
-	}
-}
-
-func TestAWaitingPodsJobIsKnownByItsSeal(t *testing.T) {
-	t.Parallel()
-	waits := func() *batchv1.Job {
-		env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "env", UID: "env-uid"}}
-		return jobspec.BuildWarm(jobspec.WarmInput{Environment: env, Name: "tc-warm-env-1"}, "hash", sealer{"k"})
-	}
-	if job := waits(); !jobspec.Waits(job, sealer{"k"}) || len(job.OwnerReferences) != 0 || job.Annotations[jobspec.AnnotationPool] != "env" {
-		t.Errorf("made %+v", job.ObjectMeta)
-	}
-	for name, change := range map[string]func(*batchv1.Job){
-		"another name":        func(j *batchv1.Job) { j.Name = "x" },
-		"another namespace":   func(j *batchv1.Job) { j.Namespace = "x" },
-		"another environment": func(j *batchv1.Job) { j.Labels[jobspec.LabelPool] = "x" },
-		"another template":    func(j *batchv1.Job) { j.Annotations[jobspec.AnnotationTemplate] = "x" },
-		"no seal":             func(j *batchv1.Job) { delete(j.Annotations, jobspec.AnnotationSeal) },
-		"a call's": func(j *batchv1.Job) {
-			if err := jobspec.Adopt(j, call("c"), input().Record, time.Now(), sealer{"k"}); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		job := waits()
-		change(job)
-		if jobspec.Waits(job, sealer{"k"}) {
-			t.Errorf("%s: believed", name)
-		}
-	}
-	if jobspec.Waits(waits(), sealer{"other"}) {
-		t.Error("another operator's seal is believed")
-	}
-}
-
-func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
-	t.Parallel()
-	hash := func(change func(*jobspec.WarmInput)) string {
-		in := jobspec.WarmInput{
-			Environment: &v1alpha1.ExecutionEnvironment{}, Basis: []string{"policy 1"},
-			Runtime: jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"pod:1", "service:1"}, CA: "ca"},
-		}
-		change(&in)
-		hash, err := jobspec.TemplateHash(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return hash
-	}
-	same := hash(func(*jobspec.WarmInput) {})
-	for name, tc := range map[string]struct {
-		change func(*jobspec.WarmInput)
-		same   bool
-	}{
-		"the operator's pod": {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"next:1", "service:1"} }, true},
-		"the Service":        {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1", "other:1"} }, false},
-		"the only endpoint":  {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1"} }, false},
-		"the runner":         {func(in *jobspec.WarmInput) { in.Runtime.RunnerImage = "runner:2" }, false},
-		"the authority":      {func(in *jobspec.WarmInput) { in.Runtime.CA = "other" }, false},
-		"the basis":          {func(in *jobspec.WarmInput) { in.Basis = []string{"policy 2"} }, false},
-		"the environment":    {func(in *jobspec.WarmInput) { in.Environment.Spec.Image = "other" }, false},
-	} {
-		if got := hash(tc.change) == same; got != tc.same {
-			t.Errorf("with a change of %s the template is the same: %t", name, got)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func TestTheEnvironmentSaysWhichQueuesItsCallsMayChoose(t *testing.T) {
 		"an empty one":                      {env: own, offers: ", ,", call: wants(""), want: labels{"own", "low"}},
 	} {
 		job := build(t, func(in *jobspec.Input) {
-			in.Environment.Labels, in.Call.Labels = tc.env, tc.call
-			in.Environment.Annotations = map[string]string{v1alpha1.AnnotationQueues: tc.offers}
+			in.Decision.In.Labels, in.Call.Labels = tc.env, tc.call
+			in.Decision.In.Annotations = map[string]string{v1alpha1.AnnotationQueues: tc.offers}
 		})
 		got := labels{job.Labels[jobspec.LabelQueue], job.Labels[jobspec.LabelQueuePriority]}
 		if got != tc.want || job.Labels["team"] != "" || job.Spec.Template.Labels[jobspec.LabelQueue] != "" {

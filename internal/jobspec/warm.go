@@ -13,10 +13,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 )
 
 // AnnotationTemplate holds, on a Job of a warm pool, the hash of what it was made from.
 const AnnotationTemplate = "toolcall.dev/template"
+
+// AnnotationPoolSeal proves, on a Job of a warm pool, that the operator made it.
+const AnnotationPoolSeal = "toolcall.dev/pool-seal"
 
 // AnnotationPool names, on a Job and its pod, the environment whose warm pool they were made for.
 const AnnotationPool = "toolcall.dev/pool"
@@ -58,9 +62,9 @@ func TemplateHash(in WarmInput) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// BuildWarm makes a Job whose runner waits for a call. It has no deadline until a call adopts it. It has no owner
-// either: Kubernetes would delete the Job with the environment, also where a call was given its pod a moment before.
-// The operator deletes it instead, and where there is none, its runner ends by itself.
+// BuildWarm makes a Job whose runner waits for a call. It has no deadline until a call adopts it, and no owner:
+// Kubernetes would delete the Job with the environment, also right after a call was given its pod. The operator deletes
+// it instead; without an operator its runner ends by itself.
 func BuildWarm(in WarmInput, hash string, sealer Sealer) *batchv1.Job {
 	env := in.Environment
 	job := build(jobParts{
@@ -80,19 +84,27 @@ func BuildWarm(in WarmInput, hash string, sealer Sealer) *batchv1.Job {
 	job.Annotations = map[string]string{
 		AnnotationPool:     env.Name,
 		AnnotationTemplate: hash,
-		AnnotationSeal:     sealer.Seal(poolParts(job, hash)...),
+		AnnotationPoolSeal: sealer.Seal(poolContext(job, hash, podDigest(&job.Spec.Template.Spec))...),
 	}
 	return job
 }
 
-func poolParts(job *batchv1.Job, hash string) []string {
-	return []string{"pool", job.Namespace, job.Name, job.Labels[LabelPool], hash}
+func poolContext(job *batchv1.Job, hash, digest string) []string {
+	return []string{"pool", job.Namespace, job.Name, job.Labels[LabelPool], hash, digest}
 }
 
-// Waits says that the operator made the Job for a warm pool, and that it was no call's when it was read. What merely
-// looks like that is nothing that the operator may delete.
-func Waits(job *batchv1.Job, sealer Sealer) bool {
-	return sealer.CheckSeal(job.Annotations[AnnotationSeal], poolParts(job, job.Annotations[AnnotationTemplate])...)
+// IsPoolJob says that the operator made the Job, with this very pod, for a warm pool. What merely looks like that is
+// nothing that the operator may delete. The Job has been through Slim.
+func IsPoolJob(job *batchv1.Job, sealer Sealer) bool {
+	return sealer.CheckSeal(job.Annotations[AnnotationPoolSeal], poolContext(job, job.Annotations[AnnotationTemplate], job.Annotations[annotationPodDigest])...)
+}
+
+// PoolOf is the name of the environment whose warm pool a Job says that it belongs to; empty once a call owns it.
+func PoolOf(job *batchv1.Job) string {
+	if metav1.GetControllerOf(job) != nil {
+		return ""
+	}
+	return job.Annotations[AnnotationPool]
 }
 
 // WarmName is the name of a pool's Job; suffix makes it unique.
@@ -101,34 +113,18 @@ func WarmName(env *v1alpha1.ExecutionEnvironment, suffix string) string {
 	return "tc-warm-" + trimmed(env.Name, 34) + "-" + hex.EncodeToString(sum[:5])
 }
 
-// Adopt changes a pool's Job into the call's own: owned by it, so that it goes with the call and no longer with
-// the environment, with the decided record, and with a deadline that counts from now.
-func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, record *Record, now time.Time, sealer Sealer) error {
-	plan, err := record.encode()
-	if err != nil {
-		return err
-	}
-	Own(job, call)
-	if job.Annotations == nil {
-		job.Annotations = map[string]string{}
-	}
-	copyInto(job.Annotations, sealed(plan, job.Namespace, job.Name, call, sealer))
-	started := job.CreationTimestamp.Time
-	if job.Status.StartTime != nil {
-		started = job.Status.StartTime.Time
-	}
-	// The Job controller counts its deadline from the Job's start.
-	elapsed := int64(now.Sub(started).Seconds()) + 1
-	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + record.deadlineSeconds())
-	return nil
-}
-
-// Own makes a pool's Job the call's without what was decided, which is all that can be done when the operator that
-// decided it ended before it could be kept: the Job has no deadline of its own then.
-func Own(job *batchv1.Job, call *v1alpha1.ToolCall) {
+// Adopt changes a pool's Job into the call's own: owned by it, so that it goes with the call, and with a deadline that
+// counts from now. Without a decision the deadline isn't known, and the Job has none.
+func Adopt(job *batchv1.Job, call *v1alpha1.ToolCall, decision *decide.Decision, now time.Time) {
 	job.OwnerReferences = []metav1.OwnerReference{ownedByCall(call)}
 	if job.Labels == nil {
 		job.Labels = map[string]string{}
 	}
 	job.Labels[v1alpha1.LabelCall] = string(call.UID)
+	if decision == nil {
+		return
+	}
+	// The Job controller counts its deadline from the Job's start.
+	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
+	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + deadlineSeconds(decision))
 }

@@ -1,73 +1,67 @@
-// Package metrics holds the operator's own metrics, registered with controller-runtime's registry.
+// Package metrics holds the operator's own metrics, in controller-runtime's registry.
 //
-// Labels are phases, reasons and paths: constants of the API. No name, command or user text is in any.
-// Functions are called after the write that made them true, once a transition.
+// The values of labels are constants: phases, reasons and paths of the API, and the ones below. No label holds a name,
+// a command or other text of a user. A count follows the write that made it true, once for each transition.
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
+// Warm calls start within some milliseconds, cold ones within seconds; start limits are minutes.
 var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}
 
 var (
 	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_calls_finished_total",
-		Help: "Calls that ended, by terminal phase and reason.",
+		Help: "Finished calls, by terminal phase and reason.",
 	}, []string{"phase", "reason"})
 	stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "toolcall_call_stage_seconds",
-		Help:    "Time from a call's creation to a stage (accepted, started, finished), by path (Cold, Warm, or None when nothing was made).",
+		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, or None for a call without a pod).",
 		Buckets: buckets,
 	}, []string{"stage", "path"})
 	resultBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_result_bytes_total",
-		Help: "Bytes that finished processes wrote, by stream, kept or not.",
+		Help: "Bytes that the processes of finished calls wrote, by stream, including bytes that the result leaves out.",
 	}, []string{"stream"})
 	reports = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_reports_total",
-		Help: "Results that runners sent, by what became of them: recorded, repeated (it was recorded before) or refused (it can't be).",
+		Help: "Results that runners sent, by outcome: recorded, repeated (recorded before) or refused (not a valid result of the call).",
 	}, []string{"outcome"})
+	eventsDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toolcall_events_dropped_total",
+		Help: "Events about finished calls that were not sent, because their namespace had too many.",
+	})
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, resultBytes, reports)
+	crmetrics.Registry.MustRegister(finished, stages, resultBytes, reports, eventsDropped)
 }
 
-// Fate is what became of a runner's report.
-type Fate string
+// ReportOutcome is what the operator did with a result that a runner sent.
+type ReportOutcome string
 
-// Fates of a report.
+// Outcomes of a report.
 const (
-	Recorded Fate = "recorded"
-	Repeated Fate = "repeated"
-	Refused  Fate = "refused"
+	ReportRecorded ReportOutcome = "recorded"
+	ReportRepeated ReportOutcome = "repeated"
+	ReportRefused  ReportOutcome = "refused"
 )
 
-// Reported counts a result that a runner sent.
-func Reported(fate Fate) { reports.WithLabelValues(string(fate)).Inc() }
+// CountReport counts a result that a runner sent.
+func CountReport(outcome ReportOutcome) { reports.WithLabelValues(string(outcome)).Inc() }
 
-// InFlight exposes the number of calls that have not ended.
-func InFlight(count func() int) {
-	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "toolcall_calls_in_flight",
-		Help: "Calls that have not ended.",
-	}, func() float64 { return float64(count()) }))
-}
+// CountDroppedEvent counts an Event that a namespace's limit kept back.
+func CountDroppedEvent() { eventsDropped.Inc() }
 
-// Queued exposes the number of calls that wait for their turn.
-func Queued(count func() int) {
-	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "toolcall_calls_queued",
-		Help: "Calls that wait because their environment runs as many as it may.",
-	}, func() float64 { return float64(count()) }))
-}
-
-// Finished counts a call that ended.
-func Finished(status *v1alpha1.ToolCallStatus) {
+// CountFinished counts a call that ended.
+func CountFinished(status *v1alpha1.ToolCallStatus) {
 	finished.WithLabelValues(string(status.Phase), status.Reason).Inc()
 	if status.Streams != nil {
 		resultBytes.WithLabelValues("stdout").Add(float64(status.Streams.Stdout.Bytes))
@@ -91,10 +85,32 @@ func Finished(status *v1alpha1.ToolCallStatus) {
 	}
 }
 
-// Runners exposes the number of connected runners.
-func Runners(count func() int) {
-	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "toolcall_runner_connections",
-		Help: "Runners that are connected to this replica.",
-	}, func() float64 { return float64(count()) }))
+// RegisterCallsInFlight exposes the number of calls that have not ended.
+func RegisterCallsInFlight(count func() int) {
+	register("toolcall_calls_in_flight", "Calls that have not ended.", nil, func() float64 { return float64(count()) })
+}
+
+// RegisterCallsQueued exposes the number of calls that wait because of their environment's limit.
+func RegisterCallsQueued(count func() int) {
+	register("toolcall_calls_queued", "Calls that wait because their environment runs as many as it may.", nil,
+		func() float64 { return float64(count()) })
+}
+
+// RegisterRunnerConnections exposes the number of connected runners.
+func RegisterRunnerConnections(count func() int) {
+	register("toolcall_runner_connections", "Runners that are connected to this replica.", nil, func() float64 { return float64(count()) })
+}
+
+// RegisterClockSkew exposes how far the API servers' clocks are ahead of the operator's, and how far the API servers'
+// answers contradict each other.
+func RegisterClockSkew(operator, apiServers func() time.Duration) {
+	for clock, skew := range map[string]func() time.Duration{"operator": operator, "apiservers": apiServers} {
+		register("toolcall_clock_skew_seconds",
+			"Differences between clocks: how far the API servers are ahead of this replica (clock=operator), and how far their answers contradict each other (clock=apiservers).",
+			prometheus.Labels{"clock": clock}, func() float64 { return skew().Seconds() })
+	}
+}
+
+func register(name, help string, labels prometheus.Labels, value func() float64) {
+	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }

@@ -2,11 +2,16 @@ package metrics
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/utils/ptr"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -14,37 +19,38 @@ import (
 
 var used = regexp.MustCompile(`\btoolcall_[a-z_]+`)
 
-// exposed are the names of all metrics that a scrape finds.
-func exposed(t *testing.T) map[string]bool {
+var registerAll = sync.OnceFunc(func() {
+	RegisterCallsInFlight(func() int { return 3 })
+	RegisterCallsQueued(func() int { return 2 })
+	RegisterRunnerConnections(func() int { return 1 })
+	RegisterClockSkew(func() time.Duration { return -1500 * time.Millisecond }, func() time.Duration { return 2 * time.Second })
+})
+
+// gather returns the operator's metrics by name, with at least one value of each.
+func gather(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	InFlight(func() int { return 0 })
-	Queued(func() int { return 0 })
-	Runners(func() int { return 0 })
-	Reported(Recorded)
-	ms := int64(1)
-	Finished(&v1alpha1.ToolCallStatus{
+	registerAll()
+	CountReport(ReportRecorded)
+	CountFinished(&v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Streams: &v1alpha1.StreamsStatus{},
-		Timings: &v1alpha1.CallTimings{AcceptedMilliseconds: &ms, StartedMilliseconds: &ms, FinishedMilliseconds: &ms, Path: v1alpha1.PathWarm},
+		Timings: &v1alpha1.CallTimings{FinishedMilliseconds: ptr.To[int64](1)},
 	})
 	families, err := crmetrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{}
+	ours := map[string]*dto.MetricFamily{}
 	for _, family := range families {
-		names[family.GetName()] = true
+		if strings.HasPrefix(family.GetName(), "toolcall_") {
+			ours[family.GetName()] = family
+		}
 	}
-	return names
+	return ours
 }
 
 func TestEveryMetricOfTheDashboardAndTheAlertsExists(t *testing.T) {
-	names := exposed(t)
-	unused := map[string]bool{}
-	for name := range names {
-		if strings.HasPrefix(name, "toolcall_") {
-			unused[name] = true
-		}
-	}
+	exposed := gather(t)
+	unused := maps.Clone(exposed)
 	for _, file := range []string{"dashboard.json", "rules.yaml"} {
 		raw, err := os.ReadFile("../../config/monitoring/" + file)
 		if err != nil {
@@ -56,7 +62,7 @@ func TestEveryMetricOfTheDashboardAndTheAlertsExists(t *testing.T) {
 		}
 		for _, name := range found {
 			name = strings.TrimSuffix(name, "_bucket")
-			if !names[name] {
+			if exposed[name] == nil {
 				t.Errorf("%s names %s, which nothing exposes", file, name)
 			}
 			delete(unused, name)

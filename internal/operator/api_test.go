@@ -83,7 +83,7 @@ func TestTheStartWaitsForTheKinds(t *testing.T) {
 	code.Store(http.StatusNotFound)
 	server := callsThatAnswer(t, code)
 	time.AfterFunc(500*time.Millisecond, func() { code.Store(http.StatusOK) })
-	if err := awaitKinds(t.Context(), server, logr.Discard()); err != nil {
+	if err := awaitKinds(t.Context(), server, nil, logr.Discard()); err != nil {
 		t.Error(err)
 	}
 }
@@ -95,7 +95,7 @@ func TestTheStartSaysWhichKindsAreMissing(t *testing.T) {
 		code.Store(status)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := awaitKinds(ctx, callsThatAnswer(t, code), logr.Discard()); err == nil || !strings.Contains(err.Error(), want) {
+		if err := awaitKinds(ctx, callsThatAnswer(t, code), nil, logr.Discard()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: got %v, want %q", status, err, want)
 		}
 	}

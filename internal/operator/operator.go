@@ -14,12 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,10 +29,13 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/controllers/executionenvironment"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/tracing"
 )
 
@@ -46,8 +49,9 @@ const shutdownTimeout = 5 * time.Second
 // Run is the operator, until the context ends.
 func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
 	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
-	now := apiclock.New(time.Now)
+	now := apiclock.New(time.Now, log.WithName("clock"))
 	conf.Wrap(now.Wrap)
+	metrics.RegisterClockSkew(func() time.Duration { return now.Skew().Operator }, func() time.Duration { return now.Skew().APIServers })
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
@@ -58,7 +62,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err := checkCluster(clients.Discovery()); err != nil {
 		return err
 	}
-	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), log); err != nil {
+	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log); err != nil {
 		return err
 	}
 	identity, err := loadIdentity(ctx, o, clients, log)
@@ -77,16 +81,11 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err != nil {
 		return err
 	}
-	calls, pools := controllers.NewSignals(), controllers.NewSignals()
-	hub := dispatch.NewHub(now.Now(), func(s *dispatch.Session) {
-		if call := s.Call(); call != "" {
-			calls.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: call})
-			return
-		}
-		pools.Wake(types.NamespacedName{Namespace: s.Hello().Namespace, Name: s.Hello().Pool})
+	memory := controllers.NewMemory(now, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
+		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
 	})
-	metrics.Runners(hub.Len)
-	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: hub, log: log.WithName("dispatch")}); err != nil {
+	metrics.RegisterRunnerConnections(memory.Hub.Len)
+	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: memory.Hub, clock: now, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
 	trace, err := tracing.FromEnv(ctx, os.Getenv)
@@ -99,10 +98,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		_ = trace.Shutdown(last)
 	}()
 	err = controllers.Setup(mgr, controllers.Options{
-		Hub: hub, Identity: identity, Signals: calls, Pools: pools, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now,
-		Runtime:    jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
-		Authorizer: clients.AuthorizationV1().SubjectAccessReviews(),
-		Operator:   controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
+		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
+		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
+		Operator: executionenvironment.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
 	if err != nil {
 		return err
@@ -161,11 +159,15 @@ const (
 
 // awaitKinds waits until the cluster serves calls in the way that this operator reads them. Caches would try that
 // forever, and say why in the log only.
-func awaitKinds(ctx context.Context, server rest.Interface, log logr.Logger) error {
-	calls := "/apis/" + v1alpha1.GroupVersion.String() + "/toolcalls"
+func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
+	calls := "/apis/" + v1alpha1.GroupVersion.String()
+	if len(namespaces) > 0 {
+		calls += "/namespaces/" + namespaces[0]
+	}
+	calls += "/toolcalls"
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, kindsPoll, kindsTimeout, true, func(ctx context.Context) (bool, error) {
-		err := server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", controllers.InFlight().String()).Do(ctx).Error()
+		err := server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
 		if err != nil && last == nil {
 			log.Info("Waiting for the kinds", "reason", err.Error())
 		}
@@ -195,7 +197,7 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 	mgr, err := ctrl.NewManager(conf, ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log,
-		Cache:                         controllers.CacheOptions(),
+		Cache:                         apicache.Options(o.Namespaces),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress:        o.HealthAddress,
@@ -245,6 +247,7 @@ type listener struct {
 	address  string
 	identity *dispatch.Identity
 	hub      *dispatch.Hub
+	clock    clock.PassiveClock
 	log      logr.Logger
 }
 
@@ -261,6 +264,7 @@ func (l *listener) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for runners: %w", err)
 	}
+	l.hub.Listening(l.clock.Now())
 	server := &dispatch.Server{Hub: l.hub, Authenticate: l.identity.CheckToken, TLS: conf, Log: l.log}
 	return server.Serve(ctx, raw)
 }

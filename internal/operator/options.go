@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Options are what the command line and the pod say.
@@ -24,6 +27,11 @@ type Options struct {
 	LeaderElect     bool
 	ConcurrentCalls int
 	QPS             float64
+	// Namespaces are those to work in; empty for the whole cluster.
+	Namespaces []string
+	// MaxPendingCalls and MaxPendingBytes bound what one requester keeps pending; 0 for no bound.
+	MaxPendingCalls int
+	MaxPendingBytes int64
 
 	// Namespace and PodIP are the operator's own.
 	Namespace string
@@ -50,6 +58,17 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "work only while holding the lease; needed for more than one replica")
 	fs.IntVar(&o.ConcurrentCalls, "concurrent-calls", 16, "calls that are reconciled at the same time")
 	fs.Float64Var(&o.QPS, "qps", 1000, "requests to the API server per second, with bursts of twice that")
+	fs.Func("namespaces", "`names` of the namespaces to work in, commas between; empty for all. The rights of the operator's account must cover them", func(text string) error {
+		o.Namespaces = nil
+		for name := range strings.SplitSeq(text, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				o.Namespaces = append(o.Namespaces, name)
+			}
+		}
+		return nil
+	})
+	fs.IntVar(&o.MaxPendingCalls, "max-pending-calls", 2000, "calls that one requester may keep pending; more are denied with BudgetExceeded. 0 for no bound")
+	fs.Int64Var(&o.MaxPendingBytes, "max-pending-bytes", 64<<20, "bytes of input that the pending calls of one requester may hold; more is denied with BudgetExceeded. 0 for no bound")
 	o.Namespace = getenv("POD_NAMESPACE")
 	o.PodIP = getenv("POD_IP")
 }
@@ -65,6 +84,14 @@ func (o *Options) Validate() error {
 	}
 	if o.ConcurrentCalls < 1 || o.ConcurrentCalls > 1024 {
 		wrong = append(wrong, fmt.Errorf("--concurrent-calls is %d, it must be between 1 and 1024", o.ConcurrentCalls))
+	}
+	if o.MaxPendingCalls < 0 || o.MaxPendingBytes < 0 {
+		wrong = append(wrong, fmt.Errorf("--max-pending-calls is %d and --max-pending-bytes %d: neither may be below 0", o.MaxPendingCalls, o.MaxPendingBytes))
+	}
+	for _, name := range o.Namespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			wrong = append(wrong, fmt.Errorf("--namespaces: %q is no name of a namespace: %s", name, problems[0]))
+		}
 	}
 	if o.QPS <= 0 {
 		wrong = append(wrong, fmt.Errorf("--qps is %g, it must be above 0", o.QPS))

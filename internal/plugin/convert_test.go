@@ -49,7 +49,8 @@ metadata:
   namespace: agents
 spec:
   image: i:1
-  policyName: strict
+  policyRef:
+    name: strict
   workingDir: /workspace
 `
 	for _, name := range []string{"-", file} {

@@ -117,7 +117,7 @@ func (o *envListOptions) writeTable(ctx context.Context, c *cluster, environment
 	policies := newPolicyReader(c)
 	for i := range environments {
 		env := &environments[i]
-		cells := []string{env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName, ready(env), warm(env), policies.allows(ctx, env)}
+		cells := []string{env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), ready(env), warm(env), policies.allows(ctx, env)}
 		if o.allNamespaces {
 			cells = append([]string{env.Namespace}, cells...)
 		}

@@ -22,12 +22,10 @@ type evaluation struct {
 	// call as the API server would admit it, with its requester.
 	call   *v1alpha1.ToolCall
 	action *guards.Action
-	where  decide.Where
-	// policy in force; nil for the built-in defaults, and when it is unknown.
-	policy   *v1alpha1.ExecutionPolicy
-	compiled *guards.Policy
-	argv     []string
-	plan     envresolve.Plan
+	// snapshot is what the decision depends on.
+	snapshot *decide.Snapshot
+	// decision is set if the call would run, with resolved as the variables that are known outside of the pod.
+	decision *decide.Decision
 	resolved envresolve.Resolved
 	mayUse   *bool
 
@@ -37,16 +35,19 @@ type evaluation struct {
 	unknown error
 }
 
-// evaluate applies the operator's steps to what the user has permission to read.
+// evaluate takes a snapshot of what the user has permission to read, and decides as the operator does.
 func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evaluation, error) {
-	v := &evaluation{call: call}
+	v := &evaluation{call: call, snapshot: &decide.Snapshot{Call: call}}
 	if err := dryRun(ctx, c, v.call); err != nil {
 		return nil, err
 	}
+	v.action, _ = guards.Map(&v.call.Spec)
+	v.snapshot.Requester.Vouched = v.call.Spec.RequestedBy != nil
 	e := &evaluator{cluster: c, evaluation: v}
-	for _, step := range []func(context.Context) error{e.findContext, e.findPolicy, e.checkGuards, e.makePlan} {
+	for _, step := range []func(context.Context) error{e.readContext, e.readPolicies, e.readAccess, e.decide} {
 		err := step(ctx)
 		var refusal *decide.Refusal
+		var open *decide.Undecided
 		switch {
 		case errors.As(err, &refusal):
 			v.refusal = refusal
@@ -54,6 +55,8 @@ func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evalua
 		case errors.Is(err, errUnreadable):
 			v.unknown = err
 			return v, nil
+		case errors.As(err, &open):
+			return nil, open.Cause
 		case err != nil:
 			return nil, err
 		}
@@ -67,52 +70,47 @@ type evaluator struct {
 	*evaluation
 }
 
-func (f *evaluator) findContext(ctx context.Context) (err error) {
-	f.action, _ = guards.Map(&f.call.Spec)
-	f.where.Trusted = f.call.Spec.Trusted && f.call.Spec.RequestedBy != nil
+func (f *evaluator) readContext(ctx context.Context) error {
 	if ref := f.call.Spec.EnvironmentRef; ref != nil {
-		f.where.Named = &v1alpha1.ExecutionEnvironment{}
-		if err := f.find(ctx, ref.Name, f.where.Named, v1alpha1.ReasonEnvironmentNotFound); err != nil {
-			f.where.Named = nil
+		env := &v1alpha1.ExecutionEnvironment{}
+		found, err := f.find(ctx, ref.Name, "get executionenvironments", env)
+		if err != nil {
 			return err
+		}
+		if found {
+			f.snapshot.Named = env
 		}
 	}
 	if ref := f.call.Spec.SkillRef; ref != nil {
-		f.where.Skill = &v1alpha1.Skill{}
-		if err := f.find(ctx, ref.Name, f.where.Skill, v1alpha1.ReasonSkillNotFound); err != nil {
+		skill := &v1alpha1.Skill{}
+		found, err := f.find(ctx, ref.Name, "get skills", skill)
+		if err != nil {
 			return err
+		}
+		if found {
+			f.snapshot.Skill = skill
 		}
 	}
 	environments := &v1alpha1.ExecutionEnvironmentList{}
 	if err := f.client.List(ctx, environments, client.InNamespace(f.namespace)); err != nil {
 		return unreadable("list executionenvironments", err)
 	}
-	marked := slices.DeleteFunc(environments.Items, func(e v1alpha1.ExecutionEnvironment) bool {
+	f.snapshot.Defaults = slices.DeleteFunc(environments.Items, func(e v1alpha1.ExecutionEnvironment) bool {
 		return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
 	})
-	if f.where.Default, err = decide.DefaultEnvironment(marked); err != nil {
-		return err
-	}
-	if f.where.Effective() == nil {
-		return decide.NoEnvironment(f.namespace)
-	}
 	return nil
 }
 
-// find reads an object that the call refers to.
-func (f *evaluator) find(ctx context.Context, name string, into client.Object, reason string) error {
-	kind, action := "ExecutionEnvironment", "get executionenvironments"
-	if _, ok := into.(*v1alpha1.Skill); ok {
-		kind, action = "Skill", "get skills"
-	}
+// find reads an object that the call refers to, and says whether there is one.
+func (f *evaluator) find(ctx context.Context, name, action string, into client.Object) (bool, error) {
 	err := f.client.Get(ctx, f.key(name), into)
 	if apierrors.IsNotFound(err) {
-		return decide.NotThere(reason, kind, name, f.namespace)
+		return false, nil
 	}
 	if err != nil {
-		return unreadable(action, err)
+		return false, unreadable(action, err)
 	}
-	return nil
+	return true, nil
 }
 
 // unreadable marks the error of a read. A missing permission makes the result unknown; other errors end the command.
@@ -124,61 +122,55 @@ func unreadable(action string, err error) error {
 	return explained
 }
 
-func (f *evaluator) findPolicy(ctx context.Context) (err error) {
-	f.policy, err = newPolicyReader(f.cluster).policyFor(ctx, f.where.Effective())
-	switch {
-	case errors.Is(err, decide.ErrPolicy):
-		return decide.Refuse(v1alpha1.ReasonInvalidPolicy, "%s", err.Error())
-	case apierrors.IsForbidden(err) && f.action == nil:
+func (f *evaluator) readPolicies(ctx context.Context) (err error) {
+	env := f.snapshot.Effective()
+	if env == nil {
+		return nil // The decision says why there is none.
+	}
+	f.snapshot.Policies, err = newPolicyReader(f.cluster).policies(ctx, env)
+	if apierrors.IsForbidden(err) && f.action == nil {
 		return nil // Every policy denies a call that can't be mapped to an action.
-	case apierrors.IsForbidden(err):
-		f.checkAccess(ctx)
+	}
+	if apierrors.IsForbidden(err) {
+		if may, err := f.cluster.mayUse(ctx, f.action.Tool()); err == nil {
+			f.evaluation.mayUse = &may
+		}
 		return fmt.Errorf("%w: %w", errUnreadable, err)
-	case err != nil:
+	}
+	return err
+}
+
+// readAccess asks for the permission to use the tool, where the decision depends on it.
+func (f *evaluator) readAccess(ctx context.Context) error {
+	tool, needed := decide.ReviewNeeded(f.snapshot)
+	if !needed || !f.snapshot.Requester.Vouched {
+		return nil
+	}
+	may, err := f.cluster.mayUse(ctx, tool)
+	if err != nil {
 		return err
 	}
-	var spec *v1alpha1.ExecutionPolicySpec
-	if f.policy != nil {
-		spec = &f.policy.Spec
-	}
-	if f.compiled, err = guards.Compile(spec); err != nil {
-		return decide.NotCompiled(err)
-	}
+	f.evaluation.mayUse, f.snapshot.Access.Allowed = &may, may
 	return nil
 }
 
-func (f *evaluator) checkGuards(ctx context.Context) error {
-	action, unmapped := guards.Map(&f.call.Spec)
-	if unmapped != nil {
-		return decide.Denied(unmapped)
+// decide decides, and resolves the variables, except those of the image: only the pod knows them.
+func (f *evaluator) decide(context.Context) error {
+	decision, err := decide.Decide(f.snapshot)
+	if err != nil {
+		return err
 	}
-	var unanswered error
-	denial := f.compiled.Check(guards.Input{
-		Action: action,
-		Env:    f.call.Spec.Env,
-		Caller: f.call.Spec.RequestedBy,
-		MayUse: func(tool string) (may bool, err error) {
-			may, unanswered = f.cluster.mayUse(ctx, tool)
-			f.evaluation.mayUse = &may
-			return may, unanswered
-		},
-		Shell: f.where.Effective().Spec.Shell,
-	})
-	switch {
-	case unanswered != nil:
-		return unanswered
-	case denial != nil:
-		return decide.Denied(denial)
-	default:
-		return nil
+	var references []string
+	for _, name := range decision.Plan.NeededRefs() {
+		references = append(references, name+"=")
 	}
-}
-
-// checkAccess asks for the permission to use the tool where the rest is unknown.
-func (f *evaluator) checkAccess(ctx context.Context) {
-	if may, err := f.cluster.mayUse(ctx, f.action.Tool()); err == nil {
-		f.evaluation.mayUse = &may
+	internal := func(name string) bool { return slices.Contains(references, name+"=") }
+	f.resolved, err = envresolve.Resolve(&decision.Plan, references, internal)
+	if err != nil {
+		return decide.Refuse(v1alpha1.ReasonInvalidEnvironment, "%s", err.Error())
 	}
+	f.decision = decision
+	return nil
 }
 
 // mayUse asks the API server, as the operator does, whether the user has permission to use a tool.
@@ -192,27 +184,9 @@ func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
-	may, err := decide.MayUse(&review.Status)
+	may, err := decide.ReviewAnswer(&review.Status)
 	if err != nil {
 		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
 	return may, nil
-}
-
-// makePlan resolves the variables, except those of the image: only the pod knows them.
-func (f *evaluator) makePlan(context.Context) (err error) {
-	if f.argv, err = decide.ArgvPrefix(&f.where.Effective().Spec, f.action); err != nil {
-		return err
-	}
-	var references []string
-	f.plan, _ = f.where.Plan(f.call, f.compiled)
-	for _, name := range f.plan.NeededRefs() {
-		references = append(references, name+"=")
-	}
-	internal := func(name string) bool { return slices.Contains(references, name+"=") }
-	f.resolved, err = envresolve.Resolve(&f.plan, references, internal)
-	if err != nil {
-		return decide.Refuse(v1alpha1.ReasonInvalidEnvironment, "%s", err.Error())
-	}
-	return nil
 }

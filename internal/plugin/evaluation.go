@@ -14,10 +14,10 @@ import (
 func (v *evaluation) write(out io.Writer) error {
 	w := newTable(out)
 	writeSection(w, section{"", v.resultFields()})
-	if v.where.Effective() != nil {
+	if v.snapshot.Effective() != nil {
 		writeSection(w, section{"", v.contextFields()})
 	}
-	if v.refusal == nil && v.compiled != nil {
+	if v.decision != nil {
 		writeSection(w, section{"Variables", v.variableFields()})
 	}
 	return w.Flush()
@@ -58,43 +58,44 @@ func (v *evaluation) tool() string {
 }
 
 func (v *evaluation) contextFields() []field {
-	env := v.where.Effective()
+	env := v.snapshot.Effective()
 	name := env.Name
-	if v.where.Named == nil {
+	if v.snapshot.Named == nil {
 		name += " (the namespace's default)"
 	}
 	fields := []field{{"Environment", name}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
-	if v.refusal != nil || v.compiled == nil {
+	if v.decision == nil {
 		return fields
 	}
-	limit := v.compiled.Timeout(v.action.WantedTime)
+	limit := v.decision.Timeout()
 	return append(fields,
 		field{"Command", v.command()},
-		field{"Directory", orText(v.plan.WorkingDir, "the image's working directory")},
-		field{"Allowed paths", orText(strings.Join(v.plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
+		field{"Directory", orText(v.decision.Plan.WorkingDir, "the image's working directory")},
+		field{"Allowed paths", orText(strings.Join(v.decision.Plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
 		field{"Time limit", limit.String()},
 		field{"Queue", v.queue(env)},
 		field{"Network", v.network()},
-		field{"Trusted", fmt.Sprint(v.plan.Trusted)},
+		field{"Trusted", fmt.Sprint(v.decision.Plan.Trusted)},
 	)
 }
 
 func (v *evaluation) policyName(env *v1alpha1.ExecutionEnvironment) string {
+	policy, err := v.snapshot.Policies.For(env)
 	switch {
-	case v.policy != nil:
-		return v.policy.Name
-	case env.Spec.PolicyName != "":
-		return env.Spec.PolicyName
-	case v.compiled != nil:
-		return "the built-in defaults"
-	default:
+	case env.Spec.PolicyName() != "":
+		return env.Spec.PolicyName()
+	case err != nil || v.unknown != nil:
 		return "the cluster's default"
+	case policy != nil:
+		return policy.Name
+	default:
+		return "the built-in defaults"
 	}
 }
 
 // command is the complete command line.
 func (v *evaluation) command() string {
-	argv := append([]string{}, v.argv...)
+	argv := append([]string{}, v.decision.ArgvPrefix...)
 	switch v.action.Type {
 	case v1alpha1.ActionShell:
 		argv = append(argv, v.action.Command)
@@ -147,7 +148,7 @@ func (v *evaluation) variableFields() []field {
 		fields = append(fields, field{"(removed)", strings.Join(v.resolved.Stripped, ", ")})
 	}
 	inherited := "the image's variables, except blocked ones"
-	if v.plan.InheritMinimal {
+	if v.decision.Plan.InheritMinimal {
 		inherited = "HOME, USER, LOGNAME and PATH of the image"
 	}
 	return append(fields, field{"(inherited)", inherited})

@@ -104,7 +104,7 @@ func repeat(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 }
 
 func (v *evaluation) policyInEnvironment() string {
-	env := v.where.Effective()
+	env := v.snapshot.Effective()
 	if env == nil {
 		return ""
 	}

@@ -21,8 +21,8 @@ type policyReader struct {
 }
 
 type policyResult struct {
-	policy *v1alpha1.ExecutionPolicy
-	err    error
+	policies decide.Policies
+	err      error
 }
 
 func newPolicyReader(c *cluster) *policyReader {
@@ -31,34 +31,43 @@ func newPolicyReader(c *cluster) *policyReader {
 
 // policyFor returns the policy that applies to an environment's calls, nil for the built-in defaults.
 func (r *policyReader) policyFor(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, error) {
-	name := env.Spec.PolicyName
-	if cached, ok := r.cache[name]; ok {
-		return cached.policy, cached.err
+	policies, err := r.policies(ctx, env)
+	if err != nil {
+		return nil, err
 	}
-	policy, err := r.get(ctx, name)
-	r.cache[name] = policyResult{policy, err}
-	return policy, err
+	return policies.For(env)
 }
 
-func (r *policyReader) get(ctx context.Context, name string) (*v1alpha1.ExecutionPolicy, error) {
+// policies returns the policies that may apply to an environment's calls.
+func (r *policyReader) policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (decide.Policies, error) {
+	name := env.Spec.PolicyName()
+	if cached, ok := r.cache[name]; ok {
+		return cached.policies, cached.err
+	}
+	policies, err := r.get(ctx, name)
+	r.cache[name] = policyResult{policies, err}
+	return policies, err
+}
+
+func (r *policyReader) get(ctx context.Context, name string) (decide.Policies, error) {
 	if name == "" {
 		list := &v1alpha1.ExecutionPolicyList{}
 		if err := r.client.List(ctx, list); err != nil {
-			return nil, permissionError("list executionpolicies", err)
+			return decide.Policies{}, permissionError("list executionpolicies", err)
 		}
-		return decide.DefaultPolicy(slices.DeleteFunc(list.Items, func(p v1alpha1.ExecutionPolicy) bool {
+		return decide.Policies{Defaults: slices.DeleteFunc(list.Items, func(p v1alpha1.ExecutionPolicy) bool {
 			return p.Annotations[v1alpha1.AnnotationDefaultPolicy] != "true"
-		}))
+		})}, nil
 	}
 	policy := &v1alpha1.ExecutionPolicy{}
 	err := r.client.Get(ctx, types.NamespacedName{Name: name}, policy)
 	if apierrors.IsNotFound(err) {
-		return nil, decide.NoPolicy(name)
+		return decide.Policies{}, nil
 	}
 	if err != nil {
-		return nil, permissionError("get executionpolicies", err)
+		return decide.Policies{}, permissionError("get executionpolicies", err)
 	}
-	return policy, nil
+	return decide.Policies{Named: policy}, nil
 }
 
 // permissionError names the permission that is missing. Policies are cluster-scoped, so a RoleBinding can't grant

@@ -182,7 +182,7 @@ func (f *fixture) environment(name string, isDefault bool, env ...v1alpha1.EnvVa
 	if isDefault {
 		e.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}
 	}
-	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyName: f.namespace, Env: env}
+	e.Spec = v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1", PolicyRef: &v1alpha1.PolicyReference{Name: f.namespace}, Env: env}
 	f.make(e)
 }
 

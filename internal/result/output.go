@@ -7,10 +7,10 @@ import (
 )
 
 // Output is one text for a model: stdout, then stderr on a line of its own, then how the process ended and
-// how long it took. exitCode is nil when there is none to tell.
+// how long it took. exitCode is nil when the process has none.
 //
-// Between stdout and stderr stands one newline, whatever stdout ends in. The lines after them are set off
-// by one blank line: an output that ends its last line itself is given one newline for it, not two.
+// One newline separates stdout from stderr, whatever stdout ends in. One blank line precedes each of the
+// closing lines: after an output that ends in a newline, one more newline makes it.
 func Output(stdout, stderr string, exitCode *int32, took time.Duration) string {
 	body := join(stdout, stderr)
 	if exitCode != nil && *exitCode != 0 {
@@ -40,8 +40,8 @@ func paragraph(body, line string) string {
 	return body + "\n\n" + line
 }
 
-// Took says how long something took, "Took 1.5s" or "Took 2m 5.0s", rounded to a tenth of a second before
-// it is split, so that 59.96 s are a minute and not sixty seconds.
+// Took says how long something took: "Took 1.5s" or "Took 2m 5.0s". It rounds to a tenth of a second before
+// it splits off the minutes, so that 59.96 s is "1m 0.0s", not "60.0s".
 func Took(d time.Duration) string {
 	tenths := int64(max(d, 0).Round(100*time.Millisecond) / (100 * time.Millisecond))
 	minutes, rest := tenths/600, tenths%600

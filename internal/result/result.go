@@ -4,19 +4,17 @@
 // message.
 //
 // Inputs are what a supervisor measured, or bytes that claim to come from one: Validate and
-// DecodeTermination take nothing on trust, are bounded by their input's size and never panic.
+// DecodeTermination take nothing on trust and never panic.
 //
 // Invariants: a text is byte-exact when all of a stream was kept, is valid UTF-8 and fits; otherwise it
-// says how many bytes were left out. A cut never makes a replacement character of its own.
+// says how many bytes were left out. A cut never adds a replacement character. Every function takes time
+// in proportion to its input.
 //
 // The package is pure: it starts no process, reads no clock and no file, and imports nothing but the
 // standard library, because it is linked into the supervisor that every pod starts.
 package result
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Reasons of an outcome, spelled as in the API.
 const (
@@ -61,8 +59,6 @@ type Outcome struct {
 	Stderr Stream `json:"stderr,omitzero"`
 	// WorkingDir is the directory that the process started in, symbolic links resolved.
 	WorkingDir string `json:"workingDir,omitempty"`
-	// Environment is passed through: names and sources of the variables, as the caller encodes them.
-	Environment json.RawMessage `json:"environment,omitempty"`
 }
 
 // Exit returns a pointer to an exit code.

@@ -46,8 +46,8 @@ func (s *Stream) Text(limit int) (text string, truncated bool) {
 			return toText(all), false
 		}
 	}
-	p := s.cut(limit-limit/2, limit/2, textCost)
-	return p.text(s.total()), true
+	shown := s.cut(limit-limit/2, limit/2, textCost)
+	return shown.text(s.total()), true
 }
 
 // total is Bytes, or what was kept when a broken sender claims less than that.
@@ -55,7 +55,7 @@ func (s *Stream) total() int64 {
 	return max(s.Bytes, int64(len(s.Head)+len(s.Tail)))
 }
 
-// joined is Head and Tail as one; it means something only for a whole stream.
+// joined is Head and Tail as one. Use it for a whole stream only: otherwise bytes are missing between them.
 func (s *Stream) joined() []byte {
 	if len(s.Tail) == 0 {
 		return s.Head
@@ -63,31 +63,31 @@ func (s *Stream) joined() []byte {
 	return append(append(make([]byte, 0, len(s.Head)+len(s.Tail)), s.Head...), s.Tail...)
 }
 
-// parts are the two ends of a stream that are shown, both starting and ending between characters.
-type parts struct{ head, tail []byte }
+// excerpt is the two ends of a stream that are shown. Both start and end between characters.
+type excerpt struct{ head, tail []byte }
 
 // cut takes as much from the start and the end of the stream as headMax and tailMax allow, by cost.
-func (s *Stream) cut(headMax, tailMax int, cost costFunc) parts {
+func (s *Stream) cut(headMax, tailMax int, cost costFunc) excerpt {
 	if s.Whole() {
 		all := s.joined()
 		head := prefix(all, headMax, cost)
-		return parts{head, suffix(all[len(head):], tailMax, cost)}
+		return excerpt{head, suffix(all[len(head):], tailMax, cost)}
 	}
-	return parts{
+	return excerpt{
 		prefix(trimPartialEnd(s.Head), headMax, cost),
 		suffix(trimPartialStart(s.Tail), tailMax, cost),
 	}
 }
 
-// text joins the parts with the line that says how many of total bytes they leave out.
-func (p parts) text(total int64) string {
+// text joins both ends with the line that says how many of total bytes are left out between them.
+func (e excerpt) text(total int64) string {
 	var b strings.Builder
-	b.WriteString(toText(p.head))
-	if n := len(p.head); n > 0 && p.head[n-1] != '\n' {
+	b.WriteString(toText(e.head))
+	if n := len(e.head); n > 0 && e.head[n-1] != '\n' {
 		b.WriteByte('\n')
 	}
-	b.WriteString(marker(total - int64(len(p.head)) - int64(len(p.tail))))
-	b.WriteString(toText(p.tail))
+	b.WriteString(marker(total - int64(len(e.head)) - int64(len(e.tail))))
+	b.WriteString(toText(e.tail))
 	return b.String()
 }
 

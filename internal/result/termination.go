@@ -18,34 +18,33 @@ const (
 	minTermination = 768
 	// shortField bounds the fields that may be cut or left out so that output has room.
 	shortField = 512
-	// chunkOverhead is what the name, quotes and comma of one piece of output take.
-	chunkOverhead = len(`"head64":"",`)
+	// endOverhead is what the name, quotes and comma of one end of a stream take.
+	endOverhead = len(`"head64":"",`)
 )
 
 // termination is the compact form of an outcome.
 type termination struct {
-	Version     int             `json:"v"`
-	Reason      string          `json:"reason"`
-	Message     string          `json:"message,omitempty"`
-	Started     bool            `json:"started,omitempty"`
-	ExitCode    *int32          `json:"exitCode,omitempty"`
-	Signal      string          `json:"signal,omitempty"`
-	OOMKilled   bool            `json:"oomKilled,omitempty"`
-	Start       time.Time       `json:"startTime,omitzero"`
-	Completion  time.Time       `json:"completionTime,omitzero"`
-	DurationMS  int64           `json:"durationMS,omitempty"`
-	WorkingDir  string          `json:"workingDir,omitempty"`
-	Stdout      pieces          `json:"stdout,omitzero"`
-	Stderr      pieces          `json:"stderr,omitzero"`
-	Environment json.RawMessage `json:"environment,omitempty"`
+	Version    int           `json:"v"`
+	Reason     string        `json:"reason"`
+	Message    string        `json:"message,omitempty"`
+	Started    bool          `json:"started,omitempty"`
+	ExitCode   *int32        `json:"exitCode,omitempty"`
+	Signal     string        `json:"signal,omitempty"`
+	OOMKilled  bool          `json:"oomKilled,omitempty"`
+	Start      time.Time     `json:"startTime,omitzero"`
+	Completion time.Time     `json:"completionTime,omitzero"`
+	DurationMS int64         `json:"durationMS,omitempty"`
+	WorkingDir string        `json:"workingDir,omitempty"`
+	Stdout     compactStream `json:"stdout,omitzero"`
+	Stderr     compactStream `json:"stderr,omitzero"`
 }
 
 // EncodeTermination returns a compact copy of the outcome: one line of JSON of at most MaxTermination
 // bytes, escaping included, with as much of both ends of the streams as fits. The bytes that are in it are
-// exact; text stays legible, other bytes are in base64.
+// exact: text is written as text, other bytes in base64.
 //
-// The copy isn't authenticated. Whatever runs in the container may write the message too, so a reader must
-// have another reason to believe it.
+// The copy isn't authenticated. Every process in the container may write the message, so a reader must verify
+// its origin by other means.
 func EncodeTermination(o *Outcome) []byte {
 	return EncodeTerminationLimit(o, MaxTermination)
 }
@@ -60,25 +59,18 @@ func EncodeTerminationLimit(o *Outcome, limit int) []byte {
 		t.Message, t.WorkingDir = "", ""
 		fixed = len(encode(t))
 	}
-	t.addStreams(o.Stdout.window(limit), o.Stderr.window(limit), limit-fixed-4*chunkOverhead)
-	out := encode(t)
-	// What the streams left over may go to the variables; a part of them would be misleading.
-	if room := limit - len(out) - len(`"environment":,`); len(o.Environment) > 0 && len(o.Environment) <= room {
-		t.Environment = o.Environment
-		if with := encode(t); with != nil && len(with) <= limit {
-			return with
-		}
-	}
-	return out
+	// Bytes that can't fit are dropped first, so that what follows takes time for the others only.
+	t.addStreams(o.Stdout.shortened(limit), o.Stderr.shortened(limit), limit-fixed-4*endOverhead)
+	return encode(t)
 }
 
-// newTermination copies all but the streams' bytes and the variables.
+// newTermination copies all but the streams' bytes.
 func newTermination(o *Outcome) *termination {
 	t := &termination{
 		Version: terminationVersion, Reason: clip(o.Reason, 64), Message: clip(o.Message, shortField),
 		Started: o.Started, ExitCode: o.ExitCode, Signal: clip(o.Signal, 32), OOMKilled: o.OOMKilled,
 		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
-		Stdout: newPieces(&o.Stdout), Stderr: newPieces(&o.Stderr),
+		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
 	}
 	if costOf([]byte(o.WorkingDir), jsonCost) <= shortField {
 		t.WorkingDir = o.WorkingDir
@@ -86,10 +78,10 @@ func newTermination(o *Outcome) *termination {
 	return t
 }
 
-// addStreams shares room between the streams: half each, and what one doesn't need goes to the other.
+// addStreams shares room between the streams: half each, and what one stream doesn't need goes to the other.
 func (t *termination) addStreams(stdout, stderr *Stream, room int) {
 	room = max(room, 0)
-	a, b := t.Stdout.need(stdout), t.Stderr.need(stderr)
+	a, b := compactSize(stdout), compactSize(stderr)
 	roomA := min(a, max(room/2, room-b))
 	t.Stdout.fill(stdout, roomA)
 	t.Stderr.fill(stderr, room-roomA)
@@ -100,7 +92,7 @@ func clip(s string, limit int) string {
 	return toText(prefix([]byte(s), limit, jsonCost))
 }
 
-// encode returns nil when the outcome can't be written, which only a foreign Environment can cause.
+// encode returns nil when the outcome can't be written, which only a time after the year 9999 can cause.
 func encode(t *termination) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -144,7 +136,7 @@ func (t *termination) outcome() (*Outcome, error) {
 	o := &Outcome{
 		Reason: t.Reason, Message: t.Message, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
 		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
-		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, Environment: t.Environment,
+		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr,
 	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("the termination message: %w", err)

@@ -33,7 +33,6 @@ func TestTerminationOfSmallOutputIsTheOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := finished(data, []byte("err\n"), 1<<16)
-			o.Environment = json.RawMessage(`{"env":[{"name":"HOME","source":"Image"}]}`)
 			got, err := DecodeTermination(EncodeTermination(o))
 			if err != nil {
 				t.Fatal(err)
@@ -123,14 +122,13 @@ func TestTerminationLeavesOutWhatHasNoRoom(t *testing.T) {
 	o := finished([]byte("out"), []byte("err"), 100)
 	o.Message = strings.Repeat("\x00", 30000)
 	o.WorkingDir = "/" + strings.Repeat("d", 4000)
-	o.Environment = json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)
 	for _, limit := range []int{0, 768, 1024, MaxTermination} {
 		out := EncodeTerminationLimit(o, limit)
 		got, err := DecodeTermination(out)
 		if err != nil || len(out) > max(limit, minTermination) {
 			t.Fatalf("limit %d: %d bytes, %v", limit, len(out), err)
 		}
-		if text, _ := got.Stdout.Text(100); text != "out" || got.WorkingDir != "" || got.Environment != nil {
+		if text, _ := got.Stdout.Text(100); text != "out" || got.WorkingDir != "" {
 			t.Errorf("limit %d: got %q, %q", limit, text, got.WorkingDir)
 		}
 	}
@@ -140,24 +138,23 @@ func TestDecodeTerminationTakesNothingOnTrust(t *testing.T) {
 	t.Parallel()
 	good := string(EncodeTermination(finished([]byte("out"), nil, 100)))
 	for name, message := range map[string]string{
-		"nothing":           "",
-		"not JSON":          "container died",
-		"another type":      `[]`,
-		"null":              `null`,
-		"another version":   strings.Replace(good, `"v":1`, `"v":2`, 1),
-		"more after it":     good + good,
-		"an unknown field":  strings.Replace(good, `"v":1`, `"v":1,"phase":"Succeeded"`, 1),
-		"cut short":         good[:len(good)/2],
-		"too long":          good + strings.Repeat(" ", MaxTermination),
-		"a foreign reason":  strings.Replace(good, NonZeroExit, "Denied", 1),
-		"a false code":      strings.Replace(good, `"exitCode":3`, `"exitCode":0`, 1),
-		"a huge code":       strings.Replace(good, `"exitCode":3`, `"exitCode":99999999999`, 1),
-		"changed output":    strings.Replace(good, `"out"`, `"0ut"`, 1),
-		"both kinds":        strings.Replace(good, `"head":"out"`, `"head":"out","tail64":"AAAA"`, 1),
-		"negative bytes":    strings.Replace(good, `"bytes":3`, `"bytes":-3`, 1),
-		"a bad hash":        strings.Replace(good, `"sha256":"`, `"sha256":"zz`, 1),
-		"deep nesting":      strings.Repeat("[", 4000),
-		"a bad environment": strings.Replace(good, `"v":1`, `"v":1,"environment":{`, 1),
+		"nothing":          "",
+		"not JSON":         "container died",
+		"another type":     `[]`,
+		"null":             `null`,
+		"another version":  strings.Replace(good, `"v":1`, `"v":2`, 1),
+		"more after it":    good + good,
+		"an unknown field": strings.Replace(good, `"v":1`, `"v":1,"phase":"Succeeded"`, 1),
+		"cut short":        good[:len(good)/2],
+		"too long":         good + strings.Repeat(" ", MaxTermination),
+		"a foreign reason": strings.Replace(good, NonZeroExit, "Denied", 1),
+		"a false code":     strings.Replace(good, `"exitCode":3`, `"exitCode":0`, 1),
+		"a huge code":      strings.Replace(good, `"exitCode":3`, `"exitCode":99999999999`, 1),
+		"changed output":   strings.Replace(good, `"out"`, `"0ut"`, 1),
+		"both kinds":       strings.Replace(good, `"head":"out"`, `"head":"out","tail64":"AAAA"`, 1),
+		"negative bytes":   strings.Replace(good, `"bytes":3`, `"bytes":-3`, 1),
+		"a bad hash":       strings.Replace(good, `"sha256":"`, `"sha256":"zz`, 1),
+		"deep nesting":     strings.Repeat("[", 4000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

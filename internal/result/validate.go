@@ -3,18 +3,28 @@ package result
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 )
 
-// Bounds of what Validate accepts.
+// Bounds of what Validate accepts, in bytes.
 const (
-	maxMessage    = 32 << 10
-	maxWorkingDir = 4096
+	// MaxMessage bounds a message.
+	MaxMessage = 4 << 10
+	// MaxWorkingDir bounds a directory's path, as the kernel does.
+	MaxWorkingDir = 4096
 	// MaxStreamBytes bounds what is kept of one stream: the most that a policy may ask for.
-	MaxStreamBytes = 512 << 10
-	maxEnvironment = 2 << 20
+	MaxStreamBytes = 256 << 10
+)
+
+// MaxEncoded bounds the JSON of an outcome that Validate accepts. encoding/json writes one byte of a string as at most
+// six, and bytes as base64; each stream has two ends, each padded to whole groups of four.
+const (
+	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedRest
+
+	maxEncodedStream = (MaxStreamBytes/3 + 2) * 4
+	// maxEncodedRest is room for everything of a fixed size: names, numbers, times, hashes.
+	maxEncodedRest = 1 << 10
 )
 
 // exitRule says which exit codes go with a reason.
@@ -56,10 +66,8 @@ func (o *Outcome) Validate() error {
 		return fmt.Errorf("reason %s doesn't go with its exit code", o.Reason)
 	case o.Signal != "" && (*orZero(o.ExitCode) != NoExitCode || !isSignalName(o.Signal)):
 		return errors.New("the signal doesn't go with the exit code, or isn't one")
-	case len(o.Message) > maxMessage || len(o.WorkingDir) > maxWorkingDir || len(o.Environment) > maxEnvironment:
+	case len(o.Message) > MaxMessage || len(o.WorkingDir) > MaxWorkingDir:
 		return errors.New("a field is longer than it may be")
-	case len(o.Environment) > 0 && !json.Valid(o.Environment):
-		return errors.New("environment isn't JSON")
 	case o.DurationMS < 0:
 		return errors.New("durationMS is negative")
 	case !o.Started && (o.Stdout.Bytes != 0 || o.Stderr.Bytes != 0):
@@ -72,6 +80,20 @@ func (o *Outcome) Validate() error {
 		return fmt.Errorf("stderr %w", err)
 	}
 	return nil
+}
+
+// Shorten cuts what is over the bounds of Validate: the middle of a stream, the end of a message. A path is left out
+// whole, because the beginning of one names another directory.
+func (o *Outcome) Shorten() {
+	for _, s := range []*Stream{&o.Stdout, &o.Stderr} {
+		*s = *s.shortened(MaxStreamBytes / 2)
+	}
+	if len(o.Message) > MaxMessage {
+		o.Message = toText(prefix([]byte(o.Message), MaxMessage, textCost))
+	}
+	if len(o.WorkingDir) > MaxWorkingDir {
+		o.WorkingDir = ""
+	}
 }
 
 // allows says whether a process that was started, or wasn't, may have ended with that code.

@@ -120,9 +120,7 @@ func superviseApart(t testing.TB, s supervision, attr *syscall.SysProcAttr, pref
 		t.Fatal(err)
 	}
 	argv := append(prefix, self, string(arg))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
 	cmd.Env = []string{"SECRET=swordfish", helperVariable + "=supervise", "GORACE=halt_on_error=1", "PATH=" + testPath}
 	cmd.SysProcAttr = attr

@@ -2,11 +2,13 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,7 +39,7 @@ func TestStdin(t *testing.T) {
 }
 
 func TestLargeStdinThatABlockedProcessNeverReads(t *testing.T) {
-	cmd := program("sleep", "60")
+	cmd := program("sleep", "infinity")
 	cmd.Stdin = make([]byte, 10<<20)
 	cmd.Timeout = 300 * time.Millisecond
 	want{reason: result.TimedOut, exit: result.Exit(-1), signal: "SIGTERM"}.check(t, runIt(t, t.Context(), cmd))
@@ -60,13 +62,30 @@ func TestAFloodIsMeasuredWholeAndKeptInPart(t *testing.T) {
 	}
 }
 
-func TestAnEndlessFloodIsStoppedByTheTimeout(t *testing.T) {
+func TestAnEndlessFloodIsStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	cmd := bash("trap '' TERM; yes & yes >&2 & wait; wait")
-	cmd.Timeout, cmd.Grace = 300*time.Millisecond, 200*time.Millisecond
-	o := runIt(t, t.Context(), cmd)
-	if o.Reason != result.TimedOut || o.Stdout.Bytes == 0 || o.Stderr.Bytes == 0 || o.Stdout.SHA256 == "" {
+	cmd.Grace = 200 * time.Millisecond
+	var both sync.WaitGroup
+	both.Add(2)
+	cmd.Stdout, cmd.Stderr = &firstWrite{done: both.Done}, &firstWrite{done: both.Done}
+	go func() { both.Wait(); cancel() }()
+	o := runIt(t, ctx, cmd)
+	if o.Reason != result.CancelRequested || o.Stdout.Bytes == 0 || o.Stderr.Bytes == 0 || o.Stdout.SHA256 == "" {
 		t.Errorf("%s", describe(o))
 	}
+}
+
+// firstWrite calls done at the first write.
+type firstWrite struct {
+	once sync.Once
+	done func()
+}
+
+func (w *firstWrite) Write(p []byte) (int, error) {
+	w.once.Do(w.done)
+	return len(p), nil
 }
 
 func TestBinaryOutput(t *testing.T) {

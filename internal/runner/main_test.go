@@ -125,6 +125,18 @@ func completed(stdout, stderr string) want {
 	return want{reason: result.Completed, exit: result.Exit(0), stdout: &stdout, stderr: &stderr}
 }
 
+// await polls until done says so. It gives up shortly before the deadline of the test binary, which needs no guess.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline, bounded := t.Deadline()
+	for !done() {
+		if bounded && time.Until(deadline) < time.Second {
+			t.Fatalf("there is no %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func needs(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, name := range programs {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -151,14 +150,7 @@ func TestOurselvesStayOnline(t *testing.T) {
 	}
 	l.Close()
 	// The thread that started a process without network access ends a moment after it.
-	var filtered string
-	for range 1000 {
-		if filtered = threadWithFilter(t); filtered == "" {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("a thread of ours has a filter: %s", filtered)
+	await(t, "end of the thread with the filter", func() bool { return threadWithFilter(t) == "" })
 }
 
 // threadWithFilter is the status of a live thread of this process with a seccomp filter, if there is one.

@@ -46,7 +46,7 @@ func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result
 		DirFD:             dir,
 		Stdin:             a.Stdin,
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
-		MaxBytesPerStream: a.MaxBytesPerStream,
+		MaxBytesPerStream: min(a.MaxBytesPerStream, result.MaxStreamBytes),
 		DenyNetwork:       a.DenyNetwork,
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
@@ -57,6 +57,7 @@ func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result
 	}
 	r.Outcome = runner.Run(ctx, command)
 	r.Outcome.WorkingDir = path
+	r.Shorten()
 	return r
 }
 

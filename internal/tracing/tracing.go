@@ -1,7 +1,7 @@
-// Package tracing turns a finished call into an OpenTelemetry span with its stages, joined to the span of the
-// caller that the call's annotation names. It is off, and costs nothing, unless an OTLP endpoint is configured.
+// Package tracing exports each finished call as an OpenTelemetry span with a child for each stage. The parent is the
+// span that the call's annotation names. Without an OTLP endpoint nothing is recorded.
 //
-// It records names, reasons and times: no command, no output, no variable.
+// Spans hold names, reasons and times: no command, no output, no variable.
 package tracing
 
 import (
@@ -20,34 +20,34 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Tracer makes spans of calls. A nil Tracer makes none.
+// Tracer records calls as spans. A nil Tracer records nothing.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 }
 
-// FromEnv makes a tracer that exports by OTLP over HTTP when one of the variables OTEL_EXPORTER_OTLP_ENDPOINT and
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and nil otherwise. The exporter reads the other OTEL_ variables of
-// the OpenTelemetry specification itself.
+// FromEnv returns a tracer that exports by OTLP over HTTP if OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and nil otherwise. The exporter reads the other variables of the
+// OpenTelemetry specification itself.
 func FromEnv(ctx context.Context, getenv func(string) string) (*Tracer, error) {
 	if getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return nil, nil
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("make the exporter of traces: %w", err)
+		return nil, fmt.Errorf("make the trace exporter: %w", err)
 	}
 	return New(sdktrace.WithBatcher(exporter)), nil
 }
 
-// New makes a tracer with the options of its provider.
+// New returns a tracer whose provider has these options.
 func New(options ...sdktrace.TracerProviderOption) *Tracer {
 	service := resource.NewSchemaless(attribute.String("service.name", "toolcall-operator"))
 	provider := sdktrace.NewTracerProvider(append([]sdktrace.TracerProviderOption{sdktrace.WithResource(service)}, options...)...)
 	return &Tracer{provider: provider, tracer: provider.Tracer("toolcall.dev/operator")}
 }
 
-// Shutdown sends what is left.
+// Shutdown exports the spans that have not been sent yet.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -55,8 +55,8 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Finished makes the span of a call that ended, from its creation as the operator saw it to its end.
-func (t *Tracer) Finished(call *v1alpha1.ToolCall, created, ended time.Time) {
+// RecordCall records a call that ended. created is when it was created, as the operator saw it.
+func (t *Tracer) RecordCall(call *v1alpha1.ToolCall, created, ended time.Time) {
 	if t == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (t *Tracer) Finished(call *v1alpha1.ToolCall, created, ended time.Time) {
 		"tracestate":  call.Annotations[v1alpha1.AnnotationTraceState],
 	})
 	ctx, span := t.tracer.Start(parent, "toolcall", trace.WithTimestamp(created), trace.WithAttributes(attributes(call)...))
-	t.stages(ctx, call, created)
+	t.recordStages(ctx, call, created)
 	if call.Status.Phase == v1alpha1.PhaseFailed || call.Status.Phase == v1alpha1.PhaseDenied {
 		span.SetStatus(codes.Error, call.Status.Reason)
 	}
@@ -92,9 +92,9 @@ func attributes(call *v1alpha1.ToolCall) []attribute.KeyValue {
 	return list
 }
 
-// stages makes a child for each part of the way: until the guards had passed, until the runner was recorded, the
-// process itself by the clock of its node.
-func (t *Tracer) stages(ctx context.Context, call *v1alpha1.ToolCall, created time.Time) {
+// recordStages records a child for each stage: until the guards had passed, until the call's runner was recorded, and
+// the process itself, by the clock of its node.
+func (t *Tracer) recordStages(ctx context.Context, call *v1alpha1.ToolCall, created time.Time) {
 	from := created
 	child := func(name string, start, end time.Time) {
 		_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(start))

@@ -30,7 +30,7 @@ func finishedCall(annotations map[string]string) *v1alpha1.ToolCall {
 func record(call *v1alpha1.ToolCall) tracetest.SpanStubs {
 	exporter := tracetest.NewInMemoryExporter()
 	tracer := tracing.New(sdktrace.WithSyncer(exporter))
-	tracer.Finished(call, time.Unix(99, 0), time.Unix(102, 0))
+	tracer.RecordCall(call, time.Unix(99, 0), time.Unix(102, 0))
 	return exporter.GetSpans()
 }
 
@@ -85,7 +85,7 @@ func TestTracingIsOffUnlessConfigured(t *testing.T) {
 	if tracer != nil || err != nil {
 		t.Errorf("got %v, %v", tracer, err)
 	}
-	tracer.Finished(finishedCall(nil), time.Now(), time.Now())
+	tracer.RecordCall(finishedCall(nil), time.Now(), time.Now())
 	if err := tracer.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}

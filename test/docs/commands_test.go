@@ -22,17 +22,17 @@ const notRun = "not run: "
 
 // never are commands that no page's block is run with, whatever its marker, and why.
 var never = map[string]string{
-	`\bmake (-\S+ )*test\b`:                "it would run this test again",
-	`\bmake (-\S+ )*bench\b|test/bench`:    "it takes minutes",
-	`\bmake (-\S+ )*verify\b`:              "make verify is run beside the tests",
-	`\bmake (-\S+ )*undeploy\b`:            "it takes away what the other pages need",
-	`\bmake (-\S+ )*cluster-down\b`:        "it takes away what the other pages need",
-	`\bcluster (kill|stop|restart)\b`:      "it disturbs the node",
-	`\brm -rf\b`:                           "it deletes files outside of the test",
-	`\bgo test\b|-fuzz\b`:                  "the tests are run beside this one",
-	`\bTOOLCALL_CLUSTER_AUDIT=1\b`:         "it needs a cluster of its own",
-	`\bhelm (install|upgrade|uninstall)\b`: "the operator is installed already; test/install does it with Helm",
-	`\b(docker|crane|sudo)\b`:              "the program may not be here",
+	`\bmake (-\S+ )*test\b`:                  "it would run this test again",
+	`\bmake (-\S+ )*bench\b|test/bench`:      "it takes minutes",
+	`\bmake (-\S+ )*verify\b`:                "make verify is run beside the tests",
+	`\bmake (-\S+ )*undeploy\b`:              "it takes away what the other pages need",
+	`\bmake (-\S+ )*cluster-down\b`:          "it takes away what the other pages need",
+	`\bcluster run \. (kill|stop|restart)\b`: "it disturbs the node",
+	`\brm -rf\b`:                             "it deletes files outside of the test",
+	`\bgo test\b|-fuzz\b`:                    "the tests are run beside this one",
+	`\bTOOLCALL_CLUSTER_AUDIT=1\b`:           "it needs a cluster of its own",
+	`\bhelm (install|upgrade|uninstall)\b`:   "the operator is installed already; test/install does it with Helm",
+	`\b(docker|crane|sudo)\b`:                "the program may not be here",
 }
 
 // elsewhere are pages whose commands another test runs.
@@ -262,7 +262,7 @@ func TestWhatIsNeverRun(t *testing.T) {
 	t.Parallel()
 	for text, run := range map[string]bool{
 		"make demo": true, "make test": false, "make -s test": false, "make load-tools": true, "make bench": false, "make release push": true,
-		"go -C hack run ./cluster kill kubelet": false, "kubectl get tc": true, "kubectl explain toolcalls.spec.shell": true,
+		"go -C hack/cluster run . kill kubelet": false, "kubectl get tc": true, "kubectl explain toolcalls.spec.shell": true,
 		"rm -rf /": false, "make undeploy": false, "make deploy": true, "make -s kubeconfig": true,
 		"kubectl apply -f dist/install.yaml": true, "helm install x": false, "echo $REGISTRY": true,
 	} {

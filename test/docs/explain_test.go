@@ -32,13 +32,17 @@ func pageFields(t *testing.T, page string) []field {
 func TestPagesSayWhatKubectlExplains(t *testing.T) {
 	needCluster(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs/reference/*.md"))
-	if err != nil || len(pages) != 4 {
-		t.Fatalf("found the pages %q (%v), want four", pages, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	compared := 0
 	for _, path := range pages {
 		page := read(t, "docs/reference/"+filepath.Base(path))
-		resource := regexp.MustCompile("resource \\| `([a-z]+)\\.toolcall\\.dev`").FindStringSubmatch(page)[1]
+		named := regexp.MustCompile("resource \\| `([a-z]+)\\.toolcall\\.dev`").FindStringSubmatch(page)
+		if named == nil {
+			continue // The page about conditions and reasons.
+		}
+		resource := named[1]
 		for _, f := range pageFields(t, page) {
 			// Those of the first level, and a few deep ones.
 			if strings.Count(f.path, ".") > 1 && !strings.HasSuffix(f.path, ".name") && !strings.HasSuffix(f.path, "Seconds") {
@@ -57,7 +61,7 @@ func compare(t *testing.T, resource string, f field) {
 	t.Helper()
 	path := resource + "." + strings.NewReplacer("[]", "", "{}", "").Replace(f.path)
 	said := explain(t, path)
-	if !strings.Contains(said, f.description) {
+	if !strings.Contains(said, strings.Join(strings.Fields(f.description), " ")) {
 		t.Errorf("kubectl explain %s doesn't say %q:\n%s", path, f.description, said)
 	}
 	kind := map[string]string{"string": "string", "boolean": "boolean", "integer (int32)": "integer", "integer (int64)": "integer", "list of string": "[]string"}[f.kind]

@@ -37,9 +37,7 @@ func newRegistry(t *testing.T) string {
 	t.Cleanup(func() { listener.Close() })
 	address := listener.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
-	program := filepath.Join(t.TempDir(), "images")
-	command{args: []string{"go", "-C", "hack", "build", "-o", program, "./images"}}.must(t)
-	serveOnNode(t, program, "registry", "--listen", "0.0.0.0:"+port)
+	serveOnNode(t, helper(t, "images"), "registry", "--listen", "0.0.0.0:"+port)
 	node := kubectl("get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`).must(t)
 	go forward(listener, net.JoinHostPort(node, port))
 	t.Cleanup(func() { forgetImages(t, address) })
@@ -49,10 +47,9 @@ func newRegistry(t *testing.T) string {
 // serveOnNode runs a server in the node's namespaces until the end of the test, and returns once it has said where it listens.
 func serveOnNode(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"-C", "hack", "run", "./cluster", "exec", "--"}, args...)...)
-	cmd.Dir = root
+	cmd := exec.Command(helper(t, "cluster"), append([]string{"exec", "--"}, args...)...)
 	cmd.Stderr = os.Stderr
-	// The go command doesn't hand signals on: all of the group get them.
+	// What runs in the node gets the signal too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -95,9 +92,9 @@ func forward(listener net.Listener, to string) {
 
 // forgetImages takes away the node's names for what it pulled.
 func forgetImages(t *testing.T, registry string) {
-	ctr := []string{"go", "-C", "hack", "run", "./cluster", "exec", "--", "ctr", "--namespace=k8s.io", "images"}
+	ctr := []string{"ctr", "--namespace=k8s.io", "images"}
 	var pulled []string
-	for name := range strings.Lines(command{args: append(ctr, "ls", "-q")}.must(t)) {
+	for name := range strings.Lines(onNode(t, append(ctr, "ls", "-q")...)) {
 		if strings.HasPrefix(name, registry+"/") {
 			pulled = append(pulled, strings.TrimSpace(name))
 		}
@@ -106,7 +103,7 @@ func forgetImages(t *testing.T, registry string) {
 		t.Error("the node pulled nothing from the registry")
 		return
 	}
-	command{args: append(append(ctr, "rm"), pulled...)}.must(t)
+	onNode(t, append(append(ctr, "rm"), pulled...)...)
 }
 
 // releasing is the environment in which a page makes a release: not in the checkout's dist/, where a person may have

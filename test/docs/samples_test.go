@@ -149,7 +149,7 @@ func serveRepository(t *testing.T, namespace string) []string {
 // onNode runs a command within the namespaces of the local node, and gives what it printed.
 func onNode(t *testing.T, args ...string) string {
 	t.Helper()
-	return command{args: append([]string{"go", "-C", "hack", "run", "./cluster", "exec", "--"}, args...)}.must(t)
+	return command{args: append([]string{helper(t, "cluster"), "exec", "--"}, args...)}.must(t)
 }
 
 const instead = `  env:

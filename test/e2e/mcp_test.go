@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/built"
 )
 
 const mcpName = "toolcall-mcp"
@@ -90,8 +91,10 @@ func (sp *space) overStdio(t *testing.T, sdk, token string) mcpTarget {
 	conf.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: sp.namespace}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, clientcmd.WriteToFile(*conf, path))
+	program, err := built.Program("mcp")
+	must(t, err)
 	return mcpTarget{SDK: sdk, Stdio: &mcpStdio{
-		Command: filepath.Join(sp.root, "bin", "mcp"), Args: []string{"stdio", "--kubeconfig", path, "--context", "x"}, Env: map[string]string{},
+		Command: program, Args: []string{"stdio", "--kubeconfig", path, "--context", "x"}, Env: map[string]string{},
 	}}
 }
 

@@ -4,83 +4,29 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"toolcall.dev/operator/test/internal/built"
 )
 
-// What the clients in mcp/ need, and the Debian packages that bring it.
-const (
-	nodeMajor    = 18
-	nodePackages = "nodejs npm"
-)
-
-// clientsFolder is where installClients put them; removed when all tests have ended.
-var clientsFolder string
-
-// installClients makes a folder with the clients of mcp/ and what they depend on, once for all tests.
-var installClients = sync.OnceValues(func() (string, error) {
-	if err := requireNode(); err != nil {
-		return "", err
-	}
-	folder, err := os.MkdirTemp("", "toolcall-mcp-clients-")
-	if err != nil {
-		return "", fmt.Errorf("make a folder for the clients: %w", err)
-	}
-	clientsFolder = folder
-	for _, name := range []string{"package.json", "package-lock.json", "client.mjs"} {
-		data, err := os.ReadFile(filepath.Join("mcp", name))
-		if err != nil {
-			return folder, fmt.Errorf("read a client: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
-			return folder, fmt.Errorf("copy a client: %w", err)
-		}
-	}
-	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = folder
-	if said, err := install.CombinedOutput(); err != nil {
-		return folder, fmt.Errorf("npm ci: %w: %s", err, said)
-	}
-	return folder, nil
-})
-
-// requireNode installs Node.js where it is missing, unless TOOLCALL_NO_INSTALL=1 forbids that.
-func requireNode() error {
-	if !have("node", "npm") {
-		if os.Getenv("TOOLCALL_NO_INSTALL") == "1" {
-			return fmt.Errorf("node and npm are missing: run apt-get install %s, or unset TOOLCALL_NO_INSTALL", nodePackages)
-		}
-		script := "apt-get install -y --no-install-recommends " + nodePackages
-		said, err := exec.Command("sh", "-c", script+" || { apt-get update && "+script+"; }").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("install %s: %w: %s", nodePackages, err, said)
-		}
-	}
-	said, err := exec.Command("node", "--version").Output()
-	if err != nil {
-		return fmt.Errorf("ask node for its version: %w", err)
-	}
-	major, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(said)), "v"), ".")
-	if n, err := strconv.Atoi(major); err != nil || n < nodeMajor {
-		return fmt.Errorf("node is %s, the clients need %d or newer", strings.TrimSpace(string(said)), nodeMajor)
-	}
-	return nil
-}
-
-func have(programs ...string) bool {
-	return !slices.ContainsFunc(programs, func(p string) bool {
-		_, err := exec.LookPath(p)
-		return err != nil
-	})
+// clientFolder makes a folder with the client of mcp/ and the packages that it imports.
+func clientFolder(t *testing.T) string {
+	t.Helper()
+	modules, err := built.NodeModules("mcp")
+	must(t, err)
+	client, err := os.ReadFile(filepath.Join("mcp", "client.mjs"))
+	must(t, err)
+	folder := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(folder, "client.mjs"), client, 0o600))
+	must(t, os.Symlink(modules, filepath.Join(folder, "node_modules")))
+	return folder
 }
 
 // mcpTarget is a server as client.mjs takes it.
@@ -138,13 +84,11 @@ type progress struct {
 // startAgent starts a client for a server. It isn't connected yet.
 func startAgent(t *testing.T, target mcpTarget) *mcpAgent {
 	t.Helper()
-	folder, err := installClients()
-	must(t, err)
 	setup, err := json.Marshal(target)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "node", "client.mjs")
-	cmd.Dir = folder
+	cmd.Dir = clientFolder(t)
 	cmd.Env = append(os.Environ(), "MCP_TEST="+string(setup))
 	if target.HTTP != nil {
 		cmd.Env = append(cmd.Env, "NODE_EXTRA_CA_CERTS="+target.HTTP.ca)

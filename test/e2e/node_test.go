@@ -6,13 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/test/internal/built"
 )
 
 // onNode runs a command inside the local node, as root there, and returns what it printed.
 func (s *suite) onNode(t *testing.T, command ...string) string {
 	t.Helper()
-	args := append([]string{"-C", filepath.Join(s.root, "hack"), "run", "./cluster", "exec", "--"}, command...)
-	cmd := exec.CommandContext(t.Context(), "go", args...)
+	program, err := built.Helper("cluster")
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"exec", "--"}, command...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

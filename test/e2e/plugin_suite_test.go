@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,28 +12,21 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"toolcall.dev/operator/test/internal/built"
 )
 
-// pluginDir is where the plugin is built, once, to be put into PATH.
+// pluginDir is the folder with the built plugin, under both of its names, to be put into PATH.
 var pluginDir = sync.OnceValues(func() (string, error) {
-	s, err := connect()
+	program, err := built.Program("kubectl-toolcall")
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(s.root, "bin", "plugin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	link := filepath.Join(filepath.Dir(program), "kubectl_complete-toolcall")
+	if err := os.Symlink(filepath.Base(program), link); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "kubectl-toolcall"), "./cmd/kubectl-toolcall")
-	build.Dir, build.Env = s.root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the plugin: %w: %s", err, out)
-	}
-	link := filepath.Join(dir, "kubectl_complete-toolcall")
-	if err := os.Symlink("kubectl-toolcall", link); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
-	}
-	return dir, nil
+	return filepath.Dir(program), nil
 })
 
 // said is what a command printed, and its exit code.

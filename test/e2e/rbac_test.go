@@ -141,7 +141,7 @@ func TestRolesForPeople(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
 	for role, want := range map[string]map[string]bool{
-		"view":  {"get toolcalls": true, "create toolcalls": false, "delete toolcalls": false, "get executionenvironments": true, "create executionenvironments": false},
+		"view":  {"get toolcalls": false, "create toolcalls": false, "delete toolcalls": false, "get executionenvironments": true, "create executionenvironments": false},
 		"edit":  {"create toolcalls": true, "patch toolcalls": true, "delete toolcalls": true, "create executionenvironments": false, "use tools": false, "trust executionenvironments": false},
 		"admin": {"create toolcalls": true, "create executionenvironments": true, "delete skills": true, "use tools": false, "trust executionenvironments": false},
 	} {

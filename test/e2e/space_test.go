@@ -78,7 +78,7 @@ func (sp *space) newEnvironment(t *testing.T, name string, adjust ...func(*v1alp
 	env := &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: sp.policy,
+			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: sp.policy},
 		},
 	}
 	for _, change := range adjust {

@@ -110,7 +110,9 @@ func TestJobThatQuotaRefuses(t *testing.T) {
 func TestReferencesThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	sp.newEnvironment(t, "unruled", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyName = "no-such-policy-" + sp.namespace })
+	sp.newEnvironment(t, "unruled", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "no-such-policy-" + sp.namespace}
+	})
 	skilled := shell("echo never")
 	skilled.SkillRef = &v1alpha1.LocalReference{Name: "nothing"}
 	for name, test := range map[string]struct {

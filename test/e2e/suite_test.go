@@ -65,10 +65,6 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "every terminal reason must be reached: no call ended %v; error: %v\n", missing, err)
 			code = 1
 		}
-		if err := os.RemoveAll(clientsFolder); err != nil {
-			fmt.Fprintln(os.Stderr, "cleaning up:", err)
-			code = 1
-		}
 	}
 	os.Exit(code)
 }

@@ -119,7 +119,7 @@ func (b *bed) newEnvironment(t *testing.T, adjust ...func(*v1alpha1.ExecutionEnv
 			Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"},
 		},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: policy.Name,
+			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: policy.Name},
 			StartTimeoutSeconds: ptr.To(int32(600)),
 			// Two hundred at a time, on two processors, and the operator beside them.
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2m")}},

@@ -77,7 +77,7 @@ func (b *bed) createStuck(t *testing.T) *v1alpha1.ToolCall {
 	env := &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "stuck"},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: b.namespace,
+			Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: b.namespace},
 			NodeSelector: map[string]string{"faults.toolcall.dev/none": "x"}, StartTimeoutSeconds: ptr.To(int32(10)),
 		},
 	}

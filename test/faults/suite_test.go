@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/built"
 )
 
 const (
@@ -59,9 +60,6 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "write the summary:", err)
 			code = 1
 		}
-		if s, err := connect(); err == nil {
-			os.RemoveAll(filepath.Dir(s.program))
-		}
 	}
 	os.Exit(code)
 }
@@ -82,7 +80,8 @@ func local(t *testing.T) *suite {
 }
 
 func newSuite() (*suite, error) {
-	program, err := buildProgram()
+	// Going through `go run` each time would delay what a test wants to happen now.
+	program, err := built.Helper("cluster")
 	if err != nil {
 		return nil, err
 	}
@@ -107,21 +106,6 @@ func newSuite() (*suite, error) {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
 	return s, nil
-}
-
-// buildProgram builds the program that controls the local cluster: going through `go run` each time would delay
-// what a test wants to happen now.
-func buildProgram() (string, error) {
-	dir, err := os.MkdirTemp("", "toolcall-faults-")
-	if err != nil {
-		return "", fmt.Errorf("make a folder for the cluster's program: %w", err)
-	}
-	program := filepath.Join(dir, "cluster")
-	build := exec.Command("go", "-C", filepath.Join("..", "..", "hack"), "build", "-o", program, "./cluster")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the cluster's program: %w\n%s", err, out)
-	}
-	return program, nil
 }
 
 // requireLocal refuses any cluster but the local one: these tests stop API servers.

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/built"
 )
 
 const (
@@ -91,7 +92,9 @@ func (b *bench) run(name string, args ...string) {
 
 func (b *bench) helm(args ...string) {
 	b.t.Helper()
-	b.run("go", append([]string{"-C", "hack/release", "tool", "helm"}, args...)...)
+	program, err := built.Helper("helm")
+	b.must(err)
+	b.run(program, args...)
 }
 
 func (b *bench) eventually(what string, is func(context.Context) (bool, error)) {
@@ -203,7 +206,7 @@ func (b *bench) use() {
 	env := &v1alpha1.ExecutionEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agents, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: "toolcall.dev/tools:dev", ImagePullPolicy: corev1.PullIfNotPresent, PolicyName: agents,
+			Image: "toolcall.dev/tools:dev", ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: agents},
 			WarmPool: &v1alpha1.WarmPool{Size: 1},
 		},
 	}

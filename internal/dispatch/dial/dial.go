@@ -240,7 +240,7 @@ func (c *Conn) Receive() (*wire.Message, error) {
 		if err := c.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return nil, err
 		}
-		m, err := wire.Read(c.conn, wire.MaxFrame)
+		m, err := wire.Read(c.conn, wire.MaxAssignment)
 		if err != nil {
 			return nil, err
 		}

@@ -1,38 +1,32 @@
-// Package wire is what operator and runner say to each other: the messages and their framing.
+// Package wire is the protocol between operator and runner: the messages, their framing and their bounds.
 //
 // A connection carries frames in both directions: four bytes of length, big endian, then a JSON object
 // with exactly one of its fields set. The runner opens with Hello. The operator answers with Assign once
-// it has durably recorded which runner has the call, or with Refuse. The runner then sends Result, as
-// often as it takes until an Ack comes back. Cancel may come at any time, Ping is answered by Pong.
+// it has durably recorded which runner has the call, or with Refuse. The runner then sends Result, once on
+// each connection, until an Ack comes back. Cancel may come at any time. Ping is answered by Pong; a Pong
+// that nobody asked for keeps a connection alive.
+//
+// Either end may be newer than the other. A runner ignores messages that it doesn't know, and both ignore
+// fields that they don't know. Version says when that is not enough.
 //
 // The package is linked into every tool pod: it imports nothing but the standard library and the plain
 // data types that the messages carry. It opens no connection and decides nothing.
 package wire
 
-import (
-	"encoding/binary"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
+import "toolcall.dev/operator/internal/envresolve"
 
-	"toolcall.dev/operator/internal/envresolve"
-	"toolcall.dev/operator/internal/result"
-)
-
-// Version of the protocol. An operator refuses a runner that speaks another one.
-const Version = 1
-
-// Bounds of a frame's body, in bytes.
+// Versions of the protocol. Raise Version when an operator and a runner of different versions can't complete a new
+// call with each other. An operator still takes the result of a call that a runner since OldestVersion already has:
+// an upgrade must not lose it. It refuses older runners that wait for a call, so that their pods are replaced.
+//
+// Version 2 bounds a result by MaxResult, and a runner that has a call obeys only a Refusal that names the call.
 const (
-	// MaxHello bounds what an unauthenticated peer may send.
-	MaxHello = 16 << 10
-	// MaxFrame bounds all other frames: both streams at their largest in base64, with room to spare.
-	MaxFrame = 16 << 20
+	Version       = 2
+	OldestVersion = 1
 )
 
-// ErrTooLarge says that a peer announced a frame over the bound.
-var ErrTooLarge = errors.New("frame is larger than allowed")
+// ServerName is the name in the operator's certificate.
+const ServerName = "dispatch.toolcall.dev"
 
 // Message is one frame. Exactly one field is set.
 type Message struct {
@@ -46,7 +40,7 @@ type Message struct {
 	Pong   *Ping       `json:"pong,omitempty"`
 }
 
-// Hello introduces a runner. Who it is, is proved by the token and by the key of its TLS certificate.
+// Hello introduces a runner. The token and the key of its TLS certificate prove who it is.
 type Hello struct {
 	Version   int    `json:"version"`
 	Namespace string `json:"namespace"`
@@ -64,7 +58,7 @@ type Hello struct {
 	CallUID string `json:"callUID,omitempty"`
 }
 
-// Assignment is a call, ready to run but for what only the pod knows.
+// Assignment is a call, ready to run except for what only the pod knows.
 type Assignment struct {
 	CallUID string `json:"callUID"`
 	// CallName is what the runner says in later hellos.
@@ -84,24 +78,12 @@ type Assignment struct {
 	Environment envresolve.Plan `json:"environment"`
 }
 
-// Result is how a call ended.
-type Result struct {
-	CallUID string         `json:"callUID"`
-	Outcome result.Outcome `json:"outcome"`
-	// Environment is what was resolved: names and sources, never values.
-	Environment Environment `json:"environment"`
-}
-
-// Environment is what a runner resolved.
-type Environment struct {
-	WorkingDir string                   `json:"workingDir,omitempty"`
-	Vars       []envresolve.ResolvedVar `json:"vars,omitempty"`
-	Stripped   []string                 `json:"stripped,omitempty"`
-}
-
-// Refusal ends a connection for good: the runner must exit without running anything.
+// Refusal ends a connection.
 type Refusal struct {
 	Reason string `json:"reason"`
+	// CallUID is the call that ends without a result. A runner that has a call and isn't told to give up that one keeps
+	// it, with its result, and connects again.
+	CallUID string `json:"callUID,omitempty"`
 }
 
 // Ack says that a call's result is durably recorded.
@@ -116,55 +98,3 @@ type Cancel struct {
 
 // Ping asks for a Pong.
 type Ping struct{}
-
-// Write sends one message.
-func Write(w io.Writer, m *Message) error {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("encode frame: %w", err)
-	}
-	if len(body) > MaxFrame {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(body), MaxFrame)
-	}
-	frame := make([]byte, 4, 4+len(body))
-	binary.BigEndian.PutUint32(frame, uint32(len(body)))
-	_, err = w.Write(append(frame, body...))
-	return err
-}
-
-// Read receives one message of at most limit bytes. It reads nothing past the frame.
-func Read(r io.Reader, limit int) (*Message, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	if uint64(size) > uint64(limit) {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, limit)
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("frame ended early: %w", err)
-	}
-	m := &Message{}
-	if err := json.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("decode frame: %w", err)
-	}
-	if n := m.set(); n != 1 {
-		return nil, fmt.Errorf("a frame carries one message, this one %d", n)
-	}
-	return m, nil
-}
-
-func (m *Message) set() int {
-	n := 0
-	for _, present := range []bool{
-		m.Hello != nil, m.Assign != nil, m.Refuse != nil, m.Result != nil,
-		m.Ack != nil, m.Cancel != nil, m.Ping != nil, m.Pong != nil,
-	} {
-		if present {
-			n++
-		}
-	}
-	return n
-}

@@ -1,0 +1,129 @@
+package executionenvironment
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Names of the NetworkPolicies in each namespace that has an environment.
+const (
+	ingressPolicy   = "toolcall-no-ingress"
+	noNetworkPolicy = "toolcall-no-network"
+)
+
+// OperatorAddress says where runners find the operator.
+type OperatorAddress struct {
+	Namespace string
+	Port      int32
+}
+
+// operatorLabels select the operator's pods in its namespace.
+var operatorLabels = map[string]string{"app.kubernetes.io/name": "toolcall-operator"}
+
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update
+
+// ensureNetworkPolicies keeps a namespace's tool pods from being connected to, and those that are denied the
+// network from connecting to anything but the operator. They belong to the namespace's environments and go
+// with the last of them. What holds without a network plugin that enforces them is the runner's own filter.
+func (r *Reconciler) ensureNetworkPolicies(ctx context.Context, namespace string) error {
+	environments := &v1alpha1.ExecutionEnvironmentList{}
+	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list environments: %w", err)
+	}
+	owners := ownersOf(environments.Items)
+	if len(owners) == 0 {
+		return nil
+	}
+	for _, want := range networkPolicies(namespace, r.Operator) {
+		want.OwnerReferences = owners
+		if err := r.ensureNetworkPolicy(ctx, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1.NetworkPolicy) error {
+	have := &networkingv1.NetworkPolicy{}
+	err := r.Objects.Get(ctx, client.ObjectKeyFromObject(want), have)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = r.Client.Create(ctx, want)
+	case err == nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences):
+		return nil
+	case err == nil:
+		want.ResourceVersion = have.ResourceVersion
+		err = r.Client.Update(ctx, want)
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Everything in it goes, the environments too.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write NetworkPolicy %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// ownersOf are the environments that are not being deleted, in the cache's order made stable by name.
+func ownersOf(items []v1alpha1.ExecutionEnvironment) []metav1.OwnerReference {
+	byName := map[string]metav1.OwnerReference{}
+	for i := range items {
+		if items[i].DeletionTimestamp == nil {
+			byName[items[i].Name] = metav1.OwnerReference{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionEnvironment", Name: items[i].Name, UID: items[i].UID,
+			}
+		}
+	}
+	owners := make([]metav1.OwnerReference, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		owners = append(owners, byName[name])
+	}
+	return owners
+}
+
+// networkPolicies are what a namespace gets.
+func networkPolicies(namespace string, operator OperatorAddress) []*networkingv1.NetworkPolicy {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}
+	}
+	return []*networkingv1.NetworkPolicy{
+		{
+			ObjectMeta: meta(ingressPolicy),
+			Spec: networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			},
+		},
+		{
+			ObjectMeta: meta(noNetworkPolicy),
+			Spec: networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{
+					v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, jobspec.LabelNetwork: jobspec.NetworkDenied,
+				}},
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+				Egress: []networkingv1.NetworkPolicyEgressRule{{
+					To: []networkingv1.NetworkPolicyPeer{{
+						NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: operator.Namespace}},
+						PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
+					}},
+					Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(operator.Port))}},
+				}},
+			},
+		},
+	}
+}

@@ -1,0 +1,289 @@
+package executionenvironment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/trigger"
+)
+
+// pool is one look at an environment's waiting pods.
+type pool struct {
+	env      *v1alpha1.ExecutionEnvironment
+	template jobspec.WarmInput
+	hash     string
+	now      time.Time
+	size     int
+	// alive counts the pods that wait or will.
+	alive int
+	wake  time.Duration
+}
+
+func (p *pool) wakeIn(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	if d = max(d, time.Millisecond); p.wake == 0 || d < p.wake {
+		p.wake = d
+	}
+}
+
+// reconcilePool brings the number of waiting pods to what the environment wants.
+func (r *Reconciler) reconcilePool(ctx context.Context, env *v1alpha1.ExecutionEnvironment, jobs []batchv1.Job) (*pool, error) {
+	p := &pool{env: env, now: r.Clock.Now(), size: int(host.PoolSize(env))}
+	if p.size == 0 && len(jobs) == 0 {
+		return p, nil
+	}
+	if err := r.findTemplate(ctx, p); err != nil {
+		return p, err
+	}
+	for i := range jobs {
+		if err := r.reconcilePod(ctx, p, &jobs[i]); err != nil {
+			return p, err
+		}
+	}
+	return p, r.refill(ctx, p)
+}
+
+// dissolve removes what waits for calls in an environment that is gone. A pod that a call was given stays until the
+// call has its Job.
+func (r *Reconciler) dissolve(ctx context.Context, name types.NamespacedName, jobs []batchv1.Job) (ctrl.Result, error) {
+	if len(jobs) == 0 {
+		return ctrl.Result{}, nil
+	}
+	err := r.Objects.Live.Get(ctx, name, &v1alpha1.ExecutionEnvironment{})
+	if err == nil {
+		// The cache doesn't have it yet.
+		return ctrl.Result{RequeueAfter: apicache.Lag}, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("look whether the pool's environment is gone: %w", err)
+	}
+	gone := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	p := &pool{env: gone, now: r.Clock.Now()}
+	for i := range jobs {
+		if err := r.reconcilePod(ctx, p, &jobs[i]); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	// Until none is there.
+	p.wakeIn(dissolvePause)
+	return ctrl.Result{RequeueAfter: p.wake}, nil
+}
+
+// dissolvePause is when a pool without an environment is looked at again, if nothing that happens to its Jobs says so.
+const dissolvePause = 30 * time.Second
+
+// findTemplate works out what the pods are to be made from. Without one default environment, or a policy that can be
+// used, there is nothing that pods could be kept for.
+func (r *Reconciler) findTemplate(ctx context.Context, p *pool) error {
+	defaults, err := r.Objects.DefaultEnvironments(ctx, p.env.Namespace, false)
+	if err != nil {
+		return err
+	}
+	policies, err := r.Objects.Policies(ctx, p.env)
+	if err != nil {
+		return err
+	}
+	if p.template, p.hash, err = r.template(p.env, defaults, policies); err != nil {
+		r.pools.failed(client.ObjectKeyFromObject(p.env), err.Error(), p.now)
+		p.size = 0
+	}
+	return nil
+}
+
+// template is what the environment's waiting pods are made from. The error is the user's.
+func (r *Reconciler) template(env *v1alpha1.ExecutionEnvironment, defaults []v1alpha1.ExecutionEnvironment, policies decide.Policies) (jobspec.WarmInput, string, error) {
+	if message := decide.DuplicateDefault(defaults); message != "" {
+		return jobspec.WarmInput{}, "", errors.New(message)
+	}
+	object, err := policies.For(env)
+	if err != nil {
+		return jobspec.WarmInput{}, "", err
+	}
+	policy, err := r.Policies.Compile(object)
+	if err != nil {
+		return jobspec.WarmInput{}, "", fmt.Errorf("the policy does not compile: %w", err)
+	}
+	in := decide.Context{Defaults: defaults}
+	return host.PoolTemplate(env, in.DefaultEnvironment(), object, policy.EnvBlocklist(), r.Runtime)
+}
+
+// reconcilePod looks after one Job of the pool.
+func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job) error {
+	uid := string(job.UID)
+	if job.DeletionTimestamp != nil || r.Hosts.IsBusy(uid) {
+		return nil
+	}
+	pod, err := r.Objects.PodOf(ctx, job)
+	if err != nil {
+		return err
+	}
+	if (pod != nil || jobspec.HasEnded(job)) && !r.Hosts.IsOffered(uid) {
+		// An operator before this one may have given it to a call.
+		calls, err := r.Objects.CallsOfJob(ctx, client.ObjectKeyFromObject(job))
+		for i := range calls {
+			r.Calls.Enqueue(client.ObjectKeyFromObject(&calls[i]), trigger.PriorityStart)
+		}
+		if err != nil || len(calls) > 0 {
+			return err
+		}
+	}
+	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash || host.WasTakenAway(pod)
+	problem := r.problemOf(p, job, pod)
+	if surplus || problem != "" {
+		removed, err := r.remove(ctx, p, job)
+		if removed && problem != "" && !surplus {
+			r.pools.failed(client.ObjectKeyFromObject(p.env), problem, p.now)
+			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", clip(problem, maxNote))
+		}
+		return err
+	}
+	p.alive++
+	r.offer(p, host.Host{Job: job, Pod: pod, Runner: r.Hub.Session(uid)})
+	return nil
+}
+
+// offer lets calls claim a host once its runner waits and is known to be in the Job's pod.
+func (r *Reconciler) offer(p *pool, h host.Host) {
+	switch state := host.StateOf(h, false); {
+	case state == host.Idle:
+		r.Hosts.Offer(string(h.Job.UID), p.hash)
+		r.pools.reset(client.ObjectKeyFromObject(p.env))
+	case h.Runner == nil && jobspec.IsSuspended(h.Job):
+		// What lets it run changes the Job.
+	case h.Runner == nil:
+		p.wakeIn(jobspec.StartsFrom(h.Job).Add(startTimeout(p.env)).Sub(p.now))
+	case h.Pod == nil:
+		p.wakeIn(apicache.Lag)
+	default:
+		h.Runner.Refuse("the pod is not the one of the pool's Job")
+	}
+}
+
+func startTimeout(env *v1alpha1.ExecutionEnvironment) time.Duration {
+	return time.Duration(decide.StartTimeoutSeconds(env)) * time.Second
+}
+
+// reconnectWait is how long runners may take to dial in after they can reach this operator.
+const reconnectWait = 15 * time.Second
+
+// problemOf says why a Job of the pool will not have a waiting runner; empty when it may.
+func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) string {
+	if found := host.DiagnoseJob(job); found != nil {
+		return found.Message
+	}
+	if jobspec.IsSuspended(job) {
+		return ""
+	}
+	if pod != nil && !host.IsFromBefore(pod, job) {
+		if found := host.DiagnosePod(pod, job.Name); found != nil && found.Final {
+			return found.Message
+		}
+	}
+	if r.Hub.Session(string(job.UID)) != nil || p.now.Sub(jobspec.StartsFrom(job)) <= startTimeout(p.env) {
+		return ""
+	}
+	heard := r.Hub.Since()
+	if heard.IsZero() || p.now.Sub(heard) <= reconnectWait {
+		if !heard.IsZero() {
+			p.wakeIn(heard.Add(reconnectWait).Sub(p.now) + time.Millisecond)
+		}
+		return ""
+	}
+	return "a pod of the pool did not start in time, or lost its connection"
+}
+
+// remove deletes a Job of the pool, unless it is a call's by now: a call has its runner, or the Job has changed since
+// it was seen, as it does when a call adopts it. A call can come and go while a pass over a large pool is under way;
+// the pod that served it has not failed.
+func (r *Reconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (removed bool, err error) {
+	if !r.Hosts.Withdraw(string(job.UID)) {
+		return false, nil
+	}
+	unchanged := client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}
+	err = r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), unchanged)
+	switch {
+	case apierrors.IsConflict(err):
+		p.wakeIn(apicache.Lag)
+		return false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("delete a Job of the pool: %w", err)
+	}
+	return true, nil
+}
+
+// refillConcurrency is how many pods of one pool are created at the same time. One after the other, a pool is refilled
+// more slowly than calls can empty it.
+const refillConcurrency = 8
+
+// refill creates what is missing.
+func (r *Reconciler) refill(ctx context.Context, p *pool) error {
+	missing := p.size - p.alive
+	if missing <= 0 {
+		return nil
+	}
+	if notBefore := r.pools.notBefore(client.ObjectKeyFromObject(p.env), p.hash); p.now.Before(notBefore) {
+		p.wakeIn(notBefore.Sub(p.now))
+		return nil
+	}
+	// One first: when the API server doesn't take it, it won't take the others.
+	if err := r.addPod(ctx, p); err != nil {
+		return r.refused(p, err)
+	}
+	var rest errgroup.Group
+	rest.SetLimit(refillConcurrency)
+	for range missing - 1 {
+		rest.Go(func() error { return r.addPod(ctx, p) })
+	}
+	if err := rest.Wait(); err != nil {
+		return r.refused(p, err)
+	}
+	return nil
+}
+
+// addPod creates one waiting pod's Job, and the pod's credential. It changes nothing of the pool.
+func (r *Reconciler) addPod(ctx context.Context, p *pool) error {
+	in := p.template
+	in.Name = jobspec.WarmName(p.env, rand.String(10))
+	job := jobspec.BuildWarm(in, p.hash, r.Identity)
+	if err := r.Client.Create(ctx, job); err != nil {
+		return fmt.Errorf("create a Job of the pool: %w", err)
+	}
+	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
+	err := r.Client.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the credential of a waiting pod: %w", err)
+	}
+	return nil
+}
+
+// refused backs off when the API server doesn't take the pool's Jobs.
+func (r *Reconciler) refused(p *pool, err error) error {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+		return err
+	}
+	r.pools.failed(client.ObjectKeyFromObject(p.env), "the API server refused a waiting pod: "+err.Error(), p.now)
+	p.wakeIn(firstBackOff)
+	return nil
+}

@@ -1,0 +1,123 @@
+package executionenvironment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/host"
+)
+
+// writeStatus writes the environment's status if it changed. Counts wait until countDelay has passed since the last
+// write; wait says for how long.
+func (r *Reconciler) writeStatus(ctx context.Context, env *v1alpha1.ExecutionEnvironment, p *pool) (wait time.Duration, err error) {
+	ready, err := r.judge(ctx, env)
+	if err != nil {
+		return 0, err
+	}
+	active := &v1alpha1.ToolCallList{}
+	if err := r.Objects.List(ctx, active, client.InNamespace(env.Namespace), client.MatchingFields{apicache.IndexActive: env.Name}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return 0, fmt.Errorf("list active calls: %w", err)
+	}
+	after := env.DeepCopy()
+	ready.ObservedGeneration = env.Generation
+	meta.SetStatusCondition(&after.Status.Conditions, ready)
+	after.Status.ObservedGeneration = env.Generation
+	urgent := !equality.Semantic.DeepEqual(env.Status, after.Status)
+	after.Status.ActiveCalls = int32(len(active.Items))
+	r.setWarm(after, p)
+	urgent = urgent || podsFail(env) != podsFail(after)
+	if equality.Semantic.DeepEqual(env.Status, after.Status) {
+		return 0, nil
+	}
+	if left := r.pools.lastWrite(client.ObjectKeyFromObject(env)).Add(countDelay).Sub(p.now); left > 0 && !urgent {
+		return left, nil
+	}
+	r.pools.wrote(client.ObjectKeyFromObject(env), p.now)
+	err = r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(env, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("write the environment's status: %w", err)
+	}
+	return 0, nil
+}
+
+// podsFail says that the environment's status says that its pool's pods don't start.
+func podsFail(env *v1alpha1.ExecutionEnvironment) bool {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionWarm)
+	return c != nil && c.Reason == v1alpha1.ReasonPodsFail
+}
+
+// setWarm writes how the environment's pool does.
+func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
+	if host.PoolSize(env) == 0 {
+		env.Status.Warm = nil
+		meta.RemoveStatusCondition(&env.Status.Conditions, v1alpha1.ConditionWarm)
+		return
+	}
+	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hosts.Waiting(p.hash)), Desired: host.PoolSize(env)}
+	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
+	switch problem := r.pools.problem(client.ObjectKeyFromObject(env)); {
+	case problem != "":
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, clip(problem, maxMessage)
+	case env.Status.Warm.Ready == 0:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonFilling, "Pods are being started"
+	}
+	meta.SetStatusCondition(&env.Status.Conditions, condition)
+}
+
+// judge says whether calls can run in the environment.
+func (r *Reconciler) judge(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (metav1.Condition, error) {
+	no := func(reason, message string) (metav1.Condition, error) {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message, maxMessage)}, nil
+	}
+	if env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true" {
+		defaults, err := r.Objects.DefaultEnvironments(ctx, env.Namespace, false)
+		if err != nil {
+			return metav1.Condition{}, err
+		}
+		if message := decide.DuplicateDefault(defaults); message != "" {
+			return no(v1alpha1.ReasonDuplicateDefault, message)
+		}
+	}
+	policies, err := r.Objects.Policies(ctx, env)
+	if err != nil {
+		return metav1.Condition{}, err
+	}
+	policy, err := policies.For(env)
+	var refusal *decide.Refusal
+	if errors.As(err, &refusal) {
+		return no(v1alpha1.ReasonPolicyNotFound, refusal.Message)
+	}
+	if _, err := r.Policies.Compile(policy); err != nil {
+		return no(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: "+err.Error())
+	}
+	message := "Calls can run"
+	if env.Spec.Suspend {
+		message = "The environment is suspended: no new call starts"
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}, nil
+}
+
+const (
+	// maxMessage bounds a condition's message, in bytes.
+	maxMessage = 16 << 10
+	// maxNote bounds an Event's note, in bytes: the API server takes 1024.
+	maxNote = 1000
+)
+
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " …"
+}

@@ -1,0 +1,275 @@
+package toolcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+)
+
+// effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there
+// before the status says so, the status, and only then what follows from it.
+type effects struct {
+	// create is the Job to make; credential the Job whose pod has to have its token.
+	create, credential *batchv1.Job
+	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
+	decided *observation
+	// status is what the call's status becomes; nil leaves it.
+	status *v1alpha1.ToolCallStatus
+	// adopt is the waiting pod's Job that becomes the call's own, before its runner is let go.
+	adopt *batchv1.Job
+	// release ends the call's claim on a waiting runner, leaveQueue its place in its environment's queue.
+	release, leaveQueue bool
+	// messages go to runners.
+	messages []message
+	// reported is what became of a runner's result, for the metric.
+	reported metrics.ReportOutcome
+	// forgetResult drops the copy of a result whose runner has gone.
+	forgetResult bool
+	// remove are Jobs to delete, with their pods.
+	remove []*batchv1.Job
+	// removeCall deletes the call; expire is when that is due.
+	removeCall bool
+	expire     time.Time
+	// gone turns the call's runners away, and forgets the call.
+	gone string
+	// wake is when to look again, 0 for not on a timer.
+	wake time.Duration
+}
+
+// message is one thing to tell a runner.
+type message struct {
+	to     *dispatch.Session
+	assign *wire.Assignment
+	// ack and cancel hold the call's UID.
+	ack, cancel string
+	refuse      string
+}
+
+// wakeIn has the call looked at again after d at the latest.
+func (e *effects) wakeIn(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if e.wake == 0 || d < e.wake {
+		e.wake = d
+	}
+}
+
+// apply carries the effects out.
+func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
+	if e.create != nil {
+		var again *observation
+		var err error
+		if e, again, err = r.createJob(ctx, o, e); err != nil {
+			return ctrl.Result{}, err
+		}
+		if again != nil {
+			return r.continueWith(ctx, again)
+		}
+	}
+	if e.credential != nil {
+		if err := r.createCredential(ctx, e.credential); err != nil {
+			e = e.decided.credentialFailed(ctx, e.credential, err)
+		}
+	}
+	if err := r.writeStatus(ctx, o, e.status); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if e.adopt != nil {
+		if err := r.adopt(ctx, o, e.adopt); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.follow(o, &e)
+	if err := r.remove(ctx, o, &e); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: e.wake}, nil
+}
+
+// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already,
+// made by a pass whose answer was lost, the pass goes on with that.
+func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
+	release, ok := r.starts.acquire(o.call.Namespace)
+	if !ok {
+		return effects{wake: startsBusyWait}, nil, nil
+	}
+	defer release()
+	job := e.create
+	err := r.Client.Create(ctx, job)
+	switch {
+	case err == nil && e.status == nil && jobspec.IsSuspended(job):
+		// A queue holds it back: the call says so.
+		e.status = e.decided.withJob(job).accepted()
+		return e, nil, nil
+	case err == nil:
+		return e, nil, nil
+	case !apierrors.IsAlreadyExists(err):
+		return e.decided.createFailed(ctx, err), nil, nil
+	}
+	// The cache may not show it yet, or never: somebody took its label away.
+	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
+	if err != nil {
+		return effects{}, nil, err
+	}
+	if there == nil {
+		return effects{wake: apicache.Lag}, nil, nil
+	}
+	again := *o
+	r.takeJob(&again, there)
+	if again.foreignJob != "" {
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil, nil
+	}
+	return effects{}, &again, nil
+}
+
+// continueWith runs the pass with a Job that the cache doesn't show.
+func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Result, error) {
+	e, err := r.runStage(ctx, o)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if e.create != nil {
+		return ctrl.Result{}, errors.New("the call's Job is there and isn't found")
+	}
+	return r.apply(ctx, o, e)
+}
+
+// isRefused says that the API server will not take an object, however often it is sent.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// createCredential gives the Job's pod its token. Making it again makes the same one.
+func (r *Reconciler) createCredential(ctx context.Context, job *batchv1.Job) error {
+	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
+	err := r.Client.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the credential of the call's pod: %w", err)
+	}
+	return nil
+}
+
+// writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try
+// is delayed more and more.
+func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolCallStatus) error {
+	if status == nil || equality.Semantic.DeepEqual(&o.call.Status, status) {
+		return nil
+	}
+	written := o.call.DeepCopy()
+	written.Status = *status
+	patch := client.MergeFromWithOptions(o.call, client.MergeFromWithOptimisticLock{})
+	after := written.DeepCopy()
+	if err := r.Client.Status().Patch(ctx, written, patch, readBack(after)); err != nil {
+		return fmt.Errorf("write the call's status: %w", err)
+	}
+	if after.Status.Phase.Terminal() {
+		r.finished.keep(after, o.now)
+		r.forget(client.ObjectKeyFromObject(o.call))
+	}
+	if after.Status.Runner != nil {
+		r.Pending.release(client.ObjectKeyFromObject(o.call))
+	}
+	r.announce(o, after)
+	return nil
+}
+
+// readBack says whether what is read after a write of the status has to show it. The end of a call is never seen in the
+// cache.
+func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
+	if call.Status.Phase.Terminal() {
+		return client.DisableReadYourWritesConsistency
+	}
+	return &client.SubResourcePatchOptions{}
+}
+
+// follow tells the rest of the operator, and the runners.
+func (r *Reconciler) follow(o *observation, e *effects) {
+	key := client.ObjectKeyFromObject(o.call)
+	if e.gone != "" {
+		r.Hub.Dismiss(key.Namespace, key.Name, e.gone)
+		r.forget(key)
+	}
+	if e.leaveQueue {
+		r.Queue.Release(key)
+	}
+	for _, m := range e.messages {
+		m.deliver()
+	}
+	if e.release {
+		r.Hosts.Release(string(o.call.UID))
+	}
+	if e.reported != "" {
+		metrics.CountReport(e.reported)
+	}
+	if bound := o.call.Status.Runner; e.forgetResult && bound != nil {
+		r.Hub.Release(bound.KeyHash)
+	}
+	if !e.expire.IsZero() {
+		r.Expiry.Add(key, e.expire)
+	}
+}
+
+// deliver tells the runner. One that can't be reached dials in again.
+func (m message) deliver() {
+	switch {
+	case m.assign != nil:
+		_ = m.to.Assign(m.assign)
+	case m.ack != "":
+		_ = m.to.Ack(m.ack)
+	case m.cancel != "":
+		_ = m.to.Cancel(m.cancel)
+	default:
+		m.to.Refuse(m.refuse)
+	}
+}
+
+// remove deletes what the call doesn't need any more, and the call itself when its time is up.
+func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
+	for _, job := range e.remove {
+		// The kubelet's SIGTERM has the runner stop whatever still runs.
+		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the call's Job: %w", err)
+		}
+	}
+	if e.removeCall {
+		// The cache, which has only calls in flight, will not see it go.
+		err := r.Client.Delete(ctx, o.call, client.Preconditions{UID: &o.call.UID}, client.DisableReadYourWritesConsistency)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the finished call: %w", err)
+		}
+	}
+	return nil
+}
+
+// adopt makes the Job of a waiting pod the call's own, and has the pool refilled.
+func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.Job) error {
+	job := before.DeepCopy()
+	jobspec.Adopt(job, o.call, o.decision, o.now)
+	if err := r.Client.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("make the waiting pod's Job the call's own: %w", err)
+	}
+	r.Pools.Enqueue(types.NamespacedName{Namespace: before.Namespace, Name: jobspec.PoolOf(before)}, 0)
+	return nil
+}
+
+// forget drops what is remembered of a call in flight.
+func (r *Reconciler) forget(call types.NamespacedName) {
+	r.Queue.Release(call)
+	r.Pending.release(call)
+}

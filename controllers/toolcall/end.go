@@ -1,0 +1,156 @@
+package toolcall
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+)
+
+// dismiss turns the runner of a call that is being deleted away.
+func (r *Reconciler) dismiss(_ context.Context, o *observation) (effects, error) {
+	return effects{gone: "the ToolCall is being deleted"}, nil
+}
+
+// cancel ends a call whose command was not handed over.
+func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error) {
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	o = o.withAction(whole)
+	e := effects{remove: o.ownJob(), release: true}
+	why := "the call was cancelled"
+	if edited := decide.Edited(o.call); edited != nil && !o.call.Spec.Cancel {
+		why = "the call was edited"
+		e.status = o.refuse(edited)
+	} else {
+		e.status = o.neverStarted(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, decide.Cancelled(o.call))
+	}
+	if o.runner != nil {
+		e.messages = append(e.messages, message{to: o.runner, refuse: why})
+	}
+	if o.claimed != nil && o.claimed != o.runner {
+		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
+	}
+	return e, nil
+}
+
+// retire looks after a call that has ended: it answers a runner that still reports, deletes what would start again, and
+// deletes the call when its time is up.
+func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
+	e := effects{release: true, forgetResult: true}
+	if o.claimed != nil && o.claimed != o.runner {
+		// It was claimed and never recorded: the call ended before that, or another runner had been recorded by a write
+		// whose answer was lost.
+		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
+	}
+	if o.runner != nil {
+		if err := r.letGo(ctx, o, &e); err != nil {
+			return effects{}, err
+		}
+	}
+	var err error
+	if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
+		return effects{}, err
+	}
+	ttl, err := r.ttl(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	if until := sinceFinished(o.call).Add(ttl); until.After(o.now) {
+		e.expire = until
+	} else {
+		e.removeCall = true
+	}
+	return e, nil
+}
+
+// letGo answers the runner of a call that has ended.
+func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) error {
+	hello := o.runner.Hello()
+	if hello.Pool != "" {
+		job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: hello.Job})
+		if err != nil {
+			return err
+		}
+		if job != nil && string(job.UID) == hello.JobUID && jobspec.PoolOf(job) != "" {
+			e.adopt = job
+		}
+	}
+	if o.runner.Result() == nil {
+		e.messages = append(e.messages, message{to: o.runner, refuse: "the call has ended: " + o.call.Status.Reason})
+		return nil
+	}
+	e.reported = metrics.ReportRepeated
+	e.messages = append(e.messages, message{to: o.runner, ack: string(o.call.UID)})
+	return nil
+}
+
+// startsAgain are the Jobs of an ended call that will have a pod, or have one, that isn't the one which ran the call. A
+// queue that takes a running Job's place leaves a Job that has neither completed nor failed, and lets it run later: with
+// a pod that no call is for, and that holds its quota.
+func (r *Reconciler) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) ([]*batchv1.Job, error) {
+	jobs := &batchv1.JobList{}
+	if err := r.Objects.List(ctx, jobs, client.InNamespace(call.Namespace), client.MatchingFields{apicache.IndexJobCall: string(call.UID)}); err != nil {
+		return nil, fmt.Errorf("list the ended call's Jobs: %w", err)
+	}
+	var again []*batchv1.Job
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if jobspec.HasEnded(job) || job.DeletionTimestamp != nil {
+			continue
+		}
+		if !jobspec.IsSuspended(job) {
+			pod, err := r.currentPod(ctx, job)
+			if err != nil {
+				return nil, err
+			}
+			if pod == nil || call.Status.Runner != nil && string(pod.UID) == call.Status.Runner.PodUID {
+				continue
+			}
+		}
+		again = append(again, job)
+	}
+	return again, nil
+}
+
+// defaultTTLSeconds is how long a finished call stays when neither it nor its environment says so.
+const defaultTTLSeconds = 3600
+
+// ttl is how long a finished call stays.
+func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
+	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
+		return time.Duration(*seconds) * time.Second, nil
+	}
+	if call.Status.Environment != nil {
+		env := &v1alpha1.ExecutionEnvironment{}
+		err := r.Objects.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}, env)
+		if client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("get the call's environment: %w", err)
+		}
+		if err == nil && env.Spec.TTLSecondsAfterFinished != nil {
+			return time.Duration(*env.Spec.TTLSecondsAfterFinished) * time.Second, nil
+		}
+	}
+	return defaultTTLSeconds * time.Second, nil
+}
+
+// sinceFinished is when the call ended.
+func sinceFinished(call *v1alpha1.ToolCall) time.Time {
+	for _, c := range call.Status.Conditions {
+		if c.Type == v1alpha1.ConditionFinished {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return call.CreationTimestamp.Time
+}

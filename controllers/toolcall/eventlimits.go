@@ -1,0 +1,37 @@
+package toolcall
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
+)
+
+// Bounds of the Events about one namespace's calls: a flood of denials must not fill etcd, nor hide what else happens.
+const (
+	eventsPerSecond = 5
+	eventBurst      = 100
+	// maxLimitedNamespaces bounds the namespaces that are remembered; the one that was quiet the longest is forgotten.
+	maxLimitedNamespaces = 4096
+)
+
+// eventLimits bounds Events, namespace by namespace.
+type eventLimits struct {
+	mu       sync.Mutex
+	limiters *lru.Cache
+}
+
+func newEventLimits() *eventLimits { return &eventLimits{limiters: lru.New(maxLimitedNamespaces)} }
+
+// allow says whether the namespace may have another Event.
+func (l *eventLimits) allow(namespace string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limiter, ok := l.limiters.Get(namespace)
+	if !ok {
+		limiter = rate.NewLimiter(eventsPerSecond, eventBurst)
+		l.limiters.Add(namespace, limiter)
+	}
+	return limiter.(*rate.Limiter).AllowN(now, 1)
+}

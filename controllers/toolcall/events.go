@@ -1,0 +1,34 @@
+package toolcall
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/metrics"
+)
+
+// maxNote bounds an Event's note, in bytes: the API server takes 1024.
+const maxNote = 1000
+
+// announce tells the world of a transition that was just recorded.
+func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
+	s := &after.Status
+	if o.call.Status.Phase == s.Phase || !s.Phase.Terminal() {
+		return
+	}
+	metrics.CountFinished(s)
+	r.Trace.RecordCall(after, o.created, o.now)
+	if s.Phase == v1alpha1.PhaseSucceeded {
+		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if s.Phase == v1alpha1.PhaseFailed || s.Phase == v1alpha1.PhaseDenied {
+		kind = corev1.EventTypeWarning
+	}
+	if !r.eventLimits.allow(after.Namespace, o.now) {
+		metrics.CountDroppedEvent()
+		return
+	}
+	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", clip(s.Message, maxNote))
+}

@@ -1,0 +1,105 @@
+package toolcall
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+// withResult is the status of a call that ended as its runner reports. specBytes is what the rest of the object takes.
+func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1.ToolCallStatus {
+	outcome := &reported.Outcome
+	s := o.end(phaseOf(outcome.Reason), outcome.Reason, messageOf(outcome))
+	s.ExitCode, s.Signal = outcome.ExitCode, outcome.Signal
+	if !outcome.Started {
+		s.RetrySafe = ptr.To(true)
+	} else {
+		s.DurationMilliseconds = ptr.To(outcome.DurationMS)
+		s.StartTime = ptr.To(metav1.NewMicroTime(outcome.StartTime))
+		s.CompletionTime = ptr.To(metav1.NewMicroTime(outcome.CompletionTime))
+	}
+	setEnvironment(s, &reported.Environment)
+	setOutput(s, outcome, specBytes)
+	return s
+}
+
+func phaseOf(reason string) v1alpha1.Phase {
+	switch reason {
+	case result.Completed:
+		return v1alpha1.PhaseSucceeded
+	case result.CancelRequested:
+		return v1alpha1.PhaseCancelled
+	default:
+		return v1alpha1.PhaseFailed
+	}
+}
+
+func messageOf(o *result.Outcome) string {
+	if o.Message == "" && o.Reason == result.Completed {
+		return "the command exited with code 0"
+	}
+	return o.Message
+}
+
+// maxNames bounds the lists of variables' names, as the API does.
+const maxNames = 2048
+
+// setEnvironment writes what the runner found the environment to be: names and sources.
+func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
+	if s.Environment == nil {
+		s.Environment = &v1alpha1.ResolvedEnvironment{}
+	}
+	s.Environment.WorkingDir = env.WorkingDir
+	s.Environment.StrippedEnv = env.Stripped[:min(len(env.Stripped), maxNames)]
+	for _, v := range env.Vars[:min(len(env.Vars), maxNames)] {
+		s.Environment.Env = append(s.Environment.Env, v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)})
+	}
+}
+
+// maxObjectBytes is what a whole ToolCall may take, encoded. etcd takes 1.5 MiB in one request, the object and what is
+// around it.
+const maxObjectBytes = 1400 << 10
+
+// setOutput writes both streams and the text for a model. What the policy lets through can still be more than an object
+// holds (the same bytes stand in stdout and in output, and escaping makes them longer): then less of each stream is
+// kept, and truncated says so.
+func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes int) {
+	if !outcome.Started {
+		return
+	}
+	rest := maxObjectBytes - specBytes
+	// A byte that isn't UTF-8 becomes three in the text.
+	for limit := 3 * max(kept(&outcome.Stdout), kept(&outcome.Stderr)); ; limit = limit * 2 / 3 {
+		setStreams(s, outcome, limit)
+		if limit == 0 || encodedSize(s) <= rest {
+			return
+		}
+	}
+}
+
+func kept(stream *result.Stream) int { return len(stream.Head) + len(stream.Tail) }
+
+func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
+	stdout, cutOut := o.Stdout.Text(limit)
+	stderr, cutErr := o.Stderr.Text(limit)
+	s.Stdout, s.Stderr = stdout, stderr
+	s.Streams = &v1alpha1.StreamsStatus{
+		Stdout: v1alpha1.StreamStatus{Bytes: o.Stdout.Bytes, SHA256: o.Stdout.SHA256, Truncated: cutOut, InvalidUTF8: o.Stdout.InvalidUTF8},
+		Stderr: v1alpha1.StreamStatus{Bytes: o.Stderr.Bytes, SHA256: o.Stderr.SHA256, Truncated: cutErr, InvalidUTF8: o.Stderr.InvalidUTF8},
+	}
+	s.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
+}
+
+func encodedSize(object any) int {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return maxObjectBytes + 1
+	}
+	return len(raw)
+}

@@ -1,0 +1,310 @@
+package toolcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// wait leaves a call alone that waits for a place: it is decided about when the place is free, and what it may do then
+// counts.
+func (r *Reconciler) wait(context.Context, *observation) (effects, error) { return effects{}, nil }
+
+// place decides about a call and gives it a host.
+func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
+	if o.foreignJob != "" {
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(o.foreignJob))}, nil
+	}
+	if over := r.Pending.Admit(o.call); over != nil {
+		return effects{status: o.refuse(over)}, nil
+	}
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	decision, done, err := r.decide(ctx, whole)
+	defer done()
+	var refusal *decide.Refusal
+	var open *decide.Undecided
+	switch {
+	case errors.As(err, &refusal):
+		return effects{status: o.withAction(whole).refuse(refusal)}, nil
+	case errors.As(err, &open):
+		return o.postpone(ctx, open), nil
+	case err != nil:
+		return effects{}, err
+	}
+	decision.CreatedMicroseconds = o.created.UnixMicro()
+	decision.AcceptedMicroseconds = acceptedAt(o).UnixMicro()
+	o = o.decided(whole, decision)
+	admitted, err := r.admit(ctx, o)
+	if err != nil || admitted != nil {
+		return ptr.Deref(admitted, effects{}), err
+	}
+	return r.placeOnHost(ctx, o, whole)
+}
+
+// acceptedAt is when the call was first found to be allowed; it may have waited for a place since.
+func acceptedAt(o *observation) time.Time {
+	if t := o.call.Status.Timings; t != nil && t.AcceptedMilliseconds != nil {
+		return o.created.Add(time.Duration(*t.AcceptedMilliseconds) * time.Millisecond)
+	}
+	return o.now
+}
+
+func foreignJobMessage(job string) string {
+	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this call, or somebody changed its pod: delete the Job and create the call again", job)
+}
+
+// decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
+func (r *Reconciler) decide(ctx context.Context, call *v1alpha1.ToolCall) (decision *decide.Decision, done func(), err error) {
+	done = func() {}
+	s, err := r.readContext(ctx, call)
+	if err != nil {
+		return nil, done, err
+	}
+	if env := s.Effective(); env != nil {
+		if maxConcurrent(env) > 0 {
+			done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
+		}
+		if s.Policies, err = r.Objects.Policies(ctx, env); err != nil {
+			return nil, done, err
+		}
+	}
+	if err := r.readRequester(ctx, s); err != nil {
+		return nil, done, err
+	}
+	decision, err = decide.Decide(s)
+	return decision, done, err
+}
+
+// readContext reads the environments and the skill.
+func (r *Reconciler) readContext(ctx context.Context, call *v1alpha1.ToolCall) (*decide.Snapshot, error) {
+	s := &decide.Snapshot{Call: call, Compile: r.Policies.Compile}
+	if ref := call.Spec.EnvironmentRef; ref != nil {
+		env := &v1alpha1.ExecutionEnvironment{}
+		found, err := r.Objects.Find(ctx, types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}, env)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			s.Named = env
+		}
+	}
+	if ref := call.Spec.SkillRef; ref != nil {
+		skill := &v1alpha1.Skill{}
+		found, err := r.Objects.Find(ctx, types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}, skill)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			s.Skill = skill
+		}
+	}
+	var err error
+	s.Defaults, err = r.Objects.DefaultEnvironments(ctx, call.Namespace, s.Named == nil)
+	return s, err
+}
+
+// readRequester finds out whether admission vouches for the requester, and asks whether that user may use the tool.
+// Where the policy asks for no review, or the call ends without one, none is made.
+func (r *Reconciler) readRequester(ctx context.Context, s *decide.Snapshot) (err error) {
+	s.Requester.Vouched, s.Requester.Missing, err = r.Requesters.Vouched(ctx, s.Call)
+	if err != nil || !s.Requester.Vouched {
+		return err
+	}
+	tool, needed := decide.ReviewNeeded(s)
+	if !needed {
+		return nil
+	}
+	s.Access.Allowed, s.Access.Err = r.Reviews.MayUse(ctx, s.Call.Spec.RequestedBy, s.Call.Namespace, tool)
+	return nil
+}
+
+// How long to wait before a question is asked again: half of the time that it is open already, within these.
+const (
+	soonestRetry = 500 * time.Millisecond
+	latestRetry  = 10 * time.Second
+)
+
+func retryAfter(open time.Duration) time.Duration {
+	return max(soonestRetry, min(latestRetry, open/2))
+}
+
+// postpone has a question asked again for as long as the call may wait for its start, and then ends the call.
+func (o *observation) postpone(ctx context.Context, open *decide.Undecided) effects {
+	ctrl.LoggerFrom(ctx).Error(open.Cause, "A guard could not decide")
+	since := o.now
+	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionUnknown {
+		since = c.LastTransitionTime.Time
+	}
+	waited := o.now.Sub(since)
+	left := time.Duration(decide.StartTimeoutSeconds(open.Environment))*time.Second - waited
+	if left <= 0 {
+		return effects{status: o.refuse(open.Otherwise)}
+	}
+	return effects{status: o.undecided(), wake: min(left, retryAfter(waited))}
+}
+
+// admit lets a decided call pass, or says what it waits for.
+func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error) {
+	env := o.decision.In
+	if env.Spec.Suspend {
+		// The environment's next change has the call looked at again.
+		return &effects{status: o.pending(v1alpha1.ReasonSuspended, suspendedEnvironment(env.Name)), leaveQueue: true}, nil
+	}
+	name, limit := client.ObjectKeyFromObject(env), maxConcurrent(env)
+	if err := r.seedQueue(ctx, name); err != nil {
+		return nil, err
+	}
+	entry := entryOf(o.call)
+	entry.FirstSeen = o.created
+	if r.Queue.Admit(name, limit, entry) {
+		return nil, nil
+	}
+	return &effects{status: o.pending(v1alpha1.ReasonQueued, fmt.Sprintf("the environment runs at most %d calls at the same time (maxConcurrentCalls): the call waits for its turn", limit))}, nil
+}
+
+func suspendedEnvironment(name string) string {
+	return fmt.Sprintf("ExecutionEnvironment %q is suspended: the call waits until its spec.suspend is false", name)
+}
+
+// placeOnHost asks the placers in turn.
+func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1alpha1.ToolCall) (effects, error) {
+	var turnedAway effects
+	for _, placer := range r.Placers {
+		p, err := placer.Place(whole, o.decision)
+		if err != nil {
+			return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+		}
+		switch {
+		case p == nil:
+		case p.Create != nil:
+			e := o.launch(p.Create)
+			e.messages = turnedAway.messages
+			return e, nil
+		default:
+			job, err := r.claimedJob(ctx, o, p.Runner)
+			if err != nil {
+				return effects{}, err
+			}
+			if job != nil {
+				return r.bindTo(o, whole, job, p)
+			}
+			r.Hosts.Release(string(o.call.UID))
+			turnedAway.messages = append(turnedAway.messages, message{to: p.Runner, refuse: "the pod's Job is gone"})
+		}
+	}
+	return effects{}, errors.New("no placer takes the call")
+}
+
+// claimedJob is the Job of a waiting runner; nil when that is on its way out.
+func (r *Reconciler) claimedJob(ctx context.Context, o *observation, runner *dispatch.Session) (*batchv1.Job, error) {
+	hello := runner.Hello()
+	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: hello.Job})
+	if err != nil || job == nil {
+		return nil, err
+	}
+	if string(job.UID) != hello.JobUID || job.DeletionTimestamp != nil || jobspec.IsSuspended(job) || jobspec.HasEnded(job) {
+		return nil, nil
+	}
+	return job, nil
+}
+
+// acceptWait is for how long a call that was accepted may not say so: most have started by then, and both are one
+// write. What was decided is kept in the Job meanwhile.
+const acceptWait = time.Second
+
+// launch creates the call's Job. Its status waits for the start, unless the call has said something already or a queue
+// holds its Job back.
+func (o *observation) launch(job *batchv1.Job) effects {
+	e := effects{create: job, credential: job, decided: o, wake: acceptWait}
+	if len(o.call.Status.Conditions) > 0 || jobspec.IsSuspended(job) {
+		e.status = o.withJob(job).accepted()
+	}
+	return e
+}
+
+// bindTo records which runner has the call, and only then hands the call to it.
+func (r *Reconciler) bindTo(o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, p *host.Placement) (effects, error) {
+	hello := p.Runner.Hello()
+	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: p.Runner.KeyHash()}
+	if err := r.sealDecision(o.call, bound, o.decision); err != nil {
+		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+	}
+	assignment, err := o.decision.Assignment(whole)
+	if err != nil {
+		return effects{}, err
+	}
+	e := effects{
+		status:   o.withJob(job).running(bound, hello, p.Path),
+		messages: []message{{to: p.Runner, assign: assignment}},
+		release:  true,
+	}
+	if jobspec.PoolOf(job) != "" {
+		e.wake = adoptWait
+	}
+	return e, nil
+}
+
+// createFailed says what follows when the API server didn't take the call's Job.
+func (o *observation) createFailed(ctx context.Context, cause error) effects {
+	if isRefused(cause) {
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}
+	}
+	ctrl.LoggerFrom(ctx).Error(cause, "The call has no Job yet")
+	since := o.now
+	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
+		since = c.LastTransitionTime.Time
+	}
+	waited, limit := o.now.Sub(since), o.decision.StartTimeout()
+	if waited >= limit {
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}
+	}
+	return effects{
+		status: o.pending(v1alpha1.ReasonNotStarted, "the call's Job can't be created yet; it is tried again: "+cause.Error()),
+		wake:   min(limit-waited, retryAfter(waited)),
+	}
+}
+
+// credentialFailed says what follows when the API server didn't take the Secret with the token of the call's pod. The
+// Job isn't recorded before the Secret is there, so that the next pass tries again.
+func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, cause error) effects {
+	if isRefused(cause) {
+		return effects{
+			status: o.withJob(job).fail(v1alpha1.ReasonPodRejected, "the API server refused the Secret with the token of the call's pod: "+cause.Error()),
+			remove: []*batchv1.Job{job},
+		}
+	}
+	ctrl.LoggerFrom(ctx).Error(cause, "The call's pod has no token yet")
+	return effects{
+		status: o.withJob(nil).pending(v1alpha1.ReasonNotStarted, "the Secret with the token of the call's pod can't be created yet; it is tried again: "+cause.Error()),
+		wake:   soonestRetry,
+	}
+}
+
+// maxConcurrent is how many calls of an environment may run at the same time, 0 for any number.
+func maxConcurrent(env *v1alpha1.ExecutionEnvironment) int {
+	return int(ptr.Deref(env.Spec.MaxConcurrentCalls, 0))
+}
+
+// isQueued says that the call's status says that it waits for a place.
+func isQueued(call *v1alpha1.ToolCall) bool {
+	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
+	return started != nil && started.Reason == v1alpha1.ReasonQueued
+}

@@ -1,0 +1,130 @@
+package toolcall
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
+)
+
+// entryOf is a call's place in the order. Objects that nobody has written to since their creation have resource versions
+// in the order of their creation; those that an earlier operator queued, in that order.
+func entryOf(call *v1alpha1.ToolCall) queue.Entry {
+	revision, _ := strconv.ParseInt(call.ResourceVersion, 10, 64)
+	return queue.Entry{
+		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(),
+		Created: call.CreationTimestamp.Time, Revision: revision,
+	}
+}
+
+// seedQueue makes the calls known that were let into an environment by an operator before this one.
+func (r *Reconciler) seedQueue(ctx context.Context, name types.NamespacedName) error {
+	return r.Queue.Seed(ctx, name, func(ctx context.Context) (queue.Snapshot, error) { return r.readQueue(ctx, name) })
+}
+
+func (r *Reconciler) readQueue(ctx context.Context, name types.NamespacedName) (queue.Snapshot, error) {
+	calls := &v1alpha1.ToolCallList{}
+	if err := r.Objects.List(ctx, calls, client.InNamespace(name.Namespace), client.MatchingFields{apicache.IndexInFlight: "true"}); err != nil {
+		return queue.Snapshot{}, fmt.Errorf("list the calls that have not ended: %w", err)
+	}
+	snapshot := queue.Snapshot{}
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		in, err := r.environmentOf(ctx, call)
+		if err != nil {
+			return queue.Snapshot{}, err
+		}
+		if in == name.Name {
+			snapshot.Running = append(snapshot.Running, entryOf(call))
+		}
+		if isQueued(call) && call.Status.Environment != nil && call.Status.Environment.Name == name.Name {
+			snapshot.Waiting = append(snapshot.Waiting, entryOf(call))
+		}
+	}
+	return snapshot, nil
+}
+
+// environmentOf is the environment that a call has a Job in, also where that Job is all that the earlier operator had
+// time to write; empty when it has none.
+func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
+	if call.Status.Job != "" && call.Status.Environment != nil {
+		return call.Status.Environment.Name, nil
+	}
+	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: call.Namespace, Name: jobspec.Name(call)})
+	if err != nil || job == nil {
+		return "", err
+	}
+	decision, ours := jobspec.ReadDecision(job, call, r.Identity)
+	if !ours {
+		return "", nil
+	}
+	return decision.Environment, nil
+}
+
+// Pending bounds what one requester keeps pending.
+type Pending struct{ *queue.Budget }
+
+// Admit says why a call is refused, nil when it isn't.
+func (p Pending) Admit(call *v1alpha1.ToolCall) *decide.Refusal {
+	excess := p.Reserve(queue.Pending{
+		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
+	})
+	if excess == nil {
+		return nil
+	}
+	return &decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: excess.String(), Denied: true}
+}
+
+func (p Pending) release(call types.NamespacedName) { p.Budget.Release(call) }
+
+// resumed has the calls looked at that wait for a suspended environment, when that is resumed.
+type resumed struct{ objects apicache.Reader }
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+var _ handler.EventHandler = resumed{}
+
+// Create does nothing: a call is looked at when it comes.
+func (resumed) Create(context.Context, event.CreateEvent, requests) {}
+
+// Delete has the waiting calls told that their environment is gone.
+func (h resumed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
+	h.enqueue(ctx, e.Object, q)
+}
+
+// Generic does nothing.
+func (resumed) Generic(context.Context, event.GenericEvent, requests) {}
+
+// Update looks for the end of a suspension.
+func (h resumed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
+	before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
+	after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
+	if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
+		h.enqueue(ctx, after, q)
+	}
+}
+
+func (h resumed) enqueue(ctx context.Context, env client.Object, q requests) {
+	calls := &v1alpha1.ToolCallList{}
+	if h.objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
+		return
+	}
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		if call.Status.Runner == nil && call.Status.Environment != nil && call.Status.Environment.Name == env.GetName() {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(call)})
+		}
+	}
+}

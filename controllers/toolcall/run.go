@@ -1,0 +1,237 @@
+package toolcall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/result"
+)
+
+const (
+	// adoptWait is when the Job of a call that took a waiting pod becomes the call's own, if the call hasn't ended
+	// before: most have. It never delays the result of a short call.
+	adoptWait = 50 * time.Millisecond
+	// lostWait is how long a runner whose pod has ended may stay connected before its pod is looked at again.
+	lostWait = 2 * time.Second
+	// longestRun is the highest timeouts.maxSeconds that the API takes.
+	longestRun = 7 * 24 * time.Hour
+	// runSlack is what may pass after a Job's own deadline until its end is seen.
+	runSlack = 60 * time.Second
+)
+
+// assign hands the command over to the runner that is recorded and has nothing: the connection broke on the way, or the
+// operator ended. It is the same process, and that starts a command once.
+func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error) {
+	r.hold(o)
+	if o.decision == nil {
+		return effects{
+			status:   o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the decision that was kept with the call can't be read any more; the command was not started"),
+			messages: []message{{to: o.runner, refuse: "the call can't be run any more"}},
+			remove:   o.ownJob(),
+		}, nil
+	}
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	assignment, err := o.decision.Assignment(whole)
+	if err != nil {
+		return effects{}, err
+	}
+	e := o.adoptWhenDue()
+	e.messages = append(e.messages, message{to: o.runner, assign: assignment})
+	return e, nil
+}
+
+// watchRun looks after a call whose command may have started.
+func (r *Reconciler) watchRun(ctx context.Context, o *observation) (effects, error) {
+	r.hold(o)
+	e := o.adoptWhenDue()
+	if o.call.Spec.Cancel {
+		o.stop(&e)
+	}
+	switch {
+	case o.runner != nil && o.runner.CallUID() != string(o.call.UID):
+		// One process takes one call: it took another, and never starts this one.
+		return effects{status: o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the pod runs another call; the command was not started")}, nil
+	case o.runner != nil:
+		// It keeps the call's time limit itself, and no clock of ours ends what is connected.
+		return e, nil
+	}
+	return r.watchLost(ctx, o, e)
+}
+
+// watchLost looks after a call whose runner isn't connected: when its pod has ended, what the pod left behind is all
+// there is.
+func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (effects, error) {
+	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: o.call.Status.Pod}, o.call.Status.Runner.PodUID)
+	if err != nil {
+		return effects{}, err
+	}
+	if deadline := o.heardUntil(o.runDeadline()); pod != nil && !host.HasPodEnded(pod) && o.now.Before(deadline) {
+		e.wakeIn(deadline.Sub(o.now))
+		return e, nil
+	}
+	specBytes, err := r.specBytes(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	return effects{status: r.lost(o, pod, specBytes), remove: o.ownJob()}, nil
+}
+
+// hold keeps the call's place in its environment, also for an operator that has just started.
+func (r *Reconciler) hold(o *observation) {
+	if env := o.call.Status.Environment; env != nil && env.Name != "" {
+		r.Queue.SetRunning(types.NamespacedName{Namespace: o.call.Namespace, Name: env.Name}, entryOf(o.call))
+	}
+}
+
+// stop has a started command stopped: by its runner, or by the kubelet where that isn't connected.
+func (o *observation) stop(e *effects) {
+	if o.runner != nil {
+		e.messages = append(e.messages, message{to: o.runner, cancel: string(o.call.UID)})
+		return
+	}
+	e.remove = o.ownJob()
+}
+
+// ownJob is the call's Job, if it is there to be deleted.
+func (o *observation) ownJob() []*batchv1.Job {
+	if o.job == nil || o.job.DeletionTimestamp != nil {
+		return nil
+	}
+	return []*batchv1.Job{o.job}
+}
+
+// adoptWhenDue makes the Job of a waiting pod the call's own.
+func (o *observation) adoptWhenDue() effects {
+	if o.job == nil || jobspec.PoolOf(o.job) == "" || o.job.DeletionTimestamp != nil {
+		return effects{}
+	}
+	if left := o.started().Add(adoptWait).Sub(o.now); left > 0 {
+		return effects{wake: left}
+	}
+	return effects{adopt: o.job}
+}
+
+// started is when it was recorded which runner has the call.
+func (o *observation) started() time.Time {
+	if t := o.call.Status.Timings; t != nil && t.StartedMilliseconds != nil {
+		return o.created.Add(time.Duration(*t.StartedMilliseconds) * time.Millisecond)
+	}
+	return o.now
+}
+
+// runDeadline is when a call that started is over, whatever its runner does: the Job's own deadline has ended its pod.
+func (o *observation) runDeadline() time.Time {
+	limit := longestRun
+	if o.decision != nil {
+		limit = o.decision.Timeout()
+	}
+	started := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
+	if started == nil {
+		return o.now
+	}
+	return started.LastTransitionTime.Add(time.Duration(jobspec.RunSeconds(limit.Milliseconds()))*time.Second + runSlack)
+}
+
+// specBytes is what the call takes without its status, encoded; 0 when the call is gone.
+func (r *Reconciler) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (int, error) {
+	whole, err := r.Objects.Whole(ctx, call)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return encodedSize(&v1alpha1.ToolCall{TypeMeta: whole.TypeMeta, ObjectMeta: whole.ObjectMeta, Spec: whole.Spec}), nil
+}
+
+// finish ends the call with what its runner reports, and acknowledges that once it is written.
+func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error) {
+	if err := o.result.Validate(); err != nil {
+		metrics.CountReport(metrics.ReportRefused)
+		e := effects{forgetResult: true}
+		if o.runner != nil {
+			e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + err.Error()}}
+		}
+		return e, nil
+	}
+	specBytes, err := r.specBytes(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	e := effects{status: o.withResult(o.result, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
+	if o.runner != nil {
+		// A runner that doesn't hear this sends the result again, and is answered when the call is finished.
+		e.messages = []message{{to: o.runner, ack: string(o.call.UID)}}
+	}
+	if o.job != nil && jobspec.PoolOf(o.job) != "" {
+		e.adopt = o.job
+	}
+	if e.status.Phase == v1alpha1.PhaseCancelled {
+		e.remove = o.ownJob()
+	}
+	return e, nil
+}
+
+// lost ends a call whose pod is gone or overdue, with the copy of the result that the runner left in the pod if there is
+// one, and otherwise without pretending to know.
+func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha1.ToolCallStatus {
+	terminated := host.Terminated(pod)
+	if terminated != nil {
+		if left := r.terminationResult(o, terminated.Message); left != nil {
+			return o.withResult(left, specBytes)
+		}
+	}
+	name := o.call.Status.Pod
+	switch {
+	case terminated != nil && terminated.Reason == "OOMKilled":
+		s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the supervisor with it: raise resources.limits.memory of the environment")
+		s.ExitCode, s.Signal = result.Exit(result.NoExitCode), "SIGKILL"
+		return s
+	case o.call.Spec.Cancel:
+		return o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled and its pod removed; how far the command came is not known")
+	case pod == nil:
+		return o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s is gone and left no result; the command may have run", name))
+	case host.HasPodEnded(pod):
+		why := ""
+		if terminated != nil {
+			why = terminated.Reason
+		}
+		return o.fail(v1alpha1.ReasonPodLost, host.Sentence(fmt.Sprintf("pod %s ended and left no result; the command may have run", name), pod.Status.Reason, why))
+	default:
+		return o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s was not heard of in time; the command may have run", name))
+	}
+}
+
+// terminationResult reads the copy of the result that a runner leaves in its pod. Anything in the container can write
+// there, so that only a copy counts that was made with the pod's token, which the command never sees.
+func (r *Reconciler) terminationResult(o *observation, text string) *wire.Result {
+	message := &wire.TerminationMessage{}
+	if o.job == nil || json.Unmarshal([]byte(text), message) != nil {
+		return nil
+	}
+	token := r.Identity.Token(o.job.Namespace, o.job.Name, string(o.job.UID))
+	if !message.Verify(token, string(o.call.UID)) {
+		return nil
+	}
+	outcome, err := result.DecodeTermination([]byte(message.Outcome))
+	if err != nil || outcome.Validate() != nil {
+		return nil
+	}
+	return &wire.Result{CallUID: string(o.call.UID), Outcome: *outcome, Environment: wire.Environment{WorkingDir: outcome.WorkingDir}}
+}

@@ -1,0 +1,131 @@
+package toolcall
+
+import (
+	"context"
+
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Stage is where a call is. It is worked out anew in every pass, from what was observed, and stored nowhere.
+type Stage string
+
+// Stages of a call.
+const (
+	Deleting   Stage = "Deleting"
+	Finished   Stage = "Finished"
+	Reported   Stage = "Reported"
+	Cancelling Stage = "Cancelling"
+	Bound      Stage = "Bound"
+	Running    Stage = "Running"
+	Starting   Stage = "Starting"
+	Placed     Stage = "Placed"
+	Queued     Stage = "Queued"
+	New        Stage = "New"
+)
+
+// stageOf works out a call's stage. The first that applies counts.
+func stageOf(o *observation) Stage {
+	switch {
+	case o.call.DeletionTimestamp != nil:
+		return Deleting
+	case o.call.Status.Phase.Terminal():
+		return Finished
+	case o.isBound() && o.result != nil:
+		return Reported
+	case (o.call.Spec.Cancel || o.call.IsEdited()) && (!o.isBound() || o.isUnassigned()):
+		return Cancelling
+	case o.isUnassigned():
+		return Bound
+	case o.isBound():
+		return Running
+	case o.job != nil && o.runner != nil && !jobspec.IsSuspended(o.job):
+		return Starting
+	case o.job != nil:
+		return Placed
+	case o.queued:
+		return Queued
+	default:
+		return New
+	}
+}
+
+// handle decides what to do for a call in one stage. It reads, and returns effects; it writes nothing. An error means
+// that it couldn't read what it needs: then nothing is done, and the pass is tried again.
+type handle func(*Reconciler, context.Context, *observation) (effects, error)
+
+// Row is one line of the table of stages.
+type Row struct {
+	Stage Stage
+	// When says what was observed, Does what the handler does, Next where the call goes from here.
+	When, Does string
+	Next       []Stage
+
+	handle handle
+}
+
+// Table maps each stage to its handler. It is printed into the documentation by a test.
+func Table() []Row {
+	return []Row{
+		{
+			Deleting, "the ToolCall is being deleted",
+			"turns its runner away; Kubernetes deletes the Job, and the kubelet stops the command", nil,
+			(*Reconciler).dismiss,
+		},
+		{
+			Finished, "the phase is terminal",
+			"acknowledges a late result, turns other runners away, deletes what would start again, and deletes the call when its time is up", []Stage{Deleting},
+			(*Reconciler).retire,
+		},
+		{
+			Reported, "a runner is recorded, and its result has arrived",
+			"writes the result, then acknowledges it", []Stage{Finished},
+			(*Reconciler).finish,
+		},
+		{
+			Cancelling, "spec.cancel is true, or the spec was edited, and the command was not handed over",
+			"ends the call as Cancelled (an edited one as Denied), then turns its runner away and deletes its Job", []Stage{Finished},
+			(*Reconciler).cancel,
+		},
+		{
+			Bound, "a runner is recorded, connected, and has no call",
+			"hands the command over", []Stage{Running, Reported, Cancelling},
+			(*Reconciler).assign,
+		},
+		{
+			Running, "a runner is recorded, and may have started the command",
+			"passes on a cancel; where the runner isn't connected, reads what its pod left behind once that has ended", []Stage{Reported, Bound, Finished},
+			(*Reconciler).watchRun,
+		},
+		{
+			Starting, "the call's Job is there, and its runner is connected",
+			"records the runner and the decision in the status, then hands the command over", []Stage{Running, Bound, Reported, Cancelling},
+			(*Reconciler).bind,
+		},
+		{
+			Placed, "the call's Job is there, and its runner isn't connected",
+			"says that the call was accepted, and ends it when its pod can't start or the start timeout is over", []Stage{Starting, Cancelling, Finished},
+			(*Reconciler).watchStart,
+		},
+		{
+			Queued, "the call waits for a place in its environment",
+			"nothing; it is decided about when the place is free", []Stage{New, Cancelling},
+			(*Reconciler).wait,
+		},
+		{
+			New, "none of these",
+			"decides about the call; then claims a waiting pod and records its runner, or creates a Job", []Stage{Queued, Placed, Starting, Bound, Running, Cancelling, Finished},
+			(*Reconciler).place,
+		},
+	}
+}
+
+// runStage runs the handler of the call's stage.
+func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, error) {
+	stage := stageOf(o)
+	for _, row := range Table() {
+		if row.Stage == stage {
+			return row.handle(r, ctx, o)
+		}
+	}
+	return effects{}, nil
+}

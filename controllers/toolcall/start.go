@@ -1,0 +1,178 @@
+package toolcall
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+const (
+	// podWait is how long a Job may have no pod before its Events are asked why.
+	podWait = time.Second
+	// reconnectWait is how long runners may take to dial in after they can reach an operator again.
+	reconnectWait = 15 * time.Second
+)
+
+// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened.
+func (o *observation) heardUntil(deadline time.Time) time.Time {
+	heard := o.heard
+	if heard.IsZero() {
+		heard = o.now
+	}
+	if earliest := heard.Add(reconnectWait); deadline.Before(earliest) {
+		return earliest
+	}
+	return deadline
+}
+
+// bind records the runner of the call's own Job.
+func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) {
+	hello := o.runner.Hello()
+	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: hello.Pod}, hello.PodUID)
+	if err != nil {
+		return effects{}, err
+	}
+	if pod == nil || !host.IsRunnerOf(o.runner, pod) || !isPodOf(pod, o.job) {
+		e, err := r.watchStart(ctx, o)
+		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this call's Job"})
+		return e, err
+	}
+	held, err := r.isHeld(ctx, o)
+	if err != nil || held {
+		return effects{status: o.pending(v1alpha1.ReasonSuspended, suspendedEnvironment(o.decision.Environment))}, err
+	}
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	return r.bindTo(o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
+}
+
+func isPodOf(pod *corev1.Pod, job *batchv1.Job) bool {
+	for _, owner := range pod.OwnerReferences {
+		if owner.Kind == "Job" && owner.UID == job.UID && owner.Controller != nil && *owner.Controller {
+			return true
+		}
+	}
+	return false
+}
+
+// isHeld says that the call's environment was suspended after the call got its Job.
+func (r *Reconciler) isHeld(ctx context.Context, o *observation) (bool, error) {
+	env := &v1alpha1.ExecutionEnvironment{}
+	err := r.Objects.Get(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, env)
+	return err == nil && env.Spec.Suspend, client.IgnoreNotFound(err)
+}
+
+// watchStart looks after a call whose runner has not said hello: it ends the call when that can't happen any more, and
+// at the latest when its time is up.
+func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, error) {
+	r.Queue.SetRunning(types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, entryOf(o.call))
+	if left := o.decision.Accepted().Add(acceptWait).Sub(o.now); left > 0 && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 && !jobspec.IsSuspended(o.job) && host.DiagnoseJob(o.job) == nil {
+		pod, err := r.currentPod(ctx, o.job)
+		if err != nil {
+			return effects{}, err
+		}
+		if pod == nil || host.DiagnosePod(pod, o.job.Name) == nil {
+			return effects{wake: left}, nil
+		}
+	}
+	var e effects
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	o = o.withAction(whole)
+	if o.call.Status.Job == "" {
+		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
+		e.credential = o.job
+	}
+	e.decided = o
+	e.status = o.accepted()
+	if jobspec.IsSuspended(o.job) {
+		// No time limit runs meanwhile: only the Job's end ends the call, or its cancellation.
+		if found := host.DiagnoseJob(o.job); found != nil {
+			return o.cannotStart(found), nil
+		}
+		return e, nil
+	}
+	return r.watchPod(ctx, o, e)
+}
+
+// watchPod looks at what keeps the pod from starting.
+func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (effects, error) {
+	pod, err := r.currentPod(ctx, o.job)
+	if err != nil {
+		return effects{}, err
+	}
+	found, err := r.diagnose(ctx, o, pod)
+	if err != nil {
+		return effects{}, err
+	}
+	if found != nil && found.NoCredential {
+		e.credential, found = o.job, nil
+		if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
+			// What kept the operator from making it.
+			found = &host.Problem{Reason: v1alpha1.ReasonStartTimeout, Message: c.Message}
+		}
+	}
+	deadline := o.heardUntil(jobspec.StartsFrom(o.job).Add(o.decision.StartTimeout()))
+	switch {
+	case found != nil && found.Final:
+		return o.cannotStart(found), nil
+	case !o.now.Before(deadline):
+		return o.cannotStart(host.StartTimeout(o.decision.StartTimeoutSeconds, found)), nil
+	}
+	e.wake = deadline.Sub(o.now)
+	if pod == nil {
+		e.wake = min(e.wake, podWait)
+	}
+	return e, nil
+}
+
+func (o *observation) cannotStart(why *host.Problem) effects {
+	return effects{status: o.fail(why.Reason, why.Message), remove: []*batchv1.Job{o.job}}
+}
+
+// currentPod is the Job's pod of the time since the Job could start.
+func (r *Reconciler) currentPod(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
+	pod, err := r.Objects.PodOf(ctx, job)
+	if err != nil || pod == nil || host.IsFromBefore(pod, job) {
+		return nil, err
+	}
+	return pod, nil
+}
+
+func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {
+	if pod != nil {
+		return host.DiagnosePod(pod, o.job.Name), nil
+	}
+	if found := host.DiagnoseJob(o.job); found != nil {
+		return found, nil
+	}
+	if o.now.Sub(jobspec.StartsFrom(o.job)) < podWait {
+		return nil, nil
+	}
+	events := &corev1.EventList{}
+	err := r.Objects.Live.List(ctx, events, client.InNamespace(o.call.Namespace), client.Limit(10), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.uid": string(o.job.UID), "reason": "FailedCreate"}.AsSelector(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the Job's Events: %w", err)
+	}
+	if len(events.Items) == 0 {
+		return nil, nil
+	}
+	return &host.Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + events.Items[0].Message}, nil
+}

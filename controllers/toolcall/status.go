@@ -1,0 +1,239 @@
+package toolcall
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// The functions of this file are pure: each makes the status that a call gets from what was observed, whole, and leaves
+// the observation as it is.
+
+// withJob is the observation with the call's Job, which was made or claimed in this pass.
+func (o *observation) withJob(job *batchv1.Job) *observation {
+	next := *o
+	next.job = job
+	return &next
+}
+
+// withAction is the observation of a call whose input was read past the cache.
+func (o *observation) withAction(whole *v1alpha1.ToolCall) *observation {
+	action, unmapped := guards.Map(&whole.Spec)
+	if unmapped != nil || o.call.Status.Action != nil {
+		return o
+	}
+	next := *o
+	next.call = o.call.DeepCopy()
+	next.call.Status.Action = &v1alpha1.MappedAction{Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary()}
+	return &next
+}
+
+// decided is the observation with a fresh decision.
+func (o *observation) decided(whole *v1alpha1.ToolCall, decision *decide.Decision) *observation {
+	next := *o.withAction(whole)
+	next.decision = decision
+	return &next
+}
+
+// status begins a new status with what is known of the call by now. Every condition is there.
+func (o *observation) status() *v1alpha1.ToolCallStatus {
+	s := o.call.Status.DeepCopy()
+	s.ObservedGeneration = o.call.Generation
+	if s.Phase == "" {
+		s.Phase = v1alpha1.PhasePending
+	}
+	if s.Timings == nil {
+		s.Timings = &v1alpha1.CallTimings{}
+	}
+	if d := o.decision; d != nil {
+		if s.Environment == nil {
+			s.Environment = &v1alpha1.ResolvedEnvironment{}
+		}
+		s.Environment.Name, s.Environment.Trusted = d.Environment, d.Plan.Trusted
+		s.Timings.AcceptedMilliseconds = ptr.To(d.Accepted().Sub(d.Created()).Milliseconds())
+	}
+	if o.job != nil {
+		s.Job = o.job.Name
+		if s.Timings.Path == "" {
+			s.Timings.Path = v1alpha1.PathCold
+		}
+	}
+	o.set(s, v1alpha1.ConditionFinished, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "the call has not ended")
+	o.set(s, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonInProgress, "the call has not ended")
+	return s
+}
+
+// set writes one condition, which became so now if it was otherwise before.
+func (o *observation) set(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string) {
+	o.setSince(s, kind, value, reason, message, o.now)
+}
+
+func (o *observation) setSince(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string, since time.Time) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage),
+		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(since),
+	})
+}
+
+// undecided says that a guard can't tell yet whether the call may run.
+func (o *observation) undecided() *v1alpha1.ToolCallStatus {
+	s := o.status()
+	o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
+		"nobody answers yet whether the call's requester may use the tool; the operator asks again")
+	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
+	return s
+}
+
+// allowed says that the guards passed.
+func (o *observation) allowed() *v1alpha1.ToolCallStatus {
+	s := o.status()
+	o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, o.acceptedMessage(), o.decision.Accepted())
+	return s
+}
+
+// acceptedMessage is the message of an accepted call.
+func (o *observation) acceptedMessage() string {
+	wanted := o.call.Labels[jobspec.LabelQueue]
+	if o.job == nil || o.job.Labels == nil || wanted == "" || wanted == o.job.Labels[jobspec.LabelQueue] {
+		return "the call may run"
+	}
+	return fmt.Sprintf("the call may run, but its label %s has no effect: the environment doesn't offer queue %q", jobspec.LabelQueue, wanted)
+}
+
+// pending says what an accepted call without a Job waits for. The condition Started tells since when it waits for that.
+func (o *observation) pending(reason, message string) *v1alpha1.ToolCallStatus {
+	s := o.allowed()
+	before := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
+	if before != nil && before.Status == metav1.ConditionFalse && before.Reason != reason {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStarted)
+	}
+	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
+	return s
+}
+
+// accepted says that the call has its Job, and whether that may start.
+func (o *observation) accepted() *v1alpha1.ToolCallStatus {
+	s := o.allowed()
+	reason, message := v1alpha1.ReasonNotStarted, "the pod has not started"
+	if jobspec.IsSuspended(o.job) {
+		reason, message = v1alpha1.ReasonSuspended, suspendedMessage(o.job)
+	}
+	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
+	return s
+}
+
+func suspendedMessage(job *batchv1.Job) string {
+	if queue := job.Labels[jobspec.LabelQueue]; queue != "" {
+		return fmt.Sprintf("the call's Job is suspended: it waits in queue %q", queue)
+	}
+	return "the call's Job is suspended: it waits until its spec.suspend is false"
+}
+
+// running says which runner has the call. What is recorded here never changes.
+func (o *observation) running(bound *v1alpha1.RunnerBinding, hello wire.Hello, path v1alpha1.Path) *v1alpha1.ToolCallStatus {
+	s := o.allowed()
+	s.Phase = v1alpha1.PhaseRunning
+	s.Pod, s.Node, s.Runner = hello.Pod, hello.Node, bound
+	s.Timings.Path = path
+	s.Timings.StartedMilliseconds = o.milliseconds()
+	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionTrue, v1alpha1.ReasonAssigned, "the call was given to its pod")
+	return s
+}
+
+// milliseconds is the time since the call's creation.
+func (o *observation) milliseconds() *int64 {
+	return ptr.To(max(o.now.Sub(o.created).Milliseconds(), 0))
+}
+
+// fail ends a call that did not run to its own end.
+func (o *observation) fail(reason, message string) *v1alpha1.ToolCallStatus {
+	return o.end(v1alpha1.PhaseFailed, reason, message)
+}
+
+// refuse ends a call that nothing was made for.
+func (o *observation) refuse(why *decide.Refusal) *v1alpha1.ToolCallStatus {
+	phase := v1alpha1.PhaseFailed
+	if why.Denied {
+		phase = v1alpha1.PhaseDenied
+	}
+	s := o.end(phase, why.Reason, why.Message)
+	if s.Environment == nil && why.Environment != "" {
+		s.Environment = &v1alpha1.ResolvedEnvironment{Name: why.Environment}
+	}
+	return s
+}
+
+// maxMessage bounds status.message and a condition's message, in bytes; the API takes 32768 characters.
+const maxMessage = 16 << 10
+
+// end writes the terminal phase, and all that follows from it alone.
+func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha1.ToolCallStatus {
+	message = upperFirst(clip(message, maxMessage))
+	s := o.status()
+	s.Phase, s.Reason, s.Message = phase, reason, message
+	// Of a command that ran there is more to tell: see withOutcome.
+	s.Output = message
+	s.Timings.FinishedMilliseconds = o.milliseconds()
+	started := o.isBound()
+	if phase == v1alpha1.PhaseFailed || phase == v1alpha1.PhaseCancelled {
+		s.RetrySafe = ptr.To(!started)
+	}
+	switch {
+	case o.decision != nil:
+		o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", o.decision.Accepted())
+	case started:
+		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
+	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted):
+		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
+	}
+	if started {
+		// The decision isn't needed any more.
+		s.Runner.Decision = ""
+	} else {
+		o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "no command was started")
+	}
+	o.set(s, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message)
+	succeeded := metav1.ConditionFalse
+	if phase == v1alpha1.PhaseSucceeded {
+		succeeded = metav1.ConditionTrue
+	}
+	o.set(s, v1alpha1.ConditionSucceeded, succeeded, reason, message)
+	return s
+}
+
+// neverStarted is the end of a call whose runner is recorded and certainly has not started the command.
+func (o *observation) neverStarted(phase v1alpha1.Phase, reason, message string) *v1alpha1.ToolCallStatus {
+	s := o.end(phase, reason, message)
+	s.RetrySafe = ptr.To(true)
+	return s
+}
+
+func firstRunes(text string, n int) string {
+	runes := []rune(text)
+	return string(runes[:min(len(runes), n)])
+}
+
+func upperFirst(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " …"
+}

@@ -1,0 +1,165 @@
+// Package toolcall brings calls to their end.
+//
+// A pass over a call observes it (observe.go), works out its stage and runs one handler (stage.go has the table), and
+// carries out the effects that the handler returns (effects.go). Handlers read, and never write. The status is written
+// at most once in a pass, and what follows from it comes after the write, so that the operator may be killed at any
+// point.
+package toolcall
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/tracing"
+	"toolcall.dev/operator/internal/trigger"
+)
+
+// Reconciler brings calls to their end. Make it with NewReconciler.
+type Reconciler struct {
+	Options
+	// finished are the calls that ended a moment ago; starts bounds the creations under way, eventLimits the Events.
+	finished    finishedCalls
+	starts      *shares
+	eventLimits *eventLimits
+}
+
+// Options are what the reconciler needs.
+type Options struct {
+	Client  client.Client
+	Objects apicache.Reader
+	Clock   clock.PassiveClock
+	Events  events.EventRecorder
+	// Policies keeps policies compiled.
+	Policies *apicache.Compiled
+	// Requesters vouches for the creators of calls, Reviews asks what they may use.
+	Requesters *access.Requesters
+	Reviews    *access.Reviews
+	Identity   *dispatch.Identity
+	Hub        *dispatch.Hub
+	// Hosts holds the claims on waiting runners; Placers give hosts to calls, the first that can.
+	Hosts   *host.Registry
+	Placers []host.Placer
+	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
+	Queue   *queue.Queues
+	Pending Pending
+	// Expiry has finished calls looked at when their time is up.
+	Expiry *Expiry
+	// Pools has an environment looked at whose waiting pod was taken.
+	Pools *trigger.Trigger
+	// Trace makes spans of finished calls; nil for none.
+	Trace *tracing.Tracer
+	// Concurrent is how many calls are reconciled at the same time.
+	Concurrent int
+}
+
+// NewReconciler makes one.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{Options: o, starts: newShares(max(o.Concurrent/4, 1)), eventLimits: newEventLimits()}
+}
+
+// +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls/status,verbs=patch
+// +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments;executionpolicies;skills,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.ToolCall{}).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.callsOfJob)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.callsOfPod)).
+		Watches(&v1alpha1.ExecutionEnvironment{}, resumed{r.Objects}).
+		WatchesRawSource(calls.Source()).
+		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, EnableWarmup: ptr.To(false)}).
+		Complete(r)
+}
+
+// Reconcile takes one look at a call and moves it on as far as that look allows.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if o == nil {
+		r.Hub.Dismiss(req.Namespace, req.Name, "the ToolCall was deleted")
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	e, err := r.runStage(ctx, o)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.apply(ctx, o, e)
+}
+
+// callsOfPod maps a pod to the call that it was made for or given to. A pod that carries another call's annotation can
+// at most have that call looked at once more.
+func (r *Reconciler) callsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetAnnotations()[jobspec.AnnotationCall]})
+	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "Job" {
+		requests = append(requests, r.recordedIn(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})...)
+	}
+	return requests
+}
+
+// callsOfJob maps a Job to the call that owns it, or that records it.
+func (r *Reconciler) callsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.recordedIn(ctx, client.ObjectKeyFromObject(o))
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ToolCall" {
+		return requests
+	}
+	call := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
+	if job, ok := o.(*batchv1.Job); ok && jobspec.WasSuspended(job) {
+		// It may start again, also after its call has ended.
+		return append(requests, reconcile.Request{NamespacedName: call})
+	}
+	return append(requests, r.ifInFlight(ctx, call)...)
+}
+
+// recordedIn are the calls in flight that record a Job as theirs.
+func (r *Reconciler) recordedIn(ctx context.Context, job types.NamespacedName) []reconcile.Request {
+	calls, err := r.Objects.CallsOfJob(ctx, job)
+	if err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range calls {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&calls[i])})
+	}
+	return requests
+}
+
+// ifInFlight leaves out calls that the cache doesn't have: they have ended, or are looked at when they come into it.
+func (r *Reconciler) ifInFlight(ctx context.Context, call types.NamespacedName) []reconcile.Request {
+	if call.Name == "" || r.Objects.Get(ctx, call, &v1alpha1.ToolCall{}, client.DisableReadYourWritesConsistency) != nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: call}}
+}

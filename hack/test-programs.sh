@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Builds what tests start, so that no test builds anything and no test's time limit covers a build: the project's
+# programs into bin/, others into bin/test/, Node.js packages into bin/test/node/, the local node's programs into the cache.
+#
+# It installs the Debian packages that tests need; with TOOLCALL_NO_INSTALL=1 it only names the missing ones.
+source "$(dirname "$0")/lib.sh"
+
+# debian PACKAGE COMMAND... installs a package unless the command, which needs it, works.
+debian() {
+  local package=$1 install=(apt-get install -y --no-install-recommends "$1")
+  shift
+  ! "$@" >/dev/null 2>&1 || return 0
+  [[ ${TOOLCALL_NO_INSTALL:-} != 1 ]] || die "the Debian package $package is missing: run 'apt-get install $package', or unset TOOLCALL_NO_INSTALL"
+  say "installing the Debian package $package"
+  "${install[@]}" >/dev/null || { apt-get update >/dev/null && "${install[@]}" >/dev/null; } || die "can't install $package"
+}
+
+# node_packages NAME FOLDER installs what a folder's package-lock.json lists into bin/test/node/NAME, unless it is there.
+node_packages() {
+  local to=bin/test/node/$1
+  cmp -s "$2/package-lock.json" "$to/.installed" && return
+  say "installing the Node.js packages of $2"
+  rm -rf "$to"
+  mkdir -p "$to"
+  cp "$2/package.json" "$2/package-lock.json" "$to"
+  npm --prefix "$to" ci --ignore-scripts --no-audit --no-fund >&2
+  cp "$2/package-lock.json" "$to/.installed"
+}
+
+say "building the programs that tests start"
+mkdir -p bin/test
+hack/build.sh
+counted go -C hack/cluster build -v -o "$PWD/bin/test/cluster" .
+counted go -C hack build -v -o "$PWD/bin/test/images" ./images
+counted go -C hack/release build -v -o "$PWD/bin/test/" . helm.sh/helm/v4/cmd/helm
+cluster build
+
+debian npm npm --version
+node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
+debian python3-kubernetes /usr/bin/python3 -c 'import kubernetes'
+node_packages node test/docs/testdata/node
+node_packages mcp test/e2e/mcp
+node_packages typescript docs/examples/typescript
+node_packages langchain docs/examples/langchain

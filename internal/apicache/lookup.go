@@ -1,0 +1,178 @@
+package apicache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Lag is how long the cache may take to show something that is known to be there.
+const Lag = 50 * time.Millisecond
+
+// Reader looks objects up in the cache, and past it where that may be behind.
+type Reader struct {
+	client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+}
+
+// Find gets an object that somebody named: often it was created a moment before, so that the API server is asked when
+// the cache doesn't have it. found is false when there is none.
+func (r Reader) Find(ctx context.Context, key types.NamespacedName, into client.Object) (found bool, err error) {
+	err = r.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, into)
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get %T %s: %w", into, key.Name, err)
+	}
+	return true, nil
+}
+
+// DefaultEnvironments are the environments that a namespace marks as its default. needed says that a call can't run
+// without one: then the API server is asked when the cache has none.
+func (r Reader) DefaultEnvironments(ctx context.Context, namespace string, needed bool) ([]v1alpha1.ExecutionEnvironment, error) {
+	list := &v1alpha1.ExecutionEnvironmentList{}
+	if err := r.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexDefault: "true"}); err != nil {
+		return nil, fmt.Errorf("list default environments: %w", err)
+	}
+	if len(list.Items) > 0 || !needed {
+		return list.Items, nil
+	}
+	// The API server has no index of annotations.
+	if err := r.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list environments: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(e v1alpha1.ExecutionEnvironment) bool {
+		return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
+	}), nil
+}
+
+// Policies are those that may apply to an environment.
+func (r Reader) Policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (decide.Policies, error) {
+	if name := env.Spec.PolicyName(); name != "" {
+		policy := &v1alpha1.ExecutionPolicy{}
+		found, err := r.Find(ctx, types.NamespacedName{Name: name}, policy)
+		if err != nil || !found {
+			return decide.Policies{}, err
+		}
+		return decide.Policies{Named: policy}, nil
+	}
+	defaults := &v1alpha1.ExecutionPolicyList{}
+	if err := r.List(ctx, defaults, client.MatchingFields{IndexDefault: "true"}); err != nil {
+		return decide.Policies{}, fmt.Errorf("list default policies: %w", err)
+	}
+	return decide.Policies{Defaults: defaults.Items}, nil
+}
+
+// Job gets a Job, nil when there is none. Of one that has ended the cache has not all, so that it is read anew.
+func (r Reader) Job(ctx context.Context, key types.NamespacedName) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	err := r.Get(ctx, key, job)
+	if err == nil && jobspec.HasEnded(job) {
+		return r.LiveJob(ctx, key)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Job %s: %w", key.Name, err)
+	}
+	return job, nil
+}
+
+// LiveJob gets a Job past the cache, nil when there is none.
+func (r Reader) LiveJob(ctx context.Context, key types.NamespacedName) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	err := r.Live.Get(ctx, key, job)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get Job %s: %w", key.Name, err)
+	}
+	jobspec.Slim(job)
+	return job, nil
+}
+
+// PodOf finds a Job's newest pod in the cache, nil when there is none.
+func (r Reader) PodOf(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := r.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingFields{IndexPodOwner: string(job.UID)}); err != nil {
+		return nil, fmt.Errorf("list the Job's pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, nil
+	}
+	newest := slices.MaxFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &newest, nil
+}
+
+// PodByUID gets a pod of that name and UID, past the cache before it is believed to be gone; nil when it is.
+func (r Reader) PodByUID(ctx context.Context, key types.NamespacedName, uid string) (*corev1.Pod, error) {
+	for _, reader := range []client.Reader{r.Reader, r.Live} {
+		pod := &corev1.Pod{}
+		err := reader.Get(ctx, key, pod)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get pod %s: %w", key.Name, err)
+		}
+		if err == nil && string(pod.UID) == uid {
+			return pod, nil
+		}
+	}
+	return nil, nil
+}
+
+// CallsOfJob are the calls in flight that record a Job as theirs.
+func (r Reader) CallsOfJob(ctx context.Context, job types.NamespacedName) ([]v1alpha1.ToolCall, error) {
+	calls := &v1alpha1.ToolCallList{}
+	err := r.List(ctx, calls, client.InNamespace(job.Namespace), client.MatchingFields{IndexCallJob: job.Name})
+	if err != nil {
+		return nil, fmt.Errorf("list the calls of Job %s: %w", job.Name, err)
+	}
+	return calls.Items, nil
+}
+
+// CountInFlight counts the calls that have not ended; 0 while the cache isn't filled.
+func CountInFlight(reader client.Reader) int {
+	calls := &v1alpha1.ToolCallList{}
+	err := reader.List(context.Background(), calls, client.MatchingFields{IndexInFlight: "true"},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return 0
+	}
+	return len(calls.Items)
+}
+
+// errChanged says that the cache is behind: the pass is tried again.
+var errChanged = errors.New("the call was changed or replaced since it was seen")
+
+// Whole gives the call with its input, which the cache leaves out of large ones.
+func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+	if isWhole(call) {
+		return call, nil
+	}
+	whole := &v1alpha1.ToolCall{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(call), whole); err != nil {
+		return nil, fmt.Errorf("read the call's input: %w", err)
+	}
+	if whole.UID != call.UID || whole.Generation != call.Generation {
+		return nil, errChanged
+	}
+	return whole, nil
+}

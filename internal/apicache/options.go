@@ -1,0 +1,211 @@
+// Package apicache says what of the cluster the operator keeps in memory, and looks objects up there.
+//
+// Kept are the fields that the controllers read, of the objects that can still change something: calls that have not
+// ended, without large inputs; Jobs and pods that the operator made; environments, policies and skills. It is a cache of
+// what the API server has: a restart fills it again. What must be certain is read past it.
+package apicache
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Options keep in memory what the controllers read, and nothing else: of calls those that have not ended; of Jobs and
+// pods those that the operator made, of each the few fields that count, and of pods none that ended well, since their
+// calls have mostly ended too; of the cluster's admission policies the two that vouch for requesters. Namespaces limits
+// all namespaced kinds; empty for the whole cluster.
+func Options(namespaces []string) cache.Options {
+	own := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})
+	notSucceeded := fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded))
+	named := func(name string) cache.ByObject {
+		return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
+	}
+	options := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&networkingv1.NetworkPolicy{}: {Label: own},
+			&batchv1.Job{}:                {Label: own, Transform: transform(jobspec.SlimCached)},
+			&corev1.Pod{}:                 {Label: own, Field: notSucceeded, Transform: transform(slimPod)},
+			&v1alpha1.ToolCall{}:          {Field: InFlight(), Transform: transform(slimCall)},
+
+			&admissionv1.MutatingAdmissionPolicy{}:          named(access.StampPolicy),
+			&admissionv1.MutatingAdmissionPolicyBinding{}:   named(access.StampPolicy),
+			&admissionv1.ValidatingAdmissionPolicy{}:        named(access.CheckPolicy),
+			&admissionv1.ValidatingAdmissionPolicyBinding{}: named(access.CheckPolicy),
+		},
+	}
+	if len(namespaces) > 0 {
+		options.DefaultNamespaces = map[string]cache.Config{}
+		for _, name := range namespaces {
+			options.DefaultNamespaces[name] = cache.Config{}
+		}
+	}
+	return options
+}
+
+// fieldPhase is the field that the API server selects calls by.
+const fieldPhase = "status.phase"
+
+// InFlight selects the calls that have not ended. No others are in the cache, so that what the operator needs doesn't
+// grow with what the cluster remembers.
+func InFlight() fields.Selector {
+	var not []fields.Selector
+	for _, phase := range v1alpha1.TerminalPhases() {
+		not = append(not, fields.OneTermNotEqualSelector(fieldPhase, string(phase)))
+	}
+	return fields.AndSelectors(not...)
+}
+
+// Finished selects the calls that have ended: those whose phase is none of the others.
+func Finished() fields.Selector {
+	return fields.AndSelectors(
+		fields.OneTermNotEqualSelector(fieldPhase, ""),
+		fields.OneTermNotEqualSelector(fieldPhase, string(v1alpha1.PhasePending)),
+		fields.OneTermNotEqualSelector(fieldPhase, string(v1alpha1.PhaseRunning)),
+	)
+}
+
+// transform adapts a function of one type, and drops managedFields everywhere.
+func transform[T client.Object](slim func(T)) toolscache.TransformFunc {
+	return func(o any) (any, error) {
+		object, ok := o.(T)
+		if !ok {
+			return nil, fmt.Errorf("the cache was given a %T", o)
+		}
+		object.SetManagedFields(nil)
+		slim(object)
+		return object, nil
+	}
+}
+
+func slimPod(pod *corev1.Pod) {
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+}
+
+// Fields that the cache is indexed by.
+const (
+	// IndexDefault has "true" for environments and policies that are marked as a default.
+	IndexDefault = "default"
+	// IndexPodOwner has the UID of the Job that a pod belongs to.
+	IndexPodOwner = "pod.owner"
+	// IndexActive has the environment of a call that holds one of its places and has not ended.
+	IndexActive = "call.active"
+	// IndexInFlight has "true" for a call that has not ended.
+	IndexInFlight = "call.inFlight"
+	// IndexCallJob has the name of the Job that is recorded in a call that has not ended.
+	IndexCallJob = "call.job"
+	// IndexPool has the name of the environment whose warm pool a Job belongs to.
+	IndexPool = "job.pool"
+	// IndexJobCall has the UID of the call that owns a Job.
+	IndexJobCall = "job.call"
+)
+
+// Setup has the cache find objects by the fields that the controllers ask for, and fill with every kind that they read
+// before they begin: one that nobody watches would be filled while the first call waits for it.
+func Setup(objects cache.Cache) error {
+	ctx := context.Background()
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		value  client.IndexerFunc
+	}{
+		{&v1alpha1.ExecutionEnvironment{}, IndexDefault, defaultValue(v1alpha1.AnnotationDefaultEnvironment)},
+		{&v1alpha1.ExecutionPolicy{}, IndexDefault, defaultValue(v1alpha1.AnnotationDefaultPolicy)},
+		{&corev1.Pod{}, IndexPodOwner, podOwner},
+		{&v1alpha1.ToolCall{}, IndexActive, activeEnvironment},
+		{&v1alpha1.ToolCall{}, IndexInFlight, inFlight},
+		{&v1alpha1.ToolCall{}, IndexCallJob, jobOfCall},
+		{&batchv1.Job{}, IndexPool, poolOf},
+		{&batchv1.Job{}, IndexJobCall, ownerCall},
+	} {
+		if err := objects.IndexField(ctx, index.object, index.field, index.value); err != nil {
+			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)
+		}
+	}
+	for _, read := range []client.Object{
+		&v1alpha1.Skill{}, &networkingv1.NetworkPolicy{},
+		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
+		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
+	} {
+		if _, err := objects.GetInformer(ctx, read, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("%T: %w", read, err)
+		}
+	}
+	return nil
+}
+
+func defaultValue(annotation string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if o.GetAnnotations()[annotation] == "true" {
+			return []string{"true"}
+		}
+		return nil
+	}
+}
+
+// podOwner is the UID of the Job that made a pod.
+func podOwner(o client.Object) []string {
+	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "Job" {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// activeEnvironment is the environment of a call that has a Job and has not ended.
+func activeEnvironment(o client.Object) []string {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Status.Phase.Terminal() || call.Status.Job == "" || call.Status.Environment == nil || call.Status.Environment.Name == "" {
+		return nil
+	}
+	return []string{call.Status.Environment.Name}
+}
+
+// inFlight is "true" for a call that has not ended.
+func inFlight(o client.Object) []string {
+	if call, ok := o.(*v1alpha1.ToolCall); ok && !call.Status.Phase.Terminal() {
+		return []string{"true"}
+	}
+	return nil
+}
+
+// jobOfCall is the Job that is recorded in a call that has not ended.
+func jobOfCall(o client.Object) []string {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Status.Phase.Terminal() || call.Status.Job == "" {
+		return nil
+	}
+	return []string{call.Status.Job}
+}
+
+// poolOf is the name of the environment whose warm pool a Job says that it belongs to; none once a call owns it.
+func poolOf(o client.Object) []string {
+	job, ok := o.(*batchv1.Job)
+	if !ok || jobspec.PoolOf(job) == "" {
+		return nil
+	}
+	return []string{jobspec.PoolOf(job)}
+}
+
+// ownerCall is the UID of the call that has a Job.
+func ownerCall(o client.Object) []string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ToolCall" {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}

@@ -1,0 +1,177 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+)
+
+// defaultStartTimeoutSeconds holds for an environment that sets none.
+const defaultStartTimeoutSeconds = 120
+
+// StartTimeoutSeconds is how long a call of the environment may wait for its process to start.
+func StartTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
+	return ptr.Deref(env.Spec.StartTimeoutSeconds, defaultStartTimeoutSeconds)
+}
+
+// Context holds the objects that a call's image, variables and directory come from.
+type Context struct {
+	// Named is the environment that the call names; nil when it names none, or there is none of that name.
+	Named *v1alpha1.ExecutionEnvironment
+	// Defaults are the environments that the namespace marks as its default.
+	Defaults []v1alpha1.ExecutionEnvironment
+	// Skill is the one that the call names; nil as for Named.
+	Skill *v1alpha1.Skill
+}
+
+// Effective is the environment that image, pod settings and policy come from; nil when there is none.
+func (c *Context) Effective() *v1alpha1.ExecutionEnvironment {
+	if c.Named != nil {
+		return c.Named
+	}
+	return c.DefaultEnvironment()
+}
+
+// DefaultEnvironment is the namespace's default; nil unless exactly one is marked.
+func (c *Context) DefaultEnvironment() *v1alpha1.ExecutionEnvironment {
+	if len(c.Defaults) != 1 {
+		return nil
+	}
+	return &c.Defaults[0]
+}
+
+// check says what of the context is missing or ambiguous. With two default environments nobody can say which
+// variables a call gets, also one that names its environment: it would get the default's too.
+func (c *Context) check(call *v1alpha1.ToolCall) error {
+	if ref := call.Spec.EnvironmentRef; ref != nil && c.Named == nil {
+		return Refuse(v1alpha1.ReasonEnvironmentNotFound, "there is no ExecutionEnvironment %q in namespace %q", ref.Name, call.Namespace)
+	}
+	if ref := call.Spec.SkillRef; ref != nil && c.Skill == nil {
+		return Refuse(v1alpha1.ReasonSkillNotFound, "there is no Skill %q in namespace %q", ref.Name, call.Namespace)
+	}
+	if message := DuplicateDefault(c.Defaults); message != "" {
+		return Refuse(v1alpha1.ReasonInvalidEnvironment, "%s", message)
+	}
+	if c.Effective() == nil {
+		return Refuse(v1alpha1.ReasonNoEnvironment, "the call names no environment and namespace %q has no default one: set spec.environmentRef, or annotate an ExecutionEnvironment with %s: \"true\"", call.Namespace, v1alpha1.AnnotationDefaultEnvironment)
+	}
+	return nil
+}
+
+// DuplicateDefault says which environments are all marked as the default; empty when at most one is.
+func DuplicateDefault(marked []v1alpha1.ExecutionEnvironment) string {
+	if len(marked) < 2 {
+		return ""
+	}
+	names := make([]string, 0, len(marked))
+	for i := range marked {
+		names = append(names, marked[i].Name)
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("ExecutionEnvironments %q are all annotated with %s: \"true\"; keep it on one of them", names, v1alpha1.AnnotationDefaultEnvironment)
+}
+
+// Plan puts the layers of variables together. Values that the kubelet has to look up go into the pod under internal
+// names, and only those that can reach the process.
+func (c *Context) Plan(call *v1alpha1.ToolCall, vouched bool, blocklist []string) (envresolve.Plan, []corev1.EnvVar) {
+	refs := map[string]corev1.EnvVar{}
+	in := envresolve.Input{
+		Default: environment(c.DefaultEnvironment(), refs),
+		Named:   environment(c.Named, refs),
+		Call: envresolve.Call{
+			Named:      c.Named != nil,
+			WorkingDir: call.Spec.WorkingDir,
+			Vars:       callVariables(call),
+		},
+		TrustedRequested: vouched && call.Spec.Trusted,
+		Blocklist:        blocklist,
+	}
+	if c.Skill != nil {
+		in.Skill = variables(c.Skill.Spec.Env, refs)
+	}
+	plan := envresolve.MakePlan(in)
+	return plan, needed(plan, refs)
+}
+
+// PoolRefs are the variables that the kubelet resolves in an environment's waiting pods: those that an untrusted call
+// may get. A blocked one isn't in a pod that anybody's call may be given.
+func PoolRefs(env, fallback *v1alpha1.ExecutionEnvironment, blocklist []string) []corev1.EnvVar {
+	refs := map[string]corev1.EnvVar{}
+	in := envresolve.Input{
+		Named:     environment(env, refs),
+		Call:      envresolve.Call{Named: true},
+		Blocklist: blocklist,
+	}
+	if fallback != nil && fallback.UID != env.UID {
+		in.Default = environment(fallback, refs)
+	}
+	return needed(envresolve.MakePlan(in), refs)
+}
+
+func needed(plan envresolve.Plan, refs map[string]corev1.EnvVar) []corev1.EnvVar {
+	var list []corev1.EnvVar
+	for _, name := range plan.NeededRefs() {
+		list = append(list, refs[name])
+	}
+	return list
+}
+
+func environment(e *v1alpha1.ExecutionEnvironment, refs map[string]corev1.EnvVar) *envresolve.Environment {
+	if e == nil {
+		return nil
+	}
+	return &envresolve.Environment{
+		Name:           e.Name,
+		Vars:           variables(e.Spec.Env, refs),
+		WorkingDir:     e.Spec.WorkingDir,
+		InheritMinimal: e.Spec.InheritEnv == v1alpha1.InheritMinimal,
+		AllowedPaths:   e.Spec.AllowedPaths,
+	}
+}
+
+// variables translates a layer, and files each reference under an internal name that follows from what it refers to:
+// the same in every pod and for every call.
+func variables(env []v1alpha1.EnvVar, refs map[string]corev1.EnvVar) []envresolve.Var {
+	list := make([]envresolve.Var, 0, len(env))
+	for _, v := range env {
+		if v.ValueFrom == nil {
+			list = append(list, envresolve.Var{Name: v.Name, Value: v.Value})
+			continue
+		}
+		source := &corev1.EnvVarSource{
+			SecretKeyRef:    v.ValueFrom.SecretKeyRef,
+			ConfigMapKeyRef: v.ValueFrom.ConfigMapKeyRef,
+			FieldRef:        v.ValueFrom.FieldRef,
+		}
+		name := wire.RefName(source.String())
+		refs[name] = corev1.EnvVar{Name: name, ValueFrom: source}
+		list = append(list, envresolve.Var{Name: v.Name, Ref: name, Optional: isOptional(v.ValueFrom)})
+	}
+	return list
+}
+
+func isOptional(from *v1alpha1.EnvVarSource) bool {
+	switch {
+	case from.SecretKeyRef != nil:
+		return ptr.Deref(from.SecretKeyRef.Optional, false)
+	case from.ConfigMapKeyRef != nil:
+		return ptr.Deref(from.ConfigMapKeyRef.Optional, false)
+	default:
+		return false
+	}
+}
+
+// callVariables is the layer of a call's own variables.
+func callVariables(call *v1alpha1.ToolCall) []envresolve.Var {
+	list := make([]envresolve.Var, 0, len(call.Spec.Env))
+	for _, v := range call.Spec.Env {
+		list = append(list, envresolve.Var{Name: v.Name, Value: v.Value})
+	}
+	return list
+}

@@ -1,0 +1,54 @@
+package decide
+
+import (
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
+)
+
+// Refusal ends a call before anything is made for it. The user has to change something; nothing is retried.
+type Refusal struct {
+	Reason, Message string
+	// Denied says that a guard refused the call: it ends Denied, otherwise Failed.
+	Denied bool
+	// Environment is the name of the environment in effect, where that is known.
+	Environment string
+}
+
+func (e *Refusal) Error() string { return e.Reason + ": " + e.Message }
+
+// Refuse makes a Refusal that fails the call.
+func Refuse(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// denied makes a Refusal of a guard's denial.
+func denied(d *guards.Denial) *Refusal {
+	return &Refusal{Reason: d.Reason, Message: d.Message, Denied: true}
+}
+
+// Undecided says that nobody answers whether the requester may use the tool. Nothing runs until somebody does.
+type Undecided struct {
+	Cause error
+	// Environment is the one in effect, whose start timeout bounds how long the call waits for an answer.
+	Environment *v1alpha1.ExecutionEnvironment
+	// Otherwise ends a call that has waited for too long.
+	Otherwise *Refusal
+}
+
+func (e *Undecided) Error() string { return "undecided: " + e.Cause.Error() }
+
+// Unwrap gives the cause.
+func (e *Undecided) Unwrap() error { return e.Cause }
+
+// ReviewAnswer reads the answer to an access review. A no that comes with an evaluation error is no answer, as it is
+// none to the API server itself: an authorizer failed that might have said something else.
+func ReviewAnswer(answer *authorizationv1.SubjectAccessReviewStatus) (bool, error) {
+	if !answer.Allowed && answer.EvaluationError != "" {
+		return false, fmt.Errorf("the API server's authorizer failed: %s", answer.EvaluationError)
+	}
+	return answer.Allowed, nil
+}

@@ -1,0 +1,99 @@
+package decide
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/guards"
+)
+
+// MaxStoredBytes bounds an encoded decision: the API server takes 256 KiB of annotations on an object, and sealing
+// makes it a third longer.
+const MaxStoredBytes = 180 << 10
+
+// Encode writes the stored part of a decision, without the call's own variables, which the call itself holds. The
+// error is the user's: the environments' variables are too large.
+func (d *Decision) Encode() ([]byte, error) {
+	stored := *d
+	stored.Plan.Layers = withoutCall(d.Plan.Layers)
+	raw, err := json.Marshal(&stored)
+	if err != nil {
+		return nil, fmt.Errorf("encode the decision: %w", err)
+	}
+	if len(raw) > MaxStoredBytes {
+		return nil, fmt.Errorf("the variables of the environments and the skill take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+	}
+	return raw, nil
+}
+
+// Decode reads what Encode wrote.
+func Decode(raw []byte) (*Decision, error) {
+	d := &Decision{}
+	if err := json.Unmarshal(raw, d); err != nil {
+		return nil, fmt.Errorf("decode the decision: %w", err)
+	}
+	return d, nil
+}
+
+func withoutCall(layers []envresolve.Layer) []envresolve.Layer {
+	var kept []envresolve.Layer
+	for _, layer := range layers {
+		if layer.Source != envresolve.SourceCall {
+			kept = append(kept, layer)
+		}
+	}
+	return kept
+}
+
+// Created is when the call was created.
+func (d *Decision) Created() time.Time { return time.UnixMicro(d.CreatedMicroseconds) }
+
+// Accepted is when the call was decided about.
+func (d *Decision) Accepted() time.Time { return time.UnixMicro(d.AcceptedMicroseconds) }
+
+// Timeout is the limit of the process's wall-clock time.
+func (d *Decision) Timeout() time.Duration {
+	return time.Duration(d.TimeoutMilliseconds) * time.Millisecond
+}
+
+// StartTimeout is how long the call may wait for its process to start.
+func (d *Decision) StartTimeout() time.Duration {
+	return time.Duration(d.StartTimeoutSeconds) * time.Second
+}
+
+// Assignment completes a decision with the call's own input, for its runner. The call is the whole object; a cached
+// one may lack its input.
+func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error) {
+	action, unmapped := guards.Map(&call.Spec)
+	if unmapped != nil {
+		return nil, fmt.Errorf("map an accepted call: %s: %s", unmapped.Reason, unmapped.Message)
+	}
+	plan := d.Plan
+	plan.Layers = withoutCall(d.Plan.Layers)
+	if len(call.Spec.Env) > 0 {
+		plan.Layers = append(plan.Layers, envresolve.Layer{Source: envresolve.SourceCall, Vars: callVariables(call)})
+	}
+	a := &wire.Assignment{
+		CallUID:             string(call.UID),
+		CallName:            call.Name,
+		Argv:                append([]string{}, d.ArgvPrefix...),
+		Stdin:               []byte(call.Spec.Stdin),
+		TimeoutMilliseconds: d.TimeoutMilliseconds,
+		MaxBytesPerStream:   d.MaxBytesPerStream,
+		DenyNetwork:         d.DenyNetwork,
+		Environment:         plan,
+	}
+	switch action.Type {
+	case v1alpha1.ActionShell:
+		a.Argv = append(a.Argv, action.Command)
+	case v1alpha1.ActionCode:
+		a.Source, a.HasSource = []byte(action.Source), true
+	default:
+		a.Argv = append(append(a.Argv, action.Binary), action.Args...)
+	}
+	return a, nil
+}

@@ -1,0 +1,226 @@
+package decide_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+)
+
+// stored is a decision whose call has variables of its own, and its call.
+func stored(t *testing.T) (*decide.Decision, *v1alpha1.ToolCall) {
+	t.Helper()
+	s := snapshot(everySnapshot()["a call with all layers"]...)
+	s.Call.Spec.Stdin, s.Call.Spec.WorkingDir = "input", "/a"
+	d := mustDecide(t, s)
+	d.CreatedMicroseconds, d.AcceptedMicroseconds = 1_700_000_000_123_456, 1_700_000_001_000_000
+	return d, s.Call
+}
+
+func encode(t *testing.T, d *decide.Decision) []byte {
+	t.Helper()
+	raw, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func decode(t *testing.T, raw []byte) *decide.Decision {
+	t.Helper()
+	d, err := decide.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestWhatIsStoredOfADecisionComesBack(t *testing.T) {
+	t.Parallel()
+	d, _ := stored(t)
+	before := cmp.Diff(nil, d)
+	got := decode(t, encode(t, d))
+	last := len(d.Plan.Layers) - 1
+	if d.Plan.Layers[last].Source != envresolve.SourceCall {
+		t.Fatalf("the last layer is %s", d.Plan.Layers[last].Source)
+	}
+	want := *d
+	want.Plan.Layers = d.Plan.Layers[:last]
+	if diff := cmp.Diff(&want, got, cmpopts.IgnoreFields(decide.Decision{}, "In", "Default", "Policy", "Refs")); diff != "" {
+		t.Error(diff)
+	}
+	if got.In != nil || got.Default != nil || got.Policy != nil || got.Refs != nil {
+		t.Errorf("objects came back: %+v", got)
+	}
+	if !got.Created().Equal(time.UnixMicro(1_700_000_000_123_456)) || !got.Accepted().Equal(time.UnixMicro(1_700_000_001_000_000)) {
+		t.Errorf("times: %s, %s", got.Created(), got.Accepted())
+	}
+	if after := cmp.Diff(nil, d); after != before {
+		t.Error("encoding changed the decision")
+	}
+}
+
+// The call's own variables may be large, and the call has them anyway.
+func TestTheCallsOwnVariablesAreNotStored(t *testing.T) {
+	t.Parallel()
+	d, _ := stored(t)
+	for i, layer := range d.Plan.Layers {
+		if layer.Source == envresolve.SourceCall {
+			d.Plan.Layers[i].Vars = []envresolve.Var{{Name: "OWN", Value: strings.Repeat("own-value", decide.MaxStoredBytes)}}
+		}
+	}
+	if raw := encode(t, d); strings.Contains(string(raw), "own-value") || strings.Contains(string(raw), "OWN") {
+		t.Error("they are in what is stored")
+	}
+}
+
+func TestADecisionIsStoredUpToItsBoundAndNoFurther(t *testing.T) {
+	t.Parallel()
+	with := func(size int) *decide.Decision {
+		d, _ := stored(t)
+		d.Plan.Layers[0].Vars[0].Value = strings.Repeat("x", size)
+		return d
+	}
+	room := decide.MaxStoredBytes - len(encode(t, with(1))) + 1
+	if raw := encode(t, with(room)); len(raw) != decide.MaxStoredBytes {
+		t.Fatalf("a decision at the bound takes %d bytes", len(raw))
+	}
+	_, err := with(room + 1).Encode()
+	if err == nil || !strings.Contains(err.Error(), "184321 bytes") || !strings.Contains(err.Error(), "at most 184320") || strings.Contains(err.Error(), "xxx") {
+		t.Errorf("over the bound: %v", err)
+	}
+}
+
+// Annotations on an object may have 256 KiB together, and sealing writes base64 of a few bytes more.
+func TestASealedDecisionFitsAnAnnotation(t *testing.T) {
+	t.Parallel()
+	if sealed := (decide.MaxStoredBytes+64)*4/3 + 4; sealed > 256<<10-4<<10 {
+		t.Errorf("%d bytes sealed leave no room for the Job's other annotations", sealed)
+	}
+}
+
+func TestWhatWasNotStoredIsNotDecoded(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{"", "{", "[]", `"x"`, `{"timeoutMilliseconds": "10"}`, `{"plan": []}`, `{} {}`} {
+		if d, err := decide.Decode([]byte(raw)); err == nil || d != nil {
+			t.Errorf("%q: %+v, %v", raw, d, err)
+		}
+	}
+}
+
+// FuzzDecode holds that what can be decoded encodes to the same decision again, whatever bytes come.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"environment":"env","argvPrefix":["bash","-c"],"timeoutMilliseconds":1,"plan":{"l":[{"s":"Default","v":[{"n":"A","v":"b"}]}]}}`))
+	f.Add([]byte(`{"plan":{"l":[{"s":"Call","v":[{"n":"A"}]}],"t":true},"denyNetwork":true}`))
+	f.Add([]byte(`{"createdMicroseconds":-1,"In":{"spec":{}},"refs":[]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		first, err := decide.Decode(raw)
+		if err != nil {
+			return
+		}
+		if first.In != nil || first.Policy != nil || first.Default != nil || first.Refs != nil {
+			t.Fatalf("an object was decoded: %+v", first)
+		}
+		again, err := first.Encode()
+		if err != nil {
+			return
+		}
+		second := decode(t, again)
+		third, err := json.Marshal(second)
+		if err != nil || string(third) != string(again) {
+			t.Errorf("%q became %q, then %q, %v", raw, again, third, err)
+		}
+	})
+}
+
+// anyOrder: a layer has each name once, and their order means nothing.
+var anyOrder = cmpopts.SortSlices(func(a, b envresolve.Var) bool { return a.Name < b.Name })
+
+func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		action v1alpha1.ToolCallSpec
+		want   wire.Assignment
+	}{
+		"a program":                  {program("ls", "-l", "a b"), wire.Assignment{Argv: []string{"ls", "-l", "a b"}}},
+		"a program without argument": {program("ls"), wire.Assignment{Argv: []string{"ls"}}},
+		"a shell line":               {shell("ls; id"), wire.Assignment{Argv: []string{"bash", "-ec", "ls; id"}}},
+		"code":                       {code("Python", "print(1)"), wire.Assignment{Argv: []string{"python3"}, Source: []byte("print(1)"), HasSource: true, DenyNetwork: true}},
+		"empty code":                 {code("python", ""), wire.Assignment{Argv: []string{"python3"}, Source: []byte{}, HasSource: true, DenyNetwork: true}},
+		"a tool":                     {tool("terminal", `{"command": "ls"}`), wire.Assignment{Argv: []string{"bash", "-ec", "ls"}}},
+		"a tool that runs a program": {tool("exec", `{"mode": "structured", "binary": "ls", "args": ["-a"]}`), wire.Assignment{Argv: []string{"ls", "-a"}}},
+	} {
+		s := snapshot(append(everySnapshot()["a call with all layers"], runs(tc.action))...)
+		s.Call.Spec.Stdin = "input"
+		d := mustDecide(t, s)
+		a, err := d.Assignment(s.Call)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		tc.want.CallUID, tc.want.CallName, tc.want.Stdin = "call-uid", "call", []byte("input")
+		tc.want.TimeoutMilliseconds, tc.want.MaxBytesPerStream, tc.want.Environment = 120000, 65536, d.Plan
+		if diff := cmp.Diff(&tc.want, a, anyOrder); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		// What was stored and read back gives the runner the very same.
+		if restored, err := decode(t, encode(t, d)).Assignment(s.Call); err != nil || cmp.Diff(a, restored) != "" {
+			t.Errorf("%s: from what was stored: %v %s", name, err, cmp.Diff(a, restored))
+		}
+	}
+}
+
+func TestAnAssignmentChangesNothingThatItIsMadeFrom(t *testing.T) {
+	t.Parallel()
+	d, call := stored(t)
+	before, callBefore := cmp.Diff(nil, d), call.DeepCopy()
+	for range 3 {
+		a, err := d.Assignment(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Argv[0] = "changed"
+		a.Environment.Layers[0].Source = "changed"
+		a.Environment.Layers = append(a.Environment.Layers, envresolve.Layer{Source: "more"})
+	}
+	if after := cmp.Diff(nil, d); after != before {
+		t.Error("the decision was changed")
+	}
+	if diff := cmp.Diff(callBefore, call); diff != "" {
+		t.Errorf("the call was changed: %s", diff)
+	}
+}
+
+func TestACallWithoutVariablesHasNoLayer(t *testing.T) {
+	t.Parallel()
+	d, call := stored(t)
+	call.Spec.Env = nil
+	a, err := decode(t, encode(t, d)).Assignment(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"Default", "Skill", "Environment"}, sources(&a.Environment)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A call that the cache has without its input can't be handed over: an empty command would run.
+func TestACallWithoutItsInputIsNotAssigned(t *testing.T) {
+	t.Parallel()
+	d, call := stored(t)
+	call.Spec.Shell = nil
+	a, err := d.Assignment(call)
+	var refusal *decide.Refusal
+	if err == nil || a != nil || errors.As(err, &refusal) {
+		t.Errorf("got %+v, %v", a, err)
+	}
+}

@@ -1,0 +1,317 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/dial"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+// runner is one process that has a call, over its connections.
+type runner struct {
+	o       *operator
+	config  *dial.Config
+	conn    *dial.Conn
+	session *dispatch.Session
+}
+
+// connectRunner is a runner of a Job that was given call "c1" on an earlier connection.
+func connectRunner(t *testing.T, o *operator, job string) *runner {
+	t.Helper()
+	r := &runner{o: o, config: runnerOf(t, podEnv(o, job))}
+	r.connect(t)
+	return r
+}
+
+func (r *runner) connect(t *testing.T) {
+	t.Helper()
+	r.conn = connect(t, r.config, "c1")
+	r.session = r.o.event(t)
+}
+
+// report sends the result of call "c1", and waits until the hub has it.
+func (r *runner) report(t *testing.T) {
+	t.Helper()
+	if err := r.conn.Send(&wire.Message{Result: &wire.Result{CallUID: "c1", Outcome: result.Outcome{Reason: result.Completed}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.o.event(t)
+}
+
+// disconnect ends the connection, and waits until the hub has noticed.
+func (r *runner) disconnect(t *testing.T) {
+	t.Helper()
+	r.conn.Close()
+	r.o.event(t)
+}
+
+// result is what the hub has of this runner.
+func (r *runner) result() *wire.Result { return r.o.hub.Result(r.session.KeyHash()) }
+
+func TestAResultOutlivesItsConnection(t *testing.T) {
+	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+	if r.result() != nil {
+		t.Error("there is a result before it was reported")
+	}
+	r.report(t)
+	if got := r.result(); got == nil || got.CallUID != "c1" {
+		t.Fatalf("while it is connected: %+v", got)
+	}
+	r.disconnect(t)
+	if got := r.result(); got == nil || got.CallUID != "c1" {
+		t.Fatalf("after the connection's end: %+v", got)
+	}
+	if r.o.hub.Result("another key") != nil {
+		t.Error("another runner has it, too")
+	}
+	r.o.hub.Release(r.session.KeyHash())
+	if r.result() != nil {
+		t.Error("it is still there after its release")
+	}
+}
+
+func TestAResultIsThereWhileItsRunnerConnectsAgain(t *testing.T) {
+	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+	r.report(t)
+	r.disconnect(t)
+	r.connect(t)
+	if r.result() == nil {
+		t.Error("it went when the runner came back without it")
+	}
+	r.disconnect(t)
+	if r.result() == nil {
+		t.Error("it went with the second connection")
+	}
+	r.connect(t)
+	r.report(t)
+	if r.result() != r.session.Result() {
+		t.Error("what the runner sent again doesn't count")
+	}
+}
+
+// The runner's new connection may come before the end of its old one is noticed.
+func TestAResultOutlivesTheConnectionThatIsReplaced(t *testing.T) {
+	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+	r.report(t)
+	old := r.session
+	r.connect(t)
+	if r.session == old || r.session.KeyHash() != old.KeyHash() {
+		t.Fatal("it isn't the same runner on another connection")
+	}
+	if r.result() == nil {
+		t.Error("it went with the connection that was replaced")
+	}
+	if r.o.hub.Session("job-uid") != r.session || r.o.hub.SessionByKey(old.KeyHash()) != r.session || r.o.hub.Len() != 1 {
+		t.Error("the new connection isn't the runner's session")
+	}
+}
+
+func TestAResultThatWasAcknowledgedIsNotKept(t *testing.T) {
+	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+	r.report(t)
+	if err := r.session.Ack("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := r.conn.Receive(); err != nil || m.Ack == nil {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	r.disconnect(t)
+	if r.result() != nil {
+		t.Error("it is kept")
+	}
+}
+
+// A runner that was refused must not be asked for its result any more, and nobody else would release it.
+func TestAResultThatWasRefusedIsNotKept(t *testing.T) {
+	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+	r.report(t)
+	r.session.Refuse("it isn't valid")
+	r.o.event(t)
+	if r.result() != nil {
+		t.Error("it is kept")
+	}
+}
+
+func TestDismissForgetsTheResultsOfACallThatIsGone(t *testing.T) {
+	for name, connected := range map[string]bool{"of a runner that is connected": true, "of a runner that went before": false} {
+		t.Run(name, func(t *testing.T) {
+			o := startOperator(t, newIdentity(t))
+			r := connectRunner(t, o, "job")
+			r.report(t)
+			env := podEnv(o, "other")
+			other := &runner{o: o, config: runnerOf(t, env)}
+			other.conn = func() *dial.Conn {
+				conn, err := other.config.Dial(t.Context(), dial.Call{UID: "c1", Name: "another"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(conn.Close)
+				return conn
+			}()
+			other.session = o.event(t)
+			other.report(t)
+			other.disconnect(t)
+			if !connected {
+				r.disconnect(t)
+			}
+			o.hub.Dismiss("ns", "call", "the call is gone")
+			if connected {
+				o.event(t)
+			}
+			if r.result() != nil {
+				t.Error("the result of the call that is gone is kept")
+			}
+			if other.result() == nil {
+				t.Error("another call's result is gone, too")
+			}
+			o.hub.Dismiss("another namespace", "another", "gone")
+			if other.result() == nil {
+				t.Error("a call of that name in another namespace takes the result along")
+			}
+		})
+	}
+}
+
+func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
+	hub := dispatch.NewHub(func(*dispatch.Session) {})
+	if !hub.Since().IsZero() {
+		t.Errorf("before it listens: %s", hub.Since())
+	}
+	now := time.Unix(1_700_000_000, 0)
+	hub.Listening(now)
+	if !hub.Since().Equal(now) {
+		t.Errorf("since %s", hub.Since())
+	}
+}
+
+func TestAHubWithoutRunnersHasNothing(t *testing.T) {
+	hub := dispatch.NewHub(func(*dispatch.Session) { t.Error("it told of something") })
+	hub.Release("key")
+	hub.Dismiss("ns", "call", "reason")
+	if hub.Session("job") != nil || hub.SessionByKey("key") != nil || hub.Result("key") != nil || hub.Len() != 0 {
+		t.Error("there is something")
+	}
+}
+
+func TestACancelIsSentOnceAConnection(t *testing.T) {
+	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+	for range 3 {
+		if err := r.session.Cancel("c1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.session.Ack("c1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cancel", "ack"} {
+		m, err := r.conn.Receive()
+		if err != nil || (m.Cancel != nil) != (want == "cancel") || (m.Ack != nil) != (want == "ack") {
+			t.Fatalf("want one %s, got %+v, %v", want, m, err)
+		}
+	}
+	r.connect(t)
+	if err := r.session.Cancel("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := r.conn.Receive(); err != nil || m.Cancel == nil {
+		t.Errorf("on the next connection: %+v, %v", m, err)
+	}
+}
+
+func TestARunnerIsKnownByTheCallThatItWasGiven(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	env := podEnv(o, "job")
+	env[wire.EnvCall], env[wire.EnvPool] = "", "env"
+	config := runnerOf(t, env)
+	conn, err := config.Dial(t.Context(), dial.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	waiting := o.event(t)
+	if waiting.Call() != "" || waiting.CallUID() != "" {
+		t.Errorf("a runner that waits has call %q, %q", waiting.Call(), waiting.CallUID())
+	}
+	if err := waiting.Assign(&wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := waiting.Assign(&wire.Assignment{CallUID: "c2", CallName: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	if waiting.Call() != "call" || waiting.CallUID() != "c1" {
+		t.Errorf("after the assignment it has %q, %q", waiting.Call(), waiting.CallUID())
+	}
+}
+
+// Whatever order connections, results and acknowledgements come in: a result is there until somebody acknowledged,
+// refused or released it, and afterwards nothing is left.
+func TestNoResultIsLostOrKeptInAnyOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 3))
+			r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
+			connected, reported, want := true, false, false
+			for range 30 {
+				switch step := random.IntN(6); {
+				case !connected || step == 0:
+					// Also while the last connection is there.
+					r.connect(t)
+					connected, reported = true, false
+				case step == 1:
+					r.disconnect(t)
+					connected = false
+				case step == 2 && !reported:
+					r.report(t)
+					reported, want = true, true
+				case step == 3 && reported:
+					_ = r.session.Ack("c1")
+					r.o.hub.Release(r.session.KeyHash())
+					r.disconnect(t)
+					connected, want = false, false
+				case step == 4 && reported:
+					r.session.Refuse("no")
+					r.o.event(t)
+					r.o.hub.Release(r.session.KeyHash())
+					connected, want = false, false
+				}
+				if got := r.result(); (got != nil) != want {
+					t.Fatalf("the result is %+v, and should be there: %t", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTheHubIsUsedFromManyGoroutines(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	r := connectRunner(t, o, "job")
+	r.report(t)
+	key := r.session.KeyHash()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 100 {
+				o.hub.Session("job-uid")
+				o.hub.SessionByKey(key)
+				o.hub.Result(key)
+				o.hub.Release(key)
+				o.hub.Dismiss("ns", "another", "gone")
+				o.hub.Listening(time.Now())
+				o.hub.Since()
+				o.hub.Len()
+			}
+		})
+	}
+	r.disconnect(t)
+	all.Wait()
+	o.hub.Release(key)
+	if r.result() != nil || o.hub.Len() != 0 {
+		t.Error("something is left")
+	}
+}

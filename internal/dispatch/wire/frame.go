@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+var (
+	// ErrTooLarge says that a frame is over its bound.
+	ErrTooLarge = errors.New("frame is larger than allowed")
+	// ErrUnknownMessage says that a frame carries none of the messages that this version knows. The frame was read
+	// whole: the next one can be read.
+	ErrUnknownMessage = errors.New("unknown message")
+)
+
+// headerSize is the length of the length.
+const headerSize = 4
+
+// Encode gives the frame of a message, which must be within its bound.
+func Encode(m *Message) ([]byte, error) {
+	var frame bytes.Buffer
+	frame.Write(make([]byte, headerSize))
+	enc := json.NewEncoder(&frame)
+	// Escaping for HTML would make six bytes of one.
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return nil, fmt.Errorf("encode frame: %w", err)
+	}
+	size := frame.Len() - headerSize
+	if limit := m.limit(); size > limit {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, limit)
+	}
+	binary.BigEndian.PutUint32(frame.Bytes(), uint32(size))
+	return frame.Bytes(), nil
+}
+
+func (m *Message) limit() int {
+	switch {
+	case m.Hello != nil:
+		return MaxHello
+	case m.Result != nil:
+		return MaxResult
+	case m.Ping != nil:
+		return MaxControl
+	default:
+		return MaxAssignment
+	}
+}
+
+// Write sends one message.
+func Write(w io.Writer, m *Message) error {
+	frame, err := Encode(m)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(frame)
+	return err
+}
+
+// Read receives one message of at most limit bytes. It reads nothing past the frame.
+func Read(r io.Reader, limit int) (*Message, error) {
+	size, err := ReadHeader(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	m := &Message{}
+	if err := readBody(r, size, m); err != nil {
+		return nil, err
+	}
+	return m.checked()
+}
+
+// ReadHeader receives a frame's length, so that the reader can decide about the body before it takes memory for it.
+func ReadHeader(r io.Reader, limit int) (int, error) {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if uint64(size) > uint64(limit) {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, limit)
+	}
+	return int(size), nil
+}
+
+// ReadFromRunner receives the body of a frame that a runner sent. It decodes only what runners send: what others send
+// could take many times the memory of its encoding.
+func ReadFromRunner(r io.Reader, size int) (*Message, error) {
+	var body struct {
+		Hello  *Hello  `json:"hello"`
+		Result *Result `json:"result"`
+		Ping   *Ping   `json:"ping"`
+	}
+	if err := readBody(r, size, &body); err != nil {
+		return nil, err
+	}
+	m := &Message{Hello: body.Hello, Result: body.Result, Ping: body.Ping}
+	return m.checked()
+}
+
+func readBody(r io.Reader, size int, into any) error {
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("frame ended early: %w", err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("decode frame: %w", err)
+	}
+	return nil
+}
+
+// checked returns the message if exactly one of its fields is set.
+func (m *Message) checked() (*Message, error) {
+	n := 0
+	for _, present := range []bool{
+		m.Hello != nil, m.Assign != nil, m.Refuse != nil, m.Result != nil,
+		m.Ack != nil, m.Cancel != nil, m.Ping != nil, m.Pong != nil,
+	} {
+		if present {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return nil, ErrUnknownMessage
+	case 1:
+		return m, nil
+	default:
+		return nil, fmt.Errorf("a frame carries one message, this one %d", n)
+	}
+}

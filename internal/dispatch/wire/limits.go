@@ -1,0 +1,49 @@
+package wire
+
+import "toolcall.dev/operator/internal/result"
+
+// Bounds of a frame's body, in bytes.
+const (
+	// MaxHello bounds what a peer may send before it is authenticated.
+	MaxHello = 4 << 10
+	// MaxControl bounds what a runner sends besides its hello and its result.
+	MaxControl = 1 << 10
+	// MaxResult is the size of the largest legal result.
+	MaxResult = result.MaxEncoded + maxEncodedEnvironment + maxEncodedRest
+	// MaxAssignment is the size of the largest assignment: a call as large as the API server stores one, its input in
+	// base64, and what was decided about it.
+	MaxAssignment = (maxCall/3+1)*4 + maxDecision + maxEncodedRest
+)
+
+// Bounds of an Environment.
+const (
+	// MaxNames is how many variables are named in each list.
+	MaxNames = 256
+	// MaxNameBytes bounds one name.
+	MaxNameBytes = 256
+)
+
+const (
+	// maxEncodedEnvironment: one byte of the directory becomes at most six of JSON; a name needs no escaping.
+	maxEncodedEnvironment = 6*result.MaxWorkingDir + MaxNames*(maxEncodedVar+maxEncodedName) + maxEncodedRest
+	maxEncodedVar         = MaxNameBytes + len(`{"n":"","s":"Environment"},`)
+	maxEncodedName        = MaxNameBytes + len(`"",`)
+	// maxEncodedRest is room for fields of a fixed size.
+	maxEncodedRest = 1 << 10
+	// maxCall is the size of the largest request that etcd takes.
+	maxCall = 3 << 19
+	// maxDecision is the size of all annotations that an object may have.
+	maxDecision = 256 << 10
+)
+
+// maxResultOfVersion1 has room for what a runner of version 1 could keep: 512 KiB of each stream, a message of 32 KiB,
+// and the name of every variable that the kernel lets a process have.
+const maxResultOfVersion1 = 4 << 20
+
+// MaxResultOf is the size of the largest result that a runner of a version sends.
+func MaxResultOf(version int) int {
+	if version < 2 {
+		return maxResultOfVersion1
+	}
+	return MaxResult
+}

@@ -1,0 +1,208 @@
+package guards
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Work is counted and not timed: a check of twice the input may take a little more than twice the steps.
+const growth = 2.2
+
+// expectLinear wants the steps for twice the input to be in proportion. small are steps that don't count.
+func expectLinear(t *testing.T, name string, single, double, small float64) {
+	t.Helper()
+	if double > growth*single+small {
+		t.Errorf("%q takes %.0f steps, and %.0f for twice as much", name, single, double)
+	}
+}
+
+// sourceParts are repeated: each makes a scanner that isn't careful look at the same text again and again.
+var sourceParts = []string{
+	"import (", "import(#", "os#", "os#\n", "#os\n", "os ", "import ", "from ", "from x import (", "os.", "os\\\n", "__import__(", "'os'(", "'", "\"'", "\\", "\\x", "{'", "'+", "os /*", "os /**/", "a.", "os\n", "import\n", "(", "'o' ", "import a,", "modules[", "\\N{",
+	"require=", "require=" + strings.Repeat("x", 90) + "=", "from xml import (", "from xml import (" + strings.Repeat("x", 90) + ",", "import os.b,", "os . ", "os //", "os // c\n", "'''", "f'{'", "' ' + ", "\u200b", "ﷺ", "ｏｓ.", "\\u", "\\U0000006f", "coding ", "#coding:", "modules['x'", "getattr(x)('", ")('os", "fetch ", "fetch\n",
+}
+
+func TestScanningIsLinear(t *testing.T) {
+	t.Parallel()
+	const size = 16384
+	for _, network := range []bool{false, true} {
+		scanner := newModuleScanner(append(defaultDeniedModules(), "xml.dom", "child_process", "@x/y-z"), network)
+		for _, language := range []string{"python", "javascript"} {
+			for _, part := range sourceParts {
+				var steps [3]float64
+				for i := range steps {
+					found := scanner.scan(strings.Repeat(part, size<<i/len(part)), language)
+					if found.unreadable == "" && found.denied == "" && found.steps == 0 {
+						t.Fatalf("%q: nothing was counted", part)
+					}
+					steps[i] = float64(found.steps)
+				}
+				expectLinear(t, part, steps[0], steps[1], leastAhead)
+				expectLinear(t, part, steps[1], steps[2], leastAhead)
+			}
+		}
+	}
+}
+
+// Where it isn't in the nature of the text, the bound ends the search, and the source is refused.
+func TestASourceThatTakesTooLongToSearchIsRefused(t *testing.T) {
+	t.Parallel()
+	policy := codePolicy(t, v1alpha1.CodePolicy{})
+	for _, part := range []string{"require=", "require=" + strings.Repeat("x", 90) + "="} {
+		denial := checkCode(policy, "python", strings.Repeat(part, 65536/len(part)))
+		if denial == nil || denial.Reason != v1alpha1.ReasonModuleNotAllowed || !strings.Contains(denial.Message, "too many steps") {
+			t.Errorf("%.40q: %+v", part, denial)
+		}
+	}
+	for _, part := range []string{"'http/*'; ", "http # ", "x = 'os'; "} {
+		if denial := checkCode(policy, "python", strings.Repeat(part, 65536/len(part))); denial != nil {
+			t.Errorf("%q: %s", part, denial.Message)
+		}
+	}
+}
+
+// scriptParts are repeated like sourceParts.
+var scriptParts = []string{
+	"(", "{ ", "$(", "`", "if ", "while ", "! ", "time ", "\"$(", "${x:-", "$((", "((", "f() { ", "case x in x) ", "ls && ", "ls | ", "eval ", "coproc ", "<(", "[[ ( ", "[[ ! ", "$((-", "$((1+", "a[", "bash -c '", "<<<", "<<E ", "echo $((1,", "x=(", "$'", "ls; ", "ls & ", "a=1 ", "env ", "find . -exec ", "function f ", "for x in ",
+	"a=1\n", "ls\n", "a=1; echo $((a))\n", "eval 'ls'\n", "trap 'eval ls' EXIT\n", "find . -exec ls {} + ; ", "unset a\n", "[ a = b ]\n", "sed 's/[[.x/y/' a\n", "awk '{ print }' a\n", "cat <<EOF\n$x\nEOF\n",
+}
+
+// stepsOf are the steps and the allocations of a check. The allocations don't depend on what the check counts itself.
+func stepsOf(policy *Policy, script string) (work, allocations float64) {
+	allocations = testing.AllocsPerRun(1, func() {
+		judge := newJudge(policy, nil, len(script))
+		_ = judge.script(script, syntax.LangBash)
+		work = float64(judge.work)
+	})
+	return work, allocations
+}
+
+func TestCheckingScriptsIsLinear(t *testing.T) {
+	policy := allowlistedPolicy(t, append([]string{"sed", "awk", "sh", "bash"}, usualList...)...)
+	const size = 8192
+	scripts := map[string]func(size int) string{
+		"functions that call each other": func(size int) string { return mutualFunctions(20, size) },
+		"sh within sh":                   func(size int) string { return nestedShells(strings.Repeat("ls\n", size/3)) },
+	}
+	for _, part := range scriptParts {
+		scripts[part] = func(size int) string { return strings.Repeat(part, size/len(part)) }
+	}
+	for name, script := range scripts {
+		var work, allocations [3]float64
+		for i := range work {
+			work[i], allocations[i] = stepsOf(policy, script(size<<i))
+		}
+		for i := range 2 {
+			expectLinear(t, name, work[i], work[i+1], leastWork)
+			expectLinear(t, name+" (allocations)", allocations[i], allocations[i+1], 2000)
+		}
+	}
+}
+
+// mutualFunctions defines functions each of which calls all others, and calls them.
+func mutualFunctions(count, size int) string {
+	var script strings.Builder
+	for f := range count {
+		fmt.Fprintf(&script, "f%d() {\n", f)
+		for called := range count {
+			if called != f {
+				fmt.Fprintf(&script, "f%d\n", called)
+			}
+		}
+		script.WriteString("}\n")
+	}
+	for script.Len() < size {
+		script.WriteString("f1\n")
+	}
+	return script.String()
+}
+
+// nestedShells passes a script to sh -c, as deep as is allowed. Each sh has its script checked twice.
+func nestedShells(script string) string {
+	for range maxDepth - 1 {
+		script = "sh -c '" + strings.ReplaceAll(script, "'", `'\''`) + "'"
+	}
+	return script
+}
+
+func TestAScriptThatTakesTooLongToCheckIsRefused(t *testing.T) {
+	t.Parallel()
+	policy := allowlistedPolicy(t, append([]string{"sh"}, usualList...)...)
+	for name, script := range map[string]string{
+		"sh within sh":                   nestedShells(strings.Repeat("ls\n", 20000)),
+		"functions that call each other": mutualFunctions(150, 131071),
+	} {
+		denial := checkScript(policy, script)
+		if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.Contains(denial.Message, "too many steps") {
+			t.Errorf("%s: %+v", name, denial)
+		}
+	}
+	// Scripts of an ordinary shape pass whatever their size.
+	var ordinary strings.Builder
+	for f := range 100 {
+		fmt.Fprintf(&ordinary, "f%d() {\n", f)
+		for called := f + 1; called < 100; called++ {
+			fmt.Fprintf(&ordinary, "  f%d\n", called)
+		}
+		ordinary.WriteString("  ls\n}\n")
+	}
+	for ordinary.Len() < 130000 {
+		ordinary.WriteString("f0 && ls\n")
+	}
+	for name, script := range map[string]string{"many functions": ordinary.String(), "sh within sh": nestedShells("ls")} {
+		if denial := checkScript(policy, script); denial != nil {
+			t.Errorf("%s: %s", name, denial.Message)
+		}
+	}
+}
+
+func TestALongListOfMarkersOfXargsIsRefused(t *testing.T) {
+	t.Parallel()
+	args := []string{"xargs"}
+	for range 500 {
+		args = append(args, "-I", "a")
+	}
+	args = append(args, "ls")
+	for range 500 {
+		args = append(args, "a")
+	}
+	denial := checkCall(launchPolicy(t), args)
+	if denial == nil || !strings.Contains(denial.Message, "too many steps") {
+		t.Errorf("%+v", denial)
+	}
+}
+
+func TestReadingSedsBracketsIsLinear(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"[.", "[:", "[=", "[.[:[=", "[.a.]", "[", "]", "\\]"} {
+		var looked [2]float64
+		for i := range looked {
+			reader := &sedReader{text: "s/[" + strings.Repeat(part, 8192<<i) + "/x/", brackets: true}
+			reader.run()
+			looked[i] = float64(reader.looked + reader.at)
+		}
+		expectLinear(t, part, looked[0], looked[1], 0)
+	}
+}
+
+func TestScriptsThatAreTooDeepAreRefusedCleanly(t *testing.T) {
+	t.Parallel()
+	policy := allowlistedPolicy(t, usualList...)
+	for _, part := range scriptParts {
+		denial := checkScript(policy, strings.Repeat(part, 131071/len(part)))
+		if denial == nil {
+			continue
+		}
+		if denial.Reason == v1alpha1.ReasonGuardError {
+			t.Errorf("%q: the guard failed: %s", part, denial.Message)
+		}
+		if len(denial.Message) > 2000 {
+			t.Errorf("%q: message of %d bytes", part, len(denial.Message))
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Problem is what a Job or pod that has not started its runner says about why.
+type Problem struct {
+	Reason, Message string
+	// Final says that waiting doesn't help.
+	Final bool
+	// NoCredential says that the pod waits for the Secret with its token.
+	NoCredential bool
+}
+
+// imageReasons are the kubelet's reasons for a container that waits for an image that it can't have.
+var imageReasons = map[string]bool{
+	"ErrImagePull": true, "ImagePullBackOff": true, "InvalidImageName": true, "ErrImageNeverPull": true,
+	"ImageInspectError": true, "RegistryUnavailable": true, "SignatureValidationFailed": true,
+}
+
+// containerReasons are the kubelet's reasons for a container that can't be made from the pod as it is.
+var containerReasons = map[string]bool{
+	"CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,
+	"ContainerCannotRun": true, "StartError": true, "PreCreateHookError": true, "PreStartHookError": true,
+}
+
+// DiagnosePod says what keeps a pod from starting its runner; nil when nothing does.
+func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
+	if status := containerStatus(pod); status != nil {
+		if found := diagnoseContainer(status.State, credential); found != nil {
+			return found
+		}
+	}
+	ended := &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: Sentence("the pod ended before the command could start", endReason(pod), pod.Status.Message)}
+	switch taken := disruption(pod); {
+	case hasPhaseEnded(pod) && taken != nil:
+		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: Sentence("the pod was taken away before the command could start", taken.Reason, taken.Message)}
+	case hasPhaseEnded(pod):
+		return ended
+	case pod.DeletionTimestamp != nil:
+		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: "the pod was deleted before the command could start"}
+	case Terminated(pod) != nil:
+		// Another container goes on.
+		return ended
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: " + c.Message}
+		}
+	}
+	return nil
+}
+
+// endReason is why a pod ended: the kubelet's reason for all of it, or else for the container with our runner.
+func endReason(pod *corev1.Pod) string {
+	if terminated := Terminated(pod); terminated != nil {
+		return cmp.Or(pod.Status.Reason, terminated.Reason)
+	}
+	return pod.Status.Reason
+}
+
+// hasPhaseEnded says that the pod as a whole has ended.
+func hasPhaseEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// containerStatus is the kubelet's word about the container with our runner; nil when there is none yet.
+func containerStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == jobspec.ContainerName {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// HasPodEnded says that no process of a call runs in the pod any more. Other containers, which a mesh injected, don't
+// count.
+func HasPodEnded(pod *corev1.Pod) bool {
+	return hasPhaseEnded(pod) || Terminated(pod) != nil
+}
+
+// Terminated is how the container with our runner ended; nil when it hasn't, or nobody knows.
+func Terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if pod == nil {
+		return nil
+	}
+	if status := containerStatus(pod); status != nil {
+		return status.State.Terminated
+	}
+	return nil
+}
+
+// WasTakenAway says that a pod went for a reason that isn't its own, with its node for instance: that says nothing about
+// the next one, which is made at once. What the kubelet ends because its node has run short of something may be the
+// pod's fault.
+func WasTakenAway(pod *corev1.Pod) bool {
+	if pod == nil || !hasPhaseEnded(pod) && pod.DeletionTimestamp == nil {
+		return false
+	}
+	by := disruption(pod)
+	return by != nil && by.Reason != corev1.PodReasonTerminationByKubelet
+}
+
+// IsFromBefore says that a pod is on its way out since its Job was suspended, and says nothing of the one to come.
+func IsFromBefore(pod *corev1.Pod, job *batchv1.Job) bool {
+	return pod.DeletionTimestamp != nil && job.Status.StartTime != nil && pod.CreationTimestamp.Before(job.Status.StartTime)
+}
+
+// disruption is who took a pod away that nobody had refused: its node is gone or was emptied, or the pod had to make
+// room; nil when nobody did.
+func disruption(pod *corev1.Pod) *corev1.PodCondition {
+	for i, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func diagnoseContainer(state corev1.ContainerState, credential string) *Problem {
+	switch {
+	case state.Waiting != nil && imageReasons[state.Waiting.Reason]:
+		// The kubelet pulls some images a second, and tries again.
+		throttled := strings.Contains(state.Waiting.Message, "pull QPS exceeded")
+		return &Problem{Final: !throttled, Reason: v1alpha1.ReasonImagePullFailed, Message: Sentence("the image can't be pulled", state.Waiting.Reason, state.Waiting.Message)}
+	case state.Waiting != nil && containerReasons[state.Waiting.Reason]:
+		if strings.Contains(state.Waiting.Message, fmt.Sprintf("secret %q not found", credential)) {
+			return &Problem{NoCredential: true}
+		}
+		return &Problem{Final: !isTransient(state.Waiting.Message), Reason: v1alpha1.ReasonInvalidEnvironment, Message: Sentence("the container can't be made", state.Waiting.Reason, state.Waiting.Message)}
+	case state.Terminated != nil && containerReasons[state.Terminated.Reason] && isTransient(state.Terminated.Message):
+		// The kubelet or its runtime was restarted at that moment, and doesn't try this pod again.
+		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: Sentence("the pod was given up while its container was being started", state.Terminated.Reason, state.Terminated.Message)}
+	case state.Terminated != nil && containerReasons[state.Terminated.Reason]:
+		return &Problem{Final: true, Reason: v1alpha1.ReasonInvalidEnvironment, Message: Sentence("the container can't be started", state.Terminated.Reason, state.Terminated.Message)}
+	default:
+		return nil
+	}
+}
+
+// transientSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
+// container runtime breaks, because that was restarted.
+var transientSigns = []string{
+	"failed to sync", "timed out", "deadline exceeded", "connection refused", "no relationship found",
+	"error reading from server", "EOF", "connection reset", "broken pipe", "transport is closing", "ttrpc: closed",
+	"code = Unavailable", "context canceled", "dial unix",
+}
+
+// isTransient says that the kubelet failed at something that goes better the next time it tries: on a busy node it
+// may give up on a Secret before its watch has brought it, or before the API server lets it have that.
+func isTransient(message string) bool {
+	for _, sign := range transientSigns {
+		if strings.Contains(message, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// DiagnoseJob says what the Job's own status tells when it has no pod.
+func DiagnoseJob(job *batchv1.Job) *Problem {
+	if job.DeletionTimestamp != nil {
+		return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: "the Job was deleted before the command could start"}
+	}
+	for _, c := range job.Status.Conditions {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == batchv1.JobFailed:
+			return &Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: Sentence("the Job ended before the command could start", c.Reason, c.Message)}
+		case c.Type == batchv1.JobComplete:
+			return &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod ended before the command could start"}
+		}
+	}
+	return nil
+}
+
+// StartTimeout is the end of a call that waited too long for its start, with the best guess at why.
+func StartTimeout(seconds int32, found *Problem) *Problem {
+	late := &Problem{Final: true, Reason: v1alpha1.ReasonStartTimeout, Message: fmt.Sprintf("the command did not start within %d s (startTimeoutSeconds of the environment)", seconds)}
+	if found != nil {
+		late.Reason = found.Reason
+		late.Message += ": " + found.Message
+	}
+	return late
+}
+
+// Sentence joins what happened with the reason and message that somebody else gives for it.
+func Sentence(what, reason, message string) string {
+	parts := []string{what}
+	for _, part := range []string{reason, message} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ": ")
+}

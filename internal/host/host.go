@@ -1,0 +1,63 @@
+// Package host knows the pods with our runner in them that can take calls: made for one call, or waiting in a pool.
+//
+// A Host is a Job, its pod and the connection of its runner, as they were observed. The Registry holds the claims that
+// calls have on waiting hosts. Placers find or make a host for a call that was decided about; a cold start and a warm
+// pool are two of them behind one interface.
+//
+// A claim is in memory only. It becomes durable with the write that records the runner in the call's status; an
+// operator that ends before that leaves a host that waits and a call that has none. The package writes nothing to the
+// API: it returns what is to be made.
+package host
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// State says what can be done with a host.
+type State string
+
+// States of a host.
+const (
+	// Starting is a host whose runner hasn't said hello, or whose pod isn't known to be the runner's.
+	Starting State = "Starting"
+	// Idle is a host whose runner waits for a call.
+	Idle State = "Idle"
+	// Claimed is a host that a call has, or is about to have.
+	Claimed State = "Claimed"
+	// Gone is a host that takes no call any more.
+	Gone State = "Gone"
+)
+
+// Host is a Job's pod with our runner in it, as it was observed.
+type Host struct {
+	Job *batchv1.Job
+	// Pod is nil when the Job has none.
+	Pod *corev1.Pod
+	// Runner is nil when it isn't connected.
+	Runner *dispatch.Session
+}
+
+// StateOf works out a host's state. claimed says that a call has the host.
+func StateOf(h Host, claimed bool) State {
+	switch {
+	case claimed:
+		return Claimed
+	case h.Job.DeletionTimestamp != nil || jobspec.HasEnded(h.Job):
+		return Gone
+	case h.Pod != nil && h.Pod.DeletionTimestamp == nil && HasPodEnded(h.Pod):
+		return Gone
+	case h.Runner == nil || h.Pod == nil || !IsRunnerOf(h.Runner, h.Pod):
+		return Starting
+	default:
+		return Idle
+	}
+}
+
+// IsRunnerOf says whether the runner is the one in the pod, and the pod is there to stay.
+func IsRunnerOf(runner *dispatch.Session, pod *corev1.Pod) bool {
+	return string(pod.UID) == runner.Hello().PodUID && pod.DeletionTimestamp == nil
+}

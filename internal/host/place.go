@@ -1,0 +1,102 @@
+package host
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// Placement is the host that a call gets.
+type Placement struct {
+	Path v1alpha1.Path
+	// Create is the Job to make; nil for a host that is there.
+	Create *batchv1.Job
+	// Runner is the connected runner that the call claimed; nil for a host that is to be made.
+	Runner *dispatch.Session
+}
+
+// Placer finds or makes a host for a call. A nil Placement means that it has none to give, and the next placer is
+// asked. The error is the user's: no host can be made from what the environment asks for.
+type Placer interface {
+	Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Placement, error)
+}
+
+// Cold makes a host for the call alone.
+type Cold struct {
+	Runtime jobspec.Runtime
+	Sealer  jobspec.Sealer
+}
+
+// Place builds the call's Job.
+func (c *Cold) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Placement, error) {
+	job, err := jobspec.Build(jobspec.Input{Call: call, Decision: decision, Runtime: c.Runtime, Sealer: c.Sealer})
+	if err != nil {
+		return nil, err
+	}
+	return &Placement{Path: v1alpha1.PathCold, Create: job}, nil
+}
+
+// Warm gives the call a host of the environment's pool.
+type Warm struct {
+	Runtime  jobspec.Runtime
+	Registry *Registry
+}
+
+// Place claims a waiting runner. A call never waits for the pool.
+func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Placement, error) {
+	if PoolSize(decision.In) == 0 || jobspec.ChosenQueue(decision.In, call) != "" {
+		// A queue that the call chooses hasn't admitted what waits.
+		return nil, nil
+	}
+	template, hash, err := PoolTemplate(decision.In, decision.Default, decision.Policy, decision.Plan.Blocklist, w.Runtime)
+	if err != nil || !covers(template, decision) {
+		return nil, err
+	}
+	runner := w.Registry.Claim(hash, string(call.UID))
+	if runner == nil {
+		return nil, nil
+	}
+	return &Placement{Path: v1alpha1.PathWarm, Runner: runner}, nil
+}
+
+// covers says whether a pod of the pool has all variables that the call needs.
+func covers(template jobspec.WarmInput, decision *decide.Decision) bool {
+	have := map[string]bool{}
+	for _, v := range template.Refs {
+		have[v.Name] = true
+	}
+	for _, v := range decision.Refs {
+		if !have[v.Name] {
+			return false
+		}
+	}
+	return true
+}
+
+// PoolSize is how many pods an environment keeps waiting.
+func PoolSize(env *v1alpha1.ExecutionEnvironment) int32 {
+	if env.Spec.WarmPool == nil || env.DeletionTimestamp != nil {
+		return 0
+	}
+	return env.Spec.WarmPool.Size
+}
+
+// PoolTemplate is what the waiting pods of an environment are made from, and its hash. fallback is the namespace's
+// default environment, policy the one in effect; either may be nil. A pod is replaced when one of them changes.
+func PoolTemplate(env, fallback *v1alpha1.ExecutionEnvironment, policy *v1alpha1.ExecutionPolicy, blocklist []string, runtime jobspec.Runtime) (jobspec.WarmInput, string, error) {
+	var basis []string
+	if policy != nil {
+		basis = append(basis, fmt.Sprint("policy ", policy.UID, policy.Generation))
+	}
+	if fallback != nil && fallback.UID != env.UID {
+		basis = append(basis, fmt.Sprint("default ", fallback.UID, fallback.Generation))
+	}
+	template := jobspec.WarmInput{Environment: env, Refs: decide.PoolRefs(env, fallback, blocklist), Basis: basis, Runtime: runtime}
+	hash, err := jobspec.TemplateHash(template)
+	return template, hash, err
+}

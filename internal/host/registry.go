@@ -1,0 +1,169 @@
+package host
+
+import (
+	"slices"
+	"sync"
+
+	"toolcall.dev/operator/internal/dispatch"
+)
+
+// Runners finds the connected runner of a Job, nil when there is none.
+type Runners interface {
+	Session(jobUID string) *dispatch.Session
+}
+
+// Registry holds which waiting runners calls may claim, by what their pods were made from, and which call has claimed
+// which. Its methods may be called at the same time.
+//
+// After a restart it is empty: the pools' controller offers the runners that connect and wait, and the calls' status
+// says which runners have a call.
+type Registry struct {
+	runners Runners
+
+	mu sync.Mutex
+	// offered has the template of each Job that calls may claim; order has those Jobs, the oldest offer first.
+	offered map[string]string
+	order   map[string][]string
+	// claims has the runner that a call claimed, by the call's UID.
+	claims map[string]claim
+}
+
+// claim names a runner: its Job, and the key of its very process.
+type claim struct{ jobUID, keyHash string }
+
+// NewRegistry makes an empty one.
+func NewRegistry(runners Runners) *Registry {
+	return &Registry{runners: runners, offered: map[string]string{}, order: map[string][]string{}, claims: map[string]claim{}}
+}
+
+// Offer lets calls claim a Job's runner, if it is connected and has no call. Offering it twice is fine.
+func (r *Registry) Offer(jobUID, template string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.offered[jobUID]; ok || r.idle(jobUID) == nil || r.isClaimed(jobUID) {
+		return
+	}
+	r.offered[jobUID] = template
+	r.order[template] = append(r.order[template], jobUID)
+}
+
+// Claim gives a call the runner that it claimed before, or else the one that was offered first; nil when none waits.
+// A call whose write failed half way finds the same runner again, never a second one while that is connected.
+func (r *Registry) Claim(template, callUID string) *dispatch.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.claimed(callUID); s != nil {
+		return s
+	}
+	for len(r.order[template]) > 0 {
+		jobUID := r.order[template][0]
+		r.withdraw(jobUID)
+		if s := r.idle(jobUID); s != nil {
+			r.claims[callUID] = claim{jobUID, s.KeyHash()}
+			return s
+		}
+	}
+	return nil
+}
+
+// Claimed is the runner that a call claimed and that isn't recorded as the call's yet; nil when there is none.
+func (r *Registry) Claimed(callUID string) *dispatch.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.claimed(callUID)
+}
+
+// Release ends a call's claim: its runner is recorded as the call's, or refused. It is never offered again by this.
+func (r *Registry) Release(callUID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.claims, callUID)
+}
+
+// Withdraw ends the offer of a Job's runner, so that its pod may be removed. It says false when a call has it.
+func (r *Registry) Withdraw(jobUID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isBusy(jobUID) {
+		return false
+	}
+	r.withdraw(jobUID)
+	return true
+}
+
+// IsBusy says that a Job's connected runner has a call, or that a call has claimed it.
+func (r *Registry) IsBusy(jobUID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isBusy(jobUID)
+}
+
+// IsOffered says that calls may claim a Job's runner.
+func (r *Registry) IsOffered(jobUID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.offered[jobUID]
+	return ok && r.idle(jobUID) != nil
+}
+
+// Waiting counts the runners of a template that calls may claim.
+func (r *Registry) Waiting(template string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, jobUID := range r.order[template] {
+		if r.idle(jobUID) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// The rest needs the lock.
+
+func (r *Registry) idle(jobUID string) *dispatch.Session {
+	s := r.runners.Session(jobUID)
+	if s == nil || s.CallUID() != "" {
+		return nil
+	}
+	return s
+}
+
+func (r *Registry) claimed(callUID string) *dispatch.Session {
+	c, ok := r.claims[callUID]
+	if !ok {
+		return nil
+	}
+	s := r.runners.Session(c.jobUID)
+	if s == nil || s.KeyHash() != c.keyHash {
+		delete(r.claims, callUID)
+		return nil
+	}
+	return s
+}
+
+func (r *Registry) isClaimed(jobUID string) bool {
+	for _, c := range r.claims {
+		if c.jobUID == jobUID {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Registry) isBusy(jobUID string) bool {
+	s := r.runners.Session(jobUID)
+	return s != nil && (s.CallUID() != "" || r.isClaimed(jobUID))
+}
+
+func (r *Registry) withdraw(jobUID string) {
+	template, ok := r.offered[jobUID]
+	if !ok {
+		return
+	}
+	delete(r.offered, jobUID)
+	r.order[template] = slices.DeleteFunc(r.order[template], func(uid string) bool { return uid == jobUID })
+	if len(r.order[template]) == 0 {
+		delete(r.order, template)
+	}
+}

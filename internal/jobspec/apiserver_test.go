@@ -1,0 +1,181 @@
+package jobspec_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// startAPIServer runs etcd and an API server for one test.
+func startAPIServer(t *testing.T) client.Client {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+	}
+	ctrl.SetLogger(logr.Discard())
+	env := &envtest.Environment{}
+	conf, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(conf, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// environments are all that an ExecutionEnvironment can say of its pods.
+func environments() map[string]v1alpha1.ExecutionEnvironmentSpec {
+	volume := func(source corev1.VolumeSource) v1alpha1.ExecutionEnvironmentSpec {
+		return v1alpha1.ExecutionEnvironmentSpec{
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: source}}, VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}},
+		}
+	}
+	return map[string]v1alpha1.ExecutionEnvironmentSpec{
+		"nothing":                           {},
+		"an image that has the runner":      {RunnerPath: "/runner"},
+		"the runner, and no volume of ours": {RunnerPath: "/runner", Volumes: []corev1.Volume{}, VolumeMounts: []corev1.VolumeMount{}},
+		"an account":                        {ServiceAccountName: "sa"},
+		"resources":                         {Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m"), corev1.ResourceMemory: resource.MustParse("1024Mi")}}},
+		"scheduling": {
+			NodeSelector: map[string]string{"a": "b"}, Tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}, PriorityClassName: "low", RuntimeClassName: ptr.To("gvisor"),
+		},
+		"empty security contexts": {SecurityContext: &corev1.SecurityContext{}, PodSecurityContext: &corev1.PodSecurityContext{}},
+		"security contexts": {
+			SecurityContext: &corev1.SecurityContext{
+				ReadOnlyRootFilesystem: ptr.To(true), RunAsUser: ptr.To(int64(7)), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{}, Drop: []corev1.Capability{"ALL"}},
+				SELinuxOptions: &corev1.SELinuxOptions{}, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("p")},
+				AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault},
+			},
+			PodSecurityContext: &corev1.PodSecurityContext{
+				SupplementalGroups: []int64{}, Sysctls: []corev1.Sysctl{}, SupplementalGroupsPolicy: ptr.To(corev1.SupplementalGroupsPolicyMerge),
+				SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"},
+			},
+		},
+		"pull secrets":  {ImagePullSecrets: []corev1.LocalObjectReference{{Name: "s"}}, ImagePullPolicy: corev1.PullAlways},
+		"pod metadata":  {PodMetadata: &v1alpha1.PodMetadata{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}}},
+		"emptyDir":      volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse("1024Mi"))}}),
+		"a Secret":      volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}),
+		"a ConfigMap":   volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}),
+		"a claim":       volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}),
+		"a host's path": volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}),
+		"an image":      volume(corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "data:1"}}),
+		"a projection": volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}},
+		}}}),
+		"a driver": volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}),
+		"a volume of its own": volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		}}}),
+		"mounts": {
+			Volumes: []corev1.Volume{{Name: "v"}},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "v", MountPath: "/workspace/", SubPath: "a"}, {Name: "v", MountPath: "/b", ReadOnly: true, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer)},
+			},
+		},
+	}
+}
+
+// references are all kinds of variables that the kubelet resolves.
+func references() []corev1.EnvVar {
+	in := corev1.LocalObjectReference{Name: "o"}
+	return []corev1.EnvVar{
+		{Name: "R1", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: in, Key: "k"}}},
+		{Name: "R2", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: in, Key: "k", Optional: ptr.To(false)}}},
+		{Name: "R3", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: in, Key: "k", Optional: ptr.To(true)}}},
+		{Name: "R4", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+	}
+}
+
+// What the API server makes of a Job is the Job that the operator made, whatever the environment says.
+func TestAJobIsKnownAfterTheAPIServerHasFilledItIn(t *testing.T) {
+	api, ctx := startAPIServer(t), context.Background()
+	n := 0
+	for name, spec := range environments() {
+		n++
+		c := call("c" + string(rune('a'+n)))
+		c.Namespace, spec.Image = "default", "img:1"
+		job := build(t, func(in *jobspec.Input) {
+			in.Call, in.Decision.In.Spec, in.Decision.Refs = c, spec, references()
+		})
+		warm := buildWarm(t, func(in *jobspec.WarmInput) {
+			in.Name, in.Environment.Namespace, in.Environment.Spec, in.Refs = "warm-"+c.Name, "default", spec, references()
+		})
+		for _, made := range []*batchv1.Job{job, warm} {
+			made.Spec.Suspend = ptr.To(true)
+			if err := api.Create(ctx, made); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		checkKnown(t, name, api, job, warm, c)
+		for _, made := range []*batchv1.Job{job, warm} {
+			letRun(t, api, made)
+		}
+		checkKnown(t, name+", let run by a queue", api, job, warm, c)
+	}
+}
+
+func checkKnown(t *testing.T, name string, api client.Client, job, warm *batchv1.Job, c *v1alpha1.ToolCall) {
+	t.Helper()
+	if d, ok := jobspec.ReadDecision(readSlim(t, api, job), c, sealer(t)); !ok || d.Environment != "env" {
+		t.Errorf("%s: the call's Job isn't known: %+v", name, d)
+	}
+	if !jobspec.IsPoolJob(readSlim(t, api, warm), sealer(t)) {
+		t.Errorf("%s: the waiting pod's Job isn't known", name)
+	}
+}
+
+func readSlim(t *testing.T, api client.Client, job *batchv1.Job) *batchv1.Job {
+	t.Helper()
+	read := &batchv1.Job{}
+	if err := api.Get(context.Background(), client.ObjectKeyFromObject(job), read); err != nil {
+		t.Fatal(err)
+	}
+	jobspec.Slim(read)
+	return read
+}
+
+// letRun does to a suspended Job what Kueue does when it admits one.
+func letRun(t *testing.T, api client.Client, job *batchv1.Job) {
+	t.Helper()
+	after := job.DeepCopy()
+	template := &after.Spec.Template
+	template.Spec.NodeSelector = map[string]string{"flavor": "spot"}
+	template.Spec.Tolerations = append(template.Spec.Tolerations, corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists})
+	template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}
+	metav1.SetMetaDataLabel(&template.ObjectMeta, "kueue.x-k8s.io/podset", "main")
+	metav1.SetMetaDataAnnotation(&template.ObjectMeta, "kueue.x-k8s.io/workload", "w")
+	after.Spec.Suspend = ptr.To(false)
+	if err := api.Patch(context.Background(), after, client.MergeFrom(job)); err != nil {
+		t.Fatal(err)
+	}
+	if after.UID == types.UID("") || *after.Spec.Suspend {
+		t.Fatalf("the Job is %+v", after)
+	}
+}

@@ -1,0 +1,70 @@
+package jobspec
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// annotationPodDigest holds, in memory only, the digest of the pod template that Slim leaves out.
+const annotationPodDigest = "toolcall.dev/pod-digest"
+
+// Slim reduces a Job that was read from the API server to what the operator reads of it, so that a cache of them stays
+// small. Instead of the pod template it keeps the template's digest.
+func Slim(job *batchv1.Job) {
+	digest := podDigest(&job.Spec.Template.Spec)
+	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
+	if job.Annotations == nil {
+		job.Annotations = map[string]string{}
+	}
+	job.Annotations[annotationPodDigest] = digest
+}
+
+// SlimCached does the same for the cache. Of a call's Job that has ended, the name, the owner and the conditions are
+// left; such Jobs stay for minutes, and that is most of them.
+func SlimCached(job *batchv1.Job) {
+	Slim(job)
+	if owner := metav1.GetControllerOf(job); HasEnded(job) && owner != nil && owner.Kind == "ToolCall" {
+		job.Labels, job.Annotations = nil, nil
+	}
+}
+
+// IsSuspended says that a Job isn't let run, by a queue mostly: it has no pod, or is losing the one that it had. One
+// that is let run again counts as suspended until the Job controller has taken note.
+func IsSuspended(job *batchv1.Job) bool {
+	if ptr.Deref(job.Spec.Suspend, false) {
+		return true
+	}
+	return job.Status.StartTime == nil && hasCondition(job, batchv1.JobSuspended)
+}
+
+// WasSuspended says that somebody suspends a Job, or did and let it run again.
+func WasSuspended(job *batchv1.Job) bool {
+	return IsSuspended(job) || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended
+	})
+}
+
+// HasEnded says that a Job's pod has ended, and that it will have no other.
+func HasEnded(job *batchv1.Job) bool {
+	return hasCondition(job, batchv1.JobComplete) || hasCondition(job, batchv1.JobFailed)
+}
+
+func hasCondition(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+// StartsFrom is when a Job could start: the Job controller sets the time when the Job is let run, and clears it when
+// the Job is suspended.
+func StartsFrom(job *batchv1.Job) time.Time {
+	if job.Status.StartTime != nil {
+		return job.Status.StartTime.Time
+	}
+	return job.CreationTimestamp.Time
+}

@@ -1,0 +1,110 @@
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// values returns the values of a metric by their labels, of a histogram the counts.
+func values(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
+	for _, metric := range gather(t)[name].GetMetric() {
+		var labels []string
+		for _, pair := range metric.GetLabel() {
+			labels = append(labels, fmt.Sprintf("%s=%s", pair.GetName(), pair.GetValue()))
+		}
+		all[strings.Join(labels, ",")] = valueOf(metric)
+	}
+	return all
+}
+
+func valueOf(metric *dto.Metric) float64 {
+	if histogram := metric.GetHistogram(); histogram != nil {
+		return float64(histogram.GetSampleCount())
+	}
+	return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+}
+
+func TestAFinishedCallIsCountedWithItsStagesAndBytes(t *testing.T) {
+	status := &v1alpha1.ToolCallStatus{
+		Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit,
+		Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5}, Stderr: v1alpha1.StreamStatus{Bytes: 7}},
+		Timings: &v1alpha1.CallTimings{
+			AcceptedMilliseconds: ptr.To[int64](2), StartedMilliseconds: ptr.To[int64](20), FinishedMilliseconds: ptr.To[int64](200),
+			Path: v1alpha1.PathWarm,
+		},
+	}
+	names := []string{"toolcall_calls_finished_total", "toolcall_call_stage_seconds", "toolcall_result_bytes_total"}
+	before := map[string]map[string]float64{}
+	for _, name := range names {
+		before[name] = values(t, name)
+	}
+	CountFinished(status)
+	CountFinished(&v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: v1alpha1.ReasonShellDisabled})
+	for name, want := range map[string]map[string]float64{
+		names[0]: {"phase=Failed,reason=NonZeroExit": 1, "phase=Denied,reason=ShellDisabled": 1},
+		names[1]: {"path=Warm,stage=accepted": 1, "path=Warm,stage=started": 1, "path=Warm,stage=finished": 1},
+		names[2]: {"stream=stdout": 5, "stream=stderr": 7},
+	} {
+		after := values(t, name)
+		for labels, by := range want {
+			if got := after[labels] - before[name][labels]; got != by {
+				t.Errorf("%s{%s} went up by %g, want %g", name, labels, got, by)
+			}
+		}
+	}
+	if values(t, names[1])["path=None,stage=finished"] == 0 {
+		t.Error("a call without a pod has no stages")
+	}
+}
+
+func TestGaugesShowWhatIsCountedNow(t *testing.T) {
+	for name, want := range map[string]map[string]float64{
+		"toolcall_calls_in_flight":    {"": 3},
+		"toolcall_calls_queued":       {"": 2},
+		"toolcall_runner_connections": {"": 1},
+		"toolcall_clock_skew_seconds": {"clock=operator": -1.5, "clock=apiservers": 2},
+	} {
+		if got := values(t, name); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestReportsAreCountedByOutcome(t *testing.T) {
+	before := values(t, "toolcall_reports_total")
+	CountReport(ReportRefused)
+	CountReport(ReportRepeated)
+	after := values(t, "toolcall_reports_total")
+	for _, outcome := range []ReportOutcome{ReportRefused, ReportRepeated} {
+		if labels := "outcome=" + string(outcome); after[labels] != before[labels]+1 {
+			t.Errorf("%s: %g after %g", labels, after[labels], before[labels])
+		}
+	}
+}
+
+// Names follow Prometheus's conventions: base units, counters end in _total.
+func TestNamesHaveBaseUnits(t *testing.T) {
+	for name, family := range gather(t) {
+		counter := family.GetType() == dto.MetricType_COUNTER
+		if counter != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s is a %s", name, family.GetType())
+		}
+		words := strings.Split(name, "_")
+		if family.GetType() == dto.MetricType_HISTOGRAM && !slices.Contains([]string{"seconds", "bytes"}, words[len(words)-1]) {
+			t.Errorf("the unit of %s isn't a base unit", name)
+		}
+		if help := family.GetHelp(); !strings.HasSuffix(help, ".") {
+			t.Errorf("the help of %s isn't a sentence: %s", name, help)
+		}
+	}
+}

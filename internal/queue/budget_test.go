@@ -1,0 +1,278 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func newPending(requester string, n int, bytes int64) Pending {
+	name := fmt.Sprintf("%s-%d", requester, n)
+	return Pending{Call: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), Requester: requester, Bytes: bytes}
+}
+
+// expectNothing wants a budget without calls.
+func (b *Budget) expectNothing(t *testing.T) {
+	t.Helper()
+	if calls, bytes := b.Total(); calls != 0 || bytes != 0 || len(b.calls)+len(b.requesters) != 0 {
+		t.Errorf("left over: %d calls with %d bytes, %v, %v", calls, bytes, b.calls, b.requesters)
+	}
+}
+
+func TestABudgetBoundsTheCallsAndTheBytesOfEachRequester(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options BudgetOptions
+		before  []Pending
+		call    Pending
+		want    *Excess
+	}{
+		"no bounds": {
+			before: []Pending{newPending("a", 0, 1<<40)}, call: newPending("a", 1, 1<<40),
+		},
+		"the last call that fits": {
+			options: BudgetOptions{MaxCalls: 2}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 9),
+		},
+		"one call too many": {
+			options: BudgetOptions{MaxCalls: 2}, before: []Pending{newPending("a", 0, 9), newPending("a", 1, 9)}, call: newPending("a", 2, 0),
+			want: &Excess{BoundCalls, 2, 2, 1},
+		},
+		"the last byte that fits": {
+			options: BudgetOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 1),
+		},
+		"one byte too many": {
+			options: BudgetOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 2),
+			want: &Excess{BoundBytes, 10, 9, 2},
+		},
+		"a call that never fits": {
+			options: BudgetOptions{MaxBytes: 10}, call: newPending("a", 1, 11), want: &Excess{BoundBytes, 10, 0, 11},
+		},
+		"as many bytes as a number holds": {
+			options: BudgetOptions{MaxBytes: 10}, before: []Pending{newPending("a", 0, 9)}, call: newPending("a", 1, 1<<63-1),
+			want: &Excess{BoundBytes, 10, 9, 1<<63 - 1},
+		},
+		"another requester's calls": {
+			options: BudgetOptions{MaxCalls: 1, MaxBytes: 10}, before: []Pending{newPending("b", 0, 10)}, call: newPending("a", 0, 10),
+		},
+		"another namespace's calls of the requester": {
+			options: BudgetOptions{MaxCalls: 1}, before: []Pending{{Call: types.NamespacedName{Namespace: "other", Name: "c"}, UID: "c", Requester: "a"}},
+			call: newPending("a", 0, 0), want: &Excess{BoundCalls, 1, 1, 1},
+		},
+		"calls without a requester together": {
+			options: BudgetOptions{MaxCalls: 1}, before: []Pending{newPending("", 0, 0)}, call: newPending("", 1, 0),
+			want: &Excess{BoundCalls, 1, 1, 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := NewBudget(test.options)
+			for _, p := range test.before {
+				if excess := b.Reserve(p); excess != nil {
+					t.Fatalf("%s: %s", p.Call.Name, excess)
+				}
+			}
+			if diff := cmp.Diff(test.want, b.Reserve(test.call)); diff != "" {
+				t.Errorf("excess (-want +got):\n%s", diff)
+			}
+			calls, _ := b.Total()
+			if want := len(test.before); test.want == nil && calls != want+1 || test.want != nil && calls != want {
+				t.Errorf("%d calls are counted", calls)
+			}
+			for _, p := range append(test.before, test.call) {
+				b.Release(p.Call)
+			}
+			b.expectNothing(t)
+		})
+	}
+}
+
+func TestAnExcessSaysWhatWouldPass(t *testing.T) {
+	t.Parallel()
+	for want, excess := range map[string]Excess{
+		"500 calls of this requester are pending, and 500 is the limit: wait until some have started, or cancel some":                                      {BoundCalls, 500, 500, 1},
+		"the call has 11 bytes of input, and 10 is the limit for all pending calls of a requester: make the input smaller":                                 {BoundBytes, 10, 3, 11},
+		"the pending calls of this requester hold 9 bytes of input and this call has 2, and 10 is the limit: wait until some have started, or cancel some": {BoundBytes, 10, 9, 2},
+	} {
+		if got := excess.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestReservingAgainChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(BudgetOptions{MaxCalls: 1, MaxBytes: 10})
+	for range 3 {
+		if excess := b.Reserve(newPending("a", 0, 10)); excess != nil {
+			t.Fatal(excess)
+		}
+	}
+	if calls, bytes := b.Total(); calls != 1 || bytes != 10 {
+		t.Errorf("%d calls with %d bytes", calls, bytes)
+	}
+	b.Release(newPending("a", 0, 10).Call)
+	b.Release(newPending("a", 0, 10).Call)
+	b.expectNothing(t)
+}
+
+func TestACallWithAUsedNameReplacesTheOldOne(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(BudgetOptions{MaxCalls: 1, MaxBytes: 10})
+	b.Reserve(newPending("a", 0, 10))
+	again := newPending("a", 0, 3)
+	again.UID = "another"
+	if excess := b.Reserve(again); excess != nil {
+		t.Errorf("the old call still counts: %s", excess)
+	}
+	if calls, bytes := b.Total(); calls != 1 || bytes != 3 {
+		t.Errorf("%d calls with %d bytes", calls, bytes)
+	}
+	again.UID, again.Bytes = "third", 11
+	if b.Reserve(again) == nil {
+		t.Error("a call over the bound takes the old one's place")
+	}
+	b.expectNothing(t)
+}
+
+func TestSeededCallsCountWhateverTheBoundsAre(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(BudgetOptions{MaxCalls: 2, MaxBytes: 10})
+	broken := errors.New("broken")
+	if err := b.Seed(t.Context(), func(context.Context) ([]Pending, error) { return nil, broken }); !errors.Is(err, broken) {
+		t.Fatalf("seeded from a failed read: %v", err)
+	}
+	reads := 0
+	for range 2 {
+		err := b.Seed(t.Context(), func(context.Context) ([]Pending, error) {
+			reads++
+			if !b.mu.TryLock() {
+				t.Error("the read holds the lock")
+				return nil, nil
+			}
+			b.mu.Unlock()
+			b.Reserve(newPending("a", 0, 7))
+			b.Release(newPending("a", 1, 0).Call)
+			return []Pending{newPending("a", 0, 9), newPending("a", 1, 9), newPending("a", 2, 9), newPending("a", 3, 9)}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls, bytes := b.Total(); calls != 3 || bytes != 25 || reads != 1 {
+		t.Errorf("%d calls with %d bytes after %d reads", calls, bytes, reads)
+	}
+	if excess := b.Reserve(newPending("a", 2, 9)); excess != nil {
+		t.Errorf("a call that an earlier process let in is refused: %s", excess)
+	}
+	if diff := cmp.Diff(&Excess{BoundCalls, 2, 3, 1}, b.Reserve(newPending("a", 4, 0))); diff != "" {
+		t.Errorf("excess (-want +got):\n%s", diff)
+	}
+}
+
+func TestRequestersCanReserveAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const limit = 10
+	b := NewBudget(BudgetOptions{MaxCalls: limit})
+	var group sync.WaitGroup
+	passed := make(chan Pending, 100)
+	for n := range 100 {
+		group.Go(func() {
+			if p := newPending("a", n, 1); b.Reserve(p) == nil {
+				passed <- p
+			}
+		})
+	}
+	group.Wait()
+	close(passed)
+	count := 0
+	for p := range passed {
+		count++
+		group.Go(func() { b.Release(p.Call) })
+	}
+	group.Wait()
+	if count != limit {
+		t.Errorf("%d calls passed", count)
+	}
+	b.expectNothing(t)
+}
+
+// FuzzBudget runs any sequence of events against a list of calls that is counted anew each time.
+func FuzzBudget(f *testing.F) {
+	f.Add([]byte{0, 1, 5, 0, 1, 5, 1, 1, 0})
+	f.Add([]byte{0, 0, 255, 0, 4, 255, 2, 3, 200, 0, 3, 1, 1, 0, 0})
+	f.Add([]byte{3, 0, 9, 0, 0, 9, 2, 0, 9, 1, 0, 0, 2, 0, 9})
+	f.Fuzz(func(t *testing.T, events []byte) {
+		options := BudgetOptions{MaxCalls: 3, MaxBytes: 300}
+		b, model := NewBudget(options), budgetModel{}
+		for ; len(events) >= 3; events = events[3:] {
+			p := newPending(string('a'+rune(events[1]%3)), int(events[1]/3%8), int64(events[2]))
+			switch events[0] % 4 {
+			case 0:
+				if got, want := b.Reserve(p), model.reserve(options, p); (got == nil) != want {
+					t.Fatalf("reserve %v: %v, want it to pass: %t", p, got, want)
+				}
+			case 1:
+				b.Release(p.Call)
+				delete(model, p.Call)
+			case 2:
+				// The same name is used by a new call.
+				p.UID += types.UID(events[2])
+				if got, want := b.Reserve(p), model.reserve(options, p); (got == nil) != want {
+					t.Fatalf("reserve %v: %v, want it to pass: %t", p, got, want)
+				}
+			case 3:
+				// The process is replaced.
+				b = NewBudget(options)
+				if err := b.Seed(t.Context(), model.read); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls, bytes := b.Total()
+			if wantCalls, wantBytes := model.sum(func(Pending) bool { return true }); calls != wantCalls || bytes != wantBytes {
+				t.Fatalf("%d calls with %d bytes, want %d and %d", calls, bytes, wantCalls, wantBytes)
+			}
+		}
+		for call := range model {
+			b.Release(call)
+		}
+		b.expectNothing(t)
+	})
+}
+
+type budgetModel map[types.NamespacedName]Pending
+
+func (m budgetModel) sum(of func(Pending) bool) (calls int, bytes int64) {
+	for _, p := range m {
+		if of(p) {
+			calls++
+			bytes += p.Bytes
+		}
+	}
+	return calls, bytes
+}
+
+func (m budgetModel) reserve(options BudgetOptions, p Pending) bool {
+	if m[p.Call].UID == p.UID {
+		return true
+	}
+	delete(m, p.Call)
+	calls, bytes := m.sum(func(other Pending) bool { return other.Requester == p.Requester })
+	if calls+1 > options.MaxCalls || bytes+p.Bytes > options.MaxBytes {
+		return false
+	}
+	m[p.Call] = p
+	return true
+}
+
+func (m budgetModel) read(context.Context) ([]Pending, error) {
+	var all []Pending
+	for _, p := range m {
+		all = append(all, p)
+	}
+	return all, nil
+}

@@ -1,0 +1,189 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// environment is the queue of one environment. Its methods need the lock of Queues.
+type environment struct {
+	name types.NamespacedName
+	// removed says that the environment was deleted.
+	removed bool
+	// seeded says that the calls of an earlier process are known.
+	seeded bool
+	// limit is how many calls may run at once, 0 for any number.
+	limit      int
+	running    map[types.NamespacedName]Entry
+	waiting    map[types.NamespacedName]Entry
+	requesters map[string]*requester
+	// tick is a logical clock, which no step of a wall clock disturbs. Each admission has an even tick of its own; the
+	// odd tick after it is the time until the next one.
+	tick uint64
+}
+
+// requester is one that has running, waiting or announced calls.
+type requester struct {
+	running int
+	// line holds the waiting calls, in order.
+	line []position
+	// announced are calls that may be about to join the line, possibly in front of others.
+	announced map[types.NamespacedName]Entry
+	// lastAdmitted is the tick of the requester's last admission.
+	lastAdmitted uint64
+}
+
+// position is a waiting call in its requester's line.
+type position struct {
+	Entry
+	// since is the tick in which it began to wait. It never decreases along a line.
+	since uint64
+}
+
+func newEnvironment(name types.NamespacedName) *environment {
+	return &environment{
+		name:       name,
+		running:    map[types.NamespacedName]Entry{},
+		waiting:    map[types.NamespacedName]Entry{},
+		requesters: map[string]*requester{},
+	}
+}
+
+func (e *environment) requester(name string) *requester {
+	r := e.requesters[name]
+	if r == nil {
+		r = &requester{announced: map[types.NamespacedName]Entry{}}
+		e.requesters[name] = r
+	}
+	return r
+}
+
+func (e *environment) setRunning(entry Entry) {
+	e.running[entry.Call] = entry
+	e.requester(entry.Requester).running++
+}
+
+func (e *environment) enqueue(entry Entry, since uint64) {
+	e.waiting[entry.Call] = entry
+	e.requester(entry.Requester).enqueue(entry, since)
+}
+
+func (r *requester) enqueue(entry Entry, since uint64) {
+	i := r.index(entry)
+	if i < len(r.line) {
+		// A call that was created before others but asks after them doesn't cost its requester the time they waited.
+		since = min(since, r.line[i].since)
+	}
+	r.line = slices.Insert(r.line, i, position{entry, since})
+}
+
+// index is where an entry belongs in the line.
+func (r *requester) index(entry Entry) int {
+	i, _ := slices.BinarySearchFunc(r.line, entry, func(p position, entry Entry) int { return compareCreation(p.Entry, entry) })
+	return i
+}
+
+func compareCreation(a, b Entry) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Revision, b.Revision))
+}
+
+// withdraw ends the announcement of a call.
+func (e *environment) withdraw(entry Entry) {
+	if r := e.requesters[entry.Requester]; r != nil && r.announced[entry.Call].UID == entry.UID {
+		delete(r.announced, entry.Call)
+		e.forgetIfIdle(entry.Requester)
+	}
+}
+
+func (e *environment) remove(call types.NamespacedName) {
+	if entry, ok := e.running[call]; ok {
+		delete(e.running, call)
+		e.requester(entry.Requester).running--
+		e.forgetIfIdle(entry.Requester)
+	}
+	if entry, ok := e.waiting[call]; ok {
+		delete(e.waiting, call)
+		r := e.requester(entry.Requester)
+		i := r.index(entry)
+		for r.line[i].Call != call {
+			i++
+		}
+		r.line = slices.Delete(r.line, i, i+1)
+		e.forgetIfIdle(entry.Requester)
+	}
+}
+
+// forgetIfIdle drops a requester without calls. Its next call begins to wait after its last admission, so nothing
+// that decides the order is lost.
+func (e *environment) forgetIfIdle(name string) {
+	if r := e.requesters[name]; r != nil && r.running == 0 && len(r.line) == 0 && len(r.announced) == 0 {
+		delete(e.requesters, name)
+	}
+}
+
+func (e *environment) setFirstSeen(entry Entry) {
+	for _, calls := range []map[types.NamespacedName]Entry{e.running, e.waiting} {
+		if known, ok := calls[entry.Call]; ok && known.FirstSeen.IsZero() {
+			known.FirstSeen = entry.FirstSeen
+			calls[entry.Call] = known
+		}
+	}
+}
+
+// admitWaiting admits calls while slots are free, and returns them.
+func (e *environment) admitWaiting() []types.NamespacedName {
+	var admitted []types.NamespacedName
+	for e.limit == 0 || len(e.running) < e.limit {
+		r := e.next()
+		if r == nil {
+			break
+		}
+		call := r.line[0].Call
+		entry := e.waiting[call]
+		e.tick += 2
+		r.lastAdmitted = e.tick
+		r.line = slices.Delete(r.line, 0, 1)
+		delete(e.waiting, call)
+		e.setRunning(entry)
+		admitted = append(admitted, call)
+	}
+	return admitted
+}
+
+// next is the requester whose call is admitted next, nil when no call may be.
+func (e *environment) next() *requester {
+	var best *requester
+	for _, r := range e.requesters {
+		// Without a limit nobody takes a slot from anybody, so announced calls hold up nothing.
+		ready := len(r.line) > 0 && (e.limit == 0 || !r.hasEarlierAnnounced())
+		if ready && (best == nil || goesBefore(r, best)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// hasEarlierAnnounced reports whether a call is announced that was created before the first of the line.
+func (r *requester) hasEarlierAnnounced() bool {
+	for _, entry := range r.announced {
+		if compareCreation(entry, r.line[0].Entry) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// goesBefore compares requesters with waiting calls. The last comparisons only make the order a total one.
+func goesBefore(a, b *requester) bool {
+	return cmp.Or(
+		cmp.Compare(a.running, b.running),
+		cmp.Compare(a.waitsSince(), b.waitsSince()),
+		compareCreation(a.line[0].Entry, b.line[0].Entry),
+		cmp.Compare(a.line[0].Call.String(), b.line[0].Call.String()),
+	) < 0
+}
+
+// waitsSince is the tick in which the requester was last served, or began to wait after that.
+func (r *requester) waitsSince() uint64 { return max(r.lastAdmitted, r.line[0].since) }

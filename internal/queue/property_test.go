@@ -1,0 +1,160 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// cluster is what the API knows of an environment's calls, while random events happen to them.
+type cluster struct {
+	*Queues
+	random           *rand.Rand
+	limit            int
+	second           int
+	running, waiting map[string]Entry
+	lastAdmitted     map[string]time.Time
+	// admitted are all calls in the order in which they were admitted.
+	admitted []string
+}
+
+func newCluster(seed uint64) *cluster {
+	random := rand.New(rand.NewPCG(seed, 1))
+	c := &cluster{
+		random: random, limit: 1 + random.IntN(4),
+		running: map[string]Entry{}, waiting: map[string]Entry{}, lastAdmitted: map[string]time.Time{},
+	}
+	c.Queues = New(c.wake)
+	return c
+}
+
+func (c *cluster) tick() time.Time {
+	c.second++
+	return time.Unix(int64(c.second), 0)
+}
+
+func (c *cluster) wake(call types.NamespacedName) {
+	entry, ok := c.waiting[call.Name]
+	if !ok {
+		return
+	}
+	delete(c.waiting, call.Name)
+	c.start(entry)
+}
+
+func (c *cluster) start(entry Entry) {
+	c.running[entry.Call.Name] = entry
+	c.lastAdmitted[entry.Requester] = c.tick()
+	c.admitted = append(c.admitted, entry.Call.Name)
+}
+
+// create has a call created and judged, which denies some of them.
+func (c *cluster) create() {
+	entry := newEntry(fmt.Sprint("requester", c.random.IntN(5)), int(c.tick().Unix()))
+	withdraw := c.Announce(env, entry)
+	denied := c.random.IntN(4) == 0
+	if !denied {
+		// An admitted call is woken only when it had to wait, and starts by this answer otherwise.
+		c.waiting[entry.Call.Name] = entry
+		if c.Admit(env, c.limit, entry) {
+			c.wake(entry.Call)
+		}
+	}
+	withdraw()
+}
+
+// end has some call end, or go away while it waits.
+func (c *cluster) end() {
+	from := c.running
+	if c.random.IntN(3) == 0 {
+		from = c.waiting
+	}
+	if len(from) == 0 {
+		return
+	}
+	c.tick()
+	names := slices.Sorted(maps.Keys(from))
+	entry := from[names[c.random.IntN(len(names))]]
+	delete(from, entry.Call.Name)
+	c.Release(entry.Call)
+}
+
+func (c *cluster) step() {
+	if c.random.IntN(2) == 0 {
+		c.create()
+	} else {
+		c.end()
+	}
+}
+
+func (c *cluster) snapshot(context.Context) (Snapshot, error) {
+	return Snapshot{
+		Running: slices.Collect(maps.Values(c.running)), Waiting: slices.Collect(maps.Values(c.waiting)),
+		LastAdmitted: maps.Clone(c.lastAdmitted),
+	}, nil
+}
+
+// restart replaces the queues by new ones, and has the calls asked for again in a random order.
+func (c *cluster) restart(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	c.Queues = New(c.wake)
+	if err := c.Seed(t.Context(), env, c.snapshot); err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Concat(slices.Collect(maps.Values(c.running)), slices.Collect(maps.Values(c.waiting)))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, entry := range all {
+		_, runs := c.running[entry.Call.Name]
+		if admitted := c.Admit(env, c.limit, entry); admitted != runs {
+			t.Fatalf("after the restart %s is admitted: %t; it runs: %t", entry.Call.Name, admitted, runs)
+		}
+	}
+}
+
+// Whatever happens in whatever order: the limit holds, no slot stays free, and in the end nothing is left.
+func TestAnyOrderOfEventsKeepsTheLimit(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		c := newCluster(seed)
+		for range 400 {
+			c.step()
+			running, waiting := c.Count()
+			if running != len(c.running) || waiting != len(c.waiting) {
+				t.Fatalf("seed %d: %d run and %d wait, counted %d and %d", seed, len(c.running), len(c.waiting), running, waiting)
+			}
+			if running > c.limit || (running < c.limit && waiting > 0) {
+				t.Fatalf("seed %d: %d run and %d wait, the limit is %d", seed, running, waiting, c.limit)
+			}
+		}
+		for len(c.running)+len(c.waiting) > 0 {
+			c.end()
+		}
+		c.expectEmpty(t)
+	}
+}
+
+// The same events in a process that lives on and in one that is replaced again and again admit the same calls, in the
+// same order.
+func TestARestartGivesTheSameAnswers(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		kept, restarted := newCluster(seed), newCluster(seed)
+		restarts := rand.New(rand.NewPCG(seed, 2))
+		for step := range 300 {
+			kept.step()
+			restarted.step()
+			if restarts.IntN(10) == 0 {
+				restarted.restart(t, restarts)
+			}
+			if !slices.Equal(kept.admitted, restarted.admitted) {
+				t.Fatalf("seed %d, step %d:\nwithout a restart %q\nwith restarts    %q", seed, step, kept.admitted, restarted.admitted)
+			}
+		}
+	}
+}

@@ -1,0 +1,242 @@
+// Package queue bounds how many calls of an environment run at once, and decides which waiting call starts next.
+//
+// Each environment has a queue. When a slot is free, the requester with the fewest running calls goes next; of equal
+// ones, the requester that has waited longest since its last call was admitted. Calls of one requester start in the
+// order of their creation. A flood therefore delays its own sender and nobody else. A queue without a limit admits
+// every call and counts it, so that a limit that is set later holds at once.
+//
+// The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. Seed
+// rebuilds the state of an environment from the API, so that a restart gives the same answers. Nothing in here may
+// read the API while it holds the lock.
+package queue
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Entry is one call that runs or waits.
+type Entry struct {
+	// Call is the call's namespace and name. UID tells it from an earlier call of that name.
+	Call types.NamespacedName
+	UID  types.UID
+	// Requester is who created the call. Calls without a known requester share the empty one.
+	Requester string
+	// Created and then Revision order the calls of one requester: the call's creation timestamp, which has whole
+	// seconds, and its resource version.
+	Created  time.Time
+	Revision int64
+	// FirstSeen is when the operator first looked at the call; zero when unknown.
+	FirstSeen time.Time
+}
+
+// Queues holds the queue of each environment. It is safe for concurrent use.
+type Queues struct {
+	wake func(types.NamespacedName)
+
+	mu           sync.Mutex
+	environments map[types.NamespacedName]*environment
+	// in finds the environment of each call that runs or waits.
+	in map[types.NamespacedName]*environment
+	// seeding are the reads of snapshots in progress.
+	seeding map[types.NamespacedName]*seeding
+}
+
+// New returns queues without calls. They call wake, without a lock held, for each waiting call that they admit.
+func New(wake func(types.NamespacedName)) *Queues {
+	return &Queues{
+		wake:         wake,
+		environments: map[types.NamespacedName]*environment{},
+		in:           map[types.NamespacedName]*environment{},
+		seeding:      map[types.NamespacedName]*seeding{},
+	}
+}
+
+// Admit reports whether the call may run now. A call that may not waits, and is woken when it is admitted. Asking
+// again changes nothing: an admitted call stays admitted and a waiting call keeps its position. limit is how many
+// calls of the environment may run at once, 0 for any number. Seed has to succeed for the environment before.
+func (q *Queues) Admit(name types.NamespacedName, limit int, entry Entry) bool {
+	q.mu.Lock()
+	e := q.environment(name)
+	e.limit, e.removed = limit, false
+	var admitted []types.NamespacedName
+	if q.holds(e, entry) {
+		e.setFirstSeen(entry)
+	} else {
+		if old := q.in[entry.Call]; old != nil {
+			q.remove(entry.Call)
+			admitted = old.admitWaiting()
+		}
+		e.enqueue(entry, e.tick+1)
+		e.withdraw(entry)
+		q.in[entry.Call] = e
+	}
+	admitted = append(admitted, e.admitWaiting()...)
+	_, ok := e.running[entry.Call]
+	q.mu.Unlock()
+	q.wakeAll(admitted, entry.Call)
+	return ok
+}
+
+// Announce says that a call will ask to be admitted, or not, once its guards have answered. Until the caller runs
+// withdraw, later calls of the same requester wait for it. withdraw is to be called in either case.
+func (q *Queues) Announce(name types.NamespacedName, entry Entry) (withdraw func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.environment(name)
+	if q.holds(e, entry) {
+		return func() {}
+	}
+	e.requester(entry.Requester).announced[entry.Call] = entry
+	return func() {
+		q.mu.Lock()
+		e.withdraw(entry)
+		admitted := e.admitWaiting()
+		q.mu.Unlock()
+		q.wakeAll(admitted, types.NamespacedName{})
+	}
+}
+
+// SetRunning says that a call runs already, whatever the limit is.
+func (q *Queues) SetRunning(name types.NamespacedName, entry Entry) {
+	q.mu.Lock()
+	e, old := q.environment(name), q.in[entry.Call]
+	if old == e && e.running[entry.Call].UID == entry.UID {
+		q.mu.Unlock()
+		return
+	}
+	q.remove(entry.Call)
+	e.setRunning(entry)
+	q.in[entry.Call] = e
+	var admitted []types.NamespacedName
+	if old != nil {
+		admitted = old.admitWaiting()
+	}
+	q.mu.Unlock()
+	q.wakeAll(admitted, types.NamespacedName{})
+}
+
+// Release says that a call has ended, or was deleted. The next call takes its slot.
+func (q *Queues) Release(call types.NamespacedName) {
+	q.mu.Lock()
+	for name, s := range q.seeding {
+		if name.Namespace == call.Namespace {
+			s.released[call] = struct{}{}
+		}
+	}
+	e := q.in[call]
+	if e == nil {
+		q.mu.Unlock()
+		return
+	}
+	q.remove(call)
+	admitted := e.admitWaiting()
+	q.forgetIfUnused(e)
+	q.mu.Unlock()
+	q.wakeAll(admitted, types.NamespacedName{})
+}
+
+// SetLimit changes how many calls of an environment may run at once, 0 for any number. It stops no running call.
+func (q *Queues) SetLimit(name types.NamespacedName, limit int) {
+	q.mu.Lock()
+	e := q.environments[name]
+	if e == nil {
+		q.mu.Unlock()
+		return
+	}
+	e.limit = limit
+	admitted := e.admitWaiting()
+	q.mu.Unlock()
+	q.wakeAll(admitted, types.NamespacedName{})
+}
+
+// RemoveEnvironment says that an environment was deleted. It admits the calls that wait there, so that their next
+// pass finds that out. The queue is forgotten with its last call.
+func (q *Queues) RemoveEnvironment(name types.NamespacedName) {
+	q.mu.Lock()
+	e := q.environments[name]
+	if e == nil {
+		q.mu.Unlock()
+		return
+	}
+	e.limit, e.removed = 0, true
+	admitted := e.admitWaiting()
+	q.forgetIfUnused(e)
+	q.mu.Unlock()
+	q.wakeAll(admitted, types.NamespacedName{})
+}
+
+// IsWaiting reports whether the call waits to be admitted.
+func (q *Queues) IsWaiting(call types.NamespacedName, uid types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.in[call]
+	return e != nil && e.waiting[call].UID == uid
+}
+
+// FirstSeen returns when the operator first looked at a call that runs or waits.
+func (q *Queues) FirstSeen(call types.NamespacedName, uid types.UID) (seen time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.in[call]
+	if e == nil {
+		return time.Time{}, false
+	}
+	for _, entry := range []Entry{e.running[call], e.waiting[call]} {
+		if entry.UID == uid {
+			return entry.FirstSeen, !entry.FirstSeen.IsZero()
+		}
+	}
+	return time.Time{}, false
+}
+
+// Count returns how many calls run and how many wait, in all environments.
+func (q *Queues) Count() (running, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.environments {
+		running += len(e.running)
+		waiting += len(e.waiting)
+	}
+	return running, waiting
+}
+
+// holds reports whether the call runs or waits in the environment already. It needs the lock.
+func (q *Queues) holds(e *environment, entry Entry) bool {
+	return q.in[entry.Call] == e && (e.running[entry.Call].UID == entry.UID || e.waiting[entry.Call].UID == entry.UID)
+}
+
+// remove needs the lock.
+func (q *Queues) remove(call types.NamespacedName) {
+	if e := q.in[call]; e != nil {
+		delete(q.in, call)
+		e.remove(call)
+	}
+}
+
+// forgetIfUnused needs the lock.
+func (q *Queues) forgetIfUnused(e *environment) {
+	if e.removed && len(e.running)+len(e.waiting) == 0 {
+		delete(q.environments, e.name)
+	}
+}
+
+// environment needs the lock.
+func (q *Queues) environment(name types.NamespacedName) *environment {
+	e := q.environments[name]
+	if e == nil {
+		e = newEnvironment(name)
+		q.environments[name] = e
+	}
+	return e
+}
+
+func (q *Queues) wakeAll(calls []types.NamespacedName, except types.NamespacedName) {
+	for _, call := range calls {
+		if call != except {
+			q.wake(call)
+		}
+	}
+}

@@ -1,0 +1,453 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var env = types.NamespacedName{Namespace: "ns", Name: "env"}
+
+// newEntry is the call of a requester that was created n seconds after the epoch.
+func newEntry(requester string, n int) Entry {
+	name := fmt.Sprintf("%s-%d", requester, n)
+	return Entry{
+		Call: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name),
+		Requester: requester, Created: time.Unix(int64(n), 0),
+	}
+}
+
+// recorder keeps the names of the calls that were woken.
+type recorder struct {
+	*Queues
+	woken []string
+}
+
+func newRecorder() *recorder {
+	r := &recorder{}
+	r.Queues = New(func(c types.NamespacedName) { r.woken = append(r.woken, c.Name) })
+	return r
+}
+
+func (r *recorder) admit(limit int, e Entry) bool { return r.Admit(env, limit, e) }
+
+// release ends a call and returns the calls that were woken by that.
+func (r *recorder) release(e Entry) []string {
+	r.woken = nil
+	r.Release(e.Call)
+	return r.woken
+}
+
+// expectEmpty wants nothing left of calls that have ended.
+func (q *Queues) expectEmpty(t *testing.T) {
+	t.Helper()
+	if len(q.in) != 0 || len(q.seeding) != 0 {
+		t.Errorf("left over: calls %v, reads %v", q.in, q.seeding)
+	}
+	for name, e := range q.environments {
+		if len(e.running)+len(e.waiting)+len(e.requesters) != 0 {
+			t.Errorf("left over in %s: running %v, waiting %v, requesters %v", name, e.running, e.waiting, e.requesters)
+		}
+	}
+}
+
+func TestAQueueWithoutALimitAdmitsEveryCall(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for i := range 100 {
+		if !r.admit(0, newEntry("a", i)) {
+			t.Fatalf("call %d has to wait", i)
+		}
+	}
+	if running, waiting := r.Count(); running != 100 || waiting != 0 || r.woken != nil {
+		t.Errorf("%d run, %d wait, woken %q", running, waiting, r.woken)
+	}
+}
+
+func TestCallsOfOneRequesterStartInTheOrderOfTheirCreation(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.admit(1, newEntry("a", 0))
+	for _, n := range []int{3, 1, 2} {
+		if r.admit(1, newEntry("a", n)) {
+			t.Fatalf("call %d is admitted over the limit", n)
+		}
+	}
+	for n := range 3 {
+		if got, want := r.release(newEntry("a", n)), []string{fmt.Sprintf("a-%d", n+1)}; !slices.Equal(got, want) {
+			t.Errorf("after call %d: woken %q, want %q", n, got, want)
+		}
+	}
+	if got := r.release(newEntry("a", 3)); got != nil {
+		t.Errorf("woken %q though no call waits", got)
+	}
+	r.expectEmpty(t)
+}
+
+func TestCallsOfOneSecondStartInTheOrderOfTheirRevisions(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	at := func(n int, revision int64) Entry {
+		e := newEntry("a", n)
+		e.Created, e.Revision = time.Unix(1, 0), revision
+		return e
+	}
+	first, second, third := at(3, 1), at(1, 2), at(2, 10)
+	running := newEntry("a", 0)
+	for _, e := range []Entry{running, third, first, second} {
+		r.admit(1, e)
+	}
+	for _, step := range []struct{ ends, starts Entry }{{running, first}, {first, second}, {second, third}} {
+		if got := r.release(step.ends); !slices.Equal(got, []string{step.starts.Call.Name}) {
+			t.Errorf("after %s: woken %q, want %s", step.ends.Call.Name, got, step.starts.Call.Name)
+		}
+	}
+}
+
+func TestALaterCallWaitsForAnAnnouncedEarlierOne(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// decide says what becomes of the announced call.
+		decide   func(r *recorder, withdraw func()) (admitted bool)
+		admitted bool
+		woken    []string
+	}{
+		"that is admitted":           {func(r *recorder, _ func()) bool { return r.admit(1, newEntry("a", 0)) }, true, nil},
+		"that is denied":             {func(_ *recorder, withdraw func()) bool { withdraw(); return false }, false, []string{"a-1"}},
+		"until there is no limit":    {func(r *recorder, _ func()) bool { r.SetLimit(env, 0); return false }, false, []string{"a-1", "a-2"}},
+		"that takes an earlier slot": {func(r *recorder, _ func()) bool { r.SetRunning(env, newEntry("a", 0)); return true }, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRecorder()
+			withdraw := r.Announce(env, newEntry("a", 0))
+			for n := 1; n < 3; n++ {
+				if r.admit(1, newEntry("a", n)) {
+					t.Fatalf("call %d is admitted before the first", n)
+				}
+			}
+			if admitted := test.decide(r, withdraw); admitted != test.admitted || !slices.Equal(r.woken, test.woken) {
+				t.Errorf("the first is admitted: %t; woken %q", admitted, r.woken)
+			}
+			withdraw()
+			for n := range 3 {
+				r.Release(newEntry("a", n).Call)
+			}
+			r.expectEmpty(t)
+		})
+	}
+}
+
+func TestAnAnnouncedCallDelaysNoOtherRequesterAndNoEarlierCall(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	defer r.Announce(env, newEntry("a", 1))()
+	if !r.admit(2, newEntry("b", 2)) || !r.admit(2, newEntry("a", 0)) {
+		t.Error("a call waits for an announced one that isn't before it")
+	}
+	// An announcement of a call that runs already has no effect.
+	r.Announce(env, newEntry("a", 0))
+	r.Release(newEntry("b", 2).Call)
+	if r.admit(2, newEntry("a", 3)) {
+		t.Error("a later call is admitted before the announced one")
+	}
+}
+
+func TestWithdrawingAnOldCallLeavesTheNewOneOfThatNameAnnounced(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	old, again := newEntry("a", 0), newEntry("a", 0)
+	again.UID = "another"
+	withdraw := r.Announce(env, old)
+	defer r.Announce(env, again)()
+	withdraw()
+	if r.admit(1, newEntry("a", 1)) {
+		t.Error("the later call is admitted before the announced one")
+	}
+}
+
+func TestAFloodDelaysItsOwnSender(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 5} {
+		r := newRecorder()
+		for n := range 100 {
+			r.admit(limit, newEntry("flood", n))
+		}
+		r.admit(limit, newEntry("other", 1000))
+		ended := 0
+		for n := 0; !slices.Contains(r.woken, "other-1000"); n++ {
+			r.release(newEntry("flood", n))
+			ended++
+		}
+		if ended > 2 {
+			t.Errorf("limit %d: the other requester waited for %d calls to end", limit, ended)
+		}
+	}
+}
+
+func TestTwoFloodsShareTheSlots(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for _, requester := range []string{"a", "b"} {
+		for n := range 50 {
+			r.admit(4, newEntry(requester, n))
+		}
+	}
+	admitted := map[string]int{}
+	running := []string{"a-0", "a-1", "a-2", "a-3"}
+	for range 40 {
+		first := running[0]
+		r.woken = nil
+		r.Release(types.NamespacedName{Namespace: "ns", Name: first})
+		running = append(running[1:], r.woken...)
+		for _, name := range r.woken {
+			admitted[name[:1]]++
+		}
+	}
+	if admitted["a"] != 20 || admitted["b"] != 20 {
+		t.Errorf("admitted %v", admitted)
+	}
+}
+
+func TestTheRequesterWithTheFewestRunningCallsGoesNext(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for n := range 3 {
+		r.SetRunning(env, newEntry("a", n))
+	}
+	r.SetRunning(env, newEntry("b", 0))
+	r.admit(4, newEntry("a", 3))
+	r.admit(4, newEntry("b", 4))
+	if got := r.release(newEntry("a", 0)); !slices.Equal(got, []string{"b-4"}) {
+		t.Errorf("woken %q, though a has two running calls and b one", got)
+	}
+}
+
+func TestACallThatAsksLateCostsItsRequesterNoWaitingTime(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.admit(1, newEntry("x", 0))
+	r.admit(1, newEntry("x", 1))
+	r.admit(1, newEntry("a", 5))
+	r.release(newEntry("x", 0))
+	r.admit(1, newEntry("b", 1))
+	r.admit(1, newEntry("a", 2))
+	if got := r.release(newEntry("x", 1)); !slices.Equal(got, []string{"a-2"}) {
+		t.Errorf("woken %q, though a waits longer", got)
+	}
+}
+
+// Three requesters with one slot take turns, however early one of them queued its calls.
+func TestOfEqualRequestersTheOneThatWaitedLongestGoesNext(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	running := newEntry("a", 0)
+	r.admit(1, running)
+	for n := 1; n < 4; n++ {
+		r.admit(1, newEntry("a", n))
+	}
+	for n := 4; n < 7; n++ {
+		r.admit(1, newEntry("b", n))
+		r.admit(1, newEntry("c", n))
+	}
+	var order []string
+	for range 9 {
+		woken := r.release(running)
+		if len(woken) != 1 {
+			t.Fatalf("woken %q", woken)
+		}
+		order = append(order, woken[0])
+		running = Entry{Call: types.NamespacedName{Namespace: "ns", Name: woken[0]}}
+	}
+	want := []string{"a-1", "b-4", "c-4", "a-2", "b-5", "c-5", "a-3", "b-6", "c-6"}
+	if !slices.Equal(order, want) {
+		t.Errorf("order %q, want %q", order, want)
+	}
+}
+
+// Whoever asks one call after the other, and is idle in between, doesn't lose its share to one that has a long line.
+func TestARequesterThatWasIdleWaitsForOneCallOfEachOther(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for n := range 50 {
+		r.admit(1, newEntry("flood", n))
+	}
+	next := 0
+	for round := range 10 {
+		single := newEntry("single", 100+round)
+		r.admit(1, single)
+		for ended := 0; !slices.Contains(r.woken, single.Call.Name); ended++ {
+			if ended > 2 {
+				t.Fatalf("round %d: it waited for %d calls", round, ended)
+			}
+			r.release(newEntry("flood", next))
+			next++
+		}
+		if woken := r.release(single); !slices.Equal(woken, []string{fmt.Sprintf("flood-%d", next)}) {
+			t.Fatalf("round %d: woken %q", round, woken)
+		}
+	}
+}
+
+func TestAskingAgainKeepsTheSlotAndThePosition(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.admit(1, newEntry("a", 0))
+	r.admit(1, newEntry("a", 1))
+	r.admit(1, newEntry("a", 2))
+	for range 3 {
+		if !r.admit(1, newEntry("a", 0)) || r.admit(1, newEntry("a", 2)) || r.admit(1, newEntry("a", 1)) {
+			t.Fatal("asking again changes the answer")
+		}
+	}
+	if got := r.release(newEntry("a", 0)); !slices.Equal(got, []string{"a-1"}) {
+		t.Errorf("woken %q", got)
+	}
+	if running, waiting := r.Count(); running != 1 || waiting != 1 {
+		t.Errorf("%d run, %d wait", running, waiting)
+	}
+}
+
+func TestAReleasedCallLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.admit(1, newEntry("a", 0))
+	r.admit(1, newEntry("a", 1))
+	r.admit(1, newEntry("a", 2))
+	if got := r.release(newEntry("a", 1)); got != nil {
+		t.Errorf("woken %q by a call that only waited", got)
+	}
+	if r.IsWaiting(newEntry("a", 1).Call, "a-1") || !r.IsWaiting(newEntry("a", 2).Call, "a-2") {
+		t.Error("the wrong calls wait")
+	}
+	if got := r.release(newEntry("a", 0)); !slices.Equal(got, []string{"a-2"}) {
+		t.Errorf("woken %q", got)
+	}
+}
+
+func TestACallWithAUsedNameIsAnotherCall(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	r.admit(1, newEntry("a", 0))
+	r.admit(1, newEntry("a", 1))
+	again := newEntry("a", 0)
+	again.UID, again.Created = "another", time.Unix(9, 0)
+	if r.admit(1, again) {
+		t.Error("the new call has the old one's slot")
+	}
+	if !slices.Equal(r.woken, []string{"a-1"}) {
+		t.Errorf("woken %q", r.woken)
+	}
+	if r.IsWaiting(again.Call, "a-0") || !r.IsWaiting(again.Call, "another") {
+		t.Error("the old call waits in place of the new one")
+	}
+}
+
+func TestANewLimitHoldsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for n := range 6 {
+		r.admit(1, newEntry("a", n))
+	}
+	r.woken = nil
+	r.SetLimit(env, 3)
+	if !slices.Equal(r.woken, []string{"a-1", "a-2"}) {
+		t.Errorf("raised to 3: woken %q", r.woken)
+	}
+	r.SetLimit(env, 1)
+	if got := r.release(newEntry("a", 0)); got != nil {
+		t.Errorf("lowered to 1 with two running: woken %q", got)
+	}
+	r.woken = nil
+	r.SetLimit(env, 0)
+	if !slices.Equal(r.woken, []string{"a-3", "a-4", "a-5"}) {
+		t.Errorf("without a limit: woken %q", r.woken)
+	}
+	r.SetLimit(types.NamespacedName{Name: "unknown"}, 5)
+	if len(r.environments) != 1 {
+		t.Error("a limit makes a queue of an environment without calls")
+	}
+}
+
+func TestTheQueueOfADeletedEnvironmentAdmitsItsCallsAndIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for n := range 3 {
+		r.admit(1, newEntry("a", n))
+	}
+	r.RemoveEnvironment(env)
+	if !slices.Equal(r.woken, []string{"a-1", "a-2"}) {
+		t.Errorf("woken %q", r.woken)
+	}
+	for n := range 3 {
+		if len(r.environments) != 1 {
+			t.Fatal("the queue is forgotten before its last call")
+		}
+		r.Release(newEntry("a", n).Call)
+	}
+	if len(r.environments) != 0 {
+		t.Error("the queue is still known")
+	}
+	r.RemoveEnvironment(env)
+}
+
+func TestEnvironmentsHaveQueuesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	other := types.NamespacedName{Namespace: "ns", Name: "other"}
+	for name, move := range map[string]func(r *recorder){
+		"asks in another environment": func(r *recorder) { r.Admit(other, 1, newEntry("a", 0)) },
+		"runs in another environment": func(r *recorder) { r.SetRunning(other, newEntry("a", 0)) },
+		"waits in another environment": func(r *recorder) {
+			r.Admit(other, 1, newEntry("b", 5))
+			r.woken = nil
+			r.Admit(other, 1, newEntry("a", 0))
+		},
+	} {
+		t.Run("a call that "+name+" frees its slot", func(t *testing.T) {
+			t.Parallel()
+			r := newRecorder()
+			r.admit(1, newEntry("a", 0))
+			r.admit(1, newEntry("a", 2))
+			move(r)
+			if !slices.Equal(r.woken, []string{"a-2"}) {
+				t.Errorf("woken %q", r.woken)
+			}
+			if r.in[newEntry("a", 0).Call].name != other {
+				t.Error("the call stayed in its old environment")
+			}
+		})
+	}
+}
+
+func TestFirstSeenIsKeptWhileACallRunsOrWaits(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	running, waiting := newEntry("a", 0), newEntry("a", 1)
+	running.FirstSeen, waiting.FirstSeen = time.Unix(100, 0), time.Unix(200, 0)
+	r.SetRunning(env, newEntry("a", 0))
+	if _, ok := r.FirstSeen(running.Call, running.UID); ok {
+		t.Error("a call without a time has one")
+	}
+	for _, e := range []Entry{running, waiting} {
+		r.admit(1, e)
+		later := e
+		later.FirstSeen = time.Unix(300, 0)
+		r.admit(1, later)
+		if at, ok := r.FirstSeen(e.Call, e.UID); !ok || !at.Equal(e.FirstSeen) {
+			t.Errorf("%s: first seen at %s, %t", e.Call.Name, at, ok)
+		}
+		if _, ok := r.FirstSeen(e.Call, "another"); ok {
+			t.Errorf("%s: an earlier call's time counts", e.Call.Name)
+		}
+	}
+	r.Release(running.Call)
+	if at, ok := r.FirstSeen(waiting.Call, waiting.UID); !ok || !at.Equal(waiting.FirstSeen) {
+		t.Errorf("after it was admitted it was first seen at %s, %t", at, ok)
+	}
+	if _, ok := r.FirstSeen(running.Call, running.UID); ok {
+		t.Error("a call that ended is still known")
+	}
+}

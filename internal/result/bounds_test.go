@@ -1,0 +1,135 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// largest is the outcome that takes most bytes of all that Validate accepts.
+func largest() *Outcome {
+	o := &Outcome{
+		Reason: OOMKilled, Started: true, ExitCode: Exit(NoExitCode), Signal: "SIG" + strings.Repeat("X", 29), OOMKilled: true,
+		// encoding/json writes each of these bytes as \u0001.
+		Message:    strings.Repeat("\x01", MaxMessage),
+		WorkingDir: strings.Repeat("\x01", MaxWorkingDir),
+		StartTime:  time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.FixedZone("", 12*3600)),
+		DurationMS: 1<<63 - 1,
+	}
+	o.CompletionTime = o.StartTime
+	// Both ends end in the middle of a base64 group.
+	stream := Stream{
+		Head: bytes.Repeat([]byte{0xff}, MaxStreamBytes/2-1), Tail: bytes.Repeat([]byte{0xff}, MaxStreamBytes/2+1),
+		Bytes: 1<<63 - 1, SHA256: strings.Repeat("f", 64), InvalidUTF8: true,
+	}
+	o.Stdout, o.Stderr = stream, stream
+	return o
+}
+
+func TestMaxEncodedIsWhatTheLargestOutcomeTakes(t *testing.T) {
+	t.Parallel()
+	o := largest()
+	if err := o.Validate(); err != nil {
+		t.Fatalf("the largest outcome isn't legal: %v", err)
+	}
+	raw, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(raw) > MaxEncoded || len(raw) < MaxEncoded-maxEncodedRest {
+		t.Errorf("it takes %d bytes; the bound is %d, of which %d are for the rest", len(raw), MaxEncoded, maxEncodedRest)
+	}
+}
+
+func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, grow := range map[string]func(*Outcome){
+		"stdout":      func(o *Outcome) { o.Stdout.Head = append(o.Stdout.Head, 'x') },
+		"stderr":      func(o *Outcome) { o.Stderr.Tail = append(o.Stderr.Tail, 'x') },
+		"message":     func(o *Outcome) { o.Message += "x" },
+		"working dir": func(o *Outcome) { o.WorkingDir += "x" },
+		"signal":      func(o *Outcome) { o.Signal += "X" },
+		"hash":        func(o *Outcome) { o.Stdout.SHA256 += "f" },
+	} {
+		o := largest()
+		grow(o)
+		if o.Validate() == nil {
+			t.Errorf("accepted with a longer %s", name)
+		}
+	}
+}
+
+func TestShortenMakesAnOutcomeFit(t *testing.T) {
+	t.Parallel()
+	data := bytes.Repeat([]byte("0123456789abcdef"), MaxStreamBytes/8)
+	for name, o := range map[string]*Outcome{
+		"a whole stream over the bound": finished(data, data, len(data)),
+		"two ends over the bound":       finished(append(data, data...), nil, len(data)),
+		"a long message":                {Reason: CommandNotFound, Message: strings.Repeat("é", MaxMessage)},
+		"a message that isn't UTF-8":    {Reason: CommandNotFound, Message: strings.Repeat("\xff", 2*MaxMessage)},
+		"a long path":                   {Reason: CommandNotFound, WorkingDir: strings.Repeat("/x", MaxWorkingDir)},
+	} {
+		before := *o
+		if o.Validate() == nil {
+			t.Errorf("%s: legal already", name)
+		}
+		o.Shorten()
+		if err := o.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !utf8.ValidString(o.Message) || (len(before.Message) > MaxMessage && len(o.Message) < MaxMessage-3) {
+			t.Errorf("%s: the message is left with %d bytes", name, len(o.Message))
+		}
+		checkPart(t, before.Stdout, o.Stdout)
+		checkPart(t, before.Stderr, o.Stderr)
+	}
+}
+
+func TestShortenLeavesWhatFits(t *testing.T) {
+	t.Parallel()
+	o := largest()
+	want, _ := json.Marshal(o)
+	o.Shorten()
+	if got, _ := json.Marshal(o); !bytes.Equal(got, want) {
+		t.Error("the largest legal outcome was changed")
+	}
+}
+
+// A cut looks at each byte of a stream at most twice, however long the stream and small the limit.
+func TestCuttingTakesTimeInProportionToTheStream(t *testing.T) {
+	t.Parallel()
+	for name, unit := range map[string]string{"text": "a line\n", "wide": "😀", "invalid": "\xff", "NUL": "\x00"} {
+		for _, n := range []int{1 << 10, 1 << 14, 1 << 18} {
+			data := bytes.Repeat([]byte(unit), n/len(unit))
+			for _, keep := range []int{len(data), len(data) / 2} {
+				for _, limit := range []int{0, 1, n / 2, 2 * n} {
+					looks := 0
+					s := captured(data, keep)
+					s.cut(limit, limit, func(seq []byte, valid bool) int {
+						looks++
+						return textCost(seq, valid)
+					})
+					if looks > 2*len(data)+2 {
+						t.Errorf("%s, %d of %d bytes kept, limit %d: %d looks", name, keep, len(data), limit, looks)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestATextTakesTheSameNumberOfAllocationsWhateverItsLength(t *testing.T) {
+	few, many := textAllocations(1<<10), textAllocations(1<<18)
+	// A longer text may grow its buffer a few times more; it never allocates for each character.
+	if many > few+20 {
+		t.Errorf("%v allocations for 1 KiB, %v for 256 KiB", few, many)
+	}
+}
+
+func textAllocations(n int) float64 {
+	s := captured(bytes.Repeat([]byte("é\xff"), n), 3*n)
+	return testing.AllocsPerRun(5, func() { s.Text(n / 2) })
+}

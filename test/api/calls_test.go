@@ -1,0 +1,381 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// attempt is one object that the API server takes, or refuses with a message that says what is wrong.
+type attempt struct {
+	object  client.Object
+	refused string
+}
+
+func (s *space) attempt(t *testing.T, a attempt) {
+	t.Helper()
+	if _, cluster := a.object.(*v1alpha1.ExecutionPolicy); !cluster {
+		a.object.SetNamespace(s.namespace)
+	}
+	a.object.SetGenerateName("x-")
+	expectRefused(t, s.admin.Create(t.Context(), a.object, client.DryRunAll), a.refused)
+}
+
+// expectRefused wants an error with a text in it, or none for "".
+func expectRefused(t *testing.T, err error, text string) {
+	t.Helper()
+	switch {
+	case text == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case text != "" && (err == nil || !strings.Contains(err.Error(), text)):
+		t.Errorf("got %v; want an error with %q", err, text)
+	}
+}
+
+func changedCall(change func(*v1alpha1.ToolCallSpec)) client.Object {
+	call := newCall("", "")
+	change(&call.Spec)
+	return call
+}
+
+func TestACallHasExactlyOneAction(t *testing.T) {
+	s := newSpace(t)
+	const four = "set exactly one of structured, shell, code and tool"
+	actions := map[string]func(*v1alpha1.ToolCallSpec){
+		"structured": func(s *v1alpha1.ToolCallSpec) { s.Structured = &v1alpha1.StructuredAction{Binary: "ls"} },
+		"shell":      func(s *v1alpha1.ToolCallSpec) { s.Shell = &v1alpha1.ShellAction{Command: "x"} },
+		"code":       func(s *v1alpha1.ToolCallSpec) { s.Code = &v1alpha1.CodeAction{Language: "python", Source: "1"} },
+		"tool":       func(s *v1alpha1.ToolCallSpec) { s.Tool = &v1alpha1.ToolAction{Name: "bash"} },
+	}
+	s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil }), four})
+	for name, set := range actions {
+		s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil; set(s) }), ""})
+		for other, setOther := range actions {
+			if other != name {
+				s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil; set(s); setOther(s) }), four})
+			}
+		}
+	}
+}
+
+func TestToolCallsThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	variable := func(name, value string) func(*v1alpha1.ToolCallSpec) {
+		return func(s *v1alpha1.ToolCallSpec) { s.Env = []v1alpha1.CallEnvVar{{Name: name, Value: value}} }
+	}
+	two := func(value string) func(*v1alpha1.ToolCallSpec) {
+		return func(s *v1alpha1.ToolCallSpec) {
+			s.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: value}, {Name: "B", Value: value}}
+		}
+	}
+	tool := func(arguments string) func(*v1alpha1.ToolCallSpec) {
+		return func(s *v1alpha1.ToolCallSpec) {
+			s.Structured = nil
+			s.Tool = &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(arguments)}}
+		}
+	}
+	code := func(size int) func(*v1alpha1.ToolCallSpec) {
+		return func(s *v1alpha1.ToolCallSpec) {
+			s.Structured = nil
+			s.Code = &v1alpha1.CodeAction{Language: "python", Source: strings.Repeat("#", size)}
+		}
+	}
+	for name, test := range map[string]struct {
+		change  func(*v1alpha1.ToolCallSpec)
+		refused string
+	}{
+		"an empty binary":                   {func(s *v1alpha1.ToolCallSpec) { s.Structured.Binary = "" }, ""},
+		"a tool with any arguments":         {tool(`{"command":"ls","deep":{"a":[1,null,true]}}`), ""},
+		"tool arguments that are no object": {tool(`[1]`), "must be of type object"},
+		"a variable":                        {variable("A_1", "x"), ""},
+		"an empty variable":                 {variable("A", ""), ""},
+		"a variable that starts with 1":     {variable("1A", "x"), "spec.env[0].name"},
+		"a function in a variable":          {variable("BASH_FUNC_x%%", "() { :; }"), "spec.env[0].name"},
+		"an empty name":                     {variable("", "x"), "spec.env[0].name"},
+		"a NUL in a value":                  {variable("A", "a\x00b"), "spec.env[0].value"},
+		"the same variable twice":           {func(s *v1alpha1.ToolCallSpec) { s.Env = []v1alpha1.CallEnvVar{{Name: "A"}, {Name: "A"}} }, "Duplicate value"},
+		"a NUL in the command":              {func(s *v1alpha1.ToolCallSpec) { s.Structured = nil; s.Shell = &v1alpha1.ShellAction{Command: "a\x00"} }, "spec.shell.command"},
+		"a NUL in the working directory":    {func(s *v1alpha1.ToolCallSpec) { s.WorkingDir = "\x00" }, "spec.workingDir"},
+		"128 KiB of variables":              {two(strings.Repeat("x", 65535)), ""},
+		"more than 128 KiB of variables":    {two(strings.Repeat("x", 65536)), "131072 bytes"},
+		"128 KiB of two-byte characters":    {two(strings.Repeat("é", 32767)), ""},
+		"more of them":                      {two(strings.Repeat("é", 32768)), "131072 bytes"},
+		"512 KiB of source":                 {code(524288), ""},
+		"more source":                       {code(524289), "spec.code.source"},
+		"a negative timeout":                {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(-1)) }, "spec.timeoutSeconds"},
+		"a huge timeout":                    {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(2147483647)) }, ""},
+		"no environment name":               {func(s *v1alpha1.ToolCallSpec) { s.EnvironmentRef = &v1alpha1.LocalReference{} }, "spec.environmentRef.name"},
+		"a cancelled one":                   {func(s *v1alpha1.ToolCallSpec) { s.Cancel = true }, ""},
+	} {
+		t.Run(name, func(t *testing.T) { s.attempt(t, attempt{changedCall(test.change), test.refused}) })
+	}
+}
+
+// The cost of an expression grows with what it looks at. The largest calls that the schema takes stay within what the
+// API server spends, also where all is compared.
+func TestTheLargestCallsAreJudged(t *testing.T) {
+	s := newSpace(t)
+	variables := make([]v1alpha1.CallEnvVar, 256)
+	for i := range variables {
+		variables[i] = v1alpha1.CallEnvVar{Name: fmt.Sprintf("V%0255d", i), Value: strings.Repeat("v", 256)}
+	}
+	const most = 524288
+	for name, spec := range map[string]v1alpha1.ToolCallSpec{
+		"code, stdin and variables": {
+			Code:  &v1alpha1.CodeAction{Language: "python", Source: strings.Repeat("s", most)},
+			Stdin: strings.Repeat("i", most), Env: variables,
+		},
+		"arguments": {Structured: &v1alpha1.StructuredAction{Binary: "ls", Args: repeated(strings.Repeat("a", 1024), 1024)}},
+		"a tool": {Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{
+			Raw: []byte(`{"command":"` + strings.Repeat("c", 2*most) + `"}`),
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			call := &v1alpha1.ToolCall{Spec: spec}
+			call.Namespace, call.GenerateName = s.namespace, "large-"
+			s.create(call)
+			call.Spec.Cancel = true
+			if err := s.admin.Update(t.Context(), call); err != nil {
+				t.Errorf("cancel it: %v", err)
+			}
+		})
+	}
+}
+
+// What a call holds leaves room for its status: etcd takes objects of 1.5 MiB.
+func TestACallLeavesRoomForItsStatus(t *testing.T) {
+	s := newSpace(t)
+	const limit = 1200 << 10
+	for name, text := range map[string]string{
+		"letters": "x", "quotes": `"`, "tags": "<", "control characters": "\x01", "bells": "\a", "line ends": "\n", "letters with accents": "é", "separators": "\u2028",
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := func(n int) client.Object {
+				return changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured.Args = repeated(strings.Repeat(text, n/64), 64) })
+			}
+			encoded, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			each := len(encoded) - len(`""`)
+			s.attempt(t, attempt{with((limit - 4096) / each), ""})
+			s.attempt(t, attempt{with((limit + 4096) / each), "1200 KiB"})
+		})
+	}
+}
+
+func repeated(text string, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = text
+	}
+	return list
+}
+
+// fullSpecs have every field of a spec set, one for each action.
+func fullSpecs() map[string]v1alpha1.ToolCallSpec {
+	with := func(action v1alpha1.ToolCallSpec) v1alpha1.ToolCallSpec {
+		action.EnvironmentRef = &v1alpha1.LocalReference{Name: "e"}
+		action.SkillRef = &v1alpha1.LocalReference{Name: "s"}
+		action.WorkingDir, action.Stdin, action.Trusted = "/w", "in", true
+		action.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "b"}}
+		action.TimeoutSeconds, action.TTLSecondsAfterFinished = ptr.To(int32(10)), ptr.To(int32(10))
+		return action
+	}
+	return map[string]v1alpha1.ToolCallSpec{
+		"structured": with(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls", Args: []string{"-l", "-a"}}}),
+		"shell":      with(v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}}),
+		"code":       with(v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "1", NetworkAccess: ptr.To(true)}}),
+		"tool": with(v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{
+			Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls","deep":{"list":[1,null,{"x":true}]}}`)},
+		}}),
+	}
+}
+
+func TestASpecIsImmutable(t *testing.T) {
+	s := newSpace(t)
+	user := s.as("somebody", asUser{groups: []string{"system:masters", "g"}, uid: "u", extra: map[string][]string{"k": {"v", "w"}}})
+	seen := map[string]bool{}
+	for name, spec := range fullSpecs() {
+		call := &v1alpha1.ToolCall{Spec: spec}
+		call.Namespace, call.Name = s.namespace, name
+		if err := user.Create(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+		stored := &unstructured.Unstructured{}
+		stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+		if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(call), stored); err != nil {
+			t.Fatal(err)
+		}
+		for _, change := range changes(stored.Object["spec"], "spec") {
+			field := strings.FieldsFunc(strings.TrimPrefix(change.path, "spec"), func(r rune) bool { return strings.ContainsRune(".[ ", r) })
+			if len(field) == 0 {
+				continue
+			}
+			seen[field[0]] = true
+			t.Run(name+" "+change.path, func(t *testing.T) {
+				attempted := stored.DeepCopy()
+				attempted.Object["spec"] = change.value
+				err := user.Update(t.Context(), attempted)
+				// What the schema requires is missed before the policies are asked.
+				if err == nil || !strings.Contains(err.Error(), field[0]+" is immutable") && !strings.Contains(err.Error(), "spec."+field[0]) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+	for _, field := range jsonFields(v1alpha1.ToolCallSpec{}) {
+		if !seen[field] && field != "cancel" {
+			t.Errorf("no change of spec.%s was tried", field)
+		}
+	}
+}
+
+// changed is a value with a change somewhere in it.
+type changed struct {
+	path  string
+	value any
+}
+
+// changes gives a copy of a JSON value for each way to change one thing in it: a value, a key or an element.
+func changes(value any, path string) []changed {
+	switch value := value.(type) {
+	case map[string]any:
+		var all []changed
+		for key, inner := range value {
+			for _, c := range changes(inner, path+"."+key) {
+				all = append(all, changed{c.path, withKey(value, key, c.value)})
+			}
+			all = append(all, changed{path + "." + key + " without", withoutKey(value, key)})
+		}
+		return all
+	case []any:
+		all := []changed{{path + " shorter", value[:max(len(value)-1, 0)]}}
+		for i, inner := range value {
+			for _, c := range changes(inner, fmt.Sprintf("%s[%d]", path, i)) {
+				list := append([]any{}, value...)
+				list[i] = c.value
+				all = append(all, changed{c.path, list})
+			}
+		}
+		return all
+	case string:
+		return []changed{{path, value + "x"}}
+	case bool:
+		return []changed{{path, !value}}
+	case int64:
+		return []changed{{path, value + 1}}
+	default:
+		return []changed{{path, "not nothing"}}
+	}
+}
+
+func withKey(m map[string]any, key string, value any) map[string]any {
+	out := withoutKey(m, key)
+	out[key] = value
+	return out
+}
+
+func withoutKey(m map[string]any, key string) map[string]any {
+	out := map[string]any{}
+	for k, v := range m {
+		if k != key {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// jsonFields are the names of a struct's fields in JSON.
+func jsonFields(object any) []string {
+	var names []string
+	structure := reflect.TypeOf(object)
+	for i := range structure.NumField() {
+		name, _, _ := strings.Cut(structure.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestASpecMayBeCancelledOnce(t *testing.T) {
+	s := newSpace(t)
+	call := newCall(s.namespace, "cancelled")
+	s.create(call)
+	call.Spec.Cancel = true
+	expectRefused(t, s.admin.Update(t.Context(), call), "")
+	call.Spec.Cancel = false
+	expectRefused(t, s.admin.Update(t.Context(), call), "cancel can't be taken back")
+}
+
+// The rules for changes look at the generation, which a client can't choose.
+func TestAClientCannotClaimThatNothingChanged(t *testing.T) {
+	s := newSpace(t)
+	call := newCall(s.namespace, "claims")
+	s.create(call)
+	for _, generation := range []int64{0, 1, 2, 7} {
+		changed := call.DeepCopy()
+		changed.Generation, changed.Spec.Structured.Binary = generation, "id"
+		expectRefused(t, s.admin.Update(t.Context(), changed), "structured is immutable")
+		patch := fmt.Sprintf(`{"metadata":{"generation":%d},"spec":{"structured":{"binary":"id"}}}`, generation)
+		expectRefused(t, s.admin.Patch(t.Context(), call.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch))), "structured is immutable")
+	}
+	said, err := s.kubectl(asYAML(t, map[string]any{
+		"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolCall",
+		"metadata": map[string]any{"name": "claims", "namespace": s.namespace},
+		"spec":     map[string]any{"structured": map[string]any{"binary": "id"}},
+	}), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	if err == nil || !strings.Contains(said, "structured is immutable") {
+		t.Errorf("server-side apply: %s", said)
+	}
+}
+
+func TestMetadataOfACallMayBeEdited(t *testing.T) {
+	s := newSpace(t)
+	call := newCall(s.namespace, "labelled")
+	s.create(call)
+	s.run("label", "toolcall", "labelled", "team=x")
+	s.run("annotate", "toolcall", "labelled", "note=y")
+	s.run("label", "toolcall", "labelled", "team-")
+	s.run("patch", "toolcall", "labelled", "--type=merge", "--subresource=status", `--patch={"status":{"phase":"Running"}}`)
+	if got := s.run("get", "toolcall", "labelled", "--output=jsonpath={.metadata.generation}"); got != "1" {
+		t.Errorf("the generation is %s", got)
+	}
+}
+
+// A client that reads an object into a type and writes it back drops empty values: that changes nothing.
+func TestEmptyAndAbsentAreTheSame(t *testing.T) {
+	s := newSpace(t)
+	call := &unstructured.Unstructured{}
+	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+	call.SetNamespace(s.namespace)
+	call.SetName("empty")
+	call.Object["spec"] = map[string]any{
+		"structured": map[string]any{"binary": "ls", "args": []any{}}, "env": []any{}, "stdin": "", "workingDir": "", "trusted": false,
+		"requestedBy": map[string]any{"username": "", "uid": "", "groups": []any{}, "extra": map[string]any{}}, "cancel": false,
+	}
+	s.create(call)
+	typed := &v1alpha1.ToolCall{}
+	if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(call), typed); err != nil {
+		t.Fatal(err)
+	}
+	typed.Spec.Cancel = true
+	expectRefused(t, s.admin.Update(t.Context(), typed), "")
+}
+
+func asYAML(t *testing.T, object any) string {
+	t.Helper()
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

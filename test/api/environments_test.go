@@ -1,0 +1,58 @@
+package api_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	valid := func(change func(*v1alpha1.ExecutionEnvironmentSpec)) client.Object {
+		env := &v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{Image: "i"}}
+		change(&env.Spec)
+		return env
+	}
+	from := func(source v1alpha1.EnvVarSource) func(*v1alpha1.ExecutionEnvironmentSpec) {
+		return func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Env = []v1alpha1.EnvVar{{Name: "A", ValueFrom: &source}}
+		}
+	}
+	key := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}
+	for name, a := range map[string]attempt{
+		"an image":    {valid(func(*v1alpha1.ExecutionEnvironmentSpec) {}), ""},
+		"no image":    {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Image = "" }), "spec.image"},
+		"a reference": {valid(from(v1alpha1.EnvVarSource{SecretKeyRef: key})), ""},
+		"no source":   {valid(from(v1alpha1.EnvVarSource{})), "exactly one of secretKeyRef"},
+		"two sources": {valid(from(v1alpha1.EnvVarSource{SecretKeyRef: key, FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}})), "exactly one of secretKeyRef"},
+		"value and reference": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Env = []v1alpha1.EnvVar{{Name: "A", Value: "x", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: key}}}
+		}), "set value or valueFrom, not both"},
+		"a runner in the image":     {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "/usr/bin/toolcall-runner" }), ""},
+		"a relative runner path":    {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "runner" }), "spec.runnerPath"},
+		"a runner path of a folder": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "/usr/bin/" }), "spec.runnerPath"},
+		"no calls at the same time": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.MaxConcurrentCalls = ptr.To(int32(0)) }), "spec.maxConcurrentCalls"},
+		"a relative allowed path":   {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.AllowedPaths = []string{"x"} }), "spec.allowedPaths[0]"},
+		"our volume": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Volumes = []corev1.Volume{{Name: "toolcall-runner"}}
+		}), "volume names that start with toolcall- are the operator's own"},
+		"our label": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.PodMetadata = &v1alpha1.PodMetadata{Labels: map[string]string{"toolcall.dev/network": "allowed"}}
+		}), "labels of toolcall.dev/"},
+		"our annotation": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.PodMetadata = &v1alpha1.PodMetadata{Annotations: map[string]string{"toolcall.dev/call": "x"}}
+		}), "annotations of toolcall.dev/"},
+		"an empty shell":         {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Shell = []string{""} }), "spec.shell[0]"},
+		"an unknown inheritance": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.InheritEnv = "All" }), "spec.inheritEnv"},
+		"an interpreter": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Interpreters = map[string]v1alpha1.CommandPrefix{"python": {"python3", "-I"}}
+		}), ""},
+		"no start timeout": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.StartTimeoutSeconds = ptr.To(int32(0)) }), "spec.startTimeoutSeconds"},
+	} {
+		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
+	}
+}

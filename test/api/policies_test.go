@@ -1,0 +1,68 @@
+package api_test
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func TestPoliciesThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	valid := func(change func(*v1alpha1.ExecutionPolicySpec)) client.Object {
+		policy := &v1alpha1.ExecutionPolicy{}
+		change(&policy.Spec)
+		return policy
+	}
+	seconds := func(d, m int32) func(*v1alpha1.ExecutionPolicySpec) {
+		return func(s *v1alpha1.ExecutionPolicySpec) {
+			s.Timeouts = &v1alpha1.TimeoutsPolicy{}
+			if d > 0 {
+				s.Timeouts.DefaultSeconds = &d
+			}
+			if m > 0 {
+				s.Timeouts.MaxSeconds = &m
+			}
+		}
+	}
+	for name, a := range map[string]attempt{
+		"nothing":              {valid(func(*v1alpha1.ExecutionPolicySpec) {}), ""},
+		"both timeouts":        {valid(seconds(10, 20)), ""},
+		"default above max":    {valid(seconds(30, 20)), "timeouts.defaultSeconds (120 when unset)"},
+		"default above 600":    {valid(seconds(700, 0)), "timeouts.maxSeconds (600 when unset)"},
+		"max under 120":        {valid(seconds(0, 60)), "timeouts.defaultSeconds (120 when unset)"},
+		"an empty prefix":      {valid(func(s *v1alpha1.ExecutionPolicySpec) { s.EnvBlocklist = []string{""} }), "spec.envBlocklist[0]"},
+		"an unknown access":    {valid(func(s *v1alpha1.ExecutionPolicySpec) { s.Access = "open" }), "spec.access"},
+		"a star in the middle": {valid(func(s *v1alpha1.ExecutionPolicySpec) { s.ProtectedEnv = []string{"A*B"} }), "spec.protectedEnv[0]"},
+		"too much output": {valid(func(s *v1alpha1.ExecutionPolicySpec) {
+			s.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(524289))}
+		}), "spec.output.maxBytesPerStream"},
+	} {
+		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
+	}
+}
+
+// An empty list isn't an unset one, also after a round trip through a Go client.
+func TestEmptyListsStayEmpty(t *testing.T) {
+	s := newSpace(t)
+	policy := &v1alpha1.ExecutionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("empty-%s", s.namespace)},
+		Spec: v1alpha1.ExecutionPolicySpec{
+			EnvBlocklist: []string{}, ProtectedEnv: []string{},
+			Code: &v1alpha1.CodePolicy{Languages: []string{}, DeniedModules: []string{}},
+		},
+	}
+	s.create(policy)
+	read := &v1alpha1.ExecutionPolicy{}
+	if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(policy), read); err != nil {
+		t.Fatal(err)
+	}
+	spec := read.Spec
+	if spec.EnvBlocklist == nil || spec.ProtectedEnv == nil || spec.Code.Languages == nil || spec.Code.DeniedModules == nil {
+		t.Errorf("an empty list came back unset: %+v %+v", spec, spec.Code)
+	}
+}

@@ -1,0 +1,290 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const root = "../.."
+
+// installed is the API server of all tests, with config/default in it; nil when there is none.
+var installed *apiServer
+
+type apiServer struct {
+	config     *rest.Config
+	scheme     *runtime.Scheme
+	admin      client.Client
+	kubeconfig string
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "api")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	env := &envtest.Environment{}
+	defer func() {
+		if stopControllerManager != nil {
+			stopControllerManager()
+		}
+		_ = env.Stop()
+	}()
+	if installed, err = start(env, filepath.Join(dir, "kubeconfig")); err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server and install config/default:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
+	config, err := env.Start()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 500, 1000
+	s := &apiServer{config: config, scheme: runtime.NewScheme(), kubeconfig: kubeconfig}
+	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1alpha1.AddToScheme(s.scheme)); err != nil {
+		return nil, err
+	}
+	if s.admin, err = client.New(config, client.Options{Scheme: s.scheme}); err != nil {
+		return nil, err
+	}
+	if said, err := s.kubectl("", "apply", "--server-side", "-k", filepath.Join(root, "config", "default")); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, said)
+	}
+	return s, s.awaitInstalled()
+}
+
+// awaitInstalled waits until the kinds are served and the admission policies are in force.
+func (s *apiServer) awaitInstalled() error {
+	if said, err := s.kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	if said, err := s.kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, probe := range probes() {
+		if err := s.awaitProbe(ctx, probe); err != nil {
+			return fmt.Errorf("admission policy %s isn't in force: %w", probe.policy, err)
+		}
+	}
+	return nil
+}
+
+// probe tells whether an admission policy is in force, by what becomes of a dry run.
+type probe struct {
+	policy string
+	try    func(context.Context, *apiServer) error
+}
+
+func (s *apiServer) awaitProbe(ctx context.Context, p probe) error {
+	for {
+		err := p.try(ctx, s)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func probes() []probe {
+	return []probe{
+		{"toolcall-requested-by", func(ctx context.Context, s *apiServer) error {
+			call := newCall("default", "probe")
+			if err := s.admin.Create(ctx, call, client.DryRunAll); err != nil {
+				return err
+			}
+			if call.Spec.RequestedBy == nil {
+				return errors.New("requestedBy is empty")
+			}
+			return nil
+		}},
+		{"toolcall-create", func(ctx context.Context, s *apiServer) error {
+			call := newCall("default", "probe")
+			call.Spec.Shell = &v1alpha1.ShellAction{Command: "ls"}
+			return refusedBy("toolcall-create", s.admin.Create(ctx, call, client.DryRunAll))
+		}},
+		{"toolcall-policy-use", func(ctx context.Context, s *apiServer) error {
+			env := newEnvironment("default", "probe")
+			env.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "probe"}
+			// A member of system:masters may use everything.
+			probe, err := s.actAs("probe", asUser{})
+			if err != nil {
+				return err
+			}
+			return refusedBy("toolcall-policy-use", probe.Create(ctx, env, client.DryRunAll))
+		}},
+	}
+}
+
+// refusedBy is nil when an error comes from an admission policy.
+func refusedBy(policy string, err error) error {
+	if err == nil {
+		return errors.New("what it refuses was taken")
+	}
+	if !strings.Contains(err.Error(), "'"+policy+"'") {
+		return err
+	}
+	return nil
+}
+
+// kubectl runs the API server's own kubectl as the administrator, and gives all that it printed.
+func (s *apiServer) kubectl(stdin string, args ...string) (string, error) {
+	command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", s.kubeconfig}, args...)...)
+	command.Stdin = strings.NewReader(stdin)
+	out, err := command.CombinedOutput()
+	return string(bytes.TrimSpace(out)), err
+}
+
+// space is a namespace of one test.
+type space struct {
+	*apiServer
+	t         *testing.T
+	namespace string
+}
+
+func newSpace(t *testing.T) *space {
+	t.Helper()
+	if installed == nil {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
+	if err := installed.admin.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	return &space{apiServer: installed, t: t, namespace: namespace.Name}
+}
+
+// create makes objects as the administrator.
+func (s *space) create(objects ...client.Object) {
+	s.t.Helper()
+	for _, o := range objects {
+		if err := s.admin.Create(s.t.Context(), o); err != nil {
+			s.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// asUser is what an authenticator says about a user, besides the name.
+type asUser struct {
+	uid    string
+	groups []string
+	extra  map[string][]string
+}
+
+// actAs is a client that acts as a user.
+func (s *apiServer) actAs(name string, user asUser) (client.Client, error) {
+	config := rest.CopyConfig(s.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: name, UID: user.uid, Groups: append(slices.Clone(user.groups), "system:authenticated"), Extra: user.extra,
+	}
+	return client.New(config, client.Options{Scheme: s.scheme})
+}
+
+func (s *space) as(name string, user asUser) client.Client {
+	s.t.Helper()
+	c, err := s.actAs(name, user)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// grant gives a user verbs on a resource of the project in the namespace.
+func (s *space) grant(user, resource string, verbs ...string) {
+	s.t.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "r-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"toolcall.dev"}, Resources: []string{resource}, Verbs: verbs}},
+	}
+	s.create(role)
+	s.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "r-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+}
+
+// run is kubectl in the space's namespace; a failure ends the test.
+func (s *space) run(args ...string) string {
+	s.t.Helper()
+	said, err := s.kubectl("", append([]string{"--namespace", s.namespace}, args...)...)
+	if err != nil {
+		s.t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, said)
+	}
+	return said
+}
+
+func newCall(namespace, name string) *v1alpha1.ToolCall {
+	return &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls"}},
+	}
+}
+
+func newEnvironment(namespace, name string) *v1alpha1.ExecutionEnvironment {
+	return &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1"},
+	}
+}
+
+// eventually tries until there is no error: admission policies that a test installs take a moment to be in force.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,228 @@
+// Package standalone runs the operator without a node: etcd and an API server of its own with the project installed,
+// the operator's program as a process, as its service account, and what these processes use. It needs the programs of
+// KUBEBUILDER_ASSETS and the project's manifests, and changes nothing outside a temporary folder.
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/bench/cluster"
+	"toolcall.dev/operator/test/bench/figures"
+)
+
+// Where the operator is installed, and who it is.
+const (
+	operatorNamespace = "toolcall-system"
+	operatorAccount   = "toolcall-operator"
+	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
+)
+
+// What is in a server's folder.
+const (
+	auditLog   = "audit.log"
+	managerLog = "manager.log"
+	kubeconfig = "kubeconfig"
+	identity   = "identity"
+)
+
+// auditPolicy records what the operator asks, and of nobody else anything.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+  - level: Metadata
+    users: ["` + operatorUser + `"]
+    verbs: [create, update, patch, delete, deletecollection]
+  - level: None
+`
+
+// manifests are what is installed: all that the operator needs but its Deployment.
+var manifests = []string{"config/manager/namespace.yaml", "config/rbac", "config/admission", "config/manager/service.yaml"}
+
+// Server is etcd and an API server with the project installed, and a folder for what belongs to them.
+type Server struct {
+	Conf   *rest.Config
+	Client client.WithWatch
+
+	env    *envtest.Environment
+	folder string
+	// admission is when the admission policies came into force.
+	admission time.Time
+	// ports are the operator's.
+	ports []string
+}
+
+// StartServer returns when admission does what the operator relies on.
+func StartServer(ctx context.Context) (*Server, error) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		return nil, errors.New("KUBEBUILDER_ASSETS is not set: it must be the folder that 'make -s envtest-assets' prints")
+	}
+	folder, err := os.MkdirTemp("", "toolcall-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{folder: folder}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("start the API server: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context) (err error) {
+	s.env = &envtest.Environment{CRDDirectoryPaths: []string{"config/crd"}, ErrorIfCRDPathMissing: true}
+	policy := filepath.Join(s.folder, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	s.env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", s.path(auditLog))
+	s.env.ControlPlane.Etcd = &envtest.Etcd{}
+	// It is not the disk that is measured.
+	s.env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true").Set("quota-backend-bytes", "8589934592")
+	if s.Conf, err = s.env.Start(); err != nil {
+		return err
+	}
+	if s.Client, err = cluster.Connect(s.Conf); err != nil {
+		return err
+	}
+	if err := s.install(ctx); err != nil {
+		return err
+	}
+	if err := s.writeKubeconfig(); err != nil {
+		return err
+	}
+	return s.awaitAdmission(ctx)
+}
+
+// Stop ends both processes and deletes the folder.
+func (s *Server) Stop() {
+	_ = s.env.Stop()
+	_ = os.RemoveAll(s.folder)
+}
+
+// path of what belongs to the server.
+func (s *Server) path(name string) string { return filepath.Join(s.folder, name) }
+
+// Explain adds the end of the operator's log to an error, if there are both.
+func (s *Server) Explain(err error) error {
+	raw, _ := os.ReadFile(s.path(managerLog))
+	if err == nil || len(raw) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nThe operator's log ends with\n%s", err, raw[max(0, len(raw)-4000):])
+}
+
+// Writes counts what the operator wrote in a namespace since then.
+func (s *Server) Writes(namespace string, since time.Time) (*figures.Writes, error) {
+	log := figures.AuditLog{File: s.path(auditLog), User: operatorUser, Since: since}
+	counts, err := log.Count()
+	if err != nil {
+		return nil, err
+	}
+	if counts[namespace] == nil {
+		return nil, fmt.Errorf("the audit log has no write of the operator in %s", namespace)
+	}
+	return counts[namespace], nil
+}
+
+func (s *Server) install(ctx context.Context) error {
+	for _, path := range manifests {
+		objects, err := ReadManifests(path)
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if err := s.Client.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+				return fmt.Errorf("install %s: %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// ReadManifests reads the objects of a file, or of a folder for kustomize.
+func ReadManifests(path string) ([]*unstructured.Unstructured, error) {
+	from := &resource.FilenameOptions{Filenames: []string{path}}
+	if filepath.Ext(path) == "" {
+		from = &resource.FilenameOptions{Kustomize: path}
+	}
+	infos, err := resource.NewLocalBuilder().Unstructured().FilenameParam(false, from).Flatten().Do().Infos()
+	if err != nil {
+		return nil, fmt.Errorf("read the manifests (run this from the root of the project): %w", err)
+	}
+	objects := make([]*unstructured.Unstructured, len(infos))
+	for i, info := range infos {
+		objects[i] = info.Object.(*unstructured.Unstructured)
+	}
+	return objects, nil
+}
+
+// awaitAdmission waits until creators are stamped.
+func (s *Server) awaitAdmission(ctx context.Context) error {
+	err := cluster.Eventually(ctx, "the admission policies to be in force", func(ctx context.Context) (bool, error) {
+		probe := cluster.NewCall(metav1.ObjectMeta{Namespace: operatorNamespace, Name: "probe"}).(*v1alpha1.ToolCall)
+		err := s.Client.Create(ctx, probe, client.DryRunAll)
+		return err == nil && probe.Spec.RequestedBy != nil, nil
+	})
+	s.admission = time.Now()
+	return err
+}
+
+// writeKubeconfig lets the operator in as its service account: with the rights that it has anywhere.
+func (s *Server) writeKubeconfig() error {
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace}
+	user, err := s.env.AddUser(envtest.User{Name: operatorUser, Groups: groups}, nil)
+	if err != nil {
+		return fmt.Errorf("make the operator's credentials: %w", err)
+	}
+	raw, err := user.KubeConfig()
+	if err != nil {
+		return fmt.Errorf("make the operator's kubeconfig: %w", err)
+	}
+	return os.WriteFile(s.path(kubeconfig), raw, 0o600)
+}
+
+// mountIdentity puts the operator's identity, once it has made one, where a kubelet would.
+func (s *Server) mountIdentity(ctx context.Context) error {
+	secret := &corev1.Secret{}
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "toolcall-identity"}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = os.MkdirAll(s.path(identity), 0o700)
+	}
+	for name, data := range secret.Data {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.path(identity), name), data, 0o600)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("mount the operator's identity: %w", err)
+	}
+	return nil
+}
+
+// Profile saves one of the API server's profiles in the folder, if there is one.
+func (s *Server) Profile(ctx context.Context, folder, name, profile string) error {
+	http, err := rest.HTTPClientFor(s.Conf)
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	return saveProfile(ctx, http, s.Conf.Host, folder, name, profile)
+}

@@ -1,0 +1,114 @@
+package docs
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// definition is the part of a CustomResourceDefinition that a page shows.
+type definition struct {
+	Spec struct {
+		Group string
+		Names struct{ Kind, Plural string }
+
+		Versions []struct {
+			Schema struct{ OpenAPIV3Schema schema }
+		}
+	}
+}
+
+type schema struct {
+	Properties           map[string]schema
+	Items                *schema
+	AdditionalProperties *schema
+	Enum                 []json.RawMessage
+	Default              json.RawMessage
+}
+
+// Every field that the API server knows has a place on its kind's page, except below types of Kubernetes.
+func TestPagesHaveEveryField(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob(filepath.Join(root, "config/crd/toolcall.dev_*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("found the definitions %q: %v", paths, err)
+	}
+	for _, path := range paths {
+		d := &definition{}
+		if err := yaml.Unmarshal([]byte(read(t, "config/crd/"+filepath.Base(path))), d); err != nil {
+			t.Fatal(err)
+		}
+		page := read(t, "docs/reference/"+strings.ToLower(d.Spec.Names.Kind)+".md")
+		if resource := d.Spec.Names.Plural + "." + d.Spec.Group; !strings.Contains(page, "| resource | `"+resource+"` |") {
+			t.Errorf("the page about %s doesn't say that its resource is %s", d.Spec.Names.Kind, resource)
+		}
+		for name, part := range d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties {
+			if name == "spec" || name == "status" {
+				wantFields(t, page, name, &part)
+			}
+		}
+	}
+}
+
+// wantFields looks for what a field holds.
+func wantFields(t *testing.T, page, path string, s *schema) {
+	t.Helper()
+	switch {
+	case s.Items != nil:
+		wantFields(t, page, path+"[]", s.Items)
+	case s.AdditionalProperties != nil:
+		wantFields(t, page, path+"{}", s.AdditionalProperties)
+	}
+	for name, field := range s.Properties {
+		at := path + "." + name
+		_, section, found := strings.Cut(page, "\n### "+at+"\n")
+		if !found {
+			t.Errorf("no page has the field %s", at)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n#")
+		for _, value := range field.Enum {
+			if text, err := strconv.Unquote(string(value)); err == nil && !strings.Contains(section, text) {
+				t.Errorf("%s can be %s, its section doesn't say so:\n%s", at, text, section)
+			}
+		}
+		if field.Default != nil && !strings.Contains(section, "default `"+string(field.Default)+"`") {
+			t.Errorf("the default of %s is %s, its section doesn't say so:\n%s", at, field.Default, section)
+		}
+		if !strings.Contains(section, "](https://kubernetes.io/") {
+			wantFields(t, page, at, &field)
+		}
+	}
+}
+
+func TestThePageOfReasonsHasThemAll(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/reference/conditions.md")
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api/v1alpha1/conditions.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") && !strings.HasPrefix(spec.Names[0].Name, "Condition") {
+			return true
+		}
+		found++
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil || !strings.Contains(page, "\n| `"+value+"` | ") {
+			t.Errorf("the page doesn't explain %s (%v)", spec.Names[0].Name, err)
+		}
+		return true
+	})
+	if found < 40 {
+		t.Errorf("found %d constants only", found)
+	}
+}
