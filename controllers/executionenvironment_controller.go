@@ -24,6 +24,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/turns"
 )
 
@@ -154,7 +155,7 @@ func (r *ExecutionEnvironmentReconciler) warm(env *v1alpha1.ExecutionEnvironment
 		return
 	}
 	template, problem := r.Pools.Look(env.UID)
-	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hub.Waiting(template)), Desired: poolSize(env)}
+	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hub.Waiting(template)), Desired: poolSize(env), Selector: jobspec.PoolSelector(env)}
 	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
 	switch {
 	case problem != "":

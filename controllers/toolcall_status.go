@@ -46,15 +46,20 @@ func (s *scope) allowed() {
 	status.Timings = &v1alpha1.CallTimings{AcceptedMilliseconds: ptr.To(s.record.AcceptedMillis)}
 	when := time.UnixMicro(s.record.SeenMicroseconds).Add(time.Duration(s.record.AcceptedMillis) * time.Millisecond)
 	s.setCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, s.mayRun(), when)
+	s.inProgress()
+}
+
+// inProgress says that the call has not ended, and so neither succeeded nor failed.
+func (s *scope) inProgress() {
 	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
-	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
+	s.setCondition(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonInProgress, "the call has not ended", s.now)
 }
 
 // mayRun is the message of an accepted call.
 func (s *scope) mayRun() string {
 	if wanted := s.call.Labels[jobspec.LabelQueue]; s.job != nil && wanted != s.job.Labels[jobspec.LabelQueue] && wanted != "" {
-		return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's annotation %s",
-			jobspec.LabelQueue, wanted, v1alpha1.AnnotationQueues)
+		return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues",
+			jobspec.LabelQueue, wanted)
 	}
 	return "the call may run"
 }

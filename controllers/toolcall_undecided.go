@@ -58,6 +58,5 @@ func (s *scope) undecided() {
 	if meta.FindStatusCondition(s.call.Status.Conditions, v1alpha1.ConditionStarted) == nil {
 		s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
 	}
-	s.condition(v1alpha1.ConditionFinished, false, v1alpha1.ReasonInProgress, "the call has not ended")
-	s.condition(v1alpha1.ConditionSucceeded, false, v1alpha1.ReasonInProgress, "the call has not ended")
+	s.inProgress()
 }

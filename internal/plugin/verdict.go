@@ -108,7 +108,7 @@ func (v *verdict) command() string {
 
 // queue is where the call's Job would wait, nothing when the environment leaves that to the cluster.
 func (v *verdict) queue(env *v1alpha1.ExecutionEnvironment) string {
-	own, wanted := env.Labels[jobspec.LabelQueue], v.call.Labels[jobspec.LabelQueue]
+	own, wanted := jobspec.DefaultQueue(env), v.call.Labels[jobspec.LabelQueue]
 	switch {
 	case wanted == "" || wanted == own:
 		return own
