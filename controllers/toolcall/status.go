@@ -61,6 +61,7 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 			s.Environment = &v1alpha1.ResolvedEnvironment{}
 		}
 		s.Environment.Name, s.Environment.Trusted = d.Environment, d.Plan.Trusted
+		s.TimeoutSeconds = ptr.To(int32((d.TimeoutMilliseconds + 999) / 1000))
 		s.Timings.AcceptedMilliseconds = ptr.To(d.Accepted().Sub(d.Created()).Milliseconds())
 	}
 	if o.job != nil {
@@ -108,7 +109,7 @@ func (o *observation) acceptedMessage() string {
 	if o.job == nil || o.job.Labels == nil || wanted == "" || wanted == o.job.Labels[jobspec.LabelQueue] {
 		return "the call may run"
 	}
-	return fmt.Sprintf("the call may run, but its label %s has no effect: the environment doesn't offer queue %q", jobspec.LabelQueue, wanted)
+	return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues", jobspec.LabelQueue, wanted)
 }
 
 // pending says what an accepted call without a Job waits for. The condition Started tells since when it waits for that.

@@ -150,7 +150,7 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		"an environment with an empty pool": func(p *placing) { p.env.Spec.WarmPool.Size = 0 },
 		"an environment on its way out":     func(p *placing) { p.env.DeletionTimestamp = ptr.To(metav1.Now()) },
 		"a queue that the call chooses": func(p *placing) {
-			p.env.Annotations = map[string]string{v1alpha1.AnnotationQueues: "fast"}
+			p.env.Spec.Queues = []string{"slow", "fast"}
 			p.call.Labels = map[string]string{jobspec.LabelQueue: "fast"}
 		},
 		"a trusted call that gets what others don't": func(p *placing) { p.call.Spec.Trusted = true },
