@@ -165,7 +165,7 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		"a new default one": func(p *placing) {
 			p.fallback = &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d-uid"}}
 		},
-		"another queue of its own": func(p *placing) { p.env.Labels = map[string]string{jobspec.LabelQueue: "slow"} },
+		"another queue of its own": func(p *placing) { p.env.Spec.Queues = []string{"slow"} },
 	} {
 		o := startOperator(t)
 		registry := NewRegistry(o.hub)
