@@ -184,5 +184,6 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 	if whole.UID != call.UID || whole.Generation != call.Generation {
 		return nil, errChanged
 	}
+	unmark(whole)
 	return whole, nil
 }
