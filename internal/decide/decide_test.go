@@ -34,7 +34,7 @@ func TestArgvPrefix(t *testing.T) {
 	}
 	for name, c := range cases {
 		got, err := decide.ArgvPrefix(c.env, &c.action)
-		if err != nil || !cmp.Equal([]string(got), c.want) {
+		if err != nil || !cmp.Equal(got, c.want) {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -147,6 +148,6 @@ func (o *observer) tell(ctx context.Context, seen observation) {
 
 // final says whether trying again is of no use: the call is gone, or the caller may not see it.
 func final(err error) bool {
-	return err == ErrDeleted || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
+	return errors.Is(err, ErrDeleted) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || NotInstalled(err)
 }
