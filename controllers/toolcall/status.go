@@ -3,7 +3,6 @@ package toolcall
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,13 +76,17 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 
 // set writes one condition, which became so now if it was otherwise before.
 func (o *observation) set(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string) {
-	o.setSince(s, kind, value, reason, message, o.now)
-}
-
-func (o *observation) setSince(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string, since time.Time) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage),
-		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(since),
+		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.now),
+	})
+}
+
+// setAccepted says that the guards passed, since the call was decided about.
+func (o *observation) setAccepted(s *v1alpha1.ToolCallStatus, message string) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed, Message: clip(message, maxMessage),
+		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.decision.Accepted()),
 	})
 }
 
@@ -99,7 +102,7 @@ func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 // allowed says that the guards passed.
 func (o *observation) allowed() *v1alpha1.ToolCallStatus {
 	s := o.status()
-	o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, o.acceptedMessage(), o.decision.Accepted())
+	o.setAccepted(s, o.acceptedMessage())
 	return s
 }
 
@@ -192,7 +195,7 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 	}
 	switch {
 	case o.decision != nil:
-		o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", o.decision.Accepted())
+		o.setAccepted(s, "the call may run")
 	case started:
 		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted):

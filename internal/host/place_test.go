@@ -241,7 +241,7 @@ func TestATemplateIsTheSameEachTime(t *testing.T) {
 		p.fallback = &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d-uid"}}
 	})
 	for range 20 {
-		if first.template(t) != first.template(t) {
+		if once, again := first.template(t), first.template(t); once != again {
 			t.Fatal("two hashes of one template")
 		}
 	}
