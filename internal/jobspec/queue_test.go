@@ -74,7 +74,7 @@ func TestPodsOfAPoolAreFoundByItsSelector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := jobspec.BuildWarm(jobspec.WarmInput{Environment: env, Name: "w"}, "hash", sealer).Spec.Template
+	pod := jobspec.BuildWarm(jobspec.WarmInput{Environment: env, Name: "w"}, "hash", sealer(t)).Spec.Template
 	if !selector.Matches(labels.Set(pod.Labels)) || selector.Matches(labels.Set(build(t).Spec.Template.Labels)) {
 		t.Errorf("the selector is %s", selector)
 	}
