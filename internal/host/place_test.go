@@ -146,13 +146,9 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 	t.Parallel()
 	offered := newPlacing()
 	for name, change := range map[string]func(*placing){
-		"an environment without a pool":     func(p *placing) { p.env.Spec.WarmPool = nil },
-		"an environment with an empty pool": func(p *placing) { p.env.Spec.WarmPool.Size = 0 },
-		"an environment on its way out":     func(p *placing) { p.env.DeletionTimestamp = ptr.To(metav1.Now()) },
-		"a queue that the call chooses": func(p *placing) {
-			p.env.Spec.Queues = []string{"slow", "fast"}
-			p.call.Labels = map[string]string{jobspec.LabelQueue: "fast"}
-		},
+		"an environment without a pool":              func(p *placing) { p.env.Spec.WarmPool = nil },
+		"an environment with an empty pool":          func(p *placing) { p.env.Spec.WarmPool.Size = 0 },
+		"an environment on its way out":              func(p *placing) { p.env.DeletionTimestamp = ptr.To(metav1.Now()) },
 		"a trusted call that gets what others don't": func(p *placing) { p.call.Spec.Trusted = true },
 		"a skill with a reference of its own": func(p *placing) {
 			p.skill = &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: []v1alpha1.EnvVar{secret("S", "skill")}}}
@@ -178,6 +174,24 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		}
 		if registry.Claimed(string(p.call.UID)) != nil || registry.Waiting(offered.template(t)) != 1 {
 			t.Errorf("%s: the runner was claimed all the same", name)
+		}
+	}
+}
+
+// What waits was admitted by the environment's first queue alone.
+func TestAPoolHasNothingForACallThatChoosesItsQueue(t *testing.T) {
+	t.Parallel()
+	for queue, served := range map[string]bool{"": true, "slow": true, "fast": false, "unknown": true} {
+		o := startOperator(t)
+		registry := NewRegistry(o.hub)
+		o.connectRunner(t, "a")
+		p := newPlacing(func(p *placing) {
+			p.env.Spec.Queues = []string{"slow", "fast"}
+			p.call.Labels = map[string]string{jobspec.LabelQueue: queue}
+		})
+		registry.Offer("a-uid", p.template(t))
+		if got, err := (&Warm{Runtime: runtime, Registry: registry}).Place(p.call, p.decide(t)); (got != nil) != served || err != nil {
+			t.Errorf("queue %q: %+v, %v", queue, got, err)
 		}
 	}
 }
