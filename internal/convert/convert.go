@@ -8,14 +8,14 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// MaxSourceBytes is the longest document that is read. The TOML library takes time by the square of the number of
-// keys in one table: this much is a few seconds at worst, and far more than anyone writes.
+// MaxSourceBytes bounds the document. The time that the TOML library takes is quadratic in the number of keys in one
+// table: with this bound it is a few seconds at worst.
 const MaxSourceBytes = 512 << 10
 
-// DefaultPolicyName is the policy's name when the user gives none.
+// DefaultPolicyName is the name of the policy if the options have none.
 const DefaultPolicyName = "converted"
 
-// Flags that remarks tell the user to set.
+// Flags of kubectl toolcall convert that remarks mention.
 const (
 	FlagImage           = "--image"
 	FlagNamespace       = "--namespace"
@@ -24,28 +24,28 @@ const (
 	FlagPolicyKey       = "--policy-key"
 )
 
-// Options are what the document doesn't say.
+// Options are what the document doesn't have.
 type Options struct {
-	// Namespace of the environments; none is written when empty.
+	// Namespace of the environments. If it is empty, the manifests have none.
 	Namespace string
-	// Image of all environments, required when there are any.
+	// Image of all environments, required if there are any.
 	Image string
-	// PolicyName of the policy, or of one that exists when the document holds no limits.
+	// PolicyName of the policy, or of an existing policy if the document has no limits.
 	PolicyName string
-	// EnvironmentsKey and PolicyKey say where the tables stand, e.g. execution.environments; found by their
-	// shape when empty.
+	// EnvironmentsKey and PolicyKey are the keys of the tables, e.g. execution.environments. If they are empty, the
+	// conversion finds the tables by their keys.
 	EnvironmentsKey, PolicyKey string
 }
 
-// Result is what a document became.
+// Result is the outcome of a conversion.
 type Result struct {
-	// Manifests is YAML, one document per object; empty when a remark is an error.
+	// Manifests is YAML, one document for each object. It is empty if a remark is an error.
 	Manifests []byte
 	Remarks   []Remark
 }
 
-// Convert reads a document. The error is ErrNotConverted when the remarks tell why, else it says what is
-// wrong with the document as a whole, with line and column.
+// Convert converts a document. The error is ErrNotConverted if the remarks say why. Otherwise it is about the document
+// as a whole, with line and column.
 func Convert(source []byte, options Options) (Result, error) {
 	values, err := parse(source)
 	if err != nil {
@@ -53,7 +53,7 @@ func Convert(source []byte, options Options) (Result, error) {
 	}
 	c := &converter{
 		options: options,
-		root:    table{&place{}, values},
+		root:    table{&location{}, values},
 		usage:   usage{whole: map[string]bool{}, part: map[string]bool{}},
 	}
 	objects := c.run()
@@ -79,15 +79,15 @@ func parse(source []byte) (map[string]any, error) {
 	return values, err
 }
 
-// converter carries one document through the steps.
+// converter is the state of one conversion.
 type converter struct {
 	options Options
 	root    table
 	usage   usage
 	report
 
-	// policyTable is the table that the policy was made from, elements those of the environments.
-	policyTable *place
+	// policyTable is the table of the limits, elements are the tables of the environments.
+	policyTable *location
 	elements    map[string]bool
 	blocklist   []string
 }
@@ -106,7 +106,7 @@ func (c *converter) run() []any {
 		c.fail(c.root.at, "%s", err)
 	}
 	if environments == nil && limits == nil && !c.failed {
-		c.fail(c.root.at, "found neither a table array of environments (%s, %s, %s) nor a table with one of %s",
+		c.fail(c.root.at, "found neither a table array of environments (with %s, %s, %s) nor a table with one of %s",
 			keyName, keyCwd, keyEnv, strings.Join(policyKeys, ", "))
 	}
 	var objects []any
@@ -116,11 +116,11 @@ func (c *converter) run() []any {
 	for _, environment := range c.environments(environments, c.defaultName(f, environments)) {
 		objects = append(objects, environment)
 	}
-	c.mentionUnused(policies, limits)
+	c.remarkUnused(policies, limits)
 	return objects
 }
 
-// withoutElements leaves out the environments themselves: a limit in one of them is an unknown key there.
+// withoutElements removes the tables of environments: a limit in one of them is an unknown key.
 func withoutElements(policies []candidate, environments *candidate) []candidate {
 	if environments == nil {
 		return policies
@@ -134,22 +134,22 @@ func withoutElements(policies []candidate, environments *candidate) []candidate 
 	return others
 }
 
-// mentionUnused warns about keys in the tables that were read, and about limits in tables that weren't;
-// the rest of the document is other programs' business and gets one note.
-func (c *converter) mentionUnused(policies []candidate, limits *candidate) {
+// remarkUnused warns about unknown keys in the converted tables and about limits in other tables. The rest of the
+// document belongs to other programs and gets one note.
+func (c *converter) remarkUnused(policies []candidate, limits *candidate) {
 	for _, p := range policies {
 		if limits != nil && p.at.text != limits.at.text {
-			c.warn(p.at, "holds limits too, which were not carried over: only those of %s were (%s chooses)", limits.at, FlagPolicyKey)
+			c.warn(p.at, "has limits too, which are not converted: only those of %s are (select with %s)", limits.at, FlagPolicyKey)
 			c.usage.mark(p.at)
 		}
 	}
 	var others []string
 	more := 0
-	c.usage.unused(c.root, func(parent, at *place) {
+	c.usage.unused(c.root, func(parent, at *location) {
 		inPolicy := c.policyTable != nil && c.policyTable.text == parent.text && parent.text != ""
 		switch {
 		case inPolicy || c.elements[parent.text]:
-			c.warn(at, "unknown key: not carried over")
+			c.warn(at, "unknown key: left out")
 		case len(others) < 16:
 			others = append(others, at.text)
 		default:
@@ -160,15 +160,15 @@ func (c *converter) mentionUnused(policies []candidate, limits *candidate) {
 		others = append(others, fmt.Sprintf("%d more", more))
 	}
 	if len(others) > 0 {
-		c.note(c.root.at, "not looked at: %s", strings.Join(others, ", "))
+		c.note(c.root.at, "not converted: %s", strings.Join(others, ", "))
 	}
 }
 
 func (c *converter) checkOptions() {
 	if ns := c.options.Namespace; ns != "" && !isLabel(ns) {
-		c.fail(c.root.at, "%s=%s is no namespace's name: it takes %s", FlagNamespace, quote(ns), labelRule)
+		c.fail(c.root.at, "%s=%s is not a valid namespace name: use %s", FlagNamespace, quote(ns), labelRule)
 	}
 	if name := c.options.PolicyName; name != "" && !isSubdomain(name) {
-		c.fail(c.root.at, "%s=%s is no object's name: it takes %s, in parts separated by dots", FlagPolicyName, quote(name), labelRule)
+		c.fail(c.root.at, "%s=%s is not a valid object name: use %s, in parts separated by dots", FlagPolicyName, quote(name), labelRule)
 	}
 }

@@ -97,17 +97,17 @@ func TestTablesAreFoundByShape(t *testing.T) {
 		policies     int
 		remark       string
 	}{
-		{"environments at the top", "[[environments]]\n" + env, 1, 0, "note: environments: taken"},
-		{"in the singular", "[[environment]]\n" + env, 1, 0, "note: environment: taken"},
-		{"within a table", "[[execution.environments]]\n" + env, 1, 0, "note: execution.environments: taken"},
-		{"under another name", "[[places]]\n" + env, 1, 0, "note: places: taken"},
-		{"inline", "environments = [{name = 'a'}, {name = 'b'}]\n", 2, 0, "note: environments: taken"},
-		{"within an array of tables", "[[agents]]\nmodel = 1\n[[agents.environments]]\n" + env, 1, 0, "agents[0].environments: taken"},
-		{"limits at the top", limits, 0, 1, "note: top level: taken as the limits"},
-		{"limits in any table", "[a.'b c'.exec]\n" + limits, 0, 1, `note: a."b c".exec: taken as the limits`},
-		{"limits around environments", "[execution]\n" + limits + "[[execution.environments]]\n" + env, 1, 1, "note: execution: taken as the limits"},
-		{"a list of servers isn't taken", "[[servers]]\nname='a'\ncommand='x'\nenv={A='1'}\n[tools]\n" + limits, 0, 1, "not looked at: servers"},
-		{"servers beside environments", "[[servers]]\nname='a'\ncommand='x'\nenv={A='1'}\n[[environments]]\n" + env, 1, 0, "not looked at: servers"},
+		{"environments at the top", "[[environments]]\n" + env, 1, 0, "note: environments: converted"},
+		{"in the singular", "[[environment]]\n" + env, 1, 0, "note: environment: converted"},
+		{"within a table", "[[execution.environments]]\n" + env, 1, 0, "note: execution.environments: converted"},
+		{"under another name", "[[places]]\n" + env, 1, 0, "note: places: converted"},
+		{"inline", "environments = [{name = 'a'}, {name = 'b'}]\n", 2, 0, "note: environments: converted"},
+		{"within an array of tables", "[[agents]]\nmodel = 1\n[[agents.environments]]\n" + env, 1, 0, "agents[0].environments: converted"},
+		{"limits at the top", limits, 0, 1, "note: top level: these limits become"},
+		{"limits in any table", "[a.'b c'.exec]\n" + limits, 0, 1, `note: a."b c".exec: these limits become`},
+		{"limits around environments", "[execution]\n" + limits + "[[execution.environments]]\n" + env, 1, 1, "note: execution: these limits become"},
+		{"a list of servers isn't taken", "[[servers]]\nname='a'\ncommand='x'\nenv={A='1'}\n[tools]\n" + limits, 0, 1, "not converted: servers"},
+		{"servers beside environments", "[[servers]]\nname='a'\ncommand='x'\nenv={A='1'}\n[[environments]]\n" + env, 1, 0, "not converted: servers"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,22 +138,22 @@ func TestDocumentsThatCantBeConverted(t *testing.T) {
 		{"so is invalid UTF-8", "a = 1\nb = '\xff'\n", Options{}, "line 2, column"},
 		{"nothing to convert", "a = 1\n", Options{}, "found neither a table array of environments"},
 		{"an empty document", "", Options{}, "found neither"},
-		{"no image", env, Options{}, "error: environments: an environment needs an image, and the document has none: give one with --image"},
-		{"an image that can't be one", env, Options{Image: "a b"}, `--image="a b" is no image's name`},
-		{"a namespace that can't be one", env, Options{Image: "i", Namespace: "A"}, `--namespace="A" is no namespace's name`},
-		{"a policy name that can't be one", env, Options{Image: "i", PolicyName: "a..b"}, `--policy-name="a..b" is no object's name`},
-		{"a default that doesn't exist", "default_env = 'b'\n" + env, Options{Image: "i"}, `default_env names "b", which isn't one of them`},
+		{"no image", env, Options{}, "error: environments: an environment needs an image: set it with --image"},
+		{"an image that can't be one", env, Options{Image: "a b"}, `--image="a b" is not a valid image name`},
+		{"a namespace that can't be one", env, Options{Image: "i", Namespace: "A"}, `--namespace="A" is not a valid namespace name`},
+		{"a policy name that can't be one", env, Options{Image: "i", PolicyName: "a..b"}, `--policy-name="a..b" is not a valid object name`},
+		{"a default that doesn't exist", "default_env = 'b'\n" + env, Options{Image: "i"}, `default_env names "b", which is not one of the environments`},
 		{"a default without environments", "default_env = 'b'\n[t]\nmax_timeout_secs = 1\n", Options{}, `default_env names "b", but there are no environments`},
 		{"a default that is no string", "default_env = 1\n" + env, Options{Image: "i"}, "default_env: must be a string"},
-		{"two defaults", "[x]\ndefault_env = 'a'\n[y]\ndefault_env = 'a'\n" + env, Options{Image: "i"}, "x.default_env: is set in y too: keep one"},
-		{"a name twice", env + env, Options{Image: "i"}, `environments[1].name: "a" is the name of environments[0] already`},
-		{"no name", env + "[[environments]]\n", Options{Image: "i"}, "environments[1].name: every environment needs a name"},
-		{"two lists of environments", "[[a_env]]\nname='a'\n[[b_env]]\nname='b'\n", Options{Image: "i"}, "the environments could be any of a_env, b_env: choose one with --environments-key"},
-		{"two tables of limits", "[a]\nmax_timeout_secs=1\n[b]\nmax_timeout_secs=1\n", Options{}, "the limits could be any of a, b: choose one with --policy-key"},
-		{"a key that isn't there", env, Options{Image: "i", EnvironmentsKey: "x"}, `--environments-key="x" names nothing that looks like the environments; there is: environments`},
-		{"variables over the limit", env + "env = { A = '" + strings.Repeat("x", 70000) + "', B = '" + strings.Repeat("x", 70000) + "' }\n", Options{Image: "i"}, "environments[0].env: holds 140002 bytes"},
-		{"too many variables", env + "[environments.env]\n" + numbered("A%d=1\n", 257), Options{Image: "i"}, "environments[0].env: holds 257 variables, over the limit of 256"},
-		{"too many commands", "[t]\nallowed_commands = [" + numbered("'a%d',", 1025) + "]\n", Options{}, "t.allowed_commands: holds 1025 entries, over the limit of 1024"},
+		{"two defaults", "[x]\ndefault_env = 'a'\n[y]\ndefault_env = 'a'\n" + env, Options{Image: "i"}, "x.default_env: is set in y too: keep one of them"},
+		{"a name twice", env + env, Options{Image: "i"}, `environments[1].name: "a" already is the name of environments[0]`},
+		{"no name", env + "[[environments]]\n", Options{Image: "i"}, "environments[1].name: an environment needs a name"},
+		{"two lists of environments", "[[a_env]]\nname='a'\n[[b_env]]\nname='b'\n", Options{Image: "i"}, "the environments: more than one candidate (a_env, b_env): select one with --environments-key"},
+		{"two tables of limits", "[a]\nmax_timeout_secs=1\n[b]\nmax_timeout_secs=1\n", Options{}, "the limits: more than one candidate (a, b): select one with --policy-key"},
+		{"a key that isn't there", env, Options{Image: "i", EnvironmentsKey: "x"}, `--environments-key="x" doesn't match the environments; candidates: environments`},
+		{"variables over the limit", env + "env = { A = '" + strings.Repeat("x", 70000) + "', B = '" + strings.Repeat("x", 70000) + "' }\n", Options{Image: "i"}, "environments[0].env: has 140002 bytes"},
+		{"too many variables", env + "[environments.env]\n" + numbered("A%d=1\n", 257), Options{Image: "i"}, "environments[0].env: has 257 variables, more than the limit of 256"},
+		{"too many commands", "[t]\nallowed_commands = [" + numbered("'a%d',", 1025) + "]\n", Options{}, "t.allowed_commands: has 1025 entries, more than the limit of 1024"},
 		{"too long a document", strings.Repeat("#"+long+"\n", 1100), Options{}, "longer than 524288 bytes"},
 		{"too deep a document", "a = " + strings.Repeat("[", 500_000), Options{}, "nested"},
 	}
@@ -182,7 +182,7 @@ func TestAmbiguityIsResolvedByKeys(t *testing.T) {
 	if envs[0].Name != "b" || *policies[0].Spec.Timeouts.MaxSeconds != 2 {
 		t.Errorf("got %s", result.Manifests)
 	}
-	if !strings.Contains(outcome(result, nil), "warning: x: holds limits too") {
+	if !strings.Contains(outcome(result, nil), "warning: x: has limits too") {
 		t.Errorf("got %s", outcome(result, nil))
 	}
 }
@@ -255,7 +255,7 @@ func TestRemarksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := result.Remarks[len(result.Remarks)-1].String()
-	if len(result.Remarks) > maxRemarks+1 || !strings.Contains(last, "more remarks were left out") {
+	if len(result.Remarks) > maxRemarks+1 || !strings.Contains(last, "more remarks are not shown") {
 		t.Errorf("%d remarks, the last is %s", len(result.Remarks), last)
 	}
 }

@@ -1,15 +1,15 @@
-// Package convert turns the TOML configuration that agents' shell tools have into manifests: a table array
-// of named environments becomes ExecutionEnvironments, a table of limits an ExecutionPolicy.
+// Package convert converts the TOML configuration of agents' shell tools to manifests: a table array of named
+// environments becomes ExecutionEnvironments, a table of limits becomes an ExecutionPolicy.
 //
-// Input is the text of one document; the tables are found by the keys they hold, wherever they stand, since
-// their names differ between programs. Output is YAML, and remarks on what was taken, changed and left out.
+// Input is the text of one document. The package finds the tables by their keys, because their names differ between
+// programs. Output is YAML, and remarks on what was converted, changed and left out.
 //
 // Invariants:
 //   - The same document and options give the same bytes.
-//   - What is ambiguous or would be refused by the API is an error, and with an error no manifest comes out.
-//   - Where the old meaning isn't certain the stricter reading is taken, with a remark that says how to
-//     get the other one. Nothing that is left out goes unmentioned.
-//   - A remark names keys, environments and variables, never a variable's value.
+//   - Anything ambiguous, or that the API server would reject, is an error. With an error there are no manifests.
+//   - Where the old meaning is uncertain, the conversion chooses the stricter one, and a remark says how to get the
+//     other. A remark mentions everything that is left out.
+//   - A remark names keys, environments and variables, never the value of a variable.
 //
-// The package must not read files, talk to a cluster, or apply what it makes.
+// The package must not read files, talk to a cluster, or apply manifests.
 package convert

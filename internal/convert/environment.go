@@ -10,7 +10,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// defaultName reads default_env, wherever it stands; the one beside the environments counts over others.
+// defaultName reads default_env from any table. The one next to the environments has precedence.
 func (c *converter) defaultName(f *finder, environments *candidate) string {
 	var found []table
 	for _, t := range f.defaults {
@@ -29,10 +29,10 @@ func (c *converter) defaultName(f *finder, environments *candidate) string {
 	}
 	at := found[0].at.key(keyDefaultEnv)
 	if len(found) > 1 {
-		c.fail(at, "is set in %s too: keep one", found[1].at)
+		c.fail(at, "is set in %s too: keep one of them", found[1].at)
 	}
 	if environments != nil && strings.HasPrefix(found[0].at.text, environments.at.text+"[") {
-		c.note(at, "read as the document's, although it stands in one environment")
+		c.note(at, "applies to the whole document, although it is in one environment")
 	}
 	name, ok := found[0].values[keyDefaultEnv].(string)
 	if !ok {
@@ -41,12 +41,12 @@ func (c *converter) defaultName(f *finder, environments *candidate) string {
 	return name
 }
 
-// isVariables says whether a place is the variables of an environment, where a key is only a name.
-func isVariables(at, environments *place) bool {
+// isVariables reports whether a location is the variables of an environment, where any key is a variable name.
+func isVariables(at, environments *location) bool {
 	return strings.HasPrefix(at.text, environments.text+"[") && strings.HasSuffix(at.text, "."+keyEnv)
 }
 
-// environments makes an object of every element. The policy must have been read before.
+// environments converts each element. The policy must be converted before.
 func (c *converter) environments(from *candidate, defaultName string) []*v1alpha1.ExecutionEnvironment {
 	if from == nil {
 		if defaultName != "" {
@@ -54,37 +54,37 @@ func (c *converter) environments(from *candidate, defaultName string) []*v1alpha
 		}
 		return nil
 	}
-	c.note(from.at, "taken as the environments: %d", len(from.tables))
+	c.note(from.at, "converted to ExecutionEnvironments: %d", len(from.tables))
 	c.checkImage(from.at)
 	names := c.names(from.tables)
 	c.checkDefault(from, names, defaultName)
-	given := labels(names)
+	assigned := labels(names)
 	var made []*v1alpha1.ExecutionEnvironment
 	for i, t := range from.tables {
-		label := given[names[i]] // "" was an error; the rest of the table is read for more of them.
+		label := assigned[names[i]] // An empty name is an error. The rest of the table is read to find more errors.
 		if label != names[i] {
-			c.warn(t.at.key(keyName), "%s isn't a name that Kubernetes takes: it becomes %s, and calls must name it so", quote(names[i]), label)
+			c.warn(t.at.key(keyName), "%s is not a valid Kubernetes name: it becomes %s, and calls must use that name", quote(names[i]), label)
 		}
 		made = append(made, c.environment(t, label, names[i] == defaultName))
 	}
 	return made
 }
 
-func (c *converter) checkImage(at *place) {
+func (c *converter) checkImage(at *location) {
 	image := c.options.Image
 	unfit := func(r rune) bool { return r <= ' ' || r >= 0x7f }
 	switch {
 	case image == "":
-		c.fail(at, "an environment needs an image, and the document has none: give one with %s", FlagImage)
+		c.fail(at, "an environment needs an image: set it with %s", FlagImage)
 	case len(image) > maxImage || strings.ContainsFunc(image, unfit):
-		c.fail(at, "%s=%s is no image's name", FlagImage, quote(image))
+		c.fail(at, "%s=%s is not a valid image name", FlagImage, quote(image))
 	}
 }
 
-// names reads every element's name; "" where there is none that can be used.
+// names reads the name of each element. It returns "" for an invalid name.
 func (c *converter) names(tables []table) []string {
 	names := make([]string, len(tables))
-	first := map[string]*place{}
+	first := map[string]*location{}
 	c.elements = map[string]bool{}
 	for i, t := range tables {
 		c.elements[t.at.text] = true
@@ -93,9 +93,9 @@ func (c *converter) names(tables []table) []string {
 		name, ok := t.values[keyName].(string)
 		switch {
 		case !ok || name == "":
-			c.fail(at, "every environment needs a name, as a string")
+			c.fail(at, "an environment needs a name, as a string")
 		case first[name] != nil:
-			c.fail(at, "%s is the name of %s already", quote(name), first[name])
+			c.fail(at, "%s already is the name of %s", quote(name), first[name])
 		default:
 			first[name] = t.at
 			names[i] = name
@@ -107,9 +107,9 @@ func (c *converter) names(tables []table) []string {
 func (c *converter) checkDefault(from *candidate, names []string, defaultName string) {
 	switch {
 	case defaultName == "":
-		c.note(from.at, "without a %s: a call that names no environment fails", keyDefaultEnv)
+		c.note(from.at, "there is no %s: a call that names no environment fails", keyDefaultEnv)
 	case !slices.Contains(names, defaultName):
-		c.fail(from.at, "%s names %s, which isn't one of them", keyDefaultEnv, quote(defaultName))
+		c.fail(from.at, "%s names %s, which is not one of the environments", keyDefaultEnv, quote(defaultName))
 	}
 }
 
@@ -136,10 +136,10 @@ const (
 	maxPath  = 4096
 )
 
-// defaultAllowed are the directories that every environment allows, besides its image's own.
+// defaultAllowed are the directories that every environment allows, besides the working directory of its image.
 var defaultAllowed = []string{"/workspace", "/tmp"}
 
-// workingDir reads cwd. It is allowed as such: who writes an environment is trusted with its directory.
+// workingDir converts cwd. The author of an environment is trusted, so the directory becomes an allowed path.
 func (c *converter) workingDir(t table) (dir string, allowed []string) {
 	value, ok := t.values[keyCwd]
 	if !ok {
@@ -155,22 +155,22 @@ func (c *converter) workingDir(t table) (dir string, allowed []string) {
 	case dir == "":
 		return "", nil
 	case len(dir) > maxPath || strings.ContainsRune(dir, 0):
-		c.fail(at, "is no path: at most %d bytes, without NUL", maxPath)
+		c.fail(at, "is not a valid path: use at most %d bytes, without NUL", maxPath)
 		return "", nil
 	case strings.HasPrefix(dir, "~") || strings.Contains(dir, "$"):
-		c.warn(at, "left out: nothing is expanded in a working directory, and %s would never be found", quote(dir))
+		c.warn(at, "left out: a working directory is not expanded, so %s would never be found", quote(dir))
 		return "", nil
 	case !strings.HasPrefix(dir, "/"):
-		c.warn(at, "%s is relative: it will be joined with the image's working directory", quote(dir))
+		c.warn(at, "%s is relative to the working directory of the image", quote(dir))
 		return dir, nil
 	case isAllowed(path.Clean(dir)):
 		return dir, nil
 	}
-	c.warn(at, "%s must exist in the image or be mounted; allowedPaths lists it, and no longer the image's own directory", quote(dir))
+	c.warn(at, "%s must exist in the image or be mounted; allowedPaths lists it instead of the working directory of the image", quote(dir))
 	return dir, append(slices.Clone(defaultAllowed), path.Clean(dir))
 }
 
-// isAllowed says whether a clean path lies in one that is allowed anyway.
+// isAllowed reports whether a clean path is in a directory that is allowed by default.
 func isAllowed(dir string) bool {
 	return slices.ContainsFunc(defaultAllowed, func(root string) bool {
 		return dir == root || strings.HasPrefix(dir, root+"/")

@@ -21,7 +21,7 @@ const (
 	builtInMaxLimit     = 600
 )
 
-// builtInBlocklist holds when a document has no env_blocklist.
+// builtInBlocklist applies if a document has no env_blocklist.
 var builtInBlocklist = []string{
 	"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING",
 }
@@ -33,7 +33,7 @@ func (c *converter) policyName() string {
 	return DefaultPolicyName
 }
 
-// policy makes an object of the table of limits, nil when there is none.
+// policy converts the table of limits. It returns nil if there is none.
 func (c *converter) policy(from *candidate) *v1alpha1.ExecutionPolicy {
 	if from == nil {
 		if c.options.PolicyName == "" {
@@ -44,8 +44,8 @@ func (c *converter) policy(from *candidate) *v1alpha1.ExecutionPolicy {
 	c.blocklist = builtInBlocklist
 	t := from.tables[0]
 	c.policyTable = t.at
-	c.note(t.at, "taken as the limits: ExecutionPolicy %s, which is not of a namespace but of the cluster", c.policyName())
-	c.note(t.at, `access stays RBAC: callers need the right to "use" the tools`)
+	c.note(t.at, "these limits become ExecutionPolicy %s, which is cluster-scoped", c.policyName())
+	c.note(t.at, `access stays RBAC: requesters need the verb "use" on the tools`)
 	out := &v1alpha1.ExecutionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: c.policyName()},
@@ -58,8 +58,8 @@ func (c *converter) policy(from *candidate) *v1alpha1.ExecutionPolicy {
 	return out
 }
 
-// get reads a limit and records that it was read.
-func (c *converter) get(t table, key string) (any, *place, bool) {
+// get returns a limit and records its use.
+func (c *converter) get(t table, key string) (any, *location, bool) {
 	at := t.at.key(key)
 	value, ok := t.values[key]
 	if ok {
@@ -80,9 +80,9 @@ func (c *converter) shell(t table) *v1alpha1.ShellPolicy {
 	return &v1alpha1.ShellPolicy{Enabled: &enabled}
 }
 
-// binaries reads allowed_commands. An empty list allowed everything, as it does under Permissive. One that
-// isn't empty is Enforced, so that a listed program can't be used to start one that isn't; it stays so
-// when nothing in it could be carried over, which then allows nothing.
+// binaries converts allowed_commands. An empty list allowed everything, as Permissive does. Any other list becomes
+// Enforced, so that a listed program can't start an unlisted one. It stays Enforced, and allows nothing, if no entry can
+// be converted.
 func (c *converter) binaries(t table) *v1alpha1.BinariesPolicy {
 	value, at, ok := c.get(t, keyCommands)
 	if !ok {
@@ -93,10 +93,10 @@ func (c *converter) binaries(t table) *v1alpha1.BinariesPolicy {
 		return nil
 	}
 	if len(list) == 0 {
-		c.warn(at, "empty: any command is allowed, as before (binaries.mode: Enforced with an empty list allows none)")
+		c.warn(at, "empty: any command is allowed, as before (to allow none, set binaries.mode: Enforced)")
 		return &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesPermissive}
 	}
-	c.note(at, "binaries.mode is Enforced: a listed command that starts others may start listed ones only (Permissive lifts that)")
+	c.note(at, "binaries.mode is Enforced: a listed command can only start listed commands (to allow others, set Permissive)")
 	allowed := []string{}
 	for i, entry := range list {
 		if name := c.command(at.index(i), entry); name != "" && !slices.Contains(allowed, name) {
@@ -104,47 +104,47 @@ func (c *converter) binaries(t table) *v1alpha1.BinariesPolicy {
 		}
 	}
 	if len(allowed) == 0 {
-		c.warn(at, "no entry could be carried over: no command is allowed")
+		c.warn(at, "no entry can be converted: no command is allowed")
 	}
 	return &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: allowed}
 }
 
-// command reads an entry as a program's bare name, "" when it is left out.
-func (c *converter) command(at *place, entry string) string {
+// command converts an entry to the name of a program. It returns "" for an entry that is left out.
+func (c *converter) command(at *location, entry string) string {
 	name := path.Base(entry)
 	isSpace := func(r rune) bool { return r <= ' ' || r == 0x7f }
 	switch {
 	case entry == "" || len(entry) > maxEntry || strings.ContainsFunc(entry, isSpace):
-		c.warn(at, "left out: %s isn't a program's name (arguments can't be listed)", quote(entry))
+		c.warn(at, "left out: %s is not the name of a program (a list can't have arguments)", quote(entry))
 		return ""
 	case strings.ContainsAny(entry, "*?[]{}$\\|&;<>()`'\""):
-		c.warn(at, "left out: %s isn't a plain name, and patterns can't be listed", quote(entry))
+		c.warn(at, "left out: %s is not a plain name (a list can't have patterns)", quote(entry))
 		return ""
 	case name == "/" || name == "." || strings.Contains(entry, "..") || strings.HasSuffix(entry, "/"):
-		c.warn(at, "left out: %s isn't a program's name", quote(entry))
+		c.warn(at, "left out: %s is not the name of a program", quote(entry))
 		return ""
 	case name != entry:
-		c.warn(at, "%s becomes %s: programs are listed by bare name and found by PATH", quote(entry), quote(name))
+		c.warn(at, "%s becomes %s: lists have names, which are looked up in PATH", quote(entry), quote(name))
 	}
 	return name
 }
 
-// restrictShell holds scripts to the list as well. Whether they were is uncertain, and without it a list
-// beside an open shell would allow everything.
+// restrictShell applies the list to shell scripts too. Whether the old program did is uncertain, and otherwise a list
+// next to an unrestricted shell would allow everything.
 func (c *converter) restrictShell(t table, spec *v1alpha1.ExecutionPolicySpec) {
 	if spec.Shell == nil || !*spec.Shell.Enabled || spec.Binaries == nil {
 		return
 	}
 	at := t.at.key(keyShellMode)
 	if spec.Binaries.Mode != v1alpha1.BinariesEnforced {
-		c.note(at, "scripts may run any command (shell.commands is Unrestricted)")
+		c.note(at, "scripts can run any command (shell.commands is Unrestricted)")
 		return
 	}
 	spec.Shell.Commands = v1alpha1.ShellAllowlisted
-	c.warn(at, "scripts are held to %s too (shell.commands: Allowlisted): set Unrestricted if they were meant to run anything", keyCommands)
+	c.warn(at, "%s applies to scripts too (shell.commands: Allowlisted): set Unrestricted if scripts should run any command", keyCommands)
 }
 
-// timeouts reads both limits; the API refuses a default above the maximum, the built-in ones included.
+// timeouts converts both limits. The API server rejects a default above the maximum, also of built-in values.
 func (c *converter) timeouts(t table) *v1alpha1.TimeoutsPolicy {
 	def, hasDefault := c.seconds(t, keyDefaultTimeout)
 	limit, hasLimit := c.seconds(t, keyMaxTimeout)
@@ -159,18 +159,18 @@ func (c *converter) timeouts(t table) *v1alpha1.TimeoutsPolicy {
 	lowered := hasDefault && def > highest
 	switch {
 	case lowered:
-		c.warn(t.at.key(keyDefaultTimeout), "%d is above the maximum and becomes %d", def, highest)
+		c.warn(t.at.key(keyDefaultTimeout), "%d exceeds the maximum and becomes %d", def, highest)
 		out.DefaultSeconds = &highest
 	case hasDefault:
 		out.DefaultSeconds = &def
 	case highest < builtInDefaultLimit:
-		c.note(t.at.key(keyMaxTimeout), "the default limit becomes %d as well: the built-in one is %d", highest, builtInDefaultLimit)
+		c.note(t.at.key(keyMaxTimeout), "the default limit becomes %d too: the built-in default is %d", highest, builtInDefaultLimit)
 		out.DefaultSeconds = &highest
 	}
 	return out
 }
 
-// seconds reads a whole number of seconds; false when there is none that can be used.
+// seconds reads a whole number of seconds. It returns false if there is no valid one.
 func (c *converter) seconds(t table, key string) (int32, bool) {
 	value, at, ok := c.get(t, key)
 	if !ok {
@@ -192,16 +192,16 @@ func (c *converter) seconds(t table, key string) (int32, bool) {
 	}
 	switch {
 	case n < 1:
-		c.warn(at, "left out: %d isn't a time limit; the built-in one holds", n)
+		c.warn(at, "left out: %d is not a time limit; the built-in limit applies", n)
 		return 0, false
 	case n > maxTimeoutSeconds:
-		c.warn(at, "%d becomes %d, the longest there is", n, maxTimeoutSeconds)
+		c.warn(at, "%d becomes %d, the maximum", n, maxTimeoutSeconds)
 		return maxTimeoutSeconds, true
 	}
 	return int32(n), true
 }
 
-// envBlocklist reads env_blocklist; what it gives is also what variables are compared with.
+// envBlocklist converts env_blocklist, and keeps it for the remarks on variables.
 func (c *converter) envBlocklist(t table) []string {
 	value, at, ok := c.get(t, keyBlocklist)
 	if !ok {
@@ -218,47 +218,47 @@ func (c *converter) envBlocklist(t table) []string {
 		}
 	}
 	if len(list) > 0 && len(prefixes) == 0 {
-		c.warn(at, "no entry could be carried over: the built-in list holds")
+		c.warn(at, "no entry can be converted: the built-in list applies")
 		return nil
 	}
-	c.mentionUnblocked(at, prefixes)
+	c.remarkUnblocked(at, prefixes)
 	c.blocklist = prefixes
 	return prefixes
 }
 
-// prefix reads an entry of the blocklist, "" when it is left out.
-func (c *converter) prefix(at *place, entry string) string {
+// prefix converts an entry of the blocklist. It returns "" for an entry that is left out.
+func (c *converter) prefix(at *location, entry string) string {
 	prefix := strings.TrimSuffix(entry, "*")
 	switch {
 	case prefix == "" || len(prefix) > maxEntry:
-		c.warn(at, "left out: a prefix has 1 to %d characters", maxEntry)
+		c.warn(at, "left out: a prefix must have 1 to %d characters", maxEntry)
 		return ""
 	case !variableName.MatchString(prefix):
-		c.warn(at, "left out: %s is no start of a variable's name, and other patterns can't be blocked", quote(entry))
+		c.warn(at, "left out: %s is not the start of a variable name (a list can't have other patterns)", quote(entry))
 		return ""
 	}
 	return prefix
 }
 
-// mentionUnblocked names the built-in prefixes that the list does away with.
-func (c *converter) mentionUnblocked(at *place, prefixes []string) {
-	var gone []string
+// remarkUnblocked names the built-in prefixes that the list doesn't have.
+func (c *converter) remarkUnblocked(at *location, prefixes []string) {
+	var missing []string
 	for _, builtIn := range builtInBlocklist {
 		covers := func(prefix string) bool { return strings.HasPrefix(builtIn, prefix) }
 		if !slices.ContainsFunc(prefixes, covers) {
-			gone = append(gone, builtIn)
+			missing = append(missing, builtIn)
 		}
 	}
-	if len(gone) > 0 {
-		c.warn(at, "takes the place of the built-in list, so these are no longer blocked: %s", strings.Join(gone, ", "))
+	if len(missing) > 0 {
+		c.warn(at, "replaces the built-in list, so these prefixes are no longer blocked: %s", strings.Join(missing, ", "))
 	}
 }
 
-// list reads an array of at most so many strings.
-func (c *converter) list(at *place, value any, limit int) ([]string, bool) {
+// list reads an array of strings, up to a limit.
+func (c *converter) list(at *location, value any, limit int) ([]string, bool) {
 	elements, ok := value.([]any)
 	if len(elements) > limit {
-		c.fail(at, "holds %d entries, over the limit of %d", len(elements), limit)
+		c.fail(at, "has %d entries, more than the limit of %d", len(elements), limit)
 		return nil, false
 	}
 	list := make([]string, 0, len(elements))

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// render writes the objects as YAML, one document each, without what only a cluster fills in.
+// render writes the objects as YAML, one document each, without the fields that the API server sets.
 func render(objects []any) ([]byte, error) {
 	var out bytes.Buffer
 	for i, object := range objects {
@@ -44,7 +44,7 @@ func renderOne(object any) ([]byte, error) {
 	return yaml.JSONToYAML(escapeUnprintable(data))
 }
 
-// escapeUnprintable writes what JSON may hold as it is, but YAML may not, as escapes; both know the same ones.
+// escapeUnprintable escapes the characters that are valid in JSON but not in YAML. Both have the same escapes.
 func escapeUnprintable(data []byte) []byte {
 	var out []byte
 	for _, r := range string(data) {
@@ -57,7 +57,7 @@ func escapeUnprintable(data []byte) []byte {
 	return out
 }
 
-// withoutEmptyObjects drops structs that are written although nothing is set in them.
+// withoutEmptyObjects removes structs without values, which JSON encodes as empty objects.
 func withoutEmptyObjects(spec json.RawMessage) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(spec, &fields); err != nil {

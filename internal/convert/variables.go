@@ -20,7 +20,7 @@ var (
 	secretName   = regexp.MustCompile(`(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL`)
 )
 
-// variables reads an environment's env.
+// variables converts the env of an environment.
 func (c *converter) variables(t table) []v1alpha1.EnvVar {
 	value, ok := t.values[keyEnv]
 	if !ok {
@@ -34,7 +34,7 @@ func (c *converter) variables(t table) []v1alpha1.EnvVar {
 		return nil
 	}
 	if len(values) > maxVariables {
-		c.fail(at, "holds %d variables, over the limit of %d", len(values), maxVariables)
+		c.fail(at, "has %d variables, more than the limit of %d", len(values), maxVariables)
 		return nil
 	}
 	var made []v1alpha1.EnvVar
@@ -49,16 +49,16 @@ func (c *converter) variables(t table) []v1alpha1.EnvVar {
 		size += len(name) + len(text)
 	}
 	if size > v1alpha1.MaxEnvBytes {
-		c.fail(at, "holds %d bytes of names and values, over the limit of %d", size, v1alpha1.MaxEnvBytes)
+		c.fail(at, "has %d bytes of names and values, more than the limit of %d", size, v1alpha1.MaxEnvBytes)
 	}
 	return made
 }
 
-// variable reads one; false when it is left out.
+// variable converts one variable. It returns false for a variable that is left out.
 func (c *converter) variable(env table, name string) (string, bool) {
 	at := env.at.key(name)
 	if !variableName.MatchString(name) || len(name) > maxVariableName {
-		c.warn(at, "left out: a variable's name is letters, digits and underscores, doesn't start with a digit, and is at most %d long", maxVariableName)
+		c.warn(at, "left out: a variable name has letters, digits and underscores, doesn't start with a digit, and has at most %d characters", maxVariableName)
 		return "", false
 	}
 	text, ok := c.scalar(at, env.values[name])
@@ -66,34 +66,34 @@ func (c *converter) variable(env table, name string) (string, bool) {
 	case !ok:
 		return "", false
 	case strings.ContainsRune(text, 0):
-		c.warn(at, "left out: its value holds a NUL byte")
+		c.warn(at, "left out: its value contains a NUL byte")
 		return "", false
 	case len(text) > maxVariableValue:
 		c.warn(at, "left out: its value is longer than %d bytes", maxVariableValue)
 		return "", false
 	}
 	if text != "" && secretName.MatchString(name) {
-		c.warn(at, "looks like a secret, and stands in the manifest for everyone to read: keep it in a Secret and replace value by valueFrom.secretKeyRef")
+		c.warn(at, "looks like a secret that anybody who can read the manifest can read: move it to a Secret, and replace value with valueFrom.secretKeyRef")
 	}
 	for _, prefix := range c.blocklist {
 		if strings.HasPrefix(name, prefix) {
-			c.warn(at, "starts with %s, which the policy blocks: only trusted calls will get it", quote(prefix))
+			c.warn(at, "starts with %s, which the policy blocks: only trusted calls get it", quote(prefix))
 			break
 		}
 	}
 	return text, true
 }
 
-// scalar reads a string, and what can be written as one without doubt.
-func (c *converter) scalar(at *place, value any) (string, bool) {
+// scalar reads a string, or a value with only one form as a string.
+func (c *converter) scalar(at *location, value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
 	case bool, int64:
-		c.warn(at, "isn't a string: written as one")
+		c.warn(at, "not a string: converted to one")
 		return fmt.Sprint(v), true
 	default:
-		c.warn(at, "left out: a variable's value is a string")
+		c.warn(at, "left out: the value of a variable must be a string")
 		return "", false
 	}
 }

@@ -58,7 +58,7 @@ spec:
 		if !ok || stdout != want {
 			t.Errorf("-f %s: got %v, %s\n%s", name, ok, stdout, stderr)
 		}
-		if !strings.Contains(stderr, "note: environments: taken as the environments: 1\n") {
+		if !strings.Contains(stderr, "note: environments: converted to ExecutionEnvironments: 1\n") {
 			t.Errorf("-f %s: standard error is %s", name, stderr)
 		}
 	}
@@ -74,7 +74,7 @@ func TestConvertFailsWithNothingOnStandardOutput(t *testing.T) {
 		{"without a file", sample, []string{"--image=i"}, "error: specify the TOML file with --filename (-f)"},
 		{"with a file that isn't there", sample, []string{"-f", "testdata/none", "--image=i"}, "no such file"},
 		{"with a directory", sample, []string{"-f", ".", "--image=i"}, "is a directory"},
-		{"without an image", sample, []string{"-f-"}, "give one with --image\nerror: nothing was converted"},
+		{"without an image", sample, []string{"-f-"}, "set it with --image\nerror: nothing was converted"},
 		{"with arguments", sample, []string{"-f-", "--image=i", "agent.toml"}, "unknown command"},
 		{"with bad TOML", "a = 1\n[b", []string{"-f-"}, "error: -: line 2, column 2: "},
 		{"with an endless document", strings.Repeat("#\n", 1<<20), []string{"-f-"}, "error: -: the document is longer than 524288 bytes"},

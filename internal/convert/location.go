@@ -11,33 +11,33 @@ import (
 // topLevel names the document itself in remarks.
 const topLevel = "top level"
 
-// place is where a value stands in the document.
-type place struct {
-	parent *place
-	// text is unique to the place: keys that aren't bare are quoted.
+// location is the location of a value in the document.
+type location struct {
+	parent *location
+	// text is the path of keys, unique to the location. Keys that aren't bare are quoted.
 	text string
 }
 
-func (p *place) String() string {
+func (p *location) String() string {
 	if p.text == "" {
 		return topLevel
 	}
 	return p.text
 }
 
-func (p *place) key(name string) *place {
+func (p *location) key(name string) *location {
 	text := showKey(name)
 	if p.text != "" {
 		text = p.text + "." + text
 	}
-	return &place{parent: p, text: text}
+	return &location{parent: p, text: text}
 }
 
-func (p *place) index(i int) *place {
-	return &place{parent: p, text: fmt.Sprintf("%s[%d]", p.text, i)}
+func (p *location) index(i int) *location {
+	return &location{parent: p, text: fmt.Sprintf("%s[%d]", p.text, i)}
 }
 
-// showKey writes a key as TOML does, and never longer than fits on a line.
+// showKey writes a key as in TOML, in bounded length.
 func showKey(name string) string {
 	bare := name != "" && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool { return !isBare(r) }) < 0
 	if bare {
@@ -45,7 +45,7 @@ func showKey(name string) string {
 	}
 	shown := quote(name)
 	if len(name) > maxShown {
-		// What was cut off still tells places apart.
+		// The checksum keeps locations unique.
 		shown = fmt.Sprintf("%s#%08x", shown, crc32.ChecksumIEEE([]byte(name)))
 	}
 	return shown
@@ -55,10 +55,10 @@ func isBare(r rune) bool {
 	return r == '_' || r == '-' || (r >= '0' && r <= '9') || (r|0x20 >= 'a' && r|0x20 <= 'z')
 }
 
-// maxShown is how much of a text from the document is printed.
+// maxShown bounds texts from the document in remarks.
 const maxShown = 128
 
-// quote makes a text from the document safe to print.
+// quote returns a text from the document, safe to print.
 func quote(s string) string {
 	if len(s) > maxShown {
 		return fmt.Sprintf("%q…", strings.ToValidUTF8(s[:maxShown], ""))
@@ -66,32 +66,32 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// table is a TOML table and where it stands.
+// table is a TOML table and its location.
 type table struct {
-	at     *place
+	at     *location
 	values map[string]any
 }
 
-// keys in order, so that remarks are the same every time.
+// keys returns the keys in order, so that the same document gives the same remarks.
 func (t table) keys() []string {
 	return slices.Sorted(maps.Keys(t.values))
 }
 
 // usage records which values of the document were used.
 type usage struct {
-	whole map[string]bool // used with all that they hold
-	part  map[string]bool // hold something that was used
+	whole map[string]bool // used as a whole
+	part  map[string]bool // contain a used value
 }
 
-func (u *usage) mark(at *place) {
+func (u *usage) mark(at *location) {
 	u.whole[at.text] = true
 	for p := at.parent; p != nil; p = p.parent {
 		u.part[p.text] = true
 	}
 }
 
-// unused calls back for every value that wasn't used, once for what holds nothing that was.
-func (u *usage) unused(t table, found func(parent, at *place)) {
+// unused calls found for each unused value, and once for a table without any used value.
+func (u *usage) unused(t table, found func(parent, at *location)) {
 	for _, name := range t.keys() {
 		at := t.at.key(name)
 		switch {
@@ -106,8 +106,8 @@ func (u *usage) unused(t table, found func(parent, at *place)) {
 	}
 }
 
-// tablesIn gives the table that a value is, or those of the array that it is.
-func tablesIn(at *place, value any) []table {
+// tablesIn returns a value that is a table, or the tables in a value that is an array.
+func tablesIn(at *location, value any) []table {
 	switch v := value.(type) {
 	case map[string]any:
 		return []table{{at, v}}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// labelRule says for a person what a name may be.
+// labelRule describes valid names.
 const labelRule = "lower-case letters, digits and dashes, at most 63, a letter or digit first and last"
 
 const maxLabel = 63
@@ -27,7 +27,7 @@ func isSubdomain(name string) bool {
 	return len(name) <= 253
 }
 
-// toLabel makes a name that Kubernetes takes; it says nothing about whether another one became the same.
+// toLabel turns a name into a valid name, which can be the same for several names.
 func toLabel(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
@@ -48,7 +48,7 @@ func toLabel(name string) string {
 	return label
 }
 
-// withHash makes a label unique to the name that it came from.
+// withHash makes a label unique to a name.
 func withHash(label, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	suffix := "-" + hex.EncodeToString(sum[:4])
@@ -56,24 +56,24 @@ func withHash(label, name string) string {
 	return label + suffix
 }
 
-// labels gives every name its label: a name that is one keeps it, another one whose label is taken gets
-// a hash of its name.
+// labels assigns each name a unique label. A valid name is its own label. A hash tells names apart that would get the
+// same label.
 func labels(names []string) map[string]string {
-	given, taken := map[string]string{}, map[string]bool{}
+	assigned, taken := map[string]string{}, map[string]bool{}
 	for _, name := range names {
 		if isLabel(name) {
-			given[name], taken[name] = name, true
+			assigned[name], taken[name] = name, true
 		}
 	}
 	for _, name := range names {
-		if _, ok := given[name]; ok || name == "" {
+		if _, ok := assigned[name]; ok || name == "" {
 			continue
 		}
 		label := toLabel(name)
 		for salted := name; taken[label]; salted += "#" {
 			label = withHash(label, salted)
 		}
-		given[name], taken[label] = label, true
+		assigned[name], taken[label] = label, true
 	}
-	return given
+	return assigned
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Keys that the old configuration has.
+// Keys of the configuration.
 const (
 	keyName       = "name"
 	keyCwd        = "cwd"
@@ -25,17 +25,17 @@ var (
 	policyKeys      = []string{keyShellMode, keyCommands, keyDefaultTimeout, keyMaxTimeout, keyBlocklist}
 )
 
-// maxDepth is how deep the tables are looked for.
+// maxDepth bounds the search for tables.
 const maxDepth = 16
 
-// candidate is a place where environments or a policy may stand; more points, more likely.
+// candidate is a table or table array that can be the environments or the limits. The one with most points is taken.
 type candidate struct {
-	at     *place
+	at     *location
 	tables []table
 	points int
 }
 
-// finder walks a document once and collects candidates.
+// finder collects the candidates of a document.
 type finder struct {
 	environments, policies []candidate
 	defaults               []table
@@ -73,18 +73,18 @@ func countKeys(t table, keys []string) int {
 	return n
 }
 
-// environmentPoints judges an array by its shape: tables with a name and a directory or variables. The
-// name of the array, a default_env beside it and the absence of foreign keys count for it, so that e.g. a
-// list of servers with name, command and env isn't taken for environments.
+// environmentPoints rates an array as environments: tables with a name, and a directory or variables. The name of the
+// array, a default_env next to it and the absence of other keys add points, so that, for example, a list of servers with
+// name, command and env is not taken.
 func environmentPoints(parent table, name string, inner []table) (int, bool) {
 	elements, isArray := parent.values[name].([]any)
 	if !isArray || len(inner) == 0 || len(inner) != len(elements) {
 		return 0, false
 	}
-	named, furnished, foreign := false, false, false
+	named, configured, foreign := false, false, false
 	for _, t := range inner {
 		named = named || countKeys(t, []string{keyName}) > 0
-		furnished = furnished || countKeys(t, []string{keyCwd, keyEnv}) > 0
+		configured = configured || countKeys(t, []string{keyCwd, keyEnv}) > 0
 		foreign = foreign || countKeys(t, environmentKeys) < len(t.values)
 	}
 	points := 0
@@ -97,15 +97,15 @@ func environmentPoints(parent table, name string, inner []table) (int, bool) {
 	if countKeys(parent, []string{keyDefaultEnv}) > 0 {
 		points += 2
 	}
-	return points, (named && furnished || points >= 4) && points > 0
+	return points, (named && configured || points >= 4) && points > 0
 }
 
-// choose takes the candidate that the user names, else the one with the most points.
+// choose returns the candidate with the key in the options, otherwise the one with the most points.
 func choose(what, flag, wanted string, all []candidate) (*candidate, error) {
 	if wanted != "" {
 		i := slices.IndexFunc(all, func(c candidate) bool { return c.at.text == wanted })
 		if i < 0 {
-			return nil, fmt.Errorf("%s=%s names nothing that looks like %s; there is: %s", flag, quote(wanted), what, placesOf(all))
+			return nil, fmt.Errorf("%s=%s doesn't match %s; candidates: %s", flag, quote(wanted), what, keysOf(all))
 		}
 		return &all[i], nil
 	}
@@ -115,14 +115,14 @@ func choose(what, flag, wanted string, all []candidate) (*candidate, error) {
 	best := slices.MaxFunc(all, func(a, b candidate) int { return a.points - b.points })
 	equal := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.points < best.points })
 	if len(equal) > 1 {
-		return nil, fmt.Errorf("%s could be any of %s: choose one with %s", what, placesOf(equal), flag)
+		return nil, fmt.Errorf("%s: more than one candidate (%s): select one with %s", what, keysOf(equal), flag)
 	}
 	return &best, nil
 }
 
-func placesOf(all []candidate) string {
+func keysOf(all []candidate) string {
 	if len(all) == 0 {
-		return "nothing"
+		return "none"
 	}
 	names := make([]string, 0, len(all))
 	for _, c := range all[:min(len(all), 8)] {

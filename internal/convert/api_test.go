@@ -1,0 +1,151 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// api is a client of the API server of all tests, nil if there is none.
+var api client.Client
+
+const apiNamespace = "agents"
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+		return m.Run()
+	}
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
+	config, err := env.Start()
+	if err == nil {
+		defer func() { _ = env.Stop() }()
+		config.QPS = -1
+		api, err = client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	}
+	if err == nil {
+		err = api.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apiNamespace}})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// expectAccepted sends each manifest to the API server, which validates it strictly and stores nothing.
+func expectAccepted(t *testing.T, manifests []byte) {
+	t.Helper()
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		strict := &client.CreateOptions{DryRun: []string{metav1.DryRunAll}, Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}
+		if err := api.Create(t.Context(), object, strict); err != nil {
+			t.Errorf("the API server rejects %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+func needAPI(t *testing.T) {
+	t.Helper()
+	if api == nil {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
+	}
+}
+
+func TestTheAPIServerAcceptsTheGoldenManifests(t *testing.T) {
+	t.Parallel()
+	needAPI(t)
+	sources, _ := filepath.Glob("testdata/*.toml")
+	for _, source := range sources {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, _ := Convert(data, Options{Namespace: apiNamespace, Image: "registry.example/tools:1"})
+		expectAccepted(t, result.Manifests)
+	}
+}
+
+// The API server accepts every conversion without an error: also of values at the bounds, and of odd ones.
+func TestTheAPIServerAcceptsWhateverIsConverted(t *testing.T) {
+	t.Parallel()
+	needAPI(t)
+	random := rand.New(rand.NewPCG(3, 14))
+	converted := 0
+	for range 400 {
+		source := randomDocument(random)
+		result, err := Convert([]byte(source), Options{Namespace: apiNamespace, Image: pick(random, "i", strings.Repeat("a", maxImage), "registry.example:5000/a/b@sha256:00")})
+		if err != nil {
+			continue
+		}
+		converted++
+		expectAccepted(t, result.Manifests)
+		if t.Failed() {
+			t.Fatalf("the document is\n%.4000s", source)
+		}
+	}
+	if converted < 200 {
+		t.Errorf("only %d documents were converted", converted)
+	}
+}
+
+func pick(random *rand.Rand, values ...string) string { return values[random.IntN(len(values))] }
+
+// maybe returns a line of a document in most cases.
+func maybe(random *rand.Rand, key string, values ...string) string {
+	if random.IntN(4) == 0 {
+		return ""
+	}
+	return key + " = " + pick(random, values...) + "\n"
+}
+
+// randomDocument has valid, odd and invalid values in all places that are converted.
+func randomDocument(random *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString(maybe(random, keyDefaultEnv, "'dev'", "'My Env'", "'名前'"))
+	b.WriteString("[tools]\n")
+	b.WriteString(maybe(random, keyShellMode, "true", "false"))
+	b.WriteString(maybe(random, keyCommands, "[]", "['ls', 'git']", "['*']", "['/bin/sh', 'a b', '']", "["+numbered("'c%d',", maxCommands)+"]", "['"+strings.Repeat("x", maxEntry)+"']", "['É', 'g++', '-x', '.hidden']"))
+	b.WriteString(maybe(random, keyDefaultTimeout, "-1", "0", "1", "30", "600", "601", "604800", "9999999999"))
+	b.WriteString(maybe(random, keyMaxTimeout, "-1", "0", "1", "119", "120", "600", "604800", "604801"))
+	b.WriteString(maybe(random, keyBlocklist, "[]", "['*']", "['A', 'CORP_*']", "['"+strings.Repeat("B", maxEntry)+"']", "["+numbered("'P%d',", maxPrefixes)+"]"))
+	for _, name := range []string{"dev", "My Env", "名前"} {
+		fmt.Fprintf(&b, "[[environments]]\nname = '%s'\n", name)
+		b.WriteString(maybe(random, keyCwd, "''", "'/workspace'", "'/srv/x/'", "'src'", "'/'", "'~/x'", "'/a/../b'", "'/"+strings.Repeat("x", maxPath-1)+"'", `"/\u001b[31m"`))
+		b.WriteString("[environments.env]\n")
+		b.WriteString(maybe(random, "A", "''", "'x'", "1", "true", "1.5", `"\u007f\u0085\ufeff"`, "'"+strings.Repeat("x", 60_000)+"'"))
+		b.WriteString(maybe(random, "AWS_SECRET", "'x'", `"a\nb"`))
+		b.WriteString(maybe(random, strings.Repeat("V", maxVariableName), "'x'"))
+		b.WriteString(maybe(random, "_", "'x'"))
+	}
+	return b.String()
+}
