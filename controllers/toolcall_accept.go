@@ -176,7 +176,7 @@ func (r *ToolCallReconciler) check(ctx context.Context, s *scope, action *guards
 	denial := rules.policy.Check(guards.Input{
 		Action: action,
 		Env:    s.call.Spec.Env,
-		Caller: caller,
+		Requester: caller,
 		MayUse: func(tool string) (may bool, err error) {
 			may, unanswered = r.Access.MayUse(ctx, caller, s.call.Namespace, tool)
 			return may, unanswered

@@ -156,7 +156,7 @@ func (f *foresight) askGuards(ctx context.Context) error {
 	denial := f.compiled.Check(guards.Input{
 		Action: action,
 		Env:    f.call.Spec.Env,
-		Caller: f.call.Spec.RequestedBy,
+		Requester: f.call.Spec.RequestedBy,
 		MayUse: func(tool string) (may bool, err error) {
 			may, unanswered = f.cluster.mayUse(ctx, tool)
 			f.verdict.mayUse = &may
