@@ -162,9 +162,9 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env
 		requester = s.Call.Spec.RequestedBy
 	}
 	denial := policy.Check(guards.Input{
-		Action: action,
-		Env:    s.Call.Spec.Env,
-		Caller: requester,
+		Action:    action,
+		Env:       s.Call.Spec.Env,
+		Requester: requester,
 		MayUse: func(string) (bool, error) {
 			unanswered = s.Access.Err
 			return s.Access.Allowed, unanswered

@@ -107,7 +107,7 @@ func (r DirRequest) allowed() []string {
 	return defaults
 }
 
-// within says whether dir is root or lies in it. Both are clean and without links.
+// within reports whether dir is root or lies in it. Both are clean and without links.
 func within(root, dir string) bool {
 	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
 }

@@ -178,7 +178,7 @@ func (p *Plan) NeededRefs() []string {
 	return slices.Compact(refs)
 }
 
-// isBlocked says whether the name starts with one of the prefixes. It runs for every variable and prefix:
+// isBlocked reports whether the name starts with one of the prefixes. It runs for every variable and prefix:
 // the first character tells most of them apart.
 func isBlocked(prefixes []string, name string) bool {
 	for _, prefix := range prefixes {

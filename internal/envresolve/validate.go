@@ -67,7 +67,7 @@ func (l *Layer) validate() error {
 	size := 0
 	for i := range l.Vars {
 		v := &l.Vars[i]
-		if reason := l.refuse(v); reason != "" {
+		if reason := l.problemOf(v); reason != "" {
 			return &VarError{Name: v.Name, Source: l.Source, Reason: reason}
 		}
 		size += len(v.Name) + len(v.Value)
@@ -78,8 +78,8 @@ func (l *Layer) validate() error {
 	return nil
 }
 
-// refuse says why a variable can't be used, or nothing when it can.
-func (l *Layer) refuse(v *Var) string {
+// problemOf says why a variable can't be used, or nothing when it can.
+func (l *Layer) problemOf(v *Var) string {
 	switch {
 	case !IsName(v.Name):
 		return "a name is letters, digits and underscores, and doesn't start with a digit"
@@ -96,7 +96,7 @@ func (l *Layer) refuse(v *Var) string {
 	}
 }
 
-// IsName says whether a variable may have the name: letters, digits and underscores of ASCII, not
+// IsName reports whether a variable may have the name: letters, digits and underscores of ASCII, not
 // starting with a digit.
 func IsName(name string) bool {
 	for i := range len(name) {

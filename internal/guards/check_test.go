@@ -69,7 +69,7 @@ func TestAccessIsAskedOnceAndFailsClosed(t *testing.T) {
 	caller := &v1alpha1.Requester{Username: "alice"}
 	asked := 0
 	check := func(caller *v1alpha1.Requester, mayUse func(string) (bool, error)) string {
-		denial := policy.Check(Input{Action: structured("ls"), Caller: caller, MayUse: mayUse})
+		denial := policy.Check(Input{Action: structured("ls"), Requester: caller, MayUse: mayUse})
 		if denial == nil {
 			return ""
 		}
@@ -174,7 +174,7 @@ func TestAListHoldsForShellsWithoutEnforcedToo(t *testing.T) {
 		t.Errorf("%+v", denial)
 	}
 	if denial := checkCall(policy, []string{"env", "id"}); denial != nil {
-		t.Errorf("launchers are judged without Enforced: %+v", denial)
+		t.Errorf("launchers are checked without Enforced: %+v", denial)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Policy is an ExecutionPolicySpec compiled over the built-in defaults. It never changes and is safe
-// for concurrent use.
+// Policy is a compiled ExecutionPolicySpec, with the built-in defaults applied. It never changes and is safe for
+// concurrent use.
 type Policy struct {
 	access        v1alpha1.AccessMode
 	shellEnabled  bool
@@ -36,10 +36,10 @@ type binaryRules struct {
 	listed   map[string]bool
 }
 
-// any says whether every name may run: nothing is listed and nothing is enforced.
-func (b *binaryRules) any() bool { return !b.enforced && len(b.names) == 0 }
+// allowsAny reports whether every program may run: the list is empty and not enforced.
+func (b *binaryRules) allowsAny() bool { return !b.enforced && len(b.names) == 0 }
 
-func (b *binaryRules) allows(name string) bool { return b.any() || b.listed[name] }
+func (b *binaryRules) allows(name string) bool { return b.allowsAny() || b.listed[name] }
 
 // codeRules are the rules for code calls.
 type codeRules struct {
@@ -65,13 +65,13 @@ func (p *Policy) Timeout(wanted *time.Duration) time.Duration {
 	return max(time.Second, min(limit, p.maxTimeout))
 }
 
-// MaxBytesPerStream is how much of each output stream is kept.
+// MaxBytesPerStream is how many bytes of each output stream are kept.
 func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
 
-// Access says how the right to use a tool is decided.
+// Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
 
-// nameSet matches names of variables: exact ones, and prefixes that were written with a "*".
+// nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
 type nameSet struct {
 	exact    map[string]bool
 	prefixes []string

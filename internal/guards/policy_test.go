@@ -132,8 +132,8 @@ func TestEveryLaunchRuleHasAReasonAndNoNameTwice(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, rule := range launchRules() {
-		if rule.reason == "" || rule.judge == nil {
-			t.Errorf("%s lacks a reason or a judge", rule.names)
+		if rule.reason == "" || rule.check == nil {
+			t.Errorf("%s lacks a reason or a check", rule.names)
 		}
 		for name := range strings.FieldsSeq(rule.names) {
 			if seen[name] {

@@ -52,7 +52,7 @@ func (c *capture) keepLast(p []byte) {
 	}
 }
 
-// stream is what was captured. whole says whether the process's last byte was seen.
+// stream is what was captured. whole reports whether the process's last byte was seen.
 func (c *capture) stream(whole bool) result.Stream {
 	s := result.Stream{Head: c.head, Bytes: c.bytes, InvalidUTF8: c.utf8.invalid || c.utf8.partial()}
 	s.Tail = append(append(s.Tail, c.tail[c.next:]...), c.tail[:c.next]...)

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shielded are the signals that would end, dump or stop a Go program which doesn't ask for them. A command runs
+// handledSignals are the signals that would end, dump or stop a Go program which doesn't ask for them. A command runs
 // as the same user and can send them. SIGTERM is left to the program: it is how a container is stopped.
-var shielded = []os.Signal{
+var handledSignals = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV,
 	unix.SIGPIPE, unix.SIGALRM, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGUSR1, unix.SIGUSR2,
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
@@ -38,6 +38,6 @@ func Harden() error {
 		return fmt.Errorf("turning core files off: %w", err)
 	}
 	// Asked for and dropped, not ignored: what is ignored would be for the command too.
-	signal.Notify(make(chan os.Signal, 1), shielded...)
+	signal.Notify(make(chan os.Signal, 1), handledSignals...)
 	return nil
 }

@@ -13,14 +13,14 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// one keeps a second Run out: both would take each other's processes for their own.
-var one sync.Mutex
+// runMutex keeps a second Run out: both would take each other's processes for their own.
+var runMutex sync.Mutex
 
 // Run starts the command and returns when it, and everything it started, has ended. The context's end
 // stops it; a Stop as its cause names the reason, CancelRequested otherwise.
 func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
-	one.Lock()
-	defer one.Unlock()
+	runMutex.Lock()
+	defer runMutex.Unlock()
 	r := &run{cmd: cmd, options: newOptions(opts), children: make(chan os.Signal, 1)}
 	if err := context.Cause(ctx); err != nil {
 		r.stop = stopCause(err)

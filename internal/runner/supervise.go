@@ -23,8 +23,8 @@ const (
 	// killInterval is between two rounds of SIGKILL, leaveInterval between two looks at who is left.
 	killInterval  = 5 * time.Millisecond
 	leaveInterval = 100 * time.Millisecond
-	// safetyInterval is how often to look for an end that no signal told of.
-	safetyInterval = time.Second
+	// pollInterval is how often to look for an end that no signal told of.
+	pollInterval = time.Second
 )
 
 // supervise waits for the leader's end, or stops it, and leaves nothing behind.
@@ -34,7 +34,7 @@ func (r *run) supervise(ctx context.Context) {
 		r.terminate(r.grace())
 	} else {
 		r.drain(ctx)
-		if !r.gone() {
+		if !r.hasEnded() {
 			r.terminate(leaveLimit)
 		}
 	}
@@ -59,7 +59,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		defer t.Stop()
 		timeout = t.C
 	}
-	safety := time.NewTicker(safetyInterval)
+	safety := time.NewTicker(pollInterval)
 	defer safety.Stop()
 	for {
 		var stop *Stop
@@ -81,7 +81,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 	}
 }
 
-// reap takes the status of every child that has ended and says whether any of the tree is left.
+// reap takes the status of every child that has ended and reports whether any of the tree is left.
 func (r *run) reap() (left bool) {
 	status, left := r.tree.reap()
 	if status != nil && r.status == nil {
@@ -90,8 +90,8 @@ func (r *run) reap() (left bool) {
 	return left
 }
 
-// gone says whether the whole tree has ended.
-func (r *run) gone() bool {
+// hasEnded reports whether the whole tree has ended.
+func (r *run) hasEnded() bool {
 	return !r.reap() && r.status != nil
 }
 
@@ -119,32 +119,32 @@ func (r *run) drain(ctx context.Context) {
 func (r *run) terminate(limit time.Duration) {
 	r.tree.signal(unix.SIGTERM)
 	r.tree.signal(unix.SIGCONT)
-	r.waitGone(limit, leaveInterval, func() {})
+	r.waitEnded(limit, leaveInterval, func() {})
 }
 
 // kill ends what is left.
 func (r *run) kill() {
-	if r.gone() {
+	if r.hasEnded() {
 		return
 	}
-	r.survivors = !r.waitGone(killLimit, killInterval, func() { r.tree.signal(unix.SIGKILL) })
+	r.survivors = !r.waitEnded(killLimit, killInterval, func() { r.tree.signal(unix.SIGKILL) })
 }
 
-// waitGone waits until the tree has ended, and calls again at the start and every so often. It says whether
+// waitEnded waits until the tree has ended, and calls again at the start and every so often. It says whether
 // the tree has ended within limit.
-func (r *run) waitGone(limit, every time.Duration, again func()) bool {
+func (r *run) waitEnded(limit, every time.Duration, again func()) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	interval := time.NewTicker(every)
 	defer interval.Stop()
 	again()
-	for !r.gone() {
+	for !r.hasEnded() {
 		select {
 		case <-r.children:
 		case <-interval.C:
 			again()
 		case <-deadline.C:
-			return r.gone()
+			return r.hasEnded()
 		}
 	}
 	return true

@@ -2,7 +2,7 @@ package runner
 
 import "unicode/utf8"
 
-// validator says whether a stream is UTF-8, however it is cut into pieces.
+// validator reports whether a stream is UTF-8, however it is cut into pieces.
 type validator struct {
 	// carry is the beginning of a character at the end of the last piece.
 	carry   [utf8.UTFMax]byte
@@ -28,7 +28,7 @@ func (v *validator) write(p []byte) {
 	v.carried = copy(v.carry[:], p[len(p)-n:])
 }
 
-// partial says whether the stream stopped within a character.
+// partial reports whether the stream stopped within a character.
 func (v *validator) partial() bool { return v.carried > 0 }
 
 // partialEnd is the length of the beginning of a character that p ends with.

@@ -54,7 +54,7 @@ func (f *childFiles) input(data []byte) (*os.File, error) {
 		return nil, err
 	}
 	f.ends = append(f.ends, uintptr(p[0]))
-	return ours(p[1], "stdin")
+	return parentEnd(p[1], "stdin")
 }
 
 func (f *childFiles) output(name string) (*os.File, error) {
@@ -64,10 +64,10 @@ func (f *childFiles) output(name string) (*os.File, error) {
 	}
 	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, pipeSize)
 	f.ends = append(f.ends, uintptr(p[1]))
-	return ours(p[0], name)
+	return parentEnd(p[0], name)
 }
 
-func ours(fd int, name string) (*os.File, error) {
+func parentEnd(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, err

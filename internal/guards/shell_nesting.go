@@ -2,10 +2,9 @@ package guards
 
 import "strings"
 
-// tooDeep bounds what a script can make the parser and the walk recurse. It knows nothing of quotes, so
-// it counts what might open a construct and takes off what might close one; a script that is far from
-// both bounds always passes.
-func tooDeep(text string) bool {
+// nestsTooDeep bounds the recursion of the parser and of the walker. It ignores quotes: it counts characters that may open
+// or close a construct. Ordinary scripts are far below both bounds.
+func nestsTooDeep(text string) bool {
 	depth, deepest, operators := 0, 0, 0
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -32,7 +31,7 @@ func wordStarts(text string, i int) bool {
 	return i == 0 || strings.IndexByte(" \t\n;&|(){}!`", text[i-1]) >= 0
 }
 
-// keywordDepth is how a reserved word at the start of text changes the nesting.
+// keywordDepth is by how much a reserved word at the start of the text changes the nesting.
 func keywordDepth(text string) int {
 	switch text[0] {
 	case 'i', 'w', 'u', 'f', 'c', 's', 't', 'd', 'e':

@@ -6,13 +6,13 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// innerScript returns the parsed text of an eval or a trap whose text is known, else nil. It is parsed once.
+// innerScript returns the parsed text of eval or trap, or nil if the text isn't known. It parses each text once.
 func (w *walker) innerScript(name word, cmd *syntax.CallExpr) *syntax.File {
 	if !name.is("eval") && !name.is("trap") || cmd == nil {
 		return nil
 	}
 	if file, ok := w.inner[cmd]; ok || w.facts != nil {
-		// Only what was there when the facts were collected may run.
+		// A text that was not parsed when the facts were collected must not run.
 		return file
 	}
 	words := make([]word, len(cmd.Args))
@@ -34,10 +34,10 @@ func (w *walker) innerScript(name word, cmd *syntax.CallExpr) *syntax.File {
 
 func (w *walker) parseInner(text string) *syntax.File {
 	w.innerBytes += len(text)
-	if text == "" || len(w.inner) > maxInner || w.innerBytes > maxInnerBytes || w.spend(word{}, len(text)) != nil || unreadable(text) != nil {
+	if text == "" || len(w.inner) > maxInner || w.innerBytes > maxInnerBytes || w.spend(word{}, len(text)) != nil || checkReadable(text) != nil {
 		return nil
 	}
-	if _, odd := replaceOdd(text); odd >= 0 {
+	if _, odd := replaceControlCharacters(text); odd >= 0 {
 		return nil
 	}
 	file, err := w.policy.parsers.parse(text, w.lang)
@@ -47,13 +47,13 @@ func (w *walker) parseInner(text string) *syntax.File {
 	return file
 }
 
-// maxInner and maxInnerBytes bound the texts of eval and trap that one script may hold, in all.
+// maxInner and maxInnerBytes bound the texts of eval and trap in a script.
 const (
 	maxInner      = 200
 	maxInnerBytes = 65536
 )
 
-// evalText is what eval runs: its arguments with spaces between.
+// evalText returns what eval runs: its arguments, separated by spaces.
 func evalText(words []word) (string, *refusal) {
 	var parts []string
 	for i, arg := range words[1:] {
@@ -68,7 +68,7 @@ func evalText(words []word) (string, *refusal) {
 	return strings.Join(parts, " "), nil
 }
 
-// trapText is what trap runs later; empty when it runs nothing.
+// trapText returns what trap runs later, which may be nothing.
 func trapText(words []word) (string, *refusal) {
 	args := words[1:]
 	if len(args) > 0 && (args[0].is("-p") || args[0].is("-l")) {
@@ -102,7 +102,7 @@ func (w *walker) trapBuiltin(words []word, cmd *syntax.CallExpr) *refusal {
 	return w.runInner(words[0], text, cmd)
 }
 
-// runInner judges a text that this same shell runs.
+// runInner checks a text that the same shell runs.
 func (w *walker) runInner(name word, text string, cmd *syntax.CallExpr) *refusal {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -110,7 +110,7 @@ func (w *walker) runInner(name word, text string, cmd *syntax.CallExpr) *refusal
 	file := w.innerScript(name, cmd)
 	if file == nil {
 		return &refusal{
-			what: "the text that " + name.text + " runs, " + quote(text) + ", can't be parsed as bash", fix: "write the command itself",
+			what: "the text " + quote(text) + " of " + name.text + " can't be checked: it isn't plain bash, or the script has too many such texts", fix: "write the command itself",
 			parse: true, line: name.line, col: name.column,
 		}
 	}
@@ -118,24 +118,24 @@ func (w *walker) runInner(name word, text string, cmd *syntax.CallExpr) *refusal
 	w.source = text
 	defer func() { w.source = outer }()
 	refused := w.nested(name, func() *refusal {
-		return w.apart(func() *refusal { return w.statements(file.Stmts) })
+		return w.inChildScope(func() *refusal { return w.statements(file.Stmts) })
 	})
 	if refused != nil {
-		refused.what = "in the text that " + name.text + " runs: " + refused.what
+		refused.what = "in the text of " + name.text + ": " + refused.what
 	}
-	return refused.placed(name)
+	return refused.withPosition(name)
 }
 
-// execBuiltin judges exec: redirections alone are harmless, else it runs a program, never a function.
+// execBuiltin checks exec, which runs a program if it has arguments, never a function.
 func (w *walker) execBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	_, rest, refused := splitOptions(words, optionSet{flags: "c"})
 	if refused != nil || len(rest) == 0 {
 		return refused
 	}
-	return w.program(rest)
+	return w.checkProgram(rest)
 }
 
-// commandBuiltin judges command: it passes over functions, and -v and -V only look a name up.
+// commandBuiltin checks command, which ignores functions. With -v and -V it runs nothing.
 func (w *walker) commandBuiltin(words []word, cmd *syntax.CallExpr) *refusal {
 	if len(words) > 1 && (words[1].is("-v") || words[1].is("-V")) {
 		return nil
@@ -147,7 +147,7 @@ func (w *walker) commandBuiltin(words []word, cmd *syntax.CallExpr) *refusal {
 	if !rest[0].known || rest[0].derived {
 		return refuse(rest[0], "the name of the command "+quote(rest[0].source)+" is only known at run time", "write the name itself")
 	}
-	return w.runBuiltin(rest, cmd)
+	return w.checkBuiltin(rest, cmd)
 }
 
 func (w *walker) builtinBuiltin(words []word, cmd *syntax.CallExpr) *refusal {
@@ -156,7 +156,7 @@ func (w *walker) builtinBuiltin(words []word, cmd *syntax.CallExpr) *refusal {
 		return refused
 	}
 	if _, ok := w.policy.shellBuiltins[rest[0].text]; !rest[0].known || rest[0].derived || !ok {
-		return refuse(rest[0], "builtin runs "+quote(rest[0].source)+", which can't be judged", "write the name itself")
+		return refuse(rest[0], "builtin runs "+quote(rest[0].source)+", which can't be checked", "write the name itself")
 	}
-	return w.runBuiltin(rest, cmd)
+	return w.checkBuiltin(rest, cmd)
 }

@@ -6,7 +6,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// words judges everything that expanding the words could run.
+// words checks what expanding the words runs.
 func (w *walker) words(nodes []*syntax.Word) *refusal {
 	for _, node := range nodes {
 		if refused := w.word(node); refused != nil {
@@ -28,8 +28,8 @@ func (w *walker) word(node *syntax.Word) *refusal {
 	return nil
 }
 
-// part judges one part of a word. within says that it stands in double quotes or a here-document, where
-// bash reads quotes inside of ${...} differently from the parser.
+// part checks one part of a word. within says that it is in double quotes or in a here-document, where bash and the
+// parser disagree on quotes inside of ${...}.
 func (w *walker) part(part syntax.WordPart, within bool) *refusal {
 	switch part := part.(type) {
 	case *syntax.Lit:
@@ -45,11 +45,11 @@ func (w *walker) part(part syntax.WordPart, within bool) *refusal {
 	case *syntax.ArithmExp:
 		return w.arithmExp(part)
 	case *syntax.ProcSubst:
-		return w.apart(func() *refusal { return w.statements(part.Stmts) })
+		return w.inChildScope(func() *refusal { return w.statements(part.Stmts) })
 	case *syntax.ExtGlob:
 		return w.refuseAt(part, "the extended pattern "+quote(w.sourceOf(part))+" is off in bash unless a script turns it on, and means something else then", "use a plain pattern, or case")
 	default:
-		return w.refuseAt(part, quote(w.sourceOf(part))+" can't be judged", "write it in a plainer way")
+		return w.refuseAt(part, quote(w.sourceOf(part))+" can't be checked", "write it in a simpler way")
 	}
 }
 
@@ -62,7 +62,7 @@ func (w *walker) parts(parts []syntax.WordPart) *refusal {
 	return nil
 }
 
-// lit is a second line of defence: text that the parser took as it stands must hold nothing that bash expands.
+// lit refuses expansions in text that the parser takes for literal, in case bash disagrees.
 func (w *walker) lit(lit *syntax.Lit) *refusal {
 	value := lit.Value
 	for i := 0; i < len(value); i++ {
@@ -70,7 +70,7 @@ func (w *walker) lit(lit *syntax.Lit) *refusal {
 		case value[i] == '\\':
 			i++
 		case value[i] == '`', value[i] == '$' && i+1 < len(value) && strings.IndexByte("({[`'\"", value[i+1]) >= 0:
-			return w.refuseAt(lit, "an expansion in "+quote(value)+" can't be judged", "write it in a plainer way")
+			return w.refuseAt(lit, "an expansion in "+quote(value)+" can't be checked", "write it in a simpler way")
 		}
 	}
 	return nil
@@ -78,20 +78,20 @@ func (w *walker) lit(lit *syntax.Lit) *refusal {
 
 func (w *walker) substitution(part *syntax.CmdSubst) *refusal {
 	if part.TempFile || part.ReplyVar {
-		return w.refuseAt(part, "this form of command substitution can't be judged", "use $(command)")
+		return w.refuseAt(part, "this form of command substitution can't be checked", "use $(command)")
 	}
 	if part.Backquotes {
 		inside := strings.Trim(w.sourceOf(part), "`")
 		if strings.ContainsAny(inside, "\\`#") {
-			return w.refuseAt(part, "quoting inside of backquotes can't be judged", "use $(command)")
+			return w.refuseAt(part, "quoting inside of backquotes can't be checked", "use $(command)")
 		}
 	}
-	return w.apart(func() *refusal { return w.statements(part.Stmts) })
+	return w.inChildScope(func() *refusal { return w.statements(part.Stmts) })
 }
 
 func (w *walker) param(p *syntax.ParamExp, within bool) *refusal {
 	if p.Flags != nil || p.Width || p.IsSet || p.NestedParam != nil || len(p.Modifiers) > 0 || p.Param == nil {
-		return w.refuseAt(p, "the expansion "+quote(w.sourceOf(p))+" can't be judged", "use ${name} and the forms of bash")
+		return w.refuseAt(p, "the expansion "+quote(w.sourceOf(p))+" can't be checked", "use ${name} and the forms of bash")
 	}
 	if refused := w.indirect(p); refused != nil {
 		return refused
@@ -117,7 +117,8 @@ func (w *walker) param(p *syntax.ParamExp, within bool) *refusal {
 	return nil
 }
 
-// indirect refuses ${!x}, whose text is a name, with a subscript perhaps; ${!x@} and ${!x[@]} only list names.
+// indirect refuses ${!x}, which evaluates the text of x as a name, perhaps with a subscript. ${!x@} and ${!x[@]} only list
+// names.
 func (w *walker) indirect(p *syntax.ParamExp) *refusal {
 	if !p.Excl || p.Names != 0 {
 		return nil
@@ -142,15 +143,15 @@ func (w *walker) expansion(p *syntax.ParamExp, within bool) *refusal {
 	return w.braced(p.Exp.Word, within)
 }
 
-// braced judges a word inside of ${...}. Within double quotes bash takes single quotes there for ordinary
-// characters, so that what they seem to quote would run.
+// braced checks a word inside of ${...}. Within double quotes bash takes single quotes there for ordinary characters, and
+// expands the text between them.
 func (w *walker) braced(node *syntax.Word, within bool) *refusal {
 	if node == nil {
 		return nil
 	}
 	for _, part := range node.Parts {
 		if quoted, ok := part.(*syntax.SglQuoted); ok && (within || quoted.Dollar) && strings.ContainsAny(quoted.Value, "$`\\\"'{}()") {
-			return w.refuseAt(part, "quotes inside of ${…} within double quotes can't be judged", "put the text into a variable first")
+			return w.refuseAt(part, "quotes inside of ${…} within double quotes can't be checked", "put the text into a variable first")
 		}
 		if refused := w.part(part, within); refused != nil {
 			return refused
@@ -161,7 +162,7 @@ func (w *walker) braced(node *syntax.Word, within bool) *refusal {
 
 func (w *walker) arithmExp(part *syntax.ArithmExp) *refusal {
 	if part.Bracket || part.Unsigned {
-		return w.refuseAt(part, "the old form of arithmetic "+quote(w.sourceOf(part))+" can't be judged", "use $(( ))")
+		return w.refuseAt(part, "the old form of arithmetic "+quote(w.sourceOf(part))+" can't be checked", "use $(( ))")
 	}
 	return w.arithmetic(part.X)
 }

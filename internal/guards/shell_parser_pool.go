@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// parsers keeps parsers for reuse: a new one costs more than parsing a short script. What a parser returned is
-// never changed by its next use.
+// parsers are pools of parsers: making a parser takes longer than parsing a short script. A parser doesn't change the
+// trees that it returned earlier.
 type parsers struct {
 	bash, posix sync.Pool
 }
@@ -23,7 +23,7 @@ func (p *parsers) parse(text string, lang syntax.LangVariant) (*syntax.File, err
 		parser = syntax.NewParser(syntax.Variant(lang))
 	}
 	file, err := parser.Parse(strings.NewReader(text), "")
-	// A parser that panics never comes back to the pool.
+	// A parser that panics isn't returned to the pool.
 	pool.Put(parser)
 	return file, err
 }

@@ -75,11 +75,11 @@ func (d *workDir) enter(start func(cwd string) (int, error)) (int, error) {
 	if path := "/proc/self/fd/" + strconv.Itoa(d.fd()); d.isAt(path) {
 		return start(path)
 	}
-	return d.enterWhole(start)
+	return d.enterByChdir(start)
 }
 
-// enterWhole moves the whole process there and back.
-func (d *workDir) enterWhole(start func(cwd string) (int, error)) (int, error) {
+// enterByChdir moves the whole process there and back.
+func (d *workDir) enterByChdir(start func(cwd string) (int, error)) (int, error) {
 	before, err := unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func (d *workDir) enterWhole(start func(cwd string) (int, error)) (int, error) {
 	return start("")
 }
 
-// isAt says whether path leads to the directory.
+// isAt reports whether path leads to the directory.
 func (d *workDir) isAt(path string) bool {
 	var want, got unix.Stat_t
 	return unix.Fstat(d.fd(), &want) == nil && unix.Stat(path, &got) == nil &&

@@ -11,7 +11,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// arguments are a tool call's own arguments. A null counts as not given: models write it for "none".
+// arguments are the arguments of a tool call. A null counts as absent: models write it for "none".
 type arguments struct {
 	values map[string]json.RawMessage
 }
@@ -27,7 +27,7 @@ func newArguments(tool *v1alpha1.ToolAction) (*arguments, error) {
 	return args, nil
 }
 
-// first returns the first of the names that is given.
+// first returns the first of the names that has a value.
 func (a *arguments) first(names []string) (string, json.RawMessage) {
 	for _, name := range names {
 		value, ok := a.values[name]

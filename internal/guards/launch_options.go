@@ -14,7 +14,7 @@ type optionSet struct {
 	long     string // long names; "name=" takes a value, "name?" may have one attached
 }
 
-// optionReader takes options off a list of words.
+// optionReader parses the options at the start of a list of words.
 type optionReader struct {
 	set   optionSet
 	words []word
@@ -22,8 +22,9 @@ type optionReader struct {
 	named []word
 }
 
-// splitOptions splits a command's words, whose first is its name, into options and the rest. It returns the
-// values of options that are names. An option that isn't in the set, or a word that may turn out as one, is refused.
+// splitOptions splits the words of a command, the first of which is its name, into options and the rest. It also returns
+// the values of options that are names of variables. It refuses options that aren't in the set, and words that may
+// expand to an option.
 func splitOptions(words []word, set optionSet) (named, rest []word, refused *refusal) {
 	r := &optionReader{set: set, words: words, next: 1}
 	for r.next < len(words) {
@@ -46,7 +47,7 @@ func (r *optionReader) option(arg word) *refusal {
 	r.next++
 	switch {
 	case arg.many || len(arg.text) < 2:
-		return refuse(arg, r.words[0].text+" may take "+quote(arg.source)+" for an option", "write it out, or put -- or ./ before it")
+		return refuse(arg, quote(arg.source)+" may expand to an option of "+r.words[0].text, "write it out, or put -- or ./ before it")
 	case strings.HasPrefix(arg.text, "--"):
 		return r.longOption(arg)
 	default:
@@ -55,7 +56,7 @@ func (r *optionReader) option(arg word) *refusal {
 }
 
 func (r *optionReader) unknown(arg word) *refusal {
-	return refuse(arg, "the option "+quote(arg.source)+" of "+r.words[0].text+" is not one whose effect on what runs is known", "leave it out")
+	return refuse(arg, "the option "+quote(arg.source)+" of "+r.words[0].text+" is not known to be harmless", "leave it out")
 }
 
 // value takes the next word as an option's value.
@@ -65,8 +66,8 @@ func (r *optionReader) value(arg word) (word, *refusal) {
 	}
 	value := r.words[r.next]
 	r.next++
-	if !value.argument() {
-		return word{}, refuse(value, "what "+quote(value.source)+" expands to may be several words, and "+r.words[0].text+" would take them for something else", "put it in double quotes")
+	if !value.isSingle() {
+		return word{}, refuse(value, quote(value.source)+" may expand to several words, only the first of which would be the value of the option of "+r.words[0].text, "put it in double quotes")
 	}
 	return value, nil
 }

@@ -6,18 +6,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// variable is what is known of a variable from all places in a script that assign it.
+// variable is what all assignments of a script say about a variable.
 type variable struct {
 	assigned int
-	text     bool   // some assignment gives it something that may be no number
-	value    string // of its only assignment, when that is a safe literal
+	text     bool   // some assignment sets it to something that may not be a number
+	value    string // of its only assignment, if that is a safe literal
 	readonly bool
 	array    bool // declared or assigned as an array somewhere
 	keyed    bool // declared as an associative array
 	unkeyed  bool // declared or assigned as anything else
 }
 
-// variables are the facts about a script's variables, wherever in the script they are assigned.
+// variables are the facts about the variables of a script, by name.
 type variables map[string]*variable
 
 func (v variables) get(name string) *variable {
@@ -156,7 +156,7 @@ func (v variables) loop(loop *syntax.ForClause) {
 	v.assign(iter.Name.Value, numeric, "")
 }
 
-// call notes what builtins assign by name. It takes every word that could be a name for one.
+// call notes the variables that builtins assign. It takes each word that may be a name for one.
 func (v variables) call(w *walker, call *syntax.CallExpr) {
 	if len(call.Args) == 0 || isPlainCommand(call.Args[0]) {
 		return
@@ -176,8 +176,8 @@ func (v variables) call(w *walker, call *syntax.CallExpr) {
 	}
 }
 
-// innerScript notes the assignments in the text of an eval or a trap, to a bounded depth. A text that is not
-// looked at here is refused when it is judged.
+// innerScript notes the assignments in the text of eval or trap, to a bounded depth. A text that it skips is refused when
+// it is checked.
 func (v variables) innerScript(w *walker, name word, call *syntax.CallExpr) {
 	if w.inner[call] != nil || w.collecting > maxDepth {
 		return
@@ -191,7 +191,8 @@ func (v variables) innerScript(w *walker, name word, call *syntax.CallExpr) {
 	w.collecting--
 }
 
-// isPlainCommand says whether the command's name is written plainly and is none that assigns or runs a text.
+// isPlainCommand reports whether the name of the command is literal, and isn't that of a builtin that assigns variables
+// or runs a text.
 func isPlainCommand(name *syntax.Word) bool {
 	text := name.Lit()
 	if text == "" || strings.Contains(text, `\`) || isAssigner(text) {
@@ -228,7 +229,7 @@ func (v variables) word(node *syntax.Word) {
 	}
 }
 
-// text notes the name at the start of an argument, also where it is attached to an option.
+// text notes the name at the start of an argument, also one that is attached to an option.
 func (v variables) text(text string) {
 	for start := 0; start < min(len(text), 4); start++ {
 		end := start
@@ -246,7 +247,7 @@ func (v variables) text(text string) {
 	}
 }
 
-// isNumericWord says whether the word is a plain decimal number, or an expansion that always gives one.
+// isNumericWord reports whether the word is a plain decimal number, or an expansion that always gives one.
 func isNumericWord(node *syntax.Word) bool {
 	if text := node.Lit(); text != "" {
 		return isDecimal(text)
@@ -278,7 +279,7 @@ func isNumericPart(part syntax.WordPart) bool {
 	}
 }
 
-// isDecimal accepts numbers that can't be taken for octal ones, so that arithmetic on them never fails.
+// isDecimal accepts numbers without leading zeros, which could make them invalid octal numbers.
 func isDecimal(text string) bool {
 	text = strings.TrimPrefix(text, "-")
 	if text == "" || len(text) > 18 || (text[0] == '0' && len(text) > 1) {
@@ -301,7 +302,7 @@ func isNumericRange(text string) bool {
 	return ok && (len(parts) == 2 || len(parts) == 3)
 }
 
-// safeText returns a literal that stays one word wherever it is expanded, and names no option; else nothing.
+// safeText returns a literal that expands to one word, which isn't an option; or nothing.
 func safeText(node *syntax.Word) string {
 	text := node.Lit()
 	if len(node.Parts) == 1 {

@@ -17,9 +17,9 @@ type procTree struct {
 	leader int
 	self   int
 	reaped bool
-	// older are our children from before, which aren't the command's.
-	older     map[identity]bool
-	olderPIDs map[int]bool
+	// earlier are our children from before, which aren't the command's.
+	earlier     map[identity]bool
+	earlierPIDs map[int]bool
 }
 
 // identity tells a process from a later one with the same number.
@@ -37,12 +37,12 @@ type process struct {
 
 // newProcTree is called before the leader starts. The process stays a subreaper afterwards.
 func newProcTree() *procTree {
-	t := &procTree{self: os.Getpid(), older: map[identity]bool{}, olderPIDs: map[int]bool{}}
+	t := &procTree{self: os.Getpid(), earlier: map[identity]bool{}, earlierPIDs: map[int]bool{}}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	for _, pid := range children(t.self, threads()...) {
 		if p, ok := readProcess(strconv.Itoa(pid)); ok {
-			t.older[p.identity] = true
-			t.olderPIDs[pid] = true
+			t.earlier[p.identity] = true
+			t.earlierPIDs[pid] = true
 		}
 	}
 	return t
@@ -103,7 +103,7 @@ func (t *procTree) reap() (leader *unix.WaitStatus, left bool) {
 // orphans are our children but for the leader and older ones. The kernel gives orphans to the first thread.
 func (t *procTree) orphans() []int {
 	return slices.DeleteFunc(children(t.self, t.self), func(pid int) bool {
-		return pid == t.leader || t.isOlder(pid)
+		return pid == t.leader || t.isEarlier(pid)
 	})
 }
 
@@ -135,12 +135,12 @@ func childrenAmongAll(self int) []int {
 	return pids
 }
 
-func (t *procTree) isOlder(pid int) bool {
-	if !t.olderPIDs[pid] {
+func (t *procTree) isEarlier(pid int) bool {
+	if !t.earlierPIDs[pid] {
 		return false
 	}
 	p, ok := readProcess(strconv.Itoa(pid))
-	return ok && t.older[p.identity]
+	return ok && t.earlier[p.identity]
 }
 
 func threads() []int {
@@ -184,7 +184,7 @@ func (t *procTree) members() []process {
 			return false
 		}
 		if p.parent == t.self {
-			ours[pid] = !t.older[p.identity]
+			ours[pid] = !t.earlier[p.identity]
 		} else {
 			ours[pid] = isOurs(p.parent, depth+1)
 		}

@@ -12,27 +12,27 @@ import (
 // maxRounds is how often escapes within escapes are resolved.
 const maxRounds = 4
 
-// readings returns the source and the other texts that it can be read as.
-func readings(source string) []string {
+// decodings returns the source, and the texts that result from decoding it.
+func decodings(source string) []string {
 	texts := []string{source}
 	if folded := fold(source); folded != source {
 		texts = append(texts, folded)
 	}
 	for _, text := range texts {
-		plain, unclear := resolved(text, false)
+		plain, unclear := decodeRounds(text, false)
 		texts = append(texts, plain...)
 		if unclear {
-			prefixed, _ := resolved(text, true)
+			prefixed, _ := decodeRounds(text, true)
 			texts = append(texts, prefixed...)
 		}
 	}
 	return texts
 }
 
-// resolved returns what the text becomes, round after round, and whether prefixes would make a difference.
-func resolved(text string, prefixes bool) (texts []string, unclear bool) {
+// decodeRounds returns the result of each round of decoding, and whether prefixes would make a difference.
+func decodeRounds(text string, prefixes bool) (texts []string, unclear bool) {
 	for range maxRounds {
-		r := resolver{text: text, prefixes: prefixes}
+		r := decoder{text: text, prefixes: prefixes}
 		next := r.resolve()
 		unclear = unclear || r.unclear
 		if next == text {
@@ -67,10 +67,10 @@ func isASCII(s string) bool {
 	return true
 }
 
-// resolver decodes backslash escapes and joins strings that stand next to each other or are added: the
-// text of exec('imp' "\x6frt os") becomes exec('import os'). With prefixes, letters like the r of 'imp'r'ort' may
-// stand right between two strings; without, they are the content of a short string, like the f of 'f'+'s'.
-type resolver struct {
+// decoder decodes backslash escapes, and joins strings that are adjacent or added: exec('imp' "\x6frt os") becomes
+// exec('import os'). With prefixes, letters between two quotes are the prefix of a string, like the r of 'imp'r'ort';
+// without, they are the content of a string, like the f of 'f'+'s'.
+type decoder struct {
 	text     string
 	prefixes bool
 	unclear  bool // prefixes would make a difference
@@ -78,7 +78,7 @@ type resolver struct {
 	done     int // how much of text is written to out
 }
 
-func (r *resolver) resolve() string {
+func (r *decoder) resolve() string {
 	changed := false
 	for i := 0; i < len(r.text); {
 		if byteClass[r.text[i]]&classSpecial == 0 {
@@ -101,8 +101,8 @@ func (r *resolver) resolve() string {
 	return r.out.String()
 }
 
-// special resolves what stands at i and returns its length; 0 when it stands for itself.
-func (r *resolver) special(i int) int {
+// special decodes the text at i and returns its length, or 0 if the text needs no decoding.
+func (r *decoder) special(i int) int {
 	if r.text[i] == '\\' {
 		r.flush(i)
 		return resolveEscape(&r.out, r.text[i:])
@@ -114,18 +114,18 @@ func (r *resolver) special(i int) int {
 	return size
 }
 
-// flush writes what stands before i as it is.
-func (r *resolver) flush(i int) {
+// flush copies the text before i.
+func (r *decoder) flush(i int) {
 	r.out.WriteString(r.text[r.done:i])
 	r.done = i
 }
 
 func isQuote(c byte) bool { return c == '\'' || c == '"' || c == '`' }
 
-// junction returns the length of what stands between two parts of one text: a closing and an opening
-// quote with at most white space, a plus and prefix letters between, or the edge of a placeholder that
-// holds a string. 0: there is none.
-func (r *resolver) junction(text string) int {
+// junction returns the length of what separates two strings that are joined: a closing and an opening quote with white
+// space, a plus and prefix letters between them, or the edge of a placeholder that holds a string. It returns 0 if there
+// is none.
+func (r *decoder) junction(text string) int {
 	i := 0
 	if text[0] == '$' {
 		i++
@@ -242,7 +242,7 @@ func octalEscape(out *strings.Builder, text string) int {
 	return writeCode(out, text[1:end], 8, end)
 }
 
-// nameEscape knows the names of the letters of ASCII, which is what hides a module's name.
+// nameEscape decodes the names of ASCII letters and of the underscore, of which names of modules consist.
 func nameEscape(out *strings.Builder, text string) int {
 	end := strings.IndexByte(text[:min(len(text), 64)], '}')
 	if end < 0 || !strings.HasPrefix(text, "\\N{") {
@@ -263,9 +263,9 @@ func nameEscape(out *strings.Builder, text string) int {
 	return end + 1
 }
 
-// oddEncoding returns the encoding that one of the first two lines declares (as Python and Ruby read
-// it), when it isn't one in which ASCII means itself.
-func oddEncoding(source string) string {
+// unsupportedEncoding returns the encoding that one of the first two lines declares, as in Python and Ruby, unless ASCII
+// characters stand for themselves in it.
+func unsupportedEncoding(source string) string {
 	for range 2 {
 		line, rest := source, ""
 		if end := strings.IndexAny(source, "\r\n"); end >= 0 {

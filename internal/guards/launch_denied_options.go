@@ -2,8 +2,7 @@ package guards
 
 import "strings"
 
-// deniedOptions describes a program that is harmless but for some options, which may stand anywhere
-// before "--".
+// deniedOptions describes a program that starts others by some options only. Options may stand anywhere before "--".
 type deniedOptions struct {
 	long      string // denied long names, in full; abbreviations of them are refused too
 	except    string // long names that are options of their own although they abbreviate a denied one
@@ -15,13 +14,13 @@ type deniedOptions struct {
 	words     string // denied operands
 }
 
-// judge refuses the options that make a program run another one, and words that may turn out as options.
-func (d deniedOptions) judge(_ *judge, words []word) *refusal {
+// check refuses options that make a program run another one, and words that may expand to options.
+func (d deniedOptions) check(_ *checker, words []word) *refusal {
 	return d.scan(words[0].text, words[1:])
 }
 
-// scan walks the arguments. It knows that a word is the value of an option, or that "--" ends the options, only
-// as long as it knew of every option before whether it takes the next word.
+// scan checks the arguments. It can tell values from options, and what "--" means, as long as it knows for each option
+// so far whether the option takes the next word.
 func (d deniedOptions) scan(name string, args []word) *refusal {
 	aligned, isValue := true, false
 	for _, arg := range args {
@@ -31,8 +30,8 @@ func (d deniedOptions) scan(name string, args []word) *refusal {
 		if d.denies(arg) {
 			return refuse(arg, "the argument "+quote(arg.source)+" makes "+quote(name)+" run another program", "leave it out")
 		}
-		if arg.many && !arg.certain() || !isValue && !arg.known && arg.mayBeOption() && !d.fixed(arg) {
-			return refuse(arg, quote(name)+" may take "+quote(arg.source)+" for an option that makes it run another program", "put -- or ./ before it, or write it out")
+		if arg.many && !arg.isCertain() || !isValue && !arg.known && arg.mayBeOption() && !d.fixed(arg) {
+			return refuse(arg, quote(arg.source)+" may expand to an option that makes "+quote(name)+" run another program", "put -- or ./ before it, or write it out")
 		}
 		if isValue {
 			isValue = false
@@ -44,17 +43,17 @@ func (d deniedOptions) scan(name string, args []word) *refusal {
 	return nil
 }
 
-// denies says whether the word is a denied option or operand.
+// denies reports whether the word is a denied option or operand.
 func (d deniedOptions) denies(arg word) bool {
 	return arg.known && hasField(d.words, arg.text) || d.deniesLong(arg) || d.deniesLetter(arg)
 }
 
-// fixed says whether only the value of an unknown word is unknown, as in --name="$x".
+// fixed reports whether only the value of an unknown word is unknown, as in --name="$x".
 func (d deniedOptions) fixed(arg word) bool {
 	return !arg.many && strings.HasPrefix(arg.text, "--") && strings.Contains(arg.text, "=")
 }
 
-// arity says whether it is known how many words the argument takes, and whether it takes the next one.
+// arity reports whether it is known how many words the argument takes, and whether it takes the next one.
 func (d deniedOptions) arity(arg word) (known, takes bool) {
 	switch {
 	case !arg.mayBeOption():

@@ -32,7 +32,7 @@ type DirError struct {
 func newDirError(reason DirReason, req DirRequest, resolved string, cause error) *DirError {
 	path := req.absolute(req.WorkingDir)
 	if !strings.HasPrefix(req.WorkingDir, "/") {
-		path = strings.TrimSuffix(tidy(path), "/")
+		path = strings.TrimSuffix(collapseSlashes(path), "/")
 	}
 	if path == "" {
 		path = "/"
@@ -40,8 +40,8 @@ func newDirError(reason DirReason, req DirRequest, resolved string, cause error)
 	return &DirError{Reason: reason, Path: path, Resolved: resolved, Allowed: req.allowed(), Cause: cause}
 }
 
-// tidy drops doubled slashes that joining made; it is for messages only.
-func tidy(path string) string {
+// collapseSlashes drops doubled slashes that joining made; it is for messages only.
+func collapseSlashes(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
