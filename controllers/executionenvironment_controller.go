@@ -159,7 +159,7 @@ func (r *ExecutionEnvironmentReconciler) warm(env *v1alpha1.ExecutionEnvironment
 	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
 	switch {
 	case problem != "":
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, clip(problem, maxMessage)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, clip(problem, v1alpha1.MaxMessageBytes)
 	case env.Status.Warm.Ready == 0:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonFilling, "Pods are being started"
 	}

@@ -104,7 +104,7 @@ func (r *ToolCallReconciler) decide(ctx context.Context, s *scope) error {
 	s.record = &jobspec.Record{
 		Environment:         where.Effective().Name,
 		ArgvPrefix:          prefix,
-		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
+		TimeoutMilliseconds: policy.Timeout(action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: startTimeoutSeconds(where.Effective()),
@@ -203,11 +203,6 @@ func unknownCaller(denial *guards.Denial, missing string) *guards.Denial {
 		return denial
 	}
 	return &guards.Denial{Reason: denial.Reason, Message: denial.Message + ". The creator of this call is unknown, whatever its spec says, because an admission policy that sets it is missing: " + missing + ". Install config/admission and create the call again."}
-}
-
-func firstRunes(text string, n int) string {
-	runes := []rune(text)
-	return string(runes[:min(len(runes), n)])
 }
 
 // getOrReject reads an object that the user named.

@@ -152,7 +152,7 @@ func (r *ToolCallReconciler) notTaken(ctx context.Context, s *scope, cause error
 		return
 	}
 	s.allowed()
-	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, clip("the call's Job can't be made yet, which is tried again: "+cause.Error(), maxMessage))
+	s.condition(v1alpha1.ConditionStarted, false, v1alpha1.ReasonNotStarted, "the call's Job can't be made yet, which is tried again: "+cause.Error())
 	s.wakeIn(min(limit-open, max(soonestAgain, min(latestAgain, open/2))))
 }
 

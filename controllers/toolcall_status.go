@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/jobspec"
@@ -66,7 +67,7 @@ func (s *scope) mayRun() string {
 
 // mapped says what a call comes to.
 func (s *scope) mapped(action *guards.Action) {
-	s.call.Status.Action = &v1alpha1.MappedAction{Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary()}
+	s.call.Status.Action = &v1alpha1.MappedAction{Type: action.Type, Tool: bounds.Text(action.Tool(), v1alpha1.MaxToolBytes), Summary: action.Summary()}
 }
 
 // path says how the call comes to its pod.
@@ -102,12 +103,9 @@ func (s *scope) rejected(e *rejection) {
 	s.end(phase, e.Reason, e.Message)
 }
 
-// maxMessage bounds status.message and a condition's message, in bytes; the API takes 32768 characters.
-const maxMessage = 16 << 10
-
 // end writes the terminal phase, and all that follows from it alone.
 func (s *scope) end(phase v1alpha1.Phase, reason, message string) {
-	message = upperFirst(clip(message, maxMessage))
+	message = bounds.Text(upperFirst(message), v1alpha1.MaxMessageBytes)
 	if s.record != nil && s.job != nil {
 		s.accepted()
 	}
@@ -149,7 +147,7 @@ func truth(is bool) metav1.ConditionStatus {
 
 func (s *scope) setCondition(kind string, value metav1.ConditionStatus, reason, message string, since time.Time) {
 	meta.SetStatusCondition(&s.call.Status.Conditions, metav1.Condition{
-		Type: kind, Status: value, Reason: reason, Message: message,
+		Type: kind, Status: value, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
 		ObservedGeneration: s.call.Generation, LastTransitionTime: metav1.NewTime(since),
 	})
 }
@@ -189,20 +187,19 @@ func messageOf(o *result.Outcome) string {
 	return o.Message
 }
 
-// maxNames bounds the lists of variables' names, as the API does.
-const maxNames = 2048
-
 // resolved writes what the runner found the environment to be: names and sources.
 func (s *scope) resolved(env *wire.Environment) {
 	if s.call.Status.Environment == nil {
 		s.call.Status.Environment = &v1alpha1.ResolvedEnvironment{}
 	}
 	into := s.call.Status.Environment
-	into.WorkingDir = env.WorkingDir
-	into.StrippedEnv = env.Stripped[:min(len(env.Stripped), maxNames)]
-	for _, v := range env.Vars[:min(len(env.Vars), maxNames)] {
-		into.Env = append(into.Env, v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)})
+	into.WorkingDir = bounds.PathEnd(env.WorkingDir, v1alpha1.MaxPathBytes)
+	into.StrippedEnv, into.OmittedStrippedEnv = bounds.Names(env.Stripped)
+	variables := make([]v1alpha1.ResolvedEnvVar, len(env.Vars))
+	for i, v := range env.Vars {
+		variables[i] = v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)}
 	}
+	into.Env, into.OmittedEnv = bounds.Variables(variables)
 }
 
 // maxObjectBytes is what a whole ToolCall may take, encoded. etcd takes 1.5 MiB in one request, the object

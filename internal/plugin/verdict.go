@@ -67,7 +67,7 @@ func (v *verdict) context() []field {
 	if v.refusal != nil || v.compiled == nil {
 		return fields
 	}
-	limit := v.compiled.Timeout(v.action.WantedTime)
+	limit := v.compiled.Timeout(v.action)
 	return append(fields,
 		field{"Command", v.command()},
 		field{"Directory", orText(v.plan.WorkingDir, "the image's")},
