@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -152,7 +153,7 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		removed, err := r.remove(ctx, p, job)
 		if removed && problem != "" && !surplus {
 			r.pools.failed(client.ObjectKeyFromObject(p.env), problem, p.now)
-			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", clip(problem, maxNote))
+			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", bounds.Text(problem, maxNote))
 		}
 		return err
 	}

@@ -117,7 +117,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 	return &Decision{
 		Environment:         env.Name,
 		ArgvPrefix:          prefix,
-		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
+		TimeoutMilliseconds: policy.Timeout(action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),

@@ -61,7 +61,7 @@ func (p *Policy) compileCodeBounds(code *v1alpha1.CodePolicy) error {
 	if err != nil {
 		return err
 	}
-	size, err := between("spec.code.maxScanBytes", code.MaxScanBytes, defaultMaxScan, 1, limitBytes)
+	size, err := between("spec.code.maxScanBytes", code.MaxScanBytes, defaultMaxScan, 1, limitScan)
 	if err != nil {
 		return err
 	}

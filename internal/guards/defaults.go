@@ -1,6 +1,10 @@
 package guards
 
-import "time"
+import (
+	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
 
 // The built-in defaults hold for every field of a policy that is unset. They are functions, not
 // variables, so that nothing can change them.
@@ -11,8 +15,9 @@ const (
 	defaultMaxScan  = 65536
 	defaultMaxBytes = 65536
 
-	// limitBytes bounds code.maxScanBytes and output.maxBytesPerStream.
-	limitBytes = 524288
+	// limitScan bounds code.maxScanBytes, limitBytes output.maxBytesPerStream.
+	limitScan  = 524288
+	limitBytes = v1alpha1.MaxBytesPerStream
 	// limitSeconds bounds both fields of timeouts: a week.
 	limitSeconds = 604800
 )

@@ -55,14 +55,18 @@ type codeRules struct {
 // EnvBlocklist returns the prefixes of variables that are removed from an untrusted call.
 func (p *Policy) EnvBlocklist() []string { return slices.Clone(p.envBlocklist) }
 
-// Timeout is the limit that a call gets: what it wants, else the policy's default, held between one
-// second and the policy's maximum.
-func (p *Policy) Timeout(wanted *time.Duration) time.Duration {
+// Timeout is the limit that a call gets: what it wants, else the policy's default, held between one second and the
+// policy's maximum. A code call gets no more than code.maxExecutionMilliseconds, also when it asks for no time.
+func (p *Policy) Timeout(action *Action) time.Duration {
 	limit := p.timeout
-	if wanted != nil {
-		limit = *wanted
+	if action.WantedTime != nil {
+		limit = *action.WantedTime
 	}
-	return max(time.Second, min(limit, p.maxTimeout))
+	limit = max(time.Second, min(limit, p.maxTimeout))
+	if action.Type == v1alpha1.ActionCode && p.code.maxTime > 0 {
+		limit = min(limit, p.code.maxTime)
+	}
+	return limit
 }
 
 // MaxBytesPerStream is how many bytes of each output stream are kept.
