@@ -109,7 +109,7 @@ func TestWrittenDefaultsAreTheBuiltInOnes(t *testing.T) {
 			}
 		}
 		source := &Action{Type: v1alpha1.ActionCode, Language: "python", Source: "import subprocess"}
-		if denial := built.Check(Input{Action: source, Caller: &v1alpha1.Requester{Username: "u"}, MayUse: func(string) (bool, error) { return true, nil }}); denial == nil {
+		if denial := built.Check(Input{Action: source, Requester: &v1alpha1.Requester{Username: "u"}, MayUse: func(string) (bool, error) { return true, nil }}); denial == nil {
 			t.Errorf("%s denies no module", text)
 		}
 	}

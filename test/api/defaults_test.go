@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -83,7 +84,7 @@ func TestAnEnvironmentShowsItsDefaults(t *testing.T) {
 	s := newSpace(t)
 	want := map[string]any{
 		"image": "i", "inheritEnv": string(v1alpha1.InheritImage), "shell": []any{"bash", "-c"}, "suspend": false,
-		"startTimeoutSeconds": int64(jobspec.DefaultStartTimeoutSeconds), "ttlSecondsAfterFinished": int64(3600),
+		"startTimeoutSeconds": int64(decide.DefaultStartTimeoutSeconds), "ttlSecondsAfterFinished": int64(3600),
 		"jobTTLSecondsAfterFinished": int64(jobspec.DefaultJobTTLSeconds),
 	}
 	if diff := cmp.Diff(want, s.specOf("ExecutionEnvironment", "e", `,"spec":{"image":"i"}`)); diff != "" {
