@@ -37,7 +37,8 @@ func (w *world) withQueue() {
 
 func inQueue(env *v1alpha1.ExecutionEnvironment) {
 	asDefault(env)
-	env.Labels = map[string]string{jobspec.LabelQueue: "agents", jobspec.LabelQueuePriority: "low"}
+	env.Spec.Queues = []string{"agents"}
+	env.Labels = map[string]string{jobspec.LabelQueuePriority: "low"}
 	env.Spec.StartTimeoutSeconds = ptr.To(int32(30))
 }
 
@@ -296,7 +297,7 @@ func (w *world) cancel(call *v1alpha1.ToolCall) {
 func TestACallThatChoosesAQueueTakesNoWaitingPod(t *testing.T) {
 	w := newWorld(t)
 	env := w.environment("env", asDefault, func(e *v1alpha1.ExecutionEnvironment) {
-		e.Annotations[v1alpha1.AnnotationQueues] = "batch,night"
+		e.Spec.Queues = []string{"batch", "night"}
 		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 1}
 	})
 	w.fill(env)
@@ -382,7 +383,7 @@ func TestASuspendedPoolWaits(t *testing.T) {
 	}
 
 	// Another queue, other pods.
-	w.edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Labels[jobspec.LabelQueue] = "others" })
+	w.edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Queues[0] = "others" })
 	eventually(t, func() bool {
 		w.fill(env)
 		left := w.waiting(env)

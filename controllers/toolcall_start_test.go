@@ -44,7 +44,7 @@ func TestACallSaysThatItIsAcceptedWhenItDoesNotStartAtOnce(t *testing.T) {
 	if accepted == nil || accepted.Status != metav1.ConditionTrue || !accepted.LastTransitionTime.Time.Equal(created.Truncate(time.Second)) {
 		t.Errorf("accepted: %+v, seen at %s", accepted, created)
 	}
-	if condition(w.get(call), v1alpha1.ConditionFinished) != metav1.ConditionFalse {
+	if condition(w.get(call), v1alpha1.ConditionFinished) != metav1.ConditionFalse || condition(w.get(call), v1alpha1.ConditionSucceeded) != metav1.ConditionUnknown {
 		t.Errorf("after a second: %+v", s)
 	}
 }

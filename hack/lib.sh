@@ -6,10 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# tool builds a program of hack/tools, in the version that is pinned there, into bin/.
+# tool NAME PACKAGE [MODULE] builds a program of hack/tools, or of a module below it, into bin/; the version is pinned there.
 tool() {
   mkdir -p bin
-  go -C hack/tools build -o "$PWD/bin/$1" "$2"
+  counted go -C "hack/tools/${3:-}" build -v -o "$PWD/bin/$1" "$2"
 }
 
 # counted runs a go command with -v, and prints a line for every hundred packages that it compiles, not each name.

@@ -30,16 +30,19 @@ func TerminalPhases() []Phase {
 // Terminal says whether the phase is final.
 func (p Phase) Terminal() bool { return slices.Contains(TerminalPhases(), p) }
 
-// Condition types of a ToolCall.
+// Condition types of a ToolCall. Started and Finished are False until they are True. Succeeded is Unknown until it is
+// decided, so that "kubectl wait --for=condition=Succeeded=False" returns at a failure and not at once.
 const (
 	// ConditionAccepted is True once every guard passed, False with the guard's reason otherwise. It is Unknown while
 	// a guard can't decide.
 	ConditionAccepted = "Accepted"
-	// ConditionStarted is True once it is recorded which pod runs the call, just before its process starts.
+	// ConditionStarted is True once it is recorded which pod runs the call, just before its process starts. It is False
+	// until then, and stays False when nothing ever started.
 	ConditionStarted = "Started"
-	// ConditionFinished is True once the call has ended, whatever the outcome.
+	// ConditionFinished is True once the call has ended, whatever the outcome, and False until then.
 	ConditionFinished = "Finished"
-	// ConditionSucceeded is True when the process ended with exit code 0.
+	// ConditionSucceeded is True when the process ended with exit code 0, False when the call ended in any other way, and
+	// Unknown until the call has ended.
 	ConditionSucceeded = "Succeeded"
 )
 
@@ -63,6 +66,8 @@ const (
 	ReasonNotStarted = "NotStarted"
 	// ReasonQueued says that the call waits for its turn: its environment runs as many calls as it may.
 	ReasonQueued = "Queued"
+	// ReasonEnvironmentSuspended says that the call waits because its environment lets no new call start.
+	ReasonEnvironmentSuspended = "EnvironmentSuspended"
 	// ReasonSuspended says that the call's Job is suspended: it waits in a queue such as Kueue's.
 	ReasonSuspended = "Suspended"
 	// ReasonAssigned says that a pod was recorded as the one that runs the call.

@@ -147,9 +147,30 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
 
-	// warmPool keeps pods started and waiting, so that a call needs no new one. Each serves one call.
+	// hostUsers when false runs the pod in a user namespace of its own, as in a Pod. The cluster decides when unset.
+	// +optional
+	HostUsers *bool `json:"hostUsers,omitempty"`
+
+	// warmPool keeps pods started and waiting, so that a call needs no new one. Each serves one call. kubectl scale and
+	// a HorizontalPodAutoscaler change its size.
 	// +optional
 	WarmPool *WarmPool `json:"warmPool,omitempty"`
+
+	// queues are the queues, Kueue's LocalQueues for instance, that a call may choose by the label
+	// kueue.x-k8s.io/queue-name. The first is the default: calls that choose none wait in it, and so do the pods of the
+	// warm pool. The label kueue.x-k8s.io/priority-class of the environment holds in each of them. Unset: no queue.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+([-.]+[a-z0-9]+)*$`
+	// +listType=atomic
+	// +optional
+	Queues []string `json:"queues,omitempty"`
+
+	// suspend when true lets no new call start: calls wait in phase Pending until it is false again. Running calls go
+	// on, and so do cancellations.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 
 	// maxConcurrentCalls is how many calls may run in this environment at the same time. More wait in phase
 	// Pending: each caller's in the order in which they came, the callers in turns. No limit when unset.
@@ -157,10 +178,6 @@ type ExecutionEnvironmentSpec struct {
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
 	MaxConcurrentCalls *int32 `json:"maxConcurrentCalls,omitempty"`
-
-	// suspend stops new calls from starting; running ones go on. Calls that are created meanwhile wait in phase Pending.
-	// +optional
-	Suspend bool `json:"suspend,omitempty"`
 
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
@@ -197,7 +214,7 @@ type PolicyReference struct {
 	Name string `json:"name"`
 }
 
-// WarmPool is a stock of pods that wait for calls.
+// WarmPool is a number of pods that wait for calls.
 type WarmPool struct {
 	// size is how many pods are kept started and waiting. 0 keeps none.
 	// +kubebuilder:validation:Minimum=0
@@ -313,15 +330,20 @@ type WarmStatus struct {
 	// desired is how many should.
 	// +required
 	Desired int32 `json:"desired"`
+
+	// selector finds the pods of the pool, as a HorizontalPodAutoscaler needs it. Pods that a call took are among them
+	// until they end.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Selector string `json:"selector,omitempty"`
 }
 
 // ExecutionEnvironment is a named place to run calls in. Whoever writes it is trusted. Annotate one in a
-// namespace with toolcall.dev/is-default-environment: "true" for the calls that name none. Annotation
-// toolcall.dev/queues lists, separated by commas, the queues that a call may choose by the label
-// kueue.x-k8s.io/queue-name instead of the environment's own label.
+// namespace with toolcall.dev/is-default-environment: "true" for the calls that name none.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.warmPool.size,statuspath=.status.warm.ready,selectorpath=.status.warm.selector
 // +kubebuilder:resource:shortName=execenv,categories=toolcall-dev
 // +kubebuilder:printcolumn:name="Image",type=string,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.toolcall\.dev/is-default-environment`

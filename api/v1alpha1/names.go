@@ -10,9 +10,6 @@ const (
 	// the HTTP headers traceparent and tracestate (https://www.w3.org/TR/trace-context/).
 	AnnotationTraceParent = "toolcall.dev/traceparent"
 	AnnotationTraceState  = "toolcall.dev/tracestate"
-	// AnnotationQueues lists, on an ExecutionEnvironment and separated by commas, the queues besides its own that a
-	// call may choose by the label kueue.x-k8s.io/queue-name.
-	AnnotationQueues = "toolcall.dev/queues"
 )
 
 // AnnotationRestored marks a call that came back from a backup or was applied by somebody else. Admission sets it,

@@ -22,7 +22,8 @@ type ToolCallStatus struct {
 	Message string `json:"message,omitempty"`
 
 	// conditions are Accepted (the guards passed), Started, Finished (ended, whatever the outcome: what a
-	// client waits for) and Succeeded (exit code 0).
+	// client waits for) and Succeeded (exit code 0). Started and Finished are False until they are True; Succeeded is
+	// Unknown until the call has ended.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -76,6 +77,11 @@ type ToolCallStatus struct {
 	// repeats nothing. Set on failed and cancelled calls.
 	// +optional
 	RetrySafe *bool `json:"retrySafe,omitempty"`
+
+	// timeoutSeconds is the limit in effect of the process's wall-clock time, after the policy's default and bounds, in
+	// seconds rounded up.
+	// +optional
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
 	// environment is what was resolved: names and sources, never values.
 	// +optional

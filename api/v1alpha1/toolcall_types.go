@@ -57,9 +57,10 @@ type ToolCallSpec struct {
 	// +optional
 	Stdin string `json:"stdin,omitempty"`
 
-	// timeoutSeconds is the wanted limit of the process's wall-clock time, in seconds. The policy's
-	// timeouts.defaultSeconds when unset; held between 1 and the policy's timeouts.maxSeconds.
-	// +kubebuilder:validation:Minimum=0
+	// timeoutSeconds is the wanted limit of the process's wall-clock time, in seconds, at least 1. The policy's
+	// timeouts.defaultSeconds when unset; never more than the policy's timeouts.maxSeconds. The limit in effect is
+	// status.timeoutSeconds.
+	// +kubebuilder:validation:Minimum=1
 	// +optional
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
@@ -204,6 +205,9 @@ type ExtraValue []string
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=tc,categories=toolcall-dev
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.status.reason`
+// +kubebuilder:selectablefield:JSONPath=`.status.environment.name`
+// +kubebuilder:selectablefield:JSONPath=`.spec.requestedBy.username`
 // +kubebuilder:selectablefield:JSONPath=`.spec.ttlSecondsAfterFinished`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`

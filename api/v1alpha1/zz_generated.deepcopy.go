@@ -383,10 +383,20 @@ func (in *ExecutionEnvironmentSpec) DeepCopyInto(out *ExecutionEnvironmentSpec) 
 		*out = new(v1.PodSecurityContext)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.HostUsers != nil {
+		in, out := &in.HostUsers, &out.HostUsers
+		*out = new(bool)
+		**out = **in
+	}
 	if in.WarmPool != nil {
 		in, out := &in.WarmPool, &out.WarmPool
 		*out = new(WarmPool)
 		**out = **in
+	}
+	if in.Queues != nil {
+		in, out := &in.Queues, &out.Queues
+		*out = make([]string, len(*in))
+		copy(*out, *in)
 	}
 	if in.MaxConcurrentCalls != nil {
 		in, out := &in.MaxConcurrentCalls, &out.MaxConcurrentCalls
@@ -1164,6 +1174,11 @@ func (in *ToolCallStatus) DeepCopyInto(out *ToolCallStatus) {
 	if in.RetrySafe != nil {
 		in, out := &in.RetrySafe, &out.RetrySafe
 		*out = new(bool)
+		**out = **in
+	}
+	if in.TimeoutSeconds != nil {
+		in, out := &in.TimeoutSeconds, &out.TimeoutSeconds
+		*out = new(int32)
 		**out = **in
 	}
 	if in.Environment != nil {

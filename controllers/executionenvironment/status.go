@@ -16,6 +16,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 // writeStatus writes the environment's status if it changed. Counts wait until countDelay has passed since the last
@@ -64,7 +65,7 @@ func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
 		meta.RemoveStatusCondition(&env.Status.Conditions, v1alpha1.ConditionWarm)
 		return
 	}
-	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hosts.Waiting(p.hash)), Desired: host.PoolSize(env)}
+	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hosts.Waiting(p.hash)), Desired: host.PoolSize(env), Selector: jobspec.PoolSelector(env)}
 	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
 	switch problem := r.pools.problem(client.ObjectKeyFromObject(env)); {
 	case problem != "":

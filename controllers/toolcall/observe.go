@@ -134,10 +134,7 @@ func (r *Reconciler) find(ctx context.Context, key types.NamespacedName) (*v1alp
 	case err == nil:
 		return call, nil
 	}
-	if err := r.Objects.Live.Get(ctx, key, call); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return call, nil
+	return r.Objects.LiveCall(ctx, key)
 }
 
 // sealContext is where a decision in a call's status counts: for this call, with this runner.

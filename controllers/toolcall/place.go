@@ -166,7 +166,7 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*effects, error
 	env := o.decision.In
 	if env.Spec.Suspend {
 		// The environment's next change has the call looked at again.
-		return &effects{status: o.pending(v1alpha1.ReasonSuspended, suspendedEnvironment(env.Name)), leaveQueue: true}, nil
+		return &effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(env.Name)), leaveQueue: true}, nil
 	}
 	name, limit := client.ObjectKeyFromObject(env), maxConcurrent(env)
 	if err := r.seedQueue(ctx, name); err != nil {

@@ -24,8 +24,6 @@ const (
 	// adoptWait is when the Job of a call that took a waiting pod becomes the call's own, if the call hasn't ended
 	// before: most have. It never delays the result of a short call.
 	adoptWait = 50 * time.Millisecond
-	// lostWait is how long a runner whose pod has ended may stay connected before its pod is looked at again.
-	lostWait = 2 * time.Second
 	// longestRun is the highest timeouts.maxSeconds that the API takes.
 	longestRun = 7 * 24 * time.Hour
 	// runSlack is what may pass after a Job's own deadline until its end is seen.

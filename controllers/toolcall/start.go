@@ -50,7 +50,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	}
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
-		return effects{status: o.pending(v1alpha1.ReasonSuspended, suspendedEnvironment(o.decision.Environment))}, err
+		return effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(o.decision.Environment))}, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {

@@ -3,7 +3,6 @@ package toolcall
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,6 +60,7 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 			s.Environment = &v1alpha1.ResolvedEnvironment{}
 		}
 		s.Environment.Name, s.Environment.Trusted = d.Environment, d.Plan.Trusted
+		s.TimeoutSeconds = ptr.To(int32((d.TimeoutMilliseconds + 999) / 1000))
 		s.Timings.AcceptedMilliseconds = ptr.To(d.Accepted().Sub(d.Created()).Milliseconds())
 	}
 	if o.job != nil {
@@ -76,13 +76,17 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 
 // set writes one condition, which became so now if it was otherwise before.
 func (o *observation) set(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string) {
-	o.setSince(s, kind, value, reason, message, o.now)
-}
-
-func (o *observation) setSince(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string, since time.Time) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage),
-		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(since),
+		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.now),
+	})
+}
+
+// setAccepted says that the guards passed, since the call was decided about.
+func (o *observation) setAccepted(s *v1alpha1.ToolCallStatus, message string) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed, Message: clip(message, maxMessage),
+		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.decision.Accepted()),
 	})
 }
 
@@ -98,7 +102,7 @@ func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 // allowed says that the guards passed.
 func (o *observation) allowed() *v1alpha1.ToolCallStatus {
 	s := o.status()
-	o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, o.acceptedMessage(), o.decision.Accepted())
+	o.setAccepted(s, o.acceptedMessage())
 	return s
 }
 
@@ -108,7 +112,7 @@ func (o *observation) acceptedMessage() string {
 	if o.job == nil || o.job.Labels == nil || wanted == "" || wanted == o.job.Labels[jobspec.LabelQueue] {
 		return "the call may run"
 	}
-	return fmt.Sprintf("the call may run, but its label %s has no effect: the environment doesn't offer queue %q", jobspec.LabelQueue, wanted)
+	return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues", jobspec.LabelQueue, wanted)
 }
 
 // pending says what an accepted call without a Job waits for. The condition Started tells since when it waits for that.
@@ -191,7 +195,7 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 	}
 	switch {
 	case o.decision != nil:
-		o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", o.decision.Accepted())
+		o.setAccepted(s, "the call may run")
 	case started:
 		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted):

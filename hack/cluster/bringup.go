@@ -22,10 +22,9 @@ import (
 )
 
 const (
-	componentPatience = 90 * time.Second
-	nodePatience      = 90 * time.Second
-	pollEvery         = 100 * time.Millisecond
-	readyMarker       = "ready"
+	patience    = 90 * time.Second
+	pollEvery   = 100 * time.Millisecond
+	readyMarker = "ready"
 )
 
 // bringUp carries one start from an empty state folder to a ready node.
@@ -47,7 +46,7 @@ func (b *bringUp) jobs() []job {
 }
 
 func (b *bringUp) settleJobs() []job {
-	timed := func(run func(context.Context) error, patience time.Duration) func() error {
+	timed := func(run func(context.Context) error) func() error {
 		return func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
@@ -55,12 +54,12 @@ func (b *bringUp) settleJobs() []job {
 		}
 	}
 	return []job{
-		{"waiting for the API server", timed(b.awaitComponents("etcd", "containerd", "kube-apiserver"), componentPatience)},
+		{"waiting for the API server", timed(b.awaitComponents("etcd", "containerd", "kube-apiserver"))},
 		{"loading the pause image", b.loadPause},
-		{"setting up cluster DNS and roles", timed(b.bootstrap, componentPatience)},
-		{"waiting for the other components", timed(b.awaitComponents("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns"), componentPatience)},
-		{"waiting for the node", timed(b.awaitNode, nodePatience)},
-		{"waiting for DNS and service accounts", timed(b.awaitServices, componentPatience)},
+		{"setting up cluster DNS and roles", timed(b.bootstrap)},
+		{"waiting for the other components", timed(b.awaitComponents("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns"))},
+		{"waiting for the node", timed(b.awaitNode)},
+		{"waiting for DNS and service accounts", timed(b.awaitServices)},
 	}
 }
 
@@ -136,7 +135,8 @@ func (b *bringUp) awaitSupervisor(started *host.Started) error {
 	for {
 		select {
 		case err := <-started.Ended:
-			return fmt.Errorf("the node's first process has ended (%v)\n%s", err, b.logTail("node"))
+			// The error may be nil.
+			return errors.Join(errors.New("the node's first process has ended"), err, errors.New(b.logTail("node")))
 		case <-deadline:
 			return fmt.Errorf("the node's supervisor doesn't answer\n%s", b.logTail("node"))
 		case <-time.After(10 * time.Millisecond):

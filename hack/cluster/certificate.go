@@ -14,7 +14,7 @@ import (
 // authority that signed it. The authority's key is thrown away.
 func certificate(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: cluster certificate FOLDER NAME...")
+		return errors.New("certificate needs a folder and at least one name")
 	}
 	var ips []net.IP
 	var names []string

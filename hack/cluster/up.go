@@ -154,7 +154,7 @@ func (a app) upAgain(running *host.Running, facts machine.Facts) error {
 	if err := a.startStopped(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), nodePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := b.awaitNode(ctx); err != nil {
 		return err

@@ -67,20 +67,29 @@ func (r *Requesters) Vouched(ctx context.Context, call *v1alpha1.ToolCall) (vouc
 func weakness(object client.Object) string {
 	switch o := object.(type) {
 	case *admissionv1.MutatingAdmissionPolicy:
+		if o.Spec.ParamKind != nil {
+			return dependsOnParameter
+		}
 		return weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Mutations))
 	case *admissionv1.ValidatingAdmissionPolicy:
+		if o.Spec.ParamKind != nil {
+			return dependsOnParameter
+		}
 		return weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Validations))
 	case *admissionv1.MutatingAdmissionPolicyBinding:
-		return weakBinding(o.Spec.PolicyName, StampPolicy, o.Spec.MatchResources)
+		return weakBinding(o.Spec.PolicyName, StampPolicy, o.Spec.ParamRef, o.Spec.MatchResources)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		if !slices.Contains(o.Spec.ValidationActions, admissionv1.Deny) {
 			return "its validationActions lack Deny"
 		}
-		return weakBinding(o.Spec.PolicyName, CheckPolicy, o.Spec.MatchResources)
+		return weakBinding(o.Spec.PolicyName, CheckPolicy, o.Spec.ParamRef, o.Spec.MatchResources)
 	default:
 		return "it is of an unknown kind"
 	}
 }
+
+// dependsOnParameter: where the parameter isn't found, nothing is stamped or checked.
+const dependsOnParameter = "it depends on a parameter"
 
 func weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.MatchResources, conditions, steps int) string {
 	switch {
@@ -97,10 +106,12 @@ func weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.Mat
 	}
 }
 
-func weakBinding(policy, want string, match *admissionv1.MatchResources) string {
+func weakBinding(policy, want string, parameter *admissionv1.ParamRef, match *admissionv1.MatchResources) string {
 	switch {
 	case policy != want:
 		return "it binds another policy"
+	case parameter != nil:
+		return dependsOnParameter
 	case match != nil && !isEmptySelector(match):
 		return "its matchResources leave calls out"
 	default:
@@ -111,7 +122,9 @@ func weakBinding(policy, want string, match *admissionv1.MatchResources) string 
 // matchesEveryCall says that the creation of every call is matched, whatever its namespace and labels.
 func matchesEveryCall(match *admissionv1.MatchResources) bool {
 	return isEmptySelector(match) && slices.ContainsFunc(match.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
+		scope := ptr.Deref(rule.Scope, admissionv1.AllScopes)
 		return len(rule.ResourceNames) == 0 &&
+			(scope == admissionv1.AllScopes || scope == admissionv1.NamespacedScope) &&
 			slices.Contains(rule.APIGroups, v1alpha1.GroupVersion.Group) &&
 			(slices.Contains(rule.APIVersions, "*") || slices.Contains(rule.APIVersions, v1alpha1.GroupVersion.Version)) &&
 			slices.Contains(rule.Resources, "toolcalls") &&

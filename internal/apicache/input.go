@@ -4,30 +4,68 @@ import (
 	"strconv"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
-// maxCachedInput is how much input of a call the cache keeps, in bytes. A larger input is read when the call is decided
-// about and when it is handed over, so that pending calls cost the operator no more than this each.
+// maxCachedInput is how much of what a call's creator chose the cache keeps, in bytes: input, labels, annotations. More
+// is read when the call is decided about and when it is handed over, so that pending calls cost the operator no more
+// than this each.
 const maxCachedInput = 4 << 10
+
+// maxCachedAnnotation bounds each annotation that the operator reads, of a call with more than that.
+const maxCachedAnnotation = 512
 
 // annotationInputBytes holds, in memory only, the size of the input that was left out.
 const annotationInputBytes = "toolcall.dev/input-bytes"
 
-// slimCall leaves a large input out of a call.
+// slimCall leaves a large input out of a call, and large metadata: kubectl apply writes all of the object there again.
 func slimCall(call *v1alpha1.ToolCall) {
-	// Whatever a client wrote there.
-	delete(call.Annotations, annotationInputBytes)
+	unmark(call)
 	size := InputBytes(call)
-	if size <= maxCachedInput {
+	if size+metadataBytes(call) <= maxCachedInput {
 		return
 	}
-	if call.Annotations == nil {
-		call.Annotations = map[string]string{}
-	}
+	slimMetadata(call)
 	call.Annotations[annotationInputBytes] = strconv.Itoa(size)
 	spec := &call.Spec
 	spec.Structured, spec.Shell, spec.Code, spec.Tool = nil, nil, nil, nil
 	spec.Stdin, spec.Env = "", nil
+}
+
+// unmark drops a mark that a client wrote.
+func unmark(call *v1alpha1.ToolCall) { delete(call.Annotations, annotationInputBytes) }
+
+// metadataBytes is the size of what the call's creator chose of its metadata.
+func metadataBytes(call *v1alpha1.ToolCall) int {
+	size := 0
+	for _, texts := range []map[string]string{call.Labels, call.Annotations} {
+		for key, value := range texts {
+			size += len(key) + len(value)
+		}
+	}
+	for i := range call.OwnerReferences {
+		owner := &call.OwnerReferences[i]
+		size += len(owner.APIVersion) + len(owner.Kind) + len(owner.Name) + len(owner.UID)
+	}
+	for _, name := range call.Finalizers {
+		size += len(name)
+	}
+	return size
+}
+
+// slimMetadata keeps what the operator reads.
+func slimMetadata(call *v1alpha1.ToolCall) {
+	labels, annotations := call.Labels, call.Annotations
+	call.Labels, call.Annotations = map[string]string{}, map[string]string{}
+	call.OwnerReferences, call.Finalizers = nil, nil
+	if queue, ok := labels[jobspec.LabelQueue]; ok {
+		call.Labels[jobspec.LabelQueue] = queue
+	}
+	for _, key := range []string{v1alpha1.AnnotationRestored, v1alpha1.AnnotationTraceParent, v1alpha1.AnnotationTraceState} {
+		if value, ok := annotations[key]; ok {
+			call.Annotations[key] = value[:min(len(value), maxCachedAnnotation)]
+		}
+	}
 }
 
 func isWhole(call *v1alpha1.ToolCall) bool {

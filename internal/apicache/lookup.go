@@ -138,6 +138,16 @@ func (r Reader) PodByUID(ctx context.Context, key types.NamespacedName, uid stri
 	return nil, nil
 }
 
+// LiveCall gets a call past the cache, nil when there is none.
+func (r Reader) LiveCall(ctx context.Context, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
+	call := &v1alpha1.ToolCall{}
+	if err := r.Live.Get(ctx, key, call); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	unmark(call)
+	return call, nil
+}
+
 // CallsOfJob are the calls in flight that record a Job as theirs.
 func (r Reader) CallsOfJob(ctx context.Context, job types.NamespacedName) ([]v1alpha1.ToolCall, error) {
 	calls := &v1alpha1.ToolCallList{}
@@ -174,5 +184,6 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 	if whole.UID != call.UID || whole.Generation != call.Generation {
 		return nil, errChanged
 	}
+	unmark(whole)
 	return whole, nil
 }

@@ -173,7 +173,9 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env
 	})
 	switch {
 	case unanswered != nil && denial != nil:
-		return &Undecided{Cause: unanswered, Environment: env, Otherwise: denied(denial)}
+		otherwise := denied(denial)
+		otherwise.Environment = env.Name
+		return &Undecided{Cause: unanswered, Environment: env, Otherwise: otherwise}
 	case denial != nil:
 		return denied(s.explain(denial))
 	default:

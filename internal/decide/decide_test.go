@@ -126,7 +126,7 @@ func TestAReviewThatFailsLeavesTheCallUndecided(t *testing.T) {
 	if !errors.Is(err, down) || open.Environment != s.Named || !strings.Contains(err.Error(), down.Error()) {
 		t.Errorf("got %+v", open)
 	}
-	if o := open.Otherwise; o.Reason != v1alpha1.ReasonGuardError || !o.Denied || !strings.Contains(o.Message, `whether "alice" may use "bash"`) {
+	if o := open.Otherwise; o.Reason != v1alpha1.ReasonGuardError || !o.Denied || o.Environment != "env" || !strings.Contains(o.Message, `whether "alice" may use "bash"`) {
 		t.Errorf("the call ends with %+v", o)
 	}
 	for name, changes := range map[string][]change{

@@ -103,7 +103,11 @@ func TestEveryRefusalIsReached(t *testing.T) {
 	reached := map[string]bool{}
 	for _, cases := range []map[string]refusalCase{contextRefusals(), guardRefusals()} {
 		for name, c := range cases {
-			refusal := refusalOf(t, snapshot(c.change...))
+			s := snapshot(c.change...)
+			refusal := refusalOf(t, s)
+			if env := s.Effective(); env != nil && refusal.Environment != env.Name || env == nil && refusal.Environment != "" {
+				t.Errorf("%s: the environment is said to be %q", name, refusal.Environment)
+			}
 			if refusal.Reason != c.reason || refusal.Denied != c.denied || !strings.Contains(refusal.Message, c.contains) {
 				t.Errorf("%s: got %+v, want %s with %q, denied: %t", name, refusal, c.reason, c.contains, c.denied)
 			}

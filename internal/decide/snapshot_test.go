@@ -124,12 +124,6 @@ func wants(seconds int32) change {
 
 func allowed(s *decide.Snapshot) { s.Access.Allowed = true }
 
-func vouchedFor(username string) change {
-	return func(s *decide.Snapshot) {
-		s.Requester, s.Call.Spec.RequestedBy = decide.Requester{Vouched: true}, &v1alpha1.Requester{Username: username}
-	}
-}
-
 func unvouched(missing string) change {
 	return func(s *decide.Snapshot) { s.Requester = decide.Requester{Missing: missing} }
 }

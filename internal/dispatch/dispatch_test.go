@@ -319,10 +319,3 @@ func TestDialDoesNotWaitForAnEndpointThatIsSilent(t *testing.T) {
 	}
 	o.event(t)
 }
-
-// connectedRunner is the session of a runner of a Job.
-func connectedRunner(t *testing.T, o *operator, job string) *dispatch.Session {
-	t.Helper()
-	connect(t, runnerOf(t, podEnv(o, job)), "")
-	return o.event(t)
-}

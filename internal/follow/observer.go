@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -148,6 +149,6 @@ func (o *observer) report(ctx context.Context, seen observation) {
 
 // isFinal reports whether a retry can't help: the call is gone, or the user has no permission to read it.
 func isFinal(err error) bool {
-	return err == ErrDeleted || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
+	return errors.Is(err, ErrDeleted) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || NotInstalled(err)
 }

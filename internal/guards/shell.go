@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"errors"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -192,11 +193,11 @@ func unreadable(text string) *refusal {
 
 func parseRefusal(err error) *refusal {
 	refused := &refusal{what: "it can't be parsed as bash", fix: "write plain bash", parse: true}
-	if failure, ok := err.(syntax.ParseError); ok {
+	if failure, ok := errors.AsType[syntax.ParseError](err); ok {
 		refused.what = "it can't be parsed as bash: " + visible(cutBytes(failure.Text, 200))
 		refused.line, refused.col = failure.Pos.Line(), failure.Pos.Col()
 	}
-	if failure, ok := err.(syntax.LangError); ok {
+	if failure, ok := errors.AsType[syntax.LangError](err); ok {
 		refused.what = "it can't be parsed as bash: " + visible(cutBytes(failure.Error(), 200))
 		refused.line, refused.col = failure.Pos.Line(), failure.Pos.Col()
 	}

@@ -146,13 +146,9 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 	t.Parallel()
 	offered := newPlacing()
 	for name, change := range map[string]func(*placing){
-		"an environment without a pool":     func(p *placing) { p.env.Spec.WarmPool = nil },
-		"an environment with an empty pool": func(p *placing) { p.env.Spec.WarmPool.Size = 0 },
-		"an environment on its way out":     func(p *placing) { p.env.DeletionTimestamp = ptr.To(metav1.Now()) },
-		"a queue that the call chooses": func(p *placing) {
-			p.env.Annotations = map[string]string{v1alpha1.AnnotationQueues: "fast"}
-			p.call.Labels = map[string]string{jobspec.LabelQueue: "fast"}
-		},
+		"an environment without a pool":              func(p *placing) { p.env.Spec.WarmPool = nil },
+		"an environment with an empty pool":          func(p *placing) { p.env.Spec.WarmPool.Size = 0 },
+		"an environment on its way out":              func(p *placing) { p.env.DeletionTimestamp = ptr.To(metav1.Now()) },
 		"a trusted call that gets what others don't": func(p *placing) { p.call.Spec.Trusted = true },
 		"a skill with a reference of its own": func(p *placing) {
 			p.skill = &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: []v1alpha1.EnvVar{secret("S", "skill")}}}
@@ -165,7 +161,7 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		"a new default one": func(p *placing) {
 			p.fallback = &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d-uid"}}
 		},
-		"another queue of its own": func(p *placing) { p.env.Labels = map[string]string{jobspec.LabelQueue: "slow"} },
+		"another queue of its own": func(p *placing) { p.env.Spec.Queues = []string{"slow"} },
 	} {
 		o := startOperator(t)
 		registry := NewRegistry(o.hub)
@@ -178,6 +174,24 @@ func TestAPoolHasNothingForACallThatItsPodsAreNotFor(t *testing.T) {
 		}
 		if registry.Claimed(string(p.call.UID)) != nil || registry.Waiting(offered.template(t)) != 1 {
 			t.Errorf("%s: the runner was claimed all the same", name)
+		}
+	}
+}
+
+// What waits was admitted by the environment's first queue alone.
+func TestAPoolHasNothingForACallThatChoosesItsQueue(t *testing.T) {
+	t.Parallel()
+	for queue, served := range map[string]bool{"": true, "slow": true, "fast": false, "unknown": true} {
+		o := startOperator(t)
+		registry := NewRegistry(o.hub)
+		o.connectRunner(t, "a")
+		p := newPlacing(func(p *placing) {
+			p.env.Spec.Queues = []string{"slow", "fast"}
+			p.call.Labels = map[string]string{jobspec.LabelQueue: queue}
+		})
+		registry.Offer("a-uid", p.template(t))
+		if got, err := (&Warm{Runtime: runtime, Registry: registry}).Place(p.call, p.decide(t)); (got != nil) != served || err != nil {
+			t.Errorf("queue %q: %+v, %v", queue, got, err)
 		}
 	}
 }
@@ -241,7 +255,7 @@ func TestATemplateIsTheSameEachTime(t *testing.T) {
 		p.fallback = &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d-uid"}}
 	})
 	for range 20 {
-		if first.template(t) != first.template(t) {
+		if once, again := first.template(t), first.template(t); once != again {
 			t.Fatal("two hashes of one template")
 		}
 	}

@@ -72,7 +72,8 @@ func TestAWithdrawnRunnerIsNotGiven(t *testing.T) {
 	r := NewRegistry(o.hub)
 	o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	if !r.Withdraw("a-uid") || !r.Withdraw("a-uid") || !r.Withdraw("unknown") {
+	first, again := r.Withdraw("a-uid"), r.Withdraw("a-uid")
+	if !first || !again || !r.Withdraw("unknown") {
 		t.Error("a waiting runner can't be withdrawn")
 	}
 	if r.Claim("t", "c1") != nil || r.IsOffered("a-uid") || r.Waiting("t") != 0 {

@@ -255,6 +255,7 @@ func podTemplate(p jobParts) corev1.PodTemplateSpec {
 			Affinity:                      env.Affinity,
 			RuntimeClassName:              env.RuntimeClassName,
 			PriorityClassName:             env.PriorityClassName,
+			HostUsers:                     env.HostUsers,
 			SecurityContext:               podSecurity(env.PodSecurityContext),
 			Volumes:                       volumes(env, p.runtime.RunnerImage),
 			Containers:                    []corev1.Container{container(p)},

@@ -229,3 +229,13 @@ func TestTheNetworkLabelFollowsTheDecision(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEnvironmentDecidesAboutTheUserNamespace(t *testing.T) {
+	t.Parallel()
+	for _, want := range []*bool{nil, ptr.To(true), ptr.To(false)} {
+		job := build(t, func(in *jobspec.Input) { in.Decision.In.Spec.HostUsers = want })
+		if got := job.Spec.Template.Spec.HostUsers; !ptr.Equal(got, want) {
+			t.Errorf("hostUsers is %v; want %v", got, want)
+		}
+	}
+}

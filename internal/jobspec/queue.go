@@ -1,7 +1,7 @@
 package jobspec
 
 import (
-	"strings"
+	"slices"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -15,12 +15,21 @@ const (
 // queueLabels are the environment's, for each of its Jobs.
 func queueLabels(env *v1alpha1.ExecutionEnvironment) map[string]string {
 	queue := map[string]string{}
-	for _, label := range []string{LabelQueue, LabelQueuePriority} {
-		if value := env.Labels[label]; value != "" {
-			queue[label] = value
-		}
+	if own := DefaultQueue(env); own != "" {
+		queue[LabelQueue] = own
+	}
+	if priority := env.Labels[LabelQueuePriority]; priority != "" {
+		queue[LabelQueuePriority] = priority
 	}
 	return queue
+}
+
+// DefaultQueue is the queue of the environment's calls that choose none, "" when there is none.
+func DefaultQueue(env *v1alpha1.ExecutionEnvironment) string {
+	if len(env.Spec.Queues) == 0 {
+		return ""
+	}
+	return env.Spec.Queues[0]
 }
 
 // ChosenQueue is the queue that a call chooses by its label, "" when it leaves that to its environment. One that the
@@ -28,13 +37,8 @@ func queueLabels(env *v1alpha1.ExecutionEnvironment) map[string]string {
 // into without a label. A call's priority never counts.
 func ChosenQueue(env *v1alpha1.ExecutionEnvironment, call *v1alpha1.ToolCall) string {
 	wanted := call.Labels[LabelQueue]
-	if wanted == "" || wanted == env.Labels[LabelQueue] {
+	if wanted == DefaultQueue(env) || !slices.Contains(env.Spec.Queues, wanted) {
 		return ""
 	}
-	for offered := range strings.SplitSeq(env.Annotations[v1alpha1.AnnotationQueues], ",") {
-		if strings.TrimSpace(offered) == wanted {
-			return wanted
-		}
-	}
-	return ""
+	return wanted
 }

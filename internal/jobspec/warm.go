@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -27,6 +28,11 @@ const AnnotationPool = "toolcall.dev/pool"
 
 // LabelPool is, on a Job of a warm pool, the UID of its environment. It stays when a call adopts the Job.
 const LabelPool = "toolcall.dev/pool-uid"
+
+// PoolSelector finds the pods of an environment's warm pool, those among them that a call took included.
+func PoolSelector(env *v1alpha1.ExecutionEnvironment) string {
+	return labels.SelectorFromSet(labels.Set{LabelPool: string(env.UID)}).String()
+}
 
 // WarmInput is all that a Job of a warm pool depends on.
 type WarmInput struct {
@@ -49,7 +55,9 @@ func TemplateHash(in WarmInput) (string, error) {
 		in.Runtime.Endpoints = in.Runtime.Endpoints[1:]
 	}
 	spec := in.Environment.Spec.DeepCopy()
+	// A pod doesn't depend on these; of the queues it depends on the first.
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
+	spec.Queues, spec.Suspend = nil, false
 	basis := []any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime}
 	if queue := queueLabels(in.Environment); len(queue) > 0 {
 		basis = append(basis, queue)

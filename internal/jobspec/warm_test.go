@@ -52,7 +52,9 @@ func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
 		"its status":           {func(in *jobspec.WarmInput) { in.Environment.Status.ActiveCalls = 9 }, true},
 		"the name of one pod":  {func(in *jobspec.WarmInput) { in.Name = "tc-warm-1" }, true},
 		"one of its labels":    {func(in *jobspec.WarmInput) { in.Environment.Labels = map[string]string{"team": "x"} }, true},
-		"its queue":            {func(in *jobspec.WarmInput) { in.Environment.Labels = map[string]string{jobspec.LabelQueue: "x"} }, false},
+		"its queue":            {func(in *jobspec.WarmInput) { in.Environment.Spec.Queues = []string{"x"} }, false},
+		"its suspension":       {func(in *jobspec.WarmInput) { in.Environment.Spec.Suspend = true }, true},
+		"its host's users":     {func(in *jobspec.WarmInput) { in.Environment.Spec.HostUsers = ptr.To(false) }, false},
 		"its priority in a queue": {func(in *jobspec.WarmInput) {
 			in.Environment.Labels = map[string]string{jobspec.LabelQueuePriority: "x"}
 		}, false},

@@ -90,7 +90,7 @@ func newAuthenticator(conf *rest.Config, s *sources) (*authenticator, error) {
 	}
 	return &authenticator{
 		conf: anonymous, reviews: client.RESTClient(), sources: s,
-		identities:    newIdentities(identityTTL, knownTTL, maxKnownTokens, maxKnownTokensPerTenant),
+		identities:    newIdentities(identityTTL, maxKnownTokens, maxKnownTokensPerTenant),
 		rejections:    newRejections(rejectedTTL, maxRejectedSources, maxRejectedPerSource),
 		unknownTokens: newFairQueue(unknownLimits), knownTokens: newFairQueue(knownLimits),
 	}, nil

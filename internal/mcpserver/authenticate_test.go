@@ -265,7 +265,7 @@ func TestInventedTokensEvictNobody(t *testing.T) {
 	t.Parallel()
 	a := newAuthenticatorTest(t)
 	a.letAllThrough()
-	a.identities = newIdentities(time.Hour, time.Hour, 2, 2)
+	a.identities = newIdentities(time.Hour, 2, 2)
 	token := a.user("agent")
 	if _, err := a.send("198.51.100.1", token); err != nil {
 		t.Fatal(err)

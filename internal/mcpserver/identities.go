@@ -32,9 +32,9 @@ type knownToken struct {
 	reviewedAt time.Time
 }
 
-func newIdentities(fresh, known time.Duration, maxTokens, perTenant int) *identities {
+func newIdentities(fresh time.Duration, maxTokens, perTenant int) *identities {
 	return &identities{
-		fresh: fresh, known: known, max: maxTokens, perTenant: perTenant,
+		fresh: fresh, known: knownTTL, max: maxTokens, perTenant: perTenant,
 		entries: map[tokenKey]*list.Element{}, tenants: map[string]*list.List{},
 	}
 }

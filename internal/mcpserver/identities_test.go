@@ -15,7 +15,7 @@ func keyOfText(text string) (key tokenKey) {
 func TestIdentitiesAreFreshThenKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		known := newIdentities(10*time.Second, time.Hour, 10, 10)
+		known := newIdentities(10*time.Second, 10, 10)
 		user := &identity{username: "u", tenant: "u"}
 		expect := func(wantKnown, wantFresh bool) {
 			t.Helper()
@@ -45,7 +45,7 @@ func TestIdentitiesAreFreshThenKnown(t *testing.T) {
 // A tenant with any number of tokens evicts its own, the least recently used first.
 func TestATenantEvictsItsOwnTokens(t *testing.T) {
 	t.Parallel()
-	known := newIdentities(time.Minute, time.Hour, 100, 3)
+	known := newIdentities(time.Minute, 100, 3)
 	other := &identity{username: "other", tenant: "other"}
 	known.add(keyOfText("other"), other)
 	greedy := &identity{username: "greedy", tenant: "greedy"}
@@ -66,7 +66,7 @@ func TestATenantEvictsItsOwnTokens(t *testing.T) {
 // When all places are taken, the tenant that has the most gives one up.
 func TestTheLargestTenantGivesWay(t *testing.T) {
 	t.Parallel()
-	known := newIdentities(time.Minute, time.Hour, 6, 4)
+	known := newIdentities(time.Minute, 6, 4)
 	for i := range 4 {
 		known.add(keyOfText(fmt.Sprintf("large%d", i)), &identity{tenant: "large"})
 	}

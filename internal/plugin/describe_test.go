@@ -59,16 +59,19 @@ func TestRowsOfCallsThatNobodyLookedAt(t *testing.T) {
 
 func TestCheckShowsTheQueue(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ own, offered, wanted, want string }{
+	for name, tc := range map[string]struct {
+		queues       []string
+		wanted, want string
+	}{
 		"none":                   {},
-		"the environment's":      {own: "q", offered: "a", want: "q"},
-		"the same":               {own: "q", wanted: "q", want: "q"},
-		"the call's":             {own: "q", offered: "a, b", wanted: "b", want: "b, chosen by the call"},
-		"one that isn't offered": {own: "q", offered: "a", wanted: "b", want: "q: the environment doesn't offer b"},
+		"the environment's":      {queues: []string{"q", "a"}, want: "q"},
+		"the same":               {queues: []string{"q"}, wanted: "q", want: "q"},
+		"the call's":             {queues: []string{"q", "a", "b"}, wanted: "b", want: "b, chosen by the call"},
+		"one that isn't offered": {queues: []string{"q", "a"}, wanted: "b", want: "q: the environment doesn't offer b"},
+		"one where none is":      {wanted: "b", want: "none: the environment doesn't offer b"},
 	} {
 		env, v := &v1alpha1.ExecutionEnvironment{}, &evaluation{call: &v1alpha1.ToolCall{}}
-		env.Labels = map[string]string{jobspec.LabelQueue: tc.own}
-		env.Annotations = map[string]string{v1alpha1.AnnotationQueues: tc.offered}
+		env.Spec.Queues = tc.queues
 		v.call.Labels = map[string]string{jobspec.LabelQueue: tc.wanted}
 		if got := v.queue(env); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)

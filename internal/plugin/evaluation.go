@@ -109,7 +109,7 @@ func (v *evaluation) command() string {
 
 // queue is the Kueue queue of the call's Job, empty if neither the environment nor the call names one.
 func (v *evaluation) queue(env *v1alpha1.ExecutionEnvironment) string {
-	own, wanted := env.Labels[jobspec.LabelQueue], v.call.Labels[jobspec.LabelQueue]
+	own, wanted := jobspec.DefaultQueue(env), v.call.Labels[jobspec.LabelQueue]
 	switch {
 	case wanted == "" || wanted == own:
 		return own

@@ -112,6 +112,8 @@ func TestToolCallsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"512 KiB of source":                 {code(524288), ""},
 		"more source":                       {code(524289), "spec.code.source"},
 		"a negative timeout":                {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(-1)) }, "spec.timeoutSeconds"},
+		"no time at all":                    {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(0)) }, "spec.timeoutSeconds"},
+		"a second":                          {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(1)) }, ""},
 		"a huge timeout":                    {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(2147483647)) }, ""},
 		"no environment name":               {func(s *v1alpha1.ToolCallSpec) { s.EnvironmentRef = &v1alpha1.LocalReference{} }, "spec.environmentRef.name"},
 		"a cancelled one":                   {func(s *v1alpha1.ToolCallSpec) { s.Cancel = true }, ""},

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,13 @@ func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"an interpreter": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
 			s.Interpreters = map[string]v1alpha1.CommandPrefix{"python": {"python3", "-I"}}
 		}), ""},
-		"no start timeout": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.StartTimeoutSeconds = ptr.To(int32(0)) }), "spec.startTimeoutSeconds"},
+		"queues":                       {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{"agents", "batch.night-1"} }), ""},
+		"an empty queue":               {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{""} }), "spec.queues[0]"},
+		"a queue that is no name":      {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{"a", "b c"} }), "spec.queues[1]"},
+		"a queue too long for a label": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{strings.Repeat("q", 64)} }), "spec.queues[0]"},
+		"suspended":                    {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Suspend = true }), ""},
+		"a user namespace":             {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.HostUsers = ptr.To(false) }), ""},
+		"no start timeout":             {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.StartTimeoutSeconds = ptr.To(int32(0)) }), "spec.startTimeoutSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
 	}

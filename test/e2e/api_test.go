@@ -105,17 +105,6 @@ func TestCancelCannotBeTakenBack(t *testing.T) {
 	}
 }
 
-func TestTerminalPhaseNeverChanges(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
-	call := sp.run(t, shell("echo once"))
-	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseRunning, v1alpha1.PhaseFailed, ""} {
-		changed := call.DeepCopy()
-		changed.Status.Phase = phase
-		expectRefused(t, sp.client.Status().Update(t.Context(), changed), "a terminal phase never changes")
-	}
-}
-
 func TestSameNameTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)

@@ -78,7 +78,7 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 	sp := newSpace(t)
 	user := "plain-" + sp.namespace
 	subject := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
-	expectSaid(t, sp.plugin(t, "", "run", "--as", user, "--", "ls"), 125, "", "the ClusterRole toolcall-user has the right to")
+	expectSaid(t, sp.plugin(t, "", "run", "--as", user, "--", "ls"), 125, "", "the ClusterRole toolcall-user grants permission")
 	sp.letCreate(t, subject)
 	sp.allow(t, "plain-tools", subject, use("bash"))
 	sp.awaitTrue(t, "rights of "+user, func(context.Context) (bool, error) {
@@ -89,7 +89,7 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	expectSaid(t, sp.plugin(t, "", "logs", "--as", user, "plain"), 0, "live\n", "")
-	expectSaid(t, sp.plugin(t, "", "cancel", "--as", user, "plain"), 0, "plain asked to stop\n", "")
+	expectSaid(t, sp.plugin(t, "", "cancel", "--as", user, "plain"), 0, "plain: cancellation requested\n", "")
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "note:") {
 			t.Error(lines.Text())
@@ -102,7 +102,7 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 	if got.code != 125 || !strings.Contains(got.out, "bash, which you may use") || !strings.Contains(got.err, "toolcall-policy-viewer") {
 		t.Errorf("check: %+v", got)
 	}
-	if got = sp.plugin(t, "", "env", "list", "--as", user); got.code != 0 || !strings.Contains(got.out, "may not read policies") || !strings.Contains(got.out, imageOf(way)) {
+	if got = sp.plugin(t, "", "env", "list", "--as", user); got.code != 0 || !strings.Contains(got.out, "no permission to read policies") || !strings.Contains(got.out, imageOf(way)) {
 		t.Errorf("env list: %+v", got)
 	}
 }
@@ -128,7 +128,7 @@ func TestPluginExplainsADenial(t *testing.T) {
 		t.Errorf("after the policy changed: %+v", got)
 	}
 	sp.plugin(t, "", "run", "--name", "yes", "--", "true")
-	expectSaid(t, sp.plugin(t, "", "explain-denial", "yes"), 1, "", "wasn't denied, it is Succeeded")
+	expectSaid(t, sp.plugin(t, "", "explain-denial", "yes"), 1, "", "was not denied, its phase is Succeeded")
 }
 
 func TestPluginCompletesNamesFromTheCluster(t *testing.T) {

@@ -35,11 +35,11 @@ func TestPluginRunExitsAsTheCommandDid(t *testing.T) {
 		"no newline at the end":      {"", []string{"--", "printf", "x"}, 0, "x", ""},
 		"the time limit":             {"", []string{"--timeout", "3s", "--shell", "echo up; sleep 600"}, 124, "up\n", "TimedOut"},
 		"a signal":                   {"", []string{"--shell", "kill -SEGV $$"}, 139, "", "SIGSEGV"},
-		"no such program":            {"", []string{"--", "no-such-program"}, 127, "", "never started: running it again repeats nothing"},
+		"no such program":            {"", []string{"--", "no-such-program"}, 127, "", "never started, so it is safe to run it again"},
 		"a denial":                   {"", []string{"--code", "python", "-f", "-"}, 126, "", "explain-denial"},
 		"no such environment":        {"", []string{"--env", "nowhere", "--", "ls"}, 125, "", "EnvironmentNotFound"},
 		"no such directory":          {"", []string{"-w", "/nowhere", "--", "ls"}, 125, "", "WorkingDirNotFound"},
-		"a name that the API denies": {"", []string{"--name", "Not_A_Name", "--", "ls"}, 125, "", "the call was refused"},
+		"a name that the API denies": {"", []string{"--name", "Not_A_Name", "--", "ls"}, 125, "", "the API server rejected the call"},
 		"standard input":             {"one two\n", []string{"--stdin", "--", "wc", "-w"}, 0, "2\n", ""},
 		"a snippet":                  {"print('hi')", []string{"--code", "python", "-f", "-"}, 0, "hi\n", ""},
 		"a snippet in a file":        {"", []string{"--code", "python", "-f", script}, 0, "42\n", ""},
@@ -147,7 +147,7 @@ func TestPluginSecondInterruptLeaves(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	signal(syscall.SIGINT)
-	if got := nextLine(t, lines); !strings.Contains(got, "left call left before its end") {
+	if got := nextLine(t, lines); !strings.Contains(got, "stopped following call left before it finished") {
 		t.Errorf("got %q", got)
 	}
 	if code := exit(); code != 130 {
@@ -164,15 +164,15 @@ func TestPluginDetachLogsWaitAndCancel(t *testing.T) {
 	sp := newSpace(t)
 	got := sp.plugin(t, "", "run", "--detach", "--name", "later", "--shell", "echo a; sleep 0.5; echo b; exit 4")
 	expectSaid(t, got, 0, "later\n", "")
-	expectSaid(t, sp.plugin(t, "", "run", "--name", "later", "--", "true"), 125, "", "a name runs at most once")
+	expectSaid(t, sp.plugin(t, "", "run", "--name", "later", "--", "true"), 125, "", "a call with a given name runs at most once")
 	expectSaid(t, sp.plugin(t, "", "logs", "-f", "later"), 0, "a\nb\n", "")
 	expectSaid(t, sp.plugin(t, "", "logs", "later"), 0, "a\nb\n", "")
 	if got = sp.plugin(t, "", "wait", "later"); got.code != 4 || !strings.HasPrefix(got.out, "later Failed NonZeroExit exit 4 after ") {
 		t.Errorf("wait: %+v", got)
 	}
 	expectSaid(t, sp.plugin(t, "", "run", "--detach", "--name", "long", "--", "sleep", "600"), 0, "long\n", "")
-	expectSaid(t, sp.plugin(t, "", "wait", "long", "--timeout", "1s"), 125, "", "has not ended")
-	expectSaid(t, sp.plugin(t, "", "cancel", "long", "none"), 1, "long asked to stop\n", `there is no call none in namespace "`+sp.namespace)
+	expectSaid(t, sp.plugin(t, "", "wait", "long", "--timeout", "1s"), 125, "", "did not finish within --timeout")
+	expectSaid(t, sp.plugin(t, "", "cancel", "long", "none"), 1, "long: cancellation requested\n", `call none not found in namespace "`+sp.namespace)
 	if got = sp.plugin(t, "", "wait", "long", "later"); got.code != 130 {
 		t.Errorf("of two calls: %+v", got)
 	}

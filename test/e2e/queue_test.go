@@ -72,7 +72,7 @@ func probeJob(namespace string) *batchv1.Job {
 func (sp *space) newQueuedEnvironment(t *testing.T, adjust ...func(*v1alpha1.ExecutionEnvironment)) {
 	t.Helper()
 	sp.newEnvironment(t, "queued", append(adjust, func(e *v1alpha1.ExecutionEnvironment) {
-		e.Labels = map[string]string{jobspec.LabelQueue: "agents"}
+		e.Spec.Queues = []string{"agents"}
 	})...)
 }
 
@@ -121,13 +121,13 @@ func TestQueuedCallStartsWhenItIsLet(t *testing.T) {
 	expect(t, sp.awaitFinished(t, call), succeeded("ran\n"))
 }
 
-// A call that names one of the queues that its environment offers waits in that one. Another one means nothing.
+// A call that names one of the queues that its environment offers waits in that one, any other in the first.
 func TestCallChoosesItsQueue(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newQueue(t)
 	sp.newEnvironment(t, "offering", func(e *v1alpha1.ExecutionEnvironment) {
-		e.Annotations = map[string]string{v1alpha1.AnnotationQueues: "interactive, batch"}
+		e.Spec.Queues = []string{"interactive", "batch"}
 	})
 	create := func(queue string) *v1alpha1.ToolCall {
 		call := sp.newCall(in("offering", shell("echo ran")))
@@ -135,16 +135,16 @@ func TestCallChoosesItsQueue(t *testing.T) {
 		must(t, sp.client.Create(t.Context(), call))
 		return call
 	}
-	chosen, other := create("batch"), create("vip")
-	waiting := sp.awaitSuspended(t, chosen)
-	job := &batchv1.Job{}
-	must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: waiting.Status.Job}, job))
-	if queue := job.Labels[jobspec.LabelQueue]; queue != "batch" {
-		t.Errorf("it waits in queue %q", queue)
+	for call, want := range map[*v1alpha1.ToolCall]string{create("batch"): "batch", create("vip"): "interactive"} {
+		waiting := sp.awaitSuspended(t, call)
+		job := &batchv1.Job{}
+		must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: waiting.Status.Job}, job))
+		if queue := job.Labels[jobspec.LabelQueue]; queue != want {
+			t.Errorf("it waits in queue %q; want %q", queue, want)
+		}
+		sp.suspendJob(t, waiting.Status.Job, false)
+		expect(t, sp.awaitFinished(t, call), succeeded("ran\n"))
 	}
-	expect(t, sp.awaitFinished(t, other), succeeded("ran\n"))
-	sp.suspendJob(t, waiting.Status.Job, false)
-	expect(t, sp.awaitFinished(t, chosen), succeeded("ran\n"))
 }
 
 func TestQueuedCallEndsAtOnceWhenItIsCancelledOrDeleted(t *testing.T) {

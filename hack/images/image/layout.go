@@ -64,7 +64,7 @@ func WriteLayout(dir string, m Multi) (v1.Hash, error) {
 }
 
 func (m *Multi) write(work, dir string) (v1.Hash, error) {
-	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var artifacts []v1.Image
 	for _, variant := range m.Variants {
 		img, err := m.variant(work, variant)

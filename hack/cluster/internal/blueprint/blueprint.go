@@ -63,7 +63,9 @@ func (in Input) HostIP() netip.Addr { return in.Subnet.Masked().Addr().Next() }
 func (in Input) NodeIP() netip.Addr { return in.HostIP().Next() }
 
 // Server is the API server's address.
-func (in Input) Server() string { return fmt.Sprintf("https://%s:%d", in.NodeIP(), APIPort) }
+func (in Input) Server() string {
+	return "https://" + netip.AddrPortFrom(in.NodeIP(), APIPort).String()
+}
 
 // Compose makes the blueprint.
 func Compose(in Input) (Blueprint, error) {
