@@ -191,6 +191,9 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 		s.RetrySafe = ptr.To(!started)
 	}
 	switch {
+	case phase == v1alpha1.PhaseDenied:
+		// Also where the guards had passed before: they were asked again, or the call was edited.
+		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
 	case o.decision != nil:
 		o.setSince(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run", o.decision.Accepted())
 	case started:
