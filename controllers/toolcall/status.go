@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -180,7 +182,7 @@ const maxMessage = 16 << 10
 
 // end writes the terminal phase, and all that follows from it alone.
 func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha1.ToolCallStatus {
-	message = upperFirst(clip(message, maxMessage))
+	message = clip(upperFirst(message), maxMessage)
 	s := o.status()
 	s.Phase, s.Reason, s.Message = phase, reason, message
 	// Of a command that ran there is more to tell: see withOutcome.
@@ -229,15 +231,20 @@ func firstRunes(text string, n int) string {
 }
 
 func upperFirst(text string) string {
-	if text == "" {
+	first, size := utf8.DecodeRuneInString(text)
+	if first == utf8.RuneError {
 		return text
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return string(unicode.ToUpper(first)) + text[size:]
 }
 
+// ellipsis ends a text that was cut.
+const ellipsis = " …"
+
+// clip bounds a text, in bytes.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:limit], "") + " …"
+	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis
 }
