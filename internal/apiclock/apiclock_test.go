@@ -96,7 +96,7 @@ func TestAMinorityOfWrongAnswersChangesNothing(t *testing.T) {
 
 func TestAWrongServerIsFollowedOnlyAfterMinutes(t *testing.T) {
 	for name, test := range map[string]struct{ pause, survives, followed time.Duration }{
-		"a busy operator":    {10 * time.Millisecond, 2 * time.Minute, 3 * time.Minute},
+		"a busy operator":    {100 * time.Millisecond, 2 * time.Minute, 3 * time.Minute},
 		"an idle operator":   {2 * time.Second, 4 * time.Minute, 5 * time.Minute},
 		"one in ten seconds": {10 * time.Second, 20 * time.Minute, 25 * time.Minute},
 	} {
