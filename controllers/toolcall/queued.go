@@ -90,14 +90,33 @@ func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall)
 	return decision.Environment, nil
 }
 
+// readPending are the calls that an operator before this one let wait: they go before those that came since.
+func (r *Reconciler) readPending(ctx context.Context) ([]queue.Pending, error) {
+	calls := &v1alpha1.ToolCallList{}
+	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the calls that have not ended: %w", err)
+	}
+	var pending []queue.Pending
+	for i := range calls.Items {
+		if call := &calls.Items[i]; call.Status.Runner == nil && len(call.Status.Conditions) > 0 {
+			pending = append(pending, pendingOf(call))
+		}
+	}
+	return pending, nil
+}
+
+func pendingOf(call *v1alpha1.ToolCall) queue.Pending {
+	return queue.Pending{
+		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
+	}
+}
+
 // Pending bounds what one requester keeps pending.
 type Pending struct{ *queue.Budget }
 
 // Admit says why a call is refused, nil when it isn't.
 func (p Pending) Admit(call *v1alpha1.ToolCall) *decide.Refusal {
-	excess := p.Reserve(queue.Pending{
-		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
-	})
+	excess := p.Reserve(pendingOf(call))
 	if excess == nil {
 		return nil
 	}
