@@ -275,6 +275,10 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
 	}
+	if accepted := o.decision.Accepted(); since.Before(accepted) {
+		// Until then the call waited for an answer about its requester.
+		since = accepted
+	}
 	waited, limit := o.now.Sub(since), o.decision.StartTimeout()
 	if waited >= limit {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}
