@@ -106,6 +106,7 @@ func (h *Hub) remove(s *Session) {
 	}
 	h.stock.drop(s)
 	h.mu.Unlock()
+	s.Release()
 	if current {
 		h.notify(s)
 	}
@@ -122,7 +123,10 @@ type Session struct {
 	call     string
 	callUID  string
 	canceled bool
+	acked    bool
 	result   *wire.Result
+	// release gives back the memory that the result takes of the budget.
+	release func()
 }
 
 // Hello is what the runner said when it connected.
@@ -152,7 +156,7 @@ func (s *Session) CallUID() string {
 	return s.callUID
 }
 
-// Result is what the runner reported, or nil.
+// Result is what the runner reported, or nil. It takes a part of the budget of all results until Release.
 func (s *Session) Result() *wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,14 +188,37 @@ func (s *Session) Cancel(callUID string) error {
 	return s.sendOrClose(&wire.Message{Cancel: &wire.Cancel{CallUID: callUID}})
 }
 
+// Release forgets the result, so that another one can be received. Ack and Refuse do it, and so does the connection's
+// end. Doing it twice is fine.
+func (s *Session) Release() {
+	s.mu.Lock()
+	release := s.release
+	s.result, s.release = nil, nil
+	s.mu.Unlock()
+	if release != nil {
+		release()
+	}
+}
+
 // Ack tells the runner that its result is recorded; it exits then.
 func (s *Session) Ack(callUID string) error {
+	s.mu.Lock()
+	s.acked = true
+	s.mu.Unlock()
+	s.Release()
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
-// Refuse tells the runner to exit without running anything.
+// Refuse tells the runner to give up the call that it has, if any, and to exit. One that was acknowledged exits anyway.
 func (s *Session) Refuse(reason string) {
-	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason}})
+	s.Release()
+	s.mu.Lock()
+	acked, callUID := s.acked, s.callUID
+	s.mu.Unlock()
+	if acked {
+		return
+	}
+	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason, CallUID: callUID}})
 	s.close()
 }
 
@@ -204,8 +231,8 @@ func (s *Session) sendOrClose(m *wire.Message) error {
 	return nil
 }
 
-func (s *Session) setResult(r *wire.Result) {
+func (s *Session) setResult(r *wire.Result, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.result = r
+	s.result, s.release = r, release
 }
