@@ -12,9 +12,10 @@ tool() {
   counted go -C "hack/tools/${3:-}" build -v -o "$PWD/bin/$1" "$2"
 }
 
-# counted runs a go command with -v, and prints a line for every hundred packages that it compiles, not each name.
+# counted runs a go command with -v, and prints a line for every hundred packages that it compiles. It drops the command's
+# standard output.
 counted() {
-  "$@" 2>&1 | awk '
+  "$@" 2>&1 >/dev/null | awk '
     / / && !/\.test\]$/ { print; fflush(); next } # A download or an error.
     NF && ++n % 100 == 0 { print "  compiled " n " packages"; fflush() }' >&2
 }
