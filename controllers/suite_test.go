@@ -219,6 +219,7 @@ func (w *world) rebuild() {
 		Queue:   waiting, Pending: toolcall.Pending{Budget: callqueue.NewBudget(w.pending)},
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
 		Pools:      trigger.New(0),
+		Wake:       func(types.NamespacedName) {},
 		Concurrent: 16,
 	})
 }

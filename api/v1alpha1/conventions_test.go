@@ -91,6 +91,25 @@ func TestFieldsAreDescribed(t *testing.T) {
 	}
 }
 
+// kubectl explain shows a field's description and not its default.
+func TestDefaultsAreDescribed(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, f := range fields(t) {
+		_, value, ok := strings.Cut(f.doc, "+kubebuilder:default=")
+		if value, _, _ = strings.Cut(value, "\n"); !ok || value == "{}" {
+			continue
+		}
+		found++
+		if text, _, _ := strings.Cut(f.doc, "+kubebuilder"); !strings.Contains(strings.ToLower(text), "default") && !strings.Contains(text, "unset") {
+			t.Errorf("%s.%s: the comment doesn't say that its default is %s", f.owner, f.json, value)
+		}
+	}
+	if found < 15 {
+		t.Errorf("found %d defaults only", found)
+	}
+}
+
 // Strings, lists and maps that a client writes are bounded. A status is the operator's, which bounds it in
 // code (outputs) or by what it copies.
 func TestWhatClientsWriteIsBounded(t *testing.T) {

@@ -51,6 +51,7 @@ type ExecutionEnvironmentSpec struct {
 
 	// inheritEnv is Image (the default: calls get the image's own variables) or Minimal (of those only HOME,
 	// USER, LOGNAME and PATH).
+	// +kubebuilder:default=Image
 	// +optional
 	InheritEnv InheritMode `json:"inheritEnv,omitempty"`
 
@@ -64,12 +65,13 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	AllowedPaths []string `json:"allowedPaths,omitempty"`
 
-	// shell is the command that shell calls are passed to as the last argument. Unset: bash -c.
+	// shell is the command that shell calls are passed to as the last argument. Default bash -c.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=4096
 	// +listType=atomic
+	// +kubebuilder:default={"bash","-c"}
 	// +optional
 	Shell []string `json:"shell,omitempty"`
 
@@ -168,7 +170,8 @@ type ExecutionEnvironmentSpec struct {
 	Queues []string `json:"queues,omitempty"`
 
 	// suspend when true lets no new call start: calls wait in phase Pending until it is false again. Running calls go
-	// on, and so do cancellations.
+	// on, and so do cancellations. Default false.
+	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -182,17 +185,20 @@ type ExecutionEnvironmentSpec struct {
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=120
 	// +optional
 	StartTimeoutSeconds *int32 `json:"startTimeoutSeconds,omitempty"`
 
 	// ttlSecondsAfterFinished is how long finished calls stay that don't say it themselves. Default 3600.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=3600
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// jobTTLSecondsAfterFinished is how long the finished Jobs of calls stay, and with them the pods' logs.
 	// Default 300.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=300
 	// +optional
 	JobTTLSecondsAfterFinished *int32 `json:"jobTTLSecondsAfterFinished,omitempty"`
 }

@@ -4,25 +4,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ExecutionPolicySpec says what calls may do. Every field has a built-in default that holds when it is
-// unset; an empty list is not an unset one.
+// ExecutionPolicySpec says what calls may do. Every field has a default that holds when it is unset; an empty list is
+// not an unset one. The API server writes the defaults into the object, except for envBlocklist, protectedEnv and
+// code.deniedModules: where these are unset the operator's own lists hold, and what a later version adds to them.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.timeouts) || (has(self.timeouts.defaultSeconds) ? self.timeouts.defaultSeconds : 120) <= (has(self.timeouts.maxSeconds) ? self.timeouts.maxSeconds : 600)",message="timeouts.defaultSeconds (120 when unset) must not be above timeouts.maxSeconds (600 when unset)"
 type ExecutionPolicySpec struct {
 	// access is RBAC (the default: the call's creator needs "use" on tools with the tool's name, asked by
 	// a SubjectAccessReview) or Open (anyone who may create a call).
+	// +kubebuilder:default=RBAC
 	// +optional
 	Access AccessMode `json:"access,omitempty"`
 
 	// shell holds the rules for shell calls.
+	// +kubebuilder:default={}
 	// +optional
 	Shell *ShellPolicy `json:"shell,omitempty"`
 
 	// binaries says which programs structured calls, and allowlisted shell calls, may run.
+	// +kubebuilder:default={}
 	// +optional
 	Binaries *BinariesPolicy `json:"binaries,omitempty"`
 
 	// arguments holds the rules for the arguments of structured calls.
+	// +kubebuilder:default={}
 	// +optional
 	Arguments *ArgumentsPolicy `json:"arguments,omitempty"`
 
@@ -48,14 +53,17 @@ type ExecutionPolicySpec struct {
 	ProtectedEnv []string `json:"protectedEnv,omitzero"`
 
 	// timeouts bounds how long a process may run.
+	// +kubebuilder:default={}
 	// +optional
 	Timeouts *TimeoutsPolicy `json:"timeouts,omitempty"`
 
 	// code holds the rules for code calls.
+	// +kubebuilder:default={}
 	// +optional
 	Code *CodePolicy `json:"code,omitempty"`
 
 	// output bounds what is kept of a process's output.
+	// +kubebuilder:default={}
 	// +optional
 	Output *OutputPolicy `json:"output,omitempty"`
 }
@@ -87,11 +95,13 @@ const (
 // ShellPolicy holds the rules for shell calls.
 type ShellPolicy struct {
 	// enabled lets shell calls run at all. Default false.
+	// +kubebuilder:default=false
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// commands is Unrestricted (the default) or Allowlisted: the script is parsed and every command that it
 	// could run must be in binaries.allowed; what can't be judged is refused.
+	// +kubebuilder:default=Unrestricted
 	// +optional
 	Commands ShellCommandsMode `json:"commands,omitempty"`
 }
@@ -112,6 +122,7 @@ const (
 type BinariesPolicy struct {
 	// mode is Permissive (the default: an empty list allows any binary) or Enforced (an empty list allows
 	// none, and a listed program that launches others may only launch listed ones).
+	// +kubebuilder:default=Permissive
 	// +optional
 	Mode BinariesMode `json:"mode,omitempty"`
 
@@ -139,6 +150,7 @@ const (
 // ArgumentsPolicy holds the rules for the arguments of structured calls.
 type ArgumentsPolicy struct {
 	// metacharacters is Deny (the default: an argument with a shell metacharacter or ".." is refused) or Allow.
+	// +kubebuilder:default=Deny
 	// +optional
 	Metacharacters MetacharacterMode `json:"metacharacters,omitempty"`
 }
@@ -148,12 +160,14 @@ type TimeoutsPolicy struct {
 	// defaultSeconds is the limit of a call that names none. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
+	// +kubebuilder:default=120
 	// +optional
 	DefaultSeconds *int32 `json:"defaultSeconds,omitempty"`
 
 	// maxSeconds is the highest limit that a call gets, whatever it asks for. Default 600.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
+	// +kubebuilder:default=600
 	// +optional
 	MaxSeconds *int32 `json:"maxSeconds,omitempty"`
 }
@@ -173,14 +187,16 @@ const (
 // CodePolicy holds the rules for code calls.
 type CodePolicy struct {
 	// enabled lets code calls run at all. Default true.
+	// +kubebuilder:default=true
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// languages that may be used, compared in lower case. Unset: python. An empty list allows any.
+	// languages that may be used, compared in lower case. Default python. An empty list allows any.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
 	// +listType=atomic
+	// +kubebuilder:default={"python"}
 	// +optional
 	Languages []string `json:"languages,omitzero"`
 
@@ -194,10 +210,12 @@ type CodePolicy struct {
 	DeniedModules []string `json:"deniedModules,omitzero"`
 
 	// networkAccess lets code calls ask for network access. Default false.
+	// +kubebuilder:default=false
 	// +optional
 	NetworkAccess *bool `json:"networkAccess,omitempty"`
 
-	// maxExecutionMilliseconds is the longest time that a code call may ask for; more is refused. No bound when unset.
+	// maxExecutionMilliseconds is the longest time that a code call may ask for; more is refused. A code call that asks
+	// for none gets at most this. No bound but timeouts.maxSeconds when unset.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxExecutionMilliseconds *int64 `json:"maxExecutionMilliseconds,omitempty"`
@@ -205,21 +223,24 @@ type CodePolicy struct {
 	// maxScanBytes is how much of a source is scanned. Default 65536.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=524288
+	// +kubebuilder:default=65536
 	// +optional
 	MaxScanBytes *int32 `json:"maxScanBytes,omitempty"`
 
 	// oversized is Deny (the default: a source longer than maxScanBytes is refused) or ScanPrefix (it runs
 	// all the same, with the rest unscanned).
+	// +kubebuilder:default=Deny
 	// +optional
 	Oversized OversizedMode `json:"oversized,omitempty"`
 }
 
 // OutputPolicy bounds what is kept of a process's output.
 type OutputPolicy struct {
-	// maxBytesPerStream is how much of each stream is kept, half from its start and half from its end.
-	// Default 65536.
+	// maxBytesPerStream is how much of each stream is kept, half from its start and half from its end, at most 262144
+	// bytes. Default 65536.
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=524288
+	// +kubebuilder:validation:Maximum=262144
+	// +kubebuilder:default=65536
 	// +optional
 	MaxBytesPerStream *int32 `json:"maxBytesPerStream,omitempty"`
 }
@@ -257,6 +278,7 @@ type ExecutionPolicy struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec says what is allowed.
+	// +kubebuilder:default={}
 	// +optional
 	Spec ExecutionPolicySpec `json:"spec,omitempty"`
 

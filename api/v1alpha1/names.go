@@ -33,9 +33,3 @@ const (
 	// LabelCall is the UID of the ToolCall that a Job or pod was made for.
 	LabelCall = "toolcall.dev/call-uid"
 )
-
-// MaxEnvBytes bounds the names and values of all variables that one object carries, in bytes.
-const MaxEnvBytes = 128 << 10
-
-// MaxSourceBytes bounds a code snippet, in bytes.
-const MaxSourceBytes = 512 << 10

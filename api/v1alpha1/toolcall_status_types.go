@@ -16,8 +16,8 @@ type ToolCallStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message is a sentence for a person about the reason.
-	// +kubebuilder:validation:MaxLength=32768
+	// message is a sentence for a person about the reason, at most 2048 bytes as JSON.
+	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	Message string `json:"message,omitempty"`
 
@@ -26,7 +26,7 @@ type ToolCallStatus struct {
 	// Unknown until the call has ended.
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
@@ -223,8 +223,9 @@ type ResolvedEnvironment struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// workingDir that the process started in, symbolic links resolved.
-	// +kubebuilder:validation:MaxLength=4096
+	// workingDir that the process started in, symbolic links resolved. Of a path that takes more than 256 bytes as
+	// JSON the end, after an ellipsis.
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	WorkingDir string `json:"workingDir,omitempty"`
 
@@ -232,22 +233,33 @@ type ResolvedEnvironment struct {
 	// +required
 	Trusted bool `json:"trusted"`
 
-	// env are the names of the process's variables, sorted, each with its source.
-	// +kubebuilder:validation:MaxItems=2048
+	// env are the names of the process's variables, sorted, each with its source: the first 256, and fewer where the
+	// names are long.
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	Env []ResolvedEnvVar `json:"env,omitempty"`
 
-	// strippedEnv are the names that the blocklist removed, sorted.
-	// +kubebuilder:validation:MaxItems=2048
+	// omittedEnv is how many more variables the process had than env lists.
+	// +optional
+	OmittedEnv int32 `json:"omittedEnv,omitempty"`
+
+	// strippedEnv are the names that the blocklist removed, sorted: the first 256, and fewer where the names are long.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=atomic
 	// +optional
 	StrippedEnv []string `json:"strippedEnv,omitempty"`
+
+	// omittedStrippedEnv is how many more names the blocklist removed than strippedEnv lists.
+	// +optional
+	OmittedStrippedEnv int32 `json:"omittedStrippedEnv,omitempty"`
 }
 
 // ResolvedEnvVar is a variable's name and where it came from.
 type ResolvedEnvVar struct {
 	// name of the variable.
+	// +kubebuilder:validation:MaxLength=256
 	// +required
 	Name string `json:"name"`
 

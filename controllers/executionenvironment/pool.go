@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -105,7 +106,10 @@ func (r *Reconciler) findTemplate(ctx context.Context, p *pool) error {
 	if p.template, p.hash, err = r.template(p.env, defaults, policies); err != nil {
 		r.pools.failed(client.ObjectKeyFromObject(p.env), err.Error(), p.now)
 		p.size = 0
+		return nil
 	}
+	// Before the pods are judged: their failures count for this template, also the first ones after a restart.
+	r.pools.setTemplate(client.ObjectKeyFromObject(p.env), p.hash)
 	return nil
 }
 
@@ -152,7 +156,7 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		removed, err := r.remove(ctx, p, job)
 		if removed && problem != "" && !surplus {
 			r.pools.failed(client.ObjectKeyFromObject(p.env), problem, p.now)
-			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", clip(problem, maxNote))
+			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", bounds.Text(problem, maxNote))
 		}
 		return err
 	}
@@ -240,7 +244,7 @@ func (r *Reconciler) refill(ctx context.Context, p *pool) error {
 	if missing <= 0 {
 		return nil
 	}
-	if notBefore := r.pools.notBefore(client.ObjectKeyFromObject(p.env), p.hash); p.now.Before(notBefore) {
+	if notBefore := r.pools.notBefore(client.ObjectKeyFromObject(p.env)); p.now.Before(notBefore) {
 		p.wakeIn(notBefore.Sub(p.now))
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +13,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -69,7 +69,7 @@ func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
 	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
 	switch problem := r.pools.problem(client.ObjectKeyFromObject(env)); {
 	case problem != "":
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, clip(problem, maxMessage)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, bounds.Text(problem, v1alpha1.MaxMessageBytes)
 	case env.Status.Warm.Ready == 0:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonFilling, "Pods are being started"
 	}
@@ -79,7 +79,7 @@ func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
 // judge says whether calls can run in the environment.
 func (r *Reconciler) judge(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (metav1.Condition, error) {
 	no := func(reason, message string) (metav1.Condition, error) {
-		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message, maxMessage)}, nil
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes)}, nil
 	}
 	if env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true" {
 		defaults, err := r.Objects.DefaultEnvironments(ctx, env.Namespace, false)
@@ -109,16 +109,5 @@ func (r *Reconciler) judge(ctx context.Context, env *v1alpha1.ExecutionEnvironme
 	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}, nil
 }
 
-const (
-	// maxMessage bounds a condition's message, in bytes.
-	maxMessage = 16 << 10
-	// maxNote bounds an Event's note, in bytes: the API server takes 1024.
-	maxNote = 1000
-)
-
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + " …"
-}
+// maxNote bounds an Event's note, in bytes: the API server takes 1024.
+const maxNote = 1000

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/metrics"
 )
 
@@ -30,5 +31,5 @@ func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
 		metrics.CountDroppedEvent()
 		return
 	}
-	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", clip(s.Message, maxNote))
+	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", bounds.Text(s.Message, maxNote))
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 )
@@ -47,19 +48,18 @@ func messageOf(o *result.Outcome) string {
 	return o.Message
 }
 
-// maxNames bounds the lists of variables' names, as the API does.
-const maxNames = 2048
-
 // setEnvironment writes what the runner found the environment to be: names and sources.
 func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
 	if s.Environment == nil {
 		s.Environment = &v1alpha1.ResolvedEnvironment{}
 	}
-	s.Environment.WorkingDir = env.WorkingDir
-	s.Environment.StrippedEnv = env.Stripped[:min(len(env.Stripped), maxNames)]
-	for _, v := range env.Vars[:min(len(env.Vars), maxNames)] {
-		s.Environment.Env = append(s.Environment.Env, v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)})
+	s.Environment.WorkingDir = bounds.PathEnd(env.WorkingDir, v1alpha1.MaxPathBytes)
+	s.Environment.StrippedEnv, s.Environment.OmittedStrippedEnv = bounds.Names(env.Stripped)
+	variables := make([]v1alpha1.ResolvedEnvVar, len(env.Vars))
+	for i, v := range env.Vars {
+		variables[i] = v1alpha1.ResolvedEnvVar{Name: v.Name, Source: v1alpha1.EnvSource(v.Source)}
 	}
+	s.Environment.Env, s.Environment.OmittedEnv = bounds.Variables(variables)
 }
 
 // maxObjectBytes is what a whole ToolCall may take, encoded. etcd takes 1.5 MiB in one request, the object and what is

@@ -2,7 +2,8 @@ package toolcall
 
 import (
 	"fmt"
-	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
@@ -34,7 +36,7 @@ func (o *observation) withAction(whole *v1alpha1.ToolCall) *observation {
 	}
 	next := *o
 	next.call = o.call.DeepCopy()
-	next.call.Status.Action = &v1alpha1.MappedAction{Type: action.Type, Tool: firstRunes(action.Tool(), 256), Summary: action.Summary()}
+	next.call.Status.Action = &v1alpha1.MappedAction{Type: action.Type, Tool: bounds.Text(action.Tool(), v1alpha1.MaxToolBytes), Summary: action.Summary()}
 	return &next
 }
 
@@ -77,7 +79,7 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 // set writes one condition, which became so now if it was otherwise before.
 func (o *observation) set(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage),
+		Type: kind, Status: value, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
 		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.now),
 	})
 }
@@ -85,7 +87,7 @@ func (o *observation) set(s *v1alpha1.ToolCallStatus, kind string, value metav1.
 // setAccepted says that the guards passed, since the call was decided about.
 func (o *observation) setAccepted(s *v1alpha1.ToolCallStatus, message string) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed, Message: clip(message, maxMessage),
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
 		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.decision.Accepted()),
 	})
 }
@@ -178,12 +180,9 @@ func (o *observation) refuse(why *decide.Refusal) *v1alpha1.ToolCallStatus {
 	return s
 }
 
-// maxMessage bounds status.message and a condition's message, in bytes; the API takes 32768 characters.
-const maxMessage = 16 << 10
-
 // end writes the terminal phase, and all that follows from it alone.
 func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha1.ToolCallStatus {
-	message = upperFirst(clip(message, maxMessage))
+	message = bounds.Text(upperFirst(message), v1alpha1.MaxMessageBytes)
 	s := o.status()
 	s.Phase, s.Reason, s.Message = phase, reason, message
 	// Of a command that ran there is more to tell: see withOutcome.
@@ -194,6 +193,9 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 		s.RetrySafe = ptr.To(!started)
 	}
 	switch {
+	case phase == v1alpha1.PhaseDenied:
+		// Also where the guards had passed before: they were asked again, or the call was edited.
+		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
 	case o.decision != nil:
 		o.setAccepted(s, "the call may run")
 	case started:
@@ -223,21 +225,10 @@ func (o *observation) neverStarted(phase v1alpha1.Phase, reason, message string)
 	return s
 }
 
-func firstRunes(text string, n int) string {
-	runes := []rune(text)
-	return string(runes[:min(len(runes), n)])
-}
-
 func upperFirst(text string) string {
-	if text == "" {
+	first, size := utf8.DecodeRuneInString(text)
+	if first == utf8.RuneError {
 		return text
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
-}
-
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + " …"
+	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -12,12 +12,12 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 )
 
-// defaultStartTimeoutSeconds holds for an environment that sets none.
-const defaultStartTimeoutSeconds = 120
+// DefaultStartTimeoutSeconds holds for an environment that sets none.
+const DefaultStartTimeoutSeconds = 120
 
 // StartTimeoutSeconds is how long a call of the environment may wait for its process to start.
 func StartTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
-	return ptr.Deref(env.Spec.StartTimeoutSeconds, defaultStartTimeoutSeconds)
+	return ptr.Deref(env.Spec.StartTimeoutSeconds, DefaultStartTimeoutSeconds)
 }
 
 // Context holds the objects that a call's image, variables and directory come from.

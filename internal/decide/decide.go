@@ -117,7 +117,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 	return &Decision{
 		Environment:         env.Name,
 		ArgvPrefix:          prefix,
-		TimeoutMilliseconds: policy.Timeout(action.WantedTime).Milliseconds(),
+		TimeoutMilliseconds: policy.Timeout(action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
@@ -162,9 +162,9 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env
 		requester = s.Call.Spec.RequestedBy
 	}
 	denial := policy.Check(guards.Input{
-		Action: action,
-		Env:    s.Call.Spec.Env,
-		Caller: requester,
+		Action:    action,
+		Env:       s.Call.Spec.Env,
+		Requester: requester,
 		MayUse: func(string) (bool, error) {
 			unanswered = s.Access.Err
 			return s.Access.Allowed, unanswered

@@ -71,7 +71,7 @@ func guardRefusals() map[string]refusalCase {
 	return map[string]refusalCase{
 		"an empty program":               {both(runs(program(" "))), v1alpha1.ReasonEmptyCommand, true, ""},
 		"a requester that may not":       {both(rbac), v1alpha1.ReasonAgentNotAllowed, true, `"alice" may not use the tool "bash"`},
-		"a requester without a name":     {both(rbac, func(s *decide.Snapshot) { s.Call.Spec.RequestedBy = nil }), v1alpha1.ReasonAgentNotAllowed, true, "not known"},
+		"a requester without a name":     {both(rbac, func(s *decide.Snapshot) { s.Call.Spec.RequestedBy = nil }), v1alpha1.ReasonAgentNotAllowed, true, "unknown"},
 		"a requester nobody vouches for": {both(rbac, allowed, unvouched("MutatingAdmissionPolicy x")), v1alpha1.ReasonAgentNotAllowed, true, "not in force: MutatingAdmissionPolicy x. Install config/admission"},
 		"a path upwards":                 {both(runs(program("a..b"))), v1alpha1.ReasonBinaryPathTraversal, true, ""},
 		"a path":                         {both(runs(program("/bin/ls"))), v1alpha1.ReasonBinaryNotBareName, true, ""},

@@ -101,7 +101,7 @@ func (r *reference) makeBase(image []string, layers []Layer) {
 	r.env["TERM"] = refVar{value: "dumb", source: "Image"}
 }
 
-// own says whether a name is one of the runner's own.
+// own reports whether a name is one of the runner's own.
 func (r *reference) own(name string, layers []Layer) bool {
 	for _, layer := range layers {
 		for _, v := range layer.Vars {

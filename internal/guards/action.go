@@ -61,7 +61,7 @@ func (a *Action) Summary() string {
 		text = a.Source
 	}
 	text, _ = cutRunes(text, maxSummary)
-	return visible(text)
+	return printable(text)
 }
 
 // structuredStart joins no more of the arguments than a summary can show.

@@ -14,12 +14,12 @@ type Input struct {
 	// Env are the call's own variables.
 	Env []v1alpha1.CallEnvVar
 
-	// Caller is who created the call; nil, or without a username, when that isn't known.
-	Caller *v1alpha1.Requester
+	// Requester is who created the call; nil, or without a username, when unknown.
+	Requester *v1alpha1.Requester
 
-	// MayUse asks whether the caller may use a tool. It is called at most once, only under RBAC and only
-	// for a known caller; an error refuses the call with GuardError. A caller who knows that the error will
-	// pass asks again instead of taking that for the last word.
+	// MayUse reports whether the requester may use a tool. It is called at most once, only under RBAC and only for a
+	// known requester. An error denies the call with GuardError; whoever knows that the error is temporary calls Check
+	// again.
 	MayUse func(tool string) (bool, error)
 
 	// Shell is the environment's shell, to which a command is passed as the last argument; empty means bash -c.
@@ -29,17 +29,17 @@ type Input struct {
 // guard is one step of a check.
 type guard func(*Policy, *Input) *Denial
 
-// Check returns nil when the call may run, else the first denial. It fails closed: a guard that panics denies.
+// Check returns nil if the call may run, and otherwise the first denial. A guard that panics denies.
 func (p *Policy) Check(in Input) (denial *Denial) {
 	defer func() {
 		if recover() != nil {
-			denial = guardError("a guard failed on this call; it is refused to be safe")
+			denial = guardError("a guard failed on this call; it is denied to be safe")
 		}
 	}()
 	if in.Action == nil {
 		return guardError("there is no action to check")
 	}
-	for _, step := range guardsOf(in.Action.Type) {
+	for _, step := range guardsFor(in.Action.Type) {
 		if denial := step(p, &in); denial != nil {
 			return denial
 		}
@@ -47,8 +47,8 @@ func (p *Policy) Check(in Input) (denial *Denial) {
 	return nil
 }
 
-// guardsOf is the order of the guards for each type of action.
-func guardsOf(kind v1alpha1.ActionType) []guard {
+// guardsFor returns the guards for a type of action, in the order in which they run.
+func guardsFor(kind v1alpha1.ActionType) []guard {
 	switch kind {
 	case v1alpha1.ActionStructured:
 		return []guard{
@@ -85,22 +85,22 @@ func (p *Policy) checkAccess(in *Input) *Denial {
 		return nil
 	}
 	tool := in.Action.Tool()
-	if in.Caller == nil || in.Caller.Username == "" {
+	if in.Requester == nil || in.Requester.Username == "" {
 		return deny(v1alpha1.ReasonAgentNotAllowed,
-			"who created this call is not known (requestedBy.username is empty), and access RBAC lets only known callers use %s: "+
+			"the requester of this call is unknown (requestedBy.username is empty), and access RBAC lets only known requesters use %s: "+
 				"install the admission policies, or set the policy's access to Open", quote(tool))
 	}
 	if in.MayUse == nil {
-		return guardError("access RBAC has nobody to ask; the call is refused to be safe")
+		return guardError("access RBAC is set, but rights can't be checked here; the call is denied to be safe")
 	}
 	may, err := in.MayUse(tool)
 	if err != nil {
-		return guardError("whether " + quote(in.Caller.Username) + " may use " + quote(tool) + " could not be found out; the call is refused to be safe, try again")
+		return guardError("whether " + quote(in.Requester.Username) + " may use " + quote(tool) + " could not be checked; the call is denied to be safe, try again")
 	}
 	if !may {
 		return deny(v1alpha1.ReasonAgentNotAllowed,
 			"%s may not use the tool %s in this namespace (access RBAC): it needs the verb \"use\" on tools.toolcall.dev with that resourceName, or another tool",
-			quote(in.Caller.Username), quote(tool))
+			quote(in.Requester.Username), quote(tool))
 	}
 	return nil
 }
@@ -113,25 +113,25 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 		}
 		if p.protected.has(variable.Name) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
-				"the call may not set the variable %s: protectedEnv keeps it because it can make another program run; leave it out of env", variable.Name)
+				"the call may not set the variable %s: the policy's protectedEnv lists it because it can change which program runs; leave it out of env", variable.Name)
 		}
-		if p.launchEnv.has(variable.Name) && p.holdsLaunches(in.Action.Type) {
+		if p.launchEnv.has(variable.Name) && p.restrictsLaunches(in.Action.Type) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
-				"the call may not set the variable %s: it can make a listed program run another one, and the policy holds calls to binaries.allowed; leave it out of env", variable.Name)
+				"the call may not set the variable %s: it can make a listed program run another one, and the policy restricts calls to binaries.allowed; leave it out of env", variable.Name)
 		}
 		if strings.Contains(variable.Value, "\x00") {
-			return deny(v1alpha1.ReasonEnvNotAllowed, "the value of variable %s holds a NUL byte: remove it", variable.Name)
+			return deny(v1alpha1.ReasonEnvNotAllowed, "the value of variable %s contains a NUL byte: remove it", variable.Name)
 		}
 	}
 	return nil
 }
 
-// holdsLaunches says whether what the call's programs start is held to the list.
-func (p *Policy) holdsLaunches(kind v1alpha1.ActionType) bool {
+// restrictsLaunches reports whether the programs of the call may start listed programs only.
+func (p *Policy) restrictsLaunches(kind v1alpha1.ActionType) bool {
 	return kind == v1alpha1.ActionStructured && p.binaries.enforced || kind == v1alpha1.ActionShell && p.allowlisted
 }
 
-// isName says whether s can be the name of a shell variable.
+// isName reports whether s can be the name of a shell variable.
 func isName(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

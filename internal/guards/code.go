@@ -18,7 +18,7 @@ func (p *Policy) checkLanguage(in *Input) *Denial {
 		return nil
 	}
 	return deny(v1alpha1.ReasonLanguageNotAllowed,
-		"language %s is not listed in the policy's code.languages: use one of %s", quote(in.Action.Language), listed(p.code.languages))
+		"language %s is not listed in the policy's code.languages: use one of %s", quote(in.Action.Language), joinNames(p.code.languages))
 }
 
 func (p *Policy) checkSource(in *Input) *Denial {
@@ -34,10 +34,10 @@ func (p *Policy) checkSource(in *Input) *Denial {
 		return deny(v1alpha1.ReasonModuleNotAllowed, "the source can't be searched for modules: %s", found.unreadable)
 	case found.denied != "":
 		return deny(v1alpha1.ReasonModuleNotAllowed,
-			"the source uses the module %s, which the policy's code.deniedModules lists: do without it", quote(found.denied))
+			"the source uses the module %s, which the policy's code.deniedModules lists: don't use it", quote(found.denied))
 	case found.network != "" && !p.code.network:
 		return deny(v1alpha1.ReasonNetworkNotAllowed,
-			"the source uses %s to reach the network, and the policy's code.networkAccess is false: do without network", quote(found.network))
+			"the source uses %s to reach the network, and the policy's code.networkAccess is false: don't use the network", quote(found.network))
 	default:
 		return nil
 	}
@@ -48,7 +48,7 @@ func (p *Policy) checkNetworkAsked(in *Input) *Denial {
 		return nil
 	}
 	return deny(v1alpha1.ReasonNetworkNotAllowed,
-		"the call asks for network access, and the policy's code.networkAccess is false: ask without it, and do without network")
+		"the call asks for network access, and the policy's code.networkAccess is false: don't ask for it, and don't use the network")
 }
 
 func (p *Policy) checkTime(in *Input) *Denial {

@@ -11,9 +11,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Compile makes a Policy of spec over the built-in defaults; a nil spec is the defaults alone. The error
-// names the field that can't be used and what would be right. It is stricter than the API's schema, and
-// doesn't trust that a schema was ever applied.
+// Compile applies spec to the built-in defaults; a nil spec leaves the defaults as they are. The error names the field
+// that is invalid and the values that are valid. It doesn't rely on the API's schema, and is stricter.
 func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	if spec == nil {
 		spec = &v1alpha1.ExecutionPolicySpec{}
@@ -31,7 +30,7 @@ func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	return p, nil
 }
 
-// oneOf returns value, or what stands for it when unset; anything else is an error that lists the choices.
+// oneOf returns value, which must be one of two, or the value that an empty one stands for.
 func oneOf[T ~string](field string, value, unset, other T) (T, error) {
 	switch value {
 	case "":
@@ -43,7 +42,7 @@ func oneOf[T ~string](field string, value, unset, other T) (T, error) {
 	}
 }
 
-// between returns the value, or what stands for it when unset, and refuses one outside of the bounds.
+// between returns the value, which must be within the bounds, or the value that nil stands for.
 func between[T int32 | int64](field string, value *T, unset, low, high T) (T, error) {
 	if value == nil {
 		return unset, nil
@@ -82,7 +81,7 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 		return err
 	}
 	for i, name := range spec.Binaries.Allowed {
-		if why := badBinaryName(name); why != "" {
+		if why := binaryNameProblem(name); why != "" {
 			return fmt.Errorf("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\"", i, quote(name), why)
 		}
 		p.binaries.listed[name] = true
@@ -92,24 +91,23 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	return nil
 }
 
-// badBinaryName says what is wrong with a listed name: one that could never match a call's binary is a
-// mistake that its author should hear of.
-func badBinaryName(name string) string {
+// binaryNameProblem says what is wrong with a listed name that no call's binary can match.
+func binaryNameProblem(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
 	case strings.Contains(name, "/"):
-		return "holds a slash, and calls are by bare name only"
+		return "contains a slash, and calls name programs without a path"
 	case strings.Contains(name, ".."):
-		return "holds \"..\", and calls with it are always refused"
-	case strings.ContainsFunc(name, oddRune) || !utf8.ValidString(name):
-		return "holds white space or control characters"
+		return "contains \"..\", which is always refused in calls"
+	case strings.ContainsFunc(name, isSpaceOrControl) || !utf8.ValidString(name):
+		return "contains white space or control characters"
 	default:
 		return ""
 	}
 }
 
-func oddRune(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+func isSpaceOrControl(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 func (p *Policy) compileArguments(spec *v1alpha1.ExecutionPolicySpec) error {
 	p.denyMeta = true
@@ -136,7 +134,7 @@ func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
 	}
 	for i, pattern := range protected {
 		if !isName(strings.TrimSuffix(pattern, "*")) {
-			return fmt.Errorf("spec.protectedEnv[%d]: %s is no name of a variable: use letters, digits and underscores, with a \"*\" at the end for a prefix", i, quote(pattern))
+			return fmt.Errorf("spec.protectedEnv[%d]: %s is not a valid variable name: use letters, digits and underscores, with a \"*\" at the end for a prefix", i, quote(pattern))
 		}
 	}
 	p.protected = newNameSet(protected)

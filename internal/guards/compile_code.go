@@ -33,8 +33,8 @@ func (p *Policy) compileLanguages(code *v1alpha1.CodePolicy) error {
 		languages = slices.Clone(code.Languages)
 	}
 	for i, language := range languages {
-		if language == "" || strings.ContainsFunc(language, oddRune) {
-			return fmt.Errorf("spec.code.languages[%d]: %s is no name of a language: use one like \"python\"", i, quote(language))
+		if language == "" || strings.ContainsFunc(language, isSpaceOrControl) {
+			return fmt.Errorf("spec.code.languages[%d]: %s is not a valid language name: use one like \"python\"", i, quote(language))
 		}
 		languages[i] = strings.ToLower(language)
 	}
@@ -48,8 +48,8 @@ func (p *Policy) compileModules(code *v1alpha1.CodePolicy) error {
 		denied = code.DeniedModules
 	}
 	for i, module := range denied {
-		if module == "" || !utf8.ValidString(module) || strings.ContainsFunc(module, oddRune) || strings.ContainsAny(module, "'\"`\\") {
-			return fmt.Errorf("spec.code.deniedModules[%d]: %s is no name of a module: use one like \"os\" or \"child_process\"", i, quote(module))
+		if module == "" || !utf8.ValidString(module) || strings.ContainsFunc(module, isSpaceOrControl) || strings.ContainsAny(module, "'\"`\\") {
+			return fmt.Errorf("spec.code.deniedModules[%d]: %s is not a valid module name: use one like \"os\" or \"child_process\"", i, quote(module))
 		}
 	}
 	p.code.modules = newModuleScanner(denied, !p.code.network)
@@ -61,7 +61,7 @@ func (p *Policy) compileCodeBounds(code *v1alpha1.CodePolicy) error {
 	if err != nil {
 		return err
 	}
-	size, err := between("spec.code.maxScanBytes", code.MaxScanBytes, defaultMaxScan, 1, limitBytes)
+	size, err := between("spec.code.maxScanBytes", code.MaxScanBytes, defaultMaxScan, 1, limitScan)
 	if err != nil {
 		return err
 	}

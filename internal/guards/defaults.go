@@ -1,6 +1,10 @@
 package guards
 
-import "time"
+import (
+	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
 
 // The built-in defaults hold for every field of a policy that is unset. They are functions, not
 // variables, so that nothing can change them.
@@ -11,8 +15,9 @@ const (
 	defaultMaxScan  = 65536
 	defaultMaxBytes = 65536
 
-	// limitBytes bounds code.maxScanBytes and output.maxBytesPerStream.
-	limitBytes = 524288
+	// limitScan bounds code.maxScanBytes, limitBytes output.maxBytesPerStream.
+	limitScan  = 524288
+	limitBytes = v1alpha1.MaxBytesPerStream
 	// limitSeconds bounds both fields of timeouts: a week.
 	limitSeconds = 604800
 )
@@ -33,8 +38,8 @@ func defaultProtectedEnv() []string {
 	}
 }
 
-// shellEnv are variables that a script under Allowlisted may not assign whatever protectedEnv says: they
-// change what a name means to bash itself, or how bash reads the script, so that its judgement would not hold.
+// shellEnv are variables that a script under Allowlisted may not assign, whatever protectedEnv says: they change which
+// program a name means to bash, or how bash parses the script.
 func shellEnv() []string {
 	return []string{
 		"PATH", "IFS", "ENV", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASH*", "LD_*", "GLIBC_TUNABLES",
@@ -42,8 +47,8 @@ func shellEnv() []string {
 	}
 }
 
-// launchEnv are variables by which programs of the launch table start others. They are kept from calls whose
-// programs are held to a list.
+// launchEnv are variables by which programs of the launch table start others. Calls may not set them where their
+// programs are restricted to a list.
 func launchEnv() []string {
 	return []string{
 		"GCONV_PATH", "SHELL", "GIT_ALLOW_PROTOCOL", "GIT_ASKPASS", "GIT_COMMON_DIR", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH",
@@ -60,7 +65,7 @@ func defaultDeniedModules() []string {
 	return []string{"os", "subprocess", "socket", "sys", "ctypes", "shutil", "pickle", "marshal", "importlib"}
 }
 
-// networkModules is what code.networkAccess guards; no field of the policy changes it.
+// networkModules are the modules that need code.networkAccess. No field of the policy changes the list.
 func networkModules() []string {
 	return []string{
 		"socket", "requests", "urllib", "urllib2", "urllib3", "http", "httpx", "aiohttp", "websockets",

@@ -1,14 +1,14 @@
 // Package guards decides whether a tool call may run.
 //
-// Input is a call mapped onto one action (Map), its caller and variables, and a policy that was compiled
-// once per generation (Compile). The answer of Policy.Check is nil, or one Denial with a stable reason and
-// a message that says which part was refused, by which field of the policy, and what would pass.
+// Its input is a call that Map has mapped to one action, the call's requester and variables, and a policy that Compile
+// has compiled once for each generation. Policy.Check returns nil, or one Denial with a stable reason and a message that
+// says which part of the call was refused, by which field of the policy, and what would pass.
 //
-// Invariants: guards run in the order that the specification gives and stop at the first denial; what
-// can't be judged is refused, and so is a call whose guard returned an error or panicked; messages are
-// the same for the same input. Work is bounded by the size of the input.
+// Invariants: guards run in a fixed order and stop at the first denial. A call is denied if a part of it can't be
+// checked, and if a guard fails or panics. Messages depend on the input alone. The work is proportional to the size of
+// the input.
 //
-// The package must not run anything, talk to a cluster or a network, read a clock or the file system, or
-// keep state that changes: the right to use a tool is asked through a function that the caller passes in.
-// Static checks are a signal, never the only wall.
+// The package must not run programs, use the network or a cluster, read a clock or the file system, or keep state that
+// changes. The caller of Check passes a function that answers whether the requester may use a tool. Static checks are
+// a signal; isolation of the pod is what holds when they are fooled.
 package guards

@@ -6,17 +6,17 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// launchRule says how programs that can start other programs are judged.
+// launchRule describes programs that can start other programs.
 type launchRule struct {
 	// names are the programs, without version numbers.
 	names string
 	// reason completes the sentence "the program …".
 	reason string
-	judge  launchJudge
+	check  launchCheck
 }
 
-// launchJudge decides by a program's words, the first of which is its name.
-type launchJudge func(*judge, []word) *refusal
+// launchCheck checks the words of a command, the first of which is the name of the program.
+type launchCheck func(*checker, []word) *refusal
 
 // launchTable finds the rule for a program.
 type launchTable struct {
@@ -33,7 +33,7 @@ func newLaunchTable() *launchTable {
 	return table
 }
 
-// find looks a program up by its name, then by its name without a version: python3.11 is python.
+// find looks up the rule by the name of the program, then by its name without a version: python3.11 is python.
 func (t *launchTable) find(name string) *launchRule {
 	if rule := t.rules[name]; rule != nil {
 		return rule
@@ -56,51 +56,51 @@ func (t *launchTable) find(name string) *launchRule {
 	}
 }
 
-// program judges a program by its name and, if it can start others, by what it starts.
-func (j *judge) program(words []word) *refusal {
+// checkProgram checks the name of a program and, if the program can start others, what it starts.
+func (c *checker) checkProgram(words []word) *refusal {
 	name := words[0]
 	switch {
 	case !name.known || name.derived:
 		return refuse(name, "the name of the program "+quote(name.source)+" is only known at run time", "write the name itself")
 	case strings.Contains(name.text, "/"):
 		return refuse(name, "the program "+quote(name.text)+" is given by a path", "use its bare name, which must be listed in binaries.allowed")
-	case !j.policy.binaries.allows(name.text) || name.text == "":
-		return refuse(name, "the program "+quote(name.text)+" is not listed in binaries.allowed", "use one of "+listed(j.policy.binaries.names))
+	case !c.policy.binaries.allows(name.text) || name.text == "":
+		return refuse(name, "the program "+quote(name.text)+" is not listed in binaries.allowed", "use one of "+joinNames(c.policy.binaries.names))
 	}
-	return j.launched(words)
+	return c.checkLaunched(words)
 }
 
-// launched judges what a program that may run starts itself.
-func (j *judge) launched(words []word) *refusal {
-	rule := j.policy.launchers.find(words[0].text)
+// checkLaunched checks what an allowed program starts.
+func (c *checker) checkLaunched(words []word) *refusal {
+	rule := c.policy.launchers.find(words[0].text)
 	if rule == nil || isHelp(words) {
 		return nil
 	}
-	refused := j.nested(words[0], func() *refusal { return rule.judge(j, words) })
+	refused := c.nested(words[0], func() *refusal { return rule.check(c, words) })
 	if refused != nil && refused.line == 0 {
 		refused.line, refused.col = words[0].line, words[0].column
 	}
 	return refused
 }
 
-// isHelp says whether a program is only asked about itself.
+// isHelp reports whether the command only asks a program for its version or its help.
 func isHelp(words []word) bool {
 	return len(words) == 2 && (words[1].is("--version") || words[1].is("--help")) && !words[0].is("git") && !words[0].is("man")
 }
 
 // opaque refuses a program whose arguments don't say what it runs.
-func opaque(reason, fix string) launchJudge {
-	return func(j *judge, words []word) *refusal {
-		if j.policy.binaries.any() {
+func opaque(reason, fix string) launchCheck {
+	return func(c *checker, words []word) *refusal {
+		if c.policy.binaries.allowsAny() {
 			return nil
 		}
-		return refuse(words[0], quote(words[0].text)+" "+reason+", which can't be read from its arguments", fix)
+		return refuse(words[0], quote(words[0].text)+" "+reason+", and its arguments don't show which programs", fix)
 	}
 }
 
-// prefix judges a launcher with options, then a number of operands, then the command.
-func prefix(set optionSet, operands int) launchJudge {
-	return func(j *judge, words []word) *refusal {
+// prefix checks a launcher that takes options, then a number of operands, then a command.
+func prefix(set optionSet, operands int) launchCheck {
+	return func(c *checker, words []word) *refusal {
 		_, rest, refused := splitOptions(words, set)
 		if refused != nil {
 			return refused
@@ -110,19 +110,19 @@ func prefix(set optionSet, operands int) launchJudge {
 				return nil
 			}
 			if rest[0].many {
-				return refuse(rest[0], "what "+quote(rest[0].source)+" expands to may be several words, of which "+quote(words[0].text)+" would run one", "put it in double quotes")
+				return refuse(rest[0], quote(rest[0].source)+" may expand to several words, of which "+quote(words[0].text)+" would run one", "put it in double quotes")
 			}
 			rest = rest[1:]
 		}
 		if len(rest) == 0 {
 			return nil
 		}
-		return j.program(rest)
+		return c.checkProgram(rest)
 	}
 }
 
-// judgeEnv judges env: variables stand between its options and the command.
-func judgeEnv(j *judge, words []word) *refusal {
+// checkEnvProgram checks env, which takes assignments between its options and the command.
+func checkEnvProgram(c *checker, words []word) *refusal {
 	unset, rest, refused := splitOptions(words, optionSet{
 		flags: "i0v", values: "uC", names: "u",
 		long: "ignore-environment null chdir= debug block-signal? default-signal? ignore-signal? list-signal-handling",
@@ -130,10 +130,10 @@ func judgeEnv(j *judge, words []word) *refusal {
 	if refused != nil {
 		return refused
 	}
-	j.homeSet = true
+	c.homeSet = true
 	for _, name := range unset {
-		if !name.known || j.policy.protectedName(name.text) {
-			return refuse(name, "env would remove the variable "+quote(name.source)+", which decides what runs", "leave it as it is")
+		if !name.known || c.policy.protectedName(name.text) {
+			return refuse(name, "env unsets the variable "+quote(name.source)+", which is protected because it can change which program runs", "leave it out")
 		}
 	}
 	if len(rest) > 0 && rest[0].is("-") {
@@ -142,22 +142,21 @@ func judgeEnv(j *judge, words []word) *refusal {
 	for len(rest) > 0 {
 		name, _, assigned := strings.Cut(rest[0].text, "=")
 		if !assigned {
-			return j.program(rest)
+			return c.checkProgram(rest)
 		}
 		switch {
 		case !isName(name) || rest[0].many:
-			return refuse(rest[0], "env would set "+quote(rest[0].source)+", which is no plain variable", "write it as name=value")
-		case j.policy.protectedName(name):
-			return refuse(rest[0], "env would set the variable "+name+", which protectedEnv or the shell keeps because it can make another program run", "leave it out")
+			return refuse(rest[0], "env sets "+quote(rest[0].source)+", which is not an assignment to a plain variable", "write it as name=value")
+		case c.policy.protectedName(name):
+			return refuse(rest[0], "env sets the variable "+name+", which is protected because it can change which program runs", "leave it out")
 		}
 		rest = rest[1:]
 	}
 	return nil
 }
 
-// judgeXargs judges xargs: the words that it reads come after those of the command, as arguments, or take
-// the place of a marker.
-func judgeXargs(j *judge, words []word) *refusal {
+// checkXargs checks xargs. The words that it reads are added to the command as arguments, or replace a marker.
+func checkXargs(c *checker, words []word) *refusal {
 	markers, rest, refused := splitOptions(words, optionSet{
 		flags: "0rtpxo", values: "adEILnPs", optional: "el", names: "I",
 		long: "null arg-file= delimiter= eof? max-lines? max-args= max-procs= interactive no-run-if-empty max-chars= verbose exit open-tty show-limits",
@@ -170,21 +169,21 @@ func judgeXargs(j *judge, words []word) *refusal {
 		command = append(command, word{text: "echo", known: true, source: "echo", line: words[0].line, column: words[0].column})
 	}
 	if len(markers) == 0 {
-		return j.program(append(command, word{many: true, source: "what xargs reads", line: words[0].line, column: words[0].column}))
+		return c.checkProgram(append(command, word{many: true, source: "what xargs reads", line: words[0].line, column: words[0].column}))
 	}
 	for _, marker := range markers {
 		if !marker.known || marker.text == "" {
 			return refuse(marker, "the text that xargs replaces is only known at run time", "use xargs -I {}")
 		}
-		if refused := j.spend(marker, len(command)); refused != nil {
+		if refused := c.spend(marker, len(command)); refused != nil {
 			return refused
 		}
 		replaceMarker(command, marker.text)
 	}
-	return j.program(command)
+	return c.checkProgram(command)
 }
 
-// replaceMarker makes what follows the marker in each word unknown.
+// replaceMarker makes the rest of each word unknown that contains the marker.
 func replaceMarker(command []word, marker string) {
 	for i := range command {
 		before, _, found := strings.Cut(command[i].text, marker)
@@ -194,9 +193,9 @@ func replaceMarker(command []word, marker string) {
 	}
 }
 
-// judgeShell judges a shell that gets a script by -c. A script from a file or from standard input is refused.
-func judgeShell(langs ...syntax.LangVariant) launchJudge {
-	return func(j *judge, words []word) *refusal {
+// checkShell checks a shell that runs a script by -c. It refuses scripts from files and from standard input.
+func checkShell(langs ...syntax.LangVariant) launchCheck {
+	return func(c *checker, words []word) *refusal {
 		command, refused := shellCommand(words)
 		if refused != nil {
 			return refused
@@ -205,9 +204,9 @@ func judgeShell(langs ...syntax.LangVariant) launchJudge {
 			return refuse(command, "the script "+quote(command.source)+" of "+words[0].text+" -c is only known at run time", "write the script itself, in single quotes")
 		}
 		for _, lang := range langs {
-			if refused := j.script(command.text, lang); refused != nil {
+			if refused := c.script(command.text, lang); refused != nil {
 				refused.what = "in the script of " + words[0].text + " -c: " + refused.what
-				return refused.placed(command)
+				return refused.withPosition(command)
 			}
 		}
 		return nil
@@ -224,15 +223,15 @@ func shellCommand(words []word) (word, *refusal) {
 	}
 	switch {
 	case i >= len(words):
-		return word{}, refuse(words[0], words[0].text+" without a script runs what it reads from its input, which can't be judged", "use "+words[0].text+" -c 'commands'")
+		return word{}, refuse(words[0], words[0].text+" without a script runs what it reads from its input, which can't be checked", "use "+words[0].text+" -c 'commands'")
 	case !isCommand || words[i].many:
-		return word{}, refuse(words[i], words[0].text+" with "+quote(words[i].source)+" runs a script that can't be judged, or reads startup files", "use "+words[0].text+" -c 'commands'")
+		return word{}, refuse(words[i], words[0].text+" with "+quote(words[i].source)+" runs a script that can't be checked, or reads startup files", "use "+words[0].text+" -c 'commands'")
 	}
 	return words[i], nil
 }
 
-// shellFlags passes the flags that only make a shell stop or report earlier. It returns the position of the
-// first other word, and whether -c was among them.
+// shellFlags skips flags that only make a shell stop or report earlier. It returns the position of the first other word,
+// and whether -c was among the flags.
 func shellFlags(words []word) (i int, isCommand bool) {
 	for i = 1; i < len(words); i++ {
 		arg := words[i]

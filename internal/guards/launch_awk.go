@@ -2,8 +2,8 @@ package guards
 
 import "strings"
 
-// judgeAwk reads awk's options, then its program.
-func judgeAwk(_ *judge, words []word) *refusal {
+// checkAwk reads awk's options, then its program.
+func checkAwk(_ *checker, words []word) *refusal {
 	i := 1
 	for i < len(words) {
 		arg := words[i]
@@ -11,8 +11,8 @@ func judgeAwk(_ *judge, words []word) *refusal {
 		case arg.is("--"):
 			return awkProgram(words, i+1)
 		case arg.is("-F") || arg.is("-v"):
-			if i+1 < len(words) && !words[i+1].argument() {
-				return refuse(words[i+1], "what "+quote(words[i+1].source)+" expands to may be several words, of which awk would run one", "put it in double quotes")
+			if i+1 < len(words) && !words[i+1].isSingle() {
+				return refuse(words[i+1], quote(words[i+1].source)+" may expand to several words, of which awk would run one", "put it in double quotes")
 			}
 			i += 2
 		case !arg.many && len(arg.text) > 2 && (strings.HasPrefix(arg.text, "-F") || strings.HasPrefix(arg.text, "-v")), arg.is("--posix"), arg.is("--sandbox"), arg.is("--re-interval"):
@@ -26,8 +26,8 @@ func judgeAwk(_ *judge, words []word) *refusal {
 	return nil
 }
 
-// awkProgram judges the program's text, which must be known. What follows are files and variables; a dynamic
-// word there can't be an option any more.
+// awkProgram checks the text of the program, which must be known. The words after it are files and assignments, not
+// options.
 func awkProgram(words []word, i int) *refusal {
 	if i >= len(words) {
 		return nil
@@ -37,7 +37,7 @@ func awkProgram(words []word, i int) *refusal {
 		return refuse(program, "the program "+quote(program.source)+" of awk is only known at run time", "put it in single quotes, and pass values by -v name=\"$value\"")
 	}
 	if what := awkRuns(program.text); what != "" {
-		return refuse(program, "the program of awk can run commands by "+what, "do without it")
+		return refuse(program, "the program of awk can run commands by "+what, "remove it")
 	}
 	for _, arg := range words[i+1:] {
 		if arg.known && strings.HasPrefix(arg.text, "-") && len(arg.text) > 1 {
@@ -47,8 +47,8 @@ func awkProgram(words []word, i int) *refusal {
 	return nil
 }
 
-// awkRuns says by what a program can run commands. Names are looked for everywhere, strings included. Pipes
-// are looked for outside of strings, or everywhere once a slash makes it unclear where strings are.
+// awkRuns says by what the program can run commands. It looks for names everywhere, and for pipes outside of strings. In
+// a program with slashes it is unclear where strings are, so it looks for pipes everywhere.
 func awkRuns(program string) string {
 	for _, name := range []string{"system", "@"} {
 		if strings.Contains(program, name) {
@@ -68,7 +68,7 @@ func awkRuns(program string) string {
 	return ""
 }
 
-// awkPlainPattern accepts the common program of one pattern and an action without pipes: /a|b/ {…}.
+// awkPlainPattern accepts programs of one pattern and an action without pipes: /a|b/ {…}.
 func awkPlainPattern(program string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(program), "/")
 	if !ok {
@@ -82,8 +82,8 @@ func awkPlainPattern(program string) bool {
 	return !strings.Contains(action, "|")
 }
 
-// withoutStrings removes double-quoted strings from a text in which nothing else holds quotes. Comments can,
-// so a text with one is left as it is.
+// withoutStrings removes double-quoted strings from a text without comments. Comments may hold quotes, so it leaves a
+// text with a comment as it is.
 func withoutStrings(text string) string {
 	if strings.Contains(text, "#") {
 		return text

@@ -24,8 +24,8 @@ func findArity(name string) (int, bool) {
 	return 0, false
 }
 
-// judgeFind walks find's expression, so that it knows which words are arguments of a predicate.
-func judgeFind(j *judge, words []word) *refusal {
+// checkFind parses the expression of find, to know which words are arguments of a predicate.
+func checkFind(c *checker, words []word) *refusal {
 	i := 1
 	for i < len(words) && (words[i].is("-H") || words[i].is("-L") || words[i].is("-P") || isFindLevel(words[i])) {
 		i++
@@ -34,7 +34,7 @@ func judgeFind(j *judge, words []word) *refusal {
 		arg := words[i]
 		switch {
 		case arg.known && isFindExec(arg.text):
-			size, refused := j.findCommand(words[i:])
+			size, refused := c.findCommand(words[i:])
 			if refused != nil {
 				return refused
 			}
@@ -47,10 +47,10 @@ func judgeFind(j *judge, words []word) *refusal {
 				return refused
 			}
 			i += size
-		case arg.certain():
+		case arg.isCertain():
 			i++
 		default:
-			return refuse(arg, "find may take "+quote(arg.source)+" for an action like -exec", "put ./ before it, or write it out")
+			return refuse(arg, quote(arg.source)+" may expand to an action of find like -exec", "put ./ before it, or write it out")
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func isFindExec(text string) bool {
 	return text == "-exec" || text == "-execdir" || text == "-ok" || text == "-okdir"
 }
 
-// isFindWord says whether find takes the word for a part of its expression rather than a path.
+// isFindWord reports whether find takes the word for a part of its expression rather than a path.
 func isFindWord(text string) bool {
 	return text != "" && (text[0] == '-' && text != "-" || text == "!" || text == "(" || text == ")" || text == ",")
 }
@@ -72,23 +72,23 @@ func isFindWord(text string) bool {
 func findPredicate(words []word) (int, *refusal) {
 	arity, ok := findArity(words[0].text)
 	if !ok {
-		return 0, refuse(words[0], "the predicate "+quote(words[0].text)+" of find is not one whose effect is known", "leave it out")
+		return 0, refuse(words[0], "the predicate "+quote(words[0].text)+" of find is not known to be harmless", "leave it out")
 	}
 	for i := 1; i <= arity && i < len(words); i++ {
-		if !words[i].argument() {
-			return 0, refuse(words[i], "what "+quote(words[i].source)+" expands to may be several words, and find would take them for actions", "put it in quotes")
+		if !words[i].isSingle() {
+			return 0, refuse(words[i], quote(words[i].source)+" may expand to several words, which find would take for actions", "put it in quotes")
 		}
 	}
 	return 1 + arity, nil
 }
 
-// findCommand judges the command of an action and returns how many words the action has. The command ends at
-// ";", or at "+" after "{}".
-func (j *judge) findCommand(words []word) (int, *refusal) {
+// findCommand checks the command of an action and returns the number of words of the action. The command ends at ";", or
+// at "+" after "{}".
+func (c *checker) findCommand(words []word) (int, *refusal) {
 	end := 1
 	for end < len(words) && !words[end].is(";") && !(words[end].is("+") && words[end-1].is("{}")) {
-		if !words[end].known && (words[end].many && !words[end].certain() || words[end].mayBe(";") || words[end].mayBe("+")) {
-			return 0, refuse(words[end], "what "+quote(words[end].source)+" expands to may end the command of find "+words[0].text, "put ./ before it, or write it out")
+		if !words[end].known && (words[end].many && !words[end].isCertain() || words[end].mayBe(";") || words[end].mayBe("+")) {
+			return 0, refuse(words[end], quote(words[end].source)+" may expand to the end of the command of find "+words[0].text, "put ./ before it, or write it out")
 		}
 		end++
 	}
@@ -97,5 +97,5 @@ func (j *judge) findCommand(words []word) (int, *refusal) {
 		return end + 1, nil
 	}
 	replaceMarker(command, "{}")
-	return end + 1, j.program(command)
+	return end + 1, c.checkProgram(command)
 }

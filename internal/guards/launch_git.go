@@ -65,9 +65,9 @@ func gitValues(subcommand string) string {
 	return ""
 }
 
-// judgeGit allows subcommands that are known, without the options that start programs. Aliases and programs
-// named git-something hide behind the names of other subcommands.
-func judgeGit(j *judge, words []word) *refusal {
+// checkGit allows known subcommands without the options that start programs. Other names may be aliases, or programs
+// named git-NAME.
+func checkGit(c *checker, words []word) *refusal {
 	rest, refused := gitGlobals(words)
 	if refused != nil || len(rest) == 0 {
 		return refused
@@ -77,7 +77,7 @@ func judgeGit(j *judge, words []word) *refusal {
 	case !sub.known || sub.derived:
 		return refuse(sub, "the subcommand of git is only known at run time", "write it out")
 	case hasField(gitRemote, sub.text):
-		if refused := j.gitTransport(rest); refused != nil {
+		if refused := c.gitTransport(rest); refused != nil {
 			return refused
 		}
 	case sub.text == "config":
@@ -96,13 +96,13 @@ const gitPlain = "status log diff show rev-parse rev-list ls-files ls-tree cat-f
 	"diff-index diff-files apply am format-patch clean count-objects fsck check-ignore check-attr whatchanged cherry " +
 	"range-diff grep version var worktree remote sparse-checkout"
 
-// gitGlobals takes the options before the subcommand.
+// gitGlobals checks the options before the subcommand, and returns the words from the subcommand on.
 func gitGlobals(words []word) ([]word, *refusal) {
 	for i := 1; i < len(words); i++ {
 		arg := words[i]
 		switch {
 		case arg.is("--no-pager"), arg.is("-P"), arg.is("--version"), arg.is("-v"), arg.is("--no-replace-objects"), arg.is("--literal-pathspecs"), arg.is("--no-optional-locks"):
-		case arg.is("-C") && i+1 < len(words) && words[i+1].argument():
+		case arg.is("-C") && i+1 < len(words) && words[i+1].isSingle():
 			i++
 		case arg.is("-c") && i+1 < len(words) && gitSafeSetting(words[i+1]):
 			i++
@@ -130,7 +130,7 @@ func gitSafeKey(key string) bool {
 	return strings.HasPrefix(key, "color.") || strings.HasPrefix(key, "advice.")
 }
 
-// gitConfig allows reading, and writing settings that name no program.
+// gitConfig allows reading settings, and writing settings that name no program.
 func gitConfig(words []word) *refusal {
 	if refused := gitConfigOptions(words); refused != nil {
 		return refused
@@ -152,7 +152,7 @@ func gitConfig(words []word) *refusal {
 func gitConfigOptions(words []word) *refusal {
 	for _, arg := range words[1:] {
 		if arg.many || arg.mayBeOption() && !arg.known {
-			return refuse(arg, "git config may take "+quote(arg.source)+" for an option", "write it out")
+			return refuse(arg, quote(arg.source)+" may expand to an option of git config", "write it out")
 		}
 		for _, writes := range []string{"--edit", "--unset-all", "--replace-all", "--rename-section", "--remove-section"} {
 			if arg.is("-e") || len(arg.text) > 2 && strings.HasPrefix(writes, arg.text) {
@@ -163,9 +163,9 @@ func gitConfigOptions(words []word) *refusal {
 	return nil
 }
 
-// gitTransport judges what moves objects: other than by HTTP from a given address it may start ssh, or a
+// gitTransport checks subcommands that use a remote. Unless the address is given and uses HTTP, git may start ssh, or a
 // helper that the configuration or the address names.
-func (j *judge) gitTransport(words []word) *refusal {
+func (c *checker) gitTransport(words []word) *refusal {
 	for _, arg := range words[1:] {
 		if strings.Contains(arg.text, "::") {
 			return refuse(arg, "the address "+quote(arg.source)+" makes git run a helper", "use an https address")
@@ -179,7 +179,7 @@ func (j *judge) gitTransport(words []word) *refusal {
 			break
 		}
 	}
-	if j.policy.binaries.allows("ssh") {
+	if c.policy.binaries.allows("ssh") {
 		return nil
 	}
 	return refuse(words[0], "git "+words[0].text+" may start ssh, which is not listed in binaries.allowed", "give an https address right after the options, and options in the form --name=value")
@@ -194,7 +194,7 @@ func gitArguments(words []word) *refusal {
 	return gitMessage(words)
 }
 
-// gitMessage requires that a commit or an annotated tag gets its message from the arguments: git starts an editor otherwise.
+// gitMessage requires a message for a commit and for an annotated tag: without one git starts an editor.
 func gitMessage(words []word) *refusal {
 	annotated := false
 	for _, arg := range words[1:] {

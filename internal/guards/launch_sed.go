@@ -2,8 +2,8 @@ package guards
 
 import "strings"
 
-// judgeSed reads sed's options and judges its script.
-func judgeSed(_ *judge, words []word) *refusal {
+// checkSed parses the options of sed and checks its script.
+func checkSed(_ *checker, words []word) *refusal {
 	s := &sedOptions{}
 	for i := 1; i < len(words); i++ {
 		arg := words[i]
@@ -25,10 +25,10 @@ func judgeSed(_ *judge, words []word) *refusal {
 	if len(s.scripts) == 0 && len(s.operands) > 0 {
 		s.scripts = s.operands[:1]
 	}
-	return s.judge()
+	return s.check()
 }
 
-// sedOptions are what sed's words are sorted into.
+// sedOptions are the words of a sed command by their meaning.
 type sedOptions struct {
 	scripts  []word
 	operands []word
@@ -53,8 +53,8 @@ func (s *sedOptions) option(words []word, i int) (int, *refusal) {
 		return 1, nil
 	case arg.known && len(arg.text) > 1 && arg.text[0] == '-' && arg.text[1] != '-':
 		return s.cluster(words, i)
-	case arg.mayBeOption(), arg.many && !arg.certain():
-		return 0, refuse(arg, "sed may take "+quote(arg.source)+" for an option that runs commands", "put ./ before it, or write it out")
+	case arg.mayBeOption(), arg.many && !arg.isCertain():
+		return 0, refuse(arg, quote(arg.source)+" may expand to an option that makes sed run commands", "put ./ before it, or write it out")
 	}
 	return 0, nil
 }
@@ -81,13 +81,13 @@ func (s *sedOptions) cluster(words []word, i int) (int, *refusal) {
 			s.scripts = append(s.scripts, arg)
 			return 1, nil
 		default:
-			return 0, refuse(arg, "the option "+quote(arg.source)+" of sed is not one whose effect is known, or reads a script from a file", "give the script as a text")
+			return 0, refuse(arg, "the option "+quote(arg.source)+" of sed is not known to be harmless, or reads a script from a file", "give the script as a text")
 		}
 	}
 	return 1, nil
 }
 
-func (s *sedOptions) judge() *refusal {
+func (s *sedOptions) check() *refusal {
 	if s.late {
 		return refuse(s.operands[0], "some versions of sed take "+quote(s.operands[0].source)+" for the script", "put options first")
 	}
@@ -108,8 +108,8 @@ func (s *sedOptions) judge() *refusal {
 	return nil
 }
 
-// sedRuns says why a script is refused. Versions of sed disagree whether a delimiter within [...] ends a
-// pattern, so the script is read both ways. In the rarer one it may also be plainly invalid: then nothing runs.
+// sedRuns says why a script is refused. Versions of sed disagree on whether a delimiter within [...] ends a pattern, so
+// the script must pass in both readings. In the less common one it may also be invalid, as nothing runs then.
 func sedRuns(script string) string {
 	reader := &sedReader{text: script, brackets: true}
 	if what := reader.run(); what != "" {
@@ -122,12 +122,12 @@ func sedRuns(script string) string {
 	return ""
 }
 
-// sedReader walks a script. Anything that it does not know is a reason to refuse.
+// sedReader parses a script. It refuses what it doesn't know.
 type sedReader struct {
 	text     string
 	at       int
 	brackets bool // a delimiter within [...] doesn't end a pattern
-	// unclosed are the kinds of classes that nothing closes any more; looked counts the bytes that were searched for that.
+	// unclosed are the kinds of classes whose end isn't in the rest of the text; looked counts the bytes of such searches.
 	unclosed string
 	looked   int
 }
@@ -161,7 +161,7 @@ func (r *sedReader) line() {
 }
 
 const (
-	sedUnclear = "can't be judged"
+	sedUnclear = "can't be checked"
 	sedInvalid = "is not valid"
 )
 
@@ -221,7 +221,7 @@ func (r *sedReader) addresses() string {
 	return ""
 }
 
-// delimited reads parts that end at the character that stands first.
+// delimited reads parts of a command. The first character is the delimiter that ends each of them.
 func (r *sedReader) delimited(parts int) string {
 	if r.at >= len(r.text) {
 		return sedUnclear
@@ -250,8 +250,8 @@ func (r *sedReader) delimited(parts int) string {
 	return ""
 }
 
-// bracket passes an expression in brackets. One that can't be read for certain goes to the end of the text,
-// where the script is unclear.
+// bracket skips an expression in brackets. If it is unclear where the expression ends, it skips the whole text, which
+// makes the script invalid.
 func (r *sedReader) bracket() {
 	r.at++
 	r.skipOnce('^')
@@ -275,7 +275,7 @@ func (r *sedReader) skipOnce(c byte) {
 	}
 }
 
-// class passes a class like [:alpha:], and says whether there is one.
+// class skips a class like [:alpha:], and reports whether there was one.
 func (r *sedReader) class() bool {
 	text := r.text[r.at:]
 	if len(text) < 4 || text[0] != '[' || strings.IndexByte(":.=", text[1]) < 0 || strings.IndexByte(r.unclosed, text[1]) >= 0 {
@@ -315,7 +315,7 @@ func (r *sedReader) substitute() string {
 	return ""
 }
 
-// label reads the name of a label. Versions of sed disagree where one ends, so it must be plain.
+// label reads the name of a label. Versions of sed disagree on where it ends, so it must be plain.
 func (r *sedReader) label() string {
 	r.skip(" \t")
 	for r.at < len(r.text) && isWordByte(r.text[r.at]) {

@@ -7,12 +7,12 @@ const (
 	fixOpaque = "use a program that is listed and starts no others"
 )
 
-// launchRules is the table of programs that can start other programs. A name that is not in it is taken to
-// start none. It serves shell calls under Allowlisted and structured calls under Enforced alike.
+// launchRules is the table of programs that can start other programs. It applies to shell calls under Allowlisted and to
+// structured calls under Enforced. A program that isn't in the table counts as one that starts no others.
 //
-// To add a program, find out what its arguments can start: nothing that is read from them (opaque), the
-// words after its options (prefix), or nothing but for some options (deniedOptions). Programs that it always starts
-// itself with arguments that the caller can't choose, like tar starting gzip, count as a part of it.
+// To add a program, find out what it can start: programs that its arguments don't show (opaque), the words after its
+// options (prefix), or another program by some options only (deniedOptions). A program that it always starts with
+// arguments that the requester can't choose, as tar starts gzip, counts as a part of it.
 func launchRules() []launchRule {
 	rules := prefixRules()
 	rules = append(rules, specialRules()...)
@@ -43,28 +43,28 @@ func prefixRules() []launchRule {
 // specialRules are programs whose arguments are read by rules of their own.
 func specialRules() []launchRule {
 	return []launchRule{
-		{"env", "runs what follows with other variables", judgeEnv},
-		{"xargs", "runs what follows with arguments that it reads", judgeXargs},
-		{"find", "runs commands by -exec, -execdir, -ok and -okdir", judgeFind},
-		{"bash", "runs a script", judgeShell(syntax.LangBash)},
-		{"sh dash ash", "runs a script", judgeShell(syntax.LangBash, syntax.LangPOSIX)},
-		{"awk gawk mawk nawk original-awk", "runs commands by system, pipes and getline", judgeAwk},
-		{"sed gsed", "runs commands by e and s///e", judgeSed},
-		{"tar gtar bsdtar", "runs programs by options like --to-command and -I", judgeTar},
-		{"git", "runs programs that options, configuration and hooks name", judgeGit},
+		{"env", "runs what follows with other variables", checkEnvProgram},
+		{"xargs", "runs what follows with arguments that it reads", checkXargs},
+		{"find", "runs commands by -exec, -execdir, -ok and -okdir", checkFind},
+		{"bash", "runs a script", checkShell(syntax.LangBash)},
+		{"sh dash ash", "runs a script", checkShell(syntax.LangBash, syntax.LangPOSIX)},
+		{"awk gawk mawk nawk original-awk", "runs commands by system, pipes and getline", checkAwk},
+		{"sed gsed", "runs commands by e and s///e", checkSed},
+		{"tar gtar bsdtar", "runs programs by options like --to-command and -I", checkTar},
+		{"git", "runs programs that options, configuration and hooks name", checkGit},
 	}
 }
 
-// optionRules are programs that are harmless but for some options.
+// optionRules are programs that start others by some options only.
 func optionRules() []launchRule {
-	denied := func(d deniedOptions) launchJudge { return d.judge }
+	denied := func(d deniedOptions) launchCheck { return d.check }
 	return []launchRule{
 		{"sort gsort", "compresses with another program", denied(deniedOptions{long: "compress-program", values: "kotST", flags: "bdfghiMnRrVcCmsuz", longFlags: "reverse unique numeric-sort"})},
 		{"split gsplit", "pipes into a filter", denied(deniedOptions{long: "filter", values: "abClnt"})},
 		{"rg", "preprocesses with another program", denied(deniedOptions{long: "pre hostname-bin", except: "pretty", values: "ABCEMTdefgjmrt"})},
 		{"fd fdfind", "runs commands on what it finds", denied(deniedOptions{long: "exec exec-batch", except: "exclude extension", letters: "xX", values: "EeStdcjo"})},
 		{"ag ack bat batcat delta", "starts a pager", denied(deniedOptions{long: "pager"})},
-		{"rsync", "starts a remote shell", judgeRemote(deniedOptions{long: "rsh rsync-path remote-option daemon config", letters: "eM", values: "fTB"})},
+		{"rsync", "starts a remote shell", checkRemote(deniedOptions{long: "rsh rsync-path remote-option daemon config", letters: "eM", values: "fTB"})},
 		{"diff gdiff", "paginates with pr", denied(deniedOptions{long: "paginate", letters: "l", values: "CDFIUWxXS"})},
 		{"sdiff diff3", "starts another diff", denied(deniedOptions{long: "diff-program output", letters: "o"})},
 		{"patch", "runs ed scripts", denied(deniedOptions{long: "ed get", letters: "eg", values: "BdDFioprVxYz"})},
@@ -75,14 +75,14 @@ func optionRules() []launchRule {
 		{"tcpdump", "runs a program on each file", denied(deniedOptions{long: "postrotate-command", letters: "z", values: "BcCEFGijmMrsTVwWyQ"})},
 		{"file", "starts programs to look into compressed files", denied(deniedOptions{long: "uncompress uncompress-noreport", letters: "zZ", values: "eFfmP"})},
 		{"gpg gpg2", "starts helpers that options name", denied(deniedOptions{long: "agent-program dirmngr-program photo-viewer exec-path keyboxd-program options homedir pinentry-mode", values: "ruNo"})},
-		{"cpio", "starts a remote shell", judgeRemote(deniedOptions{long: "rsh-command", values: "CEFHIMOR"})},
+		{"cpio", "starts a remote shell", checkRemote(deniedOptions{long: "rsh-command", values: "CEFHIMOR"})},
 		{"ip", "runs commands in namespaces", denied(deniedOptions{long: "batch", single: true, words: "netns netn net vrf exec"})},
 		{"hostnamectl journalctl", "starts a pager or a remote shell", denied(deniedOptions{long: "host machine", letters: "HM"})},
 	}
 }
 
-// opaqueRules are programs that run what their arguments don't tell. Programs that wrap one another, like
-// docker, run it where this list does not hold.
+// opaqueRules are programs whose arguments don't show what they run, or that run it where the list of programs doesn't
+// apply, as docker does.
 func opaqueRules() []launchRule {
 	return []launchRule{
 		opaqueRule("python pypy jython ipython ruby jruby irb perl php node nodejs deno bun ts-node tsx lua luajit tclsh wish expect guile R Rscript julia octave java groovy scala kotlin elixir iex erl ghci runghc ocaml sbcl clisp racket pwsh osascript jshell gnuplot m4 dc maxima swipl",
@@ -107,5 +107,5 @@ func opaqueRules() []launchRule {
 }
 
 func opaqueRule(names, reason, fix string) launchRule {
-	return launchRule{names: names, reason: reason, judge: opaque(reason, fix)}
+	return launchRule{names: names, reason: reason, check: opaque(reason, fix)}
 }

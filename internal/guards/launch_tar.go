@@ -11,16 +11,16 @@ func tarDenied() deniedOptions {
 	}
 }
 
-// judgeTar refuses tar's options that name programs, also in the old style without a hyphen, lists of files,
-// which can hold options, and archives on other machines.
-func judgeTar(j *judge, words []word) *refusal {
+// checkTar refuses options that name programs, also in the old style without a hyphen; lists of files, which can hold
+// options; and archives on other machines.
+func checkTar(c *checker, words []word) *refusal {
 	if len(words) > 1 && !words[1].known {
-		return refuse(words[1], "what tar does with "+quote(words[1].source)+" is only known at run time", "write the letters out")
+		return refuse(words[1], "the letters "+quote(words[1].source)+" of tar are only known at run time", "write the letters out")
 	}
 	if len(words) > 1 && !strings.HasPrefix(words[1].text, "-") && strings.ContainsAny(words[1].text, "IFT") {
 		return refuse(words[1], "the letters "+quote(words[1].text)+" make tar run another program, or read options from a file", "leave I, F and T out")
 	}
-	if refused := tarDenied().judge(j, words); refused != nil {
+	if refused := tarDenied().check(c, words); refused != nil {
 		return refused
 	}
 	for _, arg := range words[1:] {
@@ -43,17 +43,17 @@ func archiveName(text string) string {
 	return text
 }
 
-// isRemote says whether a name has a colon before any slash.
+// isRemote reports whether a name has a colon before any slash.
 func isRemote(name string) bool {
 	colon := strings.IndexByte(name, ':')
 	slash := strings.IndexByte(name, '/')
 	return colon >= 0 && (slash < 0 || colon < slash)
 }
 
-// judgeRemote refuses options as usual, and operands that name another machine.
-func judgeRemote(d deniedOptions) launchJudge {
-	return func(j *judge, words []word) *refusal {
-		if refused := d.judge(j, words); refused != nil {
+// checkRemote refuses denied options, and operands that name another machine.
+func checkRemote(d deniedOptions) launchCheck {
+	return func(c *checker, words []word) *refusal {
+		if refused := d.check(c, words); refused != nil {
 			return refused
 		}
 		for _, arg := range words[1:] {

@@ -16,8 +16,8 @@ const (
 	maxListed = 12
 )
 
-// quote repeats a part of a call in a message: cut, and with control characters escaped, so that a
-// message can neither grow without bound nor disturb a terminal.
+// quote repeats a part of a call in a message. It shortens the part and escapes control characters, which could
+// otherwise change what a terminal shows.
 func quote(s string) string {
 	cut, whole := cutRunes(s, maxQuoted)
 	if whole {
@@ -48,8 +48,8 @@ func cutBytes(s string, n int) string {
 	return s[:n]
 }
 
-// listed repeats the start of a policy's list, in the policy's order.
-func listed(names []string) string {
+// joinNames repeats the start of a policy's list, in the policy's order.
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "(none)"
 	}
@@ -59,9 +59,9 @@ func listed(names []string) string {
 	return strings.Join(names[:maxListed], ", ") + " and " + strconv.Itoa(len(names)-maxListed) + " more"
 }
 
-// visible makes a text safe for one line of a terminal: white space becomes a space, other control and
+// printable makes a text safe for one line of a terminal: white space becomes a space, other control and
 // formatting characters become a picture of themselves or U+FFFD.
-func visible(s string) string {
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t' || r == '\f' || r == '\v':
@@ -78,7 +78,7 @@ func visible(s string) string {
 	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
 }
 
-// hasField says whether a list of words, separated by white space, holds word.
+// hasField reports whether a list of words, separated by white space, holds word.
 func hasField(list, word string) bool {
 	for field := range strings.FieldsSeq(list) {
 		if field == word {

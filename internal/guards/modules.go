@@ -13,20 +13,20 @@ type findings struct {
 	steps      int    // how many steps the scan took
 }
 
-// moduleScanner looks for uses of modules. It works on the text and not on a syntax tree, because one
-// scanner serves every language, and because a scanner that believes in strings and comments can be
-// made to lose its place: what looks like a use inside of them counts too.
+// moduleScanner looks for uses of modules. It works on the text and not on a syntax tree: one scanner serves every
+// language, and a source can't confuse it about where strings and comments end. What looks like a use inside of a
+// string or comment therefore counts too.
 type moduleScanner struct {
-	words   map[string]*scanWord
-	denied  map[string]bool
-	network map[string]bool
-	special []string // denied names that are no identifiers: they count as string literals only
-	fetch   bool
-	longest int
-	first   [256]bool
+	words      map[string]*scanWord
+	denied     map[string]bool
+	network    map[string]bool
+	quotedOnly []string // denied names that aren't identifiers: only string literals can name them
+	fetch      bool
+	longest    int
+	first      [256]bool
 }
 
-// scanWord is an identifier that means something to the scanner.
+// scanWord is an identifier that the scanner looks for.
 type scanWord struct {
 	keyword keyword
 	targets []target // modules whose first part is this word
@@ -38,7 +38,7 @@ type target struct {
 	parts []string
 }
 
-// keyword is what an identifier does to what follows it.
+// keyword is what an identifier means for the text after it.
 type keyword int
 
 const (
@@ -46,9 +46,9 @@ const (
 	keywordImport            // import a, b.c as d
 	keywordFrom              // from a.b import c, import x from 'm'
 	keywordCall              // name('m') imports m
-	keywordLoader            // like keywordCall, and its mention alone makes module names in strings suspicious
+	keywordLoader            // like keywordCall; where it is mentioned, a string that is a module's name counts as a use
 	keywordSubscript         // name['m'] is a module
-	keywordFetch             // fetch(...) reaches for the network
+	keywordFetch             // fetch(...) uses the network
 )
 
 func scanKeywords() map[keyword]string {
@@ -99,7 +99,7 @@ func (s *moduleScanner) add(name string) {
 	parts := splitModule(name)
 	for _, part := range parts {
 		if !isIdentifier(part) {
-			s.special = append(s.special, name)
+			s.quotedOnly = append(s.quotedOnly, name)
 			return
 		}
 	}
@@ -121,7 +121,7 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// byteClass sorts bytes for the scanner, which asks for every one of a source. It never changes.
+// byteClass holds the classes of each byte. It never changes.
 var byteClass = func() (classes [256]uint8) {
 	for i := range classes {
 		c := byte(i)
@@ -140,8 +140,8 @@ const (
 	classSpecial
 )
 
-// isWordByte counts every byte of a character beyond ASCII as part of an identifier; what such characters
-// really are is dealt with by folding.
+// isWordByte counts every byte of a character beyond ASCII as part of an identifier. The folded source shows what such
+// characters stand for.
 func isWordByte(c byte) bool { return byteClass[c]&classWord != 0 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -168,7 +168,7 @@ func equalParts(parts, path []string) bool {
 // matchText returns the module that a string literal's content names.
 func (s *moduleScanner) matchText(text string) string {
 	text = strings.TrimPrefix(strings.TrimSpace(text), "node:")
-	for _, name := range s.special {
+	for _, name := range s.quotedOnly {
 		if text == name || strings.HasPrefix(text, name+"/") {
 			return name
 		}
@@ -184,18 +184,18 @@ func (s *moduleScanner) matchText(text string) string {
 	return matchPath(word.targets, path)
 }
 
-// scan looks through the source as it is, and through what it becomes when escapes, concatenations and
-// compatibility characters are resolved, as an interpreter would at one point or another.
+// scan searches the source, and the texts that an interpreter may make of it by resolving escapes, concatenations and
+// compatibility characters.
 func (s *moduleScanner) scan(source, language string) findings {
 	var found findings
 	if len(s.denied) == 0 && !s.fetch {
 		return found
 	}
-	if name := oddEncoding(source); name != "" && language != "javascript" {
+	if name := unsupportedEncoding(source); name != "" && language != "javascript" {
 		found.unreadable = "it declares the encoding " + quote(name) + ", which can hide them: use utf-8"
 		return found
 	}
-	for _, text := range readings(source) {
+	for _, text := range decodings(source) {
 		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
 		run.maxAhead = aheadPerByte*len(text) + leastAhead
 		run.lastLine, run.unclosed = len(text), len(text)
@@ -211,6 +211,6 @@ func (s *moduleScanner) scan(source, language string) findings {
 const (
 	// aheadPerByte bounds the steps of looking ahead for each byte. Ordinary sources take less than one.
 	aheadPerByte = 16
-	// leastAhead lets short sources be as odd as they like.
+	// leastAhead is the bound for short sources.
 	leastAhead = 4096
 )

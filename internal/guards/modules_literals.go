@@ -5,8 +5,8 @@ import "strings"
 // maxLiteral is longer than any module's name.
 const maxLiteral = 300
 
-// literalAt reads a string literal at i and reports the module that it names. It says whether there is one.
-func (r *scanRun) literalAt(i int) bool {
+// reportLiteral records the module that a string literal at i names. It returns whether there is a literal.
+func (r *scanRun) reportLiteral(i int) bool {
 	if i >= len(r.text) {
 		return false
 	}
@@ -18,8 +18,8 @@ func (r *scanRun) literalAt(i int) bool {
 	return true
 }
 
-// literalText is what stands up to the closing quote, or nothing when that is too far. Any quote closes:
-// parts of a text that were joined may have had different ones.
+// literalText returns the text up to the closing quote, or nothing if the quote is too far away. Any quote closes, since
+// parts of a joined string may have had different ones.
 func (r *scanRun) literalText(open int) string {
 	rest := r.text[open:min(len(r.text), open+maxLiteral)]
 	end := strings.IndexAny(rest, "'\"`")
@@ -31,11 +31,12 @@ func (r *scanRun) literalText(open int) string {
 	return rest[:end]
 }
 
-// call reads what follows a function that imports: brackets, a keyword argument's name, and the literal.
-func (r *scanRun) call(i int) {
+// reportArgument records the module that the argument of an importing function names. It skips brackets and the name of a
+// keyword argument.
+func (r *scanRun) reportArgument(i int) {
 	for !r.exhausted() {
 		i = r.skip(i, true)
-		if i >= len(r.text) || r.literalAt(i) {
+		if i >= len(r.text) || r.reportLiteral(i) {
 			return
 		}
 		switch c := r.text[i]; {
@@ -53,8 +54,8 @@ func (r *scanRun) call(i int) {
 	}
 }
 
-// continuesCall says whether a word between a function and its literal is a keyword argument's name or a
-// method that passes its argument on.
+// continuesCall reports whether a word between a function and its literal is the name of a keyword argument, or a method
+// that passes its argument on.
 func (r *scanRun) continuesCall(start, end, next int) bool {
 	switch r.text[start:end] {
 	case "get", "pop", "call", "apply", "__getitem__", "__call__":
@@ -63,26 +64,26 @@ func (r *scanRun) continuesCall(start, end, next int) bool {
 	return next < len(r.text) && r.text[next] == '=' && !strings.HasPrefix(r.text[next:], "==")
 }
 
-// scanQuote looks at a quote anywhere: a literal that is exactly a module's name is remembered, and
-// reported when it is the first argument of a call of something computed, like f()('m') or x['f']('m').
+// scanQuote notes a string literal that is the name of a module. It records the module as used if the literal is the
+// first argument of a computed function, as in f()('m') and x['f']('m').
 func (r *scanRun) scanQuote(i int) {
-	if i+1 >= len(r.text) || len(r.special) == 0 && !r.mayName(i+1) {
+	if i+1 >= len(r.text) || len(r.quotedOnly) == 0 && !r.canNameModule(i+1) {
 		return
 	}
 	name := r.matchText(r.literalText(i + 1))
 	if name == "" {
 		return
 	}
-	if r.mention == "" || r.denied[name] {
-		r.mention = name
+	if r.mentioned == "" || r.denied[name] {
+		r.mentioned = name
 	}
-	if r.computedCall(i) {
+	if r.isComputedCall(i) {
 		r.report(name)
 	}
 }
 
-// mayName says whether a literal that starts at i can be a module's name; it costs less than looking closely.
-func (r *scanRun) mayName(i int) bool {
+// canNameModule reports whether a literal that starts at i can be the name of a module. It is faster than matchText.
+func (r *scanRun) canNameModule(i int) bool {
 	if strings.HasPrefix(r.text[i:], "node:") || isBlank(r.text[i]) {
 		return true
 	}
@@ -93,25 +94,25 @@ func (r *scanRun) mayName(i int) bool {
 	return word != nil && len(word.targets) > 0
 }
 
-func (r *scanRun) computedCall(i int) bool {
-	i = r.backOver(i)
+func (r *scanRun) isComputedCall(i int) bool {
+	i = r.previousNonBlank(i)
 	if i < 0 || r.text[i] != '(' {
 		return false
 	}
-	i = r.backOver(i)
+	i = r.previousNonBlank(i)
 	return i >= 0 && (r.text[i] == ')' || r.text[i] == ']')
 }
 
-// backOver returns the position of the last character before i that is no white space.
-func (r *scanRun) backOver(i int) int {
+// previousNonBlank returns the position of the last character before i that isn't white space.
+func (r *scanRun) previousNonBlank(i int) int {
 	for i--; i >= 0 && isBlank(r.text[i]); i-- {
 		r.look(1)
 	}
 	return i
 }
 
-// fetchCall finds a call of fetch, and the ways to call it through itself.
-func (r *scanRun) fetchCall(end int) {
+// reportFetch records a call of fetch, also by its methods call, apply and bind.
+func (r *scanRun) reportFetch(end int) {
 	i := r.skip(end, true)
 	rest := strings.TrimPrefix(r.text[min(i, len(r.text)):], "?.")
 	for _, start := range []string{"(", "`", ".call", ".apply", ".bind"} {

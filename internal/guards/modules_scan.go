@@ -2,7 +2,7 @@ package guards
 
 import "strings"
 
-// scanRun is one pass over one reading of a source.
+// scanRun is the search of one text.
 type scanRun struct {
 	*moduleScanner
 	text   string
@@ -10,10 +10,10 @@ type scanRun struct {
 	dollar bool // "$" is part of identifiers
 	// ahead counts the steps of looking at what follows a word, and maxAhead bounds them.
 	ahead, maxAhead int
-	// lastLine and unclosed are positions after which there is no line break, and no end of a comment.
+	// lastLine and unclosed are positions after which the text has no line break, and no end of a comment.
 	lastLine, unclosed int
-	loader             bool   // a way to import by a computed name was mentioned
-	mention            string // a module that a whole string literal names
+	loader             bool   // the text mentions a function that imports a module by its name
+	mentioned          string // a module whose name is a string literal of the text
 }
 
 func (r *scanRun) scan() {
@@ -29,15 +29,15 @@ func (r *scanRun) scan() {
 		}
 		i++
 	}
-	if r.loader && r.mention != "" {
-		r.report(r.mention)
+	if r.loader && r.mentioned != "" {
+		r.report(r.mentioned)
 	}
 	if r.exhausted() {
 		r.found.unreadable = "it repeats unfinished imports and calls, so that searching it takes too many steps"
 	}
 }
 
-// report records a use. Which of the two lists a module is on decides what it counts as.
+// report records the use of a denied module or of a network module.
 func (r *scanRun) report(name string) {
 	switch {
 	case name == "":
@@ -48,7 +48,7 @@ func (r *scanRun) report(name string) {
 	}
 }
 
-// search counts the steps of searching bytes for a mark, which is faster than looking at each of them.
+// search counts the steps of searching bytes for a character, which is faster than looking at each of them.
 func (r *scanRun) search(bytes int) { r.look(bytes/8 + 1) }
 
 // look counts steps.
@@ -56,7 +56,7 @@ func (r *scanRun) look(steps int) { r.ahead += steps }
 
 func (r *scanRun) exhausted() bool { return r.ahead > r.maxAhead }
 
-// wordAhead is wordEnd for a word that is looked at again.
+// wordAhead is wordEnd with its steps counted, for looking ahead.
 func (r *scanRun) wordAhead(i int) int {
 	end := r.wordEnd(i)
 	r.look(end - i)
@@ -79,34 +79,34 @@ func (r *scanRun) scanWord(start int) int {
 	if word == nil {
 		return end
 	}
-	r.follow(word.keyword, end)
+	r.followKeyword(word.keyword, end)
 	if len(word.targets) > 0 {
-		r.reference(word.targets, start)
+		r.findReference(word.targets, start)
 	}
 	return end
 }
 
-func (r *scanRun) follow(kind keyword, end int) {
+func (r *scanRun) followKeyword(kind keyword, end int) {
 	switch kind {
 	case keywordImport:
 		r.importList(end)
 	case keywordFrom:
 		r.fromPath(end)
 	case keywordCall:
-		r.call(end)
-		r.loader = r.loader || r.handedOn(end)
+		r.reportArgument(end)
+		r.loader = r.loader || r.isPassedOn(end)
 	case keywordLoader:
 		r.loader = true
-		r.call(end)
+		r.reportArgument(end)
 	case keywordSubscript:
-		r.call(end)
+		r.reportArgument(end)
 	case keywordFetch:
-		r.fetchCall(end)
+		r.reportFetch(end)
 	}
 }
 
-// handedOn says whether a function like require is used without being called with a text right away.
-func (r *scanRun) handedOn(end int) bool {
+// isPassedOn reports whether a function like require is used without being called with a literal.
+func (r *scanRun) isPassedOn(end int) bool {
 	i := r.skip(end, true)
 	if i >= len(r.text) {
 		return false
@@ -117,8 +117,8 @@ func (r *scanRun) handedOn(end int) bool {
 	return strings.IndexByte(".?);,[}", r.text[i]) >= 0
 }
 
-// reference finds "m." with white space, line breaks and comments allowed around the dots.
-func (r *scanRun) reference(targets []target, start int) {
+// findReference records a reference "m.", also with white space, line breaks and comments around the dot.
+func (r *scanRun) findReference(targets []target, start int) {
 	path, end := r.dotted(start)
 	for _, t := range targets {
 		switch {
@@ -148,17 +148,17 @@ func (r *scanRun) dotted(i int) (path []string, end int) {
 	}
 }
 
-// maxPath is more parts than any module that is looked for has.
+// maxPath is more parts than any denied module has.
 const maxPath = 16
 
-// dotAfter finds a dot that no identifier follows, like the one before an escape.
+// dotAfter reports whether a dot follows that isn't the end of a sentence or string, like a dot before an escape.
 func (r *scanRun) dotAfter(end int) bool {
 	i := r.skip(end, true)
 	return i+1 < len(r.text) && r.text[i] == '.' && strings.IndexByte(" \t\r\n.\"'`", r.text[i+1]) < 0
 }
 
-// skip passes white space, line continuations and comments. Line breaks, and comments up to one, only count
-// where lines says so.
+// skip skips white space, line continuations and comments. It skips line breaks, and comments that end at one, only if
+// lines is true.
 func (r *scanRun) skip(i int, lines bool) int {
 	for i < len(r.text) {
 		r.look(1)
@@ -220,7 +220,7 @@ func (r *scanRun) commentEnd(i int) int {
 	return i + size + 4
 }
 
-// startsComment says whether a comment up to the end of the line starts here, in any of the languages.
+// startsComment reports whether the text starts with a comment up to the end of the line, in any of the languages.
 func startsComment(text string) bool {
 	switch text[0] {
 	case '#':
@@ -238,7 +238,7 @@ func startsComment(text string) bool {
 // importList reads what follows "import": names in a comma list, in brackets, and string literals.
 func (r *scanRun) importList(i int) {
 	depth := 0
-	if at := r.skip(i, true); r.literalAt(at) {
+	if at := r.skip(i, true); r.reportLiteral(at) {
 		return
 	}
 	for !r.exhausted() {
@@ -253,7 +253,7 @@ func (r *scanRun) importList(i int) {
 			depth--
 		case c == ',' || c == '*' || c == '.':
 		case isQuote(c):
-			r.literalAt(i)
+			r.reportLiteral(i)
 			return
 		case isWordByte(c):
 			next, more := r.importName(i)
@@ -269,7 +269,7 @@ func (r *scanRun) importList(i int) {
 	}
 }
 
-// importName reads one entry of an import list, with its alias, and says whether the list may go on.
+// importName reads one entry of an import list, with its alias, and reports whether the list may go on.
 func (r *scanRun) importName(i int) (next int, more bool) {
 	path, end := r.dotted(i)
 	if word := r.words[path[0]]; word != nil {
@@ -284,7 +284,7 @@ func (r *scanRun) importName(i int) (next int, more bool) {
 // fromPath reads what follows "from": a path and "import", or a string literal.
 func (r *scanRun) fromPath(i int) {
 	at := r.skip(i, true)
-	if r.literalAt(at) || at >= len(r.text) || !isWordByte(r.text[at]) {
+	if r.reportLiteral(at) || at >= len(r.text) || !isWordByte(r.text[at]) {
 		return
 	}
 	path, end := r.dotted(at)

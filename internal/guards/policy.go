@@ -8,8 +8,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Policy is an ExecutionPolicySpec compiled over the built-in defaults. It never changes and is safe
-// for concurrent use.
+// Policy is a compiled ExecutionPolicySpec, with the built-in defaults applied. It never changes and is safe for
+// concurrent use.
 type Policy struct {
 	access        v1alpha1.AccessMode
 	shellEnabled  bool
@@ -36,10 +36,10 @@ type binaryRules struct {
 	listed   map[string]bool
 }
 
-// any says whether every name may run: nothing is listed and nothing is enforced.
-func (b *binaryRules) any() bool { return !b.enforced && len(b.names) == 0 }
+// allowsAny reports whether every program may run: the list is empty and not enforced.
+func (b *binaryRules) allowsAny() bool { return !b.enforced && len(b.names) == 0 }
 
-func (b *binaryRules) allows(name string) bool { return b.any() || b.listed[name] }
+func (b *binaryRules) allows(name string) bool { return b.allowsAny() || b.listed[name] }
 
 // codeRules are the rules for code calls.
 type codeRules struct {
@@ -55,23 +55,27 @@ type codeRules struct {
 // EnvBlocklist returns the prefixes of variables that are removed from an untrusted call.
 func (p *Policy) EnvBlocklist() []string { return slices.Clone(p.envBlocklist) }
 
-// Timeout is the limit that a call gets: what it wants, else the policy's default, held between one
-// second and the policy's maximum.
-func (p *Policy) Timeout(wanted *time.Duration) time.Duration {
+// Timeout is the limit that a call gets: what it wants, else the policy's default, held between one second and the
+// policy's maximum. A code call gets no more than code.maxExecutionMilliseconds, also when it asks for no time.
+func (p *Policy) Timeout(action *Action) time.Duration {
 	limit := p.timeout
-	if wanted != nil {
-		limit = *wanted
+	if action.WantedTime != nil {
+		limit = *action.WantedTime
 	}
-	return max(time.Second, min(limit, p.maxTimeout))
+	limit = max(time.Second, min(limit, p.maxTimeout))
+	if action.Type == v1alpha1.ActionCode && p.code.maxTime > 0 {
+		limit = min(limit, p.code.maxTime)
+	}
+	return limit
 }
 
-// MaxBytesPerStream is how much of each output stream is kept.
+// MaxBytesPerStream is how many bytes of each output stream are kept.
 func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
 
-// Access says how the right to use a tool is decided.
+// Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
 
-// nameSet matches names of variables: exact ones, and prefixes that were written with a "*".
+// nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
 type nameSet struct {
 	exact    map[string]bool
 	prefixes []string

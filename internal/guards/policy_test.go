@@ -2,6 +2,7 @@ package guards
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestPoliciesThatCannotBeCompiledNameTheField(t *testing.T) {
 		`{"code":{"maxScanBytes":524289}}`:         "spec.code.maxScanBytes",
 		`{"code":{"oversized":"Run"}}`:             "spec.code.oversized",
 		`{"output":{"maxBytesPerStream":0}}`:       "spec.output.maxBytesPerStream",
-		`{"output":{"maxBytesPerStream":524289}}`:  "spec.output.maxBytesPerStream",
+		`{"output":{"maxBytesPerStream":262145}}`:  "spec.output.maxBytesPerStream",
 	} {
 		_, err := Compile(specFrom(t, text))
 		if err == nil || !strings.HasPrefix(err.Error(), field+":") {
@@ -64,8 +65,8 @@ func TestDefaultsHoldForWhatIsUnset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if policy.Access() != v1alpha1.AccessRBAC || policy.MaxBytesPerStream() != 65536 || policy.Timeout(nil) != 120*time.Second {
-		t.Errorf("defaults: %v %v %v", policy.Access(), policy.MaxBytesPerStream(), policy.Timeout(nil))
+	if policy.Access() != v1alpha1.AccessRBAC || policy.MaxBytesPerStream() != 65536 || policy.Timeout(&Action{}) != 120*time.Second {
+		t.Errorf("defaults: %v %v %v", policy.Access(), policy.MaxBytesPerStream(), policy.Timeout(&Action{}))
 	}
 	want := []string{"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING"}
 	if diff := cmp.Diff(want, policy.EnvBlocklist()); diff != "" {
@@ -74,6 +75,43 @@ func TestDefaultsHoldForWhatIsUnset(t *testing.T) {
 	policy.EnvBlocklist()[0] = "changed"
 	if policy.EnvBlocklist()[0] != "TOOLCALL_" {
 		t.Error("a caller can change the policy's blocklist")
+	}
+}
+
+// The API server writes these defaults into a policy; one that never passed it has them too.
+func TestWrittenDefaultsAreTheBuiltInOnes(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("testdata/defaults.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := Compile(specFrom(t, string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`{}`, `{"shell":{},"binaries":{},"arguments":{},"timeouts":{},"code":{},"output":{}}`} {
+		built, err := Compile(specFrom(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is compared with cmp holds no functions; the rest are tables that no policy changes.
+		for _, part := range [][2]any{
+			{written.access, built.access}, {written.shellEnabled, built.shellEnabled}, {written.allowlisted, built.allowlisted},
+			{written.binaries.enforced, built.binaries.enforced}, {written.binaries.names, built.binaries.names},
+			{written.denyMeta, built.denyMeta}, {written.envBlocklist, built.envBlocklist}, {written.protected.exact, built.protected.exact},
+			{written.protected.prefixes, built.protected.prefixes}, {written.timeout, built.timeout}, {written.maxTimeout, built.maxTimeout},
+			{written.maxBytes, built.maxBytes}, {written.code.enabled, built.code.enabled}, {written.code.languages, built.code.languages},
+			{written.code.network, built.code.network}, {written.code.maxTime, built.code.maxTime}, {written.code.maxScan, built.code.maxScan},
+			{written.code.scanPrefix, built.code.scanPrefix},
+		} {
+			if diff := cmp.Diff(part[0], part[1]); diff != "" {
+				t.Errorf("%s: %s", text, diff)
+			}
+		}
+		source := &Action{Type: v1alpha1.ActionCode, Language: "python", Source: "import subprocess"}
+		if denial := built.Check(Input{Action: source, Requester: &v1alpha1.Requester{Username: "u"}, MayUse: func(string) (bool, error) { return true, nil }}); denial == nil {
+			t.Errorf("%s denies no module", text)
+		}
 	}
 }
 
@@ -105,12 +143,48 @@ func TestTheTimeoutIsClamped(t *testing.T) {
 		0: time.Second, -5: time.Second, time.Millisecond: time.Second, 1500 * time.Millisecond: 1500 * time.Millisecond,
 		time.Minute: time.Minute, time.Hour: time.Minute,
 	} {
-		if got := policy.Timeout(&wanted); got != want {
+		if got := policy.Timeout(&Action{WantedTime: &wanted}); got != want {
 			t.Errorf("%v: want %v, got %v", wanted, want, got)
 		}
 	}
-	if policy.Timeout(nil) != 30*time.Second {
+	if policy.Timeout(&Action{}) != 30*time.Second {
 		t.Error("the default isn't used")
+	}
+}
+
+func TestACodeCallGetsNoMoreThanTheLongestThatItMayAskFor(t *testing.T) {
+	t.Parallel()
+	action := func(kind v1alpha1.ActionType, wanted time.Duration) *Action {
+		a := &Action{Type: kind, Language: "python", Source: "1"}
+		if wanted != 0 {
+			a.WantedTime = &wanted
+		}
+		return a
+	}
+	for _, tc := range []struct {
+		policy string
+		action *Action
+		want   time.Duration
+	}{
+		{`{"code":{"maxExecutionMilliseconds":5000}}`, action(v1alpha1.ActionCode, 0), 5 * time.Second},
+		{`{"code":{"maxExecutionMilliseconds":5000}}`, action(v1alpha1.ActionCode, 2*time.Second), 2 * time.Second},
+		{`{"code":{"maxExecutionMilliseconds":5000}}`, action(v1alpha1.ActionCode, 5*time.Second), 5 * time.Second},
+		{`{"code":{"maxExecutionMilliseconds":500}}`, action(v1alpha1.ActionCode, 0), 500 * time.Millisecond},
+		{`{"code":{"maxExecutionMilliseconds":500}}`, action(v1alpha1.ActionCode, 100*time.Millisecond), 500 * time.Millisecond},
+		{`{"code":{"maxExecutionMilliseconds":900000}}`, action(v1alpha1.ActionCode, 0), 120 * time.Second},
+		{`{"code":{"maxExecutionMilliseconds":900000}}`, action(v1alpha1.ActionCode, 700*time.Second), 600 * time.Second},
+		{`{"timeouts":{"defaultSeconds":3},"code":{"maxExecutionMilliseconds":5000}}`, action(v1alpha1.ActionCode, 0), 3 * time.Second},
+		{`{}`, action(v1alpha1.ActionCode, 0), 120 * time.Second},
+		{`{"code":{"maxExecutionMilliseconds":5000}}`, action(v1alpha1.ActionShell, 0), 120 * time.Second},
+		{`{"code":{"maxExecutionMilliseconds":5000}}`, action(v1alpha1.ActionStructured, 60*time.Second), 60 * time.Second},
+	} {
+		policy, err := Compile(specFrom(t, tc.policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := policy.Timeout(tc.action); got != tc.want {
+			t.Errorf("%s, %s: want %v, got %v", tc.policy, tc.action.Type, tc.want, got)
+		}
 	}
 }
 
@@ -132,8 +206,8 @@ func TestEveryLaunchRuleHasAReasonAndNoNameTwice(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, rule := range launchRules() {
-		if rule.reason == "" || rule.judge == nil {
-			t.Errorf("%s lacks a reason or a judge", rule.names)
+		if rule.reason == "" || rule.check == nil {
+			t.Errorf("%s lacks a reason or a check", rule.names)
 		}
 		for name := range strings.FieldsSeq(rule.names) {
 			if seen[name] {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxDepth bounds scripts within scripts and launchers that launch launchers.
+	// maxDepth bounds how deep scripts within scripts and launchers of launchers nest.
 	maxDepth = 8
 	// maxNesting bounds how deep the constructs of one script nest.
 	maxNesting = 100
-	// maxCommands bounds the length of lists, which a syntax tree holds as nesting.
+	// maxOperators bounds the operators of a line, for which the syntax tree nests.
 	maxOperators = 5000
 )
 
@@ -40,11 +40,11 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 	}
 	if !bashPrefix(in.Shell) {
 		return deny(v1alpha1.ReasonShellCommandNotAllowed,
-			"the environment's shell is %s, and shell.commands Allowlisted can only judge scripts for bash -c: use an environment whose shell is bash -c",
+			"the environment's shell is %s, and shell.commands Allowlisted can only check scripts for bash -c: use an environment whose shell is bash -c",
 			quote(strings.Join(in.Shell, " ")))
 	}
-	judge := newJudge(p, in.Env, len(in.Action.Command))
-	refused := judge.script(in.Action.Command, syntax.LangBash)
+	checker := newChecker(p, in.Env, len(in.Action.Command))
+	refused := checker.script(in.Action.Command, syntax.LangBash)
 	if refused == nil {
 		return nil
 	}
@@ -56,8 +56,8 @@ func (p *Policy) checkShellCommands(in *Input) *Denial {
 		max(refused.line, 1), max(refused.col, 1), refused.what, refused.fix)
 }
 
-// bashPrefix says whether the environment's shell is bash with a plain -c. Flags that only make bash
-// stop or report earlier are harmless; anything else may run startup files or change the syntax.
+// bashPrefix reports whether the environment's shell is bash -c. Flags that only make bash stop or report earlier are
+// allowed; others may run startup files or change the syntax.
 func bashPrefix(shell []string) bool {
 	if len(shell) == 0 {
 		return true
@@ -73,16 +73,16 @@ func bashPrefix(shell []string) bool {
 	return i == len(words) && isCommand
 }
 
-// oddVariables refuses variables of the call that change how bash reads the script.
-func (j *judge) oddVariables(text string) *refusal {
-	for _, variable := range j.env {
+// checkParserVariables refuses variables of the call that change how bash reads the script.
+func (c *checker) checkParserVariables(text string) *refusal {
+	for _, variable := range c.env {
 		switch {
 		case variable.Name == "POSIXLY_CORRECT", variable.Name == "BASH_COMPAT":
 		case isLocaleName(variable.Name) && !plainLocale(variable.Value) && !isASCII(text):
 		default:
 			continue
 		}
-		return &refusal{what: "the call sets the variable " + variable.Name + ", which changes how bash reads the script", fix: "leave it out of env"}
+		return &refusal{what: "the call sets the variable " + variable.Name + ", which changes how bash parses the script", fix: "leave it out of env"}
 	}
 	return nil
 }
@@ -91,79 +91,79 @@ func isLocaleName(name string) bool {
 	return name == "LANG" || name == "LC_ALL" || name == "LC_CTYPE"
 }
 
-// plainLocale says whether the locale's character set is UTF-8 or ASCII: in others the second byte of a
-// character can be a quote or a backslash.
+// plainLocale reports whether the character set of the locale is UTF-8 or ASCII. In others the second byte of a character
+// can be a quote or a backslash.
 func plainLocale(value string) bool {
 	value = strings.ToLower(value)
 	return value == "" || value == "c" || value == "posix" || strings.HasSuffix(value, "utf-8") || strings.HasSuffix(value, "utf8")
 }
 
-// judge holds what decides whether programs may be launched. One judge serves one check.
-type judge struct {
+// checker checks which programs a call may start. Each check has its own.
+type checker struct {
 	policy *Policy
 	env    []v1alpha1.CallEnvVar
 	depth  int
-	// homeSet says that HOME or PWD may hold something else than a path here.
+	// homeSet says that HOME or PWD may hold something other than a path.
 	homeSet bool
 	// work counts the steps of the check, and maxWork bounds them.
 	work, maxWork int
 }
 
 const (
-	// workPerByte bounds the steps that a check takes for each byte of the call: bytes parsed, and facts looked at
-	// again. Ordinary scripts take two.
+	// workPerByte bounds the steps of a check for each byte of the call. Parsing a byte is one step. Ordinary scripts
+	// take less than two.
 	workPerByte = 16
-	// leastWork lets short calls nest scripts.
+	// leastWork is the bound for short calls.
 	leastWork = 4096
 )
 
-func newJudge(p *Policy, env []v1alpha1.CallEnvVar, size int) *judge {
-	return &judge{policy: p, env: env, maxWork: workPerByte*size + leastWork}
+func newChecker(p *Policy, env []v1alpha1.CallEnvVar, size int) *checker {
+	return &checker{policy: p, env: env, maxWork: workPerByte*size + leastWork}
 }
 
 // spend counts steps, and refuses a call that takes too many.
-func (j *judge) spend(at word, steps int) *refusal {
-	j.work += steps
-	if j.work <= j.maxWork {
+func (c *checker) spend(at word, steps int) *refusal {
+	c.work += steps
+	if c.work <= c.maxWork {
 		return nil
 	}
 	return &refusal{what: "checking it takes too many steps for its size", fix: "split it into several calls", parse: true, line: at.line, col: at.column}
 }
 
-// nested runs f one level deeper.
-func (j *judge) nested(at word, f func() *refusal) *refusal {
-	j.depth++
-	defer func() { j.depth-- }()
-	if j.depth > maxDepth {
-		return refuse(at, "it nests commands within commands too deep", "run the inner command directly")
+// nested checks by f something that is nested within a command.
+func (c *checker) nested(at word, f func() *refusal) *refusal {
+	c.depth++
+	defer func() { c.depth-- }()
+	if c.depth > maxDepth {
+		return refuse(at, "commands are nested too deeply", "run the inner command directly")
 	}
 	return f()
 }
 
-// script judges a whole script.
-func (j *judge) script(text string, lang syntax.LangVariant) *refusal {
-	if refused := firstRefusal(j.spend(word{}, len(text)), unreadable(text), j.oddVariables(text)); refused != nil {
+// script checks a whole script.
+func (c *checker) script(text string, lang syntax.LangVariant) *refusal {
+	if refused := firstRefusal(c.spend(word{}, len(text)), checkReadable(text), c.checkParserVariables(text)); refused != nil {
 		return refused
 	}
-	readable, odd := replaceOdd(text)
-	file, err := j.policy.parsers.parse(readable, lang)
+	readable, odd := replaceControlCharacters(text)
+	file, err := c.policy.parsers.parse(readable, lang)
 	if err != nil {
 		return parseRefusal(err)
 	}
-	w := newWalker(j, readable, lang)
+	w := newWalker(c, readable, lang)
 	if refused := w.file(file); refused != nil {
 		return refused
 	}
 	if odd >= 0 {
 		line, column := position(text, odd)
-		return &refusal{what: "it holds the control character " + quote(text[odd:odd+1]) + ", which can hide what runs", fix: "leave it out, or write it as an escape", parse: true, line: line, col: column}
+		return &refusal{what: "the script contains the control character " + quote(text[odd:odd+1]) + ", which can hide what runs", fix: "leave it out, or write it as an escape", parse: true, line: line, col: column}
 	}
 	return nil
 }
 
-// replaceOdd puts an ordinary character in the place of each control character: to bash they are ordinary,
-// but the parser takes a carriage return for white space. It also returns where the first one is, or -1.
-func replaceOdd(text string) (string, int) {
+// replaceControlCharacters replaces each control character by an ordinary one: for bash they are ordinary characters,
+// while the parser takes a carriage return for white space. It also returns the position of the first one, or -1.
+func replaceControlCharacters(text string) (string, int) {
 	isOdd := func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' || r == 0x7f }
 	odd := strings.IndexFunc(text, isOdd)
 	if odd < 0 {
@@ -177,28 +177,28 @@ func replaceOdd(text string) (string, int) {
 	}, text), odd
 }
 
-// unreadable refuses what the parser should not even be given.
-func unreadable(text string) *refusal {
+// checkReadable refuses texts that the parser must not be given.
+func checkReadable(text string) *refusal {
 	if !utf8.ValidString(text) {
-		return &refusal{what: "it is not valid UTF-8", fix: "write other bytes as escapes", parse: true}
+		return &refusal{what: "the script is not valid UTF-8", fix: "write other bytes as escapes", parse: true}
 	}
 	if at := strings.IndexByte(text, 0); at >= 0 {
-		return &refusal{what: "it holds a NUL byte", fix: "leave it out", parse: true}
+		return &refusal{what: "the script contains a NUL byte", fix: "leave it out", parse: true}
 	}
-	if tooDeep(text) {
-		return &refusal{what: "it nests too deep, or joins too many commands", fix: "split it into several calls", parse: true}
+	if nestsTooDeep(text) {
+		return &refusal{what: "the script nests too deeply, or joins too many commands", fix: "split it into several calls", parse: true}
 	}
 	return nil
 }
 
 func parseRefusal(err error) *refusal {
-	refused := &refusal{what: "it can't be parsed as bash", fix: "write plain bash", parse: true}
+	refused := &refusal{what: "the script can't be parsed as bash", fix: "write plain bash", parse: true}
 	if failure, ok := errors.AsType[syntax.ParseError](err); ok {
-		refused.what = "it can't be parsed as bash: " + visible(cutBytes(failure.Text, 200))
+		refused.what = "the script can't be parsed as bash: " + printable(cutBytes(failure.Text, 200))
 		refused.line, refused.col = failure.Pos.Line(), failure.Pos.Col()
 	}
 	if failure, ok := errors.AsType[syntax.LangError](err); ok {
-		refused.what = "it can't be parsed as bash: " + visible(cutBytes(failure.Error(), 200))
+		refused.what = "the script can't be parsed as bash: " + printable(cutBytes(failure.Error(), 200))
 		refused.line, refused.col = failure.Pos.Line(), failure.Pos.Col()
 	}
 	return refused

@@ -10,13 +10,13 @@ const arithmeticFix = "use numbers, or variables that the script itself sets to 
 
 func (w *walker) arithmCmd(cmd *syntax.ArithmCmd) *refusal {
 	if cmd.Unsigned {
-		return w.refuseAt(cmd, "this form of arithmetic can't be judged", "use (( ))")
+		return w.refuseAt(cmd, "this form of arithmetic can't be checked", "use (( ))")
 	}
 	return w.arithmetic(cmd.X)
 }
 
-// arithmetic judges an expression: numbers, and variables whose values are certainly numbers. Anything
-// else bash evaluates again as an expression, whose subscripts may run commands.
+// arithmetic checks an expression. It accepts numbers, and variables whose values are certainly numbers. Other values are
+// evaluated by bash as expressions, whose subscripts may run commands.
 func (w *walker) arithmetic(expr syntax.ArithmExpr) *refusal {
 	switch expr := expr.(type) {
 	case nil:
@@ -30,7 +30,7 @@ func (w *walker) arithmetic(expr syntax.ArithmExpr) *refusal {
 	case *syntax.BinaryArithm:
 		return w.binaryArithmetic(expr)
 	default:
-		return w.refuseAt(expr, quote(w.sourceOf(expr))+" can't be judged as arithmetic", arithmeticFix)
+		return w.refuseAt(expr, quote(w.sourceOf(expr))+" can't be checked as arithmetic", arithmeticFix)
 	}
 }
 
@@ -54,7 +54,7 @@ func (w *walker) binaryArithmetic(expr *syntax.BinaryArithm) *refusal {
 	if expr.Op != syntax.Assgn || !plain {
 		return w.arithmetic(expr.X)
 	}
-	w.scope.define(variableKey(name), surelyComputes(expr.Y) && w.writable(name))
+	w.scope.define(variableKey(name), arithmeticCannotFail(expr.Y) && w.writable(name))
 	return nil
 }
 
@@ -75,7 +75,7 @@ func operandName(expr syntax.ArithmExpr) (string, bool) {
 	return node.Lit(), isName(node.Lit())
 }
 
-// assignedOperand judges the left side of an assignment: a plain name, or an element of an array.
+// assignedOperand checks the left side of an assignment: a plain name, or an element of an array.
 func (w *walker) assignedOperand(expr syntax.ArithmExpr) *refusal {
 	if name, plain := operandName(expr); plain {
 		return w.assignable(expr, name)
@@ -85,10 +85,10 @@ func (w *walker) assignedOperand(expr syntax.ArithmExpr) *refusal {
 			return w.assignable(expr, element.Param.Value)
 		}
 	}
-	return w.refuseAt(expr, quote(w.sourceOf(expr))+" can't be judged as the target of an assignment", "assign a plain variable")
+	return w.refuseAt(expr, quote(w.sourceOf(expr))+" can't be checked as the target of an assignment", "assign a plain variable")
 }
 
-// operand judges one operand: a number, a name, or several parts that make a number, as in 10#$x.
+// operand checks one operand: a number, a name, or several parts that make a number, as in 10#$x.
 func (w *walker) operand(node *syntax.Word) *refusal {
 	if name := node.Lit(); isName(name) {
 		return w.numericName(node, name)
@@ -125,7 +125,7 @@ func (w *walker) numericName(node syntax.Node, name string) *refusal {
 
 func (w *walker) numericParam(p *syntax.ParamExp) *refusal {
 	if p.Param == nil {
-		return w.refuseAt(p, quote(w.sourceOf(p))+" can't be judged as arithmetic", arithmeticFix)
+		return w.refuseAt(p, quote(w.sourceOf(p))+" can't be checked as arithmetic", arithmeticFix)
 	}
 	name := p.Param.Value
 	switch {
@@ -143,12 +143,12 @@ func (w *walker) numericParam(p *syntax.ParamExp) *refusal {
 
 func (w *walker) arithmeticSubscript(node syntax.Node, index syntax.ArithmExpr) *refusal {
 	if word, ok := index.(*syntax.Word); ok && (word.Lit() == "@" || word.Lit() == "*") {
-		return w.refuseAt(node, "a whole array can't be judged as arithmetic", arithmeticFix)
+		return w.refuseAt(node, "a whole array can't be checked as arithmetic", arithmeticFix)
 	}
 	return w.arithmetic(index)
 }
 
-// subscript judges the index of an array: arithmetic, or the key of an array that was declared to have keys.
+// subscript checks the index of an array: arithmetic, or the key of an associative array.
 func (w *walker) subscript(node syntax.Node, name string, index syntax.ArithmExpr) *refusal {
 	key, ok := index.(*syntax.Word)
 	if ok && (key.Lit() == "@" || key.Lit() == "*") {
@@ -160,13 +160,13 @@ func (w *walker) subscript(node syntax.Node, name string, index syntax.ArithmExp
 	}
 	for _, part := range key.Parts {
 		if !plainKey(part) {
-			return w.refuseAt(node, "the key "+quote(w.sourceOf(index))+" can't be judged", "use a plain word or \"$name\" as the key")
+			return w.refuseAt(node, "the key "+quote(w.sourceOf(index))+" can't be checked", "use a plain word or \"$name\" as the key")
 		}
 	}
 	return nil
 }
 
-// plainKey accepts what bash takes for a key as it stands, without reading it twice.
+// plainKey accepts keys that bash doesn't expand twice.
 func plainKey(part syntax.WordPart) bool {
 	switch part := part.(type) {
 	case *syntax.Lit:
@@ -185,7 +185,7 @@ func plainKey(part syntax.WordPart) bool {
 	}
 }
 
-// test judges [[ ]]: comparing numbers evaluates both sides as arithmetic, and -v a name with its subscript.
+// test checks [[ ]]. Comparing numbers evaluates both sides as arithmetic; -v evaluates the subscript of a name.
 func (w *walker) test(expr syntax.TestExpr) *refusal {
 	switch expr := expr.(type) {
 	case *syntax.Word:
@@ -200,7 +200,7 @@ func (w *walker) test(expr syntax.TestExpr) *refusal {
 	case *syntax.BinaryTest:
 		return w.binaryTest(expr)
 	default:
-		return w.refuseAt(expr, quote(w.sourceOf(expr))+" can't be judged", "use a plainer test")
+		return w.refuseAt(expr, quote(w.sourceOf(expr))+" can't be checked", "use a simpler test")
 	}
 }
 
@@ -226,11 +226,11 @@ func (w *walker) binaryTest(expr *syntax.BinaryTest) *refusal {
 	return firstRefusal(w.test(expr.X), w.test(expr.Y))
 }
 
-// comparedNumber judges one side of -eq and its like.
+// comparedNumber checks one side of -eq and its like.
 func (w *walker) comparedNumber(side syntax.TestExpr) *refusal {
 	node, ok := side.(*syntax.Word)
 	if !ok {
-		return w.refuseAt(side, quote(w.sourceOf(side))+" can't be judged as a number", arithmeticFix)
+		return w.refuseAt(side, quote(w.sourceOf(side))+" can't be checked as a number", arithmeticFix)
 	}
 	if isNumericWord(node) {
 		return w.word(node)
@@ -250,11 +250,11 @@ func (w *walker) comparedNumber(side syntax.TestExpr) *refusal {
 	return nil
 }
 
-// pattern refuses regular expressions in which bash and the parser may see different ends.
+// pattern refuses regular expressions for which bash and the parser may disagree on the end.
 func (w *walker) pattern(side syntax.TestExpr) *refusal {
 	text := w.sourceOf(side)
 	if strings.ContainsAny(text, "()") && strings.ContainsAny(text, " \t\n'\"`\\;&<>#") {
-		return w.refuseAt(side, "the regular expression "+quote(text)+" holds brackets with quotes or white space and can't be judged", "put it into a variable and match against $name")
+		return w.refuseAt(side, "the regular expression "+quote(text)+" contains brackets with quotes or white space and can't be checked", "put it into a variable and match against $name")
 	}
 	return nil
 }

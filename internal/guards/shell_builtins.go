@@ -7,21 +7,21 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// builtin is how one of bash's builtins is judged.
+// builtin describes a builtin of bash.
 type builtin struct {
-	// plain needs no judging: no argument makes it run, assign or evaluate anything.
+	// plain says that no argument makes it run, assign or evaluate anything.
 	plain bool
-	// judge decides by the arguments.
-	judge func(*walker, []word, *syntax.CallExpr) *refusal
-	// why and fix say why it is refused; listable ones are allowed when the policy lists their name.
+	// check checks the arguments.
+	check func(*walker, []word, *syntax.CallExpr) *refusal
+	// why says why it is refused and fix what would pass. A listable builtin is allowed if the policy lists its name.
 	why, fix string
 	listable bool
-	// posix says that other shells have it as well, so that sh -c doesn't look for a program.
+	// posix says that other shells have the builtin too, so that sh -c doesn't run a program of that name.
 	posix bool
 }
 
-// newBuiltins is the table of bash's builtins: a script may use those in the first two groups without
-// listing, the rest is judged by what it runs or refused.
+// newBuiltins is the table of bash's builtins. A script may use those of the first two groups without listing them. The
+// others are checked by what they run, or refused.
 func newBuiltins() map[string]builtin {
 	table := map[string]builtin{}
 	add := func(names string, b builtin) {
@@ -31,30 +31,30 @@ func newBuiltins() map[string]builtin {
 	}
 	add(": true false cd pwd echo shift return break continue exit", builtin{plain: true, posix: true})
 
-	add("test [", builtin{judge: (*walker).testBuiltin, posix: true})
-	add("printf", builtin{judge: (*walker).printfBuiltin, posix: true})
-	add("read", builtin{judge: (*walker).readBuiltin, posix: true})
-	add("unset", builtin{judge: (*walker).unsetBuiltin, posix: true})
-	add("export readonly local", builtin{judge: (*walker).declareBuiltin, posix: true})
-	add("declare", builtin{judge: (*walker).declareBuiltin})
-	add("set", builtin{judge: (*walker).setBuiltin, posix: true})
-	add("wait", builtin{judge: (*walker).waitBuiltin, posix: true})
-	add("getopts", builtin{judge: (*walker).getoptsBuiltin, posix: true})
+	add("test [", builtin{check: (*walker).testBuiltin, posix: true})
+	add("printf", builtin{check: (*walker).printfBuiltin, posix: true})
+	add("read", builtin{check: (*walker).readBuiltin, posix: true})
+	add("unset", builtin{check: (*walker).unsetBuiltin, posix: true})
+	add("export readonly local", builtin{check: (*walker).declareBuiltin, posix: true})
+	add("declare", builtin{check: (*walker).declareBuiltin})
+	add("set", builtin{check: (*walker).setBuiltin, posix: true})
+	add("wait", builtin{check: (*walker).waitBuiltin, posix: true})
+	add("getopts", builtin{check: (*walker).getoptsBuiltin, posix: true})
 
-	add("eval", builtin{judge: (*walker).evalBuiltin, posix: true})
-	add("trap", builtin{judge: (*walker).trapBuiltin, posix: true})
-	add("exec", builtin{judge: (*walker).execBuiltin, posix: true})
-	add("command", builtin{judge: (*walker).commandBuiltin, posix: true})
-	add("builtin", builtin{judge: (*walker).builtinBuiltin})
+	add("eval", builtin{check: (*walker).evalBuiltin, posix: true})
+	add("trap", builtin{check: (*walker).trapBuiltin, posix: true})
+	add("exec", builtin{check: (*walker).execBuiltin, posix: true})
+	add("command", builtin{check: (*walker).commandBuiltin, posix: true})
+	add("builtin", builtin{check: (*walker).builtinBuiltin})
 
-	add("source .", builtin{why: "runs a file that can't be judged", fix: "put the commands into the script", posix: true})
+	add("source .", builtin{why: "runs a file that can't be checked", fix: "put the commands into the script", posix: true})
 	add("alias unalias", builtin{why: "changes what a name means", fix: "define a function with a name of its own", posix: true})
 	add("enable hash", builtin{why: "changes which program or builtin a name means", fix: "leave it out", posix: true})
 	add("bind complete compgen compopt", builtin{why: "can run any command", fix: "leave it out"})
 	add("mapfile readarray", builtin{why: "can run a command for each line", fix: "use while read -r line"})
 	add("fc history", builtin{why: "runs commands again", fix: "write the command itself", posix: true})
 	add("let", builtin{why: "evaluates its arguments as arithmetic", fix: "use $(( )) with numbers"})
-	add("shopt", builtin{why: "changes how bash reads the script", fix: "leave it out"})
+	add("shopt", builtin{why: "changes how bash parses the script", fix: "leave it out"})
 	add("typeset nameref", builtin{why: "is not one that scripts may use", fix: "use declare"})
 	add("pushd popd dirs suspend logout caller help disown", builtin{
 		why: "is not one that scripts may use", fix: "use cd and plain commands", listable: true,
@@ -65,8 +65,8 @@ func newBuiltins() map[string]builtin {
 	return table
 }
 
-// testBuiltin judges test and [. Their words are only sorted into operators and operands when they run, and
-// -v evaluates the subscript of its operand.
+// testBuiltin checks test and [. They tell operators from operands only when they run, and -v evaluates the subscript of
+// its operand.
 func (w *walker) testBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	args := words[1:]
 	if words[0].text == "[" && len(args) > 0 && args[len(args)-1].is("]") {
@@ -75,7 +75,7 @@ func (w *walker) testBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	unknown := false
 	for i, arg := range args {
 		if arg.many && (!arg.numbers || len(args) > 4) {
-			return refuse(arg, words[0].text+" may take what "+quote(arg.source)+" expands to for operators", "put it in double quotes, as in \"$name\"")
+			return refuse(arg, quote(arg.source)+" may expand to operators of "+words[0].text, "put it in double quotes, as in \"$name\"")
 		}
 		if (arg.is("-v") || arg.is("-R")) && i+1 < len(args) && !isName(args[i+1].text) {
 			return refuse(arg, arg.text+" would evaluate the subscript in "+quote(args[i+1].source), "test a plain name")
@@ -85,10 +85,10 @@ func (w *walker) testBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	if !unknown || testShape(args) {
 		return nil
 	}
-	return refuse(words[0], words[0].text+" may take an operand for an operator here", "use one test each, joined by && or ||, or [[ ]]")
+	return refuse(words[0], "an operand of "+words[0].text+" may be taken for an operator", "use one test each, joined by && or ||, or [[ ]]")
 }
 
-// testShape says whether the operands can't be taken for operators, whatever they turn out to be.
+// testShape reports whether no operand can be taken for an operator, whatever it expands to.
 func testShape(args []word) bool {
 	for len(args) > 1 && len(args) < 5 && args[0].is("!") {
 		args = args[1:]
@@ -105,8 +105,7 @@ func testShape(args []word) bool {
 	}
 }
 
-// joinedTests accepts tests of one size that are joined by -a or -o: operators all of one kind stand where
-// no operand can move them.
+// joinedTests accepts tests of one size that are joined by -a or -o. Their operators are in fixed positions.
 func joinedTests(args []word, size int) bool {
 	if (len(args)+1)%(size+1) != 0 {
 		return false
@@ -143,7 +142,7 @@ func (w *walker) printfBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	format := words[1]
 	switch {
 	case format.many || format.mayBeOption() && !format.known:
-		return refuse(format, "printf may take "+quote(format.source)+" for an option, and -v assigns to a name that it evaluates", "use printf '%s' \"$name\"")
+		return refuse(format, quote(format.source)+" may expand to the option -v of printf, which evaluates a name", "use printf '%s' \"$name\"")
 	case format.is("--") || !strings.HasPrefix(format.text, "-v"):
 		return nil
 	case format.is("-v") && len(words) > 2:
@@ -155,14 +154,14 @@ func (w *walker) printfBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	}
 }
 
-// assignedNames judges names that a builtin assigns.
+// assignedNames checks the names of variables that a builtin assigns.
 func (w *walker) assignedNames(names []word) *refusal {
 	for _, name := range names {
 		if !name.known || name.derived || !isName(name.text) {
 			return refuse(name, "a builtin would evaluate "+quote(name.source)+" as the name of a variable", "write a plain name, without a subscript")
 		}
 		if w.policy.protectedName(name.text) || name.text == "RANDOM" {
-			return refuse(name, "it assigns the variable "+name.text+", which protectedEnv or bash itself keeps because it can make another program run", "leave it as it is")
+			return refuse(name, "the script assigns the variable "+name.text+", which is protected because it can change which program runs", "don't assign it")
 		}
 	}
 	return nil
@@ -183,13 +182,13 @@ func (w *walker) unsetBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	}
 	for _, name := range names {
 		if w.functions[name.text] != nil {
-			return refuse(name, "unset may remove the function "+quote(name.text)+", and its name would mean a program", "leave it defined")
+			return refuse(name, "unset may remove the function "+quote(name.text)+", after which its name would mean a program", "don't unset it")
 		}
 	}
 	return w.assignedNames(names)
 }
 
-// declareBuiltin judges export and its like where bash reads their arguments as ordinary words.
+// declareBuiltin checks export, readonly, local and declare where bash takes their arguments for ordinary words.
 func (w *walker) declareBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	flags := ""
 	for _, arg := range words[1:] {
@@ -220,7 +219,7 @@ func (w *walker) setBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 		case arg.is("--") || arg.is("-"):
 			return nil
 		case !arg.known && (arg.many || arg.mayBe("-") || arg.mayBe("+") || strings.HasPrefix(arg.text, "-") || strings.HasPrefix(arg.text, "+")):
-			return refuse(arg, "set may take "+quote(arg.source)+" for an option", "write set -- before it")
+			return refuse(arg, quote(arg.source)+" may expand to an option of set", "write set -- before it")
 		case arg.text == "" || arg.text[0] != '-' && arg.text[0] != '+':
 			return nil
 		}
@@ -228,11 +227,11 @@ func (w *walker) setBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 		if strings.HasSuffix(letters, "o") && i+1 < len(words) {
 			letters = strings.TrimSuffix(letters, "o")
 			if i++; !words[i].known || !harmlessSetOption(words[i].text) {
-				return refuse(words[i], "the option "+quote(words[i].source)+" of set changes how bash reads the script", "leave it out")
+				return refuse(words[i], "the option "+quote(words[i].source)+" of set changes how bash parses the script", "leave it out")
 			}
 		}
 		if strings.Trim(letters, "aefuxvbCETBhP") != "" {
-			return refuse(arg, "the option "+quote(arg.text)+" of set changes how bash reads the script, or can't be judged", "use options like -e, -u, -x and -o pipefail")
+			return refuse(arg, "the option "+quote(arg.text)+" of set changes how bash parses the script, or can't be checked", "use options like -e, -u, -x and -o pipefail")
 		}
 	}
 	return nil
@@ -241,13 +240,13 @@ func (w *walker) setBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 func (w *walker) waitBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 	for _, arg := range words[1:] {
 		if arg.many && !arg.numbers || arg.mayBeOption() && !arg.numbers && !arg.is("-n") && !arg.is("-f") && !w.processID(arg) {
-			return refuse(arg, "wait may take "+quote(arg.source)+" for an option, and -p assigns to a name that it evaluates", "use wait, wait $! or a variable that was set to $!")
+			return refuse(arg, quote(arg.source)+" may expand to the option -p of wait, which evaluates a name", "use wait, wait $! or a variable that was set to $!")
 		}
 	}
 	return nil
 }
 
-// processID says whether the word is $! or a variable that only holds numbers.
+// processID reports whether the word is $! or a variable that holds numbers only.
 func (w *walker) processID(arg word) bool {
 	name := strings.Trim(arg.source, "\"${}")
 	return strings.HasPrefix(strings.TrimPrefix(arg.source, "\""), "$") && (name == "!" || w.isNumeric(name))
@@ -258,7 +257,7 @@ func (w *walker) getoptsBuiltin(words []word, _ *syntax.CallExpr) *refusal {
 		return nil
 	}
 	if words[1].many || words[1].mayBeOption() {
-		return refuse(words[1], "getopts may take "+quote(words[1].source)+" for an option", "write the letters themselves")
+		return refuse(words[1], quote(words[1].source)+" may expand to an option of getopts", "write the letters themselves")
 	}
 	return w.assignedNames(words[2:3])
 }

@@ -4,11 +4,11 @@ import "mvdan.cc/sh/v3/syntax"
 
 // scope holds what is certainly defined at one point of a script: functions and variables.
 type scope struct {
-	up    *scope
-	names map[string]bool
-	// sure says that nothing ran in this line before that could make bash give the line up.
-	sure bool
-	// body is the function in whose body this is, if any.
+	parent *scope
+	names  map[string]bool
+	// lineCannotFail says that nothing so far can make bash abort the line.
+	lineCannotFail bool
+	// body is the function whose body this is in, if any.
 	body *function
 }
 
@@ -17,7 +17,7 @@ func variableKey(name string) string { return "variable " + name }
 func keyedKey(name string) string    { return "keyed " + name }
 
 func (s *scope) has(key string) bool {
-	for ; s != nil; s = s.up {
+	for ; s != nil; s = s.parent {
 		if s.names[key] {
 			return true
 		}
@@ -25,12 +25,12 @@ func (s *scope) has(key string) bool {
 	return false
 }
 
-// define notes that key holds for the rest of the line, and beyond it when certain is true and nothing
-// before it in the line can fail.
+// define notes that key holds for the rest of the line. It holds beyond the line if certain is true and nothing before it
+// in the line can fail.
 func (s *scope) define(key string, certain bool) {
 	s.add(key)
-	if certain && s.sure && s.up != nil {
-		s.up.add(key)
+	if certain && s.lineCannotFail && s.parent != nil {
+		s.parent.add(key)
 	}
 }
 
@@ -46,7 +46,7 @@ func (w *walker) isNumeric(name string) bool {
 	return fact != nil && !fact.text && w.scope.has(variableKey(name))
 }
 
-// knownValue is the value of a variable that the script assigns once, to a safe literal, before this point.
+// knownValue returns the value of a variable that the script has assigned before, only once, and to a safe literal.
 func (w *walker) knownValue(name string) string {
 	fact := w.facts[name]
 	if fact == nil || fact.assigned != 1 || !w.scope.has(variableKey(name)) {
@@ -55,7 +55,7 @@ func (w *walker) knownValue(name string) string {
 	return fact.value
 }
 
-// pathVariable says whether HOME or PWD still hold what the system gave them: an absolute path.
+// pathVariable reports whether HOME or PWD holds an absolute path: neither the call nor the script sets it.
 func (w *walker) pathVariable(name string) bool {
 	if w.homeSet || w.facts[name] != nil {
 		return false
@@ -68,8 +68,8 @@ func (w *walker) pathVariable(name string) bool {
 	return true
 }
 
-// cannotFail says whether a statement can't make bash give up the line that it stands in. Programs may
-// fail as they like; what matters are expansions, arithmetic and read-only variables.
+// cannotFail reports whether a statement can't make bash abort its line. Expansions, arithmetic and read-only variables
+// can; programs that fail can't.
 func (w *walker) cannotFail(stmt *syntax.Stmt) bool {
 	for _, redirect := range stmt.Redirs {
 		if redirect.Hdoc != nil || !w.plainWord(redirect.Word) {
@@ -140,7 +140,7 @@ func (w *walker) plainArray(array *syntax.ArrayExpr) bool {
 	return true
 }
 
-// writable says whether nothing made the variable read-only.
+// writable reports whether nothing made the variable read-only.
 func (w *walker) writable(name string) bool {
 	switch name {
 	case "UID", "EUID", "PPID":
@@ -150,7 +150,7 @@ func (w *walker) writable(name string) bool {
 	return fact == nil || !fact.readonly || fact.assigned == 1
 }
 
-// plainWord says whether expanding the word can't fail.
+// plainWord reports whether expanding the word can't fail.
 func (w *walker) plainWord(node *syntax.Word) bool {
 	for _, part := range node.Parts {
 		if !w.plainPart(part) {
@@ -174,7 +174,7 @@ func (w *walker) plainPart(part syntax.WordPart) bool {
 	case *syntax.ParamExp:
 		return isPlain(part) || part.Length && part.Index == nil
 	case *syntax.ArithmExp:
-		return surelyComputes(part.X)
+		return arithmeticCannotFail(part.X)
 	case *syntax.CmdSubst:
 		return true
 	default:
@@ -182,23 +182,23 @@ func (w *walker) plainPart(part syntax.WordPart) bool {
 	}
 }
 
-// surelyComputes says whether arithmetic that was judged can't fail: no division, no power.
-func surelyComputes(expr syntax.ArithmExpr) bool {
+// arithmeticCannotFail reports whether checked arithmetic can't fail: it has no division and no power.
+func arithmeticCannotFail(expr syntax.ArithmExpr) bool {
 	switch expr := expr.(type) {
 	case nil:
 		return true
 	case *syntax.Word:
 		return isDecimal(expr.Lit()) || isName(expr.Lit()) || isNumericWord(expr) || len(expr.Parts) == 1 && isPlainParam(expr.Parts[0])
 	case *syntax.ParenArithm:
-		return surelyComputes(expr.X)
+		return arithmeticCannotFail(expr.X)
 	case *syntax.UnaryArithm:
-		return surelyComputes(expr.X)
+		return arithmeticCannotFail(expr.X)
 	case *syntax.BinaryArithm:
 		switch expr.Op {
 		case syntax.Quo, syntax.Rem, syntax.Pow, syntax.QuoAssgn, syntax.RemAssgn:
 			return false
 		}
-		return surelyComputes(expr.X) && surelyComputes(expr.Y)
+		return arithmeticCannotFail(expr.X) && arithmeticCannotFail(expr.Y)
 	default:
 		return false
 	}

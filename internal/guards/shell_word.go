@@ -6,24 +6,24 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// reading is the work of finding out how much of one word is known.
-type reading struct {
+// wordReader works out how much of a word is known.
+type wordReader struct {
 	*walker
 	text    strings.Builder
-	frozen  bool // something unknown came: text is only what the word starts with
+	frozen  bool // an unknown part has come: text is only the start of the word
 	many    bool
 	derived bool
 	numbers bool
-	atHome  bool            // $HOME or $PWD stands right before, which may be empty
+	atHome  bool            // the part before is $HOME or $PWD, which may be empty
 	bare    strings.Builder // the unquoted characters, with a NUL for each quoted or unknown part
 }
 
-// read finds out how much of a word is known before it runs. It judges nothing.
+// read works out how much of a word is known before it runs. It checks nothing.
 func (w *walker) read(node *syntax.Word) word {
 	if text, plain := plainText(node); plain {
 		return word{text: text, known: true, source: w.sourceOf(node), line: node.Pos().Line(), column: node.Pos().Col()}
 	}
-	r := reading{walker: w}
+	r := wordReader{walker: w}
 	for i, part := range node.Parts {
 		r.part(part, i == 0)
 	}
@@ -50,79 +50,79 @@ func plainText(node *syntax.Word) (string, bool) {
 	return "", false
 }
 
-func (r *reading) part(part syntax.WordPart, first bool) {
+func (r *wordReader) part(part syntax.WordPart, first bool) {
 	switch part := part.(type) {
 	case *syntax.Lit:
 		r.literal(part.Value, first)
 	case *syntax.SglQuoted:
 		r.bare.WriteByte(0)
 		if part.Dollar && strings.Contains(part.Value, `\`) {
-			r.unknown()
+			r.addUnknown()
 			return
 		}
-		r.known(part.Value)
+		r.addKnown(part.Value)
 	case *syntax.DblQuoted:
 		r.quoted(part)
 	case *syntax.ParamExp:
 		r.bare.WriteByte(0)
 		r.parameter(part, false)
 	case *syntax.ProcSubst:
-		r.known("/dev/fd/")
-		r.unknown()
+		r.addKnown("/dev/fd/")
+		r.addUnknown()
 	case *syntax.ArithmExp:
 		r.bare.WriteByte(0)
-		r.unknown()
+		r.addUnknown()
 	default:
 		r.bare.WriteByte(0)
-		r.several()
+		r.addSeveral()
 	}
 }
 
-// known adds text, unless the word is unknown from an earlier part on.
-func (r *reading) known(text string) {
+// addKnown adds text, unless an earlier part is unknown.
+func (r *wordReader) addKnown(text string) {
 	if text != "" {
-		r.leaveHome(text[0] == '/')
+		r.resolveHome(text[0] == '/')
 	}
 	if !r.frozen {
 		r.text.WriteString(text)
 	}
 }
 
-// unknown marks that one piece of text of unknown content stands here.
-func (r *reading) unknown() {
-	r.leaveHome(false)
+// addUnknown adds text that isn't known.
+func (r *wordReader) addUnknown() {
+	r.resolveHome(false)
 	r.frozen = true
 }
 
-// home reads $HOME or $PWD: a path, or nothing where it isn't set. So the word starts with a slash if one follows,
-// and is a path or empty if nothing does.
-func (r *reading) home() {
-	r.known("/")
+// addHome adds $HOME or $PWD, which is a path, or empty if the variable isn't set. The word starts with a slash if one
+// follows, and is a path or empty if nothing follows.
+func (r *wordReader) addHome() {
+	r.addKnown("/")
 	r.frozen, r.atHome = true, true
 }
 
-func (r *reading) leaveHome(slash bool) {
+func (r *wordReader) resolveHome(slash bool) {
 	if r.atHome && !slash {
 		r.text.Reset()
 	}
 	r.atHome = false
 }
 
-// several marks an expansion that the shell may split into any words.
-func (r *reading) several() {
+// addSeveral adds an expansion that bash may split into words.
+func (r *wordReader) addSeveral() {
 	r.frozen, r.many = true, true
 	r.text.Reset()
 }
 
-// literal reads unquoted text: backslashes quote, and patterns become the names that they match.
-func (r *reading) literal(value string, first bool) {
+// literal adds unquoted text. Backslashes quote, and patterns expand to the names that they match.
+func (r *wordReader) literal(value string, first bool) {
 	for i := 0; i < len(value); i++ {
 		c := value[i]
 		switch {
 		case c == '\\' && i+1 < len(value):
 			i++
 			r.bare.WriteByte(0)
-			r.known(value[i : i+1])
+			r.addKnown(value[i : i+1])
 			continue
 		case c == '~':
 			r.tilde(value, first && i == 0)
@@ -132,32 +132,32 @@ func (r *reading) literal(value string, first bool) {
 			r.frozen, r.many = true, true
 		}
 		r.bare.WriteByte(c)
-		r.known(value[i : i+1])
+		r.addKnown(value[i : i+1])
 	}
 }
 
-// tilde is the home directory at the start of a word. HOME is a path unless the call or the script sets it.
-func (r *reading) tilde(value string, first bool) {
+// tilde handles the home directory at the start of a word. HOME is a path unless the call or the script sets it.
+func (r *wordReader) tilde(value string, first bool) {
 	if first && !r.frozen && (value == "~" || strings.HasPrefix(value, "~/")) && r.pathVariable("HOME") {
-		r.known("/")
+		r.addKnown("/")
 	}
 	r.frozen = true
 }
 
-func (r *reading) quoted(part *syntax.DblQuoted) {
+func (r *wordReader) quoted(part *syntax.DblQuoted) {
 	r.bare.WriteByte(0)
 	if part.Dollar {
-		r.unknown()
+		r.addUnknown()
 		return
 	}
 	for _, inner := range part.Parts {
 		switch inner := inner.(type) {
 		case *syntax.Lit:
-			r.known(unescapeQuoted(inner.Value))
+			r.addKnown(unescapeQuoted(inner.Value))
 		case *syntax.ParamExp:
 			r.parameter(inner, true)
 		default:
-			r.unknown()
+			r.addUnknown()
 		}
 	}
 }
@@ -177,38 +177,38 @@ func unescapeQuoted(value string) string {
 	return out.String()
 }
 
-func (r *reading) parameter(param *syntax.ParamExp, quoted bool) {
+func (r *wordReader) parameter(param *syntax.ParamExp, quoted bool) {
 	if param.Param == nil {
-		r.several()
+		r.addSeveral()
 		return
 	}
 	name := param.Param.Value
 	plain := isPlain(param)
 	switch {
 	case plain && numericParameter(name) && (quoted || name != "!"), param.Length && !param.Excl:
-		r.unknown()
+		r.addUnknown()
 	case plain && !quoted && (name == "!" || r.isNumeric(name)):
-		r.several()
+		r.addSeveral()
 		r.numbers = true
 	case plain && quoted && (name == "HOME" || name == "PWD") && r.pathVariable(name):
-		r.home()
+		r.addHome()
 	case plain && r.knownValue(name) != "":
 		r.derived = true
-		r.known(r.knownValue(name))
+		r.addKnown(r.knownValue(name))
 	case quoted && !isList(param):
-		r.unknown()
+		r.addUnknown()
 	default:
-		r.several()
+		r.addSeveral()
 	}
 }
 
-// isPlain says whether the expansion is $name or ${name} without anything more.
+// isPlain reports whether the expansion is $name or ${name} without anything more.
 func isPlain(p *syntax.ParamExp) bool {
 	return p.Param != nil && p.Flags == nil && !p.Excl && !p.Length && !p.Width && !p.IsSet && p.NestedParam == nil &&
 		p.Index == nil && len(p.Modifiers) == 0 && p.Slice == nil && p.Repl == nil && p.Names == 0 && p.Exp == nil
 }
 
-// isList says whether the expansion is several words even within double quotes.
+// isList reports whether the expansion is several words even within double quotes.
 func isList(p *syntax.ParamExp) bool {
 	if p.Param.Value == "@" || p.Names != 0 || p.Excl {
 		return true
@@ -219,7 +219,7 @@ func isList(p *syntax.ParamExp) bool {
 	if p.Repl != nil && !(isSimpleText(p.Repl.Orig) && (p.Repl.With == nil || isSimpleText(p.Repl.With))) {
 		return true
 	}
-	// A word within, like ${x:-"$@"}, may be a list itself.
+	// The word in ${x:-word} may be a list.
 	return p.Exp != nil && p.Exp.Word != nil && !isSimpleText(p.Exp.Word)
 }
 
@@ -232,12 +232,12 @@ func isSimpleText(node *syntax.Word) bool {
 	return true
 }
 
-// numericParameter names the special parameters that are always digits, or nothing.
+// numericParameter reports whether a special parameter is always digits or empty.
 func numericParameter(name string) bool {
 	return name == "#" || name == "?" || name == "$" || name == "!"
 }
 
-// braces says whether unquoted text holds a brace expansion.
+// braces reports whether unquoted text holds a brace expansion.
 func braces(bare string) bool {
 	open := strings.IndexByte(bare, '{')
 	if open < 0 {
@@ -247,8 +247,8 @@ func braces(bare string) bool {
 	return strings.IndexByte(rest, '}') > 0 && (strings.Contains(rest, ",") || strings.Contains(rest, ".."))
 }
 
-// cutAtBrace keeps of the known text what stands before the first brace.
-func (r *reading) cutAtBrace() {
+// cutAtBrace keeps the known text up to the first brace.
+func (r *wordReader) cutAtBrace() {
 	text, _, _ := strings.Cut(r.text.String(), "{")
 	r.text.Reset()
 	r.text.WriteString(text)

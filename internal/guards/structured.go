@@ -6,7 +6,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// metacharacters mean something to a shell; an argument with one may be on its way into one.
+// metacharacters have a meaning in shells. An argument with one may be meant for a shell.
 const metacharacters = "|&;$`<>(){}\n\r\x00"
 
 func (p *Policy) checkBinaryGiven(in *Input) *Denial {
@@ -20,11 +20,11 @@ func (p *Policy) checkBinaryName(in *Input) *Denial {
 	binary := in.Action.Binary
 	if strings.Contains(binary, "..") {
 		return deny(v1alpha1.ReasonBinaryPathTraversal,
-			"binary %s holds \"..\": use the bare name of a program, like \"ls\"", quote(binary))
+			"binary %s contains \"..\": use the bare name of a program, like \"ls\"", quote(binary))
 	}
 	if strings.Contains(binary, "/") {
 		return deny(v1alpha1.ReasonBinaryNotBareName,
-			"binary %s holds a slash: use the bare name of a program, which is looked up in PATH, like \"ls\"", quote(binary))
+			"binary %s contains a slash: use the bare name of a program, which is looked up in PATH, like \"ls\"", quote(binary))
 	}
 	return nil
 }
@@ -35,10 +35,10 @@ func (p *Policy) checkBinaryListed(in *Input) *Denial {
 	}
 	return deny(v1alpha1.ReasonBinaryNotAllowed,
 		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s",
-		quote(in.Action.Binary), listed(p.binaries.names))
+		quote(in.Action.Binary), joinNames(p.binaries.names))
 }
 
-// checkLaunch holds a listed program that can start others to the list as well.
+// checkLaunch restricts what a listed program starts to listed programs.
 func (p *Policy) checkLaunch(in *Input) *Denial {
 	if !p.binaries.enforced {
 		return nil
@@ -50,8 +50,8 @@ func (p *Policy) checkLaunch(in *Input) *Denial {
 		words = append(words, literal(arg))
 		size += len(arg)
 	}
-	judge := newJudge(p, in.Env, size)
-	refused := judge.launched(words)
+	checker := newChecker(p, in.Env, size)
+	refused := checker.checkLaunched(words)
 	if refused == nil {
 		return nil
 	}
@@ -65,12 +65,12 @@ func (p *Policy) checkArguments(in *Input) *Denial {
 	for i, arg := range in.Action.Args {
 		if at := strings.IndexAny(arg, metacharacters); at >= 0 {
 			return deny(v1alpha1.ReasonArgumentNotAllowed,
-				"argument %d, %s, holds the shell metacharacter %q (arguments.metacharacters is Deny): leave it out, or pass the text by stdin",
+				"argument %d, %s, contains the shell metacharacter %q (arguments.metacharacters is Deny): leave it out, or pass the text by stdin",
 				i, quote(arg), arg[at])
 		}
 		if strings.Contains(arg, "..") {
 			return deny(v1alpha1.ReasonArgumentNotAllowed,
-				"argument %d, %s, holds \"..\" (arguments.metacharacters is Deny): use a path without it, and workingDir to start elsewhere",
+				"argument %d, %s, contains \"..\" (arguments.metacharacters is Deny): use a path without it, and workingDir to start elsewhere",
 				i, quote(arg))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// toolKind is what a model's tool name stands for.
+// toolKind is what the name of a model's tool means.
 type toolKind struct {
 	names    string
 	language string // of a code tool without a language argument

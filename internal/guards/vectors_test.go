@@ -52,9 +52,9 @@ func checkVector(t *testing.T, v vector) *Denial {
 		return denial
 	}
 	return policy.Check(Input{
-		Action: action,
-		Env:    v.Spec.Env,
-		Caller: &v1alpha1.Requester{Username: v.Caller.Username},
+		Action:    action,
+		Env:       v.Spec.Env,
+		Requester: &v1alpha1.Requester{Username: v.Caller.Username},
 		MayUse: func(tool string) (bool, error) {
 			return slices.Contains(v.Caller.MayUse, "*") || slices.Contains(v.Caller.MayUse, tool), nil
 		},

@@ -75,9 +75,9 @@ var scriptParts = []string{
 // stepsOf are the steps and the allocations of a check. The allocations don't depend on what the check counts itself.
 func stepsOf(policy *Policy, script string) (work, allocations float64) {
 	allocations = testing.AllocsPerRun(1, func() {
-		judge := newJudge(policy, nil, len(script))
-		_ = judge.script(script, syntax.LangBash)
-		work = float64(judge.work)
+		checker := newChecker(policy, nil, len(script))
+		_ = checker.script(script, syntax.LangBash)
+		work = float64(checker.work)
 	})
 	return work, allocations
 }

@@ -54,7 +54,7 @@ func (c *cluster) start(entry Entry) {
 	c.admitted = append(c.admitted, entry.Call.Name)
 }
 
-// create has a call created and judged, which denies some of them.
+// create has a call created and checked, which denies some of them.
 func (c *cluster) create() {
 	entry := newEntry(fmt.Sprint("requester", c.random.IntN(5)), int(c.tick().Unix()))
 	withdraw := c.Announce(env, entry)

@@ -168,7 +168,7 @@ func TestWithoutProcTheWholeProcessEntersForAMoment(t *testing.T) {
 	defer dir.Close()
 	before, _ := os.Getwd()
 	inside := ""
-	_, err = dir.enterWhole(func(cwd string) (int, error) {
+	_, err = dir.enterByChdir(func(cwd string) (int, error) {
 		if cwd != "" {
 			t.Errorf("cwd is %q", cwd)
 		}

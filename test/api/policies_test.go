@@ -38,8 +38,11 @@ func TestPoliciesThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"an empty prefix":      {valid(func(s *v1alpha1.ExecutionPolicySpec) { s.EnvBlocklist = []string{""} }), "spec.envBlocklist[0]"},
 		"an unknown access":    {valid(func(s *v1alpha1.ExecutionPolicySpec) { s.Access = "open" }), "spec.access"},
 		"a star in the middle": {valid(func(s *v1alpha1.ExecutionPolicySpec) { s.ProtectedEnv = []string{"A*B"} }), "spec.protectedEnv[0]"},
+		"the most output": {valid(func(s *v1alpha1.ExecutionPolicySpec) {
+			s.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(262144))}
+		}), ""},
 		"too much output": {valid(func(s *v1alpha1.ExecutionPolicySpec) {
-			s.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(524289))}
+			s.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(262145))}
 		}), "spec.output.maxBytesPerStream"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })

@@ -52,7 +52,7 @@ echo done`
 // Every file and every process that the command can read, searched for anything that looks like a token.
 func TestNoReadableFileHoldsTheCredential(t *testing.T) {
 	t.Parallel()
-	sp := newSpace(t, keeps(524288))
+	sp := newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
 	const search = `
 import glob, os, re, hashlib, time
 token = re.compile(rb'[A-Za-z0-9_-]{43}')

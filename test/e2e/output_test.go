@@ -68,34 +68,39 @@ func TestLargeOutputKeepsItsEnds(t *testing.T) {
 	}
 }
 
-// The most that the policy allows, on both streams, is more than an object can hold: it is cut further, and
+// The most that the policy allows, on both streams, can be more than an object can hold: it is cut further then, and
 // said so, but the result is written.
 func TestMostOutputStillFitsIntoTheObject(t *testing.T) {
 	t.Parallel()
-	sp := newSpace(t, keeps(524288))
-	for name, test := range map[string]struct{ unit string }{
-		"of plain characters":                       {"x"},
-		"of characters that JSON escapes":           {"\x01"},
-		"of characters of four bytes":               {"🙂"},
-		"of bytes that become three, replaced each": {"\xff"},
+	sp := newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
+	for name, test := range map[string]struct {
+		unit string
+		cut  bool
+	}{
+		"of plain characters":                       {"x", false},
+		"of characters that JSON escapes":           {"\x01", true},
+		"of characters of four bytes":               {"🙂", false},
+		"of bytes that become three, replaced each": {"\xff", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			count := 524288 / len(test.unit)
+			count := v1alpha1.MaxBytesPerStream / len(test.unit)
 			call := sp.run(t, code("python", fmt.Sprintf(
 				"import sys\nraw = bytes.fromhex('%x') * %d\nsys.stdout.buffer.write(raw)\nsys.stderr.buffer.write(raw)", test.unit, count)))
 			if call.Status.Reason != v1alpha1.ReasonCompleted {
 				t.Fatalf("it ended %s: %s", call.Status.Reason, call.Status.Message)
 			}
 			text := strings.Repeat(test.unit, count)
-			want := v1alpha1.StreamStatus{Bytes: 524288, SHA256: sum(text), Truncated: true, InvalidUTF8: test.unit == "\xff"}
+			want := v1alpha1.StreamStatus{Bytes: v1alpha1.MaxBytesPerStream, SHA256: sum(text), Truncated: test.cut, InvalidUTF8: test.unit == "\xff"}
 			for stream, about := range map[string]v1alpha1.StreamStatus{"stdout": call.Status.Streams.Stdout, "stderr": call.Status.Streams.Stderr} {
 				if about != want {
 					t.Errorf("%s is %+v, not %+v", stream, about, want)
 				}
 			}
-			if !strings.Contains(call.Status.Stdout, " bytes left out ...]\n") || !strings.Contains(call.Status.Stderr, " bytes left out ...]\n") {
-				t.Error("the texts don't say that something was left out")
+			for _, text := range []string{call.Status.Stdout, call.Status.Stderr} {
+				if strings.Contains(text, " bytes left out ...]\n") != test.cut {
+					t.Error("the texts don't say rightly whether something was left out")
+				}
 			}
 		})
 	}

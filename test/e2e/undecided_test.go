@@ -40,7 +40,7 @@ func TestAQuestionAboutTheCreatorThatNobodyAnswers(t *testing.T) {
 	}
 	refused := sp.awaitFinished(t, hasty)
 	expect(t, refused, denied(v1alpha1.ReasonGuardError))
-	expectMessage(t, refused, a.username, `"echo"`, "could not be found out")
+	expectMessage(t, refused, a.username, `"echo"`, "could not be checked")
 	sp.awaitNoJob(t, refused)
 	if took := time.Duration(*refused.Status.Timings.FinishedMilliseconds) * time.Millisecond; took < patience-time.Second {
 		t.Errorf("it was refused after %s, and may wait %s for its start", took, patience)

@@ -1,0 +1,32 @@
+package v1alpha1
+
+// Bounds of what an object holds, in bytes. Those of the status are in bytes as JSON has them, where a control character
+// takes six, so that a status always fits beside the spec into the 1.5 MiB that etcd takes.
+const (
+	// MaxEnvBytes bounds the names and values of all variables that one object carries.
+	MaxEnvBytes = 128 << 10
+	// MaxSourceBytes bounds a code snippet.
+	MaxSourceBytes = 512 << 10
+	// MaxBytesPerStream bounds a policy's output.maxBytesPerStream.
+	MaxBytesPerStream = 256 << 10
+	// MaxSpecBytes bounds the spec of a call, as JSON. The admission policy toolcall-create holds it.
+	MaxSpecBytes = 1200 << 10
+
+	// MaxStatusBytes bounds the status of a call without stdout, stderr and output, as JSON.
+	MaxStatusBytes = 128 << 10
+	// MaxMessageBytes bounds status.message, and the message of each condition.
+	MaxMessageBytes = 2 << 10
+	// MaxConditions bounds the conditions of a call.
+	MaxConditions = 8
+	// MaxEnvNames bounds the entries of status.environment.env, and those of strippedEnv.
+	MaxEnvNames = 256
+	// MaxEnvNameBytes bounds one name in these lists, MaxEnvNamesBytes all names of one list together.
+	MaxEnvNameBytes  = 256
+	MaxEnvNamesBytes = 12 << 10
+	// MaxPathBytes bounds a path in the status.
+	MaxPathBytes = 256
+	// MaxToolBytes bounds status.action.tool.
+	MaxToolBytes = 256
+	// MaxSummaryRunes bounds status.action.summary, in characters.
+	MaxSummaryRunes = 40
+)

@@ -1,0 +1,29 @@
+package guards
+
+import (
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// parsers are pools of parsers: making a parser takes longer than parsing a short script. A parser doesn't change the
+// trees that it returned earlier.
+type parsers struct {
+	bash, posix sync.Pool
+}
+
+func (p *parsers) parse(text string, lang syntax.LangVariant) (*syntax.File, error) {
+	pool := &p.bash
+	if lang == syntax.LangPOSIX {
+		pool = &p.posix
+	}
+	parser, _ := pool.Get().(*syntax.Parser)
+	if parser == nil {
+		parser = syntax.NewParser(syntax.Variant(lang))
+	}
+	file, err := parser.Parse(strings.NewReader(text), "")
+	// A parser that panics isn't returned to the pool.
+	pool.Put(parser)
+	return file, err
+}

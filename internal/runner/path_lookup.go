@@ -1,0 +1,63 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookProgram looks up the program of argv in the PATH of the command. It leaves a name with a slash as it is; the kernel
+// resolves it from the directory of the command. It skips relative elements of PATH: the call may choose the directory,
+// but not what a name means.
+func lookProgram(argv, env []string) (string, error) {
+	if len(argv) == 0 || argv[0] == "" {
+		return "", notFound("There is no command to run.")
+	}
+	name := argv[0]
+	if strings.ContainsRune(name, '/') {
+		return name, nil
+	}
+	path := variable(env, "PATH")
+	refused := ""
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if unix.Access(file, unix.X_OK) == nil {
+			return file, nil
+		}
+		if refused == "" {
+			refused = file
+		}
+	}
+	return "", notFound(notInPath(name, path, refused))
+}
+
+func notInPath(name, path, refused string) string {
+	switch {
+	case refused != "":
+		return quote(refused) + " can't be executed: permission denied."
+	case path == "":
+		return quote(name) + " was not found: the command has no PATH."
+	default:
+		return fmt.Sprintf("%s was not found in PATH (%.1000s).", quote(name), path)
+	}
+}
+
+// variable returns the value that getenv(3) finds: the first of that name.
+func variable(env []string, name string) string {
+	for _, v := range env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

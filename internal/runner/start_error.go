@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// classify returns why the kernel didn't start the program.
+func classify(err error, program string, dir *workDir) error {
+	var known *startError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &known):
+		return known
+	case !errors.As(err, &errno):
+		return err
+	}
+	name := quote(program)
+	switch errno {
+	case unix.ENOENT:
+		return notFound(missing(program, dir))
+	case unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG:
+		return notFound(name + " does not exist.")
+	case unix.EACCES, unix.EPERM:
+		return notFound(name + " may not be executed: permission denied.")
+	case unix.ENOEXEC:
+		return notFound(name + " is not a program that this machine can run: " +
+			"it has no #! line, or was built for another kind of machine.")
+	case unix.E2BIG:
+		return &startError{result.InvalidEnvironment,
+			"The command's arguments and variables, or one of them, are larger than the kernel takes: pass large data by stdin."}
+	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
+		return &startError{result.InvalidEnvironment,
+			"The command could not be started within the limits of its environment: " + errno.Error() + "."}
+	case unix.EINVAL:
+		return &startError{result.InvalidEnvironment,
+			"The command could not be started: an argument or a variable contains a NUL byte, or the program is malformed."}
+	default:
+		return notFound(name + " could not be started: " + errno.Error() + ".")
+	}
+}
+
+func notFound(message string) *startError {
+	return &startError{result.CommandNotFound, message}
+}
+
+// missing distinguishes a program that doesn't exist from one whose interpreter or loader doesn't.
+func missing(program string, dir *workDir) string {
+	if unix.Faccessat(dir.fd(), program, unix.F_OK, 0) != nil {
+		return quote(program) + " does not exist."
+	}
+	if interpreter := shebang(program, dir); interpreter != "" {
+		return fmt.Sprintf("%s can't be run: its interpreter %s does not exist.", quote(program), quote(interpreter))
+	}
+	return quote(program) + " can't be run: the loader that it was built for does not exist."
+}
+
+// shebang returns the interpreter that a script names; it is empty for other files.
+func shebang(program string, dir *workDir) string {
+	fd, err := unix.Openat(dir.fd(), program, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	f := os.NewFile(uintptr(fd), program)
+	defer f.Close()
+	// The kernel reads 256 bytes at most.
+	start := make([]byte, 256)
+	n, _ := f.Read(start)
+	line, isScript := strings.CutPrefix(string(start[:n]), "#!")
+	if !isScript {
+		return ""
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	if fields := strings.Fields(strings.ReplaceAll(line, "\r", "\\r")); len(fields) > 0 {
+		return fields[0]
+	}
+	return ""
+}
+
+// quote quotes a name for a message, and shortens it.
+func quote(name string) string { return fmt.Sprintf("%.300q", name) }

@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// childFiles are both ends of the child's files. The child's ends block, as programs expect. The parent's ends don't, so
+// that reads and writes can be interrupted.
+type childFiles struct {
+	stdin, stdout, stderr *os.File
+	ends                  []uintptr
+}
+
+// pipeSize lets a fast writer go on while output is hashed. If the kernel refuses it, that only costs speed.
+const pipeSize = 256 << 10
+
+func newChildFiles(cmd *Command) (f *childFiles, err error) {
+	f = &childFiles{}
+	defer func() {
+		if err != nil {
+			f.closeOurs()
+			f.closeChild()
+			err = fmt.Errorf("prepare input and output: %w", err)
+		}
+	}()
+	if f.stdin, err = f.input(cmd.Stdin); err != nil {
+		return f, err
+	}
+	if f.stdout, err = f.output("stdout"); err != nil {
+		return f, err
+	}
+	if f.stderr, err = f.output("stderr"); err != nil {
+		return f, err
+	}
+	if cmd.Source == nil {
+		return f, nil
+	}
+	return f, f.source(cmd.Source)
+}
+
+// input gives the child a pipe, or /dev/null if there is no input.
+func (f *childFiles) input(data []byte) (*os.File, error) {
+	if len(data) == 0 {
+		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			f.ends = append(f.ends, uintptr(fd))
+			return nil, nil
+		}
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	f.ends = append(f.ends, uintptr(p[0]))
+	return parentEnd(p[1], "stdin")
+}
+
+func (f *childFiles) output(name string) (*os.File, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, pipeSize)
+	f.ends = append(f.ends, uintptr(p[1]))
+	return parentEnd(p[0], name)
+}
+
+func parentEnd(fd int, name string) (*os.File, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// source puts the code into a sealed file in memory.
+func (f *childFiles) source(code []byte) error {
+	fd, err := unix.MemfdCreate("source", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if err == unix.EINVAL { // kernels before 6.3
+		fd, err = unix.MemfdCreate("source", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return err
+	}
+	f.ends = append(f.ends, uintptr(fd))
+	for off := 0; off < len(code); {
+		n, err := unix.Pwrite(fd, code[off:], int64(off))
+		if err != nil {
+			return err
+		}
+		off += n
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+	return err
+}
+
+func (f *childFiles) child() []uintptr { return f.ends }
+
+func (f *childFiles) closeChild() {
+	for _, fd := range f.ends {
+		unix.Close(int(fd))
+	}
+	f.ends = nil
+}
+
+func (f *childFiles) closeOurs() {
+	for _, file := range []*os.File{f.stdin, f.stdout, f.stderr} {
+		if file != nil {
+			file.Close()
+		}
+	}
+}
