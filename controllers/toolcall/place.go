@@ -30,6 +30,9 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if o.foreignJob != "" {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(o.foreignJob))}, nil
 	}
+	if err := r.seedPending(ctx); err != nil {
+		return effects{}, err
+	}
 	if over := r.Pending.Admit(o.call); over != nil {
 		return effects{status: o.refuse(over)}, nil
 	}

@@ -73,14 +73,50 @@ func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall)
 	return decision.Environment, nil
 }
 
+// seedPending counts the calls that an operator before this one let in. Otherwise a requester could keep that many more
+// pending, and a call that was accepted before could be refused when it is decided about again.
+func (r *Reconciler) seedPending(ctx context.Context) error {
+	return r.Pending.Seed(ctx, r.readPending)
+}
+
+func (r *Reconciler) readPending(ctx context.Context) ([]queue.Pending, error) {
+	calls := &v1alpha1.ToolCallList{}
+	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the calls that have not ended: %w", err)
+	}
+	var pending []queue.Pending
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		if call.Status.Runner != nil {
+			continue
+		}
+		if len(call.Status.Conditions) == 0 {
+			in, err := r.environmentOf(ctx, call)
+			if err != nil {
+				return nil, err
+			}
+			if in == "" {
+				// It is decided about when it is looked at.
+				continue
+			}
+		}
+		pending = append(pending, pendingOf(call))
+	}
+	return pending, nil
+}
+
+func pendingOf(call *v1alpha1.ToolCall) queue.Pending {
+	return queue.Pending{
+		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
+	}
+}
+
 // Pending bounds what one requester keeps pending.
 type Pending struct{ *queue.Budget }
 
 // Admit says why a call is refused, nil when it isn't.
 func (p Pending) Admit(call *v1alpha1.ToolCall) *decide.Refusal {
-	excess := p.Reserve(queue.Pending{
-		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
-	})
+	excess := p.Reserve(pendingOf(call))
 	if excess == nil {
 		return nil
 	}
