@@ -95,7 +95,7 @@ func (b *bench) writeAll(ctx context.Context, p *pattern, namespace string, call
 	}
 	o := &outcome{latencies: make([]float64, calls)}
 	failures := make([]error, inFlight)
-	n := newNode(b.server.client, namespace)
+	n := newNode(b.server, namespace)
 	var next atomic.Int64
 	var writing sync.WaitGroup
 	began := time.Now()
@@ -119,14 +119,16 @@ func (b *bench) writeOne(ctx context.Context, n *node, p *pattern, namespace, na
 	c := b.server.client
 	call := newCall(namespace, name)
 	job := &batchv1.Job{ObjectMeta: anew(p.job.ObjectMeta, namespace, "tc-"+name), Spec: *p.job.Spec.DeepCopy()}
-	secret := &corev1.Secret{ObjectMeta: anew(p.secret.ObjectMeta, namespace, "tc-"+name), Immutable: p.secret.Immutable, Data: p.secret.Data}
-	for _, o := range []client.Object{call, job, secret} {
-		if err := c.Create(ctx, o); err != nil {
-			return fmt.Errorf("create %T %s: %w", o, name, err)
-		}
+	if err := errors.Join(c.Create(ctx, call), b.server.operator.Create(ctx, job)); err != nil {
+		return fmt.Errorf("create call %s and its Job: %w", name, err)
+	}
+	secret := &corev1.Secret{ObjectMeta: anew(p.secret.ObjectMeta, namespace, job.Name), Immutable: p.secret.Immutable, Data: p.secret.Data}
+	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, UID: job.UID}}
+	if err := b.server.operator.Create(ctx, secret); err != nil {
+		return fmt.Errorf("create the Secret of %s: %w", name, err)
 	}
 	pod := podOf(job)
-	if err := c.Create(ctx, pod); err != nil {
+	if err := n.pods.Create(ctx, pod); err != nil {
 		return fmt.Errorf("create the pod of %s: %w", name, err)
 	}
 	ended := *p.status.DeepCopy()

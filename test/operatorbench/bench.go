@@ -90,7 +90,7 @@ func (b *bench) throughput(ctx context.Context, part string, pool int) error {
 	o := b.options
 	b.say("%s: %d calls, %d in flight", part, o.calls, o.inFlight)
 	namespace := "bench-" + part
-	n := newNode(b.server.client, namespace)
+	n := newNode(b.server, namespace)
 	stop, err := n.start(ctx)
 	if err != nil {
 		return err

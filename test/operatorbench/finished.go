@@ -34,7 +34,7 @@ const (
 // rememberFinished compares an operator that has just been started with one that was started on a cluster with many
 // finished calls: memory, and how new calls fare.
 func (b *bench) rememberFinished(ctx context.Context) error {
-	n := newNode(b.server.client, probeNamespace)
+	n := newNode(b.server, probeNamespace)
 	stop, err := n.start(ctx)
 	if err != nil {
 		return err

@@ -30,7 +30,9 @@ const nodeName = "node-1"
 // node does what a Job controller, a kubelet and the pods would do, for the Jobs of one namespace. The runner's side
 // of the protocol is the real one; only the command is left out.
 type node struct {
-	client    client.WithWatch
+	client client.WithWatch
+	// pods acts as the Job controller.
+	pods      client.Client
 	namespace string
 
 	mu sync.Mutex
@@ -43,9 +45,9 @@ type node struct {
 	failed  error
 }
 
-func newNode(c client.WithWatch, namespace string) *node {
+func newNode(s *server, namespace string) *node {
 	return &node{
-		client: c, namespace: namespace, tokens: map[string]string{},
+		client: s.client, pods: s.jobs, namespace: namespace, tokens: map[string]string{},
 		here: map[string]chan struct{}{}, jobs: map[types.UID]context.CancelFunc{},
 	}
 }
@@ -144,7 +146,7 @@ func (n *node) token(ctx context.Context, name string) (string, error) {
 // run is the life of one Job.
 func (n *node) run(ctx context.Context, job *batchv1.Job) error {
 	pod := podOf(job)
-	if err := n.client.Create(ctx, pod); err != nil {
+	if err := n.pods.Create(ctx, pod); err != nil {
 		return fmt.Errorf("create the pod of Job %s: %w", job.Name, err)
 	}
 	token, err := n.token(ctx, job.Name)

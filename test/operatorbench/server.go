@@ -33,6 +33,8 @@ const (
 	operatorNamespace = "toolcall-system"
 	operatorAccount   = "toolcall-operator"
 	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
+	// jobController makes pods of the operator's Jobs; the admission policies let nobody else.
+	jobController = "system:serviceaccount:kube-system:job-controller"
 )
 
 // auditPolicy records what the operator asks, and of nobody else anything.
@@ -48,9 +50,12 @@ rules:
 
 // server is etcd and an API server with the project installed, and a folder for what belongs to them.
 type server struct {
-	env      *envtest.Environment
-	conf     *rest.Config
-	client   client.WithWatch
+	env    *envtest.Environment
+	conf   *rest.Config
+	client client.WithWatch
+	// operator and jobs act in those names.
+	operator client.Client
+	jobs     client.Client
 	folder   string
 	auditLog string
 	// ports are the operator's.
@@ -102,6 +107,12 @@ func (s *server) install(ctx context.Context, conf *rest.Config) error {
 	if s.client, err = client.NewWithWatch(conf, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
+	if s.operator, err = actAs(conf, scheme, operatorUser); err != nil {
+		return err
+	}
+	if s.jobs, err = actAs(conf, scheme, jobController); err != nil {
+		return err
+	}
 	for _, pattern := range []string{"config/manager/namespace.yaml", "config/rbac/*.yaml", "config/admission/*.yaml", "config/manager/service.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -114,6 +125,17 @@ func (s *server) install(ctx context.Context, conf *rest.Config) error {
 		}
 	}
 	return s.writeKubeconfig(ctx, conf)
+}
+
+// actAs is a client in another's name, with the rights of an administrator.
+func actAs(conf *rest.Config, scheme *runtime.Scheme, user string) (client.Client, error) {
+	conf = rest.CopyConfig(conf)
+	conf.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters", "system:authenticated"}}
+	c, err := client.New(conf, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("act as %s: %w", user, err)
+	}
+	return c, nil
 }
 
 func (s *server) apply(ctx context.Context, file string) error {
