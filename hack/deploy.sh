@@ -2,7 +2,7 @@
 # Builds the operator's two images, loads them onto the current cluster and installs everything there.
 #
 # On another cluster than the local one there is no way to load images: push them there yourself and name
-# them in MANAGER_IMAGE and RUNNER_IMAGE.
+# them in MANAGER_IMAGE and RUNNER_IMAGE. KUSTOMIZATION is another folder to install than config/default.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
@@ -28,7 +28,7 @@ if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
 fi
 
 say "installing the operator"
-"$KUBECTL" kustomize config/default |
+"$KUBECTL" kustomize "${KUSTOMIZATION:-config/default}" |
   sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 "$KUBECTL" wait --for=condition=Established --timeout=60s \
