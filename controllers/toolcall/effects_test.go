@@ -75,6 +75,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		},
 	})
 	c.Reconciler = NewReconciler(Options{
+		Wake:   func(types.NamespacedName) {},
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
 		Queue: queue.New(func(types.NamespacedName) {}), Pending: Pending{queue.NewBudget(queue.BudgetOptions{})},
@@ -298,17 +299,17 @@ func TestANamespaceWithTooManyCreationsWaits(t *testing.T) {
 	t.Parallel()
 	o := stored(decided)
 	c := newCluster(t, o.call)
-	release, _ := c.starts.acquire("ns")
+	release, _ := c.starts.acquire(types.NamespacedName{Namespace: "ns", Name: "other"})
 	e := o.launch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}})
-	if got, err := c.apply(context.Background(), o, e); err != nil || got.RequeueAfter != startsBusyWait || len(c.did) != 0 {
+	if got, err := c.apply(context.Background(), o, e); err != nil || got.RequeueAfter != latestRetry || len(c.did) != 0 {
 		t.Errorf("looked at after %s, did %q, %v", got.RequeueAfter, c.did, err)
 	}
 	release()
 	if _, err := c.apply(context.Background(), o, e); err != nil || len(c.did) == 0 {
 		t.Errorf("afterwards: did %q, %v", c.did, err)
 	}
-	if len(c.starts.inUse) != 0 {
-		t.Errorf("left: %v", c.starts.inUse)
+	if len(c.starts.namespaces) != 0 {
+		t.Errorf("left: %v", c.starts.namespaces)
 	}
 }
 

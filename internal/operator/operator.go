@@ -63,6 +63,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err := checkCluster(clients.Discovery()); err != nil {
 		return err
 	}
+	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
+		return err
+	}
 	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -30,16 +30,18 @@ func (s *space) operator() client.Client { return s.as(operatorUser, anybody) }
 // sealer stands in for the operator's identity, which no admission policy sees.
 type sealer struct{}
 
-func (sealer) Seal(...string) string            { return "sealed" }
-func (sealer) CheckSeal(string, ...string) bool { return true }
+func (sealer) Seal(...string) string                     { return "sealed" }
+func (sealer) CheckSeal(string, ...string) bool          { return true }
+func (sealer) Encrypt([]byte, ...string) (string, error) { return "sealed", nil }
+func (sealer) Decrypt(string, ...string) ([]byte, error) { return nil, nil }
 
 // jobOf is the Job that the operator makes of a call.
 func (s *space) jobOf(call *v1alpha1.ToolCall) *batchv1.Job {
 	s.t.Helper()
 	job, err := jobspec.Build(jobspec.Input{
-		Call: call, Environment: newEnvironment(s.namespace, "env"), Sealer: sealer{},
-		Record:  &jobspec.Record{Environment: "env", TimeoutMilliseconds: 1000, StartTimeoutSeconds: 60, Plan: envresolve.Plan{}},
-		Runtime: jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"a:1"}, CA: "ca"},
+		Call: call, Sealer: sealer{},
+		Decision: &decide.Decision{In: newEnvironment(s.namespace, "env"), Environment: "env", TimeoutMilliseconds: 1000, StartTimeoutSeconds: 60},
+		Runtime:  jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"a:1"}, CA: "ca"},
 	})
 	if err != nil {
 		s.t.Fatal(err)
