@@ -30,7 +30,7 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if o.foreignJob != "" {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(o.foreignJob))}, nil
 	}
-	if err := r.Pending.Seed(ctx, r.readPending); err != nil {
+	if err := r.seedPending(ctx); err != nil {
 		return effects{}, err
 	}
 	if over := r.Pending.Admit(o.call); over != nil {

@@ -90,7 +90,12 @@ func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall)
 	return decision.Environment, nil
 }
 
-// readPending are the calls that an operator before this one let wait: they go before those that came since.
+// seedPending counts the calls that an operator before this one let in. Otherwise a requester could keep that many more
+// pending, and a call that was accepted before could be refused when it is decided about again.
+func (r *Reconciler) seedPending(ctx context.Context) error {
+	return r.Pending.Seed(ctx, r.readPending)
+}
+
 func (r *Reconciler) readPending(ctx context.Context) ([]queue.Pending, error) {
 	calls := &v1alpha1.ToolCallList{}
 	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
@@ -98,9 +103,21 @@ func (r *Reconciler) readPending(ctx context.Context) ([]queue.Pending, error) {
 	}
 	var pending []queue.Pending
 	for i := range calls.Items {
-		if call := &calls.Items[i]; call.Status.Runner == nil && len(call.Status.Conditions) > 0 {
-			pending = append(pending, pendingOf(call))
+		call := &calls.Items[i]
+		if call.Status.Runner != nil {
+			continue
 		}
+		if len(call.Status.Conditions) == 0 {
+			in, err := r.environmentOf(ctx, call)
+			if err != nil {
+				return nil, err
+			}
+			if in == "" {
+				// It is decided about when it is looked at.
+				continue
+			}
+		}
+		pending = append(pending, pendingOf(call))
 	}
 	return pending, nil
 }
