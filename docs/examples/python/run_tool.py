@@ -2,8 +2,8 @@
 
 usage: run_tool.py NAMESPACE NAME COMMAND
 
-With the name of an existing call, it runs nothing and waits for that call. It needs the package `kubernetes` (Debian:
-python3-kubernetes) and a kubeconfig, or the token of a ServiceAccount if it runs in a pod.
+Running it again with the same name runs nothing again: it waits for the call that is there. It needs the package
+`kubernetes` (Debian: python3-kubernetes) and a kubeconfig, or a service account's token where it runs in a pod.
 """
 
 import sys
@@ -14,12 +14,12 @@ from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
 TOOLCALLS = {"group": "toolcall.dev", "version": "v1alpha1", "plural": "toolcalls"}
-# Status codes after which a retry can succeed. 410 ends a watch that has expired.
-RETRIABLE = (410, 429, 500, 503, 504)
+# Answers after which the same request may have another one. 410 ends a watch that can't go on.
+PASSING = (410, 429, 500, 503, 504)
 
 
 def create(api, namespace, name, spec):
-    """Creates the call with a name of our choice, so that the request can be repeated."""
+    """Creates the call under a name of our own, so that it can be tried until an answer comes."""
     call = {
         "apiVersion": "toolcall.dev/v1alpha1",
         "kind": "ToolCall",
@@ -31,10 +31,10 @@ def create(api, namespace, name, spec):
             api.create_namespaced_custom_object(namespace=namespace, body=call, **TOOLCALLS)
             return
         except ApiException as error:
-            # 409, AlreadyExists: an earlier attempt succeeded, and only its response was lost.
+            # 409, AlreadyExists: an earlier attempt got through and only its answer was lost.
             if error.status == 409:
                 return
-            if error.status not in RETRIABLE or attempt == 4:
+            if error.status not in PASSING or attempt == 4:
                 raise
         except urllib3.exceptions.HTTPError:
             if attempt == 4:
@@ -48,25 +48,25 @@ def is_finished(call):
 
 
 def wait(api, namespace, name):
-    """Watches the call until its condition Finished is True, whatever the outcome."""
+    """Watches the call until its condition Finished is True, which it becomes whatever the outcome."""
     failures = 0
     while True:
         try:
             call = watch_once(api, namespace, name)
             if call:
                 return call
-            # A call that doesn't exist has no events: fail instead of waiting forever.
+            # A call that is not there has no events: say so instead of waiting for ever.
             api.get_namespaced_custom_object(namespace=namespace, name=name, **TOOLCALLS)
             failures = 0
         except (ApiException, urllib3.exceptions.HTTPError) as error:
             failures += 1
-            if getattr(error, "status", 503) not in RETRIABLE or failures == 30:
+            if getattr(error, "status", 503) not in PASSING or failures == 30:
                 raise
             time.sleep(1)
 
 
 def watch_once(api, namespace, name):
-    """Returns the finished call, or None if the server ends the watch. A watch starts with the current object."""
+    """Gives the finished call, or nothing when the server ends the watch. A watch begins with what is there."""
     events = watch.Watch().stream(
         api.list_namespaced_custom_object,
         namespace=namespace,
@@ -76,14 +76,14 @@ def watch_once(api, namespace, name):
     )
     for event in events:
         if event["type"] == "DELETED":
-            raise RuntimeError(f"call {name} was deleted before it finished")
+            raise RuntimeError(f"call {name} was deleted before it had ended")
         if is_finished(event["object"]):
             return event["object"]
     return None
 
 
 def run(api, namespace, name, spec, attempts=3):
-    """Runs a call, and retries with another name if certainly nothing ran."""
+    """Runs a call, and again under another name where it is certain that nothing ran."""
     for attempt in range(attempts):
         own_name = name if attempt == 0 else f"{name}-retry-{attempt}"
         create(api, namespace, own_name, spec)

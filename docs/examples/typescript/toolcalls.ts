@@ -1,4 +1,4 @@
-// Runs tool calls with the Kubernetes client.
+// Runs tool calls through the plain Kubernetes client.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { CustomObjectsApi, KubeConfig, Watch } from "@kubernetes/client-node";
@@ -41,14 +41,14 @@ export class ToolCalls {
     this.namespace = namespace;
   }
 
-  // fromDefault uses the kubeconfig, or the token of the ServiceAccount in a pod.
+  // fromDefault uses the kubeconfig, or the service account's token where the program runs in a pod.
   static fromDefault(namespace: string): ToolCalls {
     const config = new KubeConfig();
     config.loadFromDefault();
     return new ToolCalls(config, namespace);
   }
 
-  // run runs a call at most once, and retries with another name if certainly nothing ran.
+  // run runs a call at most once, and again under another name where it is certain that nothing ran.
   async run(name: string, spec: ToolCallSpec, attempts = 3): Promise<ToolCall> {
     for (let attempt = 0; ; attempt++) {
       const ownName = attempt === 0 ? name : `${name}-retry-${attempt}`;
@@ -60,7 +60,7 @@ export class ToolCalls {
     }
   }
 
-  // create creates the call with a name of our choice, so that the request can be repeated.
+  // create makes the call under a name of our own, so that it can be tried until an answer comes.
   async create(name: string, spec: ToolCallSpec): Promise<void> {
     const body = { apiVersion: "toolcall.dev/v1alpha1", kind: "ToolCall", metadata: { name }, spec };
     for (let attempt = 0; ; attempt++) {
@@ -69,9 +69,9 @@ export class ToolCalls {
         return;
       } catch (error) {
         if (codeOf(error) === 409) {
-          return; // AlreadyExists: an earlier attempt succeeded, and only its response was lost.
+          return; // AlreadyExists: an earlier attempt got through and only its answer was lost.
         }
-        if (!isRetriable(error) || attempt === 4) {
+        if (!isPassing(error) || attempt === 4) {
           throw error;
         }
         await sleep(1000);
@@ -79,7 +79,7 @@ export class ToolCalls {
     }
   }
 
-  // finished watches the call until its condition Finished is True, whatever the outcome.
+  // finished watches the call until its condition Finished is True, which it becomes whatever the outcome.
   async finished(name: string): Promise<ToolCall> {
     for (let failures = 0; ; ) {
       try {
@@ -87,11 +87,11 @@ export class ToolCalls {
         if (call) {
           return call;
         }
-        // A call that doesn't exist has no events: fail instead of waiting forever.
+        // A call that is not there has no events: say so instead of waiting for ever.
         await this.api.getNamespacedCustomObject({ ...kind, namespace: this.namespace, name });
         failures = 0;
       } catch (error) {
-        if (!isRetriable(error) || ++failures === 30) {
+        if (!isPassing(error) || ++failures === 30) {
           throw error;
         }
         await sleep(1000);
@@ -99,7 +99,7 @@ export class ToolCalls {
     }
   }
 
-  // watchOnce resolves to the finished call, or to undefined if the server ends the watch.
+  // watchOnce ends with the finished call, or with nothing when the server ends the watch.
   private watchOnce(name: string): Promise<ToolCall | undefined> {
     const path = `/apis/${kind.group}/${kind.version}/namespaces/${this.namespace}/${kind.plural}`;
     const query = { fieldSelector: `metadata.name=${name}`, timeoutSeconds: 60 };
@@ -113,8 +113,8 @@ export class ToolCalls {
       };
       const event = (type: string, call: ToolCall) => {
         if (type === "DELETED") {
-          const deleted = new Error(`call ${name} was deleted before it finished`);
-          settle(() => reject(Object.assign(deleted, { code: 404 })));
+          const gone = new Error(`call ${name} was deleted before it had ended`);
+          settle(() => reject(Object.assign(gone, { code: 404 })));
         } else if (isFinished(call)) {
           settle(() => resolve(call));
         }
@@ -131,14 +131,14 @@ export class ToolCalls {
   }
 }
 
-// codeOf returns the HTTP status of an error. A broken connection has none.
+// codeOf is the HTTP status that an error is about. A broken connection has none.
 function codeOf(error: unknown): number | undefined {
   const { code, statusCode } = error as { code?: unknown; statusCode?: unknown };
   return [code, statusCode].find((c) => typeof c === "number");
 }
 
-// isRetriable reports whether a retry can succeed.
-function isRetriable(error: unknown): boolean {
+// isPassing says that the same request may have another answer later.
+function isPassing(error: unknown): boolean {
   const code = codeOf(error);
   return code === undefined || [429, 500, 503, 504].includes(code);
 }
