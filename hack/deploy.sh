@@ -2,6 +2,7 @@
 # Builds the operator's two images, loads them onto the local cluster and installs the operator.
 #
 # For another cluster, push the images to a registry and set MANAGER_IMAGE and RUNNER_IMAGE to their names.
+# KUSTOMIZATION is another folder to install than config/default.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
@@ -26,7 +27,7 @@ if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
 fi
 
 say "installing the operator"
-"$KUBECTL" kustomize config/default |
+"$KUBECTL" kustomize "${KUSTOMIZATION:-config/default}" |
   sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 "$KUBECTL" wait --for=condition=Established --timeout=60s \

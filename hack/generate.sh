@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates what follows from the Go sources: deep copies, CRDs, the operator's RBAC, the pages in docs/reference, and
-# the chart's copies of those manifests.
+# Generates what follows from the Go sources: deep copies, CRDs, the operator's RBAC, for single namespaces too, the pages
+# in docs/reference, and the chart's copies of those manifests.
 source "$(dirname "$0")/lib.sh"
 
 tool controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
@@ -8,6 +8,13 @@ tool crd-ref-docs github.com/elastic/crd-ref-docs
 
 bin/controller-gen object crd:maxDescLen=10000 paths=./api/... output:crd:artifacts:config=config/crd
 bin/controller-gen rbac:roleName=toolcall-operator paths=./controllers/... paths=./internal/operator/... output:rbac:artifacts:config=config/rbac
+
+# The rights on what is in namespaces, as a Role: an installation for some namespaces has it in each.
+in_namespace() {
+  awk -v RS='---\n' '/\nkind: Cluster/ && /\n  name: toolcall-operator-namespaced\n/' "$1" | sed '/^#/d; /^$/d; s/kind: Cluster/kind: /'
+}
+in_namespace config/rbac/role.yaml >config/namespaced/namespace/role.yaml
+in_namespace config/rbac/bindings.yaml >config/namespaced/namespace/binding.yaml
 
 # A page for each kind, and one for the constants, which crd-ref-docs doesn't document.
 for kind in $(sed -n 's/^    kind: //p' config/crd/toolcall.dev_*.yaml); do

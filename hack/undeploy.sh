@@ -31,6 +31,8 @@ for ((tries = 6; ; tries--)); do
   mapfile -t kinds < <("$KUBECTL" get crd -o name | grep '\.toolcall\.dev$')
   [[ ${#kinds[@]} == 0 ]] || "$KUBECTL" annotate --overwrite "${kinds[@]}" "toolcall.dev/removal-tried=$tries" >&2 || true
 done
+# An installation for some namespaces has a Role in each.
+"$KUBECTL" delete rolebindings,roles --all-namespaces --field-selector metadata.name=toolcall-operator-namespaced --ignore-not-found | sed 's/^/  /' >&2
 # What no operator was there to remove, and what the garbage collector lost track of when its owner's kind went.
 orphans=(jobs.batch,networkpolicies.networking.k8s.io --all-namespaces -l "$ours")
 if [[ -n $("$KUBECTL" get "${orphans[@]}" --ignore-not-found -o name) ]]; then

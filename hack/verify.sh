@@ -13,7 +13,7 @@ hack/generate.sh
 [[ $before == "$(generated)" ]] || die "generated files were out of date: run 'make generate' and commit"
 
 step "format"
-unformatted=$(gofmt -l api cmd controllers hack internal test)
+unformatted=$(gofmt -l api cmd config controllers hack internal test)
 [[ -z $unformatted ]] || die "not formatted: $unformatted: run gofmt -w"
 
 step "modules"

@@ -66,7 +66,7 @@ type Options struct {
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, pools: newBackoffs()} }
 
-// +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments/status,verbs=patch
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=executionenvironments/status,verbs=patch
 
 // countDelay gathers the starts and ends of calls into one write of an environment's status.
 const countDelay = time.Second

@@ -34,7 +34,7 @@ type OperatorAddress struct {
 // operatorLabels select the operator's pods in its namespace.
 var operatorLabels = map[string]string{"app.kubernetes.io/name": "toolcall-operator"}
 
-// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=networking.k8s.io,roleName=toolcall-operator-namespaced,resources=networkpolicies,verbs=get;list;watch;create;update
 
 // ensureNetworkPolicies keeps a namespace's tool pods from being connected to, and those that are denied the
 // network from connecting to anything but the operator. They belong to the namespace's environments and go

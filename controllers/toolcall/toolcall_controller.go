@@ -78,14 +78,15 @@ func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), eventLimits: newEventLimits()}
 }
 
-// +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls,verbs=get;list;watch;delete
-// +kubebuilder:rbac:groups=toolcall.dev,resources=toolcalls/status,verbs=patch
-// +kubebuilder:rbac:groups=toolcall.dev,resources=executionenvironments;executionpolicies;skills,verbs=get;list;watch
-// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
-// +kubebuilder:rbac:groups="",resources=events,verbs=list
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls/status,verbs=patch
+// +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=executionenvironments;skills,verbs=get;list;watch
+// +kubebuilder:rbac:groups=toolcall.dev,resources=executionpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,roleName=toolcall-operator-namespaced,resources=jobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",roleName=toolcall-operator-namespaced,resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",roleName=toolcall-operator-namespaced,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",roleName=toolcall-operator-namespaced,resources=events,verbs=list
+// +kubebuilder:rbac:groups=events.k8s.io,roleName=toolcall-operator-namespaced,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings;validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 

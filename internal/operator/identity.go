@@ -25,6 +25,8 @@ const (
 	mountPoll    = time.Second
 )
 
+// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=secrets,verbs=create
+
 // loadIdentity finds the identity that all replicas share. The operator may not read Secrets: it gets this one
 // as a mounted volume. Where there is none yet, it makes one; of several replicas that try, the API server
 // lets one succeed, and the others wait for the kubelet to show them what that one made.

@@ -39,8 +39,9 @@ import (
 	"toolcall.dev/operator/internal/tracing"
 )
 
-// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,verbs=get
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,resourceNames=toolcall-dispatch,verbs=get
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,resourceNames=toolcall-operator,verbs=get;update
 // +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=events,verbs=create;patch
 
 // shutdownTimeout is how long the last traces may take to leave.
@@ -60,6 +61,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return err
 	}
 	if err := checkCluster(clients.Discovery()); err != nil {
+		return err
+	}
+	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
 		return err
 	}
 	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log); err != nil {

@@ -16,8 +16,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -30,12 +33,14 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/internal/built"
+	"toolcall.dev/operator/test/internal/overlay"
 )
 
 const (
 	system   = "toolcall-system"
 	operator = "toolcall-operator"
 	agents   = "install-test"
+	outside  = "install-test-outside"
 	patience = 2 * time.Minute
 )
 
@@ -184,6 +189,42 @@ func TestTheChartLeavesNothing(t *testing.T) {
 	b.nothingSince(before)
 }
 
+// A call and an environment elsewhere stay as they are.
+func TestSomeNamespacesOnly(t *testing.T) {
+	b := newBench(t)
+	b.run("hack/undeploy.sh")
+	before := b.without()
+	for _, name := range []string{agents, outside} {
+		b.must(b.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+	folder := t.TempDir()
+	b.must(overlay.Namespaced(b.root, folder, agents))
+	b.run("env", "KUSTOMIZATION="+folder, "make", "-s", "deploy")
+	b.awaitAdmission()
+	env, call := newEnvironment(outside), newCall("echo done")
+	call.Namespace = outside
+	b.must(b.client.Create(t.Context(), env))
+	b.must(b.client.Create(t.Context(), call))
+	b.use()
+	for _, o := range []client.Object{env, call} {
+		was := o.GetResourceVersion()
+		b.must(b.client.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		if o.GetResourceVersion() != was {
+			t.Errorf("%T %s outside of the operator's namespaces was written", o, o.GetName())
+		}
+	}
+	for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}, &corev1.SecretList{}, &networkingv1.NetworkPolicyList{}} {
+		b.must(b.client.List(t.Context(), list, client.InNamespace(outside)))
+		if n := meta.LenList(list); n > 0 {
+			t.Errorf("%d of %T outside of the operator's namespaces", n, list)
+		}
+	}
+	b.run("hack/undeploy.sh")
+	b.deleteAgents()
+	b.run(b.kubectl(), "delete", "namespace", outside, "--wait", "--timeout=120s")
+	b.nothingSince(before)
+}
+
 func (b *bench) kubectl() string {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return path
@@ -198,18 +239,12 @@ func tag(image string) string        { return image[strings.LastIndex(image, ":"
 func (b *bench) use() {
 	b.t.Helper()
 	ctx := b.t.Context()
-	b.must(b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agents}}))
+	b.must(client.IgnoreAlreadyExists(b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agents}})))
 	policy := &v1alpha1.ExecutionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: agents},
 		Spec:       v1alpha1.ExecutionPolicySpec{Shell: &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}},
 	}
-	env := &v1alpha1.ExecutionEnvironment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: agents, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
-		Spec: v1alpha1.ExecutionEnvironmentSpec{
-			Image: "toolcall.dev/tools:dev", ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: agents},
-			WarmPool: &v1alpha1.WarmPool{Size: 1},
-		},
-	}
+	env := newEnvironment(agents)
 	for _, o := range []client.Object{policy, env} {
 		b.eventually("kinds in force", func(ctx context.Context) (bool, error) {
 			err := b.client.Create(ctx, o)
@@ -219,6 +254,16 @@ func (b *bench) use() {
 	b.awaitAdmission()
 	b.awaitPhase(b.call("echo done"), v1alpha1.PhaseSucceeded)
 	b.awaitPhase(b.call("sleep 600"), v1alpha1.PhaseRunning)
+}
+
+func newEnvironment(namespace string) *v1alpha1.ExecutionEnvironment {
+	return &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
+		Spec: v1alpha1.ExecutionEnvironmentSpec{
+			Image: "toolcall.dev/tools:dev", ImagePullPolicy: corev1.PullIfNotPresent, PolicyRef: &v1alpha1.PolicyReference{Name: agents},
+			WarmPool: &v1alpha1.WarmPool{Size: 1},
+		},
+	}
 }
 
 func newCall(command string) *v1alpha1.ToolCall {

@@ -15,11 +15,13 @@ app.kubernetes.io/name: {{ include "toolcall.name" . }}
 {{- with $image.digest }}@{{ . }}{{ end -}}
 {{- end }}
 
-{{/* The objects of a file of config/, in the release's namespace where they had the default one. */}}
+{{/* The objects of a file of config/, in the release's namespace where they had the default one. With a list of namespaces,
+the rights on what is in namespaces become a Role and a RoleBinding in each of these. */}}
 {{- define "toolcall.objects" -}}
 {{- $text := index . 0 -}}
 {{- $namespace := index . 1 -}}
 {{- $keep := index . 2 -}}
+{{- $namespaces := index . 3 -}}
 {{- range regexSplit "(?m)^---\\s*$" $text -1 }}
 {{- $object := fromYaml . }}
 {{- if $object.kind }}
@@ -29,8 +31,18 @@ app.kubernetes.io/name: {{ include "toolcall.name" . }}
 {{- $annotations := merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict) }}
 {{- $_ := set $object.metadata "annotations" $annotations }}
 {{- end }}
+{{- if and $namespaces (eq $object.metadata.name (printf "%s-namespaced" (include "toolcall.name" $))) }}
+{{- $_ := set $object "kind" (trimPrefix "Cluster" $object.kind) }}
+{{- with $object.roleRef }}{{ $_ := set . "kind" "Role" }}{{ end }}
+{{- range $namespaces }}
+{{- $_ := set $object.metadata "namespace" . }}
 ---
 {{ toYaml $object }}
+{{- end }}
+{{- else }}
+---
+{{ toYaml $object }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -41,9 +41,9 @@ func parse(t *testing.T, raw []byte) map[string]manifests.Object {
 	return objects
 }
 
-func kustomized(t *testing.T) map[string]manifests.Object {
+func kustomized(t *testing.T, config string) map[string]manifests.Object {
 	t.Helper()
-	raw, err := manifests.Kustomize(root + "config/default")
+	raw, err := manifests.Kustomize(root + "config/" + config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,22 +78,54 @@ func asMap(o any) map[string]any {
 
 func TestTheChartInstallsWhatTheKustomizationDoes(t *testing.T) {
 	t.Parallel()
-	want := kustomized(t)
-	// Helm's namespace is made before the release, and not by it.
-	delete(want, "v1/Namespace//"+system)
-	if len(want) < 20 {
-		t.Fatalf("the kustomization has %d objects only", len(want))
+	for config, namespaces := range map[string][]any{"default": nil, "namespaced": {"toolcall-demo"}} {
+		t.Run(config, func(t *testing.T) {
+			t.Parallel()
+			want := kustomized(t, config)
+			// Helm's namespace is made before the release, and not by it.
+			delete(want, "v1/Namespace//"+system)
+			if len(want) < 20 {
+				t.Fatalf("the kustomization has %d objects only", len(want))
+			}
+			got := chart(t, values{"crds": values{"keep": false}, "namespaces": namespaces})
+			for name := range want {
+				if got[name] == nil {
+					t.Errorf("the chart has no %s", name)
+				}
+			}
+			for name, o := range got {
+				if diff := cmp.Diff(want[name], o); diff != "" {
+					t.Errorf("%s in the kustomization (-) and in the chart (+):\n%s", name, diff)
+				}
+			}
+		})
 	}
-	got := chart(t, values{"crds": values{"keep": false}})
-	for name := range want {
-		if got[name] == nil {
-			t.Errorf("the chart has no %s", name)
+}
+
+// The rights in every namespace become the same rights in each that is named, and nothing else changes but an argument.
+func TestSomeNamespacesOnly(t *testing.T) {
+	t.Parallel()
+	want, got := chart(t, nil), chart(t, values{"namespaces": []any{"a", "b"}})
+	const group = "rbac.authorization.k8s.io/v1/"
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		everywhere := group + "Cluster" + kind + "//toolcall-operator-namespaced"
+		for _, namespace := range []string{"a", "b"} {
+			o := got[group+kind+"/"+namespace+"/toolcall-operator-namespaced"]
+			if o == nil || !cmp.Equal(at(t, want[everywhere], "rules"), at(t, o, "rules")) || !cmp.Equal(at(t, want[everywhere], "subjects"), at(t, o, "subjects")) {
+				t.Errorf("%s of namespace %s: got %v, want what %v has", kind, namespace, o, want[everywhere])
+			}
+			delete(got, o.Name())
 		}
+		delete(want, everywhere)
 	}
-	for name, o := range got {
-		if diff := cmp.Diff(want[name], o); diff != "" {
-			t.Errorf("%s in the kustomization (-) and in the chart (+):\n%s", name, diff)
-		}
+	operator := "apps/v1/Deployment/" + system + "/toolcall-operator"
+	if args := at(t, got[operator], "spec", "template", "spec", "containers", 0, "args"); !cmp.Equal(args.([]any)[1:], []any{"--namespaces=a,b"}) {
+		t.Errorf("the operator is started with %v", args)
+	}
+	delete(want, operator)
+	delete(got, operator)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("with every namespace (-) and with some (+):\n%s", diff)
 	}
 }
 
@@ -229,6 +261,8 @@ func TestValuesThatCannotBeAreRefused(t *testing.T) {
 		"replicas that aren't many":   {values{"replicas": "two"}, "replicas"},
 		"a digest that isn't one":     {values{"image": values{"digest": "abc"}}, "digest"},
 		"too many calls at a time":    {values{"concurrentCalls": 5000}, "concurrentCalls"},
+		"no namespace's name":         {values{"namespaces": []any{"a,b"}}, "namespaces"},
+		"a namespace named twice":     {values{"namespaces": []any{"a", "a"}}, "namespaces"},
 		"an encoder there isn't":      {values{"log": values{"encoder": "xml"}}, "encoder"},
 		"two operators without lease": {values{"leaderElection": values{"enabled": false}}, "enable leaderElection, or set replicas to 1"},
 	} {

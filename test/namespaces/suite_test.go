@@ -1,0 +1,190 @@
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/test/internal/overlay"
+)
+
+const (
+	root      = "../.."
+	system    = "toolcall-system"
+	account   = "system:serviceaccount:" + system + ":toolcall-operator"
+	elsewhere = "elsewhere"
+	patience  = time.Minute
+)
+
+var covered = []string{"covered-a", "covered-b"}
+
+// bench is an API server with the operator installed for the covered namespaces.
+type bench struct {
+	t      *testing.T
+	config *rest.Config
+	admin  client.Client
+	// operator acts with the rights of the operator's account.
+	operator client.Client
+	overlay  string
+	kubectl  func(args ...string)
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+	}
+	ctrl.SetLogger(logr.Discard())
+	b := &bench{t: t, overlay: t.TempDir()}
+	env := &envtest.Environment{}
+	t.Cleanup(func() { _ = env.Stop() })
+	var err error
+	b.config, err = env.Start()
+	b.must(err)
+	b.config.QPS, b.config.Burst = 500, 1000
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	b.must(os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
+	b.kubectl = func(args ...string) {
+		t.Helper()
+		command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+		if said, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, said)
+		}
+	}
+	scheme := runtime.NewScheme()
+	b.must(errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	b.admin, err = client.New(b.config, client.Options{Scheme: scheme})
+	b.must(err)
+	b.operator, err = client.New(b.asOperator(), client.Options{Scheme: scheme})
+	b.must(err)
+	for _, namespace := range append(slices.Clone(covered), elsewhere) {
+		b.kubectl("create", "namespace", namespace)
+	}
+	folder, err := filepath.Abs(root)
+	b.must(err)
+	b.must(overlay.Namespaced(folder, b.overlay, covered...))
+	b.kubectl("apply", "--server-side", "-k", b.overlay)
+	b.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	return b
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// asOperator authenticates as the operator's account does.
+func (b *bench) asOperator() *rest.Config {
+	config := rest.CopyConfig(b.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
+	}
+	return config
+}
+
+func (b *bench) eventually(what string, is func(context.Context) (bool, error)) {
+	b.t.Helper()
+	if err := wait.PollUntilContextTimeout(b.t.Context(), 50*time.Millisecond, patience, true, is); err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// traffic is what the operator asked the API server for.
+type traffic struct {
+	mu      sync.Mutex
+	refused []string
+	// asked has METHOD path.
+	asked map[string]bool
+}
+
+// wrap records what passes.
+func (r *traffic) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		said := request.Method + " " + request.URL.Path
+		r.asked[said] = true
+		if err == nil && response.StatusCode == http.StatusForbidden {
+			r.refused = append(r.refused, said)
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// running is the operator, in this process.
+type running struct {
+	traffic traffic
+	// logs has every line of its log.
+	logs func() string
+	// ended has what it ended with.
+	ended chan error
+}
+
+// start runs the operator as its account, with the arguments of the installation.
+func (b *bench) start() *running {
+	b.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	b.must(err)
+	address := listener.Addr().String()
+	b.must(listener.Close())
+	var mu sync.Mutex
+	var lines strings.Builder
+	log := funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines.WriteString(prefix + " " + args + "\n")
+	}, funcr.Options{})
+	r := &running{traffic: traffic{asked: map[string]bool{}}, ended: make(chan error, 1), logs: func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return lines.String()
+	}}
+	conf := b.asOperator()
+	conf.Wrap(r.traffic.wrap)
+	options := &operator.Options{
+		RunnerImage: "example.com/runner:1", DispatchAddress: address, DispatchService: "toolcall-dispatch",
+		IdentityDir: b.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: "0",
+		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespaces: covered, Namespace: system, PodIP: "127.0.0.1",
+	}
+	b.must(options.Validate())
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { r.ended <- operator.Run(ctx, conf, options, log) }()
+	b.t.Cleanup(func() {
+		stop()
+		if err := <-r.ended; err != nil {
+			b.t.Errorf("the operator ended: %v", err)
+		}
+		if b.t.Failed() {
+			b.t.Logf("the operator logged\n%s", r.logs())
+		}
+	})
+	return r
+}
