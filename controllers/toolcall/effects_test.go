@@ -44,6 +44,8 @@ type cluster struct {
 	// watch is called before each request.
 	watch    func(effect string)
 	recorder *events.FakeRecorder
+	// woken are the calls whose share of the creations is free.
+	woken []string
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -75,11 +77,11 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		},
 	})
 	c.Reconciler = NewReconciler(Options{
-		Wake:   func(types.NamespacedName) {},
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
 		Queue: queue.New(func(types.NamespacedName) {}), Pending: Pending{queue.NewBudget(queue.BudgetOptions{})},
 		Expiry: NewExpiry(clocktesting.NewFakePassiveClock(start), nil), Pools: trigger.New(0), Concurrent: 4,
+		Wake: func(call types.NamespacedName) { c.woken = append(c.woken, call.Name) },
 	})
 	return c
 }
@@ -299,12 +301,15 @@ func TestANamespaceWithTooManyCreationsWaits(t *testing.T) {
 	t.Parallel()
 	o := stored(decided)
 	c := newCluster(t, o.call)
-	release, _ := c.starts.acquire(types.NamespacedName{Namespace: "ns", Name: "other"})
+	release, _ := c.starts.acquire(callIn("ns", "another"))
 	e := o.launch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}})
 	if got, err := c.apply(context.Background(), o, e); err != nil || got.RequeueAfter != latestRetry || len(c.did) != 0 {
 		t.Errorf("looked at after %s, did %q, %v", got.RequeueAfter, c.did, err)
 	}
 	release()
+	if !slices.Equal(c.woken, []string{"call"}) {
+		t.Errorf("woken are %q", c.woken)
+	}
 	if _, err := c.apply(context.Background(), o, e); err != nil || len(c.did) == 0 {
 		t.Errorf("afterwards: did %q, %v", c.did, err)
 	}

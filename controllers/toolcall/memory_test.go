@@ -247,3 +247,29 @@ func TestNamespacesWithEventsAreBounded(t *testing.T) {
 		t.Errorf("%d namespaces are remembered", n)
 	}
 }
+
+// A call that was woken may have ended meanwhile, and one that waited may have found a share by itself.
+func TestSharesForgetCallsThatDoNotComeBack(t *testing.T) {
+	t.Parallel()
+	var woken []string
+	s := newShares(1, func(call types.NamespacedName) { woken = append(woken, call.Name) })
+	release, _ := s.acquire(callIn("a", "first"))
+	for _, name := range []string{"ended", "patient"} {
+		s.acquire(callIn("a", name))
+	}
+	release()
+	release, ok := s.acquire(callIn("a", "patient"))
+	if !ok {
+		t.Fatal("the share is still taken")
+	}
+	release()
+	if diff := cmp.Diff([]string{"ended"}, woken); diff != "" {
+		t.Errorf("woken: %s", diff)
+	}
+	release, _ = s.acquire(callIn("a", "first"))
+	s.acquire(callIn("a", "ended"))
+	release()
+	if len(s.namespaces) != 0 {
+		t.Errorf("left: %v", s.namespaces)
+	}
+}

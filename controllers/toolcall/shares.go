@@ -43,6 +43,7 @@ func (s *shares) acquire(call types.NamespacedName) (release func(), ok bool) {
 		return nil, false
 	}
 	n.inUse++
+	n.waiting = slices.DeleteFunc(n.waiting, func(other types.NamespacedName) bool { return other == call })
 	return func() { s.release(call.Namespace) }, true
 }
 
@@ -58,12 +59,11 @@ func (s *shares) giveBack(namespace string) (next types.NamespacedName, ok bool)
 	defer s.mu.Unlock()
 	n := s.namespaces[namespace]
 	n.inUse--
-	if len(n.waiting) > 0 {
+	if ok = len(n.waiting) > 0; ok {
 		next, n.waiting = n.waiting[0], n.waiting[1:]
-		return next, true
 	}
-	if n.inUse == 0 {
+	if n.inUse == 0 && len(n.waiting) == 0 {
 		delete(s.namespaces, namespace)
 	}
-	return next, false
+	return next, ok
 }
