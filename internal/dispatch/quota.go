@@ -18,21 +18,26 @@ var errTooMany = errors.New("too many runners are connected from this address, f
 
 // quota counts the connections of known runners.
 type quota struct {
+	max, perSource, perNamespace int
+
 	mu         sync.Mutex
 	total      int
 	sources    map[netip.Addr]int
 	namespaces map[string]int
 }
 
-func newQuota() *quota {
-	return &quota{sources: map[netip.Addr]int{}, namespaces: map[string]int{}}
+func newQuota(most, perSource, perNamespace int) *quota {
+	return &quota{
+		max: most, perSource: perSource, perNamespace: perNamespace,
+		sources: map[netip.Addr]int{}, namespaces: map[string]int{},
+	}
 }
 
 // take counts one connection until release is called.
 func (q *quota) take(source netip.Addr, namespace string) (release func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.total >= maxRunners || q.sources[source] >= maxRunnersPerSource || q.namespaces[namespace] >= maxRunnersPerNamespace {
+	if q.total >= q.max || q.sources[source] >= q.perSource || q.namespaces[namespace] >= q.perNamespace {
 		return nil, errTooMany
 	}
 	q.total++
