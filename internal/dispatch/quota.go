@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Bounds of the connections of runners that are known. A pod needs one; many pods can come from one address when their
-// traffic is translated.
+// Bounds of the connections of runners that are known, which take about 28 KiB of memory each. A pod needs one; many pods
+// can come from one address when their traffic is translated.
 const (
-	maxRunners             = 20000
+	maxRunners             = 8192
 	maxRunnersPerSource    = maxRunners / 4
 	maxRunnersPerNamespace = maxRunners / 2
 )
