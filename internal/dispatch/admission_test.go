@@ -298,6 +298,29 @@ func TestARunnerThatVanishesIsForgottenAndOneThatPingsStays(t *testing.T) {
 	})
 }
 
+// It isn't refused: a runner that waits for a call would end.
+func TestOneRunnerTooManyIsTurnedAwayUntilAnotherGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, o := bubble(t, dispatch.Limits{RunnersPerSource: 2})
+		for i := range 10 {
+			first, second, third := n.peer(t), n.peer(t), n.peer(t)
+			first.hello(o, "a", "")
+			o.event(t)
+			second.hello(o, "b", "")
+			o.event(t)
+			third.hello(o, "c", "")
+			if m, err := third.receive(); err == nil {
+				t.Fatalf("round %d: got %+v", i, m)
+			}
+			first.NetConn().Close()
+			second.NetConn().Close()
+			o.event(t)
+			o.event(t)
+			synctest.Wait()
+		}
+	})
+}
+
 func TestARunnerWithoutATokenIsToldWhyAndKeepsItsCall(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
 	p := newPeer(t, o)

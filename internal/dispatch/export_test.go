@@ -19,6 +19,7 @@ const (
 type Limits struct {
 	HelloTimeout                   time.Duration
 	ResultBytes, BytesPerNamespace int64
+	RunnersPerSource               int
 }
 
 // ServeWith is Serve with other limits.
@@ -29,6 +30,9 @@ func (s *Server) ServeWith(ctx context.Context, listener net.Listener, l Limits)
 	}
 	if l.ResultBytes > 0 {
 		a.results = newResultBudget(l.ResultBytes, l.BytesPerNamespace)
+	}
+	if l.RunnersPerSource > 0 {
+		a.runners = newQuota(maxRunners, l.RunnersPerSource, maxRunnersPerNamespace)
 	}
 	return a.serve(ctx, listener)
 }

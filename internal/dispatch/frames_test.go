@@ -25,24 +25,38 @@ func largeResultOf(callUID string, size int) string {
 	return body + strings.Repeat(" ", size-len(body))
 }
 
+// endsAtOnce checks that the operator ends a connection because of what was sent, and takes nothing of it.
+func endsAtOnce(t *testing.T, o *operator, p *peer, what string) {
+	t.Helper()
+	began := time.Now()
+	p.awaitEnd()
+	if took := time.Since(began); took != 0 {
+		t.Errorf("%s: the connection went on for %s", what, took)
+	}
+	o.event(t)
+	synctest.Wait()
+	if len(o.events) != 0 || o.hub.Len() != 0 {
+		t.Errorf("%s: was taken", what)
+	}
+}
+
 func TestARunnerWithoutACallSendsOnlyPings(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	for name, say := range map[string]func(*peer){
-		"a small result":     func(p *peer) { p.send(resultOf("")) },
-		"a result of a call": func(p *peer) { p.send(resultOf("c1")) },
-		"a large frame":      func(p *peer) { p.announce(wire.MaxControl + 1) },
-		"a second hello":     func(p *peer) { p.hello(o, "job", "c1") },
-		"an assignment":      func(p *peer) { p.send(`{"assign":{"callUID":"c1"}}`) },
-		"an unknown message": func(p *peer) { p.send(`{"exec":{}}`) },
+	for name, say := range map[string]func(*operator, *peer){
+		"a small result":     func(_ *operator, p *peer) { p.send(resultOf("")) },
+		"a result of a call": func(_ *operator, p *peer) { p.send(resultOf("c1")) },
+		"a large frame":      func(_ *operator, p *peer) { p.announce(wire.MaxControl + 1) },
+		"a second hello":     func(o *operator, p *peer) { p.hello(o, "job", "c1") },
+		"an assignment":      func(_ *operator, p *peer) { p.send(`{"assign":{"callUID":"c1"}}`) },
+		"an unknown message": func(_ *operator, p *peer) { p.send(`{"exec":{}}`) },
 	} {
-		p := newPeer(t, o)
-		p.hello(o, "job", "")
-		session := o.event(t)
-		say(p)
-		p.awaitEnd()
-		if o.event(t) != session || session.Result() != nil || o.hub.Len() != 0 {
-			t.Errorf("%s: was taken", name)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			n, o := bubble(t, dispatch.Limits{})
+			p := n.peer(t)
+			p.hello(o, "job", "")
+			o.event(t)
+			say(o, p)
+			endsAtOnce(t, o, p, name)
+		})
 	}
 }
 
@@ -79,33 +93,32 @@ func TestARunnerWithACallSendsOneResultOfIt(t *testing.T) {
 }
 
 func TestASecondResultBeforeTheFirstIsAcknowledgedEndsTheConnection(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
 	for name, second := range map[string]func(*peer){
 		"small": func(p *peer) { p.send(resultOf("c1")) },
 		"large": func(p *peer) { p.announce(wire.MaxControl + 1) },
 	} {
-		p := newPeer(t, o)
-		p.hello(o, "job", "c1")
-		session := o.event(t)
-		for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			n, o := bubble(t, dispatch.Limits{})
+			p := n.peer(t)
+			p.hello(o, "job", "c1")
+			session := o.event(t)
+			for range 3 {
+				p.send(resultOf("c1"))
+				if o.event(t) != session || session.Result() == nil {
+					t.Fatalf("%s: a repeated result was not taken", name)
+				}
+				if err := session.Ack("c1"); err != nil {
+					t.Fatal(err)
+				}
+				if m, err := p.receive(); err != nil || m.Ack == nil {
+					t.Fatalf("got %+v, %v", m, err)
+				}
+			}
 			p.send(resultOf("c1"))
-			if o.event(t) != session || session.Result() == nil {
-				t.Fatalf("%s: a repeated result was not taken", name)
-			}
-			if err := session.Ack("c1"); err != nil {
-				t.Fatal(err)
-			}
-			if m, err := p.receive(); err != nil || m.Ack == nil {
-				t.Fatalf("got %+v, %v", m, err)
-			}
-		}
-		p.send(resultOf("c1"))
-		o.event(t)
-		second(p)
-		p.awaitEnd()
-		if o.event(t) != session || o.hub.Len() != 0 {
-			t.Errorf("%s: the connection goes on", name)
-		}
+			o.event(t)
+			second(p)
+			endsAtOnce(t, o, p, name)
+		})
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Bounds of the connections of runners that are known. A pod needs one; many pods can come from one address when their
-// traffic is translated.
+// Bounds of the connections of runners that are known, which take about 28 KiB of memory each. A pod needs one; many pods
+// can come from one address when their traffic is translated.
 const (
-	maxRunners             = 20000
+	maxRunners             = 8192
 	maxRunnersPerSource    = maxRunners / 4
 	maxRunnersPerNamespace = maxRunners / 2
 )
@@ -18,21 +18,26 @@ var errTooMany = errors.New("too many runners are connected from this address, f
 
 // quota counts the connections of known runners.
 type quota struct {
+	max, perSource, perNamespace int
+
 	mu         sync.Mutex
 	total      int
 	sources    map[netip.Addr]int
 	namespaces map[string]int
 }
 
-func newQuota() *quota {
-	return &quota{sources: map[netip.Addr]int{}, namespaces: map[string]int{}}
+func newQuota(most, perSource, perNamespace int) *quota {
+	return &quota{
+		max: most, perSource: perSource, perNamespace: perNamespace,
+		sources: map[netip.Addr]int{}, namespaces: map[string]int{},
+	}
 }
 
 // take counts one connection until release is called.
 func (q *quota) take(source netip.Addr, namespace string) (release func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.total >= maxRunners || q.sources[source] >= maxRunnersPerSource || q.namespaces[namespace] >= maxRunnersPerNamespace {
+	if q.total >= q.max || q.sources[source] >= q.perSource || q.namespaces[namespace] >= q.perNamespace {
 		return nil, errTooMany
 	}
 	q.total++

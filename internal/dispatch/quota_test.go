@@ -7,18 +7,19 @@ import (
 
 func TestRunnersAreBoundedByAddressNamespaceAndInAll(t *testing.T) {
 	t.Parallel()
+	const most, perSource, perNamespace = 1000, 100, 400
 	for name, c := range map[string]struct {
 		source    func(i int) int
 		namespace func(i int) string
 		most      int
 	}{
-		"one address":   {func(int) int { return 1 }, func(i int) string { return fmt.Sprint(i) }, maxRunnersPerSource},
-		"one namespace": {func(i int) int { return i }, func(int) string { return "ns" }, maxRunnersPerNamespace},
-		"all different": {func(i int) int { return i }, func(i int) string { return fmt.Sprint(i) }, maxRunners},
+		"one address":   {func(int) int { return 1 }, func(i int) string { return fmt.Sprint(i) }, perSource},
+		"one namespace": {func(i int) int { return i }, func(int) string { return "ns" }, perNamespace},
+		"all different": {func(i int) int { return i }, func(i int) string { return fmt.Sprint(i) }, most},
 	} {
-		q := newQuota()
+		q := newQuota(most, perSource, perNamespace)
 		var releases []func()
-		for i := range maxRunners + 10 {
+		for i := range most + 10 {
 			release, err := q.take(addr(c.source(i)), c.namespace(i))
 			if err == nil {
 				releases = append(releases, release)
@@ -27,7 +28,7 @@ func TestRunnersAreBoundedByAddressNamespaceAndInAll(t *testing.T) {
 		if len(releases) != c.most {
 			t.Errorf("%s: %d runners, want %d", name, len(releases), c.most)
 		}
-		if c.most < maxRunners {
+		if c.most < most {
 			if _, err := q.take(addr(1<<20), "another"); err != nil {
 				t.Errorf("%s: keeps others out: %v", name, err)
 			}

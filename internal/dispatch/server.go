@@ -56,7 +56,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 func newAcceptor(s *Server) *acceptor {
 	return &acceptor{
-		Server: s, unauthenticated: newUnauthenticated(), runners: newQuota(),
+		Server: s, unauthenticated: newUnauthenticated(), runners: newQuota(maxRunners, maxRunnersPerSource, maxRunnersPerNamespace),
 		results: newResultBudget(maxResultBytes, maxResultBytesPerNamespace), helloTimeout: helloTimeout,
 		// Half of the processors: the rest of the operator needs some too.
 		handshakes: newFairSlots(max(1, runtime.GOMAXPROCS(0)/2)),

@@ -53,7 +53,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result
 		DirFD:             dir,
 		Stdin:             a.Stdin,
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
-		MaxBytesPerStream: min(a.MaxBytesPerStream, result.MaxStreamBytes),
+		MaxBytesPerStream: a.MaxBytesPerStream,
 		DenyNetwork:       a.DenyNetwork,
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
