@@ -34,7 +34,7 @@ const (
 	system    = "toolcall-system"
 	account   = "system:serviceaccount:" + system + ":toolcall-operator"
 	elsewhere = "elsewhere"
-	patience  = time.Minute
+	patience  = 2 * time.Minute
 )
 
 var covered = []string{"covered-a", "covered-b"}
