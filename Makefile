@@ -1,4 +1,4 @@
-# Everything about the project starts here. `make help` lists the targets.
+# `make help` lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,31 +11,31 @@ help: ## List the targets.
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## Build every binary into bin/.
+build: ## Build the project's programs into bin/.
 	@hack/build.sh
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs, RBAC and the pages of docs/reference from the Go sources.
+generate: ## Generate deep copies, CRDs, RBAC and docs/reference from the Go sources.
 	@hack/generate.sh
 
 .PHONY: verify
-verify: ## Check generated files, format, modules, vet, lint and import walls; fails on any difference.
+verify: ## Check generated files, format and modules, and lint.
 	@hack/verify.sh
 
 .PHONY: deploy
-deploy: build ## Build the images, load them onto the current cluster, and install the operator there.
+deploy: build ## Build the images, load them onto the current cluster, and install the operator.
 	@hack/deploy.sh
 
 .PHONY: deploy-mcp
-deploy-mcp: build ## Build the MCP server's image, load it onto the current cluster, and install the server there.
+deploy-mcp: build ## Build the MCP server's image, load it onto the current cluster, and install the server.
 	@hack/deploy_mcp.sh
 
 .PHONY: undeploy
-undeploy: ## Remove the operator, its kinds and all their objects from the current cluster.
+undeploy: ## Uninstall the operator, its kinds and all their objects from the current cluster.
 	@hack/undeploy.sh
 
 .PHONY: release
-release: ## Make a release in dist/: images, manifests, chart, plugin (VERSION=v1.2.3 REGISTRY=registry.example.com/team).
+release: ## Build a release in dist/: images, manifests, chart, plugin (VERSION=v1.2.3 REGISTRY=registry.example.com/team).
 	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/release.sh
 
 .PHONY: push
@@ -43,11 +43,11 @@ push: ## Push the images of the release in dist/ to its REGISTRY.
 	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/push.sh
 
 .PHONY: demo
-demo: ## On a fresh machine: start a cluster, install the operator, run sample calls and show what came of them.
+demo: ## Start the local cluster, install the operator, run sample calls and show their results.
 	@hack/demo.sh
 
 .PHONY: test
-test: ## Run every test: unit, API server, and end to end on a local cluster.
+test: ## Run all tests: unit, API server, and end to end on the local cluster.
 	@hack/test.sh
 
 .PHONY: test-unit
@@ -59,7 +59,7 @@ test-programs: ## Build the programs and install the packages that end-to-end te
 	@hack/test-programs.sh
 
 .PHONY: test-faults
-test-faults: ## Kill, stop and cut off parts of the local cluster while calls are in flight, and count what comes of them.
+test-faults: ## Inject faults on the local cluster while calls are in flight, and report the results.
 	@hack/faults.sh
 
 .PHONY: bench

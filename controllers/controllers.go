@@ -129,6 +129,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
 		Queue: m.Queue, Pending: toolcall.Pending{Budget: m.Pending}, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
+		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{

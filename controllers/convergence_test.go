@@ -97,9 +97,13 @@ type story struct {
 	started  int
 	reported bool
 	acked    bool
+	// cancelled says that the call was cancelled; handedOver that its runner had the command by then, or may have.
+	cancelled, handedOver bool
+	// gone says that the runner's process ended: it was refused before it had the command, or its Job was deleted.
+	gone bool
 }
 
-func newStory(t *testing.T, seed uint64) *story {
+func newStory(t *testing.T, seed uint64, change ...func(*v1alpha1.ToolCall)) *story {
 	w := newWorld(t)
 	s := &story{world: w, random: rand.New(rand.NewPCG(seed, 1)), broken: true}
 	s.client = &flaky{Client: w.client, fail: func() failure {
@@ -111,7 +115,7 @@ func newStory(t *testing.T, seed uint64) *story {
 	w.use = s.client
 	w.rebuild()
 	w.environment("env", asDefault)
-	s.call = w.call("c")
+	s.call = w.call("c", change...)
 	return s
 }
 
@@ -145,7 +149,7 @@ func (s *story) hear() {
 	if s.runner == nil {
 		return
 	}
-	for {
+	for !s.gone {
 		got := make(chan *wire.Message, 1)
 		conn := s.runner.conn
 		go func() {
@@ -180,12 +184,24 @@ func (s *story) obey(m *wire.Message) {
 		s.t.Error("a process that has the call was given it again")
 	case m.Ack != nil:
 		s.acked = true
+	case m.Cancel != nil && s.cancelled && s.started == 1:
+		// The command goes on until it reports.
+	case m.Refuse != nil && s.cancelled && s.started == 0:
+		s.exit()
 	case m.Refuse != nil:
 		s.t.Errorf("the call's own runner was refused: %s", m.Refuse.Reason)
 	}
 }
 
+func (s *story) exit() {
+	s.gone = true
+	s.disconnect(s.runner)
+}
+
 func (s *story) reconnect() {
+	if s.gone {
+		return
+	}
 	s.runner.conn.Close()
 	s.runner.connect(s.world, s.runnerUID())
 	if s.reported {
@@ -194,7 +210,7 @@ func (s *story) reconnect() {
 }
 
 func (s *story) report() {
-	if s.started == 1 && s.runner != nil {
+	if s.started == 1 && s.runner != nil && !s.gone {
 		s.reported = true
 		s.runner.report(s.world, s.call.UID, completed)
 	}

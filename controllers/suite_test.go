@@ -147,6 +147,8 @@ type world struct {
 	expired chan string
 	// use replaces the reconciler's client; nil for the shared one.
 	use client.Client
+	// readFails says which of the reconcilers' reads fail; nil for none.
+	readFails func() bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -203,6 +205,12 @@ func (w *world) rebuild() {
 		reviews = kubernetes.NewForConfigOrDie(apiServer).AuthorizationV1().SubjectAccessReviews()
 	}
 	w.objects = apicache.Reader{Reader: used, Live: shared.GetAPIReader()}
+	if w.readFails != nil {
+		fails := func(int) bool { return w.readFails() }
+		w.objects = apicache.Reader{
+			Reader: failingReads{used, new(int), fails}, Live: failingReads{shared.GetAPIReader(), new(int), fails},
+		}
+	}
 	compiled := &apicache.Compiled{}
 	runtime := jobspec.Runtime{RunnerImage: "example.com/runner:1", Endpoints: []string{"127.0.0.1:1"}, CA: w.identity.CA()}
 	waiting := callqueue.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) })
@@ -219,6 +227,7 @@ func (w *world) rebuild() {
 		Queue:   waiting, Pending: toolcall.Pending{Budget: callqueue.NewBudget(w.pending)},
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
 		Pools:      trigger.New(0),
+		Wake:       func(types.NamespacedName) {},
 		Concurrent: 16,
 	})
 }

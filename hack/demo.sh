@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# From a fresh machine to tool calls that ran: starts the local cluster, installs the operator, runs the
-# calls of config/samples and shows what came of them. Running it again runs the calls anew.
+# Starts the local cluster, installs the operator, runs the calls of config/samples and shows their results. Running it
+# again repeats the calls.
 #
-# With KUBECONFIG set to another cluster than the local one it uses that: push the three images there first
-# and name them in MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE.
+# KUBECONFIG can name another cluster. Push the three images to a registry first, and set MANAGER_IMAGE, RUNNER_IMAGE and
+# TOOLS_IMAGE to their names.
 source "$(dirname "$0")/lib.sh"
 
 readonly NAMESPACE=toolcall-demo
 readonly CALLS=config/samples/10-calls.yaml
 
-# expected is how each call of the samples must end.
+# expected prints how each sample call must end: name, phase, reason, exit code.
 expected() {
   cat <<'END'
 git Succeeded Completed 0
@@ -37,7 +37,7 @@ seconds() {
   printf '%d.%d s' $((tenths / 10)) $((tenths % 10))
 }
 
-# step runs a command and prints how long it took; what it said is shown only when it fails.
+# step runs a command and prints how long it took. It shows the output of a command that fails.
 step() {
   local title=$1 began
   shift
@@ -54,9 +54,9 @@ step() {
 require_go() {
   local need
   need=$(awk '$1 == "go" { print $2 }' go.mod)
-  command -v go >/dev/null || die "Go $need or newer is needed and 'go' is not in PATH: see https://go.dev/doc/install"
+  command -v go >/dev/null || die "install Go $need or newer: 'go' isn't in PATH; see https://go.dev/doc/install"
   go list -m >/dev/null 2>"$log" ||
-    die "Go $need or newer is needed, this is $(GOTOOLCHAIN=local go env GOVERSION): $(<"$log")"
+    die "install Go $need or newer; this is $(GOTOOLCHAIN=local go env GOVERSION): $(<"$log")"
 }
 
 require_root() {
@@ -64,32 +64,32 @@ require_root() {
   [[ $(id -u) == 0 ]] || die "the local cluster needs root (namespaces, cgroups, mounts): run 'sudo -E env \"PATH=\$PATH\" make demo', or set KUBECONFIG to a cluster of yours"
 }
 
-# on_local says whether the demo runs on the local cluster, which may not be there yet.
+# on_local says whether the demo uses the local cluster, which may not run yet.
 on_local() { [[ -z ${KUBECONFIG:-} ]] || is_local; }
 
 start_cluster() {
   require_root
-  say "local cluster: one Kubernetes node, built from source where it isn't yet (minutes, once)"
+  say "local cluster: one Kubernetes node; the first time it is built from source, which takes minutes"
   cluster up >&2
 }
 
-# load_tools makes the tool image known to the node.
+# load_tools loads the tool image onto the node.
 load_tools() { cluster load "$(go -C hack run ./images tool)"; }
 
 install_all() {
   if on_local; then
     start_cluster
-    say "tool image: Debian with bash, coreutils, git and python3 (minutes, once)"
+    say "tool image: Debian with bash, coreutils, git and python3; building it takes minutes the first time"
     go -C hack run ./images tool >/dev/null
     step "loading the tool image" load_tools
   elif [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} || -z ${TOOLS_IMAGE:-} ]]; then
-    die "on a cluster that isn't the local one, set MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE to images that it can pull; README.md says how to make them"
+    die "set MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE to images that this cluster can pull; README.md says how to build them"
   fi
   step "building the operator" make --no-print-directory build
   step "installing the operator" hack/deploy.sh
 }
 
-# apply_samples runs the calls anew: a call runs once, so that those of an earlier demo go first.
+# apply_samples deletes the calls of an earlier demo first: a call runs only once.
 apply_samples() {
   "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f "$CALLS"
   "$KUBECTL" kustomize config/samples |
@@ -98,7 +98,7 @@ apply_samples() {
 
 await_calls() { "$KUBECTL" wait --for=condition=Finished --timeout=180s -f "$CALLS"; }
 
-# outcomes prints name, phase, reason, exit code and milliseconds of every call, a dash for what isn't there.
+# outcomes prints each call's name, phase, reason, exit code and milliseconds, with a dash for a missing value.
 outcomes() {
   "$KUBECTL" get -f "$CALLS" -o go-template='{{range .items}}{{.metadata.name}} {{.status.phase}} {{.status.reason}} {{if exists .status "exitCode"}}{{.status.exitCode}}{{else}}-{{end}} {{if exists .status "durationMilliseconds"}}{{.status.durationMilliseconds}}{{else}}-{{end}}{{"\n"}}{{end}}'
 }
@@ -112,8 +112,8 @@ show_table() {
   done
 }
 
-# show_outputs prints, of every call, what ran, what came of it where it didn't succeed, and the text that a
-# model would read. A byte 1 starts a call.
+# show_outputs prints each call's action, the reason unless it succeeded, and the text for a model. In the template's
+# output a byte 1 starts a call.
 show_outputs() {
   local template='{{range .items}}{{"\x01"}}{{.metadata.name}}{{if exists .status "action"}}: {{.status.action.summary}}{{end}}{{"\n"}}'
   template+='{{if ne .status.phase "Succeeded"}}{{.status.reason}}: {{.status.message}}{{"\n"}}{{end}}'
@@ -122,8 +122,8 @@ show_outputs() {
     awk 'sub(/^\001/, "") { print "\n" $0; next } { print ($0 == "" ? "" : "    " $0) }'
 }
 
-# surprises prints every call that didn't end as expected.
-surprises() {
+# unexpected prints the calls that didn't end as expected.
+unexpected() {
   local name want got
   while read -r name want; do
     got=$(awk -v name="$name" '$1 == name { print $2, $3, $4 }' <<<"$1")
@@ -131,7 +131,7 @@ surprises() {
   done < <(expected)
 }
 
-# show_next prints lines that can be pasted into a shell.
+# show_next prints commands to try next.
 show_next() {
   printf '\nWhat to type next:\n\nexport KUBECONFIG=%s\n' "$KUBECONFIG"
   [[ $KUBECTL == kubectl ]] || printf 'export PATH=$PATH:%s\n' "$(dirname "$KUBECTL")"
@@ -172,7 +172,7 @@ kubectl patch -n toolcall-demo "$call" --type=merge -p '{"spec":{"cancel":true}}
 kubectl wait -n toolcall-demo --for=condition=Finished "$call"
 kubectl get -n toolcall-demo "$call"
 
-# Take away the demo, the operator, the cluster:
+# Remove the demo, the operator, the cluster:
 kubectl delete namespace toolcall-demo
 make undeploy
 END
@@ -191,7 +191,7 @@ main() {
   show_table <<<"$results"
   show_outputs
   show_next
-  wrong=$(surprises "$results")
+  wrong=$(unexpected "$results")
   [[ -z $wrong ]] || die "$wrong"
   printf '\nAll calls ended as expected. The demo took %s.\n' "$(seconds "$began")"
 }

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Builds the operator's two images, loads them onto the current cluster and installs everything there.
+# Builds the operator's two images, loads them onto the local cluster and installs the operator.
 #
-# On another cluster than the local one there is no way to load images: push them there yourself and name
-# them in MANAGER_IMAGE and RUNNER_IMAGE. KUSTOMIZATION is another folder to install than config/default.
+# For another cluster, push the images to a registry and set MANAGER_IMAGE and RUNNER_IMAGE to their names.
+# KUSTOMIZATION is another folder to install than config/default.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
 mkdir -p bin/images
 if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
-  is_local || die "on a cluster that isn't the local one, set MANAGER_IMAGE and RUNNER_IMAGE to images that it can pull (README.md says how to make and push them)"
-  # The tag follows from the content: what is there already isn't loaded again, and pods restart only when
-  # something changed.
+  is_local || die "set MANAGER_IMAGE and RUNNER_IMAGE to images that this cluster can pull; README.md says how to build and push them"
+  # The tag is a hash of the program, so that pods restart only when it has changed.
   for name in manager runner; do
     tag=$(sha256sum "bin/$name" | cut -c1-12)
     tar=$PWD/bin/images/$name-$tag.tar
@@ -37,10 +36,10 @@ say "waiting for the operator"
 if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=180s >&2; then
   "$KUBECTL" -n toolcall-system get pods -o wide >&2 || true
   "$KUBECTL" -n toolcall-system logs -l app.kubernetes.io/name=toolcall-operator --prefix --tail=30 >&2 || true
-  die "the operator did not become ready"
+  die "the operator didn't become ready"
 fi
 
-# Right after a kind is created the API server's admission may not know it yet, for some seconds.
+# Admission of the API server can lag behind a new kind by some seconds.
 say "waiting until calls are admitted"
 probe() {
   "$KUBECTL" create --dry-run=server -o name -f - <<'YAML' >/dev/null
@@ -58,6 +57,6 @@ for ((tries = 60; ; tries--)); do
   if probe 2>/dev/null && probe 2>/dev/null; then
     break
   fi
-  ((tries > 0)) || { probe; die "the API server does not admit calls"; }
+  ((tries > 0)) || { probe; die "the API server doesn't admit calls"; }
   sleep 1
 done

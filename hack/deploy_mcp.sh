@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Builds the MCP server's image, loads it onto the current cluster and installs the server there. The operator must
-# be installed already.
+# Builds the MCP server's image, loads it onto the local cluster and installs the server beside the operator.
 #
-# On another cluster than the local one: push the image yourself and name it in MCP_IMAGE, and make the Secret
-# with the server's certificate. docs/mcp.md says how.
+# For another cluster, push the image to a registry, set MCP_IMAGE to its name, and create the Secret with the server's
+# certificate; docs/mcp.md says how.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
@@ -11,9 +10,9 @@ namespace=toolcall-system
 secret=toolcall-mcp-tls
 
 if [[ -z ${MCP_IMAGE:-} ]]; then
-  is_local || die "on a cluster that isn't the local one, set MCP_IMAGE to an image that it can pull (docs/mcp.md says how to make and push it)"
+  is_local || die "set MCP_IMAGE to an image that this cluster can pull; docs/mcp.md says how to build and push it"
   mkdir -p bin/images
-  # The tag follows from the content, as in deploy.sh.
+  # The tag is a hash of the program, as in deploy.sh.
   tag=$(sha256sum bin/mcp | cut -c1-12)
   tar=$PWD/bin/images/mcp-$tag.tar
   MCP_IMAGE=toolcall.dev/mcp:$tag
@@ -27,11 +26,11 @@ if [[ -z ${MCP_IMAGE:-} ]]; then
   cluster load "$tar" >&2
 fi
 
-"$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the operator is not installed: run 'make deploy' first"
+"$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the operator isn't installed: run 'make deploy' first"
 
 if ! "$KUBECTL" -n "$namespace" get secret "$secret" >/dev/null 2>&1; then
-  is_local || die "Secret $secret in namespace $namespace is missing: make it with 'kubectl create secret tls' of the server's certificate, or with cert-manager"
-  say "making a self-signed certificate: clients on this machine take its authority from Secret $secret"
+  is_local || die "Secret $secret in namespace $namespace is missing: create it from the server's certificate with 'kubectl create secret tls', or with cert-manager"
+  say "creating a self-signed certificate: clients on this machine find its authority in Secret $secret"
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   cluster certificate "$folder" toolcall-mcp toolcall-mcp.$namespace toolcall-mcp.$namespace.svc localhost 127.0.0.1
@@ -45,5 +44,5 @@ say "waiting for the MCP server"
 if ! "$KUBECTL" -n "$namespace" rollout status deployment/toolcall-mcp --timeout=120s >&2; then
   "$KUBECTL" -n "$namespace" get pods -l app.kubernetes.io/name=toolcall-mcp -o wide >&2 || true
   "$KUBECTL" -n "$namespace" logs -l app.kubernetes.io/name=toolcall-mcp --prefix --tail=30 >&2 || true
-  die "the MCP server did not become ready"
+  die "the MCP server didn't become ready"
 fi

@@ -3,8 +3,8 @@
 #
 # usage: hack/krew.sh VERSION URL [PLATFORM...]    e.g. hack/krew.sh v1.2.3 https://example.com/releases/v1.2.3
 #
-# URL is where the archives will be found. Without platforms (os_arch) it builds all that the manifest names; the
-# manifest is only written when all were built.
+# URL is where users will download the archives. Without PLATFORM (os_arch) it builds for all that the manifest names, and
+# only then writes the manifest.
 source "$(dirname "$0")/lib.sh"
 
 [[ $# -ge 2 ]] || die "usage: hack/krew.sh VERSION URL [PLATFORM...]"

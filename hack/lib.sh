@@ -1,4 +1,4 @@
-# Shared by the scripts in hack/. Source it; it changes to the root of the project.
+# Functions that the scripts in hack/ share. Source it; it changes to the root of the project.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,16 +12,17 @@ tool() {
   counted go -C "hack/tools/${3:-}" build -v -o "$PWD/bin/$1" "$2"
 }
 
-# counted runs a go command with -v, and prints a line for every hundred packages that it compiles, not each name.
+# counted runs a go command with -v, and prints a line for every hundred packages that it compiles. It drops the command's
+# standard output.
 counted() {
-  "$@" 2>&1 | awk '
+  "$@" 2>&1 >/dev/null | awk '
     / / && !/\.test\]$/ { print; fflush(); next } # A download or an error.
     NF && ++n % 100 == 0 { print "  compiled " n " packages"; fflush() }' >&2
 }
 
 cluster() { go -C hack/cluster run . "$@"; }
 
-# use_cluster sets KUBECONFIG and kubectl: the one that KUBECONFIG names, or else the local cluster, if it runs.
+# use_cluster sets KUBECTL, and KUBECONFIG to the local cluster unless it names another.
 use_cluster() {
   local assets
   if [[ -z ${KUBECONFIG:-} ]]; then
@@ -34,7 +35,7 @@ use_cluster() {
     assets=$(cluster assets)
     KUBECTL=$assets/kubectl
   fi
-  "$KUBECTL" version >/dev/null 2>&1 || die "the cluster of $KUBECONFIG does not answer: is it running? ('make cluster-status' for the local one)"
+  "$KUBECTL" version >/dev/null 2>&1 || die "the cluster of $KUBECONFIG doesn't answer: is it running? ('make cluster-status' for the local one)"
 }
 
 # is_local says whether the cluster in use is the local one.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image that sample calls run in, and one of the same with the runner in it, and loads both onto the
-# local node.
+# Builds the image that sample calls run in, builds the same image with the runner in it, and loads both onto the local
+# node.
 source "$(dirname "$0")/lib.sh"
 
 tools=$(go -C hack run ./images tool)

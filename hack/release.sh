@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes a release in dist/ (DIST): images, manifests, chart, kubectl plugin, bills of materials, checksums.
+# Builds a release in dist/ (or DIST): images, manifests, chart, kubectl plugin, bills of materials, checksums. It pushes
+# nothing.
 #
-# VERSION (v1.2.3) and REGISTRY, where the images will be pulled from, are required. Nothing is pushed.
+# VERSION, as in v1.2.3, and REGISTRY, which users will pull the images from, are required.
 source "$(dirname "$0")/lib.sh"
 
 [[ -n ${VERSION:-} ]] || die "set VERSION, as in: make release VERSION=v1.2.3 REGISTRY=registry.example.com/team"
-[[ -n ${REGISTRY:-} ]] || die "set REGISTRY to where the images will be pulled from, as in REGISTRY=registry.example.com/team"
+[[ -n ${REGISTRY:-} ]] || die "set REGISTRY, which users will pull the images from, as in REGISTRY=registry.example.com/team"
 commit=$(git rev-parse HEAD)
 if [[ -n $(git status --porcelain) ]]; then
-  say "warning: the checkout has changes that aren't committed; the release says so"
+  say "warning: the checkout has uncommitted changes; the release's commit is marked with +changes"
   commit+=+changes
 fi
 exec go -C hack/release run . -source "$PWD" -out "${DIST:-$PWD/dist}" -version "$VERSION" -registry "$REGISTRY" -commit "$commit" \

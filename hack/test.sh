@@ -33,7 +33,7 @@ on_cluster=(./test/docs ./test/e2e ./test/faults ./test/install)
 compile() {
   local module=$1
   shift
-  counted go -C "$module" list -v -test -deps -export -f '' "$@"
+  counted go -C "$module" list -v -test -deps -export "$@"
 }
 
 compile_all() {
@@ -43,7 +43,7 @@ compile_all() {
   compile hack/release ./...
   # A test makes releases for these.
   for arch in amd64 arm64; do
-    CGO_ENABLED=0 GOARCH=$arch counted go list -v -trimpath -deps -export -f '' ./cmd/...
+    CGO_ENABLED=0 GOARCH=$arch counted go list -v -trimpath -deps -export ./cmd/...
   done
   [[ $mode == unit ]] || compile . "${on_cluster[@]}"
 }

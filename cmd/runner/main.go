@@ -1,5 +1,5 @@
 // Command runner is the first process of every tool pod: it connects to the operator, takes one call, runs
-// it and reports how it ended. It takes no flags; the operator tells it by variables where it belongs.
+// it and reports how it ended. It takes no flags; the operator configures it by variables.
 package main
 
 import (
@@ -17,22 +17,22 @@ import (
 	"toolcall.dev/operator/internal/supervisor"
 )
 
-// patience is how long a waiting pod outlives the operator: nothing else ends it when that is gone for good, and a pool
-// is not to be thrown away for an outage that ends.
-const patience = 15 * time.Minute
+// reconnectTimeout is how long a waiting pod outlives the operator. Nothing else ends it when the operator is gone for
+// good, and an outage that ends must not cost the pool.
+const reconnectTimeout = 15 * time.Minute
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(os.Getenv, wire.TerminationMessagePath); err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func run(getenv func(string) string, terminationMessagePath string) error {
 	if err := runner.Harden(); err != nil {
 		return fmt.Errorf("hide from the command: %w", err)
 	}
-	config, err := dial.FromEnv(os.Getenv)
+	config, err := dial.FromEnv(getenv)
 	if err != nil {
 		return err
 	}
@@ -48,11 +48,14 @@ func run() error {
 			return config.Dial(ctx, call)
 		},
 		Execute: executor.Execute,
-		Leave:   func(r *wire.Result) { leave(config.Hello.Token, r) },
-		Log:     func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
+		SaveCopy: func(r *wire.Result) {
+			// Nothing can be done when it can't be written: the result is still sent.
+			_ = os.WriteFile(terminationMessagePath, terminationMessage(config.Hello.Token, r), 0o600)
+		},
+		Log: func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
 	}
 	if config.Hello.Pool != "" {
-		s.Patience = patience
+		s.ReconnectTimeout = reconnectTimeout
 	}
 	// An image can name another signal than SIGTERM to be stopped with.
 	terminate, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
@@ -60,12 +63,10 @@ func run() error {
 	return s.Run(context.Background(), terminate)
 }
 
-// leave writes a copy of the result into the container's termination message, for the case that the pod ends
-// before the operator has the result itself. There is nothing to do when it can't be written.
-func leave(token string, r *wire.Result) {
+// terminationMessage is a copy of the result for the case that the pod ends before the operator has the result itself.
+func terminationMessage(token string, r *wire.Result) []byte {
 	outcome := r.Outcome
 	outcome.WorkingDir = r.Environment.WorkingDir
 	short := result.EncodeTerminationLimit(&outcome, result.MaxTermination-wire.TerminationMessageOverhead)
-	words := wire.NewTerminationMessage(token, r.CallUID, short)
-	_ = os.WriteFile(wire.TerminationMessagePath, words.Encode(), 0o600)
+	return wire.NewTerminationMessage(token, r.CallUID, short).Encode()
 }

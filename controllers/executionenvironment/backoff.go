@@ -56,15 +56,20 @@ func (b *backoffs) reset(env types.NamespacedName) {
 	e.failures, e.problem, e.notBefore = 0, "", time.Time{}
 }
 
-// notBefore is when the next pod of the template may be made. Another template than before gets a fresh start.
-func (b *backoffs) notBefore(env types.NamespacedName, template string) time.Time {
+// setTemplate says what the pool's pods are made from now. Another template than before gets a fresh start.
+func (b *backoffs) setTemplate(env types.NamespacedName, template string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.of(env)
-	if e.template != template {
+	if e := b.of(env); e.template != template {
 		*e = backoff{template: template, written: e.written}
 	}
-	return e.notBefore
+}
+
+// notBefore is when the next pod may be made.
+func (b *backoffs) notBefore(env types.NamespacedName) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(env).notBefore
 }
 
 func (b *backoffs) lastWrite(env types.NamespacedName) time.Time {

@@ -106,7 +106,10 @@ func (r *Reconciler) findTemplate(ctx context.Context, p *pool) error {
 	if p.template, p.hash, err = r.template(p.env, defaults, policies); err != nil {
 		r.pools.failed(client.ObjectKeyFromObject(p.env), err.Error(), p.now)
 		p.size = 0
+		return nil
 	}
+	// Before the pods are judged: their failures count for this template, also the first ones after a restart.
+	r.pools.setTemplate(client.ObjectKeyFromObject(p.env), p.hash)
 	return nil
 }
 
@@ -241,7 +244,7 @@ func (r *Reconciler) refill(ctx context.Context, p *pool) error {
 	if missing <= 0 {
 		return nil
 	}
-	if notBefore := r.pools.notBefore(client.ObjectKeyFromObject(p.env), p.hash); p.now.Before(notBefore) {
+	if notBefore := r.pools.notBefore(client.ObjectKeyFromObject(p.env)); p.now.Before(notBefore) {
 		p.wakeIn(notBefore.Sub(p.now))
 		return nil
 	}

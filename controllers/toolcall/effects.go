@@ -72,6 +72,11 @@ func (e *effects) wakeIn(d time.Duration) {
 // apply carries the effects out.
 func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
 	if e.create != nil {
+		release, ok := r.starts.acquire(client.ObjectKeyFromObject(o.call))
+		if !ok {
+			return ctrl.Result{RequeueAfter: latestRetry}, nil
+		}
+		defer release()
 		var again *observation
 		var err error
 		if e, again, err = r.createJob(ctx, o, e); err != nil {
@@ -104,11 +109,6 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 // createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already,
 // made by a pass whose answer was lost, the pass goes on with that.
 func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
-	release, ok := r.starts.acquire(o.call.Namespace)
-	if !ok {
-		return effects{wake: startsBusyWait}, nil, nil
-	}
-	defer release()
 	job := e.create
 	err := r.Client.Create(ctx, job)
 	switch {

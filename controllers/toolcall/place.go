@@ -30,6 +30,9 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if o.foreignJob != "" {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(o.foreignJob))}, nil
 	}
+	if err := r.seedPending(ctx); err != nil {
+		return effects{}, err
+	}
 	if over := r.Pending.Admit(o.call); over != nil {
 		return effects{status: o.refuse(over)}, nil
 	}
@@ -271,6 +274,10 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 	since := o.now
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted); c != nil && c.Reason == v1alpha1.ReasonNotStarted {
 		since = c.LastTransitionTime.Time
+	}
+	if accepted := o.decision.Accepted(); since.Before(accepted) {
+		// Until then the call waited for an answer about its requester.
+		since = accepted
 	}
 	waited, limit := o.now.Sub(since), o.decision.StartTimeout()
 	if waited >= limit {

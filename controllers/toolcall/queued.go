@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,7 +42,7 @@ func (r *Reconciler) readQueue(ctx context.Context, name types.NamespacedName) (
 	if err := r.Objects.List(ctx, calls, client.InNamespace(name.Namespace), client.MatchingFields{apicache.IndexInFlight: "true"}); err != nil {
 		return queue.Snapshot{}, fmt.Errorf("list the calls that have not ended: %w", err)
 	}
-	snapshot := queue.Snapshot{}
+	snapshot := queue.Snapshot{LastAdmitted: map[string]time.Time{}}
 	for i := range calls.Items {
 		call := &calls.Items[i]
 		in, err := r.environmentOf(ctx, call)
@@ -47,13 +50,27 @@ func (r *Reconciler) readQueue(ctx context.Context, name types.NamespacedName) (
 			return queue.Snapshot{}, err
 		}
 		if in == name.Name {
-			snapshot.Running = append(snapshot.Running, entryOf(call))
+			entry := entryOf(call)
+			snapshot.Running = append(snapshot.Running, entry)
+			if at := admittedAt(call); at.After(snapshot.LastAdmitted[entry.Requester]) {
+				snapshot.LastAdmitted[entry.Requester] = at
+			}
 		}
 		if isQueued(call) && call.Status.Environment != nil && call.Status.Environment.Name == name.Name {
 			snapshot.Waiting = append(snapshot.Waiting, entryOf(call))
 		}
 	}
 	return snapshot, nil
+}
+
+// admittedAt is when a call with a Job was let into its environment, as far as its status tells.
+func admittedAt(call *v1alpha1.ToolCall) time.Time {
+	for _, kind := range []string{v1alpha1.ConditionStarted, v1alpha1.ConditionAccepted} {
+		if c := meta.FindStatusCondition(call.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return call.CreationTimestamp.Time
 }
 
 // environmentOf is the environment that a call has a Job in, also where that Job is all that the earlier operator had
@@ -73,14 +90,50 @@ func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall)
 	return decision.Environment, nil
 }
 
+// seedPending counts the calls that an operator before this one let in. Otherwise a requester could keep that many more
+// pending, and a call that was accepted before could be refused when it is decided about again.
+func (r *Reconciler) seedPending(ctx context.Context) error {
+	return r.Pending.Seed(ctx, r.readPending)
+}
+
+func (r *Reconciler) readPending(ctx context.Context) ([]queue.Pending, error) {
+	calls := &v1alpha1.ToolCallList{}
+	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the calls that have not ended: %w", err)
+	}
+	var pending []queue.Pending
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		if call.Status.Runner != nil {
+			continue
+		}
+		if len(call.Status.Conditions) == 0 {
+			in, err := r.environmentOf(ctx, call)
+			if err != nil {
+				return nil, err
+			}
+			if in == "" {
+				// It is decided about when it is looked at.
+				continue
+			}
+		}
+		pending = append(pending, pendingOf(call))
+	}
+	return pending, nil
+}
+
+func pendingOf(call *v1alpha1.ToolCall) queue.Pending {
+	return queue.Pending{
+		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
+	}
+}
+
 // Pending bounds what one requester keeps pending.
 type Pending struct{ *queue.Budget }
 
 // Admit says why a call is refused, nil when it isn't.
 func (p Pending) Admit(call *v1alpha1.ToolCall) *decide.Refusal {
-	excess := p.Reserve(queue.Pending{
-		Call: client.ObjectKeyFromObject(call), UID: call.UID, Requester: call.RequesterName(), Bytes: int64(apicache.InputBytes(call)),
-	})
+	excess := p.Reserve(pendingOf(call))
 	if excess == nil {
 		return nil
 	}

@@ -56,7 +56,8 @@ type handle func(*Reconciler, context.Context, *observation) (effects, error)
 // Row is one line of the table of stages.
 type Row struct {
 	Stage Stage
-	// When says what was observed, Does what the handler does, Next where the call goes from here.
+	// When says what was observed, Does what the handler does, Next where the call goes from here: by what the handler
+	// does, or by what happens meanwhile. Any call may be deleted.
 	When, Does string
 	Next       []Stage
 
@@ -73,47 +74,47 @@ func Table() []Row {
 		},
 		{
 			Finished, "the phase is terminal",
-			"acknowledges a late result, turns other runners away, deletes what would start again, and deletes the call when its time is up", []Stage{Deleting},
+			"acknowledges a late result, turns other runners away, deletes what would start again, and deletes the call when its time is up", nil,
 			(*Reconciler).retire,
 		},
 		{
 			Reported, "a runner is recorded, and its result has arrived",
-			"writes the result, then acknowledges it", []Stage{Finished},
+			"writes the result, then acknowledges it; refuses one that isn't valid", []Stage{Finished, Running},
 			(*Reconciler).finish,
 		},
 		{
 			Cancelling, "spec.cancel is true, or the spec was edited, and the command was not handed over",
-			"ends the call as Cancelled (an edited one as Denied), then turns its runner away and deletes its Job", []Stage{Finished},
+			"ends the call as Cancelled (an edited one as Denied), then turns its runner away and deletes its Job", []Stage{Finished, Running},
 			(*Reconciler).cancel,
 		},
 		{
 			Bound, "a runner is recorded, connected, and has no call",
-			"hands the command over", []Stage{Running, Reported, Cancelling},
+			"hands the command over", []Stage{Running, Reported, Cancelling, Finished},
 			(*Reconciler).assign,
 		},
 		{
 			Running, "a runner is recorded, and may have started the command",
-			"passes on a cancel; where the runner isn't connected, reads what its pod left behind once that has ended", []Stage{Reported, Bound, Finished},
+			"passes on a cancel; where the runner isn't connected, reads what its pod left behind once that has ended", []Stage{Reported, Bound, Cancelling, Finished},
 			(*Reconciler).watchRun,
 		},
 		{
 			Starting, "the call's Job is there, and its runner is connected",
-			"records the runner and the decision in the status, then hands the command over", []Stage{Running, Bound, Reported, Cancelling},
+			"records the runner and the decision in the status, then hands the command over", []Stage{Running, Bound, Reported, Placed, New, Cancelling, Finished},
 			(*Reconciler).bind,
 		},
 		{
 			Placed, "the call's Job is there, and its runner isn't connected",
-			"says that the call was accepted, and ends it when its pod can't start or the start timeout is over", []Stage{Starting, Cancelling, Finished},
+			"says that the call was accepted, and ends it when its pod can't start or the start timeout is over", []Stage{Starting, New, Cancelling, Finished},
 			(*Reconciler).watchStart,
 		},
 		{
 			Queued, "the call waits for a place in its environment",
-			"nothing; it is decided about when the place is free", []Stage{New, Cancelling},
+			"does nothing; decides about the call when the place is free", []Stage{New, Cancelling},
 			(*Reconciler).wait,
 		},
 		{
 			New, "none of these",
-			"decides about the call; then claims a waiting pod and records its runner, or creates a Job", []Stage{Queued, Placed, Starting, Bound, Running, Cancelling, Finished},
+			"decides about the call; then claims a waiting pod and records its runner, or creates a Job", []Stage{Queued, Placed, Starting, Bound, Running, Reported, Cancelling, Finished},
 			(*Reconciler).place,
 		},
 	}

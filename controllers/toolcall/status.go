@@ -2,7 +2,8 @@ package toolcall
 
 import (
 	"fmt"
-	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -192,6 +193,9 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 		s.RetrySafe = ptr.To(!started)
 	}
 	switch {
+	case phase == v1alpha1.PhaseDenied:
+		// Also where the guards had passed before: they were asked again, or the call was edited.
+		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
 	case o.decision != nil:
 		o.setAccepted(s, "the call may run")
 	case started:
@@ -222,8 +226,9 @@ func (o *observation) neverStarted(phase v1alpha1.Phase, reason, message string)
 }
 
 func upperFirst(text string) string {
-	if text == "" {
+	first, size := utf8.DecodeRuneInString(text)
+	if first == utf8.RuneError {
 		return text
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -67,13 +67,15 @@ type Options struct {
 	Pools *trigger.Trigger
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
+	// Wake has a call looked at whose share of the creations under way is free.
+	Wake func(types.NamespacedName)
 	// Concurrent is how many calls are reconciled at the same time.
 	Concurrent int
 }
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, starts: newShares(max(o.Concurrent/4, 1)), eventLimits: newEventLimits()}
+	return &Reconciler{Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), eventLimits: newEventLimits()}
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch;delete

@@ -5,15 +5,15 @@ CLUSTER = go -C $(HACK)/cluster run .
 IMAGES = go -C $(HACK) run ./images
 
 .PHONY: cluster-up
-cluster-up: ## Start a local Kubernetes node, building what is missing.
+cluster-up: ## Start the local Kubernetes node, after building its missing programs.
 	@$(CLUSTER) up
 
 .PHONY: cluster-down
-cluster-down: ## Stop the local node and remove everything it left, except the build cache.
+cluster-down: ## Stop the local node and remove everything but the build cache.
 	@$(CLUSTER) down
 
 .PHONY: cluster-status
-cluster-status: ## Say what runs on the local node.
+cluster-status: ## List what runs on the local node.
 	@$(CLUSTER) status
 
 .PHONY: kubeconfig
@@ -21,17 +21,17 @@ kubeconfig: ## Print the path of the local cluster's kubeconfig.
 	@$(CLUSTER) kubeconfig
 
 .PHONY: cluster-build
-cluster-build: ## Build every program of the local node into the cache.
+cluster-build: ## Build the local node's programs into the cache.
 	@$(CLUSTER) build
 
 .PHONY: envtest-assets
-envtest-assets: ## Build etcd, kube-apiserver and kubectl; print their folder (KUBEBUILDER_ASSETS).
+envtest-assets: ## Build etcd, kube-apiserver and kubectl, and print their folder (KUBEBUILDER_ASSETS).
 	@$(CLUSTER) assets
 
 .PHONY: image-tools
-image-tools: ## Build the tool image toolcall.dev/tools:dev; print its tarball.
+image-tools: ## Build the tool image toolcall.dev/tools:dev, and print its tarball's path.
 	@$(IMAGES) tool
 
 .PHONY: load-tools
-load-tools: build ## Build the tool image, with and without the runner in it, and load both onto the local node.
+load-tools: build ## Build the tool image, with and without the runner, and load both onto the local node.
 	@hack/load-tools.sh

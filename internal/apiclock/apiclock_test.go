@@ -70,7 +70,7 @@ func TestTheClockFollowsTheAPIServer(t *testing.T) {
 // one for each request: over hours the clock is never wrong.
 func TestAMinorityOfWrongAnswersChangesNothing(t *testing.T) {
 	for name, own := range map[string]time.Duration{"right": 0, "an hour behind": -time.Hour} {
-		for _, wrong := range []time.Duration{time.Hour, -time.Hour, 10 * time.Second, 100 * 365 * 24 * time.Hour} {
+		for _, wrong := range []time.Duration{time.Hour, -10 * time.Second, 100 * 365 * 24 * time.Hour} {
 			t.Run("own clock "+name+", one server off by "+wrong.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := New(machine(&own), logr.Discard())
@@ -80,7 +80,7 @@ func TestAMinorityOfWrongAnswersChangesNothing(t *testing.T) {
 						c.answer(0)
 						time.Sleep(spacing)
 					}
-					for end := time.Now().Add(4 * time.Hour); time.Now().Before(end); time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond) {
+					for end := time.Now().Add(2 * time.Hour); time.Now().Before(end); time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond) {
 						if random.IntN(3) == 0 {
 							c.answer(wrong)
 						} else {
@@ -96,7 +96,7 @@ func TestAMinorityOfWrongAnswersChangesNothing(t *testing.T) {
 
 func TestAWrongServerIsFollowedOnlyAfterMinutes(t *testing.T) {
 	for name, test := range map[string]struct{ pause, survives, followed time.Duration }{
-		"a busy operator":    {10 * time.Millisecond, 2 * time.Minute, 3 * time.Minute},
+		"a busy operator":    {100 * time.Millisecond, 2 * time.Minute, 3 * time.Minute},
 		"an idle operator":   {2 * time.Second, 4 * time.Minute, 5 * time.Minute},
 		"one in ten seconds": {10 * time.Second, 20 * time.Minute, 25 * time.Minute},
 	} {

@@ -2,10 +2,7 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,22 +37,26 @@ func newIdentity(t *testing.T) *dispatch.Identity {
 
 func startOperator(t *testing.T, identity *dispatch.Identity) *operator {
 	t.Helper()
-	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, identity, listener, dispatch.Limits{})
+}
+
+func serveOn(t *testing.T, identity *dispatch.Identity, listener net.Listener, limits dispatch.Limits) *operator {
+	t.Helper()
+	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64), address: listener.Addr().String()}
 	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
 	conf, err := identity.ServerTLS(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.address = listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		server := &dispatch.Server{Hub: o.hub, Authenticate: identity.CheckToken, TLS: conf, Log: logr.Discard()}
-		if err := server.Serve(ctx, listener); err != nil {
+		if err := server.ServeWith(ctx, listener, limits); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -63,15 +64,10 @@ func startOperator(t *testing.T, identity *dispatch.Identity) *operator {
 	return o
 }
 
+// event waits for the next one. The test binary's own timeout ends a wait for one that never comes.
 func (o *operator) event(t *testing.T) *dispatch.Session {
 	t.Helper()
-	select {
-	case s := <-o.events:
-		return s
-	case <-time.After(10 * time.Second):
-		t.Fatal("the hub told nothing")
-		return nil
-	}
+	return <-o.events
 }
 
 // podEnv is what a pod of the Job would be given.
@@ -229,31 +225,6 @@ func TestARunnerSaysNothingToAnotherOperator(t *testing.T) {
 	}
 }
 
-func TestStrangersAreTurnedAway(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	for name, bytes := range map[string]string{
-		"plain text":    "GET / HTTP/1.1\r\n\r\n",
-		"nothing":       "",
-		"TLS-like junk": "\x16\x03\x01\x02\x00" + strings.Repeat("\xff", 600),
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", o.address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if _, err := io.WriteString(conn, bytes); err != nil {
-				t.Fatal(err)
-			}
-			conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn)
-			if o.hub.Len() != 0 {
-				t.Error("a session was made")
-			}
-		})
-	}
-}
-
 func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
 	gone := connect(t, runnerOf(t, podEnv(o, "job")), "")
@@ -272,50 +243,9 @@ func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
 	}
 }
 
-func TestWhatARunnerNeedsIsNamedWhenMissing(t *testing.T) {
-	o := &operator{identity: newIdentity(t)}
-	for _, name := range []string{wire.EnvEndpoints, wire.EnvCA, wire.EnvToken, wire.EnvNamespace, wire.EnvJob, wire.EnvJobUID, wire.EnvPod, wire.EnvPodUID} {
-		env := podEnv(o, "job")
-		env[wire.EnvEndpoints] = "127.0.0.1:1"
-		delete(env, name)
-		_, err := dial.FromEnv(func(n string) string { return env[n] })
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("without %s: %v", name, err)
-		}
-	}
-}
-
-func TestDialNamesEveryEndpointThatFailed(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	env := podEnv(o, "job")
-	env[wire.EnvEndpoints] = "127.0.0.1:1," + o.address
-	connect(t, runnerOf(t, env), "")
-	env[wire.EnvEndpoints] = "127.0.0.1:1,127.0.0.1:2"
-	_, err := runnerOf(t, env).Dial(context.Background(), dial.Call{})
-	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "127.0.0.1:2") {
-		t.Errorf("got %v", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := runnerOf(t, env).Dial(ctx, dial.Call{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("with an ended context: %v", err)
-	}
-}
-
-// An address at which nobody answers, not even with a refusal, is what a pod that is gone leaves.
-func TestDialDoesNotWaitForAnEndpointThatIsSilent(t *testing.T) {
-	o := startOperator(t, newIdentity(t))
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	env := podEnv(o, "job")
-	env[wire.EnvEndpoints] = silent.Addr().String() + "," + o.address
-	began := time.Now()
-	connect(t, runnerOf(t, env), "")
-	if took := time.Since(began); took > 4500*time.Millisecond {
-		t.Errorf("it took %s to come to the second endpoint", took)
-	}
-	o.event(t)
+// connectedRunner is the session of a runner of a Job.
+func connectedRunner(t *testing.T, o *operator, job string) *dispatch.Session {
+	t.Helper()
+	connect(t, runnerOf(t, podEnv(o, job)), "")
+	return o.event(t)
 }

@@ -12,7 +12,7 @@
 package dispatch
 
 import (
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +30,13 @@ type Hub struct {
 	keys     map[string]*Session
 	// left has the results of runners whose connection ended, by the hash of their key, until Release or Dismiss.
 	left map[string]leftResult
+	// leftOrder has their keys, the oldest first.
+	leftOrder []string
 }
+
+// maxLeft bounds the results that are kept without a connection, the oldest goes first: a runner that lives sends its
+// result again, and the copy is for one that doesn't.
+const maxLeft = 32
 
 // leftResult is what a runner reported, and the call that it was for.
 type leftResult struct {
@@ -88,7 +94,16 @@ func (h *Hub) Result(keyHash string) *wire.Result {
 func (h *Hub) Release(keyHash string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forget(keyHash)
+}
+
+// forget needs the lock.
+func (h *Hub) forget(keyHash string) {
+	if _, ok := h.left[keyHash]; !ok {
+		return
+	}
 	delete(h.left, keyHash)
+	h.leftOrder = slices.DeleteFunc(h.leftOrder, func(key string) bool { return key == keyHash })
 }
 
 // Dismiss refuses the runners that were made for a call which is gone, and forgets the results that were left for it.
@@ -100,8 +115,16 @@ func (h *Hub) Dismiss(namespace, call, reason string) {
 			gone = append(gone, s)
 		}
 	}
-	maps.DeleteFunc(h.left, func(_ string, l leftResult) bool { return l.namespace == namespace && l.call == call })
+	var left []string
+	for keyHash, l := range h.left {
+		if l.namespace == namespace && l.call == call {
+			left = append(left, keyHash)
+		}
+	}
 	h.mu.Unlock()
+	for _, keyHash := range left {
+		h.Release(keyHash)
+	}
 	for _, s := range gone {
 		s.Refuse(reason)
 		// Its connection may have ended a moment before.
@@ -156,8 +179,17 @@ func (h *Hub) remove(s *Session) {
 
 // keep holds on to a result that nobody acknowledged or refused. It needs the lock.
 func (h *Hub) keep(s *Session) {
-	if r := s.unanswered(); r != nil {
-		h.left[s.keyHash] = leftResult{s.hello.Namespace, s.Call(), r}
+	r, release := s.takeResult()
+	if r == nil {
+		return
+	}
+	// The budget is for what connected runners send.
+	release()
+	h.forget(s.keyHash)
+	h.left[s.keyHash] = leftResult{s.hello.Namespace, s.Call(), r}
+	h.leftOrder = append(h.leftOrder, s.keyHash)
+	if len(h.leftOrder) > maxLeft {
+		h.forget(h.leftOrder[0])
 	}
 }
 
@@ -172,9 +204,10 @@ type Session struct {
 	call     string
 	callUID  string
 	canceled bool
-	// answered says that the runner's result was acknowledged or refused.
-	answered bool
+	acked    bool
 	result   *wire.Result
+	// release gives back the memory that the result takes of the budget.
+	release func()
 }
 
 // Hello is what the runner said when it connected.
@@ -197,7 +230,7 @@ func (s *Session) CallUID() string {
 	return s.callUID
 }
 
-// Result is what the runner reported, or nil.
+// Result is what the runner reported, or nil. It takes a part of the budget of all results until Release.
 func (s *Session) Result() *wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,16 +262,41 @@ func (s *Session) Cancel(callUID string) error {
 	return s.sendOrClose(&wire.Message{Cancel: &wire.Cancel{CallUID: callUID}})
 }
 
+// Release forgets the result, so that another one can be received. Ack and Refuse do it. Doing it twice is fine.
+func (s *Session) Release() {
+	if _, release := s.takeResult(); release != nil {
+		release()
+	}
+}
+
+// takeResult takes the result and its part of the budget away; nil when there is none.
+func (s *Session) takeResult() (*wire.Result, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	result, release := s.result, s.release
+	s.result, s.release = nil, nil
+	return result, release
+}
+
 // Ack tells the runner that its result is recorded; it exits then.
 func (s *Session) Ack(callUID string) error {
-	s.setAnswered()
+	s.mu.Lock()
+	s.acked = true
+	s.mu.Unlock()
+	s.Release()
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
-// Refuse tells the runner to exit without running anything.
+// Refuse tells the runner to give up the call that it has, if any, and to exit. One that was acknowledged exits anyway.
 func (s *Session) Refuse(reason string) {
-	s.setAnswered()
-	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason}})
+	s.Release()
+	s.mu.Lock()
+	acked, callUID := s.acked, s.callUID
+	s.mu.Unlock()
+	if acked {
+		return
+	}
+	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason, CallUID: callUID}})
 	s.close()
 }
 
@@ -251,24 +309,8 @@ func (s *Session) sendOrClose(m *wire.Message) error {
 	return nil
 }
 
-func (s *Session) setAnswered() {
+func (s *Session) setResult(r *wire.Result, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answered = true
-}
-
-// unanswered is the result that nobody acknowledged or refused; nil when there is none.
-func (s *Session) unanswered() *wire.Result {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.answered {
-		return nil
-	}
-	return s.result
-}
-
-func (s *Session) setResult(r *wire.Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.result = r
+	s.result, s.release = r, release
 }

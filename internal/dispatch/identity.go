@@ -140,6 +140,8 @@ func (i *Identity) ServerTLS(now time.Time) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der, i.cert.Raw}, PrivateKey: key}},
 		ClientAuth:   tls.RequireAnyClientCert,
+		// A runner makes a new connection seldom, and each ticket costs both ends.
+		SessionTicketsDisabled: true,
 	}, nil
 }
 

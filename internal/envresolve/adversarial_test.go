@@ -77,17 +77,17 @@ func TestALayerThatCantBeUsedIsAnError(t *testing.T) {
 		plan *Plan
 		want string
 	}{
-		{"a name that hides a shell function", fromCall(Var{Name: "BASH_FUNC_ls%%"}), `variable "BASH_FUNC_ls%%" of layer Call: a name is letters`},
-		{"an empty name", fromCall(Var{}), `variable "" of layer Call: a name is letters`},
+		{"a name that hides a shell function", fromCall(Var{Name: "BASH_FUNC_ls%%"}), `variable "BASH_FUNC_ls%%" of layer Call: a name consists of letters`},
+		{"an empty name", fromCall(Var{}), `variable "" of layer Call: a name consists of letters`},
 		{"an equals sign in a name, which would set another variable", fromCall(Var{Name: "A=AWS_B"}), `"A=AWS_B"`},
 		{"a newline in a name", fromCall(Var{Name: "A\nB"}), `"A\nB"`},
-		{"a NUL byte in a value", onDefault(Var{Name: "A", Value: "x\x00y"}), `"A" of layer Default: a value must not hold a NUL byte`},
-		{"a reference in a call", fromCall(Var{Name: "A", Ref: "REF"}), `"A" of layer Call: a call's own variables are literal`},
+		{"a NUL byte in a value", onDefault(Var{Name: "A", Value: "x\x00y"}), `"A" of layer Default: a value must not contain a NUL byte`},
+		{"a reference in a call", fromCall(Var{Name: "A", Ref: "REF"}), `"A" of layer Call: variables of a call must have a literal value`},
 		{"a value and a reference", onDefault(Var{Name: "A", Value: "x", Ref: "REF"}), "both a value and a reference"},
 		{"a layer of more than 128 KiB", onDefault(Var{Name: "A", Value: half}, Var{Name: "B", Value: half}), "layer Default holds 131074 bytes of variables, over the limit of 131072"},
 		{"a variable that the kernel takes no longer", onDefault(Var{Name: "A", Value: strings.Repeat("x", MaxVarBytes-1)}), `"A" of layer Default: name and value take 131072 bytes, over the kernel's limit of 131071`},
 		{"an empty prefix in the blocklist", &Plan{Blocklist: []string{"AWS_", ""}}, "empty prefix"},
-		{"a reference with nothing behind it", onDefault(Var{Name: "A", Ref: "REF_9"}), `variable "A" of layer Default: its value is taken from reference "REF_9", which isn't there`},
+		{"a reference with nothing behind it", onDefault(Var{Name: "A", Ref: "REF_9"}), `variable "A" of layer Default: its value comes from reference "REF_9", which doesn't exist`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

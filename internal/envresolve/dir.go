@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is what a name in a directory is.
+// Kind is the type of a directory entry.
 type Kind int
 
 // Kinds of entries.
@@ -21,35 +21,36 @@ const (
 // Entry is what Lookup found.
 type Entry struct {
 	Kind Kind
-	// Target of a symbolic link, as it is written in it.
+	// Target is the target of a symbolic link, as written.
 	Target string
 }
 
-// FS is the file system that a working directory is looked up in.
+// FS is the file system in which a working directory is looked up.
 type FS interface {
-	// Lookup says what is at a path, without following it when it is a link. The path is absolute and
-	// clean and isn't "/"; its parent is "/" or was found to be a directory before.
+	// Lookup returns the entry at a path, without following a link. The path is absolute and clean and isn't "/". Its
+	// parent is "/", or a directory that Lookup has returned before.
 	Lookup(path string) (Entry, error)
-	// Enter says why a process can't start in a directory that Lookup found (or "/"); nil when it can.
+	// Enter returns why a process can't start in a directory that Lookup has returned, or in "/"; nil if it can.
 	Enter(path string) error
 }
 
-// DirRequest is what ResolveDir decides on.
+// DirRequest is the input of ResolveDir.
 type DirRequest struct {
-	// WorkingDir as the most specific source gives it; empty for the image's.
+	// WorkingDir is that of the most specific source; empty for the image's.
 	WorkingDir string
 	// ImageWorkingDir is the image's; empty for "/".
 	ImageWorkingDir string
-	// AllowedPaths that the directory must be or lie in; empty for /workspace, /tmp and the image's.
+	// AllowedPaths are directories, one of which the directory must be or lie in; empty for /workspace, /tmp and the image's
+	// working directory.
 	AllowedPaths []string
 }
 
-// DirRequest makes the request for a plan in an image.
+// DirRequest returns the request for a plan and an image.
 func (p *Plan) DirRequest(imageWorkingDir string) DirRequest {
 	return DirRequest{WorkingDir: p.WorkingDir, ImageWorkingDir: imageWorkingDir, AllowedPaths: p.AllowedPaths}
 }
 
-// Bounds of one walk. The kernel follows 40 links; the others keep a hostile tree from costing much.
+// Bounds of one lookup. The kernel follows 40 links; the others bound the work that a malicious tree can cause.
 const (
 	maxPathBytes = 4096
 	maxLinks     = 40
@@ -61,16 +62,15 @@ var (
 	errTooManyLinks = errors.New("too many symbolic links, or a loop of them")
 	errTooDeep      = errors.New("too many path components")
 	errPathTooLong  = errors.New("the path is too long")
-	errNUL          = errors.New("the path holds a NUL byte")
+	errNUL          = errors.New("the path contains a NUL byte")
 )
 
-// ResolveDir gives the directory, links resolved, that a process starts in, or a *DirError.
+// ResolveDir returns the directory in which a process starts, with links resolved, or a *DirError.
 //
-// Paths are followed as the kernel does, one component after the other: ".." is the parent of the
-// directory that a link led to, and a name before ".." has to exist. Whether the directory exists is
-// decided first, then whether it is allowed. One that can't be reached or entered for lack of permission
-// counts as not found, with the cause in the message: nobody can tell what is there. An allowed path
-// that can't be resolved allows nothing.
+// It follows paths as the kernel does, one component after the other: ".." is the parent of the directory that a link
+// leads to, and a name before ".." must exist. It decides first whether the directory exists, then whether it is allowed.
+// A directory that can't be reached or entered for lack of permission counts as not found; the message gives the cause.
+// An allowed path that can't be resolved allows nothing.
 func ResolveDir(fsys FS, req DirRequest) (string, error) {
 	dir, err := walk(fsys, req.absolute(req.WorkingDir))
 	if err == nil {
@@ -88,7 +88,7 @@ func ResolveDir(fsys FS, req DirRequest) (string, error) {
 	return "", newDirError(ReasonNotAllowed, req, dir, nil)
 }
 
-// absolute joins without cleaning: "link/.." isn't ".".
+// absolute joins without cleaning, because "link/.." isn't ".".
 func (r DirRequest) absolute(path string) string {
 	if strings.HasPrefix(path, "/") {
 		return path
@@ -107,12 +107,12 @@ func (r DirRequest) allowed() []string {
 	return defaults
 }
 
-// within reports whether dir is root or lies in it. Both are clean and without links.
+// within reports whether dir is root or lies in it. Both paths are clean and have no links.
 func within(root, dir string) bool {
 	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
 }
 
-// walk resolves an absolute path to a directory without links.
+// walk resolves the links of an absolute path to a directory.
 func walk(fsys FS, path string) (string, error) {
 	switch {
 	case len(path) > maxPathBytes*2:
@@ -129,7 +129,7 @@ func walk(fsys FS, path string) (string, error) {
 	return w.at, nil
 }
 
-// walker is somewhere on a path: at is a directory without links, rest is still to go.
+// walker is the state of walk: at is the directory so far, without links, and rest is the rest of the path.
 type walker struct {
 	fsys           FS
 	at, rest       string

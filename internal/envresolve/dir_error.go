@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DirReason is why a working directory is refused; the API's reason of the same name.
+// DirReason is the API's reason for refusing a working directory.
 type DirReason string
 
 // Reasons.
@@ -16,16 +16,16 @@ const (
 	ReasonNotAllowed DirReason = "WorkingDirNotAllowed"
 )
 
-// DirError says which working directory was refused, why, and what would be right.
+// DirError says which working directory was refused, why, and what is allowed.
 type DirError struct {
 	Reason DirReason
-	// Path as it was asked for, made absolute.
+	// Path is the requested path, made absolute.
 	Path string
-	// Resolved is where it leads, for ReasonNotAllowed.
+	// Resolved is the directory that the path leads to, for ReasonNotAllowed.
 	Resolved string
-	// Allowed paths, as the environment gives them.
+	// Allowed are the allowed paths of the environment.
 	Allowed []string
-	// Cause, for ReasonNotFound.
+	// Cause is set for ReasonNotFound.
 	Cause error
 }
 
@@ -40,7 +40,7 @@ func newDirError(reason DirReason, req DirRequest, resolved string, cause error)
 	return &DirError{Reason: reason, Path: path, Resolved: resolved, Allowed: req.allowed(), Cause: cause}
 }
 
-// collapseSlashes drops doubled slashes that joining made; it is for messages only.
+// collapseSlashes removes double slashes, for messages.
 func collapseSlashes(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -59,11 +59,11 @@ func (e *DirError) Error() string {
 	if e.Resolved != e.Path {
 		where = " leads to " + quote(e.Resolved) + ", which"
 	}
-	return fmt.Sprintf("working directory %s%s lies outside the environment's allowed paths: choose one in %s",
+	return fmt.Sprintf("working directory %s%s is outside of the environment's allowed paths: choose one in %s",
 		quote(e.Path), where, list(e.Allowed))
 }
 
-// describe says for a person what the file system answered.
+// describe describes an error of the file system for a person.
 func describe(err error) string {
 	what := "unknown error"
 	if err != nil {
@@ -82,7 +82,7 @@ func describe(err error) string {
 	return quote(at.Path) + ": " + what
 }
 
-// list names the allowed paths, the first few of them when there are many.
+// list returns the first of the paths, and how many more there are.
 func list(paths []string) string {
 	const limit = 8
 	shown := make([]string, 0, limit)

@@ -99,15 +99,15 @@ func TestDirErrorsSayWhatWouldBeRight(t *testing.T) {
 		{"locked", "/workspace/locked", []string{"/tmp"},
 			`working directory "/workspace/locked" can't be used: "/workspace/locked": permission denied; choose an existing directory in "/tmp"`},
 		{"outside", "/etc", []string{"/tmp"},
-			`working directory "/etc" lies outside the environment's allowed paths: choose one in "/tmp"`},
+			`working directory "/etc" is outside of the environment's allowed paths: choose one in "/tmp"`},
 		{"led outside", "out", []string{"/tmp"},
-			`working directory "/workspace/out" leads to "/etc", which lies outside the environment's allowed paths: choose one in "/tmp"`},
+			`working directory "/workspace/out" leads to "/etc", which is outside of the environment's allowed paths: choose one in "/tmp"`},
 		{"a hostile name is escaped", "/a\x1b[31m\n", []string{"/tmp"},
 			`working directory "/a\x1b[31m\n" can't be used: "/a\x1b[31m\n": no such file or directory; choose an existing directory in "/tmp"`},
 		{"many allowed paths", "/etc", strings.Split("/1 /2 /3 /4 /5 /6 /7 /8 /9 /10", " "),
-			`working directory "/etc" lies outside the environment's allowed paths: choose one in "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8" and 2 more`},
+			`working directory "/etc" is outside of the environment's allowed paths: choose one in "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8" and 2 more`},
 		{"a NUL byte", "/\x00", []string{"/tmp"},
-			`working directory "/\x00" can't be used: the path holds a NUL byte; choose an existing directory in "/tmp"`},
+			`working directory "/\x00" can't be used: the path contains a NUL byte; choose an existing directory in "/tmp"`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

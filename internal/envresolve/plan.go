@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Source says which layer a variable came from.
+// Source is the layer that a variable comes from.
 type Source string
 
 // Sources, highest precedence first.
@@ -24,26 +24,26 @@ type Var struct {
 	Value string `json:"v,omitempty"`
 	// Ref is the name in the runner's own variables that holds the value.
 	Ref string `json:"r,omitempty"`
-	// Optional lets the value behind Ref be absent: the layer then doesn't set the variable, and a less
-	// specific layer that does shows through, as for a Pod.
+	// Optional allows the value of Ref to be absent. The layer doesn't set the variable then, so that a less specific
+	// layer may, as in a Pod.
 	Optional bool `json:"o,omitempty"`
 }
 
-// Layer is the variables of one source. Of two with the same name the later one counts, as in a Pod.
+// Layer holds the variables of one source. Of two variables with one name the later one counts, as in a Pod.
 type Layer struct {
 	Source Source `json:"s"`
 	Vars   []Var  `json:"v,omitempty"`
 }
 
-// Plan is all that is known of a call's context outside of its pod.
+// Plan is what is known about a call's context outside of its pod.
 type Plan struct {
 	// InheritMinimal takes HOME, USER, LOGNAME and PATH from the image and nothing else.
 	InheritMinimal bool `json:"m,omitempty"`
 	// Layers, lowest precedence first.
 	Layers []Layer `json:"l,omitempty"`
-	// Blocklist holds prefixes of names, none empty.
+	// Blocklist holds prefixes of names. None is empty.
 	Blocklist []string `json:"b,omitempty"`
-	// Trusted keeps blocked names that a layer sets.
+	// Trusted keeps variables with blocked names if a layer sets them.
 	Trusted bool `json:"t,omitempty"`
 	// WorkingDir is the most specific one that is set; empty for the image's.
 	WorkingDir string `json:"w,omitempty"`
@@ -62,7 +62,7 @@ type Environment struct {
 	AllowedPaths   []string
 }
 
-// Call is the context that the call itself brings.
+// Call is the context that the call sets itself.
 type Call struct {
 	// Named says that the call names an environment.
 	Named      bool
@@ -76,18 +76,18 @@ type Input struct {
 	Default *Environment
 	// Named is the environment that the call names, nil when it names none.
 	Named *Environment
-	// SameAsDefault says that Named and Default are one object. Equal names say so too.
+	// SameAsDefault says that Named and Default are the same object. They also are if their names are equal.
 	SameAsDefault bool
 	// Skill holds the variables of the call's skill.
 	Skill []Var
 	Call  Call
-	// TrustedRequested is the call's own trusted field, as it was admitted.
+	// TrustedRequested is the field trusted of the call, as admitted.
 	TrustedRequested bool
 	// Blocklist holds the policy's prefixes, defaults applied.
 	Blocklist []string
 }
 
-// MakePlan puts the layers in order and decides what doesn't need the pod. It only reads its input.
+// MakePlan orders the layers and decides what doesn't depend on the pod. It doesn't change its input.
 func MakePlan(in Input) Plan {
 	plan := Plan{
 		Blocklist:  slices.Clone(in.Blocklist),
@@ -125,8 +125,8 @@ func namedIsDefault(in Input) bool {
 	return in.SameAsDefault || in.Named == in.Default || (in.Named.Name != "" && in.Named.Name == in.Default.Name)
 }
 
-// isTrusted takes a named environment for the call's own context even where Call.Named wasn't set: a
-// caller of this package that forgets it must not hand out trust.
+// isTrusted counts a named environment as the call's own context even if Call.Named isn't set, so that forgetting to set
+// it doesn't grant trust.
 func isTrusted(in Input) bool {
 	if effective(in) == nil {
 		return false
@@ -146,8 +146,8 @@ func pickWorkingDir(in Input) string {
 	return cmp.Or(in.Call.WorkingDir, named, def)
 }
 
-// appendLayer sorts a copy by name, so that a plan doesn't depend on the order in which a client wrote
-// the variables. The sort is stable: of two with one name the later one stays the later one.
+// appendLayer sorts a copy by name, so that the plan doesn't depend on the order of the variables. The sort is stable: of
+// two variables with one name the later one stays the later one.
 func appendLayer(layers []Layer, source Source, vars []Var) []Layer {
 	if len(vars) == 0 {
 		return layers
@@ -157,9 +157,8 @@ func appendLayer(layers []Layer, source Source, vars []Var) []Layer {
 	return append(layers, Layer{Source: source, Vars: sorted})
 }
 
-// NeededRefs are the references whose values can reach the process, sorted and unique. One that a more
-// specific layer overrides, or that the blocklist takes away, isn't among them, and its value need not
-// be given to the pod.
+// NeededRefs returns the references whose values can reach the process, sorted and unique. It leaves out references that
+// a more specific layer overrides and those with a blocked name; the pod doesn't need their values.
 func (p *Plan) NeededRefs() []string {
 	var refs []string
 	decided := map[string]bool{}
@@ -178,8 +177,8 @@ func (p *Plan) NeededRefs() []string {
 	return slices.Compact(refs)
 }
 
-// isBlocked reports whether the name starts with one of the prefixes. It runs for every variable and prefix:
-// the first character tells most of them apart.
+// isBlocked reports whether the name starts with one of the prefixes. It compares the first character by itself, which
+// is faster for most of the many combinations.
 func isBlocked(prefixes []string, name string) bool {
 	for _, prefix := range prefixes {
 		if prefix != "" && name != "" && prefix[0] != name[0] {

@@ -7,27 +7,25 @@ import (
 	"strings"
 )
 
-// Resolved is what the process gets.
+// Resolved is the environment of the process.
 type Resolved struct {
 	// Env is KEY=VALUE, unique and sorted by name.
 	Env []string `json:"e,omitempty"`
-	// Vars says where each variable of Env came from, in the same order.
+	// Vars holds the source of each variable of Env, in the same order.
 	Vars []ResolvedVar `json:"v,omitempty"`
-	// Stripped are the names that were removed, sorted and unique: blocked ones of the image, also where a
-	// trusted layer sets the name again, blocked ones of an untrusted layer, and a layer's variable that
-	// is named like one of the runner's own.
+	// Stripped are the names of removed variables, sorted and unique: blocked ones of the image, even if a trusted layer
+	// sets them again; blocked ones of an untrusted layer; and variables of a layer with the name of a runner's own.
 	Stripped []string `json:"s,omitempty"`
 	Trusted  bool     `json:"t,omitempty"`
 }
 
-// ResolvedVar is a variable's name and where it came from.
+// ResolvedVar is the name and the source of a variable.
 type ResolvedVar struct {
 	Name   string `json:"n"`
 	Source Source `json:"s"`
 }
 
-// Values that a process gets when no layer sets them. The image's LANG counts, its TERM doesn't: no
-// terminal is there, whatever the image was made for.
+// Values of variables that no layer sets. The LANG of the image counts. Its TERM doesn't, since there is no terminal.
 const (
 	defaultLang = "en_US.UTF-8"
 	defaultTerm = "dumb"
@@ -35,12 +33,12 @@ const (
 
 // Resolve applies the plan to the variables that the image gave the runner, as KEY=VALUE.
 //
-// internal says which names are the runner's own (nil: none but the plan's references). They are removed
-// without being listed as stripped, since nobody set them; a layer can't set one either.
+// internal reports which names are the runner's own; if it is nil, only the plan's references are. They are removed
+// without being listed as stripped, since nobody set them. A layer can't set them either.
 //
-// Of an image's variables, those without "=", with a name that isn't letters, digits and underscores,
-// with a NUL byte or too long for the kernel are left out. Of those left with one name the first counts,
-// which is the one that getenv(3) finds.
+// Variables of the image are left out if they have no "=", a name with other characters than letters, digits and
+// underscores, a NUL byte, or more bytes than the kernel allows. Of those with one name the first counts, as it does for
+// getenv(3).
 func Resolve(p *Plan, image []string, internal func(name string) bool) (Resolved, error) {
 	if err := p.Validate(); err != nil {
 		return Resolved{}, err
@@ -51,13 +49,13 @@ func Resolve(p *Plan, image []string, internal func(name string) bool) (Resolved
 	return m.finish()
 }
 
-// refValue is what was found behind a reference.
+// refValue is the value of a reference.
 type refValue struct {
 	value string
 	found bool
 }
 
-// lookUpRefs finds the values of the plan's references among the runner's variables.
+// lookUpRefs looks up the values of the plan's references in the runner's variables.
 func lookUpRefs(p *Plan, image []string) map[string]refValue {
 	var refs map[string]refValue
 	for i := range p.Layers {
@@ -87,17 +85,17 @@ func lookUpRefs(p *Plan, image []string) map[string]refValue {
 type candidate struct {
 	source Source
 	v      *Var
-	// kv is KEY=VALUE where the source had it in that form.
+	// kv is KEY=VALUE, if the source has that form.
 	kv string
 }
 
-// key orders candidates: by name, then the more specific first. at is the candidate's index.
+// key orders candidates: by name, then more specific ones first. at is the index of the candidate.
 type key struct {
 	name string
 	at   int
 }
 
-// merge collects what every source sets; candidates are appended least specific first.
+// merge collects the candidates of all sources, the least specific ones first.
 type merge struct {
 	plan       *Plan
 	isInternal func(string) bool
@@ -105,7 +103,7 @@ type merge struct {
 	candidates []candidate
 	keys       []key
 	stripped   []string
-	// text holds every KEY=VALUE that is put together: one allocation for all.
+	// text holds all KEY=VALUE that are composed here, in one allocation.
 	text strings.Builder
 }
 
@@ -121,7 +119,7 @@ func (m *merge) internal(name string) bool {
 	return m.isInternal != nil && m.isInternal(name)
 }
 
-// addBase adds the image's variables and the two defaults that count as the image's.
+// addBase adds the variables of the image, and the two defaults that count as variables of the image.
 func (m *merge) addBase(image []string) {
 	room, bytes := len(image)+2, 0
 	for i := range m.plan.Layers {
@@ -134,7 +132,7 @@ func (m *merge) addBase(image []string) {
 	m.candidates = make([]candidate, 0, room)
 	m.keys = make([]key, 0, room)
 	m.addBaseVar("LANG", "LANG="+defaultLang)
-	// Backwards, since the candidate that is added last counts and of the image's that is the first one.
+	// The candidate that is added last counts, which must be the first one of the image.
 	for _, kv := range slices.Backward(image) {
 		if name, ok := m.baseName(kv); ok {
 			m.addBaseVar(name, kv)
@@ -151,7 +149,7 @@ func (m *merge) addBaseVar(name, kv string) {
 	m.add(name, candidate{source: SourceImage, kv: kv})
 }
 
-// baseName gives the name of an image's variable that the process may inherit.
+// baseName returns the name of a variable of the image, if the process may inherit it.
 func (m *merge) baseName(kv string) (string, bool) {
 	name, _, ok := strings.Cut(kv, "=")
 	if !ok || !IsName(name) || len(kv) > MaxVarBytes || hasNUL(kv) {
@@ -226,7 +224,7 @@ func compareKeys(a, b key) int {
 	return cmp.Compare(b.at, a.at)
 }
 
-// render gives a candidate as KEY=VALUE, or false for an optional reference with nothing behind it.
+// render returns a candidate as KEY=VALUE, or false for an optional reference without a value.
 func (m *merge) render(at int) (string, bool, error) {
 	c := &m.candidates[at]
 	if c.v == nil {

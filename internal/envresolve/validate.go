@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Limits in bytes. The first is the API's; the others are the kernel's, which refuses to start a process
-// with a longer variable, or with more than a quarter of the stack's limit (8 MiB by default) in
-// arguments and variables together: half of that is left for the arguments.
+// Limits in bytes. The first is the API's. The others are the kernel's: it doesn't start a process with a longer variable,
+// or with arguments and variables that together take more than a quarter of the stack's limit, 8 MiB by default. Half of
+// that is for the arguments.
 const (
 	// MaxLayerBytes bounds the names and literal values of one layer.
 	MaxLayerBytes = 128 << 10
@@ -21,10 +21,10 @@ const (
 // perVarOverhead is a final NUL and a pointer.
 const perVarOverhead = 1 + 8
 
-// errEmptyPrefix is an error, not ignored: it would block every name, or none where a check is lax.
-var errEmptyPrefix = errors.New("the blocklist holds an empty prefix: each needs at least one character")
+// errEmptyPrefix is an error, because an empty prefix would block every name.
+var errEmptyPrefix = errors.New("the blocklist contains an empty prefix: a prefix needs at least one character")
 
-// VarError says which variable of which layer can't be used, and why. It never holds a value.
+// VarError says which variable of which layer is invalid, and why. It never holds a value.
 type VarError struct {
 	Name   string
 	Source Source
@@ -35,7 +35,7 @@ func (e *VarError) Error() string {
 	return fmt.Sprintf("variable %s of layer %s: %s", quote(e.Name), e.Source, e.Reason)
 }
 
-// MissingRefError says that nothing is behind the reference of a variable that isn't optional.
+// MissingRefError says that a reference that isn't optional has no value.
 type MissingRefError struct {
 	Name   string
 	Source Source
@@ -43,12 +43,12 @@ type MissingRefError struct {
 }
 
 func (e *MissingRefError) Error() string {
-	return fmt.Sprintf("variable %s of layer %s: its value is taken from reference %s, which isn't there",
+	return fmt.Sprintf("variable %s of layer %s: its value comes from reference %s, which doesn't exist",
 		quote(e.Name), e.Source, quote(e.Ref))
 }
 
-// Validate refuses a plan that Resolve can't follow, with an error that names the variable or the layer.
-// The API refuses the same for environments, skills and calls; a plan may have been made otherwise.
+// Validate returns an error for a plan that Resolve can't apply. The error names the variable or the layer. The API
+// has the same rules for environments, skills and calls; this check doesn't rely on them.
 func (p *Plan) Validate() error {
 	for _, prefix := range p.Blocklist {
 		if prefix == "" {
@@ -78,26 +78,26 @@ func (l *Layer) validate() error {
 	return nil
 }
 
-// problemOf says why a variable can't be used, or nothing when it can.
+// problemOf says why a variable is invalid. It is empty for a valid one.
 func (l *Layer) problemOf(v *Var) string {
 	switch {
 	case !IsName(v.Name):
-		return "a name is letters, digits and underscores, and doesn't start with a digit"
+		return "a name consists of letters, digits and underscores, and doesn't start with a digit"
 	case hasNUL(v.Value):
-		return "a value must not hold a NUL byte"
+		return "a value must not contain a NUL byte"
 	case v.Ref == "":
 		return ""
 	case v.Value != "":
 		return "it has both a value and a reference"
 	case l.Source == SourceCall:
-		return "a call's own variables are literal"
+		return "variables of a call must have a literal value"
 	default:
 		return ""
 	}
 }
 
-// IsName reports whether a variable may have the name: letters, digits and underscores of ASCII, not
-// starting with a digit.
+// IsName reports whether the name is valid for a variable: letters, digits and underscores of ASCII, not starting with a
+// digit.
 func IsName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -112,7 +112,7 @@ func IsName(name string) bool {
 
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 
-// quote makes a name or path safe to print: control characters escaped, bounded.
+// quote quotes a name or path for a message: shortened, with control characters escaped.
 func quote(s string) string {
 	const limit = 256
 	if len(s) > limit {

@@ -22,8 +22,8 @@ import (
 
 func TestCreateSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	there := w.create()
+	f := newFixture(t)
+	there := f.create()
 	good := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}}
 	cases := map[string]struct {
 		call *v1alpha1.ToolCall
@@ -31,11 +31,11 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 		is   func(error) bool
 	}{
 		"a name that is taken": {
-			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: there.Name}, Spec: good},
+			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: there.Name}, Spec: good},
 			"a call with a given name runs at most once", apierrors.IsAlreadyExists,
 		},
 		"a negative limit": {
-			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}, Spec: v1alpha1.ToolCallSpec{Shell: good.Shell, TimeoutSeconds: ptr.To(int32(-1))}},
+			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}, Spec: v1alpha1.ToolCallSpec{Shell: good.Shell, TimeoutSeconds: ptr.To(int32(-1))}},
 			"spec.timeoutSeconds", apierrors.IsInvalid,
 		},
 		"a namespace that isn't there": {
@@ -43,7 +43,7 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 		},
 	}
 	for name, c := range cases {
-		_, err := w.clients().Create(t.Context(), c.call)
+		_, err := f.clients().Create(t.Context(), c.call)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !c.is(err) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -52,19 +52,19 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 
 func TestCreateNamesTheCallOfALostAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	lost := interceptor.NewClient(w.calls, interceptor.Funcs{
+	f := newFixture(t)
+	lost := interceptor.NewClient(f.calls, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			must(t, c.Create(ctx, o, opts...))
 			return errors.New("connection reset by peer")
 		},
 	})
 	_, err := follow.Clients{Calls: lost}.Create(t.Context(), &v1alpha1.ToolCall{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace},
 		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}},
 	})
 	list := &v1alpha1.ToolCallList{}
-	must(t, w.calls.List(t.Context(), list, client.InNamespace(w.namespace)))
+	must(t, f.calls.List(t.Context(), list, client.InNamespace(f.namespace)))
 	if len(list.Items) != 1 || err == nil || !strings.Contains(err.Error(), list.Items[0].Name) {
 		t.Errorf("%d calls, and the error is %v", len(list.Items), err)
 	}
@@ -72,13 +72,13 @@ func TestCreateNamesTheCallOfALostAnswer(t *testing.T) {
 
 func TestWaitTellsEachChangeAndReturnsTheEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	call, s := w.create(), newSeen()
-	done := w.wait(t.Context(), follow.Clients{Calls: w.calls}, call, s.watcher())
+	f := newFixture(t)
+	call, s := f.create(), newRecorder()
+	done := f.wait(t.Context(), follow.Clients{Calls: f.calls}, call, s.watcher())
 	until(t, "first state", s.changed)
-	w.start(call, "pod")
+	f.start(call, "pod")
 	until(t, "start", s.changed)
-	w.finish(call, "out\n", "err\n")
+	f.finish(call, "out\n", "err\n")
 	end := result(t, done)
 	out, errs := s.text()
 	if end.err != nil || end.call.Status.Phase != v1alpha1.PhaseSucceeded || out != "out\n" || errs != "err\n" {
@@ -92,10 +92,10 @@ func TestWaitTellsEachChangeAndReturnsTheEnd(t *testing.T) {
 
 func TestWaitForACallThatHasEnded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	call, s := w.create(), newSeen()
-	w.finish(call, "done", "")
-	end := result(t, w.wait(t.Context(), w.clients(), call, s.watcher()))
+	f := newFixture(t)
+	call, s := f.create(), newRecorder()
+	f.finish(call, "done", "")
+	end := result(t, f.wait(t.Context(), f.clients(), call, s.watcher()))
 	if out, _ := s.text(); end.err != nil || out != "done" {
 		t.Errorf("got %v and %q", end.err, out)
 	}
@@ -103,15 +103,15 @@ func TestWaitForACallThatHasEnded(t *testing.T) {
 
 func TestWaitSaysThatACallIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	call, s := w.create(), newSeen()
-	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	f := newFixture(t)
+	call, s := f.create(), newRecorder()
+	done := f.wait(t.Context(), f.clients(), call, s.watcher())
 	until(t, "first state", s.changed)
-	must(t, w.calls.Delete(t.Context(), call))
+	must(t, f.calls.Delete(t.Context(), call))
 	if end := result(t, done); !errors.Is(end.err, follow.ErrDeleted) {
 		t.Errorf("got %v", end.err)
 	}
-	_, err := w.clients().Wait(t.Context(), client.ObjectKeyFromObject(call), follow.Watcher{})
+	_, err := f.clients().Wait(t.Context(), client.ObjectKeyFromObject(call), follow.Watcher{})
 	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), call.Name) {
 		t.Errorf("of one that isn't there: %v", err)
 	}
@@ -119,16 +119,36 @@ func TestWaitSaysThatACallIsGone(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	call, s := w.create(), newSeen()
+	f := newFixture(t)
+	call, s := f.create(), newRecorder()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := w.wait(ctx, w.clients(), call, s.watcher())
+	done := f.wait(ctx, f.clients(), call, s.watcher())
 	until(t, "first state", s.changed)
 	cancel()
 	if end := result(t, done); !errors.Is(end.err, context.Canceled) {
 		t.Errorf("got %v", end.err)
 	}
 }
+
+// shortWatch is a watch that ends after its first event.
+type shortWatch struct {
+	watch.Interface
+	events chan watch.Event
+}
+
+func newShortWatch(w watch.Interface) *shortWatch {
+	s := &shortWatch{Interface: w, events: make(chan watch.Event, 1)}
+	go func() {
+		defer close(s.events)
+		if event, ok := <-w.ResultChan(); ok {
+			s.events <- event
+		}
+		w.Stop()
+	}()
+	return s
+}
+
+func (s *shortWatch) ResultChan() <-chan watch.Event { return s.events }
 
 // brokenWatches fails every second watch, and ends the others after each event.
 func brokenWatches(calls client.WithWatch, between func(n int32)) client.WithWatch {
@@ -144,7 +164,7 @@ func brokenWatches(calls client.WithWatch, between func(n int32)) client.WithWat
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { w.Stop(); return e, true }), nil
+			return newShortWatch(w), nil
 		},
 	})
 }
@@ -152,17 +172,17 @@ func brokenWatches(calls client.WithWatch, between func(n int32)) client.WithWat
 // The call goes on while nobody watches: nothing of it may be missed, its end least of all.
 func TestWaitSurvivesBrokenWatches(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	call, s := w.create(), newSeen()
-	broken := brokenWatches(w.calls, func(n int32) {
+	f := newFixture(t)
+	call, s := f.create(), newRecorder()
+	broken := brokenWatches(f.calls, func(n int32) {
 		switch n {
 		case 2:
-			w.start(call, "pod")
+			f.start(call, "pod")
 		case 6:
-			w.finish(call, "out", "")
+			f.finish(call, "out", "")
 		}
 	})
-	end := result(t, w.wait(t.Context(), follow.Clients{Calls: broken}, call, s.watcher()))
+	end := result(t, f.wait(t.Context(), follow.Clients{Calls: broken}, call, s.watcher()))
 	out, _ := s.text()
 	if end.err != nil || out != "out" || len(s.phases) != 3 {
 		t.Errorf("got %v, %q, phases %q", end.err, out, s.phases)
@@ -171,20 +191,20 @@ func TestWaitSurvivesBrokenWatches(t *testing.T) {
 
 func TestWaitSeesADeletionBetweenWatches(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	f := newFixture(t)
 	for name, again := range map[string]bool{"gone": false, "another of that name": true} {
-		call := w.create()
-		broken := brokenWatches(w.calls, func(n int32) {
+		call := f.create()
+		broken := brokenWatches(f.calls, func(n int32) {
 			if n != 2 {
 				return
 			}
-			must(t, w.calls.Delete(t.Context(), call))
+			must(t, f.calls.Delete(t.Context(), call))
 			if again {
 				other := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: call.Namespace, Name: call.Name}, Spec: call.Spec}
-				must(t, w.calls.Create(t.Context(), other))
+				must(t, f.calls.Create(t.Context(), other))
 			}
 		})
-		end := result(t, w.wait(t.Context(), follow.Clients{Calls: broken}, call, follow.Watcher{}))
+		end := result(t, f.wait(t.Context(), follow.Clients{Calls: broken}, call, follow.Watcher{}))
 		if !errors.Is(end.err, follow.ErrDeleted) {
 			t.Errorf("%s: got %v", name, end.err)
 		}
@@ -193,17 +213,17 @@ func TestWaitSeesADeletionBetweenWatches(t *testing.T) {
 
 func TestCancelAsksTheCallToStop(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	call := w.create()
+	f := newFixture(t)
+	call := f.create()
 	key := client.ObjectKeyFromObject(call)
 	for range 2 {
-		must(t, w.clients().Cancel(t.Context(), key))
+		must(t, f.clients().Cancel(t.Context(), key))
 	}
-	must(t, w.calls.Get(t.Context(), key, call))
+	must(t, f.calls.Get(t.Context(), key, call))
 	if !call.Spec.Cancel {
 		t.Error("spec.cancel is false")
 	}
-	err := w.clients().Cancel(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "none"})
+	err := f.clients().Cancel(t.Context(), types.NamespacedName{Namespace: f.namespace, Name: "none"})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("of one that isn't there: %v", err)
 	}

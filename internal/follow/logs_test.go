@@ -20,7 +20,6 @@ import (
 // breaks the connection off.
 func kubeletLog(lines <-chan string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusOK)
 		for {
 			w.(http.Flusher).Flush()
 			select {
@@ -40,19 +39,19 @@ func send(t *testing.T, to chan<- string, line string) {
 	t.Helper()
 	select {
 	case to <- line:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testTimeout):
 		t.Fatalf("nobody reads the log for %q", line)
 	}
 }
 
 func TestLiveOutputComesBeforeTheEndAndOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	f := newFixture(t)
 	lines := make(chan string)
-	pod := w.kubelet(kubeletLog(lines))
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
-	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	pod := f.kubelet(kubeletLog(lines))
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
+	done := f.wait(t.Context(), f.clients(), call, s.watcher())
 	send(t, lines, "one\n")
 	until(t, "live output", s.wrote)
 	if out, _ := s.text(); out != "one\n" {
@@ -60,7 +59,7 @@ func TestLiveOutputComesBeforeTheEndAndOnce(t *testing.T) {
 	}
 	send(t, lines, "oops\n")
 	until(t, "more live output", s.wrote)
-	w.finish(call, "one\ntwo", "oops\n")
+	f.finish(call, "one\ntwo", "oops\n")
 	must(t, result(t, done).err)
 	if out, errs := s.text(); out != "one\noops\ntwo" || errs != "" || len(s.notices) > 0 {
 		t.Errorf("got %q, %q, notices %q", out, errs, s.notices)
@@ -70,22 +69,22 @@ func TestLiveOutputComesBeforeTheEndAndOnce(t *testing.T) {
 // The kubelet has no log of a container that it doesn't know to run yet.
 func TestLiveOutputWaitsForTheLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	f := newFixture(t)
 	lines, tries := make(chan string, 1), 0
 	serve := kubeletLog(lines)
-	pod := w.kubelet(func(rw http.ResponseWriter, r *http.Request) {
+	pod := f.kubelet(func(rw http.ResponseWriter, r *http.Request) {
 		if tries++; tries < 4 {
 			http.Error(rw, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
 			return
 		}
 		serve(rw, r)
 	})
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
-	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
+	done := f.wait(t.Context(), f.clients(), call, s.watcher())
 	lines <- "live\n"
 	until(t, "live output", s.wrote)
-	w.finish(call, "live\n", "")
+	f.finish(call, "live\n", "")
 	must(t, result(t, done).err)
 	if out, _ := s.text(); out != "live\n" {
 		t.Errorf("got %q", out)
@@ -94,10 +93,10 @@ func TestLiveOutputWaitsForTheLog(t *testing.T) {
 
 func TestLiveOutputGoesOnAfterABrokenConnection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	f := newFixture(t)
 	first, second := make(chan string), make(chan string)
 	connections := 0
-	pod := w.kubelet(func(rw http.ResponseWriter, r *http.Request) {
+	pod := f.kubelet(func(rw http.ResponseWriter, r *http.Request) {
 		if connections++; connections == 1 {
 			kubeletLog(first)(rw, r)
 			return
@@ -105,15 +104,15 @@ func TestLiveOutputGoesOnAfterABrokenConnection(t *testing.T) {
 		_, _ = io.WriteString(rw, "one\n")
 		kubeletLog(second)(rw, r)
 	})
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
-	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
+	done := f.wait(t.Context(), f.clients(), call, s.watcher())
 	send(t, first, "one\n")
 	until(t, "live output", s.wrote)
 	close(first)
 	send(t, second, "two\n")
 	until(t, "live output of the second connection", s.wrote)
-	w.finish(call, "one\ntwo\n", "")
+	f.finish(call, "one\ntwo\n", "")
 	must(t, result(t, done).err)
 	if out, _ := s.text(); out != "one\ntwo\n" || len(s.notices) > 0 {
 		t.Errorf("got %q, notices %q", out, s.notices)
@@ -122,15 +121,15 @@ func TestLiveOutputGoesOnAfterABrokenConnection(t *testing.T) {
 
 func TestStreamsStayApartWhereThatIsAsked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the mixed log was read") })
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
+	f := newFixture(t)
+	pod := f.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the mixed log was read") })
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
 	watcher := s.watcher()
 	watcher.Separate = true
-	done := w.wait(t.Context(), w.clients(), call, watcher)
+	done := f.wait(t.Context(), f.clients(), call, watcher)
 	until(t, "start", s.changed)
-	w.finish(call, "out\n", "err\n")
+	f.finish(call, "out\n", "err\n")
 	must(t, result(t, done).err)
 	if out, errs := s.text(); out != "out\n" || errs != "err\n" {
 		t.Errorf("got %q and %q", out, errs)
@@ -144,21 +143,21 @@ func TestAClusterThatSplitsStreams(t *testing.T) {
 	}
 	config, err := splitting()
 	must(t, err)
-	w := newWorldAt(t, config)
+	f := newFixtureAt(t, config)
 	out, errs := make(chan string), make(chan string)
-	pod := w.kubelet(func(rw http.ResponseWriter, r *http.Request) {
+	pod := f.kubelet(func(rw http.ResponseWriter, r *http.Request) {
 		kubeletLog(map[string]chan string{"Stdout": out, "Stderr": errs}[r.URL.Query().Get("stream")])(rw, r)
 	})
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
 	watcher := s.watcher()
 	watcher.Separate = true
-	done := w.wait(t.Context(), w.clients(), call, watcher)
+	done := f.wait(t.Context(), f.clients(), call, watcher)
 	send(t, out, "one\n")
 	until(t, "live output", s.wrote)
 	send(t, errs, "oops\n")
 	until(t, "live errors", s.wrote)
-	w.finish(call, "one\ntwo\n", "oops\nouch\n")
+	f.finish(call, "one\ntwo\n", "oops\nouch\n")
 	must(t, result(t, done).err)
 	gotOut, gotErrs := s.text()
 	if gotOut != "one\ntwo\n" || gotErrs != "oops\nouch\n" || len(s.notices) > 0 {
@@ -186,11 +185,11 @@ func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.kubelet(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, c.log) })
-			call, s := w.create(), newSeen()
-			w.finish(call, "0123[...]end", "", cut(written), func(s *v1alpha1.ToolCallStatus) { s.Pod = pod })
-			must(t, result(t, w.wait(t.Context(), w.clients(), call, s.watcher())).err)
+			f := newFixture(t)
+			pod := f.kubelet(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, c.log) })
+			call, s := f.create(), newRecorder()
+			f.finish(call, "0123[...]end", "", cut(written), func(s *v1alpha1.ToolCallStatus) { s.Pod = pod })
+			must(t, result(t, f.wait(t.Context(), f.clients(), call, s.watcher())).err)
 			out, _ := s.text()
 			if out != c.want || !strings.Contains(strings.Join(s.notices, "\n"), c.notice) || (c.notice == "") != (len(s.notices) == 0) {
 				t.Errorf("got %d bytes, notices %q", len(out), s.notices)
@@ -202,9 +201,9 @@ func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
 // A result may be there before the kubelet says that the pod has started.
 func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	f := newFixture(t)
 	written, tries := strings.Repeat("0123456789\n", 1000), 0
-	pod := w.kubelet(func(rw http.ResponseWriter, _ *http.Request) {
+	pod := f.kubelet(func(rw http.ResponseWriter, _ *http.Request) {
 		switch tries++; tries {
 		case 1, 2:
 			http.Error(rw, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
@@ -216,9 +215,9 @@ func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
 			_, _ = io.WriteString(rw, written)
 		}
 	})
-	call, s := w.create(), newSeen()
-	w.finish(call, "0123[...]", "", cut(written), func(s *v1alpha1.ToolCallStatus) { s.Pod = pod })
-	must(t, result(t, w.wait(t.Context(), w.clients(), call, s.watcher())).err)
+	call, s := f.create(), newRecorder()
+	f.finish(call, "0123[...]", "", cut(written), func(s *v1alpha1.ToolCallStatus) { s.Pod = pod })
+	must(t, result(t, f.wait(t.Context(), f.clients(), call, s.watcher())).err)
 	if out, _ := s.text(); out != written || len(s.notices) > 0 {
 		t.Errorf("got %d bytes, notices %q", len(out), s.notices)
 	}
@@ -228,20 +227,20 @@ func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
 // whole isn't waited for in the log.
 func TestWhatTheStatusHasNeedsNoLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	f := newFixture(t)
 	asked := make(chan struct{}, 1)
-	pod := w.kubelet(func(rw http.ResponseWriter, _ *http.Request) {
+	pod := f.kubelet(func(rw http.ResponseWriter, _ *http.Request) {
 		http.Error(rw, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
 	})
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
-	done := w.wait(t.Context(), w.clients(), call, s.watcher())
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
+	done := f.wait(t.Context(), f.clients(), call, s.watcher())
 	until(t, "read of the log", asked)
-	w.finish(call, "out\n", "err\n")
+	f.finish(call, "out\n", "err\n")
 	must(t, result(t, done).err)
 	if out, errs := s.text(); out != "out\n" || errs != "err\n" || len(s.notices) > 0 {
 		t.Errorf("got %q, %q, notices %q", out, errs, s.notices)
@@ -250,19 +249,19 @@ func TestWhatTheStatusHasNeedsNoLog(t *testing.T) {
 
 func TestACallerWithoutTheRightToLogsGetsAllTheSame(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the log was read") })
-	config := rest.CopyConfig(w.config)
+	f := newFixture(t)
+	pod := f.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the log was read") })
+	config := rest.CopyConfig(f.config)
 	config.Impersonate.UserName = "nobody"
-	call, s := w.create(), newSeen()
-	w.start(call, pod)
+	call, s := f.create(), newRecorder()
+	f.start(call, pod)
 	noticed := make(chan struct{}, 1)
 	watcher := s.watcher()
 	notice := watcher.Notice
 	watcher.Notice = func(text string) { notice(text); noticed <- struct{}{} }
-	done := w.wait(t.Context(), follow.Clients{Calls: w.calls, Pods: corev1client.NewForConfigOrDie(config)}, call, watcher)
+	done := f.wait(t.Context(), follow.Clients{Calls: f.calls, Pods: corev1client.NewForConfigOrDie(config)}, call, watcher)
 	until(t, "notice", noticed)
-	w.finish(call, "out\n", "")
+	f.finish(call, "out\n", "")
 	must(t, result(t, done).err)
 	if out, _ := s.text(); out != "out\n" || len(s.notices) != 1 || !strings.Contains(s.notices[0], "pods/log") {
 		t.Errorf("got %q, notices %q", out, s.notices)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +30,8 @@ import (
 	"toolcall.dev/operator/internal/follow"
 )
 
-// The API server of all tests, nil when there is none, and one that tells the streams of a log apart, which is
-// started by the first test that needs it.
+// apiServer is the API server of all tests, nil if there is none. splitting starts another one, which separates the
+// streams of a log.
 var (
 	apiServer *rest.Config
 	started   []*envtest.Environment
@@ -43,11 +44,6 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	defer func() {
-		for _, env := range started {
-			_ = env.Stop()
-		}
-	}()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
 		return m.Run()
@@ -57,7 +53,21 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
 		return 1
 	}
-	return m.Run()
+	return max(m.Run(), stopAndFindLeaks())
+}
+
+// stopAndFindLeaks stops the API servers, which ends the connections to them, and reports goroutines that tests left.
+func stopAndFindLeaks() (code int) {
+	for _, env := range started {
+		if err := env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+		}
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 func startServer(gates string) (*rest.Config, error) {
@@ -74,8 +84,8 @@ func startServer(gates string) (*rest.Config, error) {
 	return config, nil
 }
 
-// world is a namespace, clients, and a node whose kubelet is a handler of the test's.
-type world struct {
+// fixture is a namespace with clients, and a node whose kubelet is a handler of the test.
+type fixture struct {
 	t         *testing.T
 	config    *rest.Config
 	calls     client.WithWatch
@@ -83,15 +93,15 @@ type world struct {
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	if apiServer == nil {
 		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
 	}
-	return newWorldAt(t, apiServer)
+	return newFixtureAt(t, apiServer)
 }
 
-func newWorldAt(t *testing.T, config *rest.Config) *world {
+func newFixtureAt(t *testing.T, config *rest.Config) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, clientgoscheme.AddToScheme(scheme))
@@ -100,7 +110,7 @@ func newWorldAt(t *testing.T, config *rest.Config) *world {
 	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "follow-"}}
 	must(t, calls.Create(t.Context(), namespace))
-	return &world{t: t, config: config, calls: calls, pods: corev1client.NewForConfigOrDie(config), namespace: namespace.Name}
+	return &fixture{t: t, config: config, calls: calls, pods: corev1client.NewForConfigOrDie(config), namespace: namespace.Name}
 }
 
 func must(t *testing.T, err error) {
@@ -110,32 +120,32 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func (w *world) clients() follow.Clients { return follow.Clients{Calls: w.calls, Pods: w.pods} }
+func (f *fixture) clients() follow.Clients { return follow.Clients{Calls: f.calls, Pods: f.pods} }
 
-// create makes a call.
-func (w *world) create() *v1alpha1.ToolCall {
-	w.t.Helper()
-	call, err := w.clients().Create(w.t.Context(), &v1alpha1.ToolCall{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "call-"},
+// create creates a call.
+func (f *fixture) create() *v1alpha1.ToolCall {
+	f.t.Helper()
+	call, err := f.clients().Create(f.t.Context(), &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "call-"},
 		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}},
 	})
-	must(w.t, err)
+	must(f.t, err)
 	return call
 }
 
-// start writes what the operator writes when a pod has the call.
-func (w *world) start(call *v1alpha1.ToolCall, pod string) {
-	w.t.Helper()
-	w.patch(call, func(s *v1alpha1.ToolCallStatus) {
+// start writes what the operator writes when a pod runs the call.
+func (f *fixture) start(call *v1alpha1.ToolCall, pod string) {
+	f.t.Helper()
+	f.patch(call, func(s *v1alpha1.ToolCallStatus) {
 		s.Phase, s.Pod = v1alpha1.PhaseRunning, pod
 		meta.SetStatusCondition(&s.Conditions, condition(v1alpha1.ConditionStarted))
 	})
 }
 
-// finish writes an end with the given output.
-func (w *world) finish(call *v1alpha1.ToolCall, stdout, stderr string, change ...func(*v1alpha1.ToolCallStatus)) {
-	w.t.Helper()
-	w.patch(call, func(s *v1alpha1.ToolCallStatus) {
+// finish writes the end of the call, with the given output.
+func (f *fixture) finish(call *v1alpha1.ToolCall, stdout, stderr string, change ...func(*v1alpha1.ToolCallStatus)) {
+	f.t.Helper()
+	f.patch(call, func(s *v1alpha1.ToolCallStatus) {
 		s.Phase, s.Stdout, s.Stderr = v1alpha1.PhaseSucceeded, stdout, stderr
 		s.Streams = &v1alpha1.StreamsStatus{
 			Stdout: v1alpha1.StreamStatus{Bytes: int64(len(stdout))}, Stderr: v1alpha1.StreamStatus{Bytes: int64(len(stderr))},
@@ -151,44 +161,44 @@ func condition(kind string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}
 }
 
-func (w *world) patch(call *v1alpha1.ToolCall, change func(*v1alpha1.ToolCallStatus)) {
-	w.t.Helper()
+func (f *fixture) patch(call *v1alpha1.ToolCall, change func(*v1alpha1.ToolCallStatus)) {
+	f.t.Helper()
 	before := call.DeepCopy()
 	change(&call.Status)
-	must(w.t, w.calls.Status().Patch(w.t.Context(), call, client.MergeFrom(before)))
+	must(f.t, f.calls.Status().Patch(f.t.Context(), call, client.MergeFrom(before)))
 }
 
-// kubelet serves the logs of one pod, and gives the pod's name.
-func (w *world) kubelet(serve func(w http.ResponseWriter, r *http.Request)) string {
-	w.t.Helper()
+// kubelet serves the log of one pod, and returns the name of the pod.
+func (f *fixture) kubelet(serve func(w http.ResponseWriter, r *http.Request)) string {
+	f.t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/containerLogs/"+w.namespace+"/pod/call") {
+		if !strings.HasPrefix(r.URL.Path, "/containerLogs/"+f.namespace+"/pod/call") {
 			http.NotFound(rw, r)
 			return
 		}
 		serve(rw, r)
 	}))
-	w.t.Cleanup(server.Close)
+	f.t.Cleanup(server.Close)
 	address, err := url.Parse(server.URL)
-	must(w.t, err)
+	must(f.t, err)
 	port, err := strconv.Atoi(address.Port())
-	must(w.t, err)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	must(w.t, w.calls.Create(w.t.Context(), node))
+	must(f.t, err)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	must(f.t, f.calls.Create(f.t.Context(), node))
 	node.Status = corev1.NodeStatus{
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
 	}
-	must(w.t, w.calls.Status().Update(w.t.Context(), node))
-	must(w.t, w.calls.Create(w.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pod"},
+	must(f.t, f.calls.Status().Update(f.t.Context(), node))
+	must(f.t, f.calls.Create(f.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "pod"},
 		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "call", Image: "example.com/none"}}},
 	}))
 	return "pod"
 }
 
-// seen is what a Watcher was told.
-type seen struct {
+// recorder records what a Watcher receives.
+type recorder struct {
 	mu             sync.Mutex
 	out, err       strings.Builder
 	phases         []v1alpha1.Phase
@@ -196,11 +206,11 @@ type seen struct {
 	changed, wrote chan struct{}
 }
 
-func newSeen() *seen {
-	return &seen{changed: make(chan struct{}, 100), wrote: make(chan struct{}, 10000)}
+func newRecorder() *recorder {
+	return &recorder{changed: make(chan struct{}, 100), wrote: make(chan struct{}, 10000)}
 }
 
-func (s *seen) watcher() follow.Watcher {
+func (s *recorder) watcher() follow.Watcher {
 	locked := func(do func()) { s.mu.Lock(); defer s.mu.Unlock(); do() }
 	return follow.Watcher{
 		Changed: func(c *v1alpha1.ToolCall) {
@@ -213,46 +223,49 @@ func (s *seen) watcher() follow.Watcher {
 	}
 }
 
-func (s *seen) text() (out, err string) {
+func (s *recorder) text() (out, err string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.String(), s.err.String()
 }
+
+// testTimeout bounds every wait, so that a test that fails ends.
+const testTimeout = 2 * time.Minute
 
 // until waits for a signal.
 func until(t *testing.T, what string, signal <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-signal:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testTimeout):
 		t.Fatalf("no %s", what)
 	}
 }
 
-// ended is what Wait returned.
-type ended struct {
+// outcome is what Wait returned.
+type outcome struct {
 	call *v1alpha1.ToolCall
 	err  error
 }
 
 // wait runs Wait in the background.
-func (w *world) wait(ctx context.Context, clients follow.Clients, call *v1alpha1.ToolCall, watcher follow.Watcher) <-chan ended {
-	done := make(chan ended, 1)
+func (f *fixture) wait(ctx context.Context, clients follow.Clients, call *v1alpha1.ToolCall, watcher follow.Watcher) <-chan outcome {
+	done := make(chan outcome, 1)
 	key := client.ObjectKeyFromObject(call)
 	go func() {
 		call, err := clients.Wait(ctx, key, watcher)
-		done <- ended{call, err}
+		done <- outcome{call, err}
 	}()
 	return done
 }
 
-func result(t *testing.T, done <-chan ended) ended {
+func result(t *testing.T, done <-chan outcome) outcome {
 	t.Helper()
 	select {
 	case e := <-done:
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(testTimeout):
 		t.Fatal("Wait didn't return")
-		return ended{}
+		return outcome{}
 	}
 }

@@ -77,13 +77,13 @@ func TestAccessIsAskedOnceAndFailsClosed(t *testing.T) {
 	}
 	allow := func(tool string) (bool, error) { asked++; return tool == "ls", nil }
 	for name, c := range map[string]struct{ got, want string }{
-		"a caller that may":     {check(caller, allow), ""},
-		"a caller that may not": {check(caller, func(string) (bool, error) { return false, nil }), v1alpha1.ReasonAgentNotAllowed},
-		"no caller":             {check(nil, allow), v1alpha1.ReasonAgentNotAllowed},
-		"a caller without name": {check(&v1alpha1.Requester{}, allow), v1alpha1.ReasonAgentNotAllowed},
-		"nobody to ask":         {check(caller, nil), v1alpha1.ReasonGuardError},
-		"an error":              {check(caller, func(string) (bool, error) { return true, errors.New("down") }), v1alpha1.ReasonGuardError},
-		"a panic":               {check(caller, func(string) (bool, error) { panic("x") }), v1alpha1.ReasonGuardError},
+		"a requester that may":     {check(caller, allow), ""},
+		"a requester that may not": {check(caller, func(string) (bool, error) { return false, nil }), v1alpha1.ReasonAgentNotAllowed},
+		"no requester":             {check(nil, allow), v1alpha1.ReasonAgentNotAllowed},
+		"a requester without name": {check(&v1alpha1.Requester{}, allow), v1alpha1.ReasonAgentNotAllowed},
+		"nobody to ask":            {check(caller, nil), v1alpha1.ReasonGuardError},
+		"an error":                 {check(caller, func(string) (bool, error) { return true, errors.New("down") }), v1alpha1.ReasonGuardError},
+		"a panic":                  {check(caller, func(string) (bool, error) { panic("x") }), v1alpha1.ReasonGuardError},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: want %q, got %q", name, c.want, c.got)

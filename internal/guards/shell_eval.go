@@ -22,7 +22,7 @@ func (w *walker) innerScript(name word, cmd *syntax.CallExpr) *syntax.File {
 	for len(words) > 0 && !words[0].is(name.text) {
 		words = words[1:]
 	}
-	var text string
+	text := ""
 	if name.text == "eval" {
 		text, _ = evalText(words)
 	} else {

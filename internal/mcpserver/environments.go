@@ -85,6 +85,9 @@ func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	if d.Ready {
 		d.Message = ""
 	}
+	if e.Spec.Suspend {
+		d.Ready, d.Message = false, "suspended: calls wait until it is resumed"
+	}
 	return d
 }
 

@@ -39,8 +39,9 @@ import (
 	"toolcall.dev/operator/internal/tracing"
 )
 
-// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,verbs=get
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=services,resourceNames=toolcall-dispatch,verbs=get
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=toolcall-system,resources=leases,resourceNames=toolcall-operator,verbs=get;update
 // +kubebuilder:rbac:groups="",namespace=toolcall-system,resources=events,verbs=create;patch
 
 // shutdownTimeout is how long the last traces may take to leave.

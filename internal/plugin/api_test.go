@@ -12,9 +12,9 @@ import (
 
 func TestAClusterWithoutTheOperatorIsNamed(t *testing.T) {
 	t.Parallel()
-	for _, said := range newFixture(t).bare {
-		if said.code == 0 || !strings.Contains(said.err, "this cluster has no ToolCall kind: install the operator, or choose another cluster with --context") {
-			t.Errorf("exit code %d, %s%s", said.code, said.out, said.err)
+	for _, p := range newFixture(t).bare {
+		if p.code == 0 || !strings.Contains(p.err, "this cluster has no ToolCall kind: install the operator, or choose another cluster with --context") {
+			t.Errorf("exit code %d, %s%s", p.code, p.out, p.err)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := f.run(append([]string{"check", "--as", user}, c.args...)...)
-			got.says(t, c.code, c.parts...)
+			got.expect(t, c.code, c.parts...)
 			if strings.Contains(got.out+got.err, "private") {
 				t.Errorf("a value of the environment is shown: %s%s", got.out, got.err)
 			}
@@ -75,15 +75,15 @@ func TestCheck(t *testing.T) {
 func TestCheckOfWhatIsWrittenWrong(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.run("check", "--", "ls").says(t, 125, "NoEnvironment", v1alpha1.AnnotationDefaultEnvironment)
+	f.run("check", "--", "ls").expect(t, 125, "NoEnvironment", v1alpha1.AnnotationDefaultEnvironment)
 	f.environment("one", true)
-	f.run("check", "--", "ls").says(t, 125, "InvalidPolicy", `there is no ExecutionPolicy "`+f.namespace)
+	f.run("check", "--", "ls").expect(t, 125, "InvalidPolicy", `there is no ExecutionPolicy "`+f.namespace)
 	f.policy(func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"/bin/ls"}}
 	})
-	f.run("check", "--", "ls").says(t, 125, "InvalidPolicy", "binaries.allowed")
+	f.run("check", "--", "ls").expect(t, 125, "InvalidPolicy", "binaries.allowed")
 	f.environment("two", true)
-	f.run("check", "--env", "two", "--", "ls").says(t, 125, "InvalidEnvironment", `["one" "two"]`)
+	f.run("check", "--env", "two", "--", "ls").expect(t, 125, "InvalidEnvironment", `["one" "two"]`)
 }
 
 // What the caller may not read is named, with the role that has it.
@@ -94,43 +94,43 @@ func TestCheckNamesTheRightThatIsMissing(t *testing.T) {
 	f.environment("tools", true)
 	user := f.user([]string{"toolcall-user"}, "ls")
 	got := f.run("check", "--as", user, "--", "ls")
-	got.says(t, 125, "Allowed: unknown", "ls, which you may use", "Policy: "+f.namespace, "get executionpolicies", "toolcall-policy-viewer")
-	f.run("env", "list", "--as", user).says(t, 0, "tools", "example.com/tools:1", "yes", "(no permission to read policies)")
-	f.run("env", "list").says(t, 0, "any program; shell; code in python")
-	f.run("check", "--as", "nobody", "--", "ls").says(t, 125, "the ClusterRole toolcall-user grants permission")
+	got.expect(t, 125, "Allowed: unknown", "ls, which you may use", "Policy: "+f.namespace, "get executionpolicies", "toolcall-policy-viewer")
+	f.run("env", "list", "--as", user).expect(t, 0, "tools", "example.com/tools:1", "yes", "(no permission to read policies)")
+	f.run("env", "list").expect(t, 0, "any program; shell; code in python")
+	f.run("check", "--as", "nobody", "--", "ls").expect(t, 125, "the ClusterRole toolcall-user grants permission")
 }
 
 func TestListDescribeWaitAndCancel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, name := range []string{"good", "bad", "odd"} {
-		f.run("run", "--detach", "--name", name, "--", "ls").says(t, 0, name)
+		f.run("run", "--detach", "--name", name, "--", "ls").expect(t, 0, name)
 	}
 	stdout := v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 3}}
 	f.end("good", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseSucceeded, Reason: "Completed", ExitCode: ptr.To(int32(0)), Stdout: "hi\n", Streams: &stdout})
 	f.end("bad", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: "BinaryNotAllowed", Message: "not\x1b[31m listed"})
-	f.run("get").says(t, 0, "good Succeeded Completed 0", "bad Denied BinaryNotAllowed -", "odd Pending -")
-	f.run("get", "--phase", "denied,pending", "-o", "name").says(t, 0, "toolcall.toolcall.dev/bad", "toolcall.toolcall.dev/odd")
+	f.run("get").expect(t, 0, "good Succeeded Completed 0", "bad Denied BinaryNotAllowed -", "odd Pending -")
+	f.run("get", "--phase", "denied,pending", "-o", "name").expect(t, 0, "toolcall.toolcall.dev/bad", "toolcall.toolcall.dev/odd")
 	if got := f.run("get", "--phase", "Succeeded", "-A"); strings.Contains(got.out, "bad") || !strings.Contains(got.out, f.namespace) {
 		t.Errorf("got %s", got.out)
 	}
-	f.run("get", "good", "-o", "jsonpath={.status.exitCode}").says(t, 0, "0")
-	f.run("get", "-o", "yaml").says(t, 0, "kind: ToolCallList", "name: good")
-	f.run("get", "-o", "wide").says(t, 0, "REQUESTED-BY")
-	f.run("get", "none").says(t, 1, `call none not found in namespace "`+f.namespace)
-	f.run("get", "-l", "((").says(t, 1, "--selector")
-	f.run("logs", "good").says(t, 0, "hi")
-	f.run("logs", "bad").says(t, 0, "has no recorded output: Denied")
-	f.run("logs", "odd").says(t, 0, "has not started")
-	f.run("wait", "good").says(t, 0, "good Succeeded Completed exit 0")
-	f.run("wait", "good", "bad", "none").says(t, 126, "bad Denied", "none")
-	f.run("wait", "odd", "--timeout", "300ms").says(t, 125, "did not finish within --timeout")
-	f.run("describe", "bad").says(t, 0, "Denied (BinaryNotAllowed)", "not^[[31m listed")
-	f.run("explain-denial", "good").says(t, 1, "was not denied")
-	f.run("explain-denial", "bad").says(t, 0, "spec.binaries", "would fail: NoEnvironment")
-	f.run("cancel", "odd", "none").says(t, 1, "odd: cancellation requested", "call none not found")
-	f.run("get", "odd", "-o", "jsonpath={.spec.cancel}").says(t, 0, "true")
-	f.run("run", "--name", "good", "--", "ls").says(t, 125, "a call with a given name runs at most once")
-	f.run("run", "--dry-run=server", "-o", "jsonpath={.spec.requestedBy.username}", "--", "ls").says(t, 0, "admin")
-	f.run("run", "--dry-run=server", "--shell", "").says(t, 0)
+	f.run("get", "good", "-o", "jsonpath={.status.exitCode}").expect(t, 0, "0")
+	f.run("get", "-o", "yaml").expect(t, 0, "kind: ToolCallList", "name: good")
+	f.run("get", "-o", "wide").expect(t, 0, "REQUESTED-BY")
+	f.run("get", "none").expect(t, 1, `call none not found in namespace "`+f.namespace)
+	f.run("get", "-l", "((").expect(t, 1, "--selector")
+	f.run("logs", "good").expect(t, 0, "hi")
+	f.run("logs", "bad").expect(t, 0, "has no recorded output: Denied")
+	f.run("logs", "odd").expect(t, 0, "has not started")
+	f.run("wait", "good").expect(t, 0, "good Succeeded Completed exit 0")
+	f.run("wait", "good", "bad", "none").expect(t, 126, "bad Denied", "none")
+	f.run("wait", "odd", "--timeout", "300ms").expect(t, 125, "did not finish within --timeout")
+	f.run("describe", "bad").expect(t, 0, "Denied (BinaryNotAllowed)", "not^[[31m listed")
+	f.run("explain-denial", "good").expect(t, 1, "was not denied")
+	f.run("explain-denial", "bad").expect(t, 0, "spec.binaries", "would fail: NoEnvironment")
+	f.run("cancel", "odd", "none").expect(t, 1, "odd: cancellation requested", "call none not found")
+	f.run("get", "odd", "-o", "jsonpath={.spec.cancel}").expect(t, 0, "true")
+	f.run("run", "--name", "good", "--", "ls").expect(t, 125, "a call with a given name runs at most once")
+	f.run("run", "--dry-run=server", "-o", "jsonpath={.spec.requestedBy.username}", "--", "ls").expect(t, 0, "admin")
+	f.run("run", "--dry-run=server", "--shell", "").expect(t, 0)
 }

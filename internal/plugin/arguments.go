@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -16,13 +17,16 @@ func requireCall(_ *cobra.Command, args []string) error {
 
 // requireCalls accepts the names of one or more calls.
 func requireCalls(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
+	if len(args) == 0 || slices.Contains(args, "") {
 		return errors.New("specify the names of the calls: \"kubectl toolcall get\" lists the calls")
 	}
-	for _, name := range args {
-		if name == "" {
-			return errors.New("the name of a call must not be empty")
-		}
+	return nil
+}
+
+// requireEnvironments accepts the names of one or more environments.
+func requireEnvironments(_ *cobra.Command, args []string) error {
+	if len(args) == 0 || slices.Contains(args, "") {
+		return errors.New("specify the names of the environments: \"kubectl toolcall env list\" lists the environments")
 	}
 	return nil
 }

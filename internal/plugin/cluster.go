@@ -88,12 +88,15 @@ func (c *cluster) getCall(ctx context.Context, name string) (*v1alpha1.ToolCall,
 	return call, nil
 }
 
-// readError adds what the user can do to the error of a read.
+// readError adds what the user can do to the error of a request for an existing object.
 func (c *cluster) readError(what string, err error) error {
 	if follow.NotInstalled(err) {
-		return fmt.Errorf("get %s: this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", what, err)
+		return fmt.Errorf("%s: this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", what, err)
 	}
-	return c.notFoundError(what, fmt.Errorf("get %s: %w", what, err))
+	if apierrors.IsNotFound(err) {
+		return c.notFoundError(what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // notFoundError adds where to look to an error that says that an object doesn't exist.

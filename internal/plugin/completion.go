@@ -40,6 +40,12 @@ func (c *cli) completeEnvironments(_ *cobra.Command, _ []string, prefix string) 
 	return c.complete(&v1alpha1.ExecutionEnvironmentList{}, prefix)
 }
 
+// completeEnvironmentArguments completes any number of environments.
+func (c *cli) completeEnvironmentArguments(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	names, directive := c.complete(&v1alpha1.ExecutionEnvironmentList{}, prefix)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
+}
+
 func (c *cli) completeSkills(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return c.complete(&v1alpha1.SkillList{}, prefix)
 }

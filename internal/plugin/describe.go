@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -139,14 +140,20 @@ func actionFields(call *v1alpha1.ToolCall) []field {
 	if spec.TimeoutSeconds != nil {
 		fields = append(fields, field{"Requested time limit", fmt.Sprintf("%ds", *spec.TimeoutSeconds)})
 	}
+	if limit := call.Status.TimeoutSeconds; limit != nil {
+		fields = append(fields, field{"Time limit", fmt.Sprintf("%ds", *limit)})
+	}
 	return append(fields, field{"Job", call.Status.Job}, field{"Pod", call.Status.Pod}, field{"Node", call.Status.Node})
 }
 
-// quoted joins arguments so that their bounds are visible.
+// unquoted matches arguments that mean the same to a shell without quotes.
+var unquoted = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted joins arguments so that their bounds are visible, in a form that a shell reads as the same arguments.
 func quoted(args []string) string {
 	shown := make([]string, 0, len(args))
 	for _, arg := range args {
-		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`|&;<>()*?[]#~%") {
+		if !unquoted.MatchString(arg) {
 			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 		}
 		shown = append(shown, arg)
@@ -190,6 +197,7 @@ var sourceText = map[v1alpha1.EnvSource]string{
 	v1alpha1.EnvSourceImage:       "the image",
 }
 
+// conditionFields lists the conditions in the order in which a call reaches them.
 func conditionFields(call *v1alpha1.ToolCall) []field {
 	var fields []field
 	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,12 +19,12 @@ func newEnv(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "env",
 		Aliases: []string{"envs", "environment", "environments"},
-		Short:   "Manage environments",
-		Example: "  kubectl toolcall env list",
+		Short:   "List, suspend and resume environments",
+		Example: "  kubectl toolcall env list\n  kubectl toolcall env suspend tools",
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newEnvList(c))
+	command.AddCommand(newEnvList(c), newEnvSuspend(c), newEnvResume(c))
 	return command
 }
 
@@ -117,7 +118,7 @@ func (o *envListOptions) writeTable(ctx context.Context, c *cluster, environment
 	policies := newPolicyReader(c)
 	for i := range environments {
 		env := &environments[i]
-		cells := []string{env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), ready(env), warm(env), policies.allows(ctx, env)}
+		cells := []string{env.Name, env.Spec.Image, isDefault(env), env.Spec.PolicyName(), state(env), warm(env), policies.allows(ctx, env)}
 		if o.allNamespaces {
 			cells = append([]string{env.Namespace}, cells...)
 		}
@@ -133,12 +134,20 @@ func isDefault(env *v1alpha1.ExecutionEnvironment) string {
 	return ""
 }
 
+// state is the condition Ready, and whether the environment is suspended.
+func state(env *v1alpha1.ExecutionEnvironment) string {
+	if env.Spec.Suspend {
+		return ready(env) + ", suspended"
+	}
+	return ready(env)
+}
+
 func ready(env *v1alpha1.ExecutionEnvironment) string {
 	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case c == nil:
 		return "Unknown"
-	case c.Status == "True":
+	case c.Status == metav1.ConditionTrue:
 		return "True"
 	default:
 		return string(c.Status) + " (" + c.Reason + ")"

@@ -9,6 +9,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -27,7 +28,10 @@ type evaluation struct {
 	// decision is set if the call would run, with resolved as the variables that are known outside of the pod.
 	decision *decide.Decision
 	resolved envresolve.Resolved
-	mayUse   *bool
+	// mayUse is whether the user has permission to use the tool, nil if that was not checked.
+	mayUse *bool
+	// policiesUnreadable is the error of reading the policies, nil if the user has permission.
+	policiesUnreadable error
 
 	// refusal says why the call would not run. It is nil if the call would run.
 	refusal *decide.Refusal
@@ -47,7 +51,7 @@ func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evalua
 	for _, step := range []func(context.Context) error{e.readContext, e.readPolicies, e.readAccess, e.decide} {
 		err := step(ctx)
 		var refusal *decide.Refusal
-		var open *decide.Undecided
+		var undecided *decide.Undecided
 		switch {
 		case errors.As(err, &refusal):
 			v.refusal = refusal
@@ -55,8 +59,8 @@ func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evalua
 		case errors.Is(err, errUnreadable):
 			v.unknown = err
 			return v, nil
-		case errors.As(err, &open):
-			return nil, open.Cause
+		case errors.As(err, &undecided):
+			return nil, undecided.Cause
 		case err != nil:
 			return nil, err
 		}
@@ -70,40 +74,41 @@ type evaluator struct {
 	*evaluation
 }
 
-func (f *evaluator) readContext(ctx context.Context) error {
-	if ref := f.call.Spec.EnvironmentRef; ref != nil {
+// readContext reads the environments and the skill. An object that doesn't exist stays nil: the decision says so.
+func (e *evaluator) readContext(ctx context.Context) error {
+	if ref := e.call.Spec.EnvironmentRef; ref != nil {
 		env := &v1alpha1.ExecutionEnvironment{}
-		found, err := f.find(ctx, ref.Name, "get executionenvironments", env)
+		exists, err := e.read(ctx, ref.Name, "get executionenvironments", env)
 		if err != nil {
 			return err
 		}
-		if found {
-			f.snapshot.Named = env
+		if exists {
+			e.snapshot.Named = env
 		}
 	}
-	if ref := f.call.Spec.SkillRef; ref != nil {
+	if ref := e.call.Spec.SkillRef; ref != nil {
 		skill := &v1alpha1.Skill{}
-		found, err := f.find(ctx, ref.Name, "get skills", skill)
+		exists, err := e.read(ctx, ref.Name, "get skills", skill)
 		if err != nil {
 			return err
 		}
-		if found {
-			f.snapshot.Skill = skill
+		if exists {
+			e.snapshot.Skill = skill
 		}
 	}
 	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := f.client.List(ctx, environments, client.InNamespace(f.namespace)); err != nil {
+	if err := e.client.List(ctx, environments, client.InNamespace(e.namespace)); err != nil {
 		return unreadable("list executionenvironments", err)
 	}
-	f.snapshot.Defaults = slices.DeleteFunc(environments.Items, func(e v1alpha1.ExecutionEnvironment) bool {
-		return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
+	e.snapshot.Defaults = slices.DeleteFunc(environments.Items, func(env v1alpha1.ExecutionEnvironment) bool {
+		return env.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
 	})
 	return nil
 }
 
-// find reads an object that the call refers to, and says whether there is one.
-func (f *evaluator) find(ctx context.Context, name, action string, into client.Object) (bool, error) {
-	err := f.client.Get(ctx, f.key(name), into)
+// read reads an object that the call refers to, and reports whether it exists.
+func (e *evaluator) read(ctx context.Context, name, action string, into client.Object) (exists bool, err error) {
+	err = e.client.Get(ctx, e.key(name), into)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -122,41 +127,65 @@ func unreadable(action string, err error) error {
 	return explained
 }
 
-func (f *evaluator) readPolicies(ctx context.Context) (err error) {
-	env := f.snapshot.Effective()
+// readPolicies reads the policies that can apply to the environment.
+func (e *evaluator) readPolicies(ctx context.Context) (err error) {
+	env := e.snapshot.Effective()
 	if env == nil {
-		return nil // The decision says why there is none.
+		return nil // The decision says why there is no environment.
 	}
-	f.snapshot.Policies, err = newPolicyReader(f.cluster).policies(ctx, env)
-	if apierrors.IsForbidden(err) && f.action == nil {
-		return nil // Every policy denies a call that can't be mapped to an action.
+	e.snapshot.Policies, err = newPolicyReader(e.cluster).policies(ctx, env)
+	if !apierrors.IsForbidden(err) {
+		return err
 	}
-	if apierrors.IsForbidden(err) {
-		if may, err := f.cluster.mayUse(ctx, f.action.Tool()); err == nil {
-			f.evaluation.mayUse = &may
-		}
-		return fmt.Errorf("%w: %w", errUnreadable, err)
+	e.policiesUnreadable = fmt.Errorf("%w: %w", errUnreadable, err)
+	if refusal := e.refusalUnderAnyPolicy(); refusal != nil {
+		return refusal
 	}
-	return err
+	if may, err := e.cluster.mayUse(ctx, e.action.Tool()); err == nil {
+		e.evaluation.mayUse = &may
+	}
+	return e.policiesUnreadable
 }
 
-// readAccess asks for the permission to use the tool, where the decision depends on it.
-func (f *evaluator) readAccess(ctx context.Context) error {
-	tool, needed := decide.ReviewNeeded(f.snapshot)
-	if !needed || !f.snapshot.Requester.Vouched {
+// refusalUnderAnyPolicy returns why the call would not run, if that is the same for every policy.
+func (e *evaluator) refusalUnderAnyPolicy() error {
+	permissive := v1alpha1.ExecutionPolicy{Spec: v1alpha1.ExecutionPolicySpec{
+		Access: v1alpha1.AccessOpen,
+		Shell:  &v1alpha1.ShellPolicy{Enabled: ptr.To(true)},
+		Code:   &v1alpha1.CodePolicy{Languages: []string{}, DeniedModules: []string{}, NetworkAccess: ptr.To(true)},
+	}}
+	trial := *e.snapshot
+	trial.Policies = decide.Policies{Named: &permissive, Defaults: []v1alpha1.ExecutionPolicy{permissive}}
+	_, err := decide.Decide(&trial)
+	var refusal *decide.Refusal
+	if !errors.As(err, &refusal) {
 		return nil
 	}
-	may, err := f.cluster.mayUse(ctx, tool)
+	context := refusal.Reason == v1alpha1.ReasonEnvironmentNotFound || refusal.Reason == v1alpha1.ReasonSkillNotFound ||
+		decide.DuplicateDefault(e.snapshot.Defaults) != ""
+	if !context && e.action != nil {
+		return nil // The actual policy may deny the call for another reason.
+	}
+	return refusal
+}
+
+// readAccess checks the permission to use the tool, if the decision depends on it.
+func (e *evaluator) readAccess(ctx context.Context) error {
+	tool, needed := decide.ReviewNeeded(e.snapshot)
+	if !needed || !e.snapshot.Requester.Vouched {
+		return nil
+	}
+	may, err := e.cluster.mayUse(ctx, tool)
 	if err != nil {
 		return err
 	}
-	f.evaluation.mayUse, f.snapshot.Access.Allowed = &may, may
+	e.evaluation.mayUse, e.snapshot.Access.Allowed = &may, may
 	return nil
 }
 
 // decide decides, and resolves the variables, except those of the image: only the pod knows them.
-func (f *evaluator) decide(context.Context) error {
-	decision, err := decide.Decide(f.snapshot)
+func (e *evaluator) decide(context.Context) error {
+	decision, err := decide.Decide(e.snapshot)
 	if err != nil {
 		return err
 	}
@@ -165,11 +194,11 @@ func (f *evaluator) decide(context.Context) error {
 		references = append(references, name+"=")
 	}
 	internal := func(name string) bool { return slices.Contains(references, name+"=") }
-	f.resolved, err = envresolve.Resolve(&decision.Plan, references, internal)
+	e.resolved, err = envresolve.Resolve(&decision.Plan, references, internal)
 	if err != nil {
 		return decide.Refuse(v1alpha1.ReasonInvalidEnvironment, "%s", err.Error())
 	}
-	f.decision = decision
+	e.evaluation.decision = decision
 	return nil
 }
 

@@ -63,6 +63,9 @@ func (v *evaluation) contextFields() []field {
 	if v.snapshot.Named == nil {
 		name += " (the namespace's default)"
 	}
+	if env.Spec.Suspend {
+		name += ", suspended: the call would wait"
+	}
 	fields := []field{{"Environment", name}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
 	if v.decision == nil {
 		return fields
@@ -84,7 +87,7 @@ func (v *evaluation) policyName(env *v1alpha1.ExecutionEnvironment) string {
 	switch {
 	case env.Spec.PolicyName() != "":
 		return env.Spec.PolicyName()
-	case err != nil || v.unknown != nil:
+	case err != nil || v.policiesUnreadable != nil:
 		return "the cluster's default"
 	case policy != nil:
 		return policy.Name

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -202,6 +203,9 @@ func (c *cli) wait(cluster *cluster, call *v1alpha1.ToolCall, shown *display, i 
 	shown.readerLost = i.readerLost
 	done, err := cluster.follow().Wait(i.waiting, key, shown.watcher())
 	c.flush()
+	if apierrors.IsNotFound(err) {
+		err = follow.ErrDeleted // The call existed: it was deleted before the first read.
+	}
 	switch {
 	case shown.hasFailed():
 		return nil, &exitError{code: codePipe}

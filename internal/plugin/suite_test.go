@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -35,11 +36,11 @@ type apiServer struct {
 	client     client.WithWatch
 	kubeconfig string
 	// bare is what was said before the kinds were installed.
-	bare []said
+	bare []printed
 }
 
-// said is what a command printed, and its exit code.
-type said struct {
+// printed is what a command printed, and its exit code.
+type printed struct {
 	out, err string
 	code     int
 }
@@ -58,17 +59,30 @@ func runTests(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "plugin")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		defer func() { _ = env.Stop() }()
 		server, err = startServer(env, filepath.Join(dir, "kubeconfig"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		_ = env.Stop()
 		return 1
 	}
-	return m.Run()
+	return max(m.Run(), stopAndFindLeaks(env))
 }
 
-// startServer starts one and installs the kinds, the admission policies and the roles that ship.
+// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
+func stopAndFindLeaks(env *envtest.Environment) (code int) {
+	if err := env.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the API server:", err)
+	}
+	// The signal package keeps a goroutine once a program has asked for signals.
+	if err := goleak.Find(goleak.IgnoreTopFunction("os/signal.signal_recv")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// startServer starts an API server, and installs the kinds, the admission policies and the roles of the project.
 func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
 	config, err := env.Start()
 	if err != nil {
@@ -79,9 +93,9 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 	}
 	s := &apiServer{kubeconfig: kubeconfig}
 	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list"} {
-		var said said
-		said.out, said.err, said.code = command("", append([]string{"--kubeconfig", kubeconfig}, strings.Fields(line)...)...)
-		s.bare = append(s.bare, said)
+		var p printed
+		p.out, p.err, p.code = command("", append([]string{"--kubeconfig", kubeconfig}, strings.Fields(line)...)...)
+		s.bare = append(s.bare, p)
 	}
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
 		return nil, err
@@ -119,7 +133,7 @@ func (s *apiServer) install(file string) error {
 	}
 }
 
-// awaitAdmission waits until calls are stamped with their creator.
+// awaitAdmission waits until admission records the requester of a call.
 func (s *apiServer) awaitAdmission() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		probe := &v1alpha1.ToolCall{
@@ -164,7 +178,7 @@ func (f *fixture) make(objects ...client.Object) {
 	}
 }
 
-// policy makes one that allows shell lines, of the namespace's name.
+// policy creates a policy with the name of the namespace, which allows shell commands.
 func (f *fixture) policy(change ...func(*v1alpha1.ExecutionPolicySpec)) {
 	f.t.Helper()
 	p := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
@@ -175,7 +189,7 @@ func (f *fixture) policy(change ...func(*v1alpha1.ExecutionPolicySpec)) {
 	f.make(p)
 }
 
-// environment makes one under that policy.
+// environment creates an environment under that policy.
 func (f *fixture) environment(name string, isDefault bool, env ...v1alpha1.EnvVar) {
 	f.t.Helper()
 	e := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
@@ -186,7 +200,7 @@ func (f *fixture) environment(name string, isDefault bool, env ...v1alpha1.EnvVa
 	f.make(e)
 }
 
-// user may what the shipped roles say in the namespace, and use the tools.
+// user creates a user with roles of the project in the namespace, and the permission to use tools.
 func (f *fixture) user(roles []string, tools ...string) string {
 	f.t.Helper()
 	name := f.namespace + "-user"
@@ -204,7 +218,7 @@ func (f *fixture) user(roles []string, tools ...string) string {
 		}
 		f.make(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: role}, RoleRef: ref, Subjects: subjects})
 	}
-	// The binding that was made last is the last to be in force.
+	// The last binding is the last to take effect.
 	f.awaitRight(name, tools[0])
 	return name
 }
@@ -226,14 +240,14 @@ func (f *fixture) awaitRight(user, tool string) {
 	f.t.Fatalf("%s may not use %s", user, tool)
 }
 
-// do runs a command in the namespace.
-func (f *fixture) run(args ...string) said {
+// run runs a command in the namespace.
+func (f *fixture) run(args ...string) printed {
 	f.t.Helper()
 	out, errs, code := command("print(1)\n", append([]string{"--kubeconfig", f.kubeconfig, "-n", f.namespace}, args...)...)
-	return said{out, errs, code}
+	return printed{out, errs, code}
 }
 
-// end writes the end of a call, as the operator does.
+// end finishes a call, as the operator does.
 func (f *fixture) end(name string, status v1alpha1.ToolCallStatus) {
 	f.t.Helper()
 	call := &v1alpha1.ToolCall{}
@@ -248,16 +262,16 @@ func (f *fixture) end(name string, status v1alpha1.ToolCallStatus) {
 	}
 }
 
-// says wants an exit code and parts of what was printed.
-func (s said) says(t *testing.T, code int, parts ...string) {
+// expect expects an exit code and parts of what was printed, with any white space.
+func (p printed) expect(t *testing.T, code int, parts ...string) {
 	t.Helper()
-	all := strings.Join(strings.Fields(s.out+" "+s.err), " ")
-	if s.code != code {
-		t.Errorf("exit code %d, not %d: %s%s", s.code, code, s.out, s.err)
+	all := strings.Join(strings.Fields(p.out+" "+p.err), " ")
+	if p.code != code {
+		t.Errorf("exit code %d, not %d: %s%s", p.code, code, p.out, p.err)
 	}
 	for _, part := range parts {
 		if !strings.Contains(all, part) {
-			t.Errorf("%q isn't in\n%s%s", part, s.out, s.err)
+			t.Errorf("%q isn't in\n%s%s", part, p.out, p.err)
 		}
 	}
 }

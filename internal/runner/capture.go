@@ -8,11 +8,11 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// capture keeps the first and the last bytes of a stream and measures all of it.
+// capture keeps the first and the last bytes of a stream, and counts and hashes all of it.
 type capture struct {
 	head, tail       []byte
 	headMax, tailMax int
-	// next is where the oldest byte of a full tail is, and the next one goes.
+	// next is the position of the oldest byte of a full tail, which the next byte replaces.
 	next  int
 	bytes int64
 	hash  hash.Hash
@@ -36,7 +36,7 @@ func (c *capture) write(p []byte) {
 	c.keepLast(p[n:])
 }
 
-// keepLast holds the last tailMax bytes: first a growing slice, then a ring.
+// keepLast keeps the last tailMax bytes: first in a growing slice, then in a ring.
 func (c *capture) keepLast(p []byte) {
 	if len(p) > c.tailMax {
 		p = p[len(p)-c.tailMax:]
@@ -52,9 +52,9 @@ func (c *capture) keepLast(p []byte) {
 	}
 }
 
-// stream is what was captured. whole reports whether the process's last byte was seen.
+// stream returns what was captured. whole says that the stream was read to its end.
 func (c *capture) stream(whole bool) result.Stream {
-	s := result.Stream{Head: c.head, Bytes: c.bytes, InvalidUTF8: c.utf8.invalid || c.utf8.partial()}
+	s := result.Stream{Head: c.head, Bytes: c.bytes, InvalidUTF8: c.utf8.invalid || c.utf8.isPartial()}
 	s.Tail = append(append(s.Tail, c.tail[c.next:]...), c.tail[:c.next]...)
 	if whole {
 		s.SHA256 = hex.EncodeToString(c.hash.Sum(nil))

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// SourceArg is the argument that stands for the path of Command.Source.
+// SourceArg is the argument that is replaced by the path of Command.Source.
 const SourceArg = "@toolcall-source@"
 
-// sourcePath is where the child finds the source: on its file descriptor 3.
+// sourcePath is the path of the source for the child: its file descriptor 3.
 const sourcePath = "/dev/fd/3"
 
 // DefaultGrace is how long a process has to end after SIGTERM.
@@ -21,28 +21,28 @@ type Command struct {
 	Argv []string
 	// Env is the whole environment of the process, as NAME=value.
 	Env []string
-	// Dir is the directory to start in. DirFD, when set, is that directory, already open and checked: the
-	// process starts in it even if the path leads elsewhere by now. Run doesn't close it.
+	// Dir is the directory to start in. If DirFD is set, it is that directory, open and checked: the process starts in it
+	// even if the path leads elsewhere by now. Run doesn't close it.
 	Dir   string
 	DirFD *os.File
 	// Stdin is fed to the process, then its standard input is closed.
 	Stdin []byte
-	// Timeout of the process's wall-clock time; none when 0. Grace between SIGTERM and SIGKILL;
-	// DefaultGrace when 0.
+	// Timeout is how long the process may run; 0 is no limit. Grace is the time between SIGTERM and SIGKILL; 0 is
+	// DefaultGrace.
 	Timeout, Grace time.Duration
-	// MaxBytesPerStream is how much of each output stream is kept: half from its start, half from its end.
+	// MaxBytesPerStream is how many bytes of each output stream are kept: half of them from its start, half from its end.
 	MaxBytesPerStream int
-	// Source, when not nil, is put into memory that can't be changed any more; arguments that are
-	// SourceArg become a path to it.
+	// Source is put into a file in memory that can't be changed, if it isn't nil. Arguments that are SourceArg are replaced
+	// by its path.
 	Source []byte
-	// DenyNetwork makes every socket but a Unix one fail, for the process and all that it starts.
+	// DenyNetwork makes all sockets but Unix sockets fail, for the process and all that it starts.
 	DenyNetwork bool
-	// Stdout and Stderr get the output as it is written; either may be nil. One that fails or hangs
-	// doesn't disturb the process: output is then left out there, never in the outcome.
+	// Stdout and Stderr get the output as it is written. Either may be nil. A writer that fails or hangs doesn't disturb
+	// the process: it misses output, the outcome doesn't.
 	Stdout, Stderr io.Writer
 }
 
-// Stop is a cause of a context's end that names the reason of the outcome.
+// Stop is a cause for ending the context. It sets the reason of the outcome.
 type Stop struct {
 	Reason, Message string
 }
@@ -67,12 +67,12 @@ func newOptions(opts []Option) options {
 	return o
 }
 
-// WithClock sets the clock that the outcome's times are taken from. Timeouts use the real one.
+// WithClock sets the clock for the times of the outcome. Timeouts use the real clock.
 func WithClock(now func() time.Time) Option {
 	return func(o *options) { o.now = now }
 }
 
-// WithOOMKills sets how the number of processes that the kernel killed for memory is read.
+// WithOOMKills sets the function that returns how many processes the kernel has killed for memory.
 func WithOOMKills(count func() (uint64, bool)) Option {
 	return func(o *options) { o.oomKills = count }
 }

@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// mirrorChunks bounds what is held back while the live writer is slow.
+	// mirrorChunks bounds how much output waits for a slow writer.
 	mirrorChunks = 16
-	// stallLimit is how long a writer that takes nothing may hold up the process, once.
+	// stallLimit is how long a writer that hangs may block the process, once.
 	stallLimit = 2 * time.Second
 )
 
-// mirror copies output to a live writer. A slow writer slows the process down, as a terminal would; one
-// that fails is given up, and one that hangs is passed over until it takes something again.
+// mirror copies output to a live writer. A slow writer slows down the process, as a terminal would. A writer that fails
+// gets no more output; one that hangs misses output until it accepts some again.
 type mirror struct {
 	w       io.Writer
 	queue   chan []byte
 	free    chan []byte
 	done    chan struct{}
 	stalled bool
-	// own is the one buffer that is needed when nothing is copied.
+	// own is the buffer that is used if nothing is copied.
 	own []byte
 }
 
@@ -49,7 +49,7 @@ func (m *mirror) copy() {
 	}
 }
 
-// buffer returns one that belongs to the caller until it is sent.
+// buffer returns a buffer that belongs to the caller until it is sent.
 func (m *mirror) buffer() []byte {
 	if m.w == nil {
 		return m.own
@@ -69,7 +69,7 @@ func (m *mirror) recycle(b []byte) {
 	}
 }
 
-// send passes a buffer on; it no longer belongs to the caller.
+// send passes on a buffer, which then no longer belongs to the caller.
 func (m *mirror) send(b []byte) {
 	if m.w == nil {
 		return

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// CgroupOOMKills returns how many processes of our own control group the kernel has killed for memory,
-// when that can be read.
+// CgroupOOMKills returns how many processes of this process's control group the kernel has killed for memory. known is
+// false if that can't be read.
 func CgroupOOMKills() (count uint64, known bool) {
 	return cgroupOOMKills(os.DirFS("/"))
 }
 
-// oomFile is where a version of control groups counts.
+// oomFile is the file in which a version of control groups counts.
 type oomFile struct{ mount, name string }
 
 var (
@@ -47,8 +47,8 @@ func cgroupOOMKills(root fs.FS) (uint64, bool) {
 	return 0, false
 }
 
-// read tries the group's own path, then the mount itself: in a container the mount shows the group alone,
-// whatever path the group is said to have.
+// read tries the path of the group, then the mount: in a container the mount shows only the group, whatever the path of
+// the group is.
 func (f oomFile) read(root fs.FS, group string) (uint64, bool) {
 	for _, dir := range []string{path.Join(f.mount, group), f.mount} {
 		if data, err := fs.ReadFile(root, path.Join(dir, f.name)); err == nil {

@@ -10,7 +10,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// outcome puts together what is known after the end.
+// outcome returns what is known after the end.
 func (r *run) outcome() result.Outcome {
 	if r.startedAt.IsZero() {
 		return result.Outcome{Reason: r.stop.Reason, Message: r.stop.Message}
@@ -21,7 +21,7 @@ func (r *run) outcome() result.Outcome {
 	o := result.Outcome{
 		Started:   true,
 		OOMKilled: r.oomHappened(),
-		// Without the monotonic part: it means nothing to a reader.
+		// Without the monotonic part, which has no meaning elsewhere.
 		StartTime:      r.startedAt.Round(0),
 		CompletionTime: r.endedAt.Round(0),
 		DurationMS:     r.endedAt.Sub(r.startedAt).Milliseconds(),
@@ -63,7 +63,7 @@ func (r *run) describeEnd(o *result.Outcome) {
 
 const outOfMemory = "The kernel killed the command for using more memory than its environment allows."
 
-// killedChild is what a shell exits with when its last command was ended by SIGKILL.
+// killedChild is the exit code of a shell whose last command was ended by SIGKILL.
 const killedChild = 128 + int(unix.SIGKILL)
 
 func describeExit(o *result.Outcome, code int) {
@@ -88,7 +88,7 @@ func signalName(s unix.Signal) string {
 	return "SIG" + strconv.Itoa(int(s))
 }
 
-// seconds writes a limit as people do: "5 s", "0.25 s".
+// seconds formats a limit: "5 s", "0.25 s".
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookProgram finds the program of argv in the PATH that the command itself will have. A name with a slash
-// is left as it is, for the kernel to resolve from the command's directory. Relative elements of PATH are
-// passed over: the directory is the caller's to choose, the program isn't.
+// lookProgram looks up the program of argv in the PATH of the command. It leaves a name with a slash as it is; the kernel
+// resolves it from the directory of the command. It skips relative elements of PATH: the call may choose the directory,
+// but not what a name means.
 func lookProgram(argv, env []string) (string, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return "", notFound("There is no command to run.")
@@ -44,7 +44,7 @@ func lookProgram(argv, env []string) (string, error) {
 func notInPath(name, path, refused string) string {
 	switch {
 	case refused != "":
-		return quote(refused) + " may not be executed: permission denied."
+		return quote(refused) + " can't be executed: permission denied."
 	case path == "":
 		return quote(name) + " was not found: the command has no PATH."
 	default:
@@ -52,7 +52,7 @@ func notInPath(name, path, refused string) string {
 	}
 }
 
-// variable is the value that a process would see: the first of that name.
+// variable returns the value that getenv(3) finds: the first of that name.
 func variable(env []string, name string) string {
 	for _, v := range env {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {

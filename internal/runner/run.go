@@ -13,11 +13,11 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// runMutex keeps a second Run out: both would take each other's processes for their own.
+// runMutex allows one Run at a time: two would take each other's processes for their own.
 var runMutex sync.Mutex
 
-// Run starts the command and returns when it, and everything it started, has ended. The context's end
-// stops it; a Stop as its cause names the reason, CancelRequested otherwise.
+// Run starts the command and returns when it and everything it started has ended. It stops the command when the context
+// ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
 func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 	runMutex.Lock()
 	defer runMutex.Unlock()
@@ -26,7 +26,7 @@ func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 		r.stop = stopCause(err)
 		return r.outcome()
 	}
-	// Before the start, so that no child's end is missed.
+	// Before the start, so that the end of no child is missed.
 	signal.Notify(r.children, unix.SIGCHLD)
 	defer signal.Stop(r.children)
 	r.oomBefore, _ = r.oomKills()
@@ -38,7 +38,7 @@ func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 	return r.outcome()
 }
 
-// run is one process on its way.
+// run is the state of one Run.
 type run struct {
 	options
 	cmd      Command
@@ -53,9 +53,9 @@ type run struct {
 	endedAt   time.Time
 	// status is nil until the leader was reaped.
 	status *unix.WaitStatus
-	// stop is why the process was stopped; nil when it ended by itself.
+	// stop is why the process was stopped; nil if it ended by itself.
 	stop *Stop
-	// survivors is true when some process could not be ended.
+	// survivors says that some process could not be ended.
 	survivors bool
 }
 

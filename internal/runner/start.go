@@ -12,7 +12,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// startError is why a process wasn't started.
+// startError says why a process wasn't started.
 type startError struct{ reason, message string }
 
 func (e *startError) Error() string { return e.reason + ": " + e.message }
@@ -25,7 +25,7 @@ func startFailure(err error) result.Outcome {
 	return result.Outcome{Reason: e.reason, Message: e.message}
 }
 
-// start starts the process and all that listens to it. After an error nothing of it is left.
+// start starts the process and the goroutines for its streams. After an error neither is left.
 func (r *run) start() (err error) {
 	dir, err := openDir(&r.cmd)
 	if err != nil {
@@ -56,17 +56,18 @@ func (r *run) start() (err error) {
 	return nil
 }
 
-// newTree looks at the older processes now; the tree is complete once the leader's number is known.
+// newTree notes the processes that exist before the start. It returns a function that makes the tree, given the process
+// ID of the leader.
 func (r *run) newTree() func(leader int) tree {
 	if os.Getpid() == 1 {
 		return func(leader int) tree { return &namespaceTree{leader: leader} }
 	}
-	t := newProcTree()
+	t := newSubreaperTree()
 	return func(leader int) tree { t.leader = leader; return t }
 }
 
-// fork starts the program in a session of its own. A network filter is put on a thread that is used for
-// nothing else: the child inherits it, the other threads stay free.
+// fork starts the program in a session of its own. It installs the network filter on a thread that is used for nothing
+// else: the child inherits the filter, the other threads of this process don't.
 func fork(program string, cmd *Command, files *childFiles, cwd string) (int, error) {
 	argv := withSource(cmd.Argv, cmd.Source != nil)
 	attr := &syscall.ProcAttr{
@@ -81,20 +82,20 @@ func fork(program string, cmd *Command, files *childFiles, cwd string) (int, err
 	return onThreadOfItsOwn(func() (int, error) {
 		if err := denyNetwork(auditArch); err != nil {
 			return 0, &startError{result.InvalidEnvironment,
-				"The command was not started, because network access could not be taken from it: " + err.Error() + "."}
+				"The command was not started, because its network access could not be denied: " + err.Error() + "."}
 		}
 		return syscall.ForkExec(program, argv, attr)
 	})
 }
 
-// onThreadOfItsOwn calls f on a thread that ends with it. It can't be the first thread, which would stay.
+// onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't.
 func onThreadOfItsOwn(f func() (int, error)) (n int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// While this goroutine holds the first thread, another one must get another.
+			// While this goroutine holds the first thread, another goroutine gets another thread.
 			n, err = onThreadOfItsOwn(f)
 			runtime.UnlockOSThread()
 			return
@@ -105,7 +106,7 @@ func onThreadOfItsOwn(f func() (int, error)) (n int, err error) {
 	return n, err
 }
 
-// withSource puts the source's path where it belongs.
+// withSource replaces SourceArg by the path of the source.
 func withSource(argv []string, given bool) []string {
 	if !given {
 		return argv
@@ -120,7 +121,8 @@ func withSource(argv []string, given bool) []string {
 	return out
 }
 
-// closeOnExec keeps every descriptor that we were started with from the child; Go's own never reach it.
+// closeOnExec makes sure that the child doesn't inherit descriptors with which this process was started. Go's own are
+// closed on exec already.
 func closeOnExec() {
 	if unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return

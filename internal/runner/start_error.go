@@ -12,7 +12,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// classify says why the kernel didn't start the program. Nothing ran, so there is no exit code to tell.
+// classify returns why the kernel didn't start the program.
 func classify(err error, program string, dir *workDir) error {
 	var known *startError
 	var errno syscall.Errno
@@ -35,14 +35,13 @@ func classify(err error, program string, dir *workDir) error {
 			"it has no #! line, or was built for another kind of machine.")
 	case unix.E2BIG:
 		return &startError{result.InvalidEnvironment,
-			"The command's arguments and variables are together, or one of them alone, larger than the kernel takes: " +
-				"pass large data by stdin."}
+			"The command's arguments and variables, or one of them, are larger than the kernel takes: pass large data by stdin."}
 	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
 		return &startError{result.InvalidEnvironment,
 			"The command could not be started within the limits of its environment: " + errno.Error() + "."}
 	case unix.EINVAL:
 		return &startError{result.InvalidEnvironment,
-			"The command could not be started: an argument or a variable holds a NUL byte, or the program is malformed."}
+			"The command could not be started: an argument or a variable contains a NUL byte, or the program is malformed."}
 	default:
 		return notFound(name + " could not be started: " + errno.Error() + ".")
 	}
@@ -52,7 +51,7 @@ func notFound(message string) *startError {
 	return &startError{result.CommandNotFound, message}
 }
 
-// missing tells a program that doesn't exist from one whose interpreter or loader doesn't.
+// missing distinguishes a program that doesn't exist from one whose interpreter or loader doesn't.
 func missing(program string, dir *workDir) string {
 	if unix.Faccessat(dir.fd(), program, unix.F_OK, 0) != nil {
 		return quote(program) + " does not exist."
@@ -63,7 +62,7 @@ func missing(program string, dir *workDir) string {
 	return quote(program) + " can't be run: the loader that it was built for does not exist."
 }
 
-// shebang is the interpreter that a script names, empty when the file isn't one.
+// shebang returns the interpreter that a script names; it is empty for other files.
 func shebang(program string, dir *workDir) string {
 	fd, err := unix.Openat(dir.fd(), program, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -71,7 +70,7 @@ func shebang(program string, dir *workDir) string {
 	}
 	f := os.NewFile(uintptr(fd), program)
 	defer f.Close()
-	// The kernel looks at no more than 256 bytes.
+	// The kernel reads 256 bytes at most.
 	start := make([]byte, 256)
 	n, _ := f.Read(start)
 	line, isScript := strings.CutPrefix(string(start[:n]), "#!")
@@ -85,5 +84,5 @@ func shebang(program string, dir *workDir) string {
 	return ""
 }
 
-// quote quotes a name and keeps it short enough for a message.
+// quote quotes a name for a message, and shortens it.
 func quote(name string) string { return fmt.Sprintf("%.300q", name) }

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childFiles are both ends of what the child is given. The child's ends block, as programs expect; ours
-// don't, so that waiting for them can be ended.
+// childFiles are both ends of the child's files. The child's ends block, as programs expect. The parent's ends don't, so
+// that reads and writes can be interrupted.
 type childFiles struct {
 	stdin, stdout, stderr *os.File
 	ends                  []uintptr
 }
 
-// pipeSize lets a fast writer go on while we hash; the kernel may refuse it, which only costs speed.
+// pipeSize lets a fast writer go on while output is hashed. If the kernel refuses it, that only costs speed.
 const pipeSize = 256 << 10
 
 func newChildFiles(cmd *Command) (f *childFiles, err error) {
@@ -23,7 +23,7 @@ func newChildFiles(cmd *Command) (f *childFiles, err error) {
 		if err != nil {
 			f.closeOurs()
 			f.closeChild()
-			err = fmt.Errorf("preparing its input and output: %w", err)
+			err = fmt.Errorf("prepare input and output: %w", err)
 		}
 	}()
 	if f.stdin, err = f.input(cmd.Stdin); err != nil {
@@ -41,7 +41,7 @@ func newChildFiles(cmd *Command) (f *childFiles, err error) {
 	return f, f.source(cmd.Source)
 }
 
-// input gives the child /dev/null when there is nothing to read, else a pipe.
+// input gives the child a pipe, or /dev/null if there is no input.
 func (f *childFiles) input(data []byte) (*os.File, error) {
 	if len(data) == 0 {
 		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
@@ -75,7 +75,7 @@ func parentEnd(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// source puts the code into memory that nobody can change, read from its start.
+// source puts the code into a sealed file in memory.
 func (f *childFiles) source(code []byte) error {
 	fd, err := unix.MemfdCreate("source", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL { // kernels before 6.3

@@ -14,9 +14,9 @@ type stream struct {
 	r       *os.File
 	capture *capture
 	mirror  *mirror
-	// done is closed when reading has ended; capture is only read after that.
+	// done is closed when reading has ended. capture may be read only after that.
 	done chan struct{}
-	// whole is true when the end was reached.
+	// whole says that the end was reached.
 	whole bool
 }
 
@@ -40,7 +40,7 @@ func (s *stream) read() {
 	}
 }
 
-// finish waits up to limit for the end and then stops reading: somebody outside the tree holds the pipe.
+// finish waits up to limit for the end, and then stops reading: a process outside of the tree holds the pipe.
 func (s *stream) finish(limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -54,13 +54,13 @@ func (s *stream) finish(limit time.Duration) {
 	s.mirror.finish(limit)
 }
 
-// feeder writes the process's input. A process that doesn't read it ends it, by ending.
+// feeder writes the input of the process. It ends at the latest with the process.
 type feeder struct {
 	w    *os.File
 	done chan struct{}
 }
 
-// newFeeder closes w once data is written; w is nil when there is nothing to write.
+// newFeeder closes w when data is written. w is nil if there is no input.
 func newFeeder(w *os.File, data []byte) *feeder {
 	f := &feeder{w: w, done: make(chan struct{})}
 	if w == nil {
@@ -69,7 +69,7 @@ func newFeeder(w *os.File, data []byte) *feeder {
 	}
 	go func() {
 		defer close(f.done)
-		// The only failure is that nobody reads any more.
+		// It fails only if nobody reads any more.
 		_, _ = w.Write(data)
 		w.Close()
 	}()

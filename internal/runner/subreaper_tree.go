@@ -11,33 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procTree is the tree of a process that isn't the first of its PID namespace. As a child subreaper it is
-// given the tree's orphans, so that every process of the tree stays its descendant.
-type procTree struct {
+// subreaperTree is the tree for a process that isn't the first of its PID namespace. As a child subreaper it becomes the
+// parent of orphans, so that every process of the tree stays its descendant.
+type subreaperTree struct {
 	leader int
 	self   int
 	reaped bool
-	// earlier are our children from before, which aren't the command's.
+	// earlier are children that existed before the start; they don't belong to the command.
 	earlier     map[identity]bool
 	earlierPIDs map[int]bool
 }
 
-// identity tells a process from a later one with the same number.
+// identity distinguishes a process from a later one with the same process ID.
 type identity struct {
 	pid   int
 	start uint64
 }
 
-// process is what /proc says of one.
+// process is what /proc says about a process.
 type process struct {
 	identity
 	parent, group int
 	zombie        bool
 }
 
-// newProcTree is called before the leader starts. The process stays a subreaper afterwards.
-func newProcTree() *procTree {
-	t := &procTree{self: os.Getpid(), earlier: map[identity]bool{}, earlierPIDs: map[int]bool{}}
+// newSubreaperTree is called before the leader starts. The process stays a subreaper afterwards.
+func newSubreaperTree() *subreaperTree {
+	t := &subreaperTree{self: os.Getpid(), earlier: map[identity]bool{}, earlierPIDs: map[int]bool{}}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	for _, pid := range children(t.self, threads()...) {
 		if p, ok := readProcess(strconv.Itoa(pid)); ok {
@@ -48,13 +48,13 @@ func newProcTree() *procTree {
 	return t
 }
 
-// signal reaches whole process groups, each at one moment: one by one, a shell whose child is ended first
-// would go on to its next command, and processes that fork would get away. The leader began a session of
-// its own, so every group that a process of the tree is in is the tree's.
-func (t *procTree) signal(sig unix.Signal) {
+// signal signals whole process groups, each of them at once. If processes were signalled one by one, a shell whose child
+// ends first would go on to its next command, and processes that fork would escape. The leader has a session of its own,
+// so the process groups of the tree have no other members.
+func (t *subreaperTree) signal(sig unix.Signal) {
 	done := map[int]bool{unix.Getpgrp(): true}
-	if !t.reaped { // afterwards the number may be another's
-		// First, because what else there is mostly serves it.
+	if !t.reaped { // afterwards another process may have its ID
+		// First, because most other processes serve the leader.
 		_ = unix.Kill(-t.leader, sig)
 		done[t.leader] = true
 	}
@@ -72,9 +72,9 @@ func (t *procTree) signal(sig unix.Signal) {
 // sweepRounds bounds one sweep to a few milliseconds.
 const sweepRounds = 200
 
-// sweep kills orphans as they come, faster than one process can start the next and end: such a chain is
-// never where a look at all processes finds it.
-func (t *procTree) sweep() {
+// sweep kills orphans as they appear. A chain of processes, each of which starts the next one and ends, isn't found by
+// listing all processes.
+func (t *subreaperTree) sweep() {
 	for idle, round := 0, 0; idle < 3 && round < sweepRounds; round++ {
 		idle++
 		for _, pid := range t.orphans() {
@@ -85,13 +85,13 @@ func (t *procTree) sweep() {
 	}
 }
 
-func (t *procTree) reap() (leader *unix.WaitStatus, left bool) {
+func (t *subreaperTree) reap() (leader *unix.WaitStatus, left bool) {
 	if !t.reaped {
 		leader = waitFor(t.leader)
 		t.reaped = leader != nil
 	}
 	left = !t.reaped
-	// Every process of the tree descends from a child of ours, because orphans become ours.
+	// Every process of the tree descends from a child of this process, which becomes the parent of orphans.
 	for _, pid := range t.orphans() {
 		if waitFor(pid) == nil {
 			left = true
@@ -100,14 +100,15 @@ func (t *procTree) reap() (leader *unix.WaitStatus, left bool) {
 	return leader, left
 }
 
-// orphans are our children but for the leader and older ones. The kernel gives orphans to the first thread.
-func (t *procTree) orphans() []int {
+// orphans are the children of this process except for the leader and earlier ones. The kernel gives orphans to the first
+// thread.
+func (t *subreaperTree) orphans() []int {
 	return slices.DeleteFunc(children(t.self, t.self), func(pid int) bool {
 		return pid == t.leader || t.isEarlier(pid)
 	})
 }
 
-// children of these threads of the process self.
+// children returns the children of some threads of the process self.
 func children(self int, threads ...int) []int {
 	var pids []int
 	for _, thread := range threads {
@@ -124,7 +125,7 @@ func children(self int, threads ...int) []int {
 	return pids
 }
 
-// childrenAmongAll is for kernels that don't list them.
+// childrenAmongAll is for kernels that don't list the children of a thread.
 func childrenAmongAll(self int) []int {
 	var pids []int
 	for pid, p := range readProcesses() {
@@ -135,7 +136,7 @@ func childrenAmongAll(self int) []int {
 	return pids
 }
 
-func (t *procTree) isEarlier(pid int) bool {
+func (t *subreaperTree) isEarlier(pid int) bool {
 	if !t.earlierPIDs[pid] {
 		return false
 	}
@@ -154,7 +155,7 @@ func threads() []int {
 	return ids
 }
 
-// waitFor takes the status of a child if it has ended.
+// waitFor returns the status of a child if it has ended.
 func waitFor(pid int) *unix.WaitStatus {
 	for {
 		var ws unix.WaitStatus
@@ -169,8 +170,8 @@ func waitFor(pid int) *unix.WaitStatus {
 	}
 }
 
-// members are our descendants but for older children and theirs.
-func (t *procTree) members() []process {
+// members are the descendants of this process except for earlier children and their descendants.
+func (t *subreaperTree) members() []process {
 	all := readProcesses()
 	ours := map[int]bool{}
 	var isOurs func(pid, depth int) bool
@@ -179,7 +180,7 @@ func (t *procTree) members() []process {
 			return known
 		}
 		p, ok := all[pid]
-		// A chain can't be longer than there are processes, unless a number was reused while we read.
+		// A chain is longer than the number of processes only if an ID was reused during the reads.
 		if !ok || depth > len(all) {
 			return false
 		}
@@ -227,7 +228,7 @@ func readProcess(pid string) (process, bool) {
 	return parseStat(stat)
 }
 
-// parseStat reads the fields of /proc/N/stat. The program's name stands in parentheses and may hold any byte.
+// parseStat reads the fields of /proc/N/stat. The name of the program is in parentheses and may contain any byte.
 func parseStat(stat []byte) (process, bool) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 1 || end < open {

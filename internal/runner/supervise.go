@@ -9,25 +9,25 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// Bounds of what follows the end of the process. Together, the first two are how long pipes that
-// descendants hold open are waited for.
+// Bounds of what follows the end of the process. The first two together bound how long Run waits for pipes that
+// descendants hold open.
 const (
-	// drainLimit is how long descendants may go on writing: a filter such as "> >(sed ...)" ends after its shell.
+	// drainLimit is how long descendants may go on writing. A filter such as "> >(sed ...)" ends after its shell.
 	drainLimit = 800 * time.Millisecond
 	// leaveLimit is how long descendants have, after SIGTERM, to clean up.
 	leaveLimit = 200 * time.Millisecond
-	// killLimit is how long to wait for processes that were sent SIGKILL: only ones that hang in the kernel take it.
+	// killLimit is how long to wait after SIGKILL, which only processes that hang in the kernel survive for a moment.
 	killLimit = 3 * time.Second
-	// flushLimit is how long to read what was left in the pipes, and how long to wait for the live copy.
+	// flushLimit is how long to read the rest of the pipes, and how long to wait for the live copy.
 	flushLimit = time.Second
-	// killInterval is between two rounds of SIGKILL, leaveInterval between two looks at who is left.
+	// killInterval is the time between two rounds of SIGKILL, leaveInterval that between two checks for an end.
 	killInterval  = 5 * time.Millisecond
 	leaveInterval = 100 * time.Millisecond
-	// pollInterval is how often to look for an end that no signal told of.
+	// pollInterval is how often to look for the end of the process in case a signal is lost.
 	pollInterval = time.Second
 )
 
-// supervise waits for the leader's end, or stops it, and leaves nothing behind.
+// supervise waits for the end of the leader or stops it, and ends everything that is left.
 func (r *run) supervise(ctx context.Context) {
 	r.stop = r.waitLeader(ctx)
 	if r.stop != nil {
@@ -51,7 +51,7 @@ func (r *run) grace() time.Duration {
 	return DefaultGrace
 }
 
-// waitLeader returns why the process must be stopped, nil when it ended by itself.
+// waitLeader returns why the process must be stopped; nil if it ended by itself.
 func (r *run) waitLeader(ctx context.Context) *Stop {
 	var timeout <-chan time.Time
 	if r.cmd.Timeout > 0 {
@@ -71,7 +71,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		case <-ctx.Done():
 			stop = stopCause(context.Cause(ctx))
 		}
-		// A process that has ended by now has ended by itself, whatever came at the same moment.
+		// A process that has ended by now has ended by itself, whatever happened at the same moment.
 		if r.reap(); r.status != nil {
 			return nil
 		}
@@ -81,7 +81,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 	}
 }
 
-// reap takes the status of every child that has ended and reports whether any of the tree is left.
+// reap collects the status of each child that has ended, and reports whether a process of the tree is left.
 func (r *run) reap() (left bool) {
 	status, left := r.tree.reap()
 	if status != nil && r.status == nil {
@@ -115,7 +115,7 @@ func (r *run) drain(ctx context.Context) {
 	}
 }
 
-// terminate asks the whole tree to end and waits for that up to limit. SIGCONT wakes those that were stopped.
+// terminate sends SIGTERM to the tree and waits up to limit for its end. SIGCONT resumes stopped processes.
 func (r *run) terminate(limit time.Duration) {
 	r.tree.signal(unix.SIGTERM)
 	r.tree.signal(unix.SIGCONT)
@@ -130,8 +130,8 @@ func (r *run) kill() {
 	r.survivors = !r.waitEnded(killLimit, killInterval, func() { r.tree.signal(unix.SIGKILL) })
 }
 
-// waitEnded waits until the tree has ended, and calls again at the start and every so often. It says whether
-// the tree has ended within limit.
+// waitEnded waits up to limit until the tree has ended, and reports whether it has. It calls again at the start and at
+// each interval.
 func (r *run) waitEnded(limit, every time.Duration, again func()) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

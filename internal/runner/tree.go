@@ -10,17 +10,18 @@ import (
 type tree interface {
 	// signal reaches every process of the tree.
 	signal(sig unix.Signal)
-	// reap takes the status of every child of ours in the tree that has ended, without waiting. It returns
-	// the leader's when that is among them, and whether any process of the tree is left.
+	// reap collects, without waiting, the status of each child in the tree that has ended. It returns the status of the
+	// leader if that is among them, and whether a process of the tree is left.
 	reap() (leader *unix.WaitStatus, left bool)
 }
 
-// namespaceTree is the tree of the first process of a PID namespace: all others in it. The kernel gives us
-// every orphan and delivers a signal to all at one moment, so nothing can fork its way out.
+// namespaceTree is the tree for the first process of a PID namespace: all other processes of the namespace. The kernel
+// makes every orphan a child of the first process, and delivers a signal to all processes at once, so that none escapes
+// by forking.
 type namespaceTree struct{ leader int }
 
 func (t *namespaceTree) signal(sig unix.Signal) {
-	// The only failure is that nobody is left.
+	// It fails only if no process is left.
 	_ = unix.Kill(-1, sig)
 }
 

@@ -2,9 +2,9 @@ package runner
 
 import "unicode/utf8"
 
-// validator reports whether a stream is UTF-8, however it is cut into pieces.
+// validator checks whether a stream is UTF-8, however it is split.
 type validator struct {
-	// carry is the beginning of a character at the end of the last piece.
+	// carry is the beginning of a character at the end of the last write.
 	carry   [utf8.UTFMax]byte
 	carried int
 	invalid bool
@@ -28,10 +28,10 @@ func (v *validator) write(p []byte) {
 	v.carried = copy(v.carry[:], p[len(p)-n:])
 }
 
-// partial reports whether the stream stopped within a character.
-func (v *validator) partial() bool { return v.carried > 0 }
+// isPartial reports whether the stream ends within a character.
+func (v *validator) isPartial() bool { return v.carried > 0 }
 
-// partialEnd is the length of the beginning of a character that p ends with.
+// partialEnd returns the length of an incomplete character at the end of p.
 func partialEnd(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
 		if tail := p[len(p)-n:]; utf8.RuneStart(tail[0]) {

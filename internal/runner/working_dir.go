@@ -11,11 +11,10 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// workDir is the open directory that the process will start in. Holding it open, not by its path, is what
-// makes it the one that was checked.
+// workDir is the directory in which the process starts. It is kept open, since its path may lead elsewhere later.
 type workDir struct {
 	file *os.File
-	// owned is true when we opened it.
+	// owned says that Run opened it.
 	owned bool
 }
 
@@ -28,7 +27,7 @@ func openDir(cmd *Command) (*workDir, error) {
 		}
 		d = &workDir{file: os.NewFile(uintptr(fd), cmd.Dir), owned: true}
 	}
-	// Searching it is all that a process needs to start in it.
+	// A process that starts in the directory needs the right to search it.
 	if err := unix.Faccessat(d.fd(), ".", unix.X_OK, 0); err != nil {
 		defer d.Close()
 		return nil, dirError(d.file.Name(), err)
@@ -40,7 +39,7 @@ func dirError(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return &startError{result.WorkingDirNotAllowed,
-			fmt.Sprintf("The working directory %s may not be entered: permission denied.", quote(path))}
+			fmt.Sprintf("The working directory %s can't be entered: permission denied.", quote(path))}
 	case errors.Is(err, unix.ENOTDIR):
 		return &startError{result.WorkingDirNotFound,
 			fmt.Sprintf("The working directory %s is not a directory.", quote(path))}
@@ -50,7 +49,7 @@ func dirError(path string, err error) error {
 	}
 }
 
-// unwrapped is the kernel's part of an error alone.
+// unwrapped returns the kernel's message of an error.
 func unwrapped(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -61,16 +60,15 @@ func unwrapped(err error) string {
 
 func (d *workDir) fd() int { return int(d.file.Fd()) }
 
-// Close closes what we opened; a directory of the caller's stays open.
+// Close closes a directory that Run opened.
 func (d *workDir) Close() {
 	if d.owned {
 		d.file.Close()
 	}
 }
 
-// enter calls start with a name of the directory that nobody can turn into another one. The child opens
-// its own /proc/self, where the number means the same directory. Without /proc our own working directory
-// serves, for that moment.
+// enter calls start with a path of the directory that can't be made to lead elsewhere: the child's /proc/self, in which
+// the descriptor is that of the directory. Without /proc it uses enterByChdir.
 func (d *workDir) enter(start func(cwd string) (int, error)) (int, error) {
 	if path := "/proc/self/fd/" + strconv.Itoa(d.fd()); d.isAt(path) {
 		return start(path)
@@ -78,7 +76,7 @@ func (d *workDir) enter(start func(cwd string) (int, error)) (int, error) {
 	return d.enterByChdir(start)
 }
 
-// enterByChdir moves the whole process there and back.
+// enterByChdir changes the working directory of this process during the start.
 func (d *workDir) enterByChdir(start func(cwd string) (int, error)) (int, error) {
 	before, err := unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

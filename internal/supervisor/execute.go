@@ -23,8 +23,15 @@ type Executor struct {
 	Stdout, Stderr io.Writer
 }
 
-// Execute finishes the plan with what only the pod knows, and runs the command.
+// Execute finishes the plan with what only the pod knows, and runs the command. The result is within the bounds that the
+// operator holds it to.
 func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
+	r := e.execute(ctx, a)
+	r.Shorten()
+	return r
+}
+
+func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
 	resolved, err := envresolve.Resolve(&a.Environment, e.Environ, wire.Internal)
 	if err != nil {
@@ -57,7 +64,6 @@ func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result
 	}
 	r.Outcome = runner.Run(ctx, command)
 	r.Outcome.WorkingDir = path
-	r.Shorten()
 	return r
 }
 

@@ -1,15 +1,20 @@
-// Package supervisor is the life of a runner: it connects to the operator, takes one call, runs it, and hands
-// over the result until that is acknowledged.
+// Package supervisor takes a runner from its start to its end: it connects to the operator, takes one call,
+// runs it, and sends the result until that is acknowledged.
 //
 // Whatever happens to the connection, a command is started at most once in the life of the process: a second
 // assignment is ignored. A result is kept until it is acknowledged, over as many connections as it takes, and
-// a copy of it is left behind for the case that the pod ends first. The package knows nothing of how a process
+// a copy of it is saved for the case that the pod ends first. The package knows nothing of how a process
 // is run (Execute) or of Kubernetes beyond that SIGTERM means that the pod goes away.
+//
+// A hello is a promise. Before it says the next one, a runner closes the old connection and discards what it
+// hasn't handled of it. So a hello without a call says for certain that no command was started, and that none
+// will be because of an earlier connection.
 package supervisor
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -19,7 +24,7 @@ import (
 	"toolcall.dev/operator/internal/runner"
 )
 
-// Conn is a connection to the operator that has said hello.
+// Conn is a connection to the operator that has said hello. Close ends Send and Receive.
 type Conn interface {
 	Send(*wire.Message) error
 	Receive() (*wire.Message, error)
@@ -32,10 +37,10 @@ type Supervisor struct {
 	Dial func(ctx context.Context, call dial.Call) (Conn, error)
 	// Execute runs a call. The context's end stops it; a runner.Stop as its cause says why.
 	Execute func(context.Context, *wire.Assignment) *wire.Result
-	// Leave keeps a copy of the result where it outlives the process.
-	Leave func(*wire.Result)
-	// Patience is how long a runner without a call looks for an operator before it ends; 0 for as long as it takes.
-	Patience time.Duration
+	// SaveCopy saves a copy of the result where it outlives the process.
+	SaveCopy func(*wire.Result)
+	// ReconnectTimeout is how long a runner without a call tries to reach an operator before it ends; 0 for no limit.
+	ReconnectTimeout time.Duration
 	// Log takes a line for the pod's log about the connection; nil for none.
 	Log func(string)
 
@@ -43,70 +48,95 @@ type Supervisor struct {
 	stop   context.CancelCauseFunc
 	done   chan *wire.Result
 	result *wire.Result
+	// logged is the last line: an outage is one line, not one a second.
+	logged string
 }
 
-// ErrRefused says that the operator does not want this runner.
-var ErrRefused = errors.New("refused by the operator")
+var (
+	// ErrRefused says that the operator does not want this runner, or no longer wants its call's result.
+	ErrRefused = errors.New("refused by the operator")
+	// ErrNoOperator says that a runner without a call could not reach an operator within its ReconnectTimeout.
+	ErrNoOperator = errors.New("no operator answers, and there is no call to run")
 
-// ErrAlone says that no operator was found for as long as the runner's patience lasted.
-var ErrAlone = errors.New("no operator answers, and there is no call to run")
+	// errAcknowledged ends the loop: all is done.
+	errAcknowledged = errors.New("acknowledged")
+	// errNotServed says that an operator can't take a call's result now. Another one may.
+	errNotServed = errors.New("turned away by the operator")
+)
 
-// errAcknowledged ends the loop: all is done.
-var errAcknowledged = errors.New("acknowledged")
-
-// Bounds of the wait between two attempts to connect.
+// Bounds of the wait between two attempts to connect. A connection that lasted shorter than the longest wait counts as a
+// failed attempt: an operator that turns runners away must not be asked a hundred times a second.
 const (
 	firstRetry = 10 * time.Millisecond
 	lastRetry  = time.Second
 )
 
 // Run returns nil when the result was acknowledged. terminate ends when the pod is being deleted: the command
-// is stopped then, and its result still handed over if that is possible.
+// is stopped then, and its result still sent if that is possible. The end of ctx ends everything at once.
 func (s *Supervisor) Run(ctx, terminate context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.done = make(chan *wire.Result, 1)
-	wait, heard := firstRetry, time.Now()
+	wait, lastConnected := firstRetry, time.Now()
 	for {
-		conn, err := s.Dial(ctx, s.call)
-		if err == nil {
+		connected, lasted, err := s.connectOnce(ctx, terminate)
+		if connected {
+			lastConnected = time.Now()
+		}
+		if lasted >= lastRetry {
 			wait = firstRetry
-			err = s.serve(ctx, terminate, conn)
-			conn.Close()
-			heard = time.Now()
 		}
-		if errors.Is(err, errAcknowledged) {
+		switch {
+		case errors.Is(err, errAcknowledged):
 			return nil
-		}
-		if errors.Is(err, ErrRefused) || (s.call.UID == "" && terminate.Err() != nil) {
-			s.abandon(err)
+		case errors.Is(err, ErrRefused), ctx.Err() != nil, !s.hasCall() && terminate.Err() != nil:
+			s.giveUp(err)
 			return err
+		case !s.hasCall() && s.ReconnectTimeout > 0 && time.Since(lastConnected) > s.ReconnectTimeout:
+			return errors.Join(ErrNoOperator, err)
 		}
-		s.log(err)
-		if s.call.UID == "" && s.Patience > 0 && time.Since(heard) > s.Patience {
-			return ErrAlone
-		}
+		s.log("connection to the operator: " + err.Error())
 		s.pause(ctx, terminate, wait)
 		wait = min(2*wait, lastRetry)
 	}
 }
 
-func (s *Supervisor) log(err error) {
-	if s.Log != nil && err != nil {
-		s.Log("connection to the operator: " + err.Error())
+func (s *Supervisor) hasCall() bool { return s.call.UID != "" }
+
+func (s *Supervisor) log(line string) {
+	if s.Log != nil && line != s.logged {
+		s.Log(line)
+		s.logged = line
 	}
 }
 
-// pause waits before the next attempt, and stops the command meanwhile when the pod is being deleted.
+// connectOnce connects and serves until the connection ends. The connection is closed when it returns.
+func (s *Supervisor) connectOnce(ctx, terminate context.Context) (connected bool, lasted time.Duration, err error) {
+	conn, err := s.Dial(ctx, s.call)
+	if err != nil {
+		return false, 0, err
+	}
+	defer conn.Close()
+	began := time.Now()
+	err = s.serve(ctx, terminate, conn)
+	return true, time.Since(began), err
+}
+
+// pause waits before the next attempt. It stops the command meanwhile when the pod is being deleted.
 func (s *Supervisor) pause(ctx, terminate context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait/2 + rand.N(wait))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		return
 	case <-timer.C:
+		return
 	case <-terminate.Done():
 		s.stopCommand(podDeleted)
-		<-timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -120,28 +150,34 @@ func (s *Supervisor) stopCommand(why runner.Stop) {
 	}
 }
 
-// abandon ends a command whose result nobody will take.
-func (s *Supervisor) abandon(cause error) {
-	if s.call.UID == "" || s.result != nil {
+// giveUp ends a command whose result nobody takes. The copy of the result stays where SaveCopy puts it.
+func (s *Supervisor) giveUp(cause error) {
+	if !s.hasCall() {
 		return
 	}
-	s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
-	<-s.done
+	if s.result == nil {
+		s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
+		s.result = <-s.done
+	}
+	s.log(fmt.Sprintf("the result of call %s (%s) is not recorded: %v", s.call.UID, s.result.Outcome.Reason, cause))
 }
 
 // serve talks over one connection until it breaks or all is done.
 func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
+	// Before anything is sent: who receives notices when the operator is gone.
+	incoming, broken := receive(conn)
 	if s.result != nil {
 		if err := conn.Send(&wire.Message{Result: s.result}); err != nil {
 			return err
 		}
 	}
-	incoming, broken := receive(conn)
-	going := terminate.Done()
+	terminated := terminate.Done()
 	for {
 		select {
+		case <-ctx.Done():
+			return ctx.Err()
 		case m := <-incoming:
-			if err := s.take(ctx, m); err != nil {
+			if err := s.handle(ctx, m); err != nil {
 				return err
 			}
 		case err := <-broken:
@@ -150,9 +186,9 @@ func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
 			if err := conn.Send(&wire.Message{Result: s.result}); err != nil {
 				return err
 			}
-		case <-going:
-			going = nil
-			if s.call.UID == "" {
+		case <-terminated:
+			terminated = nil
+			if !s.hasCall() {
 				return terminate.Err()
 			}
 			s.stopCommand(podDeleted)
@@ -160,10 +196,12 @@ func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
 	}
 }
 
-// receive reads messages until the connection ends. The channel of errors has room, so that the reader ends
-// also when nobody listens any more.
+// maxUnhandled is how many messages may wait to be handled. An operator sends only a few in all.
+const maxUnhandled = 8
+
+// receive reads messages until the connection ends. Nobody has to read the channels for it to end.
 func receive(conn Conn) (<-chan *wire.Message, <-chan error) {
-	incoming, broken := make(chan *wire.Message, 8), make(chan error, 1)
+	incoming, broken := make(chan *wire.Message, maxUnhandled), make(chan error, 1)
 	go func() {
 		for {
 			m, err := conn.Receive()
@@ -174,7 +212,9 @@ func receive(conn Conn) (<-chan *wire.Message, <-chan error) {
 			select {
 			case incoming <- m:
 			default:
-				broken <- errors.New("the operator sends faster than it is listened to")
+				// Nobody would notice any more that the operator is gone: a Send must not wait for it.
+				conn.Close()
+				broken <- errors.New("the operator sends more than it may")
 				return
 			}
 		}
@@ -182,24 +222,27 @@ func receive(conn Conn) (<-chan *wire.Message, <-chan error) {
 	return incoming, broken
 }
 
-// take does what the operator says.
-func (s *Supervisor) take(ctx context.Context, m *wire.Message) error {
+// handle does what the operator says.
+func (s *Supervisor) handle(ctx context.Context, m *wire.Message) error {
 	switch {
 	case m.Assign != nil:
 		s.start(ctx, m.Assign)
-	case m.Cancel != nil && m.Cancel.CallUID == s.call.UID:
+	case m.Cancel != nil && s.hasCall() && m.Cancel.CallUID == s.call.UID:
 		s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while its command ran"})
 	case m.Ack != nil && s.result != nil && m.Ack.CallUID == s.call.UID:
 		return errAcknowledged
+	case m.Refuse != nil && s.hasCall() && m.Refuse.CallUID != s.call.UID:
+		// It isn't about the call: the operator speaks another version, or has too many connections.
+		return fmt.Errorf("%w: %s", errNotServed, m.Refuse.Reason)
 	case m.Refuse != nil:
-		return errors.Join(ErrRefused, errors.New(m.Refuse.Reason))
+		return fmt.Errorf("%w: %s", ErrRefused, m.Refuse.Reason)
 	}
 	return nil
 }
 
 // start runs the call, once in the life of the process.
 func (s *Supervisor) start(ctx context.Context, a *wire.Assignment) {
-	if s.call.UID != "" {
+	if s.hasCall() {
 		return
 	}
 	s.call = dial.Call{UID: a.CallUID, Name: a.CallName}
@@ -207,7 +250,7 @@ func (s *Supervisor) start(ctx context.Context, a *wire.Assignment) {
 	go func() {
 		r := s.Execute(ctx, a)
 		// Whether or not the operator can be reached now: the pod may end before it can.
-		s.Leave(r)
+		s.SaveCopy(r)
 		s.done <- r
 	}()
 }

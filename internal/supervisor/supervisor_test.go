@@ -50,32 +50,51 @@ func (p *pipe) Receive() (*wire.Message, error) {
 
 func (p *pipe) Close() { p.once.Do(func() { close(p.closed) }) }
 
+func (p *pipe) isClosed() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // bench is a supervisor whose operator and process are the test.
 type bench struct {
 	*supervisor.Supervisor
-	dials    chan *pipe
-	calls    chan string
-	starts   int
-	finish   chan struct{}
-	left     *wire.Result
-	ended    chan error
-	stopWith context.CancelFunc
+	dials  chan *pipe
+	calls  chan string
+	starts []string
+	finish chan struct{}
+	saved  *wire.Result
+	lines  []string
+	ended  chan error
+	// terminate tells the pod to end; cancel ends the process.
+	terminate, cancel context.CancelFunc
 }
 
 func start(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{dials: make(chan *pipe), calls: make(chan string, 8), finish: make(chan struct{}), ended: make(chan error, 1)}
+	var last *pipe
 	b.Supervisor = &supervisor.Supervisor{
-		Dial: func(_ context.Context, call dial.Call) (supervisor.Conn, error) {
-			p, ok := <-b.dials
-			if !ok || p == nil {
+		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
+			if last != nil && !last.isClosed() {
+				t.Error("the runner connects again before it has closed its connection")
+			}
+			select {
+			case last = <-b.dials:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if last == nil {
 				return nil, errors.New("nobody listens")
 			}
 			b.calls <- call.UID
-			return p, nil
+			return last, nil
 		},
 		Execute: func(ctx context.Context, a *wire.Assignment) *wire.Result {
-			b.starts++
+			b.starts = append(b.starts, a.CallUID)
 			r := &wire.Result{CallUID: a.CallUID, Outcome: result.Outcome{Reason: result.Completed}}
 			select {
 			case <-b.finish:
@@ -84,12 +103,20 @@ func start(t *testing.T) *bench {
 			}
 			return r
 		},
-		Leave: func(r *wire.Result) { b.left = r },
+		SaveCopy: func(r *wire.Result) { b.saved = r },
+		Log:      func(line string) { b.lines = append(b.lines, line) },
 	}
-	terminate, cancel := context.WithCancel(context.Background())
-	b.stopWith = cancel
-	go func() { b.ended <- b.Run(context.Background(), terminate) }()
+	var ctx, terminate context.Context
+	ctx, b.cancel = context.WithCancel(context.Background())
+	terminate, b.terminate = context.WithCancel(context.Background())
+	go func() { b.ended <- b.Run(ctx, terminate) }()
 	return b
+}
+
+// stop ends what is left of the bench.
+func (b *bench) stop() {
+	b.cancel()
+	b.terminate()
 }
 
 func (b *bench) connect() *pipe {
@@ -113,10 +140,10 @@ func TestOneCallToItsAcknowledgement(t *testing.T) {
 		if err := <-b.ended; err != nil {
 			t.Errorf("ended with %v", err)
 		}
-		if b.left == nil {
-			t.Error("no copy was left behind")
+		if b.saved == nil {
+			t.Error("no copy was saved")
 		}
-		b.stopWith()
+		b.stop()
 	})
 }
 
@@ -146,14 +173,14 @@ func TestAResultIsKeptUntilSomebodyTakesIt(t *testing.T) {
 		p = b.connect()
 		<-p.out
 		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
-		if err := <-b.ended; err != nil || b.starts != 1 {
-			t.Errorf("ended with %v after %d starts", err, b.starts)
+		if err := <-b.ended; err != nil || len(b.starts) != 1 {
+			t.Errorf("ended with %v after starts of %v", err, b.starts)
 		}
-		b.stopWith()
+		b.stop()
 	})
 }
 
-func TestACopyIsLeftAlsoWhenNobodyListens(t *testing.T) {
+func TestACopyIsSavedAlsoWhenNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
 		p := b.connect()
@@ -162,14 +189,14 @@ func TestACopyIsLeftAlsoWhenNobodyListens(t *testing.T) {
 		p.Close()
 		close(b.finish)
 		synctest.Wait()
-		if b.left == nil {
-			t.Error("no copy was left behind")
+		if b.saved == nil {
+			t.Error("no copy was saved")
 		}
 		p = b.connect()
 		<-p.out
 		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
 		<-b.ended
-		b.stopWith()
+		b.stop()
 	})
 }
 
@@ -188,10 +215,10 @@ func TestASecondAssignmentStartsNothing(t *testing.T) {
 		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c2"}}
 		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
 		<-b.ended
-		if b.starts != 1 {
-			t.Errorf("%d starts", b.starts)
+		if len(b.starts) != 1 {
+			t.Errorf("started %v", b.starts)
 		}
-		b.stopWith()
+		b.stop()
 	})
 }
 
@@ -209,7 +236,7 @@ func TestAnEarlyAcknowledgementIsIgnored(t *testing.T) {
 		}
 		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
 		<-b.ended
-		b.stopWith()
+		b.stop()
 	})
 }
 
@@ -229,26 +256,8 @@ func TestCancelStopsTheCommandAndIsForThisCallOnly(t *testing.T) {
 		}
 		p.in <- &wire.Message{Ack: &wire.Ack{CallUID: "c1"}}
 		<-b.ended
-		b.stopWith()
+		b.stop()
 	})
-}
-
-func TestARefusalEndsTheRunnerAndItsCommand(t *testing.T) {
-	for _, running := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			p := b.connect()
-			if running {
-				p.in <- assign("c1")
-				synctest.Wait()
-			}
-			p.in <- &wire.Message{Refuse: &wire.Refusal{Reason: "gone"}}
-			if err := <-b.ended; !errors.Is(err, supervisor.ErrRefused) {
-				t.Errorf("running %v: ended with %v", running, err)
-			}
-			b.stopWith()
-		})
-	}
 }
 
 func TestTheEndOfThePodStopsTheCommandAndTheResultIsStillSent(t *testing.T) {
@@ -257,7 +266,7 @@ func TestTheEndOfThePodStopsTheCommandAndTheResultIsStillSent(t *testing.T) {
 		p := b.connect()
 		p.in <- assign("c1")
 		synctest.Wait()
-		b.stopWith()
+		b.terminate()
 		if m := <-p.out; m.Result == nil {
 			t.Fatalf("got %+v", m)
 		}
@@ -275,7 +284,7 @@ func TestTheEndOfThePodWhileTheOperatorIsAwayStopsTheCommand(t *testing.T) {
 		p.in <- assign("c1")
 		synctest.Wait()
 		p.Close()
-		b.stopWith()
+		b.terminate()
 		time.Sleep(5 * time.Second)
 		p = b.connect()
 		if m := <-p.out; m.Result == nil || m.Result.Outcome.Reason == result.Completed {
@@ -286,63 +295,12 @@ func TestTheEndOfThePodWhileTheOperatorIsAwayStopsTheCommand(t *testing.T) {
 	})
 }
 
-// What waits for a call doesn't wait for ever when the operator is gone; what has one keeps its result for as long as
-// it takes.
-func TestAWaitingRunnerEndsWhenNoOperatorIsFound(t *testing.T) {
-	const patience = 15 * time.Minute
-	for name, test := range map[string]struct {
-		patience time.Duration
-		assigned bool
-		ends     bool
-	}{
-		"it waits for a call":  {patience, false, true},
-		"it has a call":        {patience, true, false},
-		"it has no such bound": {0, false, false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t)
-			b.Patience = test.patience
-			p := b.connect()
-			time.Sleep(24 * time.Hour)
-			if test.assigned {
-				p.in <- assign("c1")
-				synctest.Wait()
-			}
-			p.Close()
-			lost := time.Now()
-			for len(b.ended) == 0 && time.Since(lost) < 10*patience {
-				select {
-				case b.dials <- nil:
-				case <-time.After(time.Minute):
-				}
-				synctest.Wait()
-			}
-			if ended := len(b.ended) == 1; ended != test.ends {
-				t.Errorf("%s: the runner ended: %t, %s after it lost the operator", name, ended, time.Since(lost))
-			}
-			if after := time.Since(lost); test.ends && (after < patience || after > patience+time.Minute) {
-				t.Errorf("%s: the runner ended after %s", name, after)
-			}
-			if test.ends {
-				if err := <-b.ended; !errors.Is(err, supervisor.ErrAlone) {
-					t.Errorf("ended with %v", err)
-				}
-			} else {
-				p = b.connect()
-				p.in <- &wire.Message{Refuse: &wire.Refusal{Reason: "the test is over"}}
-				<-b.ended
-			}
-			b.stopWith()
-		})
-	}
-}
-
 func TestTheEndOfThePodBeforeAnyCallEndsTheRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
 		b.connect()
 		synctest.Wait()
-		b.stopWith()
+		b.terminate()
 		if err := <-b.ended; err == nil {
 			t.Error("ended well without having done anything")
 		}

@@ -50,8 +50,9 @@ func bounded() map[string]any {
 	}
 }
 
-// unbounded are left out: how much of a process's output is kept is decided by what room there is.
-var unbounded = []string{"stdout", "stderr", "output"}
+// unbounded are left out: how much of a process's output is kept is decided by what room there is, and a call that has
+// ended keeps no decision.
+var unbounded = []string{"stdout", "stderr", "output", "runner.decision"}
 
 // largest is the longest JSON that a schema takes.
 func largest(t *testing.T, schema *apiextensionsv1.JSONSchemaProps, path string) any {
@@ -125,8 +126,11 @@ func TestAStatusAlwaysFits(t *testing.T) {
 	call := newCall(s.namespace, "large")
 	call.Spec.Structured.Args = repeated(strings.Repeat("x", (v1alpha1.MaxSpecBytes-4096)/64), 64)
 	s.create(call)
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"status":%s}`, status))
-	if err := s.admin.Status().Patch(t.Context(), call, patch); err != nil {
-		t.Error(err)
+	// While the call runs, its decision is there and its output isn't.
+	running := fmt.Appendf(nil, `{"status":{"phase":"Running","runner":{"podUID":"u","keyHash":"k","decision":%q}}}`, strings.Repeat("A", 262144))
+	for _, patch := range [][]byte{running, []byte(`{"status":{"runner":{"decision":null}}}`), fmt.Appendf(nil, `{"status":%s}`, status)} {
+		if err := s.admin.Status().Patch(t.Context(), call, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,6 +156,26 @@ func probes() []probe {
 				return err
 			}
 			return refusedBy("toolcall-policy-use", probe.Create(ctx, env, client.DryRunAll))
+		}},
+		{"toolcall-operator-account", func(ctx context.Context, s *apiServer) error {
+			operator, err := s.actAs(operatorUser, anybody)
+			if err != nil {
+				return err
+			}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+			return refusedBy("toolcall-operator-account", operator.Create(ctx, secret, client.DryRunAll))
+		}},
+		{"toolcall-operator-objects", func(ctx context.Context, s *apiServer) error {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+			secret.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
+			return refusedBy("toolcall-operator-objects", s.admin.Create(ctx, secret, client.DryRunAll))
+		}},
+		{"toolcall-operator-templates", func(ctx context.Context, s *apiServer) error {
+			// A Job without labels would get its pods'.
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", Labels: map[string]string{"a": "b"}}}
+			job.Spec.Template.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
+			job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+			return refusedBy("toolcall-operator-templates", s.admin.Create(ctx, job, client.DryRunAll))
 		}},
 	}
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -185,8 +186,8 @@ func (s *suite) awaitProcess(t *testing.T, text string) {
 	s.awaitTrue(t, "process "+text, func(context.Context) (bool, error) { return len(s.processes(t, text)) > 0, nil })
 }
 
-// A pod that has the call's label but wasn't made for it is of no interest to the operator. The Job controller takes it
-// for one of the Job's, and deletes one of the two: not the one that is ready.
+// A pod that wasn't made for the call is of no interest to the operator, and can't have the operator's label. By the Job's
+// labels the Job controller takes it for one of the Job's, and deletes one of the two: not the one that is ready.
 func TestForeignPodIsIgnored(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
@@ -202,8 +203,11 @@ func TestForeignPodIsIgnored(t *testing.T) {
 	pod := sp.pods(t, running)[0]
 	stranger := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
 	stranger.Namespace, stranger.Name = sp.namespace, "stranger"
-	stranger.Labels, stranger.Annotations = pod.Labels, pod.Annotations
+	stranger.Labels, stranger.Annotations = maps.Clone(pod.Labels), pod.Annotations
 	stranger.Spec.NodeName = ""
+	expectRefused(t, sp.client.Create(t.Context(), stranger), "only the operator makes pods")
+	// The Job's own labels are nobody's.
+	delete(stranger.Labels, v1alpha1.LabelManagedBy)
 	must(t, sp.client.Create(t.Context(), stranger))
 	sp.awaitGone(t, stranger)
 	sp.letGo(t, running)

@@ -45,7 +45,7 @@ func TestMCPUsersAreApart(t *testing.T) {
 			foreign.connect()
 			got := foreign.use("exec", arguments)
 			if !got.IsError || got.StructuredContent.Reason != "Forbidden" || got.StructuredContent.Name != "" ||
-				!strings.Contains(got.text(), "system:serviceaccount:"+elsewhere.namespace+":stranger may not do this in namespace "+sp.namespace) {
+				!strings.Contains(got.text(), "system:serviceaccount:"+elsewhere.namespace+":stranger has no permission to do this in namespace "+sp.namespace) {
 				t.Errorf("who may nothing in that namespace: %+v", got)
 			}
 			if sdk == "v1" {

@@ -13,7 +13,11 @@
 // data types that the messages carry. It opens no connection and decides nothing.
 package wire
 
-import "toolcall.dev/operator/internal/envresolve"
+import (
+	"time"
+
+	"toolcall.dev/operator/internal/envresolve"
+)
 
 // Versions of the protocol. Raise Version when an operator and a runner of different versions can't complete a new
 // call with each other. An operator still takes the result of a call that a runner since OldestVersion already has:
@@ -24,6 +28,9 @@ const (
 	Version       = 2
 	OldestVersion = 1
 )
+
+// PingInterval is how often a runner asks whether the operator is still there.
+const PingInterval = 5 * time.Second
 
 // ServerName is the name in the operator's certificate.
 const ServerName = "dispatch.toolcall.dev"

@@ -1,12 +1,11 @@
-// Package realdir opens the working directory of a call on the real file system, so that the directory
-// that was checked is the one that the process starts in.
+// Package realdir opens the working directory of a call on the real file system, so that the process starts in the
+// directory that was checked.
 //
-// It drives the rules of package envresolve with a file system that it opens name by name: every
-// directory on the way is held open from the moment it is looked at, its names are looked up relative to
-// that handle and never followed by the kernel, and a name that was looked up once keeps its answer. So
-// whatever is renamed or relinked meanwhile, the handle that OpenDir returns is the very directory that the
-// rules allowed. The caller starts the process there with fchdir on the handle, never by the path.
+// It applies the rules of package envresolve to a file system that it opens name by name. It keeps each directory of the
+// path open, looks up names relative to that handle without following links, and looks up each name only once. So
+// renaming and relinking at the same time doesn't matter: OpenDir returns a handle of the directory that the rules
+// allowed. The caller starts the process there with fchdir on the handle, never by the path.
 //
-// The package must not write, must not depend on /proc (the runner can't read its own), and decides
-// nothing itself: what is allowed is envresolve's to say.
+// The package must not write, must not depend on /proc, since the runner can't read its own, and must not decide what
+// is allowed.
 package realdir

@@ -9,12 +9,12 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 )
 
-// pathFlags open a name without following it and without needing the right to read it.
+// pathFlags open a name without following a link, and without the right to read.
 const pathFlags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// OpenDir resolves the directory and opens it. The handle is only good for fchdir and as a place to look up
-// names from; the path is where it was found, links resolved. An error of the rules is an
-// *envresolve.DirError. The caller closes the handle.
+// OpenDir resolves the directory and opens it. It returns a handle that is only good for fchdir and for looking up names,
+// and the path with links resolved. If the rules refuse the directory, the error is an *envresolve.DirError. The caller
+// closes the handle.
 func OpenDir(req envresolve.DirRequest) (*os.File, string, error) {
 	t, err := newTree()
 	if err != nil {
@@ -25,7 +25,7 @@ func OpenDir(req envresolve.DirRequest) (*os.File, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	// A second handle, since the tree closes its own.
+	// The tree closes its own handle.
 	fd, err := openat(t.dirs[dir], ".", pathFlags|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, "", &os.PathError{Op: "open", Path: dir, Err: err}
@@ -33,7 +33,7 @@ func OpenDir(req envresolve.DirRequest) (*os.File, string, error) {
 	return os.NewFile(uintptr(fd), dir), dir, nil
 }
 
-// tree is the part of the file system that was looked at: open directories by path, and every answer.
+// tree is the part of the file system that was looked up: open directories and entries, by path.
 type tree struct {
 	dirs    map[string]int
 	entries map[string]envresolve.Entry
@@ -78,7 +78,7 @@ func (t *tree) Lookup(name string) (envresolve.Entry, error) {
 	return entry, err
 }
 
-// Enter implements envresolve.FS: looking up "." takes the same right as starting in the directory.
+// Enter implements envresolve.FS. Looking up "." needs the same right as starting in the directory.
 func (t *tree) Enter(name string) error {
 	fd, err := openat(t.dirs[name], ".", pathFlags|unix.O_DIRECTORY)
 	if err != nil {
@@ -87,7 +87,7 @@ func (t *tree) Enter(name string) error {
 	return unix.Close(fd)
 }
 
-// examine says what an open name is.
+// examine returns the entry of an open name.
 func examine(fd int) (envresolve.Entry, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -104,7 +104,7 @@ func examine(fd int) (envresolve.Entry, error) {
 	}
 }
 
-// readlink reads the link that the handle itself is. The kernel has no longer ones than the buffer.
+// readlink reads the link that the handle refers to. The buffer has the kernel's maximum length.
 func readlink(fd int) (string, error) {
 	buffer := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buffer)
@@ -114,7 +114,7 @@ func readlink(fd int) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// openat repeats a call that a signal interrupted, as the Go runtime's own signals do on slow file systems.
+// openat repeats a call that a signal interrupted. On slow file systems the Go runtime's own signals do so.
 func openat(dir int, name string, flags int) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flags, 0)

@@ -193,8 +193,8 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 			}
 			return nil, err
 		},
-		Execute: execute,
-		Leave:   func(*wire.Result) {},
+		Execute:  execute,
+		SaveCopy: func(*wire.Result) {},
 	}
 	return s.Run(ctx, ctx)
 }

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
+)
+
+// asRunner holds the path of the termination message; a process that has the variable is the runner.
+const asRunner = "TEST_TERMINATION_MESSAGE"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(asRunner); path != "" {
+		if err := run(os.Getenv, path); err != nil {
+			fmt.Fprintln(os.Stderr, "runner:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// operator is a real one, as far as runners see.
+type operator struct {
+	t        *testing.T
+	identity *dispatch.Identity
+	address  string
+	hub      *dispatch.Hub
+	events   chan *dispatch.Session
+	// stop ends it; another may listen at the same address then.
+	stop func()
+}
+
+func newOperator(t *testing.T) *operator {
+	t.Helper()
+	identity, err := dispatch.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &operator{t: t, identity: identity, address: "127.0.0.1:0"}
+	o.start()
+	return o
+}
+
+func (o *operator) start() {
+	o.t.Helper()
+	listener, err := net.Listen("tcp", o.address)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	conf, err := o.identity.ServerTLS(time.Now())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.address = listener.Addr().String()
+	events := make(chan *dispatch.Session, 64)
+	o.events = events
+	o.hub = dispatch.NewHub(func(s *dispatch.Session) { events <- s })
+	server := &dispatch.Server{Hub: o.hub, Authenticate: o.identity.CheckToken, TLS: conf, Log: logr.Discard()}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ctx, listener) })
+	o.stop = func() { cancel(); serving.Wait() }
+	o.t.Cleanup(o.stop)
+}
+
+// process is a runner in a process of its own.
+type process struct {
+	*exec.Cmd
+	t           *testing.T
+	token       string
+	termination string
+	stderr      bytes.Buffer
+}
+
+// startRunner starts the first process of a pod of the Job.
+func startRunner(t *testing.T, o *operator, changes ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	p := &process{t: t, token: o.identity.Token("ns", "job", "job-uid"), termination: filepath.Join(dir, "termination-log")}
+	p.Cmd = exec.Command(os.Args[0])
+	p.Dir = dir
+	p.Env = append([]string{
+		"PATH=/usr/bin:/bin", asRunner + "=" + p.termination,
+		wire.EnvEndpoints + "=" + o.address, wire.EnvCA + "=" + o.identity.CA(), wire.EnvToken + "=" + p.token,
+		wire.EnvNamespace + "=ns", wire.EnvCall + "=call", wire.EnvJob + "=job", wire.EnvJobUID + "=job-uid",
+		wire.EnvPod + "=pod", wire.EnvPodUID + "=pod-uid", wire.EnvNode + "=node",
+	}, changes...)
+	p.Stderr = &p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	return p
+}
+
+// exit waits for the process's end.
+func (p *process) exit() int {
+	p.t.Helper()
+	_ = p.Wait()
+	return p.ProcessState.ExitCode()
+}
+
+func (p *process) assignment(script string) *wire.Assignment {
+	return &wire.Assignment{
+		CallUID: "c1", CallName: "call", Argv: []string{"sh", "-c", script}, TimeoutMilliseconds: 60_000, MaxBytesPerStream: 1 << 10,
+		Environment: envresolve.Plan{AllowedPaths: []string{p.Dir}},
+	}
+}
+
+// saved is the outcome in the termination message.
+func (p *process) saved() *result.Outcome {
+	p.t.Helper()
+	raw, err := os.ReadFile(p.termination)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var message wire.TerminationMessage
+	if err := json.Unmarshal(raw, &message); err != nil || !message.Verify(p.token, "c1") {
+		p.t.Fatalf("the termination message is %s, %v", raw, err)
+	}
+	if len(raw) > result.MaxTermination {
+		p.t.Errorf("the termination message has %d bytes", len(raw))
+	}
+	outcome, err := result.DecodeTermination(message.Outcome)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return outcome
+}
+
+func TestARunnerTakesOneCallToItsEnd(t *testing.T) {
+	o := newOperator(t)
+	p := startRunner(t, o)
+	session := <-o.events
+	if err := session.Assign(p.assignment(`echo hello; env | grep -c -e TOOLCALL -e ` + p.token + `; exit 3`)); err != nil {
+		t.Fatal(err)
+	}
+	r := (<-o.events).Result()
+	if r == nil || r.Validate() != nil || string(r.Outcome.Stdout.Head) != "hello\n0\n" || *r.Outcome.ExitCode != 3 {
+		t.Fatalf("got %+v", r)
+	}
+	if err := session.Ack("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exit(); code != 0 {
+		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
+	}
+	if saved := p.saved(); string(saved.Stdout.Head) != "hello\n0\n" || saved.WorkingDir != r.Environment.WorkingDir || saved.Reason != result.NonZeroExit {
+		t.Errorf("saved %+v", saved)
+	}
+}
+
+func TestAnOperatorThatIsAwayCostsNoResult(t *testing.T) {
+	o := newOperator(t)
+	p := startRunner(t, o)
+	begun := filepath.Join(p.Dir, "begun")
+	if err := (<-o.events).Assign(p.assignment("echo x >>" + begun + "; echo done")); err != nil {
+		t.Fatal(err)
+	}
+	r := (<-o.events).Result()
+	o.stop()
+	o.start()
+	again := <-o.events
+	if again.CallUID() != "c1" {
+		t.Errorf("the runner says that it has call %q", again.CallUID())
+	}
+	second := (<-o.events).Result()
+	if r == nil || second == nil || string(second.Outcome.Stdout.Head) != "done\n" || second.Outcome.DurationMS != r.Outcome.DurationMS {
+		t.Fatalf("the result was %+v and is %+v", r, second)
+	}
+	if err := again.Ack("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exit(); code != 0 {
+		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
+	}
+	if raw, err := os.ReadFile(begun); err != nil || string(raw) != "x\n" {
+		t.Errorf("the command began as %q, %v", raw, err)
+	}
+}
+
+func TestTheEndOfThePodStopsTheCommandAndIsReported(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		o := newOperator(t)
+		p := startRunner(t, o)
+		ready := filepath.Join(p.Dir, "ready")
+		if err := syscall.Mkfifo(ready, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		session := <-o.events
+		if err := session.Assign(p.assignment("echo >" + ready + "; exec sleep 600")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.ReadFile(ready); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if r := (<-o.events).Result(); r == nil || r.Outcome.Reason != result.PodLost || !r.Outcome.Started {
+			t.Errorf("%s: got %+v", signal, r)
+		}
+		if err := session.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.exit(); code != 0 || p.saved().Reason != result.PodLost {
+			t.Errorf("%s: the runner exited with %d, saved %s", signal, code, p.saved().Reason)
+		}
+	}
+}
+
+func TestARunnerThatIsNotWantedEnds(t *testing.T) {
+	for name, end := range map[string]func(*process, *dispatch.Session){
+		"refused":               func(_ *process, s *dispatch.Session) { s.Refuse("the pool is too large") },
+		"its pod ends":          func(p *process, _ *dispatch.Session) { _ = p.Process.Signal(syscall.SIGTERM) },
+		"refused with its call": func(p *process, s *dispatch.Session) { _ = s.Assign(p.assignment("exec sleep 600")); s.Refuse("gone") },
+	} {
+		o := newOperator(t)
+		p := startRunner(t, o)
+		end(p, <-o.events)
+		if code := p.exit(); code != 1 || p.stderr.Len() == 0 {
+			t.Errorf("%s: exited with %d: %s", name, code, p.stderr.String())
+		}
+	}
+}
+
+func TestARunnerSaysWhatItIsNotTold(t *testing.T) {
+	o := newOperator(t)
+	for _, name := range []string{wire.EnvToken, wire.EnvEndpoints, wire.EnvCA} {
+		p := startRunner(t, o, name+"=")
+		if code := p.exit(); code != 1 || !strings.Contains(p.stderr.String(), name) {
+			t.Errorf("without %s: exited with %d: %s", name, code, p.stderr.String())
+		}
+	}
+}

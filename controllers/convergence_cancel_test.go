@@ -1,0 +1,118 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+func staysForWeeks(c *v1alpha1.ToolCall) {
+	c.Spec.TTLSecondsAfterFinished = ptr.To(int32(30 * 24 * 3600))
+}
+
+// cancelOnce has somebody cancel the call.
+func (s *story) cancelOnce() {
+	if s.cancelled || s.get(s.call).Status.Phase.Terminal() {
+		return
+	}
+	s.cancelled, s.handedOver = true, s.started > 0
+	if s.runner != nil {
+		if session := s.hub.Session(s.runner.config.Hello.JobUID); session != nil && session.CallUID() != "" {
+			s.handedOver = true
+		}
+	}
+	s.cancel(s.call)
+}
+
+// crashForLong has the next operator start hours later, and look at the call before its runner finds that operator.
+func (s *story) crashForLong() {
+	s.outage()
+	for range s.random.IntN(3) {
+		s.clock.set(s.clock.Now().Add(5 * time.Second))
+		s.pass()
+	}
+	if s.runner != nil {
+		s.reconnect()
+	}
+}
+
+// stopDeleted ends the runner of a Job that is gone, as the kubelet does.
+func (s *story) stopDeleted() {
+	if s.runner == nil || s.gone {
+		return
+	}
+	job := &batchv1.Job{}
+	err := shared.GetAPIReader().Get(context.Background(), types.NamespacedName{Namespace: s.namespace, Name: jobspec.Name(s.call)}, job)
+	if apierrors.IsNotFound(err) || err == nil && job.DeletionTimestamp != nil {
+		if s.started == 1 && !s.acked && !s.cancelled {
+			s.t.Error("the Job of a running call was deleted")
+		}
+		s.exit()
+	}
+}
+
+// Cancels at any moment, reads that fail, and outages that are longer than every deadline: the command starts at most
+// once, never after a cancel that came before it, and a result is never lost.
+func TestConvergenceWithCancelsFailingReadsAndLongOutages(t *testing.T) {
+	ends := map[v1alpha1.Phase]int{}
+	for seed := range uint64(16) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := newStory(t, seed, staysForWeeks)
+			s.readFails = func() bool { return s.broken && s.random.IntN(12) == 0 }
+			s.rebuild()
+			steps := []func(){s.pass, s.pass, s.pass, s.pass, s.kubelet, s.hear, s.hear, s.report, s.crash, s.crashForLong, s.stopDeleted}
+			cancelAt := s.random.IntN(60)
+			for step := range 40 {
+				if step == cancelAt {
+					s.cancelOnce()
+				}
+				steps[s.random.IntN(len(steps))]()
+			}
+			s.broken = false
+			for range 10 {
+				s.clock.set(s.clock.Now().Add(time.Second))
+				s.pass()
+				s.kubelet()
+				s.stopDeleted()
+				s.hear()
+				s.report()
+			}
+			s.checkEnd()
+			ends[s.get(s.call).Status.Phase]++
+		})
+	}
+	if apiServer != nil && !t.Failed() && (ends[v1alpha1.PhaseSucceeded] < 3 || ends[v1alpha1.PhaseCancelled] < 3) {
+		t.Errorf("the calls ended as %v: this tests something else", ends)
+	}
+}
+
+func (s *story) checkEnd() {
+	t, status := s.t, s.get(s.call).Status
+	if s.started > 1 || s.started == 1 && s.cancelled && !s.handedOver {
+		t.Errorf("started %d times; it was cancelled: %v, after it was handed over: %v", s.started, s.cancelled, s.handedOver)
+	}
+	if status.RetrySafe != nil && *status.RetrySafe && s.started > 0 {
+		t.Error("a retry is called safe of a command that started")
+	}
+	switch {
+	case s.started == 1 && !s.gone:
+		if status.Reason != v1alpha1.ReasonCompleted || status.Stdout != "hi\n" || !s.acked {
+			t.Errorf("the result is lost: ended %s/%s, acknowledged: %v: %s", status.Phase, status.Reason, s.acked, status.Message)
+		}
+	case !s.cancelled || status.Phase != v1alpha1.PhaseCancelled:
+		t.Errorf("ended %s/%s, started %d times, cancelled: %v: %s", status.Phase, status.Reason, s.started, s.cancelled, status.Message)
+	case s.runner != nil && !s.gone:
+		t.Error("the runner of the cancelled call is left waiting")
+	case s.hasJob(s.call) && s.live(s.call):
+		t.Error("the Job of the cancelled call is left")
+	}
+}

@@ -1,0 +1,249 @@
+package toolcall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func TestCallsAreWokenWhenTheirTimeHasCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wakes := make(chan string, 100)
+		e := NewExpiry(clock.RealClock{}, func(call types.NamespacedName) { wakes <- call.Name })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Start(ctx) }()
+		now := time.Now()
+		for _, n := range []int{30, 10, 20, 10, 10} {
+			e.Add(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("after-", n)}, now.Add(time.Duration(n)*time.Second))
+		}
+		e.Add(types.NamespacedName{Namespace: "ns", Name: "past"}, now.Add(-time.Hour))
+		for _, step := range []struct {
+			until time.Duration
+			want  []string
+		}{
+			{9 * time.Second, []string{"past"}},
+			{12 * time.Second, []string{"after-10"}},
+			{40 * time.Second, []string{"after-20", "after-30"}},
+		} {
+			time.Sleep(time.Until(now.Add(step.until)))
+			synctest.Wait()
+			var woken []string
+			for len(wakes) > 0 {
+				woken = append(woken, <-wakes)
+			}
+			if !slices.Equal(woken, step.want) {
+				t.Errorf("until %s: woken %q, want %q", step.until, woken, step.want)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if len(e.due)+len(e.seconds) != 0 {
+			t.Errorf("left: %v, %v", e.due, e.seconds)
+		}
+	})
+}
+
+// No call is woken before its time, each once, and within a second after it.
+func TestNoCallIsWokenEarlyOrForgotten(t *testing.T) {
+	t.Parallel()
+	e := NewExpiry(clock.RealClock{}, nil)
+	due := map[string]time.Time{}
+	for i := range 1000 {
+		name := fmt.Sprint("call-", i)
+		due[name] = start.Add(time.Duration(i*i%600_011) * time.Millisecond)
+		e.Add(types.NamespacedName{Namespace: "ns", Name: name}, due[name])
+	}
+	for now := start; len(due) > 0 && now.Before(start.Add(time.Hour)); now = now.Add(500 * time.Millisecond) {
+		for _, call := range e.take(now) {
+			at, waits := due[call.Name]
+			if !waits || at.After(now) || now.Sub(at) > 1500*time.Millisecond {
+				t.Fatalf("%s, due at %s, is taken at %s: it waits: %t", call.Name, at, now, waits)
+			}
+			delete(due, call.Name)
+		}
+	}
+	if len(due) != 0 || len(e.due)+len(e.seconds) != 0 {
+		t.Errorf("%d calls are not woken, %d and %d are left", len(due), len(e.due), len(e.seconds))
+	}
+}
+
+func finishedNamed(name string) *v1alpha1.ToolCall {
+	return &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"a": "b"}},
+		Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "make"}},
+		Status: v1alpha1.ToolCallStatus{
+			Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Stdout: "output", Output: "output",
+			Runner: &v1alpha1.RunnerBinding{PodUID: "p", KeyHash: "k"},
+		},
+	}
+}
+
+// What is remembered is bounded by what ends within a few seconds, and of each call it is what is needed.
+func TestCallsThatEndedAreSoonForgotten(t *testing.T) {
+	t.Parallel()
+	var e finishedCalls
+	for i := range 100 {
+		e.keep(finishedNamed(fmt.Sprint("call-", i)), start.Add(time.Duration(i)*time.Second))
+	}
+	if len(e.calls) != 11 || len(e.order) != 11 {
+		t.Errorf("%d calls are remembered, %d in order", len(e.calls), len(e.order))
+	}
+	last := e.get(types.NamespacedName{Namespace: "ns", Name: "call-99"})
+	if last == nil || last.UID != "uid-call-99" || last.Status.Runner.KeyHash != "k" || last.Status.Phase != v1alpha1.PhaseSucceeded {
+		t.Errorf("of the last one there is %+v", last)
+	}
+	if last.Spec.Shell != nil || last.Status.Stdout != "" || last.Status.Output != "" || last.Labels != nil {
+		t.Errorf("too much is kept: %+v", last)
+	}
+	if e.get(types.NamespacedName{Namespace: "other", Name: "call-99"}) != nil {
+		t.Error("a call of another namespace is remembered")
+	}
+}
+
+// A call of the same name that ended later isn't forgotten in place of the earlier one.
+func TestANamesakeIsRememberedForItsOwnTime(t *testing.T) {
+	t.Parallel()
+	var e finishedCalls
+	first, second := finishedNamed("same"), finishedNamed("same")
+	second.UID = "another"
+	e.keep(first, start)
+	e.keep(second, start.Add(9*time.Second))
+	e.keep(finishedNamed("other"), start.Add(15*time.Second))
+	if got := e.get(client.ObjectKeyFromObject(second)); got == nil || got.UID != "another" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAClockThatGoesBackForgetsNothingEarly(t *testing.T) {
+	t.Parallel()
+	var e finishedCalls
+	e.keep(finishedNamed("a"), start)
+	e.keep(finishedNamed("b"), start.Add(-time.Hour))
+	if e.get(types.NamespacedName{Namespace: "ns", Name: "a"}) == nil || e.get(types.NamespacedName{Namespace: "ns", Name: "b"}) == nil {
+		t.Error("a call is forgotten")
+	}
+}
+
+func callIn(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func TestANamespaceHasItsShareAndNoMore(t *testing.T) {
+	t.Parallel()
+	var woken []string
+	s := newShares(2, func(call types.NamespacedName) { woken = append(woken, call.Name) })
+	one, ok := s.acquire(callIn("a", "1"))
+	two, again := s.acquire(callIn("a", "2"))
+	if _, third := s.acquire(callIn("a", "3")); !ok || !again || third {
+		t.Errorf("of two shares: %t, %t, %t", ok, again, third)
+	}
+	for _, name := range []string{"4", "3"} {
+		if _, ok := s.acquire(callIn("a", name)); ok {
+			t.Errorf("call %s has a third share", name)
+		}
+	}
+	other, ok := s.acquire(callIn("b", "1"))
+	if !ok {
+		t.Error("another namespace has none")
+	}
+	one()
+	if three, ok := s.acquire(callIn("a", "3")); !ok {
+		t.Error("a share that was given back isn't there")
+	} else {
+		three()
+	}
+	two()
+	other()
+	if diff := cmp.Diff([]string{"3", "4"}, woken); diff != "" {
+		t.Errorf("calls are woken in another order: %s", diff)
+	}
+	if len(s.namespaces) != 0 {
+		t.Errorf("left: %v", s.namespaces)
+	}
+}
+
+func TestSharesHoldForManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const each = 3
+	s := newShares(each, func(types.NamespacedName) {})
+	var mu sync.Mutex
+	inUse, most := map[string]int{}, 0
+	var all sync.WaitGroup
+	for i := range 16 {
+		namespace := fmt.Sprint(i % 2)
+		all.Go(func() {
+			for range 500 {
+				release, ok := s.acquire(callIn(namespace, fmt.Sprint(i)))
+				if !ok {
+					continue
+				}
+				mu.Lock()
+				inUse[namespace]++
+				most = max(most, inUse[namespace])
+				mu.Unlock()
+				mu.Lock()
+				inUse[namespace]--
+				mu.Unlock()
+				release()
+			}
+		})
+	}
+	all.Wait()
+	if most > each || most == 0 {
+		t.Errorf("%d at once of %d", most, each)
+	}
+}
+
+func TestAFloodOfEventsIsHeldBackInItsNamespace(t *testing.T) {
+	t.Parallel()
+	l := newEventLimits()
+	count := func(namespace string, now time.Time) (allowed int) {
+		for range 10 * eventBurst {
+			if l.allow(namespace, now) {
+				allowed++
+			}
+		}
+		return allowed
+	}
+	if got := count("a", start); got != eventBurst {
+		t.Errorf("at first %d Events are let through", got)
+	}
+	if got := count("b", start); got != eventBurst {
+		t.Errorf("of another namespace %d", got)
+	}
+	if got := count("a", start.Add(2*time.Second)); got != 2*eventsPerSecond {
+		t.Errorf("two seconds later %d", got)
+	}
+	if got := count("a", start.Add(time.Hour)); got != eventBurst {
+		t.Errorf("an hour later %d", got)
+	}
+}
+
+func TestNamespacesWithEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	l := newEventLimits()
+	for i := range maxLimitedNamespaces + 10 {
+		if !l.allow(fmt.Sprint("ns-", i), start) {
+			t.Fatal("a namespace's first Event is held back")
+		}
+	}
+	if n := l.limiters.Len(); n != maxLimitedNamespaces {
+		t.Errorf("%d namespaces are remembered", n)
+	}
+}

@@ -1,0 +1,187 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+const (
+	// idleTimeout is how long a runner may say nothing. It pings every wire.PingInterval.
+	idleTimeout = 6 * wire.PingInterval
+	// resultTimeout is how long a result may take to arrive once there is room for it.
+	resultTimeout = 30 * time.Second
+	// A runner pings every wire.PingInterval. More often than this, it only costs time.
+	pingsPerSecond, pingBurst = 1, 10
+)
+
+// connection is a known runner's end of the line.
+type connection struct {
+	conn    *tls.Conn
+	session *Session
+	outbox  *outbox
+	results *resultBudget
+	// ctx ends when the session is closed.
+	ctx   context.Context
+	close context.CancelFunc
+}
+
+// newConnection makes the session of the runner that said hello. abort closes the connection at once.
+func newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, results *resultBudget, abort func()) *connection {
+	c := &connection{conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: results}
+	c.ctx, c.close = context.WithCancel(ctx)
+	c.session = &Session{
+		hello: *hello, keyHash: keyHash(conn), call: hello.Call, callUID: hello.CallUID,
+		send: c.outbox.send,
+		// What was sent before still leaves.
+		close: func() { c.outbox.close(); c.close() },
+	}
+	c.session.hello.Token = ""
+	return c
+}
+
+// turnAway says why the runner isn't served. The refusal names no call: a runner that has one keeps it.
+func (c *connection) turnAway(reason error) {
+	_ = c.session.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason.Error()}})
+	c.session.close()
+}
+
+// end lets what is queued leave.
+func (c *connection) end() {
+	c.outbox.flush()
+	c.close()
+}
+
+// receive takes the runner's messages until the connection ends, and says why it did. received is called for a result.
+func (c *connection) receive(received func()) error {
+	stop := context.AfterFunc(c.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	pings := rate.NewLimiter(pingsPerSecond, pingBurst)
+	for {
+		m, release, err := c.next()
+		if err != nil {
+			return err
+		}
+		switch {
+		case m.Ping != nil:
+			if !pings.Allow() {
+				return errors.New("the runner pings too often")
+			}
+			c.outbox.sendPong()
+		case m.Result != nil:
+			if err := c.check(m.Result); err != nil {
+				release()
+				return err
+			}
+			c.session.setResult(m.Result, release)
+			received()
+		default:
+			return errors.New("a message that a runner doesn't send")
+		}
+	}
+}
+
+// next receives one message. release gives back what it takes of the budget; it is never nil when there is a message.
+func (c *connection) next() (m *wire.Message, release func(), err error) {
+	if err := c.setReadDeadline(idleTimeout); err != nil {
+		return nil, nil, err
+	}
+	size, err := wire.ReadHeader(c.conn, wire.MaxResultOf(c.session.hello.Version))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case size > wire.MaxControl && !c.mayReport():
+		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
+	case size > wire.MaxControl:
+		return c.largeResult(size)
+	}
+	m, err = wire.ReadFromRunner(c.conn, size)
+	if err != nil || m.Result == nil {
+		return m, func() {}, err
+	}
+	release, err = c.results.acquire(c.ctx, c.session.hello.Namespace, int64(size))
+	return m, release, err
+}
+
+// mayReport says whether a result can come now: the runner has a call, and none of its results is held.
+func (c *connection) mayReport() bool { return c.session.CallUID() != "" && c.session.Result() == nil }
+
+// largeResult receives what is larger than a control message can be. It waits for room in the budget before it reads
+// the body. The runner hears Pongs meanwhile: its own pings wait behind the result, and it would take the operator for
+// dead.
+func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
+	defer c.sendPongs()()
+	release, err := c.results.acquire(c.ctx, c.session.hello.Namespace, int64(size))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.setReadDeadline(resultTimeout); err != nil {
+		release()
+		return nil, nil, err
+	}
+	m, err := wire.ReadFromRunner(c.conn, size)
+	if err == nil && m.Result == nil {
+		err = errors.New("a message that isn't a result has the size of one")
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return m, release, nil
+}
+
+// sendPongs sends one every wire.PingInterval until stop is called.
+func (c *connection) sendPongs() (stop func()) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	var ponging sync.WaitGroup
+	ponging.Go(func() {
+		tick := time.NewTicker(wire.PingInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				c.outbox.sendPong()
+			}
+		}
+	})
+	return func() { cancel(); ponging.Wait() }
+}
+
+// setReadDeadline fails when the session is closed, whose end has set another deadline.
+func (c *connection) setReadDeadline(d time.Duration) error {
+	if err := c.conn.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return err
+	}
+	if c.ctx.Err() != nil {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// check says why a result isn't taken.
+func (c *connection) check(r *wire.Result) error {
+	callUID := c.session.CallUID()
+	switch {
+	case callUID == "":
+		return errors.New("a result of a runner that has no call")
+	case c.session.Result() != nil:
+		return errors.New("a second result before the first is acknowledged")
+	case r.CallUID != callUID:
+		return fmt.Errorf("a result of call %.64q of the runner that has call %.64q", r.CallUID, callUID)
+	}
+	if c.session.hello.Version < wire.Version {
+		// The bounds were wider then.
+		r.Shorten()
+	}
+	return nil
+}

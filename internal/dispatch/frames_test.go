@@ -1,0 +1,371 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+// resultOf is a small result, as a runner encodes it.
+func resultOf(callUID string) string {
+	return fmt.Sprintf(`{"result":{"callUID":%q,"outcome":{"reason":"Completed","started":true,"exitCode":0},"environment":{}}}`, callUID)
+}
+
+// largeResultOf is a result whose frame has exactly that size.
+func largeResultOf(callUID string, size int) string {
+	body := resultOf(callUID)
+	return body + strings.Repeat(" ", size-len(body))
+}
+
+func TestARunnerWithoutACallSendsOnlyPings(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for name, say := range map[string]func(*peer){
+		"a small result":     func(p *peer) { p.send(resultOf("")) },
+		"a result of a call": func(p *peer) { p.send(resultOf("c1")) },
+		"a large frame":      func(p *peer) { p.announce(wire.MaxControl + 1) },
+		"a second hello":     func(p *peer) { p.hello(o, "job", "c1") },
+		"an assignment":      func(p *peer) { p.send(`{"assign":{"callUID":"c1"}}`) },
+		"an unknown message": func(p *peer) { p.send(`{"exec":{}}`) },
+	} {
+		p := newPeer(t, o)
+		p.hello(o, "job", "")
+		session := o.event(t)
+		say(p)
+		p.awaitEnd()
+		if o.event(t) != session || session.Result() != nil || o.hub.Len() != 0 {
+			t.Errorf("%s: was taken", name)
+		}
+	}
+}
+
+func TestARunnerWithACallSendsOneResultOfIt(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for name, test := range map[string]struct {
+		say   func(*peer)
+		taken bool
+	}{
+		"its result":              {func(p *peer) { p.send(resultOf("c1")) }, true},
+		"the largest frame":       {func(p *peer) { p.send(largeResultOf("c1", wire.MaxResult)) }, true},
+		"a frame over the bound":  {func(p *peer) { p.announce(wire.MaxResult + 1) }, false},
+		"another call's result":   {func(p *peer) { p.send(resultOf("c2")) }, false},
+		"another call's, large":   {func(p *peer) { p.send(largeResultOf("c2", wire.MaxResult)) }, false},
+		"a result that isn't one": {func(p *peer) { p.send(`{"result":[]}`) }, false},
+		"a large ping":            {func(p *peer) { p.send(`{"ping":{}}` + strings.Repeat(" ", wire.MaxControl)) }, false},
+		"half a result":           {func(p *peer) { p.announce(wire.MaxResult); _ = p.CloseWrite() }, false},
+	} {
+		p := newPeer(t, o)
+		p.hello(o, "job", "c1")
+		session := o.event(t)
+		test.say(p)
+		if !test.taken {
+			p.Close()
+		}
+		if o.event(t) != session || (session.Result() != nil) != test.taken {
+			t.Errorf("%s: result %+v", name, session.Result())
+		}
+		if test.taken {
+			p.Close()
+			o.event(t)
+		}
+	}
+}
+
+func TestASecondResultBeforeTheFirstIsAcknowledgedEndsTheConnection(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	for name, second := range map[string]func(*peer){
+		"small": func(p *peer) { p.send(resultOf("c1")) },
+		"large": func(p *peer) { p.announce(wire.MaxControl + 1) },
+	} {
+		p := newPeer(t, o)
+		p.hello(o, "job", "c1")
+		session := o.event(t)
+		for range 3 {
+			p.send(resultOf("c1"))
+			if o.event(t) != session || session.Result() == nil {
+				t.Fatalf("%s: a repeated result was not taken", name)
+			}
+			if err := session.Ack("c1"); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := p.receive(); err != nil || m.Ack == nil {
+				t.Fatalf("got %+v, %v", m, err)
+			}
+		}
+		p.send(resultOf("c1"))
+		o.event(t)
+		second(p)
+		p.awaitEnd()
+		if o.event(t) != session || o.hub.Len() != 0 {
+			t.Errorf("%s: the connection goes on", name)
+		}
+	}
+}
+
+// It exits because of the acknowledgement: a refusal of its call would contradict that.
+func TestARunnerThatWasAcknowledgedIsNotRefused(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	p := newPeer(t, o)
+	p.hello(o, "job", "c1")
+	session := o.event(t)
+	p.send(resultOf("c1"))
+	o.event(t)
+	if err := session.Ack("c1"); err != nil {
+		t.Fatal(err)
+	}
+	session.Refuse("the call has ended")
+	if m, err := p.receive(); err != nil || m.Ack == nil {
+		t.Errorf("got %+v, %v; want the acknowledgement", m, err)
+	}
+	p.send(`{"ping":{}}`)
+	if m, err := p.receive(); err != nil || m.Pong == nil {
+		t.Errorf("got %+v, %v after it", m, err)
+	}
+}
+
+func TestALargeResultArrivesOnTheConnectionThatBroughtTheCall(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	p := newPeer(t, o)
+	p.hello(o, "job", "")
+	session := o.event(t)
+	for range 3 {
+		// The operator has begun to wait for the next frame long before it assigns the call.
+		p.send(`{"ping":{}}`)
+		if m, err := p.receive(); err != nil || m.Pong == nil {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+	}
+	if err := session.Assign(&wire.Assignment{CallUID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := p.receive(); err != nil || m.Assign == nil {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	p.send(largeResultOf("c1", wire.MaxResult))
+	if o.event(t) != session || session.Result() == nil {
+		t.Error("the result was not taken")
+	}
+}
+
+func TestTheLargestLegalResultArrivesWhole(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	conn := connect(t, runnerOf(t, podEnv(o, "job")), "c1")
+	session := o.event(t)
+	kept := bytes.Repeat([]byte{0xff}, result.MaxStreamBytes/2)
+	stream := result.Stream{Head: kept, Tail: kept, Bytes: 1 << 40, InvalidUTF8: true}
+	sent := &wire.Result{CallUID: "c1", Outcome: result.Outcome{
+		Reason: result.Completed, Started: true, ExitCode: result.Exit(0), Message: strings.Repeat("\x01", result.MaxMessage),
+		Stdout: stream, Stderr: stream,
+	}}
+	if err := conn.Send(&wire.Message{Result: sent}); err != nil {
+		t.Fatal(err)
+	}
+	o.event(t)
+	got := session.Result()
+	if got == nil || got.Validate() != nil {
+		t.Fatalf("got %v", got)
+	}
+	if want, have := mustJSON(t, sent), mustJSON(t, got); want != have {
+		t.Error("it differs from what was sent")
+	}
+	if session.Release(); session.Result() != nil {
+		t.Error("it is still there after its release")
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestTooManyPingsEndAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, o := bubble(t, dispatch.Limits{})
+		p := n.peer(t)
+		p.hello(o, "job", "")
+		o.event(t)
+		for range 10_000 {
+			time.Sleep(2 * time.Second)
+			p.send(`{"ping":{}}`)
+			if m, err := p.receive(); err != nil || m.Pong == nil {
+				t.Fatalf("got %+v, %v", m, err)
+			}
+		}
+		time.Sleep(dispatch.IdleTimeout / 2)
+		began := time.Now()
+		for range dispatch.PingBurst {
+			p.send(`{"ping":{}}`)
+			if _, err := p.receive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.send(`{"ping":{}}`)
+		p.awaitEnd()
+		if time.Since(began) != 0 || o.event(t).Hello().Job != "job" || o.hub.Len() != 0 {
+			t.Error("a runner that pings without end was not ended at once")
+		}
+	})
+}
+
+// reporter is a runner that has a call, sends its result, and then pings as long as the connection lasts.
+func reporter(t *testing.T, n *network, o *operator, job string, size int) *peer {
+	t.Helper()
+	p := n.peer(t)
+	p.hello(o, job, "c1")
+	o.event(t)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	go func() {
+		for body := largeResultOf("c1", size); p.write(body) == nil; body = `{"ping":{}}` {
+			select {
+			case <-over:
+				return
+			case <-time.After(wire.PingInterval):
+			}
+		}
+	}()
+	synctest.Wait()
+	return p
+}
+
+func TestResultsWaitForMemoryBeforeTheyAreRead(t *testing.T) {
+	const size = 100 << 10
+	synctest.Test(t, func(t *testing.T) {
+		n, o := bubble(t, dispatch.Limits{ResultBytes: 3 * size, BytesPerNamespace: 2 * size})
+		for _, job := range []string{"a", "b"} {
+			go reporter(t, n, o, job, size).awaitEnd()
+		}
+		first, second := o.event(t), o.event(t)
+		if first.Result() == nil || second.Result() == nil {
+			t.Fatal("what there is room for didn't arrive")
+		}
+		late := reporter(t, n, o, "late", size)
+		if len(o.events) != 0 || o.hub.Session("late-uid").Result() != nil {
+			t.Fatal("a result arrived that there is no room for")
+		}
+		// Its runner hears that the operator is alive, and others are served meanwhile.
+		for range 20 {
+			if m, err := late.receive(); err != nil || m.Pong == nil {
+				t.Fatalf("got %+v, %v", m, err)
+			}
+		}
+		pings := n.peer(t)
+		pings.hello(o, "pings", "")
+		o.event(t)
+		pings.send(`{"ping":{}}`)
+		if m, err := pings.receive(); err != nil || m.Pong == nil {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+		// Recorded, the first result makes room.
+		if err := first.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		if s := o.event(t); s.Hello().Job != "late" || s.Result() == nil {
+			t.Errorf("%s has result %v", s.Hello().Job, s.Result())
+		}
+	})
+}
+
+func TestTheBudgetIsGivenBack(t *testing.T) {
+	const size = 100 << 10
+	for name, end := range map[string]func(*dispatch.Session, *peer){
+		"by an acknowledgement": func(s *dispatch.Session, _ *peer) { _ = s.Ack("c1") },
+		"by a release":          func(s *dispatch.Session, _ *peer) { s.Release(); s.Release() },
+		"by a refusal":          func(s *dispatch.Session, _ *peer) { s.Refuse("gone") },
+		"by the end":            func(_ *dispatch.Session, p *peer) { p.Close() },
+		"by a protocol error":   func(_ *dispatch.Session, p *peer) { p.announce(1 << 30) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
+			for i := range 5 {
+				p := reporter(t, n, o, fmt.Sprint(i), size)
+				session := o.event(t)
+				if session.Result() == nil {
+					t.Fatalf("%s: result %d has no room", name, i)
+				}
+				go func() { p.awaitEnd() }()
+				end(session, p)
+				if name != "by an acknowledgement" && name != "by a release" {
+					o.event(t)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsNoResultKeepsNothingOfTheBudget(t *testing.T) {
+	const size = 100 << 10
+	for name, body := range map[string]string{
+		"a large ping":          `{"ping":{}}`,
+		"junk":                  `junk`,
+		"another call's result": resultOf("c2"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
+			for range 3 {
+				p := n.peer(t)
+				p.hello(o, "job", "c1")
+				o.event(t)
+				p.send(body + strings.Repeat(" ", size-len(body)))
+				p.awaitEnd()
+				o.event(t)
+			}
+			reporter(t, n, o, "honest", size)
+			if s := o.event(t); s.Result() == nil {
+				t.Errorf("%s: the budget is used up", name)
+			}
+		})
+	}
+}
+
+// What is announced takes its part of the budget until it has arrived or its time is over.
+func TestAResultThatDoesNotArriveIsGivenUp(t *testing.T) {
+	const size = 100 << 10
+	synctest.Test(t, func(t *testing.T) {
+		n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
+		slow := n.peer(t)
+		slow.hello(o, "slow", "c1")
+		o.event(t)
+		slow.announce(size)
+		synctest.Wait()
+		began := time.Now()
+		go slow.awaitEnd()
+		go reporter(t, n, o, "quick", size).awaitEnd()
+		for range 2 {
+			if s := o.event(t); (s.Result() != nil) != (s.Hello().Job == "quick") {
+				t.Errorf("%s has result %v", s.Hello().Job, s.Result())
+			}
+		}
+		if took := time.Since(began); took != dispatch.ResultTimeout {
+			t.Errorf("given up after %s", took)
+		}
+	})
+}
+
+func TestARunnerThatWaitsForMemoryIsEndedWithItsSession(t *testing.T) {
+	const size = 100 << 10
+	synctest.Test(t, func(t *testing.T) {
+		n, o := bubble(t, dispatch.Limits{ResultBytes: size, BytesPerNamespace: size})
+		go reporter(t, n, o, "holds", size).awaitEnd()
+		o.event(t)
+		waits := reporter(t, n, o, "waits", size)
+		o.hub.Session("waits-uid").Refuse("gone")
+		if m, err := waits.receive(); err != nil || m.Refuse == nil || m.Refuse.CallUID != "c1" {
+			t.Errorf("got %+v, %v", m, err)
+		}
+		if s := o.event(t); s.Hello().Job != "waits" || o.hub.Len() != 1 {
+			t.Errorf("%s ended, %d are left", s.Hello().Job, o.hub.Len())
+		}
+	})
+}

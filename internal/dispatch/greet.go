@@ -1,0 +1,84 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+var (
+	errNotHello = errors.New("the first message is no hello")
+	errToken    = errors.New("the token does not belong to the Job that the hello names")
+	errTaken    = errors.New("another process already answers for this Job")
+	errTimeout  = errors.New("the hello came too late")
+)
+
+// sourceOf is the address that a connection comes from.
+func sourceOf(conn net.Conn) netip.Addr {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
+}
+
+// greet takes the handshake and the hello. The context's end closes the connection.
+func (a *acceptor) greet(ctx context.Context, raw net.Conn, source netip.Addr) (*tls.Conn, *wire.Hello, error) {
+	slotted := &slottedConn{Conn: raw, ctx: ctx, slots: a.handshakes, source: source}
+	defer slotted.finish()
+	conn := tls.Server(slotted, a.TLS)
+	// Not HandshakeContext: it adds a goroutine, and the context's end closes the connection anyway.
+	if err := conn.Handshake(); err != nil {
+		return nil, nil, fmt.Errorf("handshake: %w", err)
+	}
+	size, err := wire.ReadHeader(conn, wire.MaxHello)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read hello: %w", err)
+	}
+	m, err := wire.ReadFromRunner(conn, size)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read hello: %w", err)
+	}
+	if m.Hello == nil {
+		return nil, nil, errNotHello
+	}
+	return conn, m.Hello, nil
+}
+
+// verify says why a runner can't be served.
+func (a *acceptor) verify(h *wire.Hello) error {
+	switch {
+	case !isServed(h):
+		return fmt.Errorf("this operator speaks version %d of the protocol, the runner version %d", wire.Version, h.Version)
+	case !a.Authenticate(*h):
+		return errToken
+	default:
+		return nil
+	}
+}
+
+// isServed says whether the operator speaks with a runner of its version: to complete a call, an older one may have
+// been given it already.
+func isServed(h *wire.Hello) bool {
+	if h.Version == wire.Version {
+		return true
+	}
+	return h.Version >= wire.OldestVersion && h.Version < wire.Version && h.CallUID != ""
+}
+
+// keyHash identifies the key that the peer proved to hold.
+func keyHash(conn *tls.Conn) string {
+	peers := conn.ConnectionState().PeerCertificates
+	if len(peers) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(peers[0].RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:])
+}

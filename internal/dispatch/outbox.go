@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+const (
+	// writeTimeout is how long one frame may take to leave.
+	writeTimeout = 10 * time.Second
+	// maxQueuedFrames is how many messages may wait for a runner that doesn't read.
+	maxQueuedFrames = 16
+)
+
+var errNotReading = errors.New("the runner doesn't read what it is sent")
+
+// pongFrame can't fail to encode: it is a constant.
+var pongFrame, _ = wire.Encode(&wire.Message{Pong: &wire.Ping{}})
+
+// outbox sends messages in order and lets nobody wait for the peer to read them. A goroutine writes while there is
+// something to write.
+type outbox struct {
+	conn net.Conn
+	// abort closes the connection at once.
+	abort func()
+
+	mu      sync.Mutex
+	frames  [][]byte
+	pong    bool
+	writing bool
+	closed  bool
+	writer  sync.WaitGroup
+}
+
+// send queues a message. An error means that it is not sent.
+func (o *outbox) send(m *wire.Message) error {
+	frame, err := wire.Encode(m)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.closed:
+		return net.ErrClosed
+	case len(o.frames) >= maxQueuedFrames:
+		o.fail()
+		return errNotReading
+	}
+	o.frames = append(o.frames, frame)
+	o.start()
+	return nil
+}
+
+// sendPong queues a Pong unless one is queued already: one answers any number of pings.
+func (o *outbox) sendPong() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.pong = true
+		o.start()
+	}
+}
+
+// close takes no more messages; those that are queued are still sent.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+}
+
+// flush closes the outbox and waits until what is queued was sent, or could not be.
+func (o *outbox) flush() {
+	o.close()
+	o.writer.Wait()
+}
+
+// start needs the lock.
+func (o *outbox) start() {
+	if !o.writing {
+		o.writing = true
+		o.writer.Go(o.write)
+	}
+}
+
+func (o *outbox) write() {
+	for frame := o.next(); frame != nil; frame = o.next() {
+		err := o.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if err == nil {
+			_, err = o.conn.Write(frame)
+		}
+		if err != nil {
+			o.mu.Lock()
+			o.fail()
+			o.mu.Unlock()
+		}
+	}
+}
+
+// next takes the frame that is to be written; nil when there is none, and the writer ends.
+func (o *outbox) next() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.frames) > 0 {
+		frame := o.frames[0]
+		o.frames = o.frames[1:]
+		return frame
+	}
+	if o.pong {
+		o.pong = false
+		return pongFrame
+	}
+	o.writing = false
+	return nil
+}
+
+// fail ends the connection; what is queued is lost. It needs the lock.
+func (o *outbox) fail() {
+	o.closed, o.frames, o.pong = true, nil, false
+	o.abort()
+}

@@ -1,0 +1,280 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "toolcalls"}
+
+// failingReads lets the first n reads of the call fail.
+func failingReads(calls client.WithWatch, n int32, err error) (client.WithWatch, *atomic.Int32) {
+	reads := &atomic.Int32{}
+	return interceptor.NewClient(calls, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if reads.Add(1) <= n {
+				return err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}), reads
+}
+
+// Reads that fail for a moment delay the end, and are mentioned once.
+func TestWaitRetriesFailedReads(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"an internal error":     apierrors.NewInternalError(errors.New("etcd is unavailable")),
+		"an overloaded server":  apierrors.NewTooManyRequests("slow down", 0),
+		"a timeout":             apierrors.NewTimeoutError("timeout", 0),
+		"a missing endpoint":    apierrors.NewServiceUnavailable("no leader"),
+		"a broken connection":   errors.New("read tcp: connection reset by peer"),
+		"a conflict, of a kind": apierrors.NewConflict(resource, "x", errors.New("conflict")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			call, r := f.create(), newRecorder()
+			f.finish(call, "out", "")
+			calls, reads := failingReads(f.calls, 3, err)
+			end := result(t, f.wait(t.Context(), follow.Clients{Calls: calls}, call, r.watcher()))
+			if end.err != nil || end.call.Status.Stdout != "out" || reads.Load() < 4 {
+				t.Errorf("got %v after %d reads", end.err, reads.Load())
+			}
+			if len(r.notices) != 1 || !strings.Contains(r.notices[0], "retrying") {
+				t.Errorf("notices %q", r.notices)
+			}
+		})
+	}
+}
+
+// Errors that no retry can help end the wait at once.
+func TestWaitGivesUpOnFinalErrors(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"no permission":        apierrors.NewForbidden(resource, "x", errors.New("no")),
+		"an expired token":     apierrors.NewUnauthorized("expired"),
+		"an impossible verb":   apierrors.NewMethodNotSupported(resource, "watch"),
+		"an impossible object": apierrors.NewBadRequest("no"),
+		"no such call":         apierrors.NewNotFound(resource, "x"),
+		"no such kind":         &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: resource.Group, Kind: "ToolCall"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			calls, reads := failingReads(f.calls, 1000, err)
+			end := result(t, f.wait(t.Context(), follow.Clients{Calls: calls}, f.create(), follow.Watcher{}))
+			if !errors.Is(end.err, err) || reads.Load() != 1 {
+				t.Errorf("got %v after %d reads", end.err, reads.Load())
+			}
+		})
+	}
+}
+
+// failingWatches lets every watch fail, and counts them.
+type failingWatches struct {
+	client.WithWatch
+	watches int
+}
+
+func (f *failingWatches) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	f.watches++
+	return nil, errors.New("connection refused")
+}
+
+// In an outage, the delay between two tries grows to 5 s and stays there.
+func TestWaitBacksOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := &failingWatches{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		r := newRecorder()
+		_, err := follow.Clients{Calls: calls}.Wait(ctx, client.ObjectKey{Namespace: "n", Name: "c"}, r.watcher())
+		if !errors.Is(err, context.DeadlineExceeded) || len(r.notices) != 1 {
+			t.Errorf("got %v, notices %q", err, r.notices)
+		}
+		// 0.2, 0.4, 0.8, 1.6 and 3.2 s, then every 5 s.
+		if want := 6 + (3600-6)/5; calls.watches < want-1 || calls.watches > want+1 {
+			t.Errorf("%d watches in an hour, want %d", calls.watches, want)
+		}
+	})
+}
+
+// endlessWatches are watches that the server ends at once, without an error, while the call doesn't change.
+type endlessWatches struct {
+	client.WithWatch
+	watches int
+}
+
+func (e *endlessWatches) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	e.watches++
+	// The API server ends a watch after some minutes.
+	time.Sleep(4 * time.Minute)
+	w := watch.NewFakeWithChanSize(1, false)
+	w.Stop()
+	return w, nil
+}
+
+func (e *endlessWatches) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	o.(*v1alpha1.ToolCall).ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "u", ResourceVersion: "1"}
+	return nil
+}
+
+// A watch that ends in good order is restarted at once, and each state is reported once.
+func TestWaitRestartsEndedWatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := &endlessWatches{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
+		defer cancel()
+		r := newRecorder()
+		_, err := follow.Clients{Calls: calls}.Wait(ctx, client.ObjectKey{Namespace: "n", Name: "c"}, r.watcher())
+		if !errors.Is(err, context.DeadlineExceeded) || calls.watches != 16 || len(r.phases) != 1 || len(r.notices) != 0 {
+			t.Errorf("got %v, %d watches, %d states, notices %q", err, calls.watches, len(r.phases), r.notices)
+		}
+	})
+}
+
+// Only the condition Finished ends a wait. Succeeded is Unknown or False before the call has finished.
+func TestNoOtherConditionEndsAWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	call, r := f.create(), newRecorder()
+	done := f.wait(t.Context(), f.clients(), call, r.watcher())
+	until(t, "first state", r.changed)
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionUnknown, metav1.ConditionFalse, metav1.ConditionTrue} {
+		f.patch(call, func(s *v1alpha1.ToolCallStatus) {
+			for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionSucceeded} {
+				meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test"})
+			}
+			finished := metav1.Condition{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionFalse, Reason: "Test"}
+			if status == metav1.ConditionUnknown {
+				finished.Status = metav1.ConditionUnknown
+			}
+			meta.SetStatusCondition(&s.Conditions, finished)
+		})
+		until(t, "state with Succeeded "+string(status), r.changed)
+		if follow.Finished(call) {
+			t.Errorf("Succeeded is %s, and the call counts as finished", status)
+		}
+	}
+	select {
+	case end := <-done:
+		t.Fatalf("the wait ended: %v, %v", end.call, end.err)
+	default:
+	}
+	f.patch(call, func(s *v1alpha1.ToolCallStatus) {
+		s.Phase = v1alpha1.PhaseFailed
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: "Test"})
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionFinished, Status: metav1.ConditionTrue, Reason: "Test"})
+	})
+	if end := result(t, done); end.err != nil || end.call.Status.Phase != v1alpha1.PhaseFailed {
+		t.Errorf("got %v, %v", end.call, end.err)
+	}
+}
+
+func TestClustersWithoutTheKind(t *testing.T) {
+	t.Parallel()
+	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "c", "404 page not found", 0, true)
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a kind that the client doesn't know": {&meta.NoKindMatchError{}, true},
+		"a path that isn't served":            {notServed, true},
+		"a 404 without details":               {&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404}}, true},
+		"a 404 of a list":                     {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Code: 404, Details: &metav1.StatusDetails{Kind: "toolcalls"}}}, true},
+		"a call that doesn't exist":           {apierrors.NewNotFound(resource, "c"), false},
+		"no permission":                       {apierrors.NewForbidden(resource, "c", nil), false},
+		"another error":                       {errors.New("connection refused"), false},
+		"none":                                {nil, false},
+	} {
+		if got := follow.NotInstalled(c.err); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// createErrors are errors of a create request, and what the user is told about them.
+func TestErrorsOfACreateRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, c := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"no permission":       {apierrors.NewForbidden(resource, "c", errors.New("no")), []string{"the ClusterRole toolcall-user grants permission"}},
+		"no such kind":        {&meta.NoKindMatchError{}, []string{"this cluster has no ToolCall kind", "--context"}},
+		"too large an object": {apierrors.NewRequestEntityTooLargeError("limit"), []string{"the API server rejected the call"}},
+		"a lost response":     {errors.New("EOF"), []string{"unknown whether the call was created", f.namespace + "/call-"}},
+		"an overloaded one":   {apierrors.NewTooManyRequests("slow down", 1), []string{"create call " + f.namespace + "/call-"}},
+	} {
+		calls := interceptor.NewClient(f.calls, interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return c.err },
+		})
+		_, err := follow.Clients{Calls: calls}.Create(t.Context(), &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}})
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: got %v", name, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: no %q in %v", name, want, err)
+			}
+		}
+	}
+}
+
+// Generated names are valid, whatever the prefix, and keep it as far as it fits.
+func TestGeneratedNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var names []string
+	for _, prefix := range []string{"", "run-", strings.Repeat("x", 200)} {
+		call, err := f.clients().Create(t.Context(), &v1alpha1.ToolCall{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: prefix},
+			Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "true"}},
+		})
+		must(t, err)
+		if want := prefix[:min(len(prefix), 63)]; !strings.HasPrefix(call.Name, want) || len(call.Name) > 71 {
+			t.Errorf("%q became %s", prefix, call.Name)
+		}
+		names = append(names, call.Name)
+	}
+	slices.Sort(names)
+	if len(slices.Compact(names)) != 3 {
+		t.Errorf("names %q", names)
+	}
+}
+
+func TestCancelOfAClusterWithoutTheKind(t *testing.T) {
+	t.Parallel()
+	calls := interceptor.NewClient(struct{ client.WithWatch }{}, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return &meta.NoKindMatchError{}
+		},
+	})
+	err := follow.Clients{Calls: calls}.Cancel(t.Context(), client.ObjectKey{Namespace: "n", Name: "c"})
+	if err == nil || !strings.Contains(err.Error(), "cancel call n/c: this cluster has no ToolCall kind") {
+		t.Errorf("got %v", err)
+	}
+}

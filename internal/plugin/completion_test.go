@@ -1,0 +1,104 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// completions are the sorted proposals for a command line.
+func completions(t *testing.T, kubeconfig, namespace string, words ...string) string {
+	t.Helper()
+	args := append([]string{"__complete", "--kubeconfig", kubeconfig}, "-n", namespace)
+	out, _, code := command("", append(args, words...)...)
+	if code != 0 {
+		t.Errorf("%q: exit code %d", words, code)
+	}
+	var names []string
+	for line := range strings.Lines(out) {
+		if name, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); name != "" && !strings.HasPrefix(name, ":") {
+			names = append(names, name)
+		}
+	}
+	return sortedFields(strings.Join(names, " "))
+}
+
+func TestNamesFromTheClusterAreCompleted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.environment("one", true)
+	f.environment("other", false)
+	f.detached("first")
+	f.detached("second")
+	for line, want := range map[string]string{
+		"logs ":                      "first second",
+		"logs s":                     "second",
+		"logs first ":                "",
+		"describe ":                  "first second",
+		"explain-denial f":           "first",
+		"wait ":                      "first second",
+		"wait first ":                "second",
+		"cancel second f":            "first",
+		"get x":                      "",
+		"run --env ":                 "one other",
+		"check --env ot":             "other",
+		"run --skill ":               "",
+		"env suspend ":               "one other",
+		"env suspend one ":           "other",
+		"env resume o":               "one other",
+		"--namespace " + f.namespace: f.namespace,
+	} {
+		words := strings.Split(line, " ")
+		if got := completions(t, f.kubeconfig, f.namespace, words...); got != want {
+			t.Errorf("%q completes to %q, not %q", line, got, want)
+		}
+	}
+}
+
+func TestFixedValuesAreCompleted(t *testing.T) {
+	t.Parallel()
+	config := offline(t)
+	for line, want := range map[string]string{
+		"get --phase ":   "Cancelled Denied Failed Pending Running Succeeded",
+		"run --live ":    "always auto never",
+		"run --dry-run=": "client none server",
+		"run --code ":    "bash javascript perl python ruby sh",
+		"--context ":     "c",
+		"--cluster ":     "k",
+		"--user ":        "",
+		"e":              "env explain-denial",
+		"env ":           "list resume suspend",
+	} {
+		if got := completions(t, config, "n", strings.Split(line, " ")...); got != want {
+			t.Errorf("%q completes to %q, not %q", line, got, want)
+		}
+	}
+}
+
+// Without a cluster, or without a kubeconfig, there is nothing to propose and no error to see.
+func TestCompletionWithoutACluster(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, config := range []string{offline(t), broken} {
+		for _, line := range []string{"logs ", "run --env ", "--namespace ", "env suspend "} {
+			if got := completions(t, config, "n", strings.Split(line, " ")...); got != "" {
+				t.Errorf("%q completes to %q", line, got)
+			}
+		}
+	}
+	if got := completions(t, broken, "n", "--context", ""); got != "" {
+		t.Errorf("contexts of a broken kubeconfig: %q", got)
+	}
+}
+
+func TestVersionNamesTheAPI(t *testing.T) {
+	t.Parallel()
+	out, errs, code := command("", "version")
+	if code != 0 || errs != "" || !strings.HasPrefix(out, "kubectl-toolcall ") || !strings.Contains(out, "API toolcall.dev/v1alpha1") {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+}

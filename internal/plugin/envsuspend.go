@@ -1,0 +1,80 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const suspendLong = `Suspend environments: no new call starts in them until they are resumed. New calls wait in phase Pending. Running calls
+continue; use cancel to stop them. The command sets spec.suspend, which needs permission to patch
+executionenvironments: the ClusterRole toolcall-admin grants it.`
+
+const resumeLong = `Resume suspended environments: the calls that wait in them start. The command clears spec.suspend.`
+
+func newEnvSuspend(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:               "suspend NAME...",
+		Short:             "Stop new calls in environments from starting",
+		Long:              suspendLong,
+		Example:           "  kubectl toolcall env suspend tools",
+		Args:              requireEnvironments,
+		ValidArgsFunction: c.completeEnvironmentArguments,
+		RunE: func(command *cobra.Command, args []string) error {
+			return c.setSuspend(command.Context(), args, true)
+		},
+	}
+}
+
+func newEnvResume(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:               "resume NAME...",
+		Short:             "Let calls in suspended environments start again",
+		Long:              resumeLong,
+		Example:           "  kubectl toolcall env resume tools",
+		Args:              requireEnvironments,
+		ValidArgsFunction: c.completeEnvironmentArguments,
+		RunE: func(command *cobra.Command, args []string) error {
+			return c.setSuspend(command.Context(), args, false)
+		},
+	}
+}
+
+// setSuspend patches all environments, also after one that fails: in an incident, the others must stop too.
+func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool) error {
+	cluster, err := c.connect()
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"suspend": suspend}})
+	if err != nil {
+		return fmt.Errorf("encode the patch: %w", err)
+	}
+	done := map[bool]string{true: "suspended", false: "resumed"}[suspend]
+	var failed []error
+	for _, name := range names {
+		env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.namespace, Name: name}}
+		if err := cluster.client.Patch(ctx, env, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			failed = append(failed, cluster.patchEnvironmentError(name, err))
+			continue
+		}
+		fmt.Fprintf(c.Out, "%s: %s\n", name, done)
+	}
+	return errors.Join(failed...)
+}
+
+func (c *cluster) patchEnvironmentError(name string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("patch environment %s: you need permission to patch executionenvironments in this namespace: the ClusterRole toolcall-admin grants it: %w", name, err)
+	}
+	return c.readError("environment "+name, err)
+}
