@@ -93,8 +93,11 @@ func TestProgressComesAfterADelay(t *testing.T) {
 		p.update(call)
 		time.Sleep(progressDelay - time.Millisecond)
 		synctest.Wait()
-		if out.Len() > 0 {
-			t.Errorf("too early: %q", out.String())
+		p.mu.Lock()
+		early := out.String()
+		p.mu.Unlock()
+		if early != "" {
+			t.Errorf("too early: %q", early)
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
