@@ -242,10 +242,3 @@ func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
 		t.Error("another call's runner was dismissed too")
 	}
 }
-
-// connectedRunner is the session of a runner of a Job.
-func connectedRunner(t *testing.T, o *operator, job string) *dispatch.Session {
-	t.Helper()
-	connect(t, runnerOf(t, podEnv(o, job)), "")
-	return o.event(t)
-}
