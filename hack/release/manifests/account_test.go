@@ -23,7 +23,7 @@ func TestPoliciesNameTheAccountOfTheInstallation(t *testing.T) {
 		objects   map[string]manifests.Object
 		namespace string
 	}{
-		"kustomization":        {kustomized(t), system},
+		"kustomization":        {kustomized(t, "default"), system},
 		"overlay":              {overlay(t, "elsewhere"), "elsewhere"},
 		"chart":                {chart(t, nil), system},
 		"chart in a namespace": {parse(t, elsewhere), "elsewhere"},
