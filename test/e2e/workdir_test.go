@@ -30,10 +30,10 @@ func TestWorkingDirectory(t *testing.T) {
 		"does not exist":                                {"", "/workspace/none", neverRan(v1alpha1.ReasonWorkingDirNotFound), `"/workspace/none": no such file or directory`},
 		"relative, does not exist":                      {"", "none/at/all", neverRan(v1alpha1.ReasonWorkingDirNotFound), `"/workspace/none/at/all"`},
 		"is a file":                                     {"etc", "/etc/ssl/openssl.cnf", neverRan(v1alpha1.ReasonWorkingDirNotFound), "not a directory"},
-		"lies outside the defaults":                     {"", "/usr", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), `"/usr" lies outside`},
+		"lies outside the defaults":                     {"", "/usr", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), `"/usr" is outside`},
 		"lies outside the environment's":                {"etc", "/workspace", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), `choose one in "/etc/ssl"`},
 		"leads outside by dots":                         {"", "../etc", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), `"/etc"`},
-		"leads outside by a link":                       {"", "/proc/self/root/usr", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), "lies outside"},
+		"leads outside by a link":                       {"", "/proc/self/root/usr", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), "is outside"},
 		"is no neighbour with the same beginning":       {"etc", "/etc/ssl2", neverRan(v1alpha1.ReasonWorkingDirNotFound), ""},
 		"the parent of an allowed path isn't allowed":   {"etc", "/etc", neverRan(v1alpha1.ReasonWorkingDirNotAllowed), ""},
 	} {
