@@ -170,7 +170,6 @@ func TestARunningCallIsWatchedOverUntilItEnds(t *testing.T) {
 	c := newCluster(t, observed().call, ownPod(corev1.PodRunning))
 	own, _ := c.op.connect(t, "own", "call-uid")
 	elsewhere, _ := c.op.connect(t, "elsewhere", "another-uid")
-	justHeard := func(o *observation) { o.heard = o.now }
 	for name, tc := range map[string]struct {
 		o      *observation
 		told   string

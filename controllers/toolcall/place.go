@@ -156,12 +156,11 @@ func (o *observation) postpone(ctx context.Context, open *decide.Undecided) effe
 	if c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionAccepted); c != nil && c.Status == metav1.ConditionUnknown {
 		since = c.LastTransitionTime.Time
 	}
-	waited := o.now.Sub(since)
-	left := time.Duration(decide.StartTimeoutSeconds(open.Environment))*time.Second - waited
+	left := o.heardUntil(since.Add(time.Duration(decide.StartTimeoutSeconds(open.Environment)) * time.Second)).Sub(o.now)
 	if left <= 0 {
 		return effects{status: o.refuse(open.Otherwise)}
 	}
-	return effects{status: o.undecided(), wake: min(left, retryAfter(waited))}
+	return effects{status: o.undecided(), wake: min(left, retryAfter(o.now.Sub(since)))}
 }
 
 // admit lets a decided call pass, or says what it waits for.
@@ -279,13 +278,14 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 		// Until then the call waited for an answer about its requester.
 		since = accepted
 	}
-	waited, limit := o.now.Sub(since), o.decision.StartTimeout()
-	if waited >= limit {
+	limit := o.decision.StartTimeout()
+	left := o.heardUntil(since.Add(limit)).Sub(o.now)
+	if left <= 0 {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take the call's Job: %v", limit, cause))}
 	}
 	return effects{
 		status: o.pending(v1alpha1.ReasonNotStarted, "the call's Job can't be created yet; it is tried again: "+cause.Error()),
-		wake:   min(limit-waited, retryAfter(waited)),
+		wake:   min(left, retryAfter(o.now.Sub(since))),
 	}
 }
 

@@ -58,6 +58,8 @@ func TestAnUndecidedCallWaitsAsLongAsForItsStart(t *testing.T) {
 		"after a long while":      {observed(undecided, later(40*time.Second)), latestRetry, false},
 		"shortly before its time": {observed(undecided, later(58*time.Second)), 2 * time.Second, false},
 		"when its time is up":     {observed(undecided, later(60*time.Second)), 0, true},
+		"long after an operator's absence, at once": {observed(undecided, later(time.Hour), justHeard), latestRetry, false},
+		"long after an operator's absence, tried":   {observed(undecided, later(time.Hour), justHeard, later(reconnectWait)), 0, true},
 		"after it was accepted and waited": {observed(said(func(o *observation) *v1alpha1.ToolCallStatus {
 			decided(o)
 			return o.pending(v1alpha1.ReasonQueued, "x")
@@ -176,13 +178,15 @@ func TestAJobThatCannotBeMadeNowIsTriedAgainForAsLongAsTheCallMayWait(t *testing
 			wake  time.Duration
 			ended bool
 		}{
-			"at first":                      {observed(decided), soonestRetry, false},
-			"after a while":                 {observed(failing, decided, later(8*time.Second)), 4 * time.Second, false},
-			"shortly before its time":       {observed(failing, decided, later(59*time.Second)), time.Second, false},
-			"when its time is up":           {observed(failing, decided, later(60*time.Second)), 0, true},
-			"after a wait for its turn":     {observed(queued, decided, later(time.Hour)), soonestRetry, false},
-			"after a wait for a guard":      {observed(said((*observation).undecided), later(59*time.Second), fresh), soonestRetry, false},
-			"a while after one for a guard": {observed(said((*observation).undecided), later(59*time.Second), fresh, failed, later(8*time.Second)), 4 * time.Second, false},
+			"at first":                            {observed(decided), soonestRetry, false},
+			"after a while":                       {observed(failing, decided, later(8*time.Second)), 4 * time.Second, false},
+			"shortly before its time":             {observed(failing, decided, later(59*time.Second)), time.Second, false},
+			"when its time is up":                 {observed(failing, decided, later(60*time.Second)), 0, true},
+			"after an operator's absence":         {observed(failing, decided, later(time.Hour), justHeard), latestRetry, false},
+			"a while after an operator's absence": {observed(failing, decided, later(time.Hour), justHeard, later(reconnectWait)), 0, true},
+			"after a wait for its turn":           {observed(queued, decided, later(time.Hour)), soonestRetry, false},
+			"after a wait for a guard":            {observed(said((*observation).undecided), later(59*time.Second), fresh), soonestRetry, false},
+			"a while after one for a guard":       {observed(said((*observation).undecided), later(59*time.Second), fresh, failed, later(8*time.Second)), 4 * time.Second, false},
 		} {
 			e := tc.o.createFailed(context.Background(), err)
 			if e.wake != tc.wake || (e.status.Phase == v1alpha1.PhaseFailed) != tc.ended {

@@ -24,7 +24,8 @@ const (
 	reconnectWait = 15 * time.Second
 )
 
-// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened.
+// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened,
+// and the operator to ask again for what it was refused before.
 func (o *observation) heardUntil(deadline time.Time) time.Time {
 	heard := o.heard
 	if heard.IsZero() {

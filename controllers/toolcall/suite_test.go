@@ -90,6 +90,9 @@ func said(make func(*observation) *v1alpha1.ToolCallStatus) change {
 
 func later(d time.Duration) change { return func(o *observation) { o.now = o.now.Add(d) } }
 
+// justHeard: runners can reach the operator since this moment, which is also when it began to look after calls.
+func justHeard(o *observation) { o.heard = o.now }
+
 func cancelled(o *observation) { o.call.Spec.Cancel, o.call.Generation = true, 2 }
 
 func edited(o *observation) { o.call.Generation = 2 }
