@@ -18,8 +18,12 @@ const maxCachedAnnotation = 512
 // annotationInputBytes holds, in memory only, the size of the input that was left out.
 const annotationInputBytes = "toolcall.dev/input-bytes"
 
-// slimCall leaves a large input out of a call, and large metadata: kubectl apply writes all of the object there again.
+// slimCall leaves a large input out of a call, and large metadata: kubectl apply writes all of the object there again. A
+// call that has been through it stays as it is: a cache that fills from a watch has each object go through twice.
 func slimCall(call *v1alpha1.ToolCall) {
+	if isSlim(call) {
+		return
+	}
 	unmark(call)
 	size := InputBytes(call)
 	if size+metadataBytes(call) <= maxCachedInput {
@@ -30,6 +34,13 @@ func slimCall(call *v1alpha1.ToolCall) {
 	spec := &call.Spec
 	spec.Structured, spec.Shell, spec.Code, spec.Tool = nil, nil, nil, nil
 	spec.Stdin, spec.Env = "", nil
+}
+
+// isSlim says that the input was left out. What the API server took has an action, or no more than the cache keeps.
+func isSlim(call *v1alpha1.ToolCall) bool {
+	spec := &call.Spec
+	empty := spec.Structured == nil && spec.Shell == nil && spec.Code == nil && spec.Tool == nil && spec.Stdin == "" && spec.Env == nil
+	return empty && !isWhole(call) && metadataBytes(call) <= maxCachedInput
 }
 
 // unmark drops a mark that a client wrote.
@@ -75,7 +86,7 @@ func isWhole(call *v1alpha1.ToolCall) bool {
 
 // InputBytes is the size of what the call's creator chose: command, arguments, source, variables, standard input.
 func InputBytes(call *v1alpha1.ToolCall) int {
-	if size, err := strconv.Atoi(call.Annotations[annotationInputBytes]); err == nil {
+	if size, err := strconv.Atoi(call.Annotations[annotationInputBytes]); err == nil && size >= 0 {
 		return size
 	}
 	spec := &call.Spec

@@ -105,7 +105,9 @@ func TestTheCacheKeepsLittleOfEachObject(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	call := callOf(v1alpha1.ToolCallSpec{Stdin: strings.Repeat("x", maxCachedInput+1)})
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "call"}}}, Status: corev1.PodStatus{Message: "m"}}
-	job := &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(1)), Suspend: ptr.To(true)}}
+	job := &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(1)), Suspend: ptr.To(true), Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "call"}}},
+	}}}
 	for _, o := range []client.Object{call, pod, job} {
 		o.SetManagedFields(managed)
 	}
@@ -116,6 +118,11 @@ func TestTheCacheKeepsLittleOfEachObject(t *testing.T) {
 		got, err := tc.by.Transform(tc.o)
 		if err != nil || got != any(tc.o) || len(tc.o.GetManagedFields()) != 0 {
 			t.Errorf("%T: %v, %v", tc.o, err, tc.o.GetManagedFields())
+		}
+		once := tc.o.DeepCopyObject()
+		again, err := tc.by.Transform(tc.o)
+		if diff := cmp.Diff(any(once), again); err != nil || diff != "" {
+			t.Errorf("%T, a second time: %v, %s", tc.o, err, diff)
 		}
 		if _, err := tc.by.Transform("x"); err == nil {
 			t.Errorf("the transformation of %T takes anything", tc.o)

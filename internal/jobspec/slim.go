@@ -14,8 +14,12 @@ import (
 const annotationPodDigest = "toolcall.dev/pod-digest"
 
 // Slim reduces a Job that was read from the API server to what the operator reads of it, so that a cache of them stays
-// small. Instead of the pod template it keeps the template's digest.
+// small. Instead of the pod template it keeps the template's digest. A Job that has been through it stays as it is: a
+// cache that fills from a watch has each object go through twice. One that the API server took always has a container.
 func Slim(job *batchv1.Job) {
+	if len(job.Spec.Template.Spec.Containers) == 0 {
+		return
+	}
 	digest := podDigest(&job.Spec.Template.Spec)
 	job.Spec = batchv1.JobSpec{Suspend: job.Spec.Suspend, ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
 	if job.Annotations == nil {

@@ -48,7 +48,8 @@ func TestOfAJobIsKeptWhatTheOperatorReads(t *testing.T) {
 
 func TestAJobWithoutAnnotationsIsSlimmedToo(t *testing.T) {
 	t.Parallel()
-	job := &batchv1.Job{}
+	job := build(t)
+	job.Annotations = nil
 	jobspec.Slim(job)
 	if len(job.Annotations) != 1 {
 		t.Errorf("annotations: %v", job.Annotations)
