@@ -105,3 +105,45 @@ func TestACallWhoseRunnerComesWhileItsEnvironmentIsSuspendedIsHeld(t *testing.T)
 		t.Errorf("resumed, the status is %+v", s)
 	}
 }
+
+// The connection of a held call's runner may break, at any time: neither that nor the time that passed while the
+// environment was suspended ends the call.
+func TestAHeldCallWhoseRunnerIsNotConnectedStaysHeld(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", asDefault)
+	call, silent := w.call("c"), w.call("silent")
+	for _, c := range []*v1alpha1.ToolCall{call, silent} {
+		w.accept(c)
+	}
+	w.suspend(env, true)
+	pod := w.pod(w.job(call))
+	w.runner(w.job(call), pod)
+	w.pod(w.job(silent))
+	for range 2 {
+		for _, c := range []*v1alpha1.ToolCall{call, silent} {
+			w.reconcile(c)
+			w.isHeld(c)
+		}
+		w.clock.set(w.clock.Now().Add(time.Hour))
+		w.restart()
+	}
+	w.suspend(env, false)
+	for range 2 {
+		for _, c := range []*v1alpha1.ToolCall{call, silent} {
+			w.reconcile(c)
+			if now := w.get(c); now.Status.Phase != v1alpha1.PhasePending || whyNotStarted(now) != v1alpha1.ReasonNotStarted {
+				t.Fatalf("resumed, %s is %s/%s, %s", c.Name, now.Status.Phase, now.Status.Reason, whyNotStarted(now))
+			}
+		}
+		w.clock.set(w.clock.Now().Add(100 * time.Second))
+	}
+	r := w.runner(w.job(call), pod)
+	w.reconcile(call)
+	if m := r.receive(); m.Assign == nil {
+		t.Errorf("got %+v; want the call", m)
+	}
+	w.reconcile(silent)
+	if s := w.get(silent).Status; s.Reason != v1alpha1.ReasonStartTimeout || !*s.RetrySafe {
+		t.Errorf("the one that never came is %s/%s", s.Phase, s.Reason)
+	}
+}

@@ -71,8 +71,11 @@ func (e *effects) wakeIn(d time.Duration) {
 
 // apply carries the effects out.
 func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
-	if e.create != nil {
-		release, ok := r.starts.acquire(client.ObjectKeyFromObject(o.call))
+	key := client.ObjectKeyFromObject(o.call)
+	if e.create == nil {
+		r.starts.forget(key)
+	} else {
+		release, ok := r.starts.acquire(key)
 		if !ok {
 			return ctrl.Result{RequeueAfter: latestRetry}, nil
 		}
@@ -272,4 +275,5 @@ func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.
 func (r *Reconciler) forget(call types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.release(call)
+	r.starts.forget(call)
 }

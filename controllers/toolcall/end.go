@@ -96,7 +96,8 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) erro
 	return nil
 }
 
-// startsAgain are the Jobs of an ended call that will have a pod, or have one, that isn't the one which ran the call. A
+// startsAgain are the Jobs of an ended call that will have a pod, or have one, that isn't the one which ran the call. Of
+// a call that never ran these are all: the pass that ended it was cut short before it deleted them. Of one that ran, a
 // queue that takes a running Job's place leaves a Job that has neither completed nor failed, and lets it run later: with
 // a pod that no call is for, and that holds its quota.
 func (r *Reconciler) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) ([]*batchv1.Job, error) {
@@ -110,12 +111,12 @@ func (r *Reconciler) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) (
 		if jobspec.HasEnded(job) || job.DeletionTimestamp != nil {
 			continue
 		}
-		if !jobspec.IsSuspended(job) {
+		if bound := call.Status.Runner; bound != nil && !jobspec.IsSuspended(job) {
 			pod, err := r.currentPod(ctx, job)
 			if err != nil {
 				return nil, err
 			}
-			if pod == nil || call.Status.Runner != nil && string(pod.UID) == call.Status.Runner.PodUID {
+			if pod == nil || string(pod.UID) == bound.PodUID {
 				continue
 			}
 		}

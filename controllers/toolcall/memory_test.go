@@ -170,9 +170,36 @@ func TestANamespaceHasItsShareAndNoMore(t *testing.T) {
 	}
 	two()
 	other()
+	s.forget(callIn("a", "4"))
 	if diff := cmp.Diff([]string{"3", "4"}, woken); diff != "" {
 		t.Errorf("calls are woken in another order: %s", diff)
 	}
+	if len(s.namespaces) != 0 {
+		t.Errorf("left: %v", s.namespaces)
+	}
+}
+
+// A call that was woken may have ended meanwhile, or found a waiting pod: its share is the next one's.
+func TestAShareThatItsCallDoesNotTakeIsTheNextOnes(t *testing.T) {
+	t.Parallel()
+	var woken []string
+	s := newShares(2, func(call types.NamespacedName) { woken = append(woken, call.Name) })
+	one, _ := s.acquire(callIn("a", "1"))
+	two, _ := s.acquire(callIn("a", "2"))
+	for _, name := range []string{"3", "4", "5", "6"} {
+		s.acquire(callIn("a", name))
+	}
+	s.forget(callIn("a", "4"))
+	one()
+	s.forget(callIn("a", "3"))
+	two()
+	if diff := cmp.Diff([]string{"3", "5", "6"}, woken); diff != "" {
+		t.Errorf("calls are woken in another order: %s", diff)
+	}
+	for _, name := range []string{"6", "5", "5"} {
+		s.forget(callIn("a", name))
+	}
+	s.forget(callIn("b", "1"))
 	if len(s.namespaces) != 0 {
 		t.Errorf("left: %v", s.namespaces)
 	}
@@ -245,31 +272,5 @@ func TestNamespacesWithEventsAreBounded(t *testing.T) {
 	}
 	if n := l.limiters.Len(); n != maxLimitedNamespaces {
 		t.Errorf("%d namespaces are remembered", n)
-	}
-}
-
-// A call that was woken may have ended meanwhile, and one that waited may have found a share by itself.
-func TestSharesForgetCallsThatDoNotComeBack(t *testing.T) {
-	t.Parallel()
-	var woken []string
-	s := newShares(1, func(call types.NamespacedName) { woken = append(woken, call.Name) })
-	release, _ := s.acquire(callIn("a", "first"))
-	for _, name := range []string{"ended", "patient"} {
-		s.acquire(callIn("a", name))
-	}
-	release()
-	release, ok := s.acquire(callIn("a", "patient"))
-	if !ok {
-		t.Fatal("the share is still taken")
-	}
-	release()
-	if diff := cmp.Diff([]string{"ended"}, woken); diff != "" {
-		t.Errorf("woken: %s", diff)
-	}
-	release, _ = s.acquire(callIn("a", "first"))
-	s.acquire(callIn("a", "ended"))
-	release()
-	if len(s.namespaces) != 0 {
-		t.Errorf("left: %v", s.namespaces)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // shares bounds how many calls of one namespace create their Jobs at the same time: a slow admission webhook of one
 // namespace then keeps only a part of the workers, and never those that write results. Calls that find no share wait in
-// order, and are woken one for each share that is given back.
+// order, and for each share that is free one of them is woken.
 type shares struct {
 	each int
 	wake func(types.NamespacedName)
@@ -48,22 +48,38 @@ func (s *shares) acquire(call types.NamespacedName) (release func(), ok bool) {
 }
 
 func (s *shares) release(namespace string) {
-	if next, ok := s.giveBack(namespace); ok {
+	s.update(namespace, func(n *share) { n.inUse-- })
+}
+
+// forget drops a call that doesn't wait any more.
+func (s *shares) forget(call types.NamespacedName) {
+	s.update(call.Namespace, func(n *share) {
+		n.waiting = slices.DeleteFunc(n.waiting, func(other types.NamespacedName) bool { return other == call })
+	})
+}
+
+// update changes a namespace's share, and wakes the last of as many calls as shares are free: those before it were woken
+// when their shares became free. A woken call waits until it takes its share, since others may come before it.
+func (s *shares) update(namespace string, change func(*share)) {
+	if next, ok := s.next(namespace, change); ok {
 		s.wake(next)
 	}
 }
 
-// giveBack returns the call that waits the longest.
-func (s *shares) giveBack(namespace string) (next types.NamespacedName, ok bool) {
+func (s *shares) next(namespace string, change func(*share)) (next types.NamespacedName, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.namespaces[namespace]
-	n.inUse--
-	if ok = len(n.waiting) > 0; ok {
-		next, n.waiting = n.waiting[0], n.waiting[1:]
+	if n == nil {
+		return next, false
 	}
+	change(n)
 	if n.inUse == 0 && len(n.waiting) == 0 {
 		delete(s.namespaces, namespace)
 	}
-	return next, ok
+	free := s.each - n.inUse
+	if free == 0 || len(n.waiting) < free {
+		return next, false
+	}
+	return n.waiting[free-1], true
 }

@@ -51,7 +51,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	}
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
-		return effects{status: o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(o.decision.Environment))}, err
+		return effects{status: o.heldBack()}, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
@@ -100,8 +100,8 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 		e.credential = o.job
 	}
 	e.decided = o
-	e.status = o.accepted()
 	if jobspec.IsSuspended(o.job) {
+		e.status = o.accepted()
 		// No time limit runs meanwhile: only the Job's end ends the call, or its cancellation.
 		if found := host.DiagnoseJob(o.job); found != nil {
 			return o.cannotStart(found), nil
@@ -111,8 +111,12 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	return r.watchPod(ctx, o, e)
 }
 
-// watchPod looks at what keeps the pod from starting.
+// watchPod looks at what keeps the pod from starting. While the environment is suspended no time limit runs.
 func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (effects, error) {
+	held, err := r.isHeld(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
 	pod, err := r.currentPod(ctx, o.job)
 	if err != nil {
 		return effects{}, err
@@ -128,18 +132,40 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 			found = &host.Problem{Reason: v1alpha1.ReasonStartTimeout, Message: c.Message}
 		}
 	}
-	deadline := o.heardUntil(jobspec.StartsFrom(o.job).Add(o.decision.StartTimeout()))
+	deadline := o.heardUntil(o.startsFrom().Add(o.decision.StartTimeout()))
 	switch {
 	case found != nil && found.Final:
 		return o.cannotStart(found), nil
+	case held:
+		e.status = o.heldBack()
+		return e, nil
 	case !o.now.Before(deadline):
 		return o.cannotStart(host.StartTimeout(o.decision.StartTimeoutSeconds, found)), nil
 	}
-	e.wake = deadline.Sub(o.now)
+	e.status, e.wake = o.accepted(), deadline.Sub(o.now)
 	if pod == nil {
 		e.wake = min(e.wake, podWait)
 	}
 	return e, nil
+}
+
+// startsFrom is since when the command could start: since the Job has been let run and the environment resumed.
+func (o *observation) startsFrom() time.Time {
+	from := jobspec.StartsFrom(o.job)
+	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
+	switch {
+	case c == nil:
+	case c.Reason == v1alpha1.ReasonEnvironmentSuspended:
+		return o.now
+	case c.Reason == v1alpha1.ReasonNotStarted && c.LastTransitionTime.After(from):
+		return c.LastTransitionTime.Time
+	}
+	return from
+}
+
+// heldBack says that the call's environment was suspended after the call got its Job.
+func (o *observation) heldBack() *v1alpha1.ToolCallStatus {
+	return o.pending(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(o.decision.Environment))
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {

@@ -117,15 +117,20 @@ func (o *observation) acceptedMessage() string {
 	return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues", jobspec.LabelQueue, wanted)
 }
 
-// pending says what an accepted call without a Job waits for. The condition Started tells since when it waits for that.
+// pending says what an accepted call waits for. The condition Started tells since when it waits for that.
 func (o *observation) pending(reason, message string) *v1alpha1.ToolCallStatus {
 	s := o.allowed()
+	o.setWaiting(s, reason, message)
+	return s
+}
+
+// setWaiting says what an accepted call waits for, and keeps since when it waits for that.
+func (o *observation) setWaiting(s *v1alpha1.ToolCallStatus, reason, message string) {
 	before := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
 	if before != nil && before.Status == metav1.ConditionFalse && before.Reason != reason {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStarted)
 	}
 	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
-	return s
 }
 
 // accepted says that the call has its Job, and whether that may start.
@@ -135,7 +140,7 @@ func (o *observation) accepted() *v1alpha1.ToolCallStatus {
 	if jobspec.IsSuspended(o.job) {
 		reason, message = v1alpha1.ReasonSuspended, suspendedMessage(o.job)
 	}
-	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
+	o.setWaiting(s, reason, message)
 	return s
 }
 

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,7 +136,7 @@ func TestTheLargestCallsAreJudged(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.ToolCallSpec{
 		"code, stdin and variables": {
 			Code:  &v1alpha1.CodeAction{Language: "python", Source: strings.Repeat("s", most)},
-			Stdin: strings.Repeat("i", most), Env: variables,
+			Stdin: strings.Repeat("i", most-96<<10), Env: variables,
 		},
 		"arguments": {Structured: &v1alpha1.StructuredAction{Binary: "ls", Args: repeated(strings.Repeat("a", 1024), 1024)}},
 		"a tool": {Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{
@@ -172,6 +174,65 @@ func TestACallLeavesRoomForItsStatus(t *testing.T) {
 			s.attempt(t, attempt{with((limit - 4096) / each), ""})
 			s.attempt(t, attempt{with((limit + 4096) / each), "1200 KiB"})
 		})
+	}
+}
+
+// A call that runs can't be made so large that its end can't be written: not by labels and annotations, nor by who set
+// them. What was too large before the rule may become smaller.
+func TestACallsMetadataLeavesRoomForItsStatus(t *testing.T) {
+	s := newSpace(t)
+	call := &v1alpha1.ToolCall{Spec: v1alpha1.ToolCallSpec{
+		Structured: &v1alpha1.StructuredAction{Binary: "ls", Args: repeated(strings.Repeat("x", 16<<10), 64)},
+	}}
+	call.SetNamespace(s.namespace)
+	call.SetName("large")
+	s.create(call)
+	grow := func(change func()) error {
+		if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(call), call); err != nil {
+			t.Fatal(err)
+		}
+		change()
+		return s.admin.Update(t.Context(), call)
+	}
+	annotate := func(text string, n int) func() {
+		return func() { call.Annotations = map[string]string{"example.com/note": strings.Repeat(text, n)} }
+	}
+	label := func(n int) func() {
+		return func() {
+			call.Labels = map[string]string{}
+			for i := range n {
+				call.Labels[fmt.Sprintf("example.com/%063d", i)] = strings.Repeat("x", 63)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func()
+		refused bool
+	}{
+		"a note":                         {annotate("x", 1000), false},
+		"a long note":                    {annotate("x", 200<<10), true},
+		"a note of control characters":   {annotate("\x01", 30<<10), true},
+		"some labels":                    {label(100), false},
+		"many labels":                    {label(1000), true},
+		"many labels and a cancellation": {func() { label(1000)(); call.Spec.Cancel = true }, true},
+		"a cancellation":                 {func() { call.Spec.Cancel = true }, false},
+	} {
+		err := grow(tc.change)
+		if tc.refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "1200 KiB")) || !tc.refused && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var err error
+	for i := 0; i < 400 && err == nil; i++ {
+		names := make([]string, 40)
+		for j := range names {
+			names[j] = fmt.Sprintf(`"example.com/%063d":"x"`, j)
+		}
+		patch := fmt.Sprintf(`{"apiVersion":"toolcall.dev/v1alpha1","kind":"ToolCall","metadata":{"labels":{%s}}}`, strings.Join(names, ","))
+		err = s.admin.Patch(t.Context(), call.DeepCopy(), client.RawPatch(types.ApplyPatchType, []byte(patch)), client.FieldOwner(fmt.Sprint("manager-", i)), client.ForceOwnership)
+	}
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("many managers: %v", err)
 	}
 }
 
