@@ -247,7 +247,7 @@ func TestARunnerThatWasTakenInVainIsLetGo(t *testing.T) {
 	env := w.environment("env", warm(1))
 	only(w.warmUp(env))
 	call := w.call("c", func(c *v1alpha1.ToolCall) { c.Spec.Cancel = true })
-	taken := w.hosts.Claim(w.waiting(env)[0].Annotations[jobspec.AnnotationTemplate], string(call.UID))
+	taken := w.hosts.Claim(w.waiting(env)[0].Annotations[jobspec.AnnotationTemplate], client.ObjectKeyFromObject(call), string(call.UID))
 	if taken == nil {
 		t.Fatal("no runner waits")
 	}

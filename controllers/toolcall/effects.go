@@ -31,7 +31,8 @@ type effects struct {
 	decided *observation
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
-	// adopt is the waiting pod's Job that becomes the call's own, before its runner is let go.
+	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
+	// an API server that doesn't take it keeps nothing from the runner.
 	adopt *batchv1.Job
 	// release ends the call's claim on a waiting runner, leaveQueue its place in its environment's queue.
 	release, leaveQueue bool
@@ -46,8 +47,9 @@ type effects struct {
 	// removeCall deletes the call; expire is when that is due.
 	removeCall bool
 	expire     time.Time
-	// gone turns the call's runners away, and forgets the call.
-	gone string
+	// gone turns the call's runners away; forget drops what is remembered of a call in flight.
+	gone   string
+	forget bool
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
 }
@@ -97,13 +99,12 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	if err := r.writeStatus(ctx, o, e.status); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	var adopted error
 	if e.adopt != nil {
-		if err := r.adopt(ctx, o, e.adopt); err != nil {
-			return ctrl.Result{}, err
-		}
+		adopted = r.adopt(ctx, o, e.adopt)
 	}
 	r.follow(o, &e)
-	if err := r.remove(ctx, o, &e); err != nil {
+	if err := errors.Join(adopted, r.remove(ctx, o, &e)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
@@ -204,7 +205,9 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 func (r *Reconciler) follow(o *observation, e *effects) {
 	key := client.ObjectKeyFromObject(o.call)
 	if e.gone != "" {
-		r.Hub.Dismiss(key.Namespace, key.Name, e.gone)
+		r.Hub.Dismiss(key.Namespace, key.Name, "", e.gone)
+	}
+	if e.forget {
 		r.forget(key)
 	}
 	if e.leaveQueue {
@@ -260,14 +263,16 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) err
 	return nil
 }
 
-// adopt makes the Job of a waiting pod the call's own, and has the pool refilled.
+// adopt makes a Job the call's own, and has the pool refilled that it came from.
 func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.Job) error {
 	job := before.DeepCopy()
 	jobspec.Adopt(job, o.call, o.decision, o.now)
 	if err := r.Client.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("make the waiting pod's Job the call's own: %w", err)
 	}
-	r.Pools.Enqueue(types.NamespacedName{Namespace: before.Namespace, Name: jobspec.PoolOf(before)}, 0)
+	if pool := jobspec.PoolOf(before); pool != "" {
+		r.Pools.Enqueue(types.NamespacedName{Namespace: before.Namespace, Name: pool}, 0)
+	}
 	return nil
 }
 

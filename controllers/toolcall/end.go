@@ -18,7 +18,22 @@ import (
 
 // dismiss turns the runner of a call that is being deleted away.
 func (r *Reconciler) dismiss(_ context.Context, o *observation) (effects, error) {
-	return effects{gone: "the ToolCall is being deleted"}, nil
+	why := "the ToolCall is being deleted"
+	e := effects{gone: why, release: true, forget: true}
+	if o.claimed != nil && o.claimed != o.runner {
+		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
+	}
+	if len(o.call.Finalizers) == 0 || o.call.Status.Phase.Terminal() {
+		return e, nil
+	}
+	// It stays until others are done with it, and ends now.
+	e.remove = o.ownJob()
+	if o.isBound() && !o.isUnassigned() {
+		e.status = o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was deleted; how far the command came is not known")
+	} else {
+		e.status = o.neverStarted(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was deleted before the command started")
+	}
+	return e, nil
 }
 
 // cancel ends a call whose command was not handed over.
@@ -48,7 +63,8 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 // retire looks after a call that has ended: it answers a runner that still reports, deletes what would start again, and
 // deletes the call when its time is up.
 func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
-	e := effects{release: true, forgetResult: true}
+	// Somebody else may have written the end, or the answer to that write was lost.
+	e := effects{release: true, forgetResult: true, forget: true}
 	if o.claimed != nil && o.claimed != o.runner {
 		// It was claimed and never recorded: the call ended before that, or another runner had been recorded by a write
 		// whose answer was lost.

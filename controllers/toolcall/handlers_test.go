@@ -197,6 +197,17 @@ func TestARunningCallIsWatchedOverUntilItEnds(t *testing.T) {
 	if len(e.remove) != 1 || e.status != nil {
 		t.Errorf("away, and cancelled: %+v", e)
 	}
+	// It may come and say that it has no call.
+	e = c.handled(t, Running, observed(bound, withJob, cancelled, justHeard))
+	if len(e.remove) != 0 || e.status != nil || e.wake <= 0 || e.wake > reconnectWait {
+		t.Errorf("cancelled, and nobody could be heard before: %+v", e)
+	}
+	// Its pod may live longer than the limit, where the start took long.
+	late := observed(bound, withJob, later(1000*time.Hour))
+	late.job.Spec.ActiveDeadlineSeconds = ptr.To(int64((2000 * time.Hour).Seconds()))
+	if e := c.handled(t, Running, late); e.status != nil || e.wake <= 0 {
+		t.Errorf("away, long after its limit and before its Job's deadline: %+v", e)
+	}
 }
 
 func TestACallWhosePodHasEndedIsOver(t *testing.T) {

@@ -258,7 +258,7 @@ func (r *Reconciler) bindTo(o *observation, whole *v1alpha1.ToolCall, job *batch
 		messages: []message{{to: p.Runner, assign: assignment}},
 		release:  true,
 	}
-	if jobspec.PoolOf(job) != "" {
+	if jobspec.PoolOf(job) != "" || o.startedLate(job) {
 		e.wake = adoptWait
 	}
 	return e, nil

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -97,10 +98,15 @@ func (r *Reconciler) hold(o *observation) {
 	}
 }
 
-// stop has a started command stopped: by its runner, or by the kubelet where that isn't connected.
+// stop has a started command stopped: by its runner, or by the kubelet where that doesn't connect in time. The runner
+// may say that it has no call: then nothing was started.
 func (o *observation) stop(e *effects) {
 	if o.runner != nil {
 		e.messages = append(e.messages, message{to: o.runner, cancel: string(o.call.UID)})
+		return
+	}
+	if left := o.heardUntil(time.Time{}).Sub(o.now); left > 0 {
+		e.wakeIn(left)
 		return
 	}
 	e.remove = o.ownJob()
@@ -114,15 +120,25 @@ func (o *observation) ownJob() []*batchv1.Job {
 	return []*batchv1.Job{o.job}
 }
 
-// adoptWhenDue makes the Job of a waiting pod the call's own.
+// adoptWhenDue makes the Job of a waiting pod the call's own, and gives that of a call which started late its time.
 func (o *observation) adoptWhenDue() effects {
-	if o.job == nil || jobspec.PoolOf(o.job) == "" || o.job.DeletionTimestamp != nil {
+	if o.job == nil || o.job.DeletionTimestamp != nil || jobspec.PoolOf(o.job) == "" && !o.startedLate(o.job) {
 		return effects{}
 	}
 	if left := o.started().Add(adoptWait).Sub(o.now); left > 0 {
 		return effects{wake: left}
 	}
 	return effects{adopt: o.job}
+}
+
+// startedLate says that the Job's deadline would end the call's pod before its limit does.
+func (o *observation) startedLate(job *batchv1.Job) bool {
+	return o.decision != nil && jobspec.EndsBefore(job, o.started().Add(runTime(o.decision.Timeout())))
+}
+
+// runTime is for how long a pod may be there after its call's start.
+func runTime(limit time.Duration) time.Duration {
+	return time.Duration(jobspec.RunSeconds(limit.Milliseconds())) * time.Second
 }
 
 // started is when it was recorded which runner has the call.
@@ -143,7 +159,13 @@ func (o *observation) runDeadline() time.Time {
 	if started == nil {
 		return o.now
 	}
-	return started.LastTransitionTime.Add(time.Duration(jobspec.RunSeconds(limit.Milliseconds()))*time.Second + runSlack)
+	over := started.LastTransitionTime.Add(runTime(limit))
+	if o.job != nil {
+		if ends := jobspec.EndsBy(o.job); ends.After(over) {
+			over = ends
+		}
+	}
+	return over.Add(runSlack)
 }
 
 // specBytes is what the call takes without its status, encoded; 0 when the call is gone.
@@ -191,7 +213,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha1.ToolCallStatus {
 	terminated := host.Terminated(pod)
 	if terminated != nil {
-		if left := r.terminationResult(o, terminated.Message); left != nil {
+		if left := r.terminationResult(o, pod, terminated.Message); left != nil {
 			return o.withResult(left, specBytes)
 		}
 	}
@@ -218,12 +240,13 @@ func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alp
 
 // terminationResult reads the copy of the result that a runner leaves in its pod. Anything in the container can write
 // there, so that only a copy counts that was made with the pod's token, which the command never sees.
-func (r *Reconciler) terminationResult(o *observation, text string) *wire.Result {
-	message := &wire.TerminationMessage{}
-	if o.job == nil || json.Unmarshal([]byte(text), message) != nil {
+// The Job itself may be gone by now.
+func (r *Reconciler) terminationResult(o *observation, pod *corev1.Pod, text string) *wire.Result {
+	message, job := &wire.TerminationMessage{}, metav1.GetControllerOf(pod)
+	if job == nil || job.Name != o.call.Status.Job || json.Unmarshal([]byte(text), message) != nil {
 		return nil
 	}
-	token := r.Identity.Token(o.job.Namespace, o.job.Name, string(o.job.UID))
+	token := r.Identity.Token(pod.Namespace, job.Name, string(job.UID))
 	if !message.Verify(token, string(o.call.UID)) {
 		return nil
 	}

@@ -158,7 +158,9 @@ func TestAPodBelongsToTheJobThatMadeIt(t *testing.T) {
 
 // left is a pod that has ended, with what its runner wrote before.
 func left(phase corev1.PodPhase, reason, message string) *corev1.Pod {
-	return &corev1.Pod{Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
+	owner := metav1.OwnerReference{Kind: "Job", Name: jobspec.Name(observed().call), UID: "job-uid", Controller: ptr.To(true)}
+	meta := metav1.ObjectMeta{Namespace: "ns", OwnerReferences: []metav1.OwnerReference{owner}}
+	return &corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{
 		{Name: "istio-proxy", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", Message: "forged"}}},
 		{Name: jobspec.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, Message: message}}},
 	}}}
@@ -178,6 +180,8 @@ func TestALostCallEndsWithWhatItsPodLeft(t *testing.T) {
 	failed := func(o *result.Outcome) {
 		o.Reason, o.ExitCode, o.Message = result.NonZeroExit, result.Exit(3), "it failed"
 	}
+	orphan, elsewhere := left(corev1.PodSucceeded, "Completed", good), left(corev1.PodSucceeded, "Completed", good)
+	orphan.OwnerReferences, elsewhere.OwnerReferences[0].Name = nil, "another"
 	running := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for name, tc := range map[string]struct {
 		o      *observation
@@ -192,7 +196,9 @@ func TestALostCallEndsWithWhatItsPodLeft(t *testing.T) {
 		"another call's result":          {o, left(corev1.PodSucceeded, "Completed", written(token, "other", outcome())), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"a result with another token":    {o, left(corev1.PodSucceeded, "Completed", written("guess", "call-uid", outcome())), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"a result that no runner writes": {o, left(corev1.PodSucceeded, "Completed", written(token, "call-uid", outcome(func(o *result.Outcome) { o.ExitCode = result.Exit(7) }))), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
-		"a result of a Job nobody knows": {observed(bound), left(corev1.PodSucceeded, "Completed", good), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
+		"a result, the Job is gone":      {observed(bound), left(corev1.PodSucceeded, "Completed", good), v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, false},
+		"a result of nobody's pod":       {o, orphan, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
+		"a result of another Job's pod":  {o, elsewhere, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"nothing":                        {o, left(corev1.PodFailed, "Error", ""), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"something else":                 {o, left(corev1.PodFailed, "Error", "Killed"), v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, false},
 		"too little memory":              {o, left(corev1.PodFailed, "OOMKilled", ""), v1alpha1.PhaseFailed, v1alpha1.ReasonOOMKilled, false},

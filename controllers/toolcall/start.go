@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -134,6 +135,10 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 	}
 	deadline := o.heardUntil(o.startsFrom().Add(o.decision.StartTimeout()))
 	switch {
+	case jobspec.HasEnded(o.job) && jobspec.EndsBefore(o.job, o.heardUntil(time.Time{})):
+		// Nobody could hear its runner before that deadline: the call gets another Job.
+		status := o.pending(v1alpha1.ReasonNotStarted, "the Job's deadline passed while no operator was there; the call gets another")
+		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
 	case found != nil && found.Final:
 		return o.cannotStart(found), nil
 	case held:

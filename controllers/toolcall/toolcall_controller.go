@@ -110,15 +110,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.Hub.Dismiss(req.Namespace, req.Name, "the ToolCall was deleted")
+		r.Hub.Dismiss(req.Namespace, req.Name, "", deletedCall)
+		r.releaseClaims(req.NamespacedName, "")
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	// A call that had this name before is gone.
+	r.Hub.Dismiss(req.Namespace, req.Name, string(o.call.UID), deletedCall)
+	r.releaseClaims(req.NamespacedName, string(o.call.UID))
 	e, err := r.runStage(ctx, o)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.apply(ctx, o, e)
+}
+
+const deletedCall = "the ToolCall was deleted"
+
+// releaseClaims ends the claims of calls of a name which are gone, all but the one with a UID.
+func (r *Reconciler) releaseClaims(call types.NamespacedName, except string) {
+	for _, runner := range r.Hosts.ReleaseOthers(call, except) {
+		runner.Refuse(deletedCall)
+	}
 }
 
 // callsOfPod maps a pod to the call that it was made for or given to. A pod that carries another call's annotation can
@@ -139,8 +152,9 @@ func (r *Reconciler) callsOfJob(ctx context.Context, o client.Object) []reconcil
 		return requests
 	}
 	call := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
-	if job, ok := o.(*batchv1.Job); ok && jobspec.WasSuspended(job) {
-		// It may start again, also after its call has ended.
+	job, ok := o.(*batchv1.Job)
+	if ok && (jobspec.WasSuspended(job) || !jobspec.HasEnded(job) && r.finished.get(call) != nil) {
+		// It may start again, also after its call has ended, or was made by a request that came through late.
 		return append(requests, reconcile.Request{NamespacedName: call})
 	}
 	return append(requests, r.ifInFlight(ctx, call)...)

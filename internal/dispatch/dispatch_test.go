@@ -233,7 +233,7 @@ func TestDismissRefusesTheRunnersOfACall(t *testing.T) {
 	env[wire.EnvCall] = "kept"
 	connect(t, runnerOf(t, env), "")
 	kept := o.event(t)
-	o.hub.Dismiss("ns", "call", "deleted")
+	o.hub.Dismiss("ns", "call", "", "deleted")
 	m, err := gone.Receive()
 	if err != nil || m.Refuse == nil || m.Refuse.Reason != "deleted" {
 		t.Fatalf("got %+v, %v; want a refusal", m, err)

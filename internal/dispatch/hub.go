@@ -106,18 +106,20 @@ func (h *Hub) forget(keyHash string) {
 	h.leftOrder = slices.DeleteFunc(h.leftOrder, func(key string) bool { return key == keyHash })
 }
 
-// Dismiss refuses the runners that were made for a call which is gone, and forgets the results that were left for it.
-func (h *Hub) Dismiss(namespace, call, reason string) {
+// Dismiss refuses the runners that were made for a call which is gone, or have it, and forgets the results that were
+// left for it. Those of the call of the same name that has the UID except stay, and then those too that have no call yet.
+func (h *Hub) Dismiss(namespace, call, except, reason string) {
+	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
 	var gone []*Session
 	h.mu.Lock()
 	for _, s := range h.sessions {
-		if s.hello.Namespace == namespace && s.Call() == call {
+		if s.hello.Namespace == namespace && s.Call() == call && !stays(s.CallUID()) {
 			gone = append(gone, s)
 		}
 	}
 	var left []string
 	for keyHash, l := range h.left {
-		if l.namespace == namespace && l.call == call {
+		if l.namespace == namespace && l.call == call && !stays(l.result.CallUID) {
 			left = append(left, keyHash)
 		}
 	}

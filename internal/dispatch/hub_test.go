@@ -160,7 +160,7 @@ func TestDismissForgetsTheResultsOfACallThatIsGone(t *testing.T) {
 			if !connected {
 				r.disconnect(t)
 			}
-			o.hub.Dismiss("ns", "call", "the call is gone")
+			o.hub.Dismiss("ns", "call", "", "the call is gone")
 			if connected {
 				o.event(t)
 			}
@@ -170,7 +170,7 @@ func TestDismissForgetsTheResultsOfACallThatIsGone(t *testing.T) {
 			if other.result() == nil {
 				t.Error("another call's result is gone, too")
 			}
-			o.hub.Dismiss("another namespace", "another", "gone")
+			o.hub.Dismiss("another namespace", "another", "", "gone")
 			if other.result() == nil {
 				t.Error("a call of that name in another namespace takes the result along")
 			}
@@ -193,7 +193,7 @@ func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
 func TestAHubWithoutRunnersHasNothing(t *testing.T) {
 	hub := dispatch.NewHub(func(*dispatch.Session) { t.Error("it told of something") })
 	hub.Release("key")
-	hub.Dismiss("ns", "call", "reason")
+	hub.Dismiss("ns", "call", "", "reason")
 	if hub.Session("job") != nil || hub.SessionByKey("key") != nil || hub.Result("key") != nil || hub.Len() != 0 {
 		t.Error("there is something")
 	}
@@ -301,7 +301,7 @@ func TestTheHubIsUsedFromManyGoroutines(t *testing.T) {
 				o.hub.SessionByKey(key)
 				o.hub.Result(key)
 				o.hub.Release(key)
-				o.hub.Dismiss("ns", "another", "gone")
+				o.hub.Dismiss("ns", "another", "", "gone")
 				o.hub.Listening(time.Now())
 				o.hub.Since()
 				o.hub.Len()

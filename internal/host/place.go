@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
@@ -57,7 +58,7 @@ func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Place
 	if err != nil || !covers(template, decision) {
 		return nil, err
 	}
-	runner := w.Registry.Claim(hash, string(call.UID))
+	runner := w.Registry.Claim(hash, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, string(call.UID))
 	if runner == nil {
 		return nil, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"toolcall.dev/operator/internal/dispatch"
 )
 
@@ -28,8 +30,11 @@ type Registry struct {
 	claims map[string]claim
 }
 
-// claim names a runner: its Job, and the key of its very process.
-type claim struct{ jobUID, keyHash string }
+// claim names a call and its runner: the Job, the key of its very process, and what its pod was made from.
+type claim struct {
+	call                      types.NamespacedName
+	jobUID, keyHash, template string
+}
 
 // NewRegistry makes an empty one.
 func NewRegistry(runners Runners) *Registry {
@@ -48,22 +53,35 @@ func (r *Registry) Offer(jobUID, template string) {
 }
 
 // Claim gives a call the runner that it claimed before, or else the one that was offered first; nil when none waits.
-// A call whose write failed half way finds the same runner again, never a second one while that is connected.
-func (r *Registry) Claim(template, callUID string) *dispatch.Session {
+// A call whose write failed half way finds the same runner again, never a second one while that is connected. One that
+// was made from another template by then is refused.
+func (r *Registry) Claim(template string, call types.NamespacedName, callUID string) *dispatch.Session {
+	runner, outdated := r.claim(template, call, callUID)
+	if outdated != nil {
+		outdated.Refuse("the pod's environment was changed")
+	}
+	return runner
+}
+
+func (r *Registry) claim(template string, call types.NamespacedName, callUID string) (runner, outdated *dispatch.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.claimed(callUID); s != nil {
-		return s
+		if r.claims[callUID].template == template {
+			return s, nil
+		}
+		delete(r.claims, callUID)
+		outdated = s
 	}
 	for len(r.order[template]) > 0 {
 		jobUID := r.order[template][0]
 		r.withdraw(jobUID)
 		if s := r.idle(jobUID); s != nil {
-			r.claims[callUID] = claim{jobUID, s.KeyHash()}
-			return s
+			r.claims[callUID] = claim{call, jobUID, s.KeyHash(), template}
+			return s, outdated
 		}
 	}
-	return nil
+	return nil, outdated
 }
 
 // Claimed is the runner that a call claimed and that isn't recorded as the call's yet; nil when there is none.
@@ -78,6 +96,24 @@ func (r *Registry) Release(callUID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.claims, callUID)
+}
+
+// ReleaseOthers ends the claims of all calls of a name but the one with a UID, and returns their runners, which may have
+// to be refused.
+func (r *Registry) ReleaseOthers(call types.NamespacedName, except string) []*dispatch.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var runners []*dispatch.Session
+	for uid, c := range r.claims {
+		if c.call != call || uid == except {
+			continue
+		}
+		if s := r.claimed(uid); s != nil {
+			runners = append(runners, s)
+		}
+		delete(r.claims, uid)
+	}
+	return runners
 }
 
 // Withdraw ends the offer of a Job's runner, so that its pod may be removed. It says false when a call has it.
@@ -152,8 +188,11 @@ func (r *Registry) isClaimed(jobUID string) bool {
 }
 
 func (r *Registry) isBusy(jobUID string) bool {
+	if r.isClaimed(jobUID) {
+		return true
+	}
 	s := r.runners.Session(jobUID)
-	return s != nil && (s.CallUID() != "" || r.isClaimed(jobUID))
+	return s != nil && s.CallUID() != ""
 }
 
 func (r *Registry) withdraw(jobUID string) {

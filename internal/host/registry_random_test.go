@@ -57,7 +57,7 @@ func (m *model) claimedJob(job string) bool {
 
 func (m *model) busy(job string) bool {
 	s := m.connected[job]
-	return s != nil && (s.CallUID() != "" || m.claimedJob(job))
+	return m.claimedJob(job) || s != nil && s.CallUID() != ""
 }
 
 func (m *model) withdraw(job string) {
@@ -85,7 +85,10 @@ func (m *model) claimed(call string) *dispatch.Session {
 
 func (m *model) claim(template, call string) *dispatch.Session {
 	if s := m.claimed(call); s != nil {
-		return s
+		if m.claims[call].template == template {
+			return s
+		}
+		delete(m.claims, call)
 	}
 	for _, o := range slices.Clone(m.offers) {
 		if o.template != template {
@@ -94,7 +97,7 @@ func (m *model) claim(template, call string) *dispatch.Session {
 		m.withdraw(o.job)
 		if m.idle(o.job) {
 			s := m.connected[o.job]
-			m.claims[call] = claim{o.job, s.KeyHash()}
+			m.claims[call] = claim{named(call), o.job, s.KeyHash(), template}
 			return s
 		}
 	}
@@ -149,7 +152,10 @@ func randomStep(t *testing.T, at string, random *rand.Rand, r *Registry, m *mode
 		m.offer(job, template)
 	case 5:
 		before := m.claimed(call)
-		got, want := r.Claim(template, call), m.claim(template, call)
+		if before != nil && m.claims[call].template != template {
+			before = nil
+		}
+		got, want := claimFor(r, template, call), m.claim(template, call)
 		if got != want || before != nil && got != before {
 			t.Fatalf("%s: %s claims %s of %s, not %s; before it had %s", at, call, name(got), template, name(want), name(before))
 		}
@@ -224,8 +230,8 @@ func TestCallsThatClaimAtTheSameTimeGetDifferentRunners(t *testing.T) {
 	for i := range claimers {
 		all.Go(func() {
 			call := fmt.Sprint("call-", i)
-			got[i] = r.Claim("t", call)
-			if again := r.Claim("t", call); got[i] != nil && again != got[i] {
+			got[i] = claimFor(r, "t", call)
+			if again := claimFor(r, "t", call); got[i] != nil && again != got[i] {
 				t.Errorf("%s has %s, then %s", call, name(got[i]), name(again))
 			}
 		})

@@ -3,8 +3,20 @@ package host
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
+
+func named(call string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: call}
+}
+
+// claimFor claims for a call whose name is its UID.
+func claimFor(r *Registry, template, call string) *dispatch.Session {
+	return r.Claim(template, named(call), call)
+}
 
 func TestAWaitingRunnerIsClaimedByOneCallAndKeptForIt(t *testing.T) {
 	t.Parallel()
@@ -18,20 +30,20 @@ func TestAWaitingRunnerIsClaimedByOneCallAndKeptForIt(t *testing.T) {
 	if n := r.Waiting("t"); n != 2 {
 		t.Fatalf("%d wait", n)
 	}
-	if r.Claim("other", "x") != nil {
+	if claimFor(r, "other", "x") != nil {
 		t.Error("a runner of another template was given")
 	}
-	claimed := r.Claim("t", "c1")
+	claimed := claimFor(r, "t", "c1")
 	if claimed != first {
 		t.Error("the one that was offered first was not given")
 	}
-	if r.Claim("t", "c1") != first || r.Claim("other", "c1") != first || r.Claimed("c1") != first {
+	if claimFor(r, "t", "c1") != first || r.Claimed("c1") != first {
 		t.Error("the same call got another runner the second time")
 	}
-	if r.Claim("t", "c2") != second {
+	if claimFor(r, "t", "c2") != second {
 		t.Error("another call did not get the other runner")
 	}
-	if r.Claim("t", "c3") != nil || r.Claimed("c3") != nil {
+	if claimFor(r, "t", "c3") != nil || r.Claimed("c3") != nil {
 		t.Error("a third call got a runner of two")
 	}
 	if r.Withdraw("a-uid") || !r.IsBusy("a-uid") {
@@ -54,14 +66,14 @@ func TestAReleasedRunnerWaitsAgainOnlyWhenItIsOffered(t *testing.T) {
 	r := NewRegistry(o.hub)
 	s, _ := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	r.Claim("t", "c1")
+	claimFor(r, "t", "c1")
 	r.Release("c1")
 	r.Release("c1")
-	if r.Claim("t", "c2") != nil {
+	if claimFor(r, "t", "c2") != nil {
 		t.Error("it was given before it was offered")
 	}
 	r.Offer("a-uid", "t")
-	if r.Claim("t", "c2") != s {
+	if claimFor(r, "t", "c2") != s {
 		t.Error("it isn't given though it is offered")
 	}
 }
@@ -76,7 +88,7 @@ func TestAWithdrawnRunnerIsNotGiven(t *testing.T) {
 	if !first || !again || !r.Withdraw("unknown") {
 		t.Error("a waiting runner can't be withdrawn")
 	}
-	if r.Claim("t", "c1") != nil || r.IsOffered("a-uid") || r.Waiting("t") != 0 {
+	if claimFor(r, "t", "c1") != nil || r.IsOffered("a-uid") || r.Waiting("t") != 0 {
 		t.Error("it was given all the same")
 	}
 }
@@ -89,7 +101,7 @@ func TestOnlyARunnerThatIsConnectedAndHasNoCallIsOffered(t *testing.T) {
 	has := o.process(t, "a")
 	has.connect(t, "c1")
 	r.Offer("a-uid", "t")
-	if r.Waiting("t") != 0 || r.IsOffered("a-uid") || r.IsOffered("unknown") || r.Claim("t", "c2") != nil {
+	if r.Waiting("t") != 0 || r.IsOffered("a-uid") || r.IsOffered("unknown") || claimFor(r, "t", "c2") != nil {
 		t.Error("a runner is offered that isn't there, or that has a call")
 	}
 	if r.Withdraw("a-uid") || !r.IsBusy("a-uid") || r.IsBusy("unknown") {
@@ -106,7 +118,7 @@ func TestARunnerThatGotACallIsNotClaimed(t *testing.T) {
 	if err := s.Assign(&wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
 		t.Fatal(err)
 	}
-	if r.Waiting("t") != 0 || r.IsOffered("a-uid") || r.Claim("t", "c2") != nil {
+	if r.Waiting("t") != 0 || r.IsOffered("a-uid") || claimFor(r, "t", "c2") != nil {
 		t.Error("another call can claim it")
 	}
 }
@@ -118,11 +130,11 @@ func TestAClaimHoldsWhileItsRunnerTakesTheCall(t *testing.T) {
 	r := NewRegistry(o.hub)
 	s, _ := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	r.Claim("t", "c1")
+	claimFor(r, "t", "c1")
 	if err := s.Assign(&wire.Assignment{CallUID: "c1", CallName: "call"}); err != nil {
 		t.Fatal(err)
 	}
-	if r.Claimed("c1") != s || r.Claim("t", "c1") != s || r.Claim("t", "c2") != nil {
+	if r.Claimed("c1") != s || claimFor(r, "t", "c1") != s || claimFor(r, "t", "c2") != nil {
 		t.Error("the claim is lost, or another call has it")
 	}
 }
@@ -139,7 +151,7 @@ func TestARunnerThatWentIsNotGiven(t *testing.T) {
 	if r.Waiting("t") != 1 || r.IsOffered("a-uid") || r.IsBusy("a-uid") {
 		t.Error("a runner that went is still counted")
 	}
-	if r.Claim("t", "c1") != stays || r.Claim("t", "c2") != nil {
+	if claimFor(r, "t", "c1") != stays || claimFor(r, "t", "c2") != nil {
 		t.Error("a runner that went was given, or the other one wasn't")
 	}
 }
@@ -152,7 +164,7 @@ func TestAnOfferOutlivesItsConnection(t *testing.T) {
 	r.Offer("a-uid", "t")
 	p.disconnect(t)
 	next := p.connect(t, "")
-	if r.Waiting("t") != 1 || r.Claim("t", "c1") != next {
+	if r.Waiting("t") != 1 || claimFor(r, "t", "c1") != next {
 		t.Error("a runner that connected again isn't offered any more")
 	}
 }
@@ -163,9 +175,9 @@ func TestAClaimFollowsTheRunnerToItsNextConnection(t *testing.T) {
 	r := NewRegistry(o.hub)
 	_, p := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	r.Claim("t", "c1")
+	claimFor(r, "t", "c1")
 	next := p.connect(t, "")
-	if r.Claimed("c1") != next || r.Claim("t", "c1") != next {
+	if r.Claimed("c1") != next || claimFor(r, "t", "c1") != next {
 		t.Error("the claim did not follow")
 	}
 }
@@ -177,11 +189,11 @@ func TestAClaimIsKeptForACallThatHasNotNoticedTheDisconnection(t *testing.T) {
 	r := NewRegistry(o.hub)
 	_, p := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	r.Claim("t", "c1")
+	claimFor(r, "t", "c1")
 	p.disconnect(t)
 	next := p.connect(t, "")
 	r.Offer("a-uid", "t")
-	if r.Claim("t", "c2") != nil || !r.IsBusy("a-uid") {
+	if claimFor(r, "t", "c2") != nil || !r.IsBusy("a-uid") {
 		t.Error("another call got it meanwhile")
 	}
 	if r.Claimed("c1") != next {
@@ -195,7 +207,7 @@ func TestAClaimEndsWithItsConnection(t *testing.T) {
 	r := NewRegistry(o.hub)
 	_, p := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	r.Claim("t", "c1")
+	claimFor(r, "t", "c1")
 	p.disconnect(t)
 	if r.Claimed("c1") != nil || r.IsBusy("a-uid") {
 		t.Error("a runner that isn't there is claimed")
@@ -205,7 +217,7 @@ func TestAClaimEndsWithItsConnection(t *testing.T) {
 		t.Error("the claim came back")
 	}
 	r.Offer("a-uid", "t")
-	if r.Claim("t", "c2") == nil {
+	if claimFor(r, "t", "c2") == nil {
 		t.Error("no other call gets the runner")
 	}
 }
@@ -217,10 +229,10 @@ func TestAnotherProcessOfTheJobDoesNotInheritTheClaim(t *testing.T) {
 	r := NewRegistry(o.hub)
 	_, p := o.connectRunner(t, "a")
 	r.Offer("a-uid", "t")
-	r.Claim("t", "c1")
+	claimFor(r, "t", "c1")
 	p.disconnect(t)
 	o.connectRunner(t, "a")
-	if r.Claimed("c1") != nil || r.Claim("t", "c1") != nil {
+	if r.Claimed("c1") != nil || claimFor(r, "t", "c1") != nil {
 		t.Error("another process has the claim of the first")
 	}
 	if r.IsBusy("a-uid") {
@@ -240,7 +252,49 @@ func TestTemplatesAreOfferedApart(t *testing.T) {
 	if r.Waiting("one") != 1 || r.Waiting("two") != 1 {
 		t.Errorf("%d and %d wait", r.Waiting("one"), r.Waiting("two"))
 	}
-	if r.Claim("two", "c1") != b || r.Claim("two", "c2") != nil || r.Claim("one", "c2") != a {
+	if claimFor(r, "two", "c1") != b || claimFor(r, "two", "c2") != nil || claimFor(r, "one", "c2") != a {
 		t.Error("a runner of another template was given")
+	}
+}
+
+// The environment's image may have changed between two tries of the same call.
+func TestAClaimOnAnOutdatedPodIsGivenUp(t *testing.T) {
+	t.Parallel()
+	o := startOperator(t)
+	r := NewRegistry(o.hub)
+	_, p := o.connectRunner(t, "a")
+	fresh, _ := o.connectRunner(t, "b")
+	r.Offer("a-uid", "old")
+	claimFor(r, "old", "c1")
+	r.Offer("b-uid", "new")
+	if claimFor(r, "new", "c1") != fresh {
+		t.Error("the call did not get a runner of the new template")
+	}
+	if m, err := p.conn.Receive(); err != nil || m.Refuse == nil {
+		t.Errorf("the outdated runner got %+v, %v; want a refusal", m, err)
+	}
+}
+
+func TestClaimsOfCallsThatAreGoneAreReleased(t *testing.T) {
+	t.Parallel()
+	o := startOperator(t)
+	r := NewRegistry(o.hub)
+	gone, _ := o.connectRunner(t, "a")
+	stays, _ := o.connectRunner(t, "b")
+	r.Offer("a-uid", "t")
+	r.Offer("b-uid", "t")
+	r.Claim("t", named("c"), "gone")
+	r.Claim("t", named("c"), "stays")
+	if got := r.ReleaseOthers(named("c"), "stays"); len(got) != 1 || got[0] != gone {
+		t.Errorf("released %v", got)
+	}
+	if r.IsBusy("a-uid") || r.Claimed("stays") != stays {
+		t.Error("the wrong claim was released")
+	}
+	if got := r.ReleaseOthers(named("other"), ""); len(got) != 0 || r.Claimed("stays") != stays {
+		t.Errorf("of another name: %v", got)
+	}
+	if got := r.ReleaseOthers(named("c"), ""); len(got) != 1 || got[0] != stays {
+		t.Errorf("released %v", got)
 	}
 }

@@ -64,6 +64,19 @@ func hasCondition(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	})
 }
 
+// EndsBy is when the Job controller ends a Job's pod at the latest; zero where the Job has no deadline.
+func EndsBy(job *batchv1.Job) time.Time {
+	if job.Spec.ActiveDeadlineSeconds == nil {
+		return time.Time{}
+	}
+	return StartsFrom(job).Add(time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
+// EndsBefore says that a Job has a deadline before t.
+func EndsBefore(job *batchv1.Job, t time.Time) bool {
+	return job.Spec.ActiveDeadlineSeconds != nil && EndsBy(job).Before(t)
+}
+
 // StartsFrom is when a Job could start: the Job controller sets the time when the Job is let run, and clears it when
 // the Job is suspended.
 func StartsFrom(job *batchv1.Job) time.Time {
