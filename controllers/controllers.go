@@ -51,7 +51,13 @@ type Options struct {
 	// Namespaces are those to work in; empty for the whole cluster.
 	Namespaces []string
 	// Operator is where runners find the operator.
-	Operator executionenvironment.OperatorAddress
+	Operator OperatorAddress
+}
+
+// OperatorAddress says where runners find the operator.
+type OperatorAddress struct {
+	Namespace string
+	Port      int32
 }
 
 // Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
@@ -75,7 +81,8 @@ type Memory struct {
 	Calls, Pools *trigger.Trigger
 
 	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
-	// otherwise), the back-off of pools whose pods don't start (begins anew), and rates of Events (begin anew).
+	// otherwise), which calls wait for a creation slot (begins anew), the back-off of pools whose pods don't start (begins
+	// anew), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
 }
 
 // NewMemory makes an empty one.
@@ -134,7 +141,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	})
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
-		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls, Operator: o.Operator,
+		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
+		OperatorNamespace: o.Operator.Namespace, OperatorPort: o.Operator.Port,
 	})
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})

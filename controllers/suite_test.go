@@ -226,7 +226,7 @@ func (w *world) rebuild() {
 	w.pools = executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Hub: w.hub, Hosts: w.hosts,
 		Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(0),
-		Operator: executionenvironment.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
+		OperatorNamespace: "toolcall-system", OperatorPort: 9443,
 	})
 	w.reconciler = toolcall.NewReconciler(toolcall.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,

@@ -29,7 +29,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers"
-	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/dispatch"
@@ -104,7 +103,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	err = controllers.Setup(mgr, controllers.Options{
 		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
 		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
-		Operator: executionenvironment.OperatorAddress{Namespace: o.Namespace, Port: port},
+		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
 	if err != nil {
 		return err
