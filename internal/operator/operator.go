@@ -151,7 +151,7 @@ func checkCluster(server discovery.DiscoveryInterface) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the creators of calls: Kubernetes 1.36 or newer is needed", group)
+	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the requesters of calls: Kubernetes 1.36 or newer is needed", group)
 }
 
 // How long the kinds are waited for, which may be installed at the same moment, and how often they are asked for.
@@ -172,7 +172,7 @@ func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string,
 	err := wait.PollUntilContextTimeout(ctx, kindsPoll, kindsTimeout, true, func(ctx context.Context) (bool, error) {
 		err := server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
 		if err != nil && last == nil {
-			log.Info("Waiting for the kinds", "reason", err.Error())
+			log.Info("Waiting for the CustomResourceDefinitions", "reason", err.Error())
 		}
 		// What the API server answered says more than that the time is up.
 		var answer apierrors.APIStatus
@@ -185,9 +185,9 @@ func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string,
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(last):
-		return fmt.Errorf("the cluster doesn't serve %s: install the kinds of this release, config/crd: %w", calls, last)
+		return fmt.Errorf("the cluster doesn't serve %s: install the CustomResourceDefinitions of this release (config/crd): %w", calls, last)
 	case apierrors.IsBadRequest(last):
-		return fmt.Errorf("the cluster's kinds are of an earlier release, and calls can't be selected by status.phase: install those of this release, config/crd, before its operator: %w", last)
+		return fmt.Errorf("the cluster's CustomResourceDefinitions are of an earlier release, and calls can't be selected by status.phase: install the CustomResourceDefinitions of this release (config/crd) before its operator: %w", last)
 	}
 	return fmt.Errorf("list calls: %w", errors.Join(err, last))
 }
