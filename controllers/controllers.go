@@ -91,8 +91,8 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Pending:  queue.NewBudget(pending),
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
-		Calls:    trigger.New(0),
-		Pools:    trigger.New(0),
+		Calls:    trigger.New(),
+		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
 	m.Queue = queue.New(start)
@@ -135,7 +135,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
-		Queue: m.Queue, Pending: toolcall.Pending{Budget: m.Pending}, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
+		Queue: m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})
@@ -154,7 +154,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
 	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
-	metrics.RegisterCallsQueued(func() int { _, waiting := m.Queue.Count(); return waiting })
+	metrics.RegisterCallsQueued(m.Queue.Waiting)
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),

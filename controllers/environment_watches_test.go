@@ -56,7 +56,7 @@ func (w *world) managePools(change ...func(*watched)) *watched {
 		}
 		w.use = c
 		w.rebuild()
-		return w.pools.SetupWithManager(mgr, trigger.New(0))
+		return w.pools.SetupWithManager(mgr, trigger.New())
 	})
 	return c
 }

@@ -24,7 +24,7 @@ func (w *world) manage() {
 	w.manageWith(func(mgr ctrl.Manager) error {
 		w.use = mgr.GetClient()
 		w.rebuild()
-		return w.reconciler.SetupWithManager(mgr, trigger.New(0))
+		return w.reconciler.SetupWithManager(mgr, trigger.New())
 	})
 }
 
