@@ -40,9 +40,9 @@ type pool struct {
 	size     int
 	// alive counts the pods that wait or will.
 	alive int
-	// deleted counts the Jobs that this pass deleted, leftover those that the next one has to delete.
-	deleted, leftover int
-	wake              time.Duration
+	// deletions counts the requests to delete a Job, leftover the Jobs that the next pass has to delete.
+	deletions, leftover int
+	wake                time.Duration
 }
 
 func (r *Reconciler) newPool(env *v1alpha1.ExecutionEnvironment) *pool {
@@ -228,7 +228,7 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 // it was seen, as it does when a call adopts it. A call can come and go while a pass over a large pool is under way;
 // the pod that served it has not failed.
 func (r *Reconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (removed bool, err error) {
-	if p.deleted == passLimit {
+	if p.deletions == passLimit {
 		p.leftover++
 		p.wakeIn(nextBatch)
 		return false, nil
@@ -236,6 +236,7 @@ func (r *Reconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (rem
 	if !r.Hosts.Withdraw(string(job.UID)) {
 		return false, nil
 	}
+	p.deletions++
 	unchanged := client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}
 	err = r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), unchanged)
 	switch {
@@ -245,7 +246,6 @@ func (r *Reconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (rem
 	case client.IgnoreNotFound(err) != nil:
 		return false, fmt.Errorf("delete a Job of the pool: %w", err)
 	}
-	p.deleted++
 	return true, nil
 }
 
