@@ -20,16 +20,15 @@ import (
 // sooner than an API server after an outage.
 const (
 	apiTimeout     = 5 * time.Minute
-	apiPoll        = 500 * time.Millisecond
 	installTimeout = time.Minute
-	installPoll    = time.Second
+	awaitPoll      = 500 * time.Millisecond
 )
 
 // await runs a check until it succeeds, and logs why it waits. When the time is up the error is the check's last one: it
 // says more. A check that the end of the time cut short doesn't count, unless it is the only one.
-func await(ctx context.Context, log logr.Logger, what string, poll, timeout time.Duration, check func(context.Context) error) error {
+func await(ctx context.Context, log logr.Logger, what string, timeout time.Duration, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, awaitPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if err != nil && (last == nil || last.Error() != err.Error()) {
 			log.Info("Waiting for "+what, "reason", err.Error())
@@ -50,7 +49,7 @@ func await(ctx context.Context, log logr.Logger, what string, poll, timeout time
 // anything yet, as after an outage in which the lease was lost. An operator that ends instead is started by the
 // kubelet at ever longer intervals, and would be back minutes after the API server.
 func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
-	err := await(ctx, log, "the API server", apiPoll, apiTimeout, func(context.Context) error {
+	err := await(ctx, log, "the API server", apiTimeout, func(context.Context) error {
 		_, err := server.ServerVersion()
 		return err
 	})
@@ -68,7 +67,7 @@ func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string,
 		calls += "/namespaces/" + namespaces[0]
 	}
 	calls += "/toolcalls"
-	err := await(ctx, log, "the CustomResourceDefinitions", installPoll, installTimeout, func(ctx context.Context) error {
+	err := await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
 		return server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
 	})
 	switch {
@@ -89,7 +88,7 @@ func awaitRights(ctx context.Context, reviews authorizationv1client.SelfSubjectA
 	if err != nil {
 		return err
 	}
-	err = await(ctx, log, "the operator's rights", installPoll, installTimeout, func(ctx context.Context) error {
+	err = await(ctx, log, "the operator's rights", installTimeout, func(ctx context.Context) error {
 		lacking, err := lackingRights(ctx, reviews, needed)
 		if err == nil && len(lacking) > 0 {
 			err = fmt.Errorf("the operator's account lacks rights that config/rbac/role.yaml lists: %s", describeRights(lacking))
