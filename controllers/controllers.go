@@ -51,7 +51,13 @@ type Options struct {
 	// Namespaces are those to work in; empty for the whole cluster.
 	Namespaces []string
 	// Operator is where runners find the operator.
-	Operator executionenvironment.OperatorAddress
+	Operator OperatorAddress
+}
+
+// OperatorAddress says where runners find the operator.
+type OperatorAddress struct {
+	Namespace string
+	Port      int32
 }
 
 // Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
@@ -75,7 +81,8 @@ type Memory struct {
 	Calls, Pools *trigger.Trigger
 
 	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
-	// otherwise), the back-off of pools whose pods don't start (begins anew), and rates of Events (begin anew).
+	// otherwise), which calls wait for a creation slot (begins anew), the back-off of pools whose pods don't start (begins
+	// anew), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
 }
 
 // NewMemory makes an empty one.
@@ -84,8 +91,8 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Pending:  queue.NewBudget(pending),
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
-		Calls:    trigger.New(0),
-		Pools:    trigger.New(0),
+		Calls:    trigger.New(),
+		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
 	m.Queue = queue.New(start)
@@ -128,13 +135,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
-		Queue: m.Queue, Pending: toolcall.Pending{Budget: m.Pending}, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
+		Queue: m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
-		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls, Operator: o.Operator,
+		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
+		OperatorNamespace: o.Operator.Namespace, OperatorPort: o.Operator.Port,
 	})
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -146,7 +154,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("add the expiry of finished calls: %w", err)
 	}
 	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
-	metrics.RegisterCallsQueued(func() int { _, waiting := m.Queue.Count(); return waiting })
+	metrics.RegisterCallsQueued(m.Queue.Waiting)
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),

@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,22 @@ func TestAnEnvironmentSaysWhetherCallsCanRun(t *testing.T) {
 	before := w.judge(good).ResourceVersion
 	if w.judge(good).ResourceVersion != before {
 		t.Error("a status was written without need")
+	}
+}
+
+func TestAnEnvironmentUnderTwoDefaultPoliciesNamesTheDuplicate(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.PolicyRef = nil })
+	for _, name := range []string{"default-a-", "default-b-"} {
+		policy := &v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Name: name + w.namespace, Annotations: map[string]string{v1alpha1.AnnotationDefaultPolicy: "true"},
+		}}
+		w.create(policy)
+		t.Cleanup(func() { _ = w.client.Delete(context.Background(), policy) })
+	}
+	c := meta.FindStatusCondition(w.judge(env).Status.Conditions, v1alpha1.ConditionReady)
+	if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonDuplicateDefault || !strings.Contains(c.Message, "2 ExecutionPolicies") {
+		t.Errorf("Ready is %s (%s): %s", c.Status, c.Reason, c.Message)
 	}
 }
 

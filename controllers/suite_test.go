@@ -225,17 +225,17 @@ func (w *world) rebuild() {
 	waiting := callqueue.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) })
 	w.pools = executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Hub: w.hub, Hosts: w.hosts,
-		Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(0),
-		Operator: executionenvironment.OperatorAddress{Namespace: "toolcall-system", Port: 9443},
+		Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(),
+		OperatorNamespace: "toolcall-system", OperatorPort: 9443,
 	})
 	w.reconciler = toolcall.NewReconciler(toolcall.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,
 		Requesters: &access.Requesters{Reader: used}, Reviews: access.NewReviews(reviews, w.clock),
 		Identity: w.identity, Hub: w.hub, Hosts: w.hosts,
 		Placers: []host.Placer{&host.Warm{Runtime: runtime, Registry: w.hosts}, &host.Cold{Runtime: runtime, Sealer: w.identity}},
-		Queue:   waiting, Pending: toolcall.Pending{Budget: callqueue.NewBudget(w.pending)},
+		Queue:   waiting, Pending: callqueue.NewBudget(w.pending),
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
-		Pools:      trigger.New(0),
+		Pools:      trigger.New(),
 		Wake:       func(types.NamespacedName) {},
 		Concurrent: 16,
 	})

@@ -21,6 +21,16 @@ import (
 // wake it: what it does, it does because of a watch.
 func (w *world) manage() {
 	w.t.Helper()
+	w.manageWith(func(mgr ctrl.Manager) error {
+		w.use = mgr.GetClient()
+		w.rebuild()
+		return w.reconciler.SetupWithManager(mgr, trigger.New())
+	})
+}
+
+// manageWith runs a manager for the namespace until the test ends.
+func (w *world) manageWith(setup func(ctrl.Manager) error) {
+	w.t.Helper()
 	mgr, err := ctrl.NewManager(apiServer, ctrl.Options{
 		Scheme: shared.GetScheme(), Logger: logr.Discard(), Cache: apicache.Options([]string{w.namespace}),
 		Client:  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
@@ -32,9 +42,7 @@ func (w *world) manage() {
 	if err := apicache.Setup(mgr.GetCache()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.use = mgr.GetClient()
-	w.rebuild()
-	if err := w.reconciler.SetupWithManager(mgr, trigger.New(0)); err != nil {
+	if err := setup(mgr); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

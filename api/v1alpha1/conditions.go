@@ -59,7 +59,7 @@ const (
 const (
 	// ReasonGuardsPassed says that the call may run.
 	ReasonGuardsPassed = "GuardsPassed"
-	// ReasonUndecided says that a guard can't decide now, because nobody answers whether the creator may use the tool.
+	// ReasonUndecided says that a guard can't decide now, because nobody answers whether the requester may use the tool.
 	// It is asked again, for as long as the call may wait for its start; then the call ends with GuardError.
 	ReasonUndecided = "Undecided"
 	// ReasonNotStarted says that no process was started, yet or ever.
@@ -105,7 +105,7 @@ const (
 	ReasonSignaled = "Signaled"
 	// ReasonOOMKilled says that the kernel killed the process because it needed too much memory.
 	ReasonOOMKilled = "OOMKilled"
-	// ReasonCommandNotFound says that the image has no such program, or the environment no such shell or interpreter.
+	// ReasonCommandNotFound says that the image lacks the program, shell or interpreter, or it can't be executed.
 	ReasonCommandNotFound = "CommandNotFound"
 	// ReasonWorkingDirNotFound says that the working directory does not exist in the pod.
 	ReasonWorkingDirNotFound = "WorkingDirNotFound"
@@ -139,7 +139,7 @@ const (
 const (
 	// ReasonEmptyCommand says that the binary or the command line is empty.
 	ReasonEmptyCommand = "EmptyCommand"
-	// ReasonAgentNotAllowed says that the creator has no right to use the tool, or is not known.
+	// ReasonAgentNotAllowed says that the requester has no right to use the tool, or is not known.
 	ReasonAgentNotAllowed = "AgentNotAllowed"
 	// ReasonBinaryPathTraversal says that the binary holds "..".
 	ReasonBinaryPathTraversal = "BinaryPathTraversal"
@@ -173,7 +173,8 @@ const (
 	ReasonSourceTooLarge = "SourceTooLarge"
 	// ReasonUnknownTool says that no action belongs to the name of the emitted tool call.
 	ReasonUnknownTool = "UnknownTool"
-	// ReasonInvalidArguments says that the arguments of the emitted tool call do not fit its tool.
+	// ReasonInvalidArguments says that the arguments of the emitted tool call do not fit its tool, or the call's spec was
+	// changed after its creation.
 	ReasonInvalidArguments = "InvalidArguments"
 	// ReasonBudgetExceeded says that the requester keeps more pending than the operator's bounds allow.
 	ReasonBudgetExceeded = "BudgetExceeded"

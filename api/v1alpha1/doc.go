@@ -1,10 +1,11 @@
 // Package v1alpha1 holds the kinds of the API group toolcall.dev: ToolCall, which says what to run;
-// ExecutionEnvironment, which says where; ExecutionPolicy, which says what is allowed; and Skill,
-// variables that come with something the agent has learnt.
+// ExecutionEnvironment, which says where; ExecutionPolicy, which says what is allowed; and Skill, the
+// variables of a skill that the agent has active.
 //
 // The package is data: types, their condition types and reasons, and the names of labels and
 // annotations. It decides nothing, reads no clock and imports nothing of this project. Every string
-// and list is bounded, and rules across fields are CEL rules whose message names the fix.
+// and list is bounded. Rules across fields are CEL rules, or ValidatingAdmissionPolicies in
+// config/admission, whose messages name the fix.
 //
 // +kubebuilder:object:generate=true
 // +groupName=toolcall.dev

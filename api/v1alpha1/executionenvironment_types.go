@@ -9,16 +9,16 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.map(e, size(e.name) + (has(e.value) ? size(e.value) : 0)).sum() <= 131072",message="env must not hold more than 131072 bytes (128 KiB) of names and values"
 type ExecutionEnvironmentSpec struct {
-	// image that calls run in. Our supervisor is put into it when the pod starts, so that the image needs
+	// image that calls run in. The runner is put into it when the pod starts, so that the image needs
 	// nothing but what the calls themselves use.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
 	Image string `json:"image"`
 
-	// runnerPath is where the image already has our supervisor, of the operator's own version. Calls then start
+	// runnerPath is where the image already has the runner, of the operator's own version. Calls then start
 	// sooner: nothing is mounted into their pods but volumes. The image has to have the directories /workspace and
-	// /tmp, writable for the user that calls run as. Unset: the supervisor and both directories are mounted.
+	// /tmp, writable for the user that calls run as. Unset: the runner and both directories are mounted.
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^/[^\x00]*[^/\x00]$`
 	// +optional
@@ -176,7 +176,7 @@ type ExecutionEnvironmentSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// maxConcurrentCalls is how many calls may run in this environment at the same time. More wait in phase
-	// Pending: each caller's in the order in which they came, the callers in turns. No limit when unset.
+	// Pending: each requester's calls start in order of creation, and requesters take turns. No limit when unset.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
@@ -306,7 +306,7 @@ type PodMetadata struct {
 
 // ExecutionEnvironmentStatus says whether the environment can be used, and how much it is used.
 type ExecutionEnvironmentStatus struct {
-	// conditions holds Ready.
+	// conditions are Ready and, with a warm pool, Warm.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16

@@ -69,7 +69,7 @@ type ToolCallStatus struct {
 	// +optional
 	CompletionTime *metav1.MicroTime `json:"completionTime,omitempty"`
 
-	// timings along the way of the call, as the operator saw them.
+	// timings say when the call was accepted, started and finished.
 	// +optional
 	Timings *CallTimings `json:"timings,omitempty"`
 
@@ -116,15 +116,15 @@ type ToolCallStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// RunnerBinding ties a call to the one supervisor process that runs it.
+// RunnerBinding ties a call to the one runner process that runs it.
 type RunnerBinding struct {
 	// podUID is the UID of the pod that the call was given to.
 	// +kubebuilder:validation:MaxLength=128
 	// +required
 	PodUID string `json:"podUID"`
 
-	// keyHash is the SHA-256, in lower-case hexadecimal, of the public key that the supervisor made for
-	// this one connection; it holds the private key in memory only.
+	// keyHash is the SHA-256, in lower-case hexadecimal, of the public key that the runner process made when it
+	// started; the private key stays in its memory.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	KeyHash string `json:"keyHash"`
@@ -179,7 +179,7 @@ const (
 	PathWarm Path = "Warm"
 )
 
-// CallTimings are milliseconds since the object's creation, as the operator saw it.
+// CallTimings are milliseconds since the call's creation (since the operator first saw it, if that was within a second).
 type CallTimings struct {
 	// acceptedMilliseconds until the guards had passed.
 	// +optional

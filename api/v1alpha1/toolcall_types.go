@@ -80,7 +80,7 @@ type ToolCallSpec struct {
 
 	// trusted says that the call's context (environment, directory, variables) was written by an operator
 	// of the platform, not by a model, so that blocked variables are kept. Admission refuses it unless the
-	// creator may "trust" executionenvironments in this namespace.
+	// requester may "trust" executionenvironments in this namespace.
 	// +optional
 	Trusted bool `json:"trusted,omitempty"`
 }

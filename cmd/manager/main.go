@@ -1,4 +1,4 @@
-// Command manager is the operator: it checks tool calls, has them run, and writes what came of them.
+// Command manager is the operator: it checks tool calls, runs them and records their results.
 package main
 
 import (

@@ -7,20 +7,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// backoffs holds how often the pods of each environment's pool failed to start, and when its status was written. After
-// a restart it is empty: a pod that can't start is tried again at once, and the counts are written at once.
+// backoffs holds the back-off of each environment's pool, and when its status was written. After a restart it is empty:
+// a pod that can't start is tried again at once, and the counts are written at once.
 type backoffs struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]*backoff
 }
 
+// backoff is one environment's. It needs no lock: one environment has one pass at a time.
 type backoff struct {
 	template string
+	// problem is why the pool's pods don't start; empty when they do.
 	problem  string
 	failures int
-	// notBefore is when the next pod may be tried after one failed.
+	// notBefore is when the next pod may be made after one failed.
 	notBefore time.Time
-	written   time.Time
+	// written is when the environment's status was last written.
+	written time.Time
 }
 
 func newBackoffs() *backoffs { return &backoffs{all: map[types.NamespacedName]*backoff{}} }
@@ -31,57 +34,15 @@ const (
 	lastBackOff  = 5 * time.Minute
 )
 
-// problem is why the pool's pods don't start; empty when they do.
-func (b *backoffs) problem(env types.NamespacedName) string {
+func (b *backoffs) of(env types.NamespacedName) *backoff {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of(env).problem
-}
-
-// failed counts a pod that did not start.
-func (b *backoffs) failed(env types.NamespacedName, problem string, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := b.of(env)
-	wait := min(firstBackOff<<min(e.failures, 10), lastBackOff)
-	e.failures++
-	e.problem, e.notBefore = problem, now.Add(wait)
-}
-
-// reset forgets failures: a pod waits.
-func (b *backoffs) reset(env types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := b.of(env)
-	e.failures, e.problem, e.notBefore = 0, "", time.Time{}
-}
-
-// setTemplate says what the pool's pods are made from now. Another template than before gets a fresh start.
-func (b *backoffs) setTemplate(env types.NamespacedName, template string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e := b.of(env); e.template != template {
-		*e = backoff{template: template, written: e.written}
+	e := b.all[env]
+	if e == nil {
+		e = &backoff{}
+		b.all[env] = e
 	}
-}
-
-// notBefore is when the next pod may be made.
-func (b *backoffs) notBefore(env types.NamespacedName) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.of(env).notBefore
-}
-
-func (b *backoffs) lastWrite(env types.NamespacedName) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.of(env).written
-}
-
-func (b *backoffs) wrote(env types.NamespacedName, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.of(env).written = now
+	return e
 }
 
 func (b *backoffs) forget(env types.NamespacedName) {
@@ -90,12 +51,19 @@ func (b *backoffs) forget(env types.NamespacedName) {
 	delete(b.all, env)
 }
 
-// of needs the lock.
-func (b *backoffs) of(env types.NamespacedName) *backoff {
-	e := b.all[env]
-	if e == nil {
-		e = &backoff{}
-		b.all[env] = e
-	}
-	return e
+// countFailure counts a pod that did not start.
+func (b *backoff) countFailure(problem string, now time.Time) {
+	wait := min(firstBackOff<<min(b.failures, 10), lastBackOff)
+	b.failures++
+	b.problem, b.notBefore = problem, now.Add(wait)
 }
+
+// setTemplate says what the pool's pods are made from now. Failures with another template don't count.
+func (b *backoff) setTemplate(template string) {
+	if b.template != template {
+		*b = backoff{template: template, written: b.written}
+	}
+}
+
+// reset forgets the failures: a pod waits.
+func (b *backoff) reset() { b.failures, b.problem, b.notBefore = 0, "", time.Time{} }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -31,6 +33,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -41,7 +44,7 @@ import (
 // Reconciler looks after environments. Make it with NewReconciler.
 type Reconciler struct {
 	Options
-	pools *backoffs
+	backoffs *backoffs
 }
 
 // Options are what the reconciler needs.
@@ -59,29 +62,35 @@ type Options struct {
 	Queue *queue.Queues
 	// Calls has a call looked at whose runner has come back without it.
 	Calls *trigger.Trigger
-	// Operator is where the NetworkPolicies let runners go.
-	Operator OperatorAddress
+	// OperatorNamespace and OperatorPort are where the NetworkPolicies let runners go.
+	OperatorNamespace string
+	OperatorPort      int32
 }
 
 // NewReconciler makes one.
-func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, pools: newBackoffs()} }
+func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, backoffs: newBackoffs()} }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=executionenvironments/status,verbs=patch
 
-// countDelay gathers the starts and ends of calls into one write of an environment's status.
+// countDelay gathers the starts and ends of calls into one write of an environment's status, and the changes of what
+// many environments depend on into one pass over each.
 const countDelay = time.Second
+
+// concurrentPasses is how many environments have a pass at the same time. One environment never has two.
+const concurrentPasses = 8
 
 // SetupWithManager registers the controller. pools has an environment looked at whose waiting runners changed.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pools *trigger.Trigger) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ExecutionEnvironment{}, notOurs).
-		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.neighbours), notOurs).
-		Watches(&v1alpha1.ExecutionPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)).
-		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.neighbours)).
-		Watches(&v1alpha1.ToolCall{}, delayed{}).
+		Watches(&v1alpha1.ExecutionEnvironment{}, gathered(r.neighbours), notOurs).
+		Watches(&v1alpha1.ExecutionPolicy{}, gathered(r.everyEnvironment), notOurs).
+		Watches(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.oneEnvironment)).
+		Watches(&v1alpha1.ToolCall{}, gathered(environmentOfCall)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(poolOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOfPod)).
 		WatchesRawSource(pools.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentPasses}).
 		Complete(r)
 }
 
@@ -90,9 +99,28 @@ var notOurs = builder.WithPredicates(predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 ))
 
-// neighbours are the environments of a namespace: a default one's state and variables matter to all of them.
-func (r *Reconciler) neighbours(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
+// neighbours are the environments that depend on a default one's state and variables: all of its namespace. Nothing
+// depends on another environment.
+func (r *Reconciler) neighbours(ctx context.Context, env client.Object) []reconcile.Request {
+	if !isDefault(env) {
+		return nil
+	}
+	return r.requests(ctx, client.InNamespace(env.GetNamespace()))
+}
+
+// isDefault says that an environment is marked as its namespace's default.
+func isDefault(env client.Object) bool {
+	return env.GetAnnotations()[v1alpha1.AnnotationDefaultEnvironment] == "true"
+}
+
+// oneEnvironment is any of a NetworkPolicy's namespace: each one's pass mends them. It is always the same one, so that
+// many changes have it looked at once.
+func (r *Reconciler) oneEnvironment(ctx context.Context, policy client.Object) []reconcile.Request {
+	all := r.requests(ctx, client.InNamespace(policy.GetNamespace()))
+	if len(all) == 0 {
+		return nil
+	}
+	return []reconcile.Request{slices.MinFunc(all, func(a, b reconcile.Request) int { return strings.Compare(a.Name, b.Name) })}
 }
 
 // everyEnvironment may be meant by a policy.
@@ -130,33 +158,32 @@ func poolOfPod(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// delayed queues a call's environment after countDelay; what is queued already isn't queued twice.
-type delayed struct{}
-
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-var _ handler.EventHandler = delayed{}
-
-func (delayed) enqueue(o client.Object, q requests) {
+// environmentOfCall is the one whose active calls a call counts among.
+func environmentOfCall(_ context.Context, o client.Object) []reconcile.Request {
 	call, ok := o.(*v1alpha1.ToolCall)
-	if ok && call.Status.Environment != nil && call.Status.Environment.Name != "" {
-		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}}, countDelay)
+	if !ok || call.Status.Environment == nil || call.Status.Environment.Name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}}}
+}
+
+// gathered queues the environments that an object matters to after countDelay, before and after its change. What is
+// queued already isn't queued twice.
+func gathered(environments handler.MapFunc) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
+		for _, o := range objects {
+			for _, request := range environments(ctx, o) {
+				q.AddAfter(request, countDelay)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
 	}
 }
-
-// Create, Update, Delete and Generic queue the call's environment.
-func (d delayed) Create(_ context.Context, e event.CreateEvent, q requests) { d.enqueue(e.Object, q) }
-
-// Update queues the call's environment.
-func (d delayed) Update(_ context.Context, e event.UpdateEvent, q requests) {
-	d.enqueue(e.ObjectNew, q)
-}
-
-// Delete queues the call's environment.
-func (d delayed) Delete(_ context.Context, e event.DeleteEvent, q requests) { d.enqueue(e.Object, q) }
-
-// Generic queues the call's environment.
-func (d delayed) Generic(_ context.Context, e event.GenericEvent, q requests) { d.enqueue(e.Object, q) }
 
 // Reconcile brings the environment's pool to its size, and says how the environment does.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -169,7 +196,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		// The calls that wait are decided about again, and told.
 		r.Queue.RemoveEnvironment(req.NamespacedName)
-		r.pools.forget(req.NamespacedName)
+		r.backoffs.forget(req.NamespacedName)
+		// The namespace's other environments may have no pass soon.
+		if err := r.ensureNetworkPolicies(ctx, req.Namespace); err != nil {
+			return ctrl.Result{}, err
+		}
 		return r.dissolve(ctx, req.NamespacedName, jobs)
 	}
 	if err != nil {
@@ -179,13 +210,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.ensureNetworkPolicies(ctx, env.Namespace); err != nil {
 		return ctrl.Result{}, err
 	}
-	p, poolErr := r.reconcilePool(ctx, env, jobs)
-	wait, statusErr := r.writeStatus(ctx, env, p)
+	in, err := r.readInputs(ctx, env)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p := r.newPool(env)
+	poolErr := r.reconcilePool(ctx, p, in, jobs)
+	wait, statusErr := r.writeStatus(ctx, p, in)
 	if err := errors.Join(poolErr, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
 	p.wakeIn(wait)
-	return ctrl.Result{RequeueAfter: p.wake}, nil
+	return p.result(), nil
+}
+
+// inputs are the other objects that an environment's state and pool depend on.
+type inputs struct {
+	// Context has the namespace's default environments.
+	decide.Context
+	policies decide.Policies
+}
+
+func (r *Reconciler) readInputs(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (*inputs, error) {
+	defaults, err := r.Objects.DefaultEnvironments(ctx, env.Namespace, false)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := r.Objects.Policies(ctx, env)
+	return &inputs{Context: decide.Context{Defaults: defaults}, policies: policies}, err
 }
 
 // poolJobs are the Jobs that the operator made for the environment's pool and that no call owns.

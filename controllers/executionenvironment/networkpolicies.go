@@ -3,8 +3,8 @@ package executionenvironment
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -25,12 +25,6 @@ const (
 	noNetworkPolicy = "toolcall-no-network"
 )
 
-// OperatorAddress says where runners find the operator.
-type OperatorAddress struct {
-	Namespace string
-	Port      int32
-}
-
 // operatorLabels select the operator's pods in its namespace.
 var operatorLabels = map[string]string{"app.kubernetes.io/name": "toolcall-operator"}
 
@@ -41,14 +35,14 @@ var operatorLabels = map[string]string{"app.kubernetes.io/name": "toolcall-opera
 // with the last of them. What holds without a network plugin that enforces them is the runner's own filter.
 func (r *Reconciler) ensureNetworkPolicies(ctx context.Context, namespace string) error {
 	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace)); err != nil {
+	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list environments: %w", err)
 	}
 	owners := ownersOf(environments.Items)
 	if len(owners) == 0 {
 		return nil
 	}
-	for _, want := range networkPolicies(namespace, r.Operator) {
+	for _, want := range networkPolicies(namespace, r.OperatorNamespace, r.OperatorPort) {
 		want.OwnerReferences = owners
 		if err := r.ensureNetworkPolicy(ctx, want); err != nil {
 			return err
@@ -73,31 +67,32 @@ func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1
 		// Everything in it goes, the environments too.
 		return nil
 	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		// Another environment's pass was first. Its write comes by the watch, and is checked then.
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("write NetworkPolicy %s: %w", want.Name, err)
 	}
 	return nil
 }
 
-// ownersOf are the environments that are not being deleted, in the cache's order made stable by name.
+// ownersOf are the environments that are not being deleted, by name.
 func ownersOf(items []v1alpha1.ExecutionEnvironment) []metav1.OwnerReference {
-	byName := map[string]metav1.OwnerReference{}
+	var owners []metav1.OwnerReference
 	for i := range items {
 		if items[i].DeletionTimestamp == nil {
-			byName[items[i].Name] = metav1.OwnerReference{
+			owners = append(owners, metav1.OwnerReference{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExecutionEnvironment", Name: items[i].Name, UID: items[i].UID,
-			}
+			})
 		}
 	}
-	owners := make([]metav1.OwnerReference, 0, len(byName))
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		owners = append(owners, byName[name])
-	}
+	slices.SortFunc(owners, func(a, b metav1.OwnerReference) int { return strings.Compare(a.Name, b.Name) })
 	return owners
 }
 
 // networkPolicies are what a namespace gets.
-func networkPolicies(namespace string, operator OperatorAddress) []*networkingv1.NetworkPolicy {
+func networkPolicies(namespace, operatorNamespace string, operatorPort int32) []*networkingv1.NetworkPolicy {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}
 	}
@@ -118,10 +113,10 @@ func networkPolicies(namespace string, operator OperatorAddress) []*networkingv1
 				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 				Egress: []networkingv1.NetworkPolicyEgressRule{{
 					To: []networkingv1.NetworkPolicyPeer{{
-						NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: operator.Namespace}},
+						NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: operatorNamespace}},
 						PodSelector:       &metav1.LabelSelector{MatchLabels: operatorLabels},
 					}},
-					Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(operator.Port))}},
+					Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(operatorPort))}},
 				}},
 			},
 		},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,16 +26,27 @@ import (
 	"toolcall.dev/operator/internal/trigger"
 )
 
+// passLimit is how many Jobs of a pool a pass deletes at most, and how many it creates. The rest is left to the next
+// pass, so that no pool keeps a worker from the others for long.
+const passLimit = 20
+
 // pool is one look at an environment's waiting pods.
 type pool struct {
 	env      *v1alpha1.ExecutionEnvironment
+	backoff  *backoff
 	template jobspec.WarmInput
 	hash     string
 	now      time.Time
 	size     int
 	// alive counts the pods that wait or will.
 	alive int
-	wake  time.Duration
+	// deletions counts the requests to delete a Job, leftover the Jobs that the next pass has to delete.
+	deletions, leftover int
+	wake                time.Duration
+}
+
+func (r *Reconciler) newPool(env *v1alpha1.ExecutionEnvironment) *pool {
+	return &pool{env: env, backoff: r.backoffs.of(client.ObjectKeyFromObject(env)), now: r.Clock.Now()}
 }
 
 func (p *pool) wakeIn(d time.Duration) {
@@ -46,21 +58,27 @@ func (p *pool) wakeIn(d time.Duration) {
 	}
 }
 
+// nextBatch is when a pass goes on with what passLimit left.
+const nextBatch = 10 * time.Millisecond
+
+// result has the environment looked at again, after those that something happened to.
+func (p *pool) result() ctrl.Result {
+	return ctrl.Result{RequeueAfter: p.wake, Priority: ptr.To(0)}
+}
+
 // reconcilePool brings the number of waiting pods to what the environment wants.
-func (r *Reconciler) reconcilePool(ctx context.Context, env *v1alpha1.ExecutionEnvironment, jobs []batchv1.Job) (*pool, error) {
-	p := &pool{env: env, now: r.Clock.Now(), size: int(host.PoolSize(env))}
+func (r *Reconciler) reconcilePool(ctx context.Context, p *pool, in *inputs, jobs []batchv1.Job) error {
+	p.size = int(host.PoolSize(p.env))
 	if p.size == 0 && len(jobs) == 0 {
-		return p, nil
+		return nil
 	}
-	if err := r.findTemplate(ctx, p); err != nil {
-		return p, err
-	}
+	r.setTemplate(p, in)
 	for i := range jobs {
 		if err := r.reconcilePod(ctx, p, &jobs[i]); err != nil {
-			return p, err
+			return err
 		}
 	}
-	return p, r.refill(ctx, p)
+	return r.refill(ctx, p)
 }
 
 // dissolve removes what waits for calls in an environment that is gone. A pod that a call was given stays until the
@@ -78,7 +96,7 @@ func (r *Reconciler) dissolve(ctx context.Context, name types.NamespacedName, jo
 		return ctrl.Result{}, fmt.Errorf("look whether the pool's environment is gone: %w", err)
 	}
 	gone := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-	p := &pool{env: gone, now: r.Clock.Now()}
+	p := &pool{env: gone, backoff: &backoff{}, now: r.Clock.Now()}
 	for i := range jobs {
 		if err := r.reconcilePod(ctx, p, &jobs[i]); err != nil {
 			return ctrl.Result{}, err
@@ -86,39 +104,31 @@ func (r *Reconciler) dissolve(ctx context.Context, name types.NamespacedName, jo
 	}
 	// Until none is there.
 	p.wakeIn(dissolvePause)
-	return ctrl.Result{RequeueAfter: p.wake}, nil
+	return p.result(), nil
 }
 
 // dissolvePause is when a pool without an environment is looked at again, if nothing that happens to its Jobs says so.
 const dissolvePause = 30 * time.Second
 
-// findTemplate works out what the pods are to be made from. Without one default environment, or a policy that can be
+// setTemplate works out what the pods are to be made from. Without one default environment, or a policy that can be
 // used, there is nothing that pods could be kept for.
-func (r *Reconciler) findTemplate(ctx context.Context, p *pool) error {
-	defaults, err := r.Objects.DefaultEnvironments(ctx, p.env.Namespace, false)
-	if err != nil {
-		return err
-	}
-	policies, err := r.Objects.Policies(ctx, p.env)
-	if err != nil {
-		return err
-	}
-	if p.template, p.hash, err = r.template(p.env, defaults, policies); err != nil {
-		r.pools.failed(client.ObjectKeyFromObject(p.env), err.Error(), p.now)
+func (r *Reconciler) setTemplate(p *pool, in *inputs) {
+	var err error
+	if p.template, p.hash, err = r.template(p.env, in); err != nil {
+		p.backoff.countFailure(err.Error(), p.now)
 		p.size = 0
-		return nil
+		return
 	}
 	// Before the pods are judged: their failures count for this template, also the first ones after a restart.
-	r.pools.setTemplate(client.ObjectKeyFromObject(p.env), p.hash)
-	return nil
+	p.backoff.setTemplate(p.hash)
 }
 
 // template is what the environment's waiting pods are made from. The error is the user's.
-func (r *Reconciler) template(env *v1alpha1.ExecutionEnvironment, defaults []v1alpha1.ExecutionEnvironment, policies decide.Policies) (jobspec.WarmInput, string, error) {
-	if message := decide.DuplicateDefault(defaults); message != "" {
+func (r *Reconciler) template(env *v1alpha1.ExecutionEnvironment, in *inputs) (jobspec.WarmInput, string, error) {
+	if message := decide.DuplicateDefault(in.Defaults); message != "" {
 		return jobspec.WarmInput{}, "", errors.New(message)
 	}
-	object, err := policies.For(env)
+	object, err := in.policies.For(env)
 	if err != nil {
 		return jobspec.WarmInput{}, "", err
 	}
@@ -126,7 +136,6 @@ func (r *Reconciler) template(env *v1alpha1.ExecutionEnvironment, defaults []v1a
 	if err != nil {
 		return jobspec.WarmInput{}, "", fmt.Errorf("the policy does not compile: %w", err)
 	}
-	in := decide.Context{Defaults: defaults}
 	return host.PoolTemplate(env, in.DefaultEnvironment(), object, policy.EnvBlocklist(), r.Runtime)
 }
 
@@ -155,8 +164,8 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 	if surplus || problem != "" {
 		removed, err := r.remove(ctx, p, job)
 		if removed && problem != "" && !surplus {
-			r.pools.failed(client.ObjectKeyFromObject(p.env), problem, p.now)
-			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", bounds.Text(problem, maxNote))
+			p.backoff.countFailure(problem, p.now)
+			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", bounds.Note(problem))
 		}
 		return err
 	}
@@ -167,10 +176,10 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 
 // offer lets calls claim a host once its runner waits and is known to be in the Job's pod.
 func (r *Reconciler) offer(p *pool, h host.Host) {
-	switch state := host.StateOf(h, false); {
-	case state == host.Idle:
+	switch {
+	case host.IsIdle(h):
 		r.Hosts.Offer(string(h.Job.UID), p.hash)
-		r.pools.reset(client.ObjectKeyFromObject(p.env))
+		p.backoff.reset()
 	case h.Runner == nil && jobspec.IsSuspended(h.Job):
 		// What lets it run changes the Job.
 	case h.Runner == nil:
@@ -219,9 +228,15 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 // it was seen, as it does when a call adopts it. A call can come and go while a pass over a large pool is under way;
 // the pod that served it has not failed.
 func (r *Reconciler) remove(ctx context.Context, p *pool, job *batchv1.Job) (removed bool, err error) {
+	if p.deletions == passLimit {
+		p.leftover++
+		p.wakeIn(nextBatch)
+		return false, nil
+	}
 	if !r.Hosts.Withdraw(string(job.UID)) {
 		return false, nil
 	}
+	p.deletions++
 	unchanged := client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion}
 	err = r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), unchanged)
 	switch {
@@ -240,13 +255,18 @@ const refillConcurrency = 8
 
 // refill creates what is missing.
 func (r *Reconciler) refill(ctx context.Context, p *pool) error {
-	missing := p.size - p.alive
+	// What is still to be deleted takes the place of new pods: a pool never has more than its size.
+	missing := p.size - p.alive - p.leftover
 	if missing <= 0 {
 		return nil
 	}
-	if notBefore := r.pools.notBefore(client.ObjectKeyFromObject(p.env)); p.now.Before(notBefore) {
-		p.wakeIn(notBefore.Sub(p.now))
+	if p.now.Before(p.backoff.notBefore) {
+		p.wakeIn(p.backoff.notBefore.Sub(p.now))
 		return nil
+	}
+	if missing > passLimit {
+		missing = passLimit
+		p.wakeIn(nextBatch)
 	}
 	// One first: when the API server doesn't take it, it won't take the others.
 	if err := r.addPod(ctx, p); err != nil {
@@ -287,7 +307,7 @@ func (r *Reconciler) refused(p *pool, err error) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return err
 	}
-	r.pools.failed(client.ObjectKeyFromObject(p.env), "the API server refused a waiting pod: "+err.Error(), p.now)
+	p.backoff.countFailure("the API server refused a waiting pod: "+err.Error(), p.now)
 	p.wakeIn(firstBackOff)
 	return nil
 }

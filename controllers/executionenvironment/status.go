@@ -21,11 +21,8 @@ import (
 
 // writeStatus writes the environment's status if it changed. Counts wait until countDelay has passed since the last
 // write; wait says for how long.
-func (r *Reconciler) writeStatus(ctx context.Context, env *v1alpha1.ExecutionEnvironment, p *pool) (wait time.Duration, err error) {
-	ready, err := r.judge(ctx, env)
-	if err != nil {
-		return 0, err
-	}
+func (r *Reconciler) writeStatus(ctx context.Context, p *pool, in *inputs) (wait time.Duration, err error) {
+	env, ready := p.env, r.judge(p.env, in)
 	active := &v1alpha1.ToolCallList{}
 	if err := r.Objects.List(ctx, active, client.InNamespace(env.Namespace), client.MatchingFields{apicache.IndexActive: env.Name}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return 0, fmt.Errorf("list active calls: %w", err)
@@ -41,10 +38,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, env *v1alpha1.ExecutionEnv
 	if equality.Semantic.DeepEqual(env.Status, after.Status) {
 		return 0, nil
 	}
-	if left := r.pools.lastWrite(client.ObjectKeyFromObject(env)).Add(countDelay).Sub(p.now); left > 0 && !urgent {
+	if left := p.backoff.written.Add(countDelay).Sub(p.now); left > 0 && !urgent {
 		return left, nil
 	}
-	r.pools.wrote(client.ObjectKeyFromObject(env), p.now)
+	p.backoff.written = p.now
 	err = r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(env, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("write the environment's status: %w", err)
@@ -67,7 +64,7 @@ func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
 	}
 	env.Status.Warm = &v1alpha1.WarmStatus{Ready: int32(r.Hosts.Waiting(p.hash)), Desired: host.PoolSize(env), Selector: jobspec.PoolSelector(env)}
 	condition := metav1.Condition{Type: v1alpha1.ConditionWarm, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "Pods wait for calls", ObservedGeneration: env.Generation}
-	switch problem := r.pools.problem(client.ObjectKeyFromObject(env)); {
+	switch problem := p.backoff.problem; {
 	case problem != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsFail, bounds.Text(problem, v1alpha1.MaxMessageBytes)
 	case env.Status.Warm.Ready == 0:
@@ -77,26 +74,20 @@ func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
 }
 
 // judge says whether calls can run in the environment.
-func (r *Reconciler) judge(ctx context.Context, env *v1alpha1.ExecutionEnvironment) (metav1.Condition, error) {
-	no := func(reason, message string) (metav1.Condition, error) {
-		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes)}, nil
+func (r *Reconciler) judge(env *v1alpha1.ExecutionEnvironment, in *inputs) metav1.Condition {
+	no := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes)}
 	}
-	if env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true" {
-		defaults, err := r.Objects.DefaultEnvironments(ctx, env.Namespace, false)
-		if err != nil {
-			return metav1.Condition{}, err
-		}
-		if message := decide.DuplicateDefault(defaults); message != "" {
-			return no(v1alpha1.ReasonDuplicateDefault, message)
-		}
+	// Other environments' duplicate mark is said on those.
+	if message := decide.DuplicateDefault(in.Defaults); message != "" && isDefault(env) {
+		return no(v1alpha1.ReasonDuplicateDefault, message)
 	}
-	policies, err := r.Objects.Policies(ctx, env)
-	if err != nil {
-		return metav1.Condition{}, err
-	}
-	policy, err := policies.For(env)
+	policy, err := in.policies.For(env)
 	var refusal *decide.Refusal
-	if errors.As(err, &refusal) {
+	switch {
+	case errors.As(err, &refusal) && env.Spec.PolicyName() == "":
+		return no(v1alpha1.ReasonDuplicateDefault, refusal.Message)
+	case errors.As(err, &refusal):
 		return no(v1alpha1.ReasonPolicyNotFound, refusal.Message)
 	}
 	if _, err := r.Policies.Compile(policy); err != nil {
@@ -106,8 +97,5 @@ func (r *Reconciler) judge(ctx context.Context, env *v1alpha1.ExecutionEnvironme
 	if env.Spec.Suspend {
 		message = "The environment is suspended: no new call starts"
 	}
-	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}, nil
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
 }
-
-// maxNote bounds an Event's note, in bytes: the API server takes 1024.
-const maxNote = 1000

@@ -186,7 +186,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		r.forget(client.ObjectKeyFromObject(o.call))
 	}
 	if after.Status.Runner != nil {
-		r.Pending.release(client.ObjectKeyFromObject(o.call))
+		r.Pending.Release(client.ObjectKeyFromObject(o.call))
 	}
 	r.announce(o, after)
 	return nil
@@ -279,6 +279,6 @@ func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.
 // forget drops what is remembered of a call in flight.
 func (r *Reconciler) forget(call types.NamespacedName) {
 	r.Queue.Release(call)
-	r.Pending.release(call)
+	r.Pending.Release(call)
 	r.starts.forget(call)
 }

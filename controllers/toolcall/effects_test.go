@@ -79,8 +79,8 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c.Reconciler = NewReconciler(Options{
 		Client: api, Objects: apicache.Reader{Reader: cacheOf(api), Live: api}, Clock: clocktesting.NewFakePassiveClock(start.Add(time.Second)),
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
-		Queue: queue.New(func(types.NamespacedName) {}), Pending: Pending{queue.NewBudget(queue.BudgetOptions{})},
-		Expiry: NewExpiry(clocktesting.NewFakePassiveClock(start), nil), Pools: trigger.New(0), Concurrent: 4,
+		Queue: queue.New(func(types.NamespacedName) {}), Pending: queue.NewBudget(queue.BudgetOptions{MaxCalls: 1}),
+		Expiry: NewExpiry(clocktesting.NewFakePassiveClock(start), nil), Pools: trigger.New(), Concurrent: 4,
 		Wake: func(call types.NamespacedName) { c.woken = append(c.woken, call.Name) },
 	})
 	return c
@@ -374,7 +374,7 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	c := newCluster(t, o.call)
 	env := types.NamespacedName{Namespace: "ns", Name: "env"}
 	c.Queue.Admit(env, 1, entryOf(o.call))
-	c.Pending.Admit(o.call)
+	reservePending(c.Pending, o.call)
 	c.Expiry = NewExpiry(clocktesting.NewFakePassiveClock(start), nil)
 	if _, err := c.apply(context.Background(), o, effects{status: o.fail("Why", "because"), expire: start.Add(time.Hour), release: true}); err != nil {
 		t.Fatal(err)
@@ -382,11 +382,13 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	if got := c.finished.get(client.ObjectKeyFromObject(o.call)); got == nil || got.Status.Phase != v1alpha1.PhaseFailed {
 		t.Errorf("remembered is %+v", got)
 	}
-	if calls, _ := c.Pending.Total(); calls != 0 {
-		t.Errorf("%d calls are pending", calls)
+	next := o.call.DeepCopy()
+	next.Name, next.UID = "next", "next-uid"
+	if refusal := reservePending(c.Pending, next); refusal != nil {
+		t.Errorf("the requester's next call: %v", refusal)
 	}
-	if running, waiting := c.Queue.Count(); running != 0 || waiting != 0 {
-		t.Errorf("%d run, %d wait", running, waiting)
+	if !c.Queue.Admit(env, 1, entryOf(next)) {
+		t.Error("the environment's next call has to wait")
 	}
 	if len(c.Expiry.due) != 1 {
 		t.Errorf("to be looked at: %v", c.Expiry.due)

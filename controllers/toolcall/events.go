@@ -8,9 +8,6 @@ import (
 	"toolcall.dev/operator/internal/metrics"
 )
 
-// maxNote bounds an Event's note, in bytes: the API server takes 1024.
-const maxNote = 1000
-
 // announce tells the world of a transition that was just recorded.
 func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
 	s := &after.Status
@@ -31,5 +28,5 @@ func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
 		metrics.CountDroppedEvent()
 		return
 	}
-	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", bounds.Text(s.Message, maxNote))
+	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", bounds.Note(s.Message))
 }

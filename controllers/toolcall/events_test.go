@@ -21,7 +21,7 @@ func TestAnEndIsAnnouncedOnce(t *testing.T) {
 		"a cancellation": {func(o *observation) *v1alpha1.ToolCallStatus { return o.end(v1alpha1.PhaseCancelled, "Why", "because") }, "Normal Why Because"},
 		"a success":      {func(o *observation) *v1alpha1.ToolCallStatus { return o.withResult(outcome(), 0) }, ""},
 		"no end":         {func(o *observation) *v1alpha1.ToolCallStatus { return o.pending(v1alpha1.ReasonQueued, "x") }, ""},
-		"a long message": {func(o *observation) *v1alpha1.ToolCallStatus { return o.fail("Why", strings.Repeat("x", 5000)) }, "Warning Why " + bounds.Text("X"+strings.Repeat("x", 4999), maxNote)},
+		"a long message": {func(o *observation) *v1alpha1.ToolCallStatus { return o.fail("Why", strings.Repeat("x", 5000)) }, "Warning Why " + bounds.Note("X"+strings.Repeat("x", 4999))},
 	} {
 		o := stored(decided)
 		c := newCluster(t, o.call)

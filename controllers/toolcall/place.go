@@ -33,7 +33,7 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if err := r.seedPending(ctx); err != nil {
 		return effects{}, err
 	}
-	if over := r.Pending.Admit(o.call); over != nil {
+	if over := reservePending(r.Pending, o.call); over != nil {
 		return effects{status: o.refuse(over)}, nil
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)

@@ -358,22 +358,22 @@ func TestACallSaysThatItWaitsForAPlace(t *testing.T) {
 
 func TestARequesterWithTooMuchPendingIsDenied(t *testing.T) {
 	t.Parallel()
-	p := Pending{queue.NewBudget(queue.BudgetOptions{MaxCalls: 1, MaxBytes: 100})}
-	if refusal := p.Admit(observed().call); refusal != nil {
+	p := queue.NewBudget(queue.BudgetOptions{MaxCalls: 1, MaxBytes: 100})
+	if refusal := reservePending(p, observed().call); refusal != nil {
 		t.Fatalf("the first: %v", refusal)
 	}
 	second := observed().call
 	second.Name, second.UID = "second", "second-uid"
-	refusal := p.Admit(second)
+	refusal := reservePending(p, second)
 	if refusal == nil || !refusal.Denied || refusal.Reason != v1alpha1.ReasonBudgetExceeded || !strings.Contains(refusal.Message, "1 is the limit") {
 		t.Errorf("the second: %v", refusal)
 	}
-	if again := p.Admit(observed().call); again != nil {
+	if again := reservePending(p, observed().call); again != nil {
 		t.Errorf("the first again: %v", again)
 	}
-	p.release(entryOf(observed().call).Call)
+	p.Release(entryOf(observed().call).Call)
 	second.Spec.Shell.Command = strings.Repeat("x", 101)
-	if refusal := p.Admit(second); refusal == nil || !strings.Contains(refusal.Message, "101 bytes") {
+	if refusal := reservePending(p, second); refusal == nil || !strings.Contains(refusal.Message, "101 bytes") {
 		t.Errorf("a large one: %v", refusal)
 	}
 }

@@ -128,19 +128,14 @@ func pendingOf(call *v1alpha1.ToolCall) queue.Pending {
 	}
 }
 
-// Pending bounds what one requester keeps pending.
-type Pending struct{ *queue.Budget }
-
-// Admit says why a call is refused, nil when it isn't.
-func (p Pending) Admit(call *v1alpha1.ToolCall) *decide.Refusal {
-	excess := p.Reserve(pendingOf(call))
-	if excess == nil {
+// reservePending counts a call as pending, or says why it is refused.
+func reservePending(pending *queue.Budget, call *v1alpha1.ToolCall) *decide.Refusal {
+	message := pending.Reserve(pendingOf(call))
+	if message == "" {
 		return nil
 	}
-	return &decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: excess.String(), Denied: true}
+	return &decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: message, Denied: true}
 }
-
-func (p Pending) release(call types.NamespacedName) { p.Budget.Release(call) }
 
 // resumed has the calls looked at that wait for a suspended environment, when that is resumed.
 type resumed struct{ objects apicache.Reader }

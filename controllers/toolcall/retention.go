@@ -38,9 +38,9 @@ func (s *RetentionSeed) Start(ctx context.Context) error {
 		log := logf.FromContext(ctx).WithName("retention")
 		switch {
 		case err == nil:
-			log.Info("Know which calls ended before", "calls", calls)
+			log.Info("Seeded the retention of finished calls", "calls", calls)
 		case ctx.Err() == nil:
-			log.Error(err, "Can't see yet which calls ended before; asking again", "after", seedPause)
+			log.Error(err, "Failed to list finished calls; retrying", "after", seedPause)
 		}
 		return err == nil, nil
 	})

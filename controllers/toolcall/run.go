@@ -220,7 +220,7 @@ func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alp
 	name := o.call.Status.Pod
 	switch {
 	case terminated != nil && terminated.Reason == "OOMKilled":
-		s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the supervisor with it: raise resources.limits.memory of the environment")
+		s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the runner with it: raise resources.limits.memory of the environment")
 		s.ExitCode, s.Signal = result.Exit(result.NoExitCode), "SIGKILL"
 		return s
 	case o.call.Spec.Cancel:

@@ -60,7 +60,7 @@ type Options struct {
 	Placers []host.Placer
 	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
 	Queue   *queue.Queues
-	Pending Pending
+	Pending *queue.Budget
 	// Expiry has finished calls looked at when their time is up.
 	Expiry *Expiry
 	// Pools has an environment looked at whose waiting pod was taken.

@@ -29,6 +29,12 @@ func Text(text string, limit int) string {
 	return text
 }
 
+// maxNote bounds an Event's note, in bytes: the API server takes 1024.
+const maxNote = 1000
+
+// Note is the start of a text that fits into an Event's note.
+func Note(text string) string { return Text(text, maxNote) }
+
 // PathEnd is the end of a path, in whole characters, that takes at most limit bytes of JSON: the end tells more.
 func PathEnd(path string, limit int) string {
 	kept, room := len(path), limit

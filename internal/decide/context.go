@@ -101,15 +101,15 @@ func (c *Context) Plan(call *v1alpha1.ToolCall, vouched bool, blocklist []string
 
 // PoolRefs are the variables that the kubelet resolves in an environment's waiting pods: those that an untrusted call
 // may get. A blocked one isn't in a pod that anybody's call may be given.
-func PoolRefs(env, fallback *v1alpha1.ExecutionEnvironment, blocklist []string) []corev1.EnvVar {
+func PoolRefs(env, defaultEnv *v1alpha1.ExecutionEnvironment, blocklist []string) []corev1.EnvVar {
 	refs := map[string]corev1.EnvVar{}
 	in := envresolve.Input{
 		Named:     environment(env, refs),
 		Call:      envresolve.Call{Named: true},
 		Blocklist: blocklist,
 	}
-	if fallback != nil && fallback.UID != env.UID {
-		in.Default = environment(fallback, refs)
+	if defaultEnv != nil && defaultEnv.UID != env.UID {
+		in.Default = environment(defaultEnv, refs)
 	}
 	return needed(envresolve.MakePlan(in), refs)
 }

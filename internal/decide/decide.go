@@ -36,7 +36,7 @@ type Snapshot struct {
 	Access Access
 }
 
-// Requester says whether admission vouches for what a call says about its creator.
+// Requester says whether admission vouches for what a call says about its requester.
 type Requester struct {
 	Vouched bool
 	// Missing names the admission policy that isn't in force, where it doesn't.
@@ -189,7 +189,7 @@ func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
 		return denial
 	}
 	return &guards.Denial{Reason: denial.Reason, Message: denial.Message +
-		". The creator of this call is unknown, whatever its spec says, because an admission policy that sets it is not in force: " +
+		". The requester of this call is unknown, whatever its spec says, because an admission policy that sets it is not in force: " +
 		s.Requester.Missing + ". Install config/admission and create the call again."}
 }
 

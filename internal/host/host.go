@@ -17,21 +17,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// State says what can be done with a host.
-type State string
-
-// States of a host.
-const (
-	// Starting is a host whose runner hasn't said hello, or whose pod isn't known to be the runner's.
-	Starting State = "Starting"
-	// Idle is a host whose runner waits for a call.
-	Idle State = "Idle"
-	// Claimed is a host that a call has, or is about to have.
-	Claimed State = "Claimed"
-	// Gone is a host that takes no call any more.
-	Gone State = "Gone"
-)
-
 // Host is a Job's pod with our runner in it, as it was observed.
 type Host struct {
 	Job *batchv1.Job
@@ -41,20 +26,12 @@ type Host struct {
 	Runner *dispatch.Session
 }
 
-// StateOf works out a host's state. claimed says that a call has the host.
-func StateOf(h Host, claimed bool) State {
-	switch {
-	case claimed:
-		return Claimed
-	case h.Job.DeletionTimestamp != nil || jobspec.HasEnded(h.Job):
-		return Gone
-	case h.Pod != nil && h.Pod.DeletionTimestamp == nil && HasPodEnded(h.Pod):
-		return Gone
-	case h.Runner == nil || h.Pod == nil || !IsRunnerOf(h.Runner, h.Pod):
-		return Starting
-	default:
-		return Idle
+// IsIdle says that a host which no call has can take one: its runner is connected, and known to be in its pod.
+func IsIdle(h Host) bool {
+	if h.Job.DeletionTimestamp != nil || jobspec.HasEnded(h.Job) || h.Pod == nil || HasPodEnded(h.Pod) {
+		return false
 	}
+	return h.Runner != nil && IsRunnerOf(h.Runner, h.Pod)
 }
 
 // IsRunnerOf says whether the runner is the one in the pod, and the pod is there to stay.

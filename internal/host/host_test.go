@@ -49,28 +49,25 @@ func TestAHostIsIdleOnceItsRunnerIsKnownToBeInItsPod(t *testing.T) {
 	runner, _ := o.connectRunner(t, "a")
 	stranger, _ := o.connectRunner(t, "b")
 	for name, tc := range map[string]struct {
-		host    Host
-		claimed bool
-		want    State
+		host Host
+		want bool
 	}{
-		"a Job alone":                       {Host{Job: jobOf("a")}, false, Starting},
-		"no runner":                         {Host{Job: jobOf("a"), Pod: podOf("a")}, false, Starting},
-		"a runner whose pod isn't seen yet": {Host{Job: jobOf("a"), Runner: runner}, false, Starting},
-		"a runner of another pod":           {Host{Job: jobOf("a"), Pod: podOf("a"), Runner: stranger}, false, Starting},
-		"its runner":                        {Host{Job: jobOf("a"), Pod: podOf("a", inPhase(corev1.PodRunning)), Runner: runner}, false, Idle},
-		"its runner in a pod that is on its way out": {Host{Job: jobOf("a"), Pod: podOf("a", deleted), Runner: runner}, false, Starting},
-		"its runner, and a Job that is deleted":      {Host{Job: jobOf("a", deletedJob), Pod: podOf("a"), Runner: runner}, false, Gone},
-		"its runner, and a Job that failed":          {Host{Job: jobOf("a", endedJob(batchv1.JobFailed)), Pod: podOf("a"), Runner: runner}, false, Gone},
-		"its runner, and a Job that is complete":     {Host{Job: jobOf("a", endedJob(batchv1.JobComplete)), Pod: podOf("a"), Runner: runner}, false, Gone},
-		"its runner, and a pod that failed":          {Host{Job: jobOf("a"), Pod: podOf("a", inPhase(corev1.PodFailed)), Runner: runner}, false, Gone},
-		"its runner, and a container that ended":     {Host{Job: jobOf("a"), Pod: podOf("a", container(jobspec.ContainerName, terminated("Completed", ""))), Runner: runner}, false, Gone},
-		"its runner, and a sidecar that ended":       {Host{Job: jobOf("a"), Pod: podOf("a", container("istio-proxy", terminated("Error", ""))), Runner: runner}, false, Idle},
-		"an ended pod before the one to come":        {Host{Job: jobOf("a"), Pod: podOf("a", inPhase(corev1.PodFailed), deleted)}, false, Starting},
-		"what a call has":                            {Host{Job: jobOf("a"), Pod: podOf("a"), Runner: runner}, true, Claimed},
-		"what a call has, whatever became of it":     {Host{Job: jobOf("a", deletedJob)}, true, Claimed},
+		"a Job alone":                       {Host{Job: jobOf("a")}, false},
+		"no runner":                         {Host{Job: jobOf("a"), Pod: podOf("a")}, false},
+		"a runner whose pod isn't seen yet": {Host{Job: jobOf("a"), Runner: runner}, false},
+		"a runner of another pod":           {Host{Job: jobOf("a"), Pod: podOf("a"), Runner: stranger}, false},
+		"its runner":                        {Host{Job: jobOf("a"), Pod: podOf("a", inPhase(corev1.PodRunning)), Runner: runner}, true},
+		"its runner in a pod that is on its way out": {Host{Job: jobOf("a"), Pod: podOf("a", deleted), Runner: runner}, false},
+		"its runner, and a Job that is deleted":      {Host{Job: jobOf("a", deletedJob), Pod: podOf("a"), Runner: runner}, false},
+		"its runner, and a Job that failed":          {Host{Job: jobOf("a", endedJob(batchv1.JobFailed)), Pod: podOf("a"), Runner: runner}, false},
+		"its runner, and a Job that is complete":     {Host{Job: jobOf("a", endedJob(batchv1.JobComplete)), Pod: podOf("a"), Runner: runner}, false},
+		"its runner, and a pod that failed":          {Host{Job: jobOf("a"), Pod: podOf("a", inPhase(corev1.PodFailed)), Runner: runner}, false},
+		"its runner, and a container that ended":     {Host{Job: jobOf("a"), Pod: podOf("a", container(jobspec.ContainerName, terminated("Completed", ""))), Runner: runner}, false},
+		"its runner, and a sidecar that ended":       {Host{Job: jobOf("a"), Pod: podOf("a", container("istio-proxy", terminated("Error", ""))), Runner: runner}, true},
+		"an ended pod before the one to come":        {Host{Job: jobOf("a"), Pod: podOf("a", inPhase(corev1.PodFailed), deleted)}, false},
 	} {
-		if got := StateOf(tc.host, tc.claimed); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		if got := IsIdle(tc.host); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
 }

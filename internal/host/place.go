@@ -87,17 +87,17 @@ func PoolSize(env *v1alpha1.ExecutionEnvironment) int32 {
 	return env.Spec.WarmPool.Size
 }
 
-// PoolTemplate is what the waiting pods of an environment are made from, and its hash. fallback is the namespace's
+// PoolTemplate is what the waiting pods of an environment are made from, and its hash. defaultEnv is the namespace's
 // default environment, policy the one in effect; either may be nil. A pod is replaced when one of them changes.
-func PoolTemplate(env, fallback *v1alpha1.ExecutionEnvironment, policy *v1alpha1.ExecutionPolicy, blocklist []string, runtime jobspec.Runtime) (jobspec.WarmInput, string, error) {
-	var basis []string
+func PoolTemplate(env, defaultEnv *v1alpha1.ExecutionEnvironment, policy *v1alpha1.ExecutionPolicy, blocklist []string, runtime jobspec.Runtime) (jobspec.WarmInput, string, error) {
+	var replaceOn []string
 	if policy != nil {
-		basis = append(basis, fmt.Sprint("policy ", policy.UID, policy.Generation))
+		replaceOn = append(replaceOn, fmt.Sprint("policy ", policy.UID, policy.Generation))
 	}
-	if fallback != nil && fallback.UID != env.UID {
-		basis = append(basis, fmt.Sprint("default ", fallback.UID, fallback.Generation))
+	if defaultEnv != nil && defaultEnv.UID != env.UID {
+		replaceOn = append(replaceOn, fmt.Sprint("default ", defaultEnv.UID, defaultEnv.Generation))
 	}
-	template := jobspec.WarmInput{Environment: env, Refs: decide.PoolRefs(env, fallback, blocklist), Basis: basis, Runtime: runtime}
+	template := jobspec.WarmInput{Environment: env, Refs: decide.PoolRefs(env, defaultEnv, blocklist), ReplaceOn: replaceOn, Runtime: runtime}
 	hash, err := jobspec.TemplateHash(template)
 	return template, hash, err
 }

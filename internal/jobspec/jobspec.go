@@ -29,6 +29,8 @@ const (
 	AnnotationDecision = "toolcall.dev/decision"
 	// AnnotationCall names, on a pod, the call that it was made for.
 	AnnotationCall = "toolcall.dev/call"
+	// AnnotationPool names, on a Job and its pod, the environment whose warm pool they were made for.
+	AnnotationPool = "toolcall.dev/pool"
 )
 
 // Labels of a pod.
@@ -105,10 +107,6 @@ func trimmed(name string, length int) string {
 
 // Build makes the Job of a call. The error is the user's: what the environment asks for can't be done.
 func Build(in Input) (*batchv1.Job, error) {
-	raw, err := in.Decision.Encode()
-	if err != nil {
-		return nil, err
-	}
 	env := in.Decision.In
 	job := build(jobParts{
 		namespace: in.Call.Namespace,
@@ -129,9 +127,9 @@ func Build(in Input) (*batchv1.Job, error) {
 		job.Labels[LabelQueue] = queue
 	}
 	job.Spec.ActiveDeadlineSeconds = ptr.To(deadlineSeconds(in.Decision))
-	sealed, err := in.Sealer.Encrypt(raw, decisionContext(job, in.Call, podDigest(&job.Spec.Template.Spec))...)
+	sealed, err := SealDecision(in.Sealer, in.Decision, decisionContext(job, in.Call, podDigest(&job.Spec.Template.Spec))...)
 	if err != nil {
-		return nil, fmt.Errorf("seal the decision: %w", err)
+		return nil, err
 	}
 	job.Annotations = map[string]string{AnnotationDecision: sealed}
 	return job, nil
@@ -188,22 +186,43 @@ func networkLabel(denied bool) string {
 	return NetworkAllowed
 }
 
-// deadlineSeconds covers the wait for the start, the run, the grace and the report.
+// deadlineSeconds covers the wait for the start and the run.
 func deadlineSeconds(d *decide.Decision) int64 {
-	return int64(d.StartTimeoutSeconds) + (d.TimeoutMilliseconds+999)/1000 + GraceSeconds + reportSeconds + deadlineSlackSeconds
+	return int64(d.StartTimeoutSeconds) + RunSeconds(d.TimeoutMilliseconds)
 }
 
 // RunSeconds is how long after its start a call's pod is there at most: its limit, the grace, the report and the slack
 // of the Job's own deadline.
 func RunSeconds(timeoutMilliseconds int64) int64 {
-	return deadlineSeconds(&decide.Decision{TimeoutMilliseconds: timeoutMilliseconds})
+	return (timeoutMilliseconds+999)/1000 + GraceSeconds + reportSeconds + deadlineSlackSeconds
 }
 
 // ReadDecision gives what was decided for the call that the Job belongs to. ok is false when the operator didn't make
 // the Job for this call, or somebody changed its pod. The Job has been through Slim.
 func ReadDecision(job *batchv1.Job, call *v1alpha1.ToolCall, sealer Sealer) (decision *decide.Decision, ok bool) {
-	raw, err := sealer.Decrypt(job.Annotations[AnnotationDecision], decisionContext(job, call, job.Annotations[annotationPodDigest])...)
-	if err != nil || !metav1.IsControlledBy(job, call) {
+	if !metav1.IsControlledBy(job, call) {
+		return nil, false
+	}
+	return UnsealDecision(sealer, job.Annotations[AnnotationDecision], decisionContext(job, call, job.Annotations[annotationPodDigest])...)
+}
+
+// SealDecision encrypts what was decided: only the operator can read or make it, and it counts in that context alone.
+func SealDecision(sealer Sealer, decision *decide.Decision, context ...string) (string, error) {
+	raw, err := decision.Encode()
+	if err != nil {
+		return "", err
+	}
+	sealed, err := sealer.Encrypt(raw, context...)
+	if err != nil {
+		return "", fmt.Errorf("seal the decision: %w", err)
+	}
+	return sealed, nil
+}
+
+// UnsealDecision reads a sealed decision back. ok is false when the operator didn't seal it in that context.
+func UnsealDecision(sealer Sealer, sealed string, context ...string) (decision *decide.Decision, ok bool) {
+	raw, err := sealer.Decrypt(sealed, context...)
+	if err != nil {
 		return nil, false
 	}
 	decision, err = decide.Decode(raw)

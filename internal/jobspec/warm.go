@@ -23,9 +23,6 @@ const AnnotationTemplate = "toolcall.dev/template"
 // AnnotationPoolSeal proves, on a Job of a warm pool, that the operator made it.
 const AnnotationPoolSeal = "toolcall.dev/pool-seal"
 
-// AnnotationPool names, on a Job and its pod, the environment whose warm pool they were made for.
-const AnnotationPool = "toolcall.dev/pool"
-
 // LabelPool is, on a Job of a warm pool, the UID of its environment. It stays when a call adopts the Job.
 const LabelPool = "toolcall.dev/pool-uid"
 
@@ -39,9 +36,9 @@ type WarmInput struct {
 	Environment *v1alpha1.ExecutionEnvironment
 	// Refs are the variables of every call in the environment that the kubelet resolves.
 	Refs []corev1.EnvVar
-	// Basis is what else a waiting pod is replaced for when it changes, e.g. the policy's generation.
-	Basis   []string
-	Runtime Runtime
+	// ReplaceOn is what else a waiting pod is replaced for when it changes, e.g. the policy's generation.
+	ReplaceOn []string
+	Runtime   Runtime
 	// Name of the Job.
 	Name string
 }
@@ -58,7 +55,7 @@ func TemplateHash(in WarmInput) (string, error) {
 	// A pod doesn't depend on these; of the queues it depends on the first.
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
 	spec.Queues, spec.Suspend = nil, false
-	basis := []any{in.Environment.UID, spec, in.Refs, in.Basis, in.Runtime}
+	basis := []any{in.Environment.UID, spec, in.Refs, in.ReplaceOn, in.Runtime}
 	if queue := queueLabels(in.Environment); len(queue) > 0 {
 		basis = append(basis, queue)
 	}

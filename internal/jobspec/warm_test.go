@@ -20,7 +20,7 @@ func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*jobspec.WarmInput)) string {
 		in := jobspec.WarmInput{
-			Environment: &v1alpha1.ExecutionEnvironment{}, Basis: []string{"policy 1"},
+			Environment: &v1alpha1.ExecutionEnvironment{}, ReplaceOn: []string{"policy 1"},
 			Runtime: jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"pod:1", "service:1"}, CA: "ca"},
 		}
 		change(&in)
@@ -35,26 +35,26 @@ func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
 		change func(*jobspec.WarmInput)
 		same   bool
 	}{
-		"the operator's pod":   {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"next:1", "service:1"} }, true},
-		"the Service":          {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1", "other:1"} }, false},
-		"the only endpoint":    {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1"} }, false},
-		"the runner":           {func(in *jobspec.WarmInput) { in.Runtime.RunnerImage = "runner:2" }, false},
-		"the authority":        {func(in *jobspec.WarmInput) { in.Runtime.CA = "other" }, false},
-		"the basis":            {func(in *jobspec.WarmInput) { in.Basis = []string{"policy 2"} }, false},
-		"the references":       {func(in *jobspec.WarmInput) { in.Refs = []corev1.EnvVar{reference()} }, false},
-		"the environment":      {func(in *jobspec.WarmInput) { in.Environment.Spec.Image = "other" }, false},
-		"another of that name": {func(in *jobspec.WarmInput) { in.Environment.UID = "other" }, false},
-		"its generation":       {func(in *jobspec.WarmInput) { in.Environment.Generation = 2 }, true},
-		"its pool's size":      {func(in *jobspec.WarmInput) { in.Environment.Spec.WarmPool = &v1alpha1.WarmPool{Size: 9} }, true},
-		"its calls at once":    {func(in *jobspec.WarmInput) { in.Environment.Spec.MaxConcurrentCalls = ptr.To(int32(9)) }, true},
-		"its finished calls":   {func(in *jobspec.WarmInput) { in.Environment.Spec.TTLSecondsAfterFinished = ptr.To(int32(9)) }, true},
-		"its calls' start":     {func(in *jobspec.WarmInput) { in.Environment.Spec.StartTimeoutSeconds = ptr.To(int32(9)) }, true},
-		"its status":           {func(in *jobspec.WarmInput) { in.Environment.Status.ActiveCalls = 9 }, true},
-		"the name of one pod":  {func(in *jobspec.WarmInput) { in.Name = "tc-warm-1" }, true},
-		"one of its labels":    {func(in *jobspec.WarmInput) { in.Environment.Labels = map[string]string{"team": "x"} }, true},
-		"its queue":            {func(in *jobspec.WarmInput) { in.Environment.Spec.Queues = []string{"x"} }, false},
-		"its suspension":       {func(in *jobspec.WarmInput) { in.Environment.Spec.Suspend = true }, true},
-		"its host's users":     {func(in *jobspec.WarmInput) { in.Environment.Spec.HostUsers = ptr.To(false) }, false},
+		"the operator's pod":     {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"next:1", "service:1"} }, true},
+		"the Service":            {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1", "other:1"} }, false},
+		"the only endpoint":      {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1"} }, false},
+		"the runner":             {func(in *jobspec.WarmInput) { in.Runtime.RunnerImage = "runner:2" }, false},
+		"the authority":          {func(in *jobspec.WarmInput) { in.Runtime.CA = "other" }, false},
+		"what it is replaced on": {func(in *jobspec.WarmInput) { in.ReplaceOn = []string{"policy 2"} }, false},
+		"the references":         {func(in *jobspec.WarmInput) { in.Refs = []corev1.EnvVar{reference()} }, false},
+		"the environment":        {func(in *jobspec.WarmInput) { in.Environment.Spec.Image = "other" }, false},
+		"another of that name":   {func(in *jobspec.WarmInput) { in.Environment.UID = "other" }, false},
+		"its generation":         {func(in *jobspec.WarmInput) { in.Environment.Generation = 2 }, true},
+		"its pool's size":        {func(in *jobspec.WarmInput) { in.Environment.Spec.WarmPool = &v1alpha1.WarmPool{Size: 9} }, true},
+		"its calls at once":      {func(in *jobspec.WarmInput) { in.Environment.Spec.MaxConcurrentCalls = ptr.To(int32(9)) }, true},
+		"its finished calls":     {func(in *jobspec.WarmInput) { in.Environment.Spec.TTLSecondsAfterFinished = ptr.To(int32(9)) }, true},
+		"its calls' start":       {func(in *jobspec.WarmInput) { in.Environment.Spec.StartTimeoutSeconds = ptr.To(int32(9)) }, true},
+		"its status":             {func(in *jobspec.WarmInput) { in.Environment.Status.ActiveCalls = 9 }, true},
+		"the name of one pod":    {func(in *jobspec.WarmInput) { in.Name = "tc-warm-1" }, true},
+		"one of its labels":      {func(in *jobspec.WarmInput) { in.Environment.Labels = map[string]string{"team": "x"} }, true},
+		"its queue":              {func(in *jobspec.WarmInput) { in.Environment.Spec.Queues = []string{"x"} }, false},
+		"its suspension":         {func(in *jobspec.WarmInput) { in.Environment.Spec.Suspend = true }, true},
+		"its host's users":       {func(in *jobspec.WarmInput) { in.Environment.Spec.HostUsers = ptr.To(false) }, false},
 		"its priority in a queue": {func(in *jobspec.WarmInput) {
 			in.Environment.Labels = map[string]string{jobspec.LabelQueuePriority: "x"}
 		}, false},

@@ -11,10 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -29,7 +27,6 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers"
-	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/dispatch"
@@ -104,38 +101,13 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	err = controllers.Setup(mgr, controllers.Options{
 		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
 		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
-		Operator: executionenvironment.OperatorAddress{Namespace: o.Namespace, Port: port},
+		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
 	if err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
-	}
-	return nil
-}
-
-// How long the API server is waited for, and how often it is asked.
-const (
-	apiTimeout = 5 * time.Minute
-	apiPoll    = 500 * time.Millisecond
-)
-
-// awaitAPI waits for an API server that can't be reached now, or that has only just started and allows nobody
-// anything yet, as after an outage in which the lease was lost. An operator that ends instead is started by the
-// kubelet at ever longer intervals, and would be back minutes after the API server.
-func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, apiPoll, apiTimeout, true, func(context.Context) (bool, error) {
-		_, err := server.ServerVersion()
-		if err != nil && (last == nil || last.Error() != err.Error()) {
-			log.Info("Waiting for the API server", "reason", err.Error())
-		}
-		last = err
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("reach the API server: %w", errors.Join(err, last))
 	}
 	return nil
 }
@@ -152,45 +124,7 @@ func checkCluster(server discovery.DiscoveryInterface) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the creators of calls: Kubernetes 1.36 or newer is needed", group)
-}
-
-// How long the kinds are waited for, which may be installed at the same moment, and how often they are asked for.
-const (
-	kindsTimeout = time.Minute
-	kindsPoll    = time.Second
-)
-
-// awaitKinds waits until the cluster serves calls in the way that this operator reads them. Caches would try that
-// forever, and say why in the log only.
-func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
-	calls := "/apis/" + v1alpha1.GroupVersion.String()
-	if len(namespaces) > 0 {
-		calls += "/namespaces/" + namespaces[0]
-	}
-	calls += "/toolcalls"
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, kindsPoll, kindsTimeout, true, func(ctx context.Context) (bool, error) {
-		err := server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
-		if err != nil && last == nil {
-			log.Info("Waiting for the kinds", "reason", err.Error())
-		}
-		// What the API server answered says more than that the time is up.
-		var answer apierrors.APIStatus
-		if last == nil || errors.As(err, &answer) {
-			last = err
-		}
-		return err == nil, nil
-	})
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsNotFound(last):
-		return fmt.Errorf("the cluster doesn't serve %s: install the kinds of this release, config/crd: %w", calls, last)
-	case apierrors.IsBadRequest(last):
-		return fmt.Errorf("the cluster's kinds are of an earlier release, and calls can't be selected by status.phase: install those of this release, config/crd, before its operator: %w", last)
-	}
-	return fmt.Errorf("list calls: %w", errors.Join(err, last))
+	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the requesters of calls: Kubernetes 1.36 or newer is needed", group)
 }
 
 func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {

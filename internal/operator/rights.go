@@ -8,13 +8,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
@@ -23,38 +20,6 @@ import (
 
 // concurrentReviews is how many rights are asked about at the same time.
 const concurrentReviews = 16
-
-// awaitRights waits until the operator's account has every right that it needs, in each namespace to work in. Caches
-// would retry forever without one, and calls would stay as they are.
-func awaitRights(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewInterface, o *Options, log logr.Logger) error {
-	needed, err := neededRights(o.Namespaces, o.Namespace)
-	if err != nil {
-		return err
-	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, kindsPoll, kindsTimeout, true, func(ctx context.Context) (bool, error) {
-		lacking, err := lackingRights(ctx, reviews, needed)
-		if err == nil && len(lacking) > 0 {
-			err = fmt.Errorf("the operator's account lacks rights that config/rbac/role.yaml lists: %s", describeRights(lacking))
-		}
-		if err != nil && last == nil {
-			log.Info("Waiting for the operator's rights", "reason", err.Error())
-		}
-		// Which rights are lacking says more than that the time is up.
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if apierrors.IsForbidden(last) {
-		log.Info("Can't ask which rights the operator has; going on", "reason", last.Error())
-		return nil
-	}
-	if err != nil && last != nil {
-		return fmt.Errorf("check the operator's rights: %w", last)
-	}
-	return err
-}
 
 // neededRights are the generated roles' rights: those on what is in namespaces, in each of these or, if there are none,
 // in every namespace.

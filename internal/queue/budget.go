@@ -27,39 +27,6 @@ type Pending struct {
 	Bytes int64
 }
 
-// Bound names one of the bounds of a budget.
-type Bound string
-
-// Bounds of a budget.
-const (
-	BoundCalls Bound = "Calls"
-	BoundBytes Bound = "Bytes"
-)
-
-// Excess says why a call isn't let into a budget.
-type Excess struct {
-	// Bound is the one that the call would exceed.
-	Bound Bound
-	// Limit is its value, Used how much the requester's other pending calls take of it, Wanted how much this call would
-	// take.
-	Limit, Used, Wanted int64
-}
-
-// String is the message for the requester.
-func (x Excess) String() string {
-	switch {
-	case x.Bound == BoundCalls:
-		return fmt.Sprintf("%d calls of this requester are pending, and %d is the limit: wait until some have started, or cancel some",
-			x.Used, x.Limit)
-	case x.Wanted > x.Limit:
-		return fmt.Sprintf("the call has %d bytes of input, and %d is the limit for all pending calls of a requester: make the input smaller",
-			x.Wanted, x.Limit)
-	default:
-		return fmt.Sprintf("the pending calls of this requester hold %d bytes of input and this call has %d, and %d is the limit: wait until some have started, or cancel some",
-			x.Used, x.Wanted, x.Limit)
-	}
-}
-
 // Budget bounds the pending calls of each requester, so that nobody can fill the operator's memory. It keeps its state
 // in memory; Seed rebuilds it from the API. It is safe for concurrent use, and holds no lock while it reads.
 type Budget struct {
@@ -70,7 +37,6 @@ type Budget struct {
 	seeding    *seeding
 	calls      map[types.NamespacedName]Pending
 	requesters map[string]usage
-	total      usage
 }
 
 type usage struct {
@@ -83,34 +49,41 @@ func NewBudget(options BudgetOptions) *Budget {
 	return &Budget{options: options, calls: map[types.NamespacedName]Pending{}, requesters: map[string]usage{}}
 }
 
-// Reserve counts a call as pending, or returns why it may not be. A call that is counted already stays counted,
-// whatever the bounds are. Seed has to succeed before.
-func (b *Budget) Reserve(p Pending) *Excess {
+// Reserve counts a call as pending, or says to the requester why it may not be; the message is empty for a call that is
+// counted. A call that is counted already stays counted, whatever the bounds are. Seed has to succeed before.
+func (b *Budget) Reserve(p Pending) (message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.calls[p.Call]; ok {
 		if known.UID == p.UID {
-			return nil
+			return ""
 		}
 		b.remove(p.Call)
 	}
-	if excess := b.excess(p); excess != nil {
-		return excess
+	if message := b.excess(p); message != "" {
+		return message
 	}
 	b.add(p)
-	return nil
+	return ""
 }
 
-// excess needs the lock.
-func (b *Budget) excess(p Pending) *Excess {
+// excess says which bound the call would exceed; empty for none. It needs the lock.
+func (b *Budget) excess(p Pending) string {
 	used := b.requesters[p.Requester]
 	if limit := b.options.MaxCalls; limit > 0 && used.calls >= limit {
-		return &Excess{Bound: BoundCalls, Limit: int64(limit), Used: int64(used.calls), Wanted: 1}
+		return fmt.Sprintf("%d calls of this requester are pending, and %d is the limit: wait until some have started, or cancel some",
+			used.calls, limit)
 	}
-	if limit := b.options.MaxBytes; limit > 0 && p.Bytes > limit-used.bytes {
-		return &Excess{Bound: BoundBytes, Limit: limit, Used: used.bytes, Wanted: p.Bytes}
+	switch limit := b.options.MaxBytes; {
+	case limit == 0 || p.Bytes <= limit-used.bytes:
+		return ""
+	case p.Bytes > limit:
+		return fmt.Sprintf("the call has %d bytes of input, and %d is the limit for all pending calls of a requester: make the input smaller",
+			p.Bytes, limit)
+	default:
+		return fmt.Sprintf("the pending calls of this requester hold %d bytes of input and this call has %d, and %d is the limit: wait until some have started, or cancel some",
+			used.bytes, p.Bytes, limit)
 	}
-	return nil
 }
 
 // Release says that a call has started, has ended or was deleted.
@@ -121,13 +94,6 @@ func (b *Budget) Release(call types.NamespacedName) {
 		b.seeding.released[call] = struct{}{}
 	}
 	b.remove(call)
-}
-
-// Total returns how many calls are counted as pending, and how many bytes of input they have.
-func (b *Budget) Total() (calls int, bytes int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.total.calls, b.total.bytes
 }
 
 // Seed counts the pending calls that an earlier process let in, once; afterwards it returns at once. They count
@@ -184,12 +150,10 @@ func (b *Budget) remove(call types.NamespacedName) {
 }
 
 func (b *Budget) change(requester string, by usage) {
-	b.total = b.total.plus(by)
-	if u := b.requesters[requester].plus(by); u.calls > 0 {
+	u := b.requesters[requester]
+	if u = (usage{u.calls + by.calls, u.bytes + by.bytes}); u.calls > 0 {
 		b.requesters[requester] = u
 	} else {
 		delete(b.requesters, requester)
 	}
 }
-
-func (u usage) plus(by usage) usage { return usage{u.calls + by.calls, u.bytes + by.bytes} }

@@ -124,7 +124,7 @@ func TestAnyOrderOfEventsKeepsTheLimit(t *testing.T) {
 		c := newCluster(seed)
 		for range 400 {
 			c.step()
-			running, waiting := c.Count()
+			running, waiting := c.count()
 			if running != len(c.running) || waiting != len(c.waiting) {
 				t.Fatalf("seed %d: %d run and %d wait, counted %d and %d", seed, len(c.running), len(c.waiting), running, waiting)
 			}

@@ -192,15 +192,15 @@ func (q *Queues) FirstSeen(call types.NamespacedName, uid types.UID) (seen time.
 	return time.Time{}, false
 }
 
-// Count returns how many calls run and how many wait, in all environments.
-func (q *Queues) Count() (running, waiting int) {
+// Waiting returns how many calls wait, in all environments.
+func (q *Queues) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	waiting := 0
 	for _, e := range q.environments {
-		running += len(e.running)
 		waiting += len(e.waiting)
 	}
-	return running, waiting
+	return waiting
 }
 
 // holds reports whether the call runs or waits in the environment already. It needs the lock.

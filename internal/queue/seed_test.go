@@ -110,7 +110,7 @@ func TestWhatHappensDuringAReadIsNewerThanItsSnapshot(t *testing.T) {
 			Waiting: []Entry{newEntry("a", 1), newEntry("a", 2)},
 		}, nil
 	})
-	if running, waiting := r.Count(); running != 2 || waiting != 0 {
+	if running, waiting := r.count(); running != 2 || waiting != 0 {
 		t.Errorf("%d run and %d wait, want the calls a-2 and a-3 to run", running, waiting)
 	}
 	if r.environments[env].running[again.Call].UID != again.UID {

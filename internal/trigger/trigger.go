@@ -6,8 +6,8 @@ package trigger
 
 import (
 	"context"
+	"fmt"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -27,18 +27,13 @@ const (
 
 // Trigger feeds one controller. Make it with New.
 type Trigger struct {
-	// delay gathers what is triggered within it into one look; 0 for none.
-	delay time.Duration
-
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue   priorityqueue.PriorityQueue[reconcile.Request]
 	waiting map[types.NamespacedName]int
 }
 
-// New makes a trigger. The delay gathers what is triggered within it into one look; 0 for none.
-func New(delay time.Duration) *Trigger {
-	return &Trigger{delay: delay, waiting: map[types.NamespacedName]int{}}
-}
+// New makes a trigger.
+func New() *Trigger { return &Trigger{waiting: map[types.NamespacedName]int{}} }
 
 // Enqueue has the object looked at soon, before those of a lower priority.
 func (t *Trigger) Enqueue(object types.NamespacedName, priority int) {
@@ -53,20 +48,19 @@ func (t *Trigger) Enqueue(object types.NamespacedName, priority int) {
 
 // add needs the lock, and the queue.
 func (t *Trigger) add(object types.NamespacedName, priority int) {
-	request := reconcile.Request{NamespacedName: object}
-	if queue, ok := t.queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		queue.AddWithOpts(priorityqueue.AddOpts{After: t.delay, Priority: ptr.To(priority)}, request)
-		return
-	}
-	t.queue.AddAfter(request, t.delay)
+	t.queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, reconcile.Request{NamespacedName: object})
 }
 
 // Source is how a controller listens.
 func (t *Trigger) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		priorities, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
+		if !ok {
+			return fmt.Errorf("the controller's queue knows no priorities: it is a %T", queue)
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.queue = queue
+		t.queue = priorities
 		for object, priority := range t.waiting {
 			t.add(object, priority)
 		}

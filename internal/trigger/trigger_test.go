@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -59,7 +58,7 @@ func want(t *testing.T, queue workqueue.TypedRateLimitingInterface[reconcile.Req
 func TestWhatIsTriggeredBeforeTheControllerRunsIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New(0)
+		tr := trigger.New()
 		tr.Enqueue(object("start"), trigger.PriorityStart)
 		tr.Enqueue(object("plain"), 0)
 		tr.Enqueue(object("result"), trigger.PriorityResult)
@@ -76,7 +75,7 @@ func TestWhatIsTriggeredBeforeTheControllerRunsIsKept(t *testing.T) {
 func TestResultsGoBeforeStartsAndStartsBeforeTheRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New(0)
+		tr := trigger.New()
 		queue := listen(t, tr)
 		defer queue.ShutDown()
 		tr.Enqueue(object("plain"), 0)
@@ -92,7 +91,7 @@ func TestResultsGoBeforeStartsAndStartsBeforeTheRest(t *testing.T) {
 func TestANewPriorityRaisesWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New(0)
+		tr := trigger.New()
 		queue := listen(t, tr)
 		defer queue.ShutDown()
 		tr.Enqueue(object("first"), trigger.PriorityStart)
@@ -103,52 +102,19 @@ func TestANewPriorityRaisesWhatWaits(t *testing.T) {
 	})
 }
 
-func TestWhatIsTriggeredWithinTheDelayIsOneLook(t *testing.T) {
+func TestAQueueWithoutPrioritiesIsRefused(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New(time.Second)
-		tr.Enqueue(object("early"), trigger.PriorityStart)
-		queue := listen(t, tr)
-		defer queue.ShutDown()
-		for range 10 {
-			tr.Enqueue(object("busy"), 0)
-		}
-		want(t, queue)
-		time.Sleep(999 * time.Millisecond)
-		want(t, queue)
-		time.Sleep(time.Millisecond)
-		want(t, queue, "early", "busy")
-		tr.Enqueue(object("busy"), 0)
-		want(t, queue)
-		time.Sleep(time.Second)
-		want(t, queue, "busy")
-	})
-}
-
-// Without priorities, everything is looked at all the same.
-func TestAQueueWithoutPrioritiesIsFed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New(time.Second)
-		tr.Enqueue(object("early"), trigger.PriorityResult)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
-		start(t, tr, queue)
-		tr.Enqueue(object("late"), 0)
-		want(t, queue)
-		time.Sleep(time.Second)
-		got := drain(queue)
-		slices.Sort(got)
-		if !slices.Equal(got, []string{"early", "late"}) {
-			t.Errorf("got %q", got)
-		}
-	})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if err := trigger.New().Source().Start(context.Background(), queue); err == nil {
+		t.Error("results would wait behind starts")
+	}
 }
 
 func TestNothingIsLostWhileTheControllerStarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := trigger.New(0)
+		tr := trigger.New()
 		queue := priorityqueue.New[reconcile.Request]("test")
 		defer queue.ShutDown()
 		var all sync.WaitGroup

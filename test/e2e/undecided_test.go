@@ -17,7 +17,7 @@ import (
 // An admission webhook that is configured and that nobody serves stands in the way of the question whether an agent
 // may use its tool. Nobody says no: the call waits for an answer as long as it may wait for its start, and is refused
 // then.
-func TestAQuestionAboutTheCreatorThatNobodyAnswers(t *testing.T) {
+func TestAQuestionAboutTheRequesterThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
 	const patience = 5 * time.Second

@@ -135,12 +135,22 @@ func (l *load) saw(call *v1alpha1.ToolCall) {
 	}
 	before := l.seen[call.Name]
 	l.seen[call.Name] = call
-	if before != nil && before.Status.Phase.Terminal() && before.Status.Output != call.Status.Output {
+	if before != nil && before.Status.Phase.Terminal() && outcomeOf(before) != outcomeOf(call) {
 		l.broken = append(l.broken, fmt.Sprintf("call %s changed after it had ended %s", call.Name, before.Status.Reason))
 	}
 	if _, known := l.ended[call.Name]; call.Status.Phase.Terminal() && !known {
 		l.ended[call.Name] = time.Now()
 	}
+}
+
+// outcome is what a finished call keeps.
+type outcome struct {
+	phase          v1alpha1.Phase
+	reason, output string
+}
+
+func outcomeOf(call *v1alpha1.ToolCall) outcome {
+	return outcome{call.Status.Phase, call.Status.Reason, call.Status.Output}
 }
 
 // count says how many calls satisfy is, as last seen.

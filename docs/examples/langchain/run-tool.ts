@@ -1,4 +1,4 @@
-// Invokes the tool as an agent does when a model has asked for it, without a model.
+// Invokes the tool as an agent does for a model's tool call, without a model.
 //
 // usage: node run-tool.ts NAMESPACE CONVERSATION ID COMMAND
 

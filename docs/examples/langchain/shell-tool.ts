@@ -5,9 +5,8 @@ import { tool } from "@langchain/core/tools";
 import { z } from "zod";
 import { ToolCalls, type ToolCallSpec } from "../typescript/toolcalls.ts";
 
-// nameOf makes an object's name from the id that the model gave to its tool call: the same tool call, run again
-// after a crash of the agent, is the same object and isn't run a second time. The conversation is part of it,
-// for models give the same ids again.
+// nameOf derives an object's name from the id that the model gave its tool call: after a crash of the agent, the same
+// tool call has the same name and doesn't run again. The name includes the conversation, because models reuse ids.
 function nameOf(conversation: string, id: string): string {
   return "shell-" + createHash("sha256").update(`${conversation}\n${id}`).digest("hex").slice(0, 24);
 }
@@ -22,7 +21,7 @@ export function shellTool(namespace: string, conversation: string) {
       }
       const spec: ToolCallSpec = { shell: { command }, ...(timeoutSeconds ? { timeoutSeconds } : {}) };
       const call = await calls.run(nameOf(conversation, id), spec);
-      // Denials and failures are for the model too: their text says what would work.
+      // The model also gets denials and failures: their text says what would work.
       return call.status?.output ?? call.status?.message ?? "";
     },
     {

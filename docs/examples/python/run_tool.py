@@ -2,8 +2,8 @@
 
 usage: run_tool.py NAMESPACE NAME COMMAND
 
-Running it again with the same name runs nothing again: it waits for the call that is there. It needs the package
-`kubernetes` (Debian: python3-kubernetes) and a kubeconfig, or a service account's token where it runs in a pod.
+With a name that exists it runs nothing, and waits for the existing call. It needs the package `kubernetes`
+(Debian: python3-kubernetes) and a kubeconfig, or the service account's token in a pod.
 """
 
 import sys
@@ -14,12 +14,12 @@ from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
 TOOLCALLS = {"group": "toolcall.dev", "version": "v1alpha1", "plural": "toolcalls"}
-# Answers after which the same request may have another one. 410 ends a watch that can't go on.
+# Status codes after which the same request may succeed. 410 ends a watch that can't continue.
 PASSING = (410, 429, 500, 503, 504)
 
 
 def create(api, namespace, name, spec):
-    """Creates the call under a name of our own, so that it can be tried until an answer comes."""
+    """Creates the call under a name of its own, so that the request can be repeated."""
     call = {
         "apiVersion": "toolcall.dev/v1alpha1",
         "kind": "ToolCall",
@@ -31,7 +31,7 @@ def create(api, namespace, name, spec):
             api.create_namespaced_custom_object(namespace=namespace, body=call, **TOOLCALLS)
             return
         except ApiException as error:
-            # 409, AlreadyExists: an earlier attempt got through and only its answer was lost.
+            # 409, AlreadyExists: an earlier attempt succeeded, and its answer was lost.
             if error.status == 409:
                 return
             if error.status not in PASSING or attempt == 4:
@@ -48,14 +48,14 @@ def is_finished(call):
 
 
 def wait(api, namespace, name):
-    """Watches the call until its condition Finished is True, which it becomes whatever the outcome."""
+    """Watches the call until its condition Finished is True, whatever the outcome."""
     failures = 0
     while True:
         try:
             call = watch_once(api, namespace, name)
             if call:
                 return call
-            # A call that is not there has no events: say so instead of waiting for ever.
+            # A missing call has no events: fail instead of waiting forever.
             api.get_namespaced_custom_object(namespace=namespace, name=name, **TOOLCALLS)
             failures = 0
         except (ApiException, urllib3.exceptions.HTTPError) as error:
@@ -66,7 +66,7 @@ def wait(api, namespace, name):
 
 
 def watch_once(api, namespace, name):
-    """Gives the finished call, or nothing when the server ends the watch. A watch begins with what is there."""
+    """Returns the finished call, or None when the server ends the watch. A watch starts with the current object."""
     events = watch.Watch().stream(
         api.list_namespaced_custom_object,
         namespace=namespace,
@@ -83,7 +83,7 @@ def watch_once(api, namespace, name):
 
 
 def run(api, namespace, name, spec, attempts=3):
-    """Runs a call, and again under another name where it is certain that nothing ran."""
+    """Runs a call, and tries again under another name if the command never started."""
     for attempt in range(attempts):
         own_name = name if attempt == 0 else f"{name}-retry-{attempt}"
         create(api, namespace, own_name, spec)

@@ -41,14 +41,14 @@ export class ToolCalls {
     this.namespace = namespace;
   }
 
-  // fromDefault uses the kubeconfig, or the service account's token where the program runs in a pod.
+  // fromDefault uses the kubeconfig, or the service account's token in a pod.
   static fromDefault(namespace: string): ToolCalls {
     const config = new KubeConfig();
     config.loadFromDefault();
     return new ToolCalls(config, namespace);
   }
 
-  // run runs a call at most once, and again under another name where it is certain that nothing ran.
+  // run runs a call at most once, and tries again under another name if the command never started.
   async run(name: string, spec: ToolCallSpec, attempts = 3): Promise<ToolCall> {
     for (let attempt = 0; ; attempt++) {
       const ownName = attempt === 0 ? name : `${name}-retry-${attempt}`;
@@ -60,7 +60,7 @@ export class ToolCalls {
     }
   }
 
-  // create makes the call under a name of our own, so that it can be tried until an answer comes.
+  // create creates the call under a name of its own, so that the request can be repeated.
   async create(name: string, spec: ToolCallSpec): Promise<void> {
     const body = { apiVersion: "toolcall.dev/v1alpha1", kind: "ToolCall", metadata: { name }, spec };
     for (let attempt = 0; ; attempt++) {
@@ -69,7 +69,7 @@ export class ToolCalls {
         return;
       } catch (error) {
         if (codeOf(error) === 409) {
-          return; // AlreadyExists: an earlier attempt got through and only its answer was lost.
+          return; // AlreadyExists: an earlier attempt succeeded, and its answer was lost.
         }
         if (!isPassing(error) || attempt === 4) {
           throw error;
@@ -79,7 +79,7 @@ export class ToolCalls {
     }
   }
 
-  // finished watches the call until its condition Finished is True, which it becomes whatever the outcome.
+  // finished watches the call until its condition Finished is True, whatever the outcome.
   async finished(name: string): Promise<ToolCall> {
     for (let failures = 0; ; ) {
       try {
@@ -87,7 +87,7 @@ export class ToolCalls {
         if (call) {
           return call;
         }
-        // A call that is not there has no events: say so instead of waiting for ever.
+        // A missing call has no events: fail instead of waiting forever.
         await this.api.getNamespacedCustomObject({ ...kind, namespace: this.namespace, name });
         failures = 0;
       } catch (error) {
@@ -99,7 +99,7 @@ export class ToolCalls {
     }
   }
 
-  // watchOnce ends with the finished call, or with nothing when the server ends the watch.
+  // watchOnce resolves to the finished call, or to undefined when the server ends the watch.
   private watchOnce(name: string): Promise<ToolCall | undefined> {
     const path = `/apis/${kind.group}/${kind.version}/namespaces/${this.namespace}/${kind.plural}`;
     const query = { fieldSelector: `metadata.name=${name}`, timeoutSeconds: 60 };
@@ -131,13 +131,13 @@ export class ToolCalls {
   }
 }
 
-// codeOf is the HTTP status that an error is about. A broken connection has none.
+// codeOf is the HTTP status of an error. A broken connection has none.
 function codeOf(error: unknown): number | undefined {
   const { code, statusCode } = error as { code?: unknown; statusCode?: unknown };
   return [code, statusCode].find((c) => typeof c === "number");
 }
 
-// isPassing says that the same request may have another answer later.
+// isPassing says that the same request may succeed later.
 function isPassing(error: unknown): boolean {
   const code = codeOf(error);
   return code === undefined || [429, 500, 503, 504].includes(code);

@@ -90,7 +90,7 @@ func TestTheStartWaitsForTheKinds(t *testing.T) {
 
 func TestTheStartSaysWhichKindsAreMissing(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int32]string{http.StatusNotFound: "install the kinds", http.StatusBadRequest: "earlier release", http.StatusForbidden: "list calls"} {
+	for status, want := range map[int32]string{http.StatusNotFound: "install the CustomResourceDefinitions of this release (config/crd)", http.StatusBadRequest: "earlier release", http.StatusForbidden: "list calls"} {
 		code := &atomic.Int32{}
 		code.Store(status)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

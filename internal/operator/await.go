@@ -1,0 +1,106 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+)
+
+// How long the operator waits for what it needs, and how often it asks. What is installed at the same moment comes
+// sooner than an API server after an outage.
+const (
+	apiTimeout     = 5 * time.Minute
+	installTimeout = time.Minute
+	awaitPoll      = 500 * time.Millisecond
+)
+
+// await runs a check until it succeeds, and logs why it waits. When the time is up the error is the check's last one: it
+// says more. A check that the end of the time cut short doesn't count, unless it is the only one.
+func await(ctx context.Context, log logr.Logger, what string, timeout time.Duration, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, awaitPoll, timeout, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if err != nil && (last == nil || last.Error() != err.Error()) {
+			log.Info("Waiting for "+what, "reason", err.Error())
+		}
+		// A request fails at the deadline, shortly before the context ends.
+		if deadline, _ := ctx.Deadline(); last == nil || ctx.Err() == nil && time.Now().Before(deadline) {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+// awaitAPI waits for an API server that can't be reached now, or that has only just started and allows nobody
+// anything yet, as after an outage in which the lease was lost. An operator that ends instead is started by the
+// kubelet at ever longer intervals, and would be back minutes after the API server.
+func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log logr.Logger) error {
+	err := await(ctx, log, "the API server", apiTimeout, func(context.Context) error {
+		_, err := server.ServerVersion()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	return nil
+}
+
+// awaitKinds waits until the cluster serves calls in the way that this operator reads them. Caches would try that
+// forever, and say why in the log only.
+func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
+	calls := "/apis/" + v1alpha1.GroupVersion.String()
+	if len(namespaces) > 0 {
+		calls += "/namespaces/" + namespaces[0]
+	}
+	calls += "/toolcalls"
+	err := await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
+		return server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
+	})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the cluster doesn't serve %s: install the CustomResourceDefinitions of this release (config/crd): %w", calls, err)
+	case apierrors.IsBadRequest(err):
+		return fmt.Errorf("the cluster's CustomResourceDefinitions are of an earlier release, and calls can't be selected by status.phase: install the CustomResourceDefinitions of this release (config/crd) before its operator: %w", err)
+	}
+	return fmt.Errorf("list calls: %w", err)
+}
+
+// awaitRights waits until the operator's account has every right that it needs, in each namespace to work in. Caches
+// would retry forever without one, and calls would stay as they are.
+func awaitRights(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewInterface, o *Options, log logr.Logger) error {
+	needed, err := neededRights(o.Namespaces, o.Namespace)
+	if err != nil {
+		return err
+	}
+	err = await(ctx, log, "the operator's rights", installTimeout, func(ctx context.Context) error {
+		lacking, err := lackingRights(ctx, reviews, needed)
+		if err == nil && len(lacking) > 0 {
+			err = fmt.Errorf("the operator's account lacks rights that config/rbac/role.yaml lists: %s", describeRights(lacking))
+		}
+		return err
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		log.Info("Can't ask which rights the operator has; going on", "reason", err.Error())
+		return nil
+	case err != nil:
+		return fmt.Errorf("check the operator's rights: %w", err)
+	}
+	return nil
+}
