@@ -48,9 +48,14 @@ func newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, resul
 	return c
 }
 
-// turnAway says why the runner isn't served. The refusal names no call: a runner that has one keeps it.
+// turnAway says why the runner isn't served. A refusal that names no call lets a runner that has one keep it, and dial
+// again.
 func (c *connection) turnAway(reason error) {
-	_ = c.session.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason.Error()}})
+	refusal := &wire.Refusal{Reason: reason.Error()}
+	if isFinal(reason) {
+		refusal.CallUID = c.session.hello.CallUID
+	}
+	_ = c.session.send(&wire.Message{Refuse: refusal})
 	c.session.close()
 }
 

@@ -60,7 +60,7 @@ func (a *acceptor) verify(h *wire.Hello) error {
 	case !a.Authenticate(*h):
 		return errToken
 	default:
-		return nil
+		return checkForm(h)
 	}
 }
 
