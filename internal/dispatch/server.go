@@ -48,7 +48,7 @@ type acceptor struct {
 	handshakes      *fairSlots[netip.Addr]
 	records         *recordKeeper
 	runners         *quota
-	results         *resultBudget
+	results         resultBudgets
 	helloTimeout    time.Duration
 	connections     sync.WaitGroup
 }
@@ -61,7 +61,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func newAcceptor(s *Server) *acceptor {
 	return &acceptor{
 		Server: s, unauthenticated: newUnauthenticated(), runners: newQuota(maxRunners, maxRunnersPerSource, maxRunnersPerNamespace),
-		results: newResultBudget(maxResultBytes, maxResultBytesPerNamespace), helloTimeout: helloTimeout,
+		results: newResultBudgets(), helloTimeout: helloTimeout,
 		// Half of the processors: the rest of the operator needs some too.
 		records:    newRecordKeeper(s.Records),
 		handshakes: newFairSlots[netip.Addr](max(1, runtime.GOMAXPROCS(0)/2)),
