@@ -161,7 +161,7 @@ func TestAnswersAreBounded(t *testing.T) {
 }
 
 // silent is an authorizer that never answers.
-type silent struct{ authorizer }
+type silent struct{}
 
 // Create implements SubjectAccessReviewInterface.
 func (s *silent) Create(ctx context.Context, _ *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
