@@ -113,7 +113,10 @@ func (m *Memory) route(runner *dispatch.Session) {
 		m.Calls.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: call}, priority)
 		return
 	}
-	m.Pools.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: hello.Pool}, trigger.PriorityStart)
+	// A runner that names neither belongs to nothing that could be looked at.
+	if hello.Pool != "" {
+		m.Pools.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: hello.Pool}, trigger.PriorityStart)
+	}
 }
 
 // requestTimeout bounds each request of a pass, so that a slow webhook keeps a worker for no longer.

@@ -158,6 +158,8 @@ type world struct {
 	use client.Client
 	// readFails says which of the reconcilers' reads fail; nil for none.
 	readFails func() bool
+	// records are what hellos are compared with; nil for none.
+	records *dispatch.Records
 }
 
 func newWorld(t *testing.T) *world {
@@ -199,7 +201,7 @@ func (w *world) restart() {
 	w.address = listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	w.t.Cleanup(cancel)
-	server := &dispatch.Server{Hub: w.hub, Authenticate: w.identity.CheckToken, TLS: conf, Log: logr.Discard()}
+	server := &dispatch.Server{Hub: w.hub, Authenticate: w.identity.CheckToken, Records: w.records, TLS: conf, Log: logr.Discard()}
 	go func() { _ = server.Serve(ctx, listener) }()
 	w.rebuild()
 }

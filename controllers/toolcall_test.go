@@ -22,6 +22,14 @@ import (
 
 func (w *world) runner(job *batchv1.Job, pod *corev1.Pod) *runner {
 	w.t.Helper()
+	r := &runner{t: w.t, config: w.runnerConfig(job, pod)}
+	r.connect(w, "")
+	return r
+}
+
+// runnerConfig is what the pod tells its runner, with a key of its own.
+func (w *world) runnerConfig(job *batchv1.Job, pod *corev1.Pod) *dial.Config {
+	w.t.Helper()
 	env := map[string]string{
 		wire.EnvEndpoints: w.address, wire.EnvCA: w.identity.CA(),
 		wire.EnvToken:     w.identity.Token(w.namespace, job.Name, string(job.UID)),
@@ -38,9 +46,7 @@ func (w *world) runner(job *batchv1.Job, pod *corev1.Pod) *runner {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r := &runner{t: w.t, config: config}
-	r.connect(w, "")
-	return r
+	return config
 }
 
 func TestACallGoesFromCreationToItsResult(t *testing.T) {

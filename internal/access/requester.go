@@ -112,7 +112,9 @@ func weakBinding(policy, want string, parameter *admissionv1.ParamRef, match *ad
 		return "it binds another policy"
 	case parameter != nil:
 		return dependsOnParameter
-	case match != nil && !isEmptySelector(match):
+	case match != nil && !isEmptySelector(match),
+		match != nil && len(match.ResourceRules) > 0 && !matchesEveryCall(match):
+		// Without rules, it binds all that the policy matches.
 		return "its matchResources leave calls out"
 	default:
 		return ""

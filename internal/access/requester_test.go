@@ -192,7 +192,12 @@ func weaknesses() map[string]struct {
 		"a check that only warns": {func(i *installed) {
 			i.checkBound.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
 		}, checkBoundKind, "lack Deny"},
-		"a check that does nothing":  {func(i *installed) { i.checkBound.Spec.ValidationActions = nil }, checkBoundKind, "lack Deny"},
+		"a check that does nothing": {func(i *installed) { i.checkBound.Spec.ValidationActions = nil }, checkBoundKind, "lack Deny"},
+		"a check bound for pods alone": {func(i *installed) {
+			i.checkBound.Spec.MatchResources = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+				{RuleWithOperations: admissionv1.RuleWithOperations{Rule: admissionv1.Rule{Resources: []string{"pods"}}}},
+			}}
+		}, checkBoundKind, "matchResources"},
 		"a binding of another check": {func(i *installed) { i.checkBound.Spec.PolicyName = "other" }, checkBoundKind, "another policy"},
 		"a binding of another stamp": {func(i *installed) { i.stampBound.Spec.PolicyName = CheckPolicy }, stampBoundKind, "another policy"},
 		"a check that may fail":      {func(i *installed) { i.check.Spec.FailurePolicy = ptr.To(admissionv1.Ignore) }, checkKind, "failurePolicy"},
@@ -223,11 +228,24 @@ func weaknesses() map[string]struct {
 	for name, change := range weakMatches() {
 		all["a check of "+name] = weakness{func(i *installed) { change(i.check.Spec.MatchConstraints) }, checkKind, "matchConstraints"}
 		all["a stamp of "+name] = weakness{func(i *installed) { change(i.stamp.Spec.MatchConstraints) }, stampKind, "matchConstraints"}
-		if strings.Contains(name, "label") || strings.Contains(name, "some") || strings.Contains(name, "exception") {
-			bound := func(i **admissionv1.MatchResources) { *i = &admissionv1.MatchResources{}; change(*i) }
-			all["a check bound for "+name] = weakness{func(i *installed) { bound(&i.checkBound.Spec.MatchResources) }, checkBoundKind, "matchResources"}
-			all["a stamp bound for "+name] = weakness{func(i *installed) { bound(&i.stampBound.Spec.MatchResources) }, stampBoundKind, "matchResources"}
+		if name == "no rules" {
+			// That is how bindings are: they bind all that the policy matches.
+			continue
 		}
+		bound := func(into **admissionv1.MatchResources, policy *admissionv1.MatchResources) {
+			*into = policy.DeepCopy()
+			change(*into)
+		}
+		all["a check bound for "+name] = weakness{func(i *installed) {
+			bound(&i.checkBound.Spec.MatchResources, i.check.Spec.MatchConstraints)
+		}, checkBoundKind, "matchResources"}
+		all["a stamp bound for "+name] = weakness{func(i *installed) {
+			bound(&i.stampBound.Spec.MatchResources, i.stamp.Spec.MatchConstraints)
+		}, stampBoundKind, "matchResources"}
+		all["a check bound for "+name+", without rules of its own"] = weakness{func(i *installed) {
+			i.checkBound.Spec.MatchResources = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{}}}
+			change(i.checkBound.Spec.MatchResources)
+		}, checkBoundKind, "matchResources"}
 	}
 	return all
 }
@@ -266,6 +284,14 @@ func TestAnAdmissionPolicyThatHoldsMoreVouchesToo(t *testing.T) {
 		},
 		"empty selectors": func(i *installed) {
 			i.check.Spec.MatchConstraints.NamespaceSelector, i.check.Spec.MatchConstraints.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+		},
+		"bindings of all that the policies match": func(i *installed) {
+			i.checkBound.Spec.MatchResources = i.check.Spec.MatchConstraints.DeepCopy()
+			i.stampBound.Spec.MatchResources = i.stamp.Spec.MatchConstraints.DeepCopy()
+		},
+		"a binding of pods too": func(i *installed) {
+			i.checkBound.Spec.MatchResources = i.check.Spec.MatchConstraints.DeepCopy()
+			i.checkBound.Spec.MatchResources.ResourceRules[0].Resources = []string{"pods", "toolcalls"}
 		},
 		"a binding of anything": func(i *installed) { i.checkBound.Spec.MatchResources = &admissionv1.MatchResources{} },
 		"no failure policy":     func(i *installed) { i.check.Spec.FailurePolicy, i.stamp.Spec.FailurePolicy = nil, nil },

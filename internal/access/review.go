@@ -28,6 +28,10 @@ const (
 	answerSize = 4096
 )
 
+// reviewTimeout bounds one question, as each request of a pass is bounded: an authorizer that doesn't answer keeps a
+// worker for no longer.
+const reviewTimeout = 15 * time.Second
+
 // Reviews asks the API server's authorizer whether a user may use a tool.
 type Reviews struct {
 	reviews authorizationv1client.SubjectAccessReviewInterface
@@ -63,6 +67,8 @@ func (a *Reviews) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace
 	if _, yes := a.answers.Get(string(key)); yes {
 		return true, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
 	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,4 +158,25 @@ func TestAnswersAreBounded(t *testing.T) {
 	if n := len(reviews.answers.Keys()); n > answerSize {
 		t.Errorf("%d answers are kept", n)
 	}
+}
+
+// silent is an authorizer that never answers.
+type silent struct{}
+
+// Create implements SubjectAccessReviewInterface.
+func (s *silent) Create(ctx context.Context, _ *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestAnAuthorizerThatDoesNotAnswerIsWaitedForSoLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reviews := NewReviews(&silent{}, clocktesting.NewFakePassiveClock(created))
+		began := time.Now()
+		may, err := reviews.MayUse(t.Context(), alice(), "ns", "bash")
+		if took := time.Since(began); may || !errors.Is(err, context.DeadlineExceeded) || took != 15*time.Second {
+			t.Errorf("%t, %v after %s", may, err, took)
+		}
+	})
 }

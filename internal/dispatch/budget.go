@@ -9,9 +9,32 @@ import (
 
 // Bounds of the results that were received, or are being received, and that nobody has recorded yet.
 const (
-	maxResultBytes             = 64 << 20
-	maxResultBytesPerNamespace = maxResultBytes / 4
+	maxResultBytes = 64 << 20
+	// smallResult is the size up to which a result takes its room from a part of its own.
+	smallResult         = 64 << 10
+	maxSmallResultBytes = maxResultBytes / 4
+	maxLargeResultBytes = maxResultBytes - maxSmallResultBytes
+	// namespaceShare is the part of each that the results of one namespace can take.
+	namespaceShare = 8
 )
+
+// resultBudgets are the memory for results. Small ones, which most are, never wait for large ones.
+type resultBudgets struct{ small, large *resultBudget }
+
+func newResultBudgets() resultBudgets {
+	return resultBudgets{
+		small: newResultBudget(maxSmallResultBytes, maxSmallResultBytes/namespaceShare),
+		large: newResultBudget(maxLargeResultBytes, maxLargeResultBytes/namespaceShare),
+	}
+}
+
+// acquire waits for a share of the budget. Calling release more than once is fine.
+func (b resultBudgets) acquire(ctx context.Context, namespace string, n int) (release func(), err error) {
+	if n <= smallResult {
+		return b.small.acquire(ctx, namespace, int64(n))
+	}
+	return b.large.acquire(ctx, namespace, int64(n))
+}
 
 // resultBudget bounds the memory that results take together. Who comes first is served first, and the results of one
 // namespace can't take all.

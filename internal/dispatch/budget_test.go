@@ -113,9 +113,9 @@ func TestWhoStopsWaitingForTheWholeBudgetKeepsNothing(t *testing.T) {
 
 func TestTheBudgetHasRoomForTheLargestResult(t *testing.T) {
 	t.Parallel()
-	b := newResultBudget(maxResultBytes, maxResultBytesPerNamespace)
+	b := newResultBudgets()
 	for _, version := range []int{1, 2} {
-		release, err := b.acquire(t.Context(), "ns", int64(largestResultOf(version)))
+		release, err := b.acquire(t.Context(), "ns", largestResultOf(version))
 		if err != nil {
 			t.Fatal(err)
 		}

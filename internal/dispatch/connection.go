@@ -17,8 +17,10 @@ import (
 const (
 	// idleTimeout is how long a runner may say nothing. It pings every wire.PingInterval.
 	idleTimeout = 6 * wire.PingInterval
-	// resultTimeout is how long a result may take to arrive once there is room for it.
-	resultTimeout = 30 * time.Second
+	// resultGrace is how long a large result may take to begin once there is room for it, and minResultRate how many bytes
+	// of it must arrive in each second after that.
+	resultGrace   = 5 * time.Second
+	minResultRate = 128 << 10
 	// A runner pings every wire.PingInterval. More often than this, it only costs time.
 	pingsPerSecond, pingBurst = 1, 10
 )
@@ -28,14 +30,14 @@ type connection struct {
 	conn    *tls.Conn
 	session *Session
 	outbox  *outbox
-	results *resultBudget
+	results resultBudgets
 	// ctx ends when the session is closed.
 	ctx   context.Context
 	close context.CancelFunc
 }
 
 // newConnection makes the session of the runner that said hello. abort closes the connection at once.
-func newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, results *resultBudget, abort func()) *connection {
+func newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, results resultBudgets, abort func()) *connection {
 	c := &connection{conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: results}
 	c.ctx, c.close = context.WithCancel(ctx)
 	c.session = &Session{
@@ -48,9 +50,14 @@ func newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, resul
 	return c
 }
 
-// turnAway says why the runner isn't served. The refusal names no call: a runner that has one keeps it.
+// turnAway says why the runner isn't served. A refusal that names no call lets a runner that has one keep it, and dial
+// again.
 func (c *connection) turnAway(reason error) {
-	_ = c.session.send(&wire.Message{Refuse: &wire.Refusal{Reason: reason.Error()}})
+	refusal := &wire.Refusal{Reason: reason.Error()}
+	if isFinal(reason) {
+		refusal.CallUID = c.session.hello.CallUID
+	}
+	_ = c.session.send(&wire.Message{Refuse: refusal})
 	c.session.close()
 }
 
@@ -107,7 +114,8 @@ func (c *connection) next() (m *wire.Message, release func(), err error) {
 	if err != nil || m.Result == nil {
 		return m, func() {}, err
 	}
-	release, err = c.results.acquire(c.ctx, c.session.hello.Namespace, int64(size))
+	defer c.sendPongs()()
+	release, err = c.results.acquire(c.ctx, c.session.hello.Namespace, size)
 	return m, release, err
 }
 
@@ -115,19 +123,14 @@ func (c *connection) next() (m *wire.Message, release func(), err error) {
 func (c *connection) mayReport() bool { return c.session.CallUID() != "" && c.session.Result() == nil }
 
 // largeResult receives what is larger than a control message can be. It waits for room in the budget before it reads
-// the body. The runner hears Pongs meanwhile: its own pings wait behind the result, and it would take the operator for
-// dead.
+// the body.
 func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
 	defer c.sendPongs()()
-	release, err := c.results.acquire(c.ctx, c.session.hello.Namespace, int64(size))
+	release, err := c.results.acquire(c.ctx, c.session.hello.Namespace, size)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.setReadDeadline(resultTimeout); err != nil {
-		release()
-		return nil, nil, err
-	}
-	m, err := wire.ReadFromRunner(c.conn, size)
+	m, err := wire.ReadFromRunner(&steadyReader{connection: c, began: time.Now()}, size)
 	if err == nil && m.Result == nil {
 		err = errors.New("a message that isn't a result has the size of one")
 	}
@@ -138,7 +141,27 @@ func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
 	return m, release, nil
 }
 
-// sendPongs sends one every wire.PingInterval until stop is called.
+// steadyReader reads from a runner, and fails when the bytes come more slowly than minResultRate: they take their room
+// from others.
+type steadyReader struct {
+	*connection
+	began time.Time
+	got   int
+}
+
+// Read implements io.Reader.
+func (r *steadyReader) Read(p []byte) (int, error) {
+	allowed := resultGrace + time.Duration(r.got)*time.Second/minResultRate
+	if err := r.setReadDeadline(time.Until(r.began.Add(allowed))); err != nil {
+		return 0, err
+	}
+	n, err := r.conn.Read(p)
+	r.got += n
+	return n, err
+}
+
+// sendPongs lets a runner wait: its own pings wait behind its result, and it would take the operator for dead. It sends
+// a Pong every wire.PingInterval until stop is called.
 func (c *connection) sendPongs() (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	var ponging sync.WaitGroup

@@ -11,25 +11,39 @@ const (
 	MaxUnauthenticatedPerSource = maxUnauthenticatedPerSource
 	HelloTimeout                = helloTimeout
 	IdleTimeout                 = idleTimeout
-	ResultTimeout               = resultTimeout
+	ResultGrace                 = resultGrace
+	MinResultRate               = minResultRate
+	SmallResult                 = smallResult
 	PingBurst                   = pingBurst
+	SweepInterval               = sweepInterval
 )
 
-// Limits are what a test sets otherwise than a Server does; zero is as a Server does.
+// Limits are what a test sets otherwise than a Server does, ResultBytes those of large results; zero is as a Server does.
 type Limits struct {
 	HelloTimeout                   time.Duration
 	ResultBytes, BytesPerNamespace int64
-	RunnersPerSource               int
+	SmallResultBytes               int64
+	RunnersPerSource, Runners      int
+	Records                        *Records
 }
 
 // ServeWith is Serve with other limits.
 func (s *Server) ServeWith(ctx context.Context, listener net.Listener, l Limits) error {
+	if l.Records != nil {
+		s.Records = l.Records
+	}
 	a := newAcceptor(s)
 	if l.HelloTimeout > 0 {
 		a.helloTimeout = l.HelloTimeout
 	}
 	if l.ResultBytes > 0 {
-		a.results = newResultBudget(l.ResultBytes, l.BytesPerNamespace)
+		a.results.large = newResultBudget(l.ResultBytes, l.BytesPerNamespace)
+	}
+	if l.SmallResultBytes > 0 {
+		a.results.small = newResultBudget(l.SmallResultBytes, l.SmallResultBytes)
+	}
+	if l.Runners > 0 {
+		a.runners = newQuota(l.Runners, l.Runners, l.Runners)
 	}
 	if l.RunnersPerSource > 0 {
 		a.runners = newQuota(maxRunners, l.RunnersPerSource, maxRunnersPerNamespace)

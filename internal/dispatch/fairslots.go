@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// fairSlots bounds how many handshakes are computed at once. Sources take turns, so that the handshakes of one delay
-// those of another by one at most.
-type fairSlots struct {
+// fairSlots bounds how much of something is done at once. Sources, which are addresses or namespaces, take turns, so that
+// what one wants delays what another wants by one at most.
+type fairSlots[K comparable] struct {
 	mu   sync.Mutex
 	free int
 	// waiting has the waiters of each source, first come first; turns has the sources that have any, the next one first.
-	waiting map[netip.Addr][]*slotWaiter
-	turns   []netip.Addr
+	waiting map[K][]*slotWaiter
+	turns   []K
 }
 
 // slotWaiter is told by its channel that it has a slot.
@@ -23,12 +23,12 @@ type slotWaiter struct {
 	canceled bool
 }
 
-func newFairSlots(n int) *fairSlots {
-	return &fairSlots{free: n, waiting: map[netip.Addr][]*slotWaiter{}}
+func newFairSlots[K comparable](n int) *fairSlots[K] {
+	return &fairSlots[K]{free: n, waiting: map[K][]*slotWaiter{}}
 }
 
 // acquire waits for a slot. The caller releases it unless there is an error.
-func (f *fairSlots) acquire(ctx context.Context, source netip.Addr) error {
+func (f *fairSlots[K]) acquire(ctx context.Context, source K) error {
 	f.mu.Lock()
 	if f.free > 0 {
 		f.free--
@@ -58,14 +58,14 @@ func (f *fairSlots) acquire(ctx context.Context, source netip.Addr) error {
 }
 
 // release gives the slot to the next source's first waiter.
-func (f *fairSlots) release() {
+func (f *fairSlots[K]) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pass()
 }
 
 // pass needs the lock.
-func (f *fairSlots) pass() {
+func (f *fairSlots[K]) pass() {
 	for len(f.turns) > 0 {
 		source := f.turns[0]
 		f.turns = f.turns[1:]
@@ -82,7 +82,7 @@ func (f *fairSlots) pass() {
 }
 
 // next takes the first waiter of a source that still waits, or nil.
-func (f *fairSlots) next(source netip.Addr) *slotWaiter {
+func (f *fairSlots[K]) next(source K) *slotWaiter {
 	queue := f.waiting[source]
 	var found *slotWaiter
 	for len(queue) > 0 && found == nil {
@@ -103,7 +103,7 @@ func (f *fairSlots) next(source netip.Addr) *slotWaiter {
 type slottedConn struct {
 	net.Conn
 	ctx    context.Context
-	slots  *fairSlots
+	slots  *fairSlots[netip.Addr]
 	source netip.Addr
 	holds  bool
 	done   bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 // turns has goroutines that wait for a slot and say when they have it.
 type turns struct {
 	t     *testing.T
-	slots *fairSlots
+	slots *fairSlots[netip.Addr]
 	got   []string
 	done  chan struct{}
 }
@@ -35,7 +36,7 @@ func (q *turns) wait(ctx context.Context, source int, name string) {
 
 func TestSourcesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &turns{t: t, slots: newFairSlots(1), done: make(chan struct{}, 100)}
+		q := &turns{t: t, slots: newFairSlots[netip.Addr](1), done: make(chan struct{}, 100)}
 		if err := q.slots.acquire(t.Context(), addr(0)); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func TestSourcesTakeTurns(t *testing.T) {
 
 func TestWhoStopsWaitingIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &turns{t: t, slots: newFairSlots(1), done: make(chan struct{}, 100)}
+		q := &turns{t: t, slots: newFairSlots[netip.Addr](1), done: make(chan struct{}, 100)}
 		if err := q.slots.acquire(t.Context(), addr(0)); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func TestWhoStopsWaitingIsSkipped(t *testing.T) {
 func TestNoMoreSlotsAreHeldThanThereAre(t *testing.T) {
 	t.Parallel()
 	const n = 3
-	slots := newFairSlots(n)
+	slots := newFairSlots[netip.Addr](n)
 	var held, most atomic.Int32
 	var all sync.WaitGroup
 	for i := range 200 {
@@ -120,7 +121,7 @@ func TestAConnectionHoldsASlotOnlyWhileItIsWorkedOn(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		slots := newFairSlots(1)
+		slots := newFairSlots[netip.Addr](1)
 		c := &slottedConn{Conn: near, ctx: t.Context(), slots: slots, source: addr(1)}
 		read := make(chan error)
 		go func() {
@@ -165,7 +166,7 @@ func TestAConnectionIsFreeOfSlotsOnceItIsKnown(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		slots := newFairSlots(1)
+		slots := newFairSlots[netip.Addr](1)
 		c := &slottedConn{Conn: near, ctx: t.Context(), slots: slots, source: addr(1)}
 		c.finish()
 		if err := slots.acquire(t.Context(), addr(2)); err != nil {
@@ -186,7 +187,7 @@ func TestAConnectionThatWaitsForASlotEndsWithItsTime(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		slots := newFairSlots(1)
+		slots := newFairSlots[netip.Addr](1)
 		if err := slots.acquire(t.Context(), addr(2)); err != nil {
 			t.Fatal(err)
 		}

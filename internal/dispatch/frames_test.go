@@ -360,7 +360,7 @@ func TestAResultThatDoesNotArriveIsGivenUp(t *testing.T) {
 				t.Errorf("%s has result %v", s.Hello().Job, s.Result())
 			}
 		}
-		if took := time.Since(began); took != dispatch.ResultTimeout {
+		if took := time.Since(began); took != dispatch.ResultGrace {
 			t.Errorf("given up after %s", took)
 		}
 	})

@@ -60,8 +60,22 @@ func (a *acceptor) verify(h *wire.Hello) error {
 	case !a.Authenticate(*h):
 		return errToken
 	default:
+		return checkForm(h)
+	}
+}
+
+// lookUp says why a runner doesn't belong to a Job or a call that exists. A runner that says that it has a call stays
+// while nobody can tell: an API server that doesn't answer must not cost its result. The sweep asks again.
+func (a *acceptor) lookUp(ctx context.Context, s *Session) error {
+	if a.Records == nil {
 		return nil
 	}
+	c := s.claim()
+	err := a.records.check(ctx, c.namespace, c)
+	if errors.Is(err, errUnknown) && c.callUID != "" {
+		return nil
+	}
+	return err
 }
 
 // isServed says whether the operator speaks with a runner of its version: to complete a call, an older one may have

@@ -12,6 +12,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -134,6 +135,13 @@ func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	}
 }
 
+// all are the sessions of now.
+func (h *Hub) all() []*Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.sessions))
+}
+
 // Len is the number of runners that are connected.
 func (h *Hub) Len() int {
 	h.mu.Lock()
@@ -193,126 +201,4 @@ func (h *Hub) keep(s *Session) {
 	if len(h.leftOrder) > maxLeft {
 		h.forget(h.leftOrder[0])
 	}
-}
-
-// Session is one runner's connection.
-type Session struct {
-	hello   wire.Hello
-	keyHash string
-	send    func(*wire.Message) error
-	close   func()
-
-	mu       sync.Mutex
-	call     string
-	callUID  string
-	canceled bool
-	acked    bool
-	result   *wire.Result
-	// release gives back the memory that the result takes of the budget.
-	release func()
-}
-
-// Hello is what the runner said when it connected.
-func (s *Session) Hello() wire.Hello { return s.hello }
-
-// KeyHash identifies the runner's process: the SHA-256 of its public key, in hexadecimal.
-func (s *Session) KeyHash() string { return s.keyHash }
-
-// Call is the name of the call that the runner was made for or given, or what it says itself; empty for one that waits.
-func (s *Session) Call() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.call
-}
-
-// CallUID is the call that the runner has, on this or an earlier connection; empty when it waits for one.
-func (s *Session) CallUID() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.callUID
-}
-
-// Result is what the runner reported, or nil. It takes a part of the budget of all results until Release.
-func (s *Session) Result() *wire.Result {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.result
-}
-
-// Assign gives the call to the runner, unless it has one already. The caller has recorded durably that this
-// runner, by its KeyHash, is the one that runs the call.
-func (s *Session) Assign(a *wire.Assignment) error {
-	s.mu.Lock()
-	if s.callUID != "" {
-		s.mu.Unlock()
-		return nil
-	}
-	s.call, s.callUID = a.CallName, a.CallUID
-	s.mu.Unlock()
-	return s.sendOrClose(&wire.Message{Assign: a})
-}
-
-// Cancel asks the runner, once a connection, to stop the call.
-func (s *Session) Cancel(callUID string) error {
-	s.mu.Lock()
-	again := s.canceled
-	s.canceled = true
-	s.mu.Unlock()
-	if again {
-		return nil
-	}
-	return s.sendOrClose(&wire.Message{Cancel: &wire.Cancel{CallUID: callUID}})
-}
-
-// Release forgets the result, so that another one can be received. Ack and Refuse do it. Doing it twice is fine.
-func (s *Session) Release() {
-	if _, release := s.takeResult(); release != nil {
-		release()
-	}
-}
-
-// takeResult takes the result and its part of the budget away; nil when there is none.
-func (s *Session) takeResult() (*wire.Result, func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	result, release := s.result, s.release
-	s.result, s.release = nil, nil
-	return result, release
-}
-
-// Ack tells the runner that its result is recorded; it exits then.
-func (s *Session) Ack(callUID string) error {
-	s.mu.Lock()
-	s.acked = true
-	s.mu.Unlock()
-	s.Release()
-	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
-}
-
-// Refuse tells the runner to give up the call that it has, if any, and to exit. One that was acknowledged exits anyway.
-func (s *Session) Refuse(reason string) {
-	s.Release()
-	s.mu.Lock()
-	acked, callUID := s.acked, s.callUID
-	s.mu.Unlock()
-	if acked {
-		return
-	}
-	_ = s.sendOrClose(&wire.Message{Refuse: &wire.Refusal{Reason: reason, CallUID: callUID}})
-	s.close()
-}
-
-// sendOrClose closes a connection that can't be written to: the runner will dial again.
-func (s *Session) sendOrClose(m *wire.Message) error {
-	if err := s.send(m); err != nil {
-		s.close()
-		return err
-	}
-	return nil
-}
-
-func (s *Session) setResult(r *wire.Result, release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.result, s.release = r, release
 }

@@ -146,7 +146,7 @@ func (i *Identity) ServerTLS(now time.Time) (*tls.Config, error) {
 }
 
 // Token is what opens the first connection of a Job's runner. It follows from the Job alone, so that it can
-// be made again after a crash, and checked without looking anything up.
+// be made again after a crash, and checked without looking anything up. Records says whether the Job is still there.
 func (i *Identity) Token(namespace, job, jobUID string) string {
 	return i.mac("token", namespace, job, jobUID)
 }

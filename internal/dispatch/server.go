@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"syscall"
@@ -29,22 +30,25 @@ type Authenticate func(wire.Hello) bool
 // Server accepts runners. Run it on one replica at a time: the one that holds the lease.
 //
 // Nobody can keep others out. Connections are bounded in number by source address and namespace, and in time until
-// their hello; handshakes of different sources take turns; results wait for room in memory before they are read; no
-// caller of a Session waits for a runner to read.
+// their hello; they last no longer than the Job or the call that they are for; handshakes of different sources take
+// turns; results wait for room in memory before they are read; no caller of a Session waits for a runner to read.
 type Server struct {
 	Hub          *Hub
 	Authenticate Authenticate
-	TLS          *tls.Config
-	Log          logr.Logger
+	// Records has the Jobs and calls that hellos name. Without it, the token alone counts.
+	Records *Records
+	TLS     *tls.Config
+	Log     logr.Logger
 }
 
 // acceptor is a Server at work.
 type acceptor struct {
 	*Server
 	unauthenticated *unauthenticated
-	handshakes      *fairSlots
+	handshakes      *fairSlots[netip.Addr]
+	records         *recordKeeper
 	runners         *quota
-	results         *resultBudget
+	results         resultBudgets
 	helloTimeout    time.Duration
 	connections     sync.WaitGroup
 }
@@ -57,9 +61,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func newAcceptor(s *Server) *acceptor {
 	return &acceptor{
 		Server: s, unauthenticated: newUnauthenticated(), runners: newQuota(maxRunners, maxRunnersPerSource, maxRunnersPerNamespace),
-		results: newResultBudget(maxResultBytes, maxResultBytesPerNamespace), helloTimeout: helloTimeout,
+		results: newResultBudgets(), helloTimeout: helloTimeout,
 		// Half of the processors: the rest of the operator needs some too.
-		handshakes: newFairSlots(max(1, runtime.GOMAXPROCS(0)/2)),
+		records:    newRecordKeeper(s.Records),
+		handshakes: newFairSlots[netip.Addr](max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 }
 
@@ -70,6 +75,9 @@ func (a *acceptor) serve(ctx context.Context, listener net.Listener) error {
 	defer stop()
 	defer a.connections.Wait()
 	defer cancel()
+	if a.Records != nil {
+		a.connections.Go(func() { a.sweepForever(ctx) })
+	}
 	for {
 		conn, err := listener.Accept()
 		switch {
@@ -123,6 +131,7 @@ func (a *acceptor) accept(ctx context.Context, raw net.Conn) {
 		defer cancel()
 		defer a.unauthenticated.remove(c)
 		if err := a.admit(ctx, admission, raw, c); err != nil {
+
 			a.Log.V(1).Info("Turned a connection away", "remote", raw.RemoteAddr().String(), "reason", err.Error())
 		}
 	})
@@ -144,7 +153,15 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 		peer.turnAway(err)
 		return err
 	}
-	release, err := a.runners.take(c.source.addr, hello.Namespace)
+	switch err := a.lookUp(admission, peer.session); {
+	case errors.Is(err, errUnknown):
+		// It isn't told, as below.
+		return err
+	case err != nil:
+		peer.turnAway(err)
+		return err
+	}
+	release, err := a.runners.take(c.source.addr, hello.Namespace, abort)
 	if err != nil {
 		// It isn't told: it tries again later, and a refusal would end one that waits for a call.
 		return err

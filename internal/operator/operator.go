@@ -86,7 +86,8 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
 	})
 	metrics.RegisterRunnerConnections(memory.Hub.Len)
-	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: memory.Hub, clock: now, log: log.WithName("dispatch")}); err != nil {
+	records := &dispatch.Records{Cached: mgr.GetCache(), Live: mgr.GetAPIReader()}
+	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: memory.Hub, records: records, clock: now, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
 	trace, err := tracing.FromEnv(ctx, os.Getenv)
@@ -185,6 +186,7 @@ type listener struct {
 	address  string
 	identity *dispatch.Identity
 	hub      *dispatch.Hub
+	records  *dispatch.Records
 	clock    clock.PassiveClock
 	log      logr.Logger
 }
@@ -203,6 +205,6 @@ func (l *listener) Start(ctx context.Context) error {
 		return fmt.Errorf("listen for runners: %w", err)
 	}
 	l.hub.Listening(l.clock.Now())
-	server := &dispatch.Server{Hub: l.hub, Authenticate: l.identity.CheckToken, TLS: conf, Log: l.log}
+	server := &dispatch.Server{Hub: l.hub, Authenticate: l.identity.CheckToken, Records: l.records, TLS: conf, Log: l.log}
 	return server.Serve(ctx, raw)
 }

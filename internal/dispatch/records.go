@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Records reads what the API server has of what a runner says. A token and a call's UID alone prove nothing: they would
+// open connections long after the Job and the call are gone.
+type Records struct {
+	// Cached may be behind. Live asks the API server.
+	Cached, Live client.Reader
+}
+
+// Bounds of the questions to the API server that hellos cause. They are few: the cache has what is there.
+const (
+	liveTimeout    = 2 * time.Second
+	liveConcurrent = 4
+	livePerSecond  = 100
+)
+
+var (
+	errJobGone  = finalError{errors.New("the Job that the hello names doesn't exist")}
+	errNotBound = finalError{errors.New("the call doesn't exist, or has another runner")}
+	errUnknown  = errors.New("the API server doesn't answer in time")
+)
+
+// claim is what a runner says that it is.
+type claim struct {
+	namespace, job, jobUID string
+	// call and callUID are the call that it has; of one without a call, callUID is empty.
+	call, callUID, keyHash string
+}
+
+// recordKeeper asks Records within bounds. Namespaces take turns.
+type recordKeeper struct {
+	*Records
+	slots *fairSlots[string]
+	rate  *rate.Limiter
+}
+
+func newRecordKeeper(r *Records) *recordKeeper {
+	return &recordKeeper{Records: r, slots: newFairSlots[string](liveConcurrent), rate: rate.NewLimiter(livePerSecond, livePerSecond)}
+}
+
+// check says why a claim isn't true: errUnknown when nobody can tell now. turn is whose turn to ask the API server it
+// uses.
+func (k *recordKeeper) check(ctx context.Context, turn string, c *claim) error {
+	if k.isTrue(ctx, k.Cached, c) == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	if k.slots.acquire(ctx, turn) != nil {
+		return errUnknown
+	}
+	defer k.slots.release()
+	// At most as many wait here as there are slots, and none gives up: what is reserved and canceled would delay the next.
+	pause(context.WithoutCancel(ctx), k.rate.Reserve().Delay())
+	return k.isTrue(ctx, k.Live, c)
+}
+
+// isTrue compares a claim with what a reader has. A runner that was given a call is the one whose key the call records,
+// whatever became of its Job; one that waits belongs to a Job that exists.
+func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, c *claim) error {
+	if c.callUID == "" {
+		job := &metav1.PartialObjectMetadata{}
+		job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
+		var object client.Object = job
+		if reader == k.Cached {
+			// The cache of metadata alone would be another one.
+			object = &batchv1.Job{}
+		}
+		found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.job}, object)
+		if err == nil && (!found || string(object.GetUID()) != c.jobUID) {
+			return errJobGone
+		}
+		return err
+	}
+	if c.call == "" {
+		return errNotBound
+	}
+	call := &v1alpha1.ToolCall{}
+	found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.call}, call)
+	if err != nil {
+		return err
+	}
+	if !found || string(call.UID) != c.callUID || call.Status.Runner == nil || call.Status.Runner.KeyHash != c.keyHash {
+		return errNotBound
+	}
+	return nil
+}
+
+func get(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (found bool, err error) {
+	switch err := reader.Get(ctx, key, into); {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+}
