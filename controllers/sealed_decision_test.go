@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 const secretLiteral = "hunter2-and-some-more"
@@ -82,6 +84,45 @@ func TestADecisionThatWasTamperedWithRunsNothing(t *testing.T) {
 				t.Errorf("got %+v; want a refusal", m)
 			}
 		})
+	}
+}
+
+// A decision with many values isn't kept in the operator's memory, cold or warm, by this operator or the next.
+func TestALargeDecisionIsReadWhenItIsNeeded(t *testing.T) {
+	w := newWorld(t)
+	large := func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.Env = []v1alpha1.EnvVar{{Name: "LARGE", Value: longText(32 << 10)}}
+	}
+	w.environment("env", asDefault, large)
+	call := w.call("c")
+	w.accept(call)
+	job := w.job(call)
+	cached := &batchv1.Job{}
+	if err := w.client.Get(context.Background(), client.ObjectKeyFromObject(job), cached); err != nil || !jobspec.IsDecisionOmitted(cached) {
+		t.Errorf("%v, the cache holds %d bytes of the decision", err, len(cached.Annotations[jobspec.AnnotationDecision]))
+	}
+	w.restart()
+	r := w.runner(job, w.pod(job))
+	w.loseTheAnswerToTheBinding(call)
+	r.conn.Close()
+	seen := &v1alpha1.ToolCall{}
+	eventually(t, func() bool {
+		err := w.client.Get(context.Background(), client.ObjectKeyFromObject(call), seen)
+		return err == nil && seen.Status.Runner != nil
+	})
+	if n := len(seen.Status.Runner.Decision); n > 100 || len(w.get(call).Status.Runner.Decision) < 32<<10 {
+		t.Errorf("the cache holds %d bytes of the decision", n)
+	}
+	w.restart()
+	r.connect(w, "")
+	w.reconcile(call)
+	if m := r.receive(); m.Assign == nil || len(m.Assign.Environment.Layers) == 0 {
+		t.Fatalf("got %+v; want the call", m)
+	}
+	r.report(w, call.UID, completed)
+	w.reconcile(call)
+	if s := w.get(call).Status; s.Reason != v1alpha1.ReasonCompleted || s.Runner.Decision != "" {
+		t.Errorf("ended %s/%s, with %d bytes of the decision", s.Phase, s.Reason, len(s.Runner.Decision))
 	}
 }
 

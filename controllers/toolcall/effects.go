@@ -73,15 +73,12 @@ func (e *effects) wakeIn(d time.Duration) {
 
 // apply carries the effects out.
 func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
-	key := client.ObjectKeyFromObject(o.call)
-	if e.create == nil {
-		r.starts.forget(key)
-	} else {
-		release, ok := r.starts.acquire(key)
-		if !ok {
-			return ctrl.Result{RequeueAfter: latestRetry}, nil
-		}
-		defer release()
+	release, ok := r.acquireShare(client.ObjectKeyFromObject(o.call), &e)
+	if !ok {
+		return ctrl.Result{RequeueAfter: latestRetry}, nil
+	}
+	defer release()
+	if e.create != nil {
 		var again *observation
 		var err error
 		if e, again, err = r.createJob(ctx, o, e); err != nil {
@@ -108,6 +105,25 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
+}
+
+// acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
+func (r *Reconciler) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
+	starts, changes := e.create != nil || e.credential != nil, e.adopt != nil || len(e.remove) > 0
+	if !starts {
+		r.starts.forget(call)
+	}
+	if starts || !changes {
+		r.changes.forget(call)
+	}
+	switch {
+	case starts:
+		return r.starts.acquire(call)
+	case changes:
+		return r.changes.acquire(call)
+	default:
+		return func() {}, true
+	}
 }
 
 // createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already,
@@ -281,4 +297,5 @@ func (r *Reconciler) forget(call types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.Release(call)
 	r.starts.forget(call)
+	r.changes.forget(call)
 }

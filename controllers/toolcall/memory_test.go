@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -272,5 +273,30 @@ func TestNamespacesWithEventsAreBounded(t *testing.T) {
 	}
 	if n := l.limiters.Len(); n != maxLimitedNamespaces {
 		t.Errorf("%d namespaces are remembered", n)
+	}
+}
+
+// A namespace whose webhooks are slow must keep neither all workers from the others, nor its own results from being
+// written without them.
+func TestWhichShareAPassNeeds(t *testing.T) {
+	t.Parallel()
+	r := NewReconciler(Options{Concurrent: 4, Wake: func(types.NamespacedName) {}})
+	job := &batchv1.Job{}
+	take := func(e effects, n int) (got int) {
+		for i := range n {
+			if _, ok := r.acquireShare(callIn("a", fmt.Sprint(i)), &e); ok {
+				got++
+			}
+		}
+		return got
+	}
+	if n := take(effects{create: job}, 2) + take(effects{credential: job}, 2); n != 1 {
+		t.Errorf("%d passes of a namespace create things", n)
+	}
+	if n := take(effects{adopt: job}, 4) + take(effects{remove: []*batchv1.Job{job}}, 4); n != 3 {
+		t.Errorf("%d passes of a namespace change Jobs", n)
+	}
+	if n := take(effects{wake: time.Second}, 5); n != 5 {
+		t.Errorf("only %d of 5 passes that change nothing go on", n)
 	}
 }

@@ -60,7 +60,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 		o.created = seen
 	}
 	if bound := call.Status.Runner; bound != nil {
-		r.observeRunner(o, bound)
+		if err := r.observeRunner(ctx, o, bound); err != nil {
+			return nil, err
+		}
 	}
 	if call.Status.Phase.Terminal() {
 		return o, nil
@@ -78,14 +80,19 @@ func firstSeen(created, now time.Time) time.Time {
 }
 
 // observeRunner looks for the runner that is recorded, and for what it reported.
-func (r *Reconciler) observeRunner(o *observation, bound *v1alpha1.RunnerBinding) {
+func (r *Reconciler) observeRunner(ctx context.Context, o *observation, bound *v1alpha1.RunnerBinding) error {
 	o.runner = r.Hub.SessionByKey(bound.KeyHash)
 	if result := r.Hub.Result(bound.KeyHash); result != nil && result.CallUID == string(o.call.UID) {
 		o.result = result
 	}
-	if decision := r.unsealDecision(o.call); decision != nil {
+	sealed, err := r.Objects.SealedDecision(ctx, o.call)
+	if err != nil {
+		return err
+	}
+	if decision := r.unsealDecision(o.call, sealed); decision != nil {
 		o.decision, o.created = decision, decision.Created()
 	}
+	return nil
 }
 
 func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
@@ -153,12 +160,11 @@ func (r *Reconciler) sealDecision(call *v1alpha1.ToolCall, bound *v1alpha1.Runne
 }
 
 // unsealDecision reads it back; nil when it isn't there, or isn't the operator's.
-func (r *Reconciler) unsealDecision(call *v1alpha1.ToolCall) *decide.Decision {
-	bound := call.Status.Runner
-	if bound.Decision == "" {
+func (r *Reconciler) unsealDecision(call *v1alpha1.ToolCall, sealed string) *decide.Decision {
+	if sealed == "" {
 		return nil
 	}
-	raw, err := r.Identity.Decrypt(bound.Decision, sealContext(call, bound)...)
+	raw, err := r.Identity.Decrypt(sealed, sealContext(call, call.Status.Runner)...)
 	if err != nil {
 		return nil
 	}

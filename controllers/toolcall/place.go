@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
@@ -74,6 +75,9 @@ func foreignJobMessage(job string) string {
 	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this call, or somebody changed its pod: delete the Job and create the call again", job)
 }
 
+// largeInput is how much input is checked at once with that of other calls, in bytes.
+const largeInput = 16 << 10
+
 // decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
 func (r *Reconciler) decide(ctx context.Context, call *v1alpha1.ToolCall) (decision *decide.Decision, done func(), err error) {
 	done = func() {}
@@ -91,6 +95,14 @@ func (r *Reconciler) decide(ctx context.Context, call *v1alpha1.ToolCall) (decis
 	}
 	if err := r.readRequester(ctx, s); err != nil {
 		return nil, done, err
+	}
+	if apicache.InputBytes(call) > largeInput {
+		select {
+		case r.large <- struct{}{}:
+			defer func() { <-r.large }()
+		case <-ctx.Done():
+			return nil, done, ctx.Err()
+		}
 	}
 	decision, err = decide.Decide(s)
 	return decision, done, err

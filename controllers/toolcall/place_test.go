@@ -237,7 +237,7 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 		}
 		bound := o.call.DeepCopy()
 		bound.Status = *s
-		if d := r.unsealDecision(bound); d == nil || d.Environment != "env" || d.TimeoutMilliseconds != 10_000 {
+		if d := r.unsealDecision(bound, bound.Status.Runner.Decision); d == nil || d.Environment != "env" || d.TimeoutMilliseconds != 10_000 {
 			t.Errorf("%s: the decision that is kept is %+v", path, d)
 		}
 	}
@@ -283,7 +283,7 @@ func TestADecisionInTheStatusIsTheOperatorsAndOfThisCallAndRunner(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := r.unsealDecision(call); d == nil || d.Plan.Layers[0].Vars[0] != (envresolve.Var{Name: "D", Value: "secret-literal"}) {
+	if d := r.unsealDecision(call, call.Status.Runner.Decision); d == nil || d.Plan.Layers[0].Vars[0] != (envresolve.Var{Name: "D", Value: "secret-literal"}) {
 		t.Errorf("read back is %+v", d)
 	}
 	if strings.Contains(string(raw), "secret-literal") || strings.Contains(string(raw), "argvPrefix") {
@@ -303,11 +303,12 @@ func TestADecisionInTheStatusIsTheOperatorsAndOfThisCallAndRunner(t *testing.T) 
 	} {
 		c := sealed()
 		change(c)
-		if d := r.unsealDecision(c); d != nil {
+		if d := r.unsealDecision(c, c.Status.Runner.Decision); d != nil {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
-	if d := (&Reconciler{Options: Options{Identity: newIdentity(t)}}).unsealDecision(sealed()); d != nil {
+	own := sealed()
+	if d := (&Reconciler{Options: Options{Identity: newIdentity(t)}}).unsealDecision(own, own.Status.Runner.Decision); d != nil {
 		t.Errorf("another operator's: %+v", d)
 	}
 }

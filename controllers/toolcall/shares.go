@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// shares bounds how many calls of one namespace create their Jobs at the same time: a slow admission webhook of one
+// shares bounds how many calls of one namespace do something at the same time, as creating their Jobs: a slow admission webhook of one
 // namespace then keeps only a part of the workers, and never those that write results. Calls that find no share wait in
 // order, and for each share that is free one of them is woken.
 type shares struct {

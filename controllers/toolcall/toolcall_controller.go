@@ -36,9 +36,12 @@ import (
 // Reconciler brings calls to their end. Make it with NewReconciler.
 type Reconciler struct {
 	Options
-	// finished are the calls that ended a moment ago; starts bounds the creations under way, eventLimits the Events.
-	finished    finishedCalls
-	starts      *shares
+	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
+	// eventLimits the Events.
+	finished        finishedCalls
+	starts, changes *shares
+	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
+	large       chan struct{}
 	eventLimits *eventLimits
 }
 
@@ -75,7 +78,10 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), eventLimits: newEventLimits()}
+	return &Reconciler{
+		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
+		large: make(chan struct{}, 2), eventLimits: newEventLimits(),
+	}
 }
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch;delete

@@ -21,6 +21,9 @@ const annotationInputBytes = "toolcall.dev/input-bytes"
 // slimCall leaves a large input out of a call, and large metadata: kubectl apply writes all of the object there again. A
 // call that has been through it stays as it is: a cache that fills from a watch has each object go through twice.
 func slimCall(call *v1alpha1.ToolCall) {
+	if bound := call.Status.Runner; bound != nil && len(bound.Decision) > maxCachedInput {
+		bound.Decision = omittedDecision
+	}
 	if isSlim(call) {
 		return
 	}
@@ -35,6 +38,9 @@ func slimCall(call *v1alpha1.ToolCall) {
 	spec.Structured, spec.Shell, spec.Code, spec.Tool = nil, nil, nil, nil
 	spec.Stdin, spec.Env = "", nil
 }
+
+// omittedDecision stands, in memory only, for a sealed decision that was left out.
+const omittedDecision = "-"
 
 // isSlim says that the input was left out. What the API server took has an action, or no more than the cache keeps.
 func isSlim(call *v1alpha1.ToolCall) bool {

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,13 +55,35 @@ func (r Reader) DefaultEnvironments(ctx context.Context, namespace string, neede
 	if len(list.Items) > 0 || !needed {
 		return list.Items, nil
 	}
-	// The API server has no index of annotations.
-	if err := r.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	return r.liveDefaults(ctx, namespace)
+}
+
+// maxListed bounds a list that is only looked through.
+const maxListed = 500
+
+// liveDefaults looks for default environments past the cache. The API server has no index of annotations, and the specs
+// of a whole namespace can be large. Two are as wrong as more.
+func (r Reader) liveDefaults(ctx context.Context, namespace string) ([]v1alpha1.ExecutionEnvironment, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExecutionEnvironmentList"))
+	if err := r.Live.List(ctx, list, client.InNamespace(namespace), client.Limit(maxListed)); err != nil {
 		return nil, fmt.Errorf("list environments: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(e v1alpha1.ExecutionEnvironment) bool {
-		return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
-	}), nil
+	var defaults []v1alpha1.ExecutionEnvironment
+	for i := range list.Items {
+		if list.Items[i].Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true" || len(defaults) == 2 {
+			continue
+		}
+		env := v1alpha1.ExecutionEnvironment{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(&list.Items[i]), &env)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get environment %s: %w", list.Items[i].Name, err)
+		}
+		if err == nil {
+			defaults = append(defaults, env)
+		}
+	}
+	return defaults, nil
 }
 
 // Policies are those that may apply to an environment.
@@ -80,11 +103,12 @@ func (r Reader) Policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment
 	return decide.Policies{Defaults: defaults.Items}, nil
 }
 
-// Job gets a Job, nil when there is none. Of one that has ended the cache has not all, so that it is read anew.
+// Job gets a Job, nil when there is none. Of one that has ended, or has a large decision, the cache has not all, so that
+// it is read anew.
 func (r Reader) Job(ctx context.Context, key types.NamespacedName) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	err := r.Get(ctx, key, job)
-	if err == nil && jobspec.HasEnded(job) {
+	if err == nil && (jobspec.HasEnded(job) || jobspec.IsDecisionOmitted(job)) {
 		return r.LiveJob(ctx, key)
 	}
 	if apierrors.IsNotFound(err) {
@@ -146,6 +170,21 @@ func (r Reader) LiveCall(ctx context.Context, key types.NamespacedName) (*v1alph
 	}
 	unmark(call)
 	return call, nil
+}
+
+// SealedDecision is what was decided about a call that has its runner, sealed. The cache leaves large ones out.
+func (r Reader) SealedDecision(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
+	if sealed := call.Status.Runner.Decision; sealed != omittedDecision {
+		return sealed, nil
+	}
+	whole := &v1alpha1.ToolCall{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(call), whole); err != nil {
+		return "", fmt.Errorf("read the call's decision: %w", err)
+	}
+	if whole.UID != call.UID || whole.Status.Runner == nil {
+		return "", errChanged
+	}
+	return whole.Status.Runner.Decision, nil
 }
 
 // CallsOfJob are the calls in flight that record a Job as theirs.

@@ -101,6 +101,21 @@ func TestToolCallsThatCannotBeUnderstoodAreDenied(t *testing.T) {
 	}
 }
 
+// The kernel takes no longer argument, and checking one would take memory and time.
+func TestACommandOfAToolIsAsLongAsThatOfAShellCall(t *testing.T) {
+	t.Parallel()
+	for size, ok := range map[int]bool{maxCommandBytes: true, maxCommandBytes + 1: false} {
+		raw, err := json.Marshal(map[string]string{"command": strings.Repeat("x", size)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := &v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: raw}}}
+		if _, denial := Map(spec); (denial == nil) != ok || denial != nil && denial.Reason != v1alpha1.ReasonInvalidArguments {
+			t.Errorf("%d bytes: %+v", size, denial)
+		}
+	}
+}
+
 func TestTheToolsOwnTimeWinsOverTheSpecs(t *testing.T) {
 	t.Parallel()
 	spec := toolSpec("python", `{"code":"1","timeout_ms":2000}`)

@@ -86,9 +86,15 @@ func (a *Action) fillShell(args *arguments) error {
 	if err == nil && !given {
 		err = fmt.Errorf("a shell call needs the argument command (or cmd, input), a string")
 	}
+	if len(command) > maxCommandBytes {
+		err = fmt.Errorf("argument command takes %d bytes, and the kernel takes at most %d: pass large data by stdin", len(command), maxCommandBytes)
+	}
 	a.Command = command
 	return err
 }
+
+// maxCommandBytes is the longest argument that Linux takes (MAX_ARG_STRLEN less the NUL), as in spec.shell.command.
+const maxCommandBytes = 131071
 
 func (a *Action) fillStructured(args *arguments) error {
 	a.Type = v1alpha1.ActionStructured

@@ -28,10 +28,23 @@ func Slim(job *batchv1.Job) {
 	job.Annotations[annotationPodDigest] = digest
 }
 
-// SlimCached does the same for the cache. Of a call's Job that has ended, the name, the owner and the conditions are
-// left; such Jobs stay for minutes, and that is most of them.
+// maxCachedDecision is how long a sealed decision may be that the cache keeps. It holds the literal values of an
+// environment, of which there may be many.
+const maxCachedDecision = 4 << 10
+
+// IsDecisionOmitted says that the cache left a Job's decision out.
+func IsDecisionOmitted(job *batchv1.Job) bool {
+	sealed, ok := job.Annotations[AnnotationDecision]
+	return ok && sealed == ""
+}
+
+// SlimCached does the same for the cache, and leaves large decisions out. Of a call's Job that has ended, the name, the
+// owner and the conditions are left; such Jobs stay for minutes, and that is most of them.
 func SlimCached(job *batchv1.Job) {
 	Slim(job)
+	if len(job.Annotations[AnnotationDecision]) > maxCachedDecision {
+		job.Annotations[AnnotationDecision] = ""
+	}
 	if owner := metav1.GetControllerOf(job); HasEnded(job) && owner != nil && owner.Kind == "ToolCall" {
 		job.Labels, job.Annotations = nil, nil
 	}

@@ -63,3 +63,25 @@ func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
 	}
 }
+
+// The operator keeps environments and skills in memory: somebody who may create them must not fill it with few.
+func TestEnvironmentsAndSkillsAreBoundedInSize(t *testing.T) {
+	s := newSpace(t)
+	text := strings.Repeat("x", 64<<10)
+	for _, make := range []func() client.Object{
+		func() client.Object {
+			return &v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{
+				Image: "image:1", Env: []v1alpha1.EnvVar{{Name: "A", Value: text}},
+				PodMetadata: &v1alpha1.PodMetadata{Annotations: map[string]string{"example.com/a": text}},
+			}}
+		},
+		func() client.Object {
+			return &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: []v1alpha1.EnvVar{{Name: "A", Value: text + text[:60<<10]}}}}
+		},
+	} {
+		s.attempt(t, attempt{make(), ""})
+		annotated := make()
+		annotated.SetAnnotations(map[string]string{"example.com/a": text + text + text})
+		s.attempt(t, attempt{annotated, "256 KiB"})
+	}
+}
