@@ -2,6 +2,8 @@ package controllers_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -330,5 +332,62 @@ func TestADeletedCallThatIsHeldByAFinalizerEnds(t *testing.T) {
 		if err := w.client.Update(context.Background(), now, client.DisableReadYourWritesConsistency); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A runner whose connection broke dials in again within a second.
+func TestAWaitingPodOutlivesAMomentWithoutItsConnection(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(3))
+	runners := w.warmUp(env)
+	before := map[string]bool{}
+	for _, j := range w.waiting(env) {
+		before[j.Name] = true
+	}
+	w.pass(10 * time.Minute)
+	w.fill(env)
+	for _, r := range runners {
+		w.disconnect(r)
+	}
+	w.fill(env)
+	w.pass(time.Second)
+	names := slices.Sorted(maps.Keys(runners))
+	back, away := runners[names[0]], runners[names[1]]
+	back.connect(w, "")
+	w.fill(env)
+	for name := range before {
+		if !w.hasNamedJob(name) {
+			t.Errorf("%s is deleted: %s", name, w.problem(env))
+		}
+	}
+	w.pass(time.Minute)
+	w.fill(env)
+	if !w.hasNamedJob(back.config.Hello.Job) || w.hasNamedJob(away.config.Hello.Job) {
+		t.Error("the one that came back is deleted, or the one that did not is kept")
+	}
+}
+
+// A claim is on a process, whether it is connected at the moment or not.
+func TestAClaimedPodOutlivesAMomentWithoutItsConnection(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(1))
+	r := only(w.warmUp(env))
+	call := w.call("c")
+	w.pass(10 * time.Minute)
+	w.fill(env)
+	before, once := w.reconciler.Client, false
+	w.reconciler.Client = &flaky{Client: w.client, fail: func() failure {
+		if !once {
+			once = true
+			w.disconnect(r)
+			w.pass(time.Minute)
+			w.fill(env)
+		}
+		return succeeds
+	}}
+	w.reconcile(call)
+	w.reconciler.Client = before
+	if !once || !w.hasNamedJob(r.config.Hello.Job) {
+		t.Error("the Job of a claimed runner was deleted")
 	}
 }

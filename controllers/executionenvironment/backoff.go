@@ -1,14 +1,17 @@
 package executionenvironment
 
 import (
+	"maps"
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// backoffs holds the back-off of each environment's pool, and when its status was written. After a restart it is empty:
-// a pod that can't start is tried again at once, and the counts are written at once.
+// backoffs holds the back-off of each environment's pool, which of its runners were connected, and when its status was
+// written. After a restart it is empty: a pod that can't start is tried again at once, runners have the time that all
+// have to dial in, and the counts are written at once.
 type backoffs struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]*backoff
@@ -22,6 +25,8 @@ type backoff struct {
 	failures int
 	// notBefore is when the next pod may be made after one failed.
 	notBefore time.Time
+	// lost has the Jobs whose runner was connected, and since when it isn't; zero while it is.
+	lost map[types.UID]time.Time
 	// written is when the environment's status was last written.
 	written time.Time
 }
@@ -61,8 +66,34 @@ func (b *backoff) countFailure(problem string, now time.Time) {
 // setTemplate says what the pool's pods are made from now. Failures with another template don't count.
 func (b *backoff) setTemplate(template string) {
 	if b.template != template {
-		*b = backoff{template: template, written: b.written}
+		*b = backoff{template: template, lost: b.lost, written: b.written}
 	}
+}
+
+// lostSince is since when the runner of a Job isn't connected which was; false for one that never was.
+func (b *backoff) lostSince(job types.UID, connected bool, now time.Time) (since time.Time, was bool) {
+	if connected {
+		if b.lost == nil {
+			b.lost = map[types.UID]time.Time{}
+		}
+		b.lost[job] = time.Time{}
+		return now, true
+	}
+	since, was = b.lost[job]
+	if was && since.IsZero() {
+		since = now
+		b.lost[job] = now
+	}
+	return since, was
+}
+
+// keepOnly forgets the Jobs that aren't the pool's any more.
+func (b *backoff) keepOnly(jobs []batchv1.Job) {
+	there := map[types.UID]bool{}
+	for i := range jobs {
+		there[jobs[i].UID] = true
+	}
+	maps.DeleteFunc(b.lost, func(job types.UID, _ time.Time) bool { return !there[job] })
 }
 
 // reset forgets the failures: a pod waits.

@@ -73,6 +73,7 @@ func (r *Reconciler) reconcilePool(ctx context.Context, p *pool, in *inputs, job
 		return nil
 	}
 	r.setTemplate(p, in)
+	p.backoff.keepOnly(jobs)
 	for i := range jobs {
 		if err := r.reconcilePod(ctx, p, &jobs[i]); err != nil {
 			return err
@@ -195,7 +196,7 @@ func startTimeout(env *v1alpha1.ExecutionEnvironment) time.Duration {
 	return time.Duration(decide.StartTimeoutSeconds(env)) * time.Second
 }
 
-// reconnectWait is how long runners may take to dial in after they can reach this operator.
+// reconnectWait is how long runners may take to dial in, after they can reach this operator or lost their connection.
 const reconnectWait = 15 * time.Second
 
 // problemOf says why a Job of the pool will not have a waiting runner; empty when it may.
@@ -211,7 +212,13 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 			return found.Message
 		}
 	}
-	if r.Hub.Session(string(job.UID)) != nil || p.now.Sub(jobspec.StartsFrom(job)) <= startTimeout(p.env) {
+	connected := r.Hub.Session(string(job.UID)) != nil
+	lost, was := p.backoff.lostSince(job.UID, connected, p.now)
+	if connected || p.now.Sub(jobspec.StartsFrom(job)) <= startTimeout(p.env) {
+		return ""
+	}
+	if left := lost.Add(reconnectWait).Sub(p.now); was && left > 0 {
+		p.wakeIn(left)
 		return ""
 	}
 	heard := r.Hub.Since()
