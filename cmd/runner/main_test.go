@@ -237,7 +237,21 @@ func TestARunnerThatIsNotWantedEnds(t *testing.T) {
 		o := newOperator(t)
 		p := startRunner(t, o)
 		end(p, <-o.events)
-		if code := p.exit(); code != 1 || p.stderr.Len() == 0 {
+		over := make(chan struct{})
+		go func() {
+			// A refusal can be lost with its connection: then the runner dials in again.
+			for {
+				select {
+				case s := <-o.events:
+					s.Refuse("gone")
+				case <-over:
+					return
+				}
+			}
+		}()
+		code := p.exit()
+		close(over)
+		if code != 1 || p.stderr.Len() == 0 {
 			t.Errorf("%s: exited with %d: %s", name, code, p.stderr.String())
 		}
 	}
