@@ -74,6 +74,7 @@ func (r *report) supervise(s supervision) error {
 	cmd := Command{
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: s.Stdin, Timeout: s.Timeout, Grace: s.Grace,
 		MaxBytesPerStream: max(s.MaxBytesPerStream, 64<<10), DenyNetwork: s.DenyNetwork, Source: s.Source,
+		Rules: rulesInForce(),
 	}
 	if s.OpenDir {
 		dir, err := os.Open(s.Dir)
@@ -122,7 +123,7 @@ func superviseApart(t testing.TB, s supervision, attr *syscall.SysProcAttr, pref
 	argv := append(prefix, self, string(arg))
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
-	cmd.Env = []string{"SECRET=swordfish", helperVariable + "=supervise", "GORACE=halt_on_error=1", "PATH=" + testPath}
+	cmd.Env = []string{"SECRET=swordfish", helperVariable + "=supervise", "GORACE=halt_on_error=1", "PATH=" + testPath, rulesVariable + "=" + os.Getenv(rulesVariable)}
 	cmd.SysProcAttr = attr
 	cmd.Dir = "/"
 	var stderr bytes.Buffer

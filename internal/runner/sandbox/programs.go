@@ -1,0 +1,283 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// programs are the files that a call may execute.
+type programs struct {
+	files map[fileID]*program
+	// dirs are the directories below which everything may be executed, each ending in "/".
+	dirs []string
+	// loaders start programs for the kernel. Nobody else may start them: they would run any file.
+	loaders map[fileID]bool
+	// names are the names that are listed, for programs that do what they are called.
+	names map[string]bool
+
+	// notFound are entries of the policy that lead to nothing, writable those that the call can write to.
+	notFound, writable []string
+}
+
+// program is a listed file.
+type program struct {
+	path string
+	interpreters
+	// multiCall says that it is many programs, told apart by name.
+	multiCall bool
+}
+
+// resolver finds programs in the pod.
+type resolver struct {
+	*programs
+	rules *rules.Rules
+	// path are the absolute elements of the command's PATH.
+	path []string
+	// grant is called with each file and directory that may be executed, while it is open.
+	grant func(*openFile) error
+
+	writableDirs map[string]bool
+}
+
+// resolve finds what the rules list in a command's PATH.
+func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
+	res := &resolver{
+		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}, names: map[string]bool{}},
+		rules:    r, grant: grant, writableDirs: map[string]bool{},
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if filepath.IsAbs(dir) {
+			res.path = append(res.path, dir)
+		}
+	}
+	if err := res.standardLoaders(); err != nil {
+		return nil, err
+	}
+	if own := r.Programs.Own; own != "" {
+		if _, err := res.add(own, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, entry := range r.Programs.Allowed {
+		if err := res.listed(entry); err != nil {
+			return nil, err
+		}
+	}
+	return res.programs, nil
+}
+
+// listed adds an entry of the policy, and its helpers.
+func (r *resolver) listed(entry string) error {
+	real, err := r.add(entry, r.rules.Programs.AllowWritable)
+	if err != nil {
+		return err
+	}
+	if real == "" {
+		r.notFound = append(r.notFound, entry)
+		return nil
+	}
+	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
+		if err := r.helper(helper); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// helper adds a name, or what a glob leads to. What isn't there isn't needed.
+func (r *resolver) helper(pattern string) error {
+	if !strings.ContainsAny(pattern, "*?[") {
+		_, err := r.add(pattern, false)
+		return err
+	}
+	matches, _ := filepath.Glob(strings.TrimSuffix(pattern, "/"))
+	for _, match := range matches {
+		if strings.HasSuffix(pattern, "/") {
+			match += "/"
+		}
+		if _, err := r.add(match, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds what an entry leads to, and returns its path without links; it is empty if that is nothing.
+func (r *resolver) add(entry string, allowWritable bool) (string, error) {
+	switch {
+	case entry == "":
+		return "", nil
+	case !strings.Contains(entry, "/"):
+		return r.addName(entry)
+	case !filepath.IsAbs(entry):
+		return "", nil
+	}
+	f, err := openPath(entry)
+	if err != nil {
+		return "", nil //nolint:nilerr // what isn't there can't be executed either
+	}
+	defer f.close()
+	if r.isWritable(f) {
+		if !allowWritable {
+			return "", nil
+		}
+		r.writable = append(r.writable, entry)
+	}
+	if strings.HasSuffix(entry, "/") != f.isDir() {
+		return "", nil
+	}
+	if f.isDir() {
+		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
+		return f.path, r.grant(f)
+	}
+	return f.path, r.addFile(f, filepath.Base(entry))
+}
+
+// addName adds the first program of that name in PATH that the call can't write to.
+func (r *resolver) addName(name string) (string, error) {
+	for _, dir := range r.path {
+		f, err := openPath(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir) {
+			defer f.close()
+			return f.path, r.addFile(f, name)
+		}
+		f.close()
+	}
+	return "", nil
+}
+
+func (r *resolver) addFile(f *openFile, name string) error {
+	if !f.isRegular() {
+		return nil
+	}
+	r.names[name] = true
+	if r.files[f.id] != nil || r.loaders[f.id] {
+		return nil
+	}
+	p := &program{path: f.path, interpreters: readInterpreters(f), multiCall: isMultiCall(f)}
+	r.files[f.id] = p
+	if err := r.addLoader(p.loader); err != nil {
+		return err
+	}
+	return r.grant(f)
+}
+
+// standardLoaders adds the usual loaders: programs in listed directories need them.
+func (r *resolver) standardLoaders() error {
+	for _, pattern := range []string{"/lib64/ld-linux-*.so*", "/lib/ld-linux-*.so*", "/lib/ld-musl-*.so*"} {
+		matches, _ := filepath.Glob(pattern)
+		for _, match := range matches {
+			if err := r.addLoader(match); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *resolver) addLoader(path string) error {
+	if !filepath.IsAbs(path) {
+		return nil
+	}
+	f, err := openPath(path)
+	if err != nil {
+		return nil //nolint:nilerr // the program can't be executed then
+	}
+	defer f.close()
+	if !f.isRegular() || r.loaders[f.id] || r.isWritable(f) {
+		return nil
+	}
+	r.loaders[f.id] = true
+	return r.grant(f)
+}
+
+// isWritable reports whether the call can write to the file or put another one in its place.
+func (r *resolver) isWritable(f *openFile) bool {
+	if r.rules.WritePaths == nil && !f.isDir() && unix.Faccessat(unix.AT_FDCWD, procFD(f.fd), unix.W_OK, 0) == nil {
+		return true
+	}
+	if r.rules.WritePaths != nil || f.isDir() {
+		return r.isWritablePath(f.path)
+	}
+	return r.isWritablePath(filepath.Dir(f.path))
+}
+
+// isWritablePath reports whether the call can write to a directory, or to one above it.
+func (r *resolver) isWritablePath(dir string) bool {
+	if known, ok := r.writableDirs[dir]; ok {
+		return known
+	}
+	writable := false
+	if r.rules.WritePaths != nil {
+		writable = slices.ContainsFunc(r.rules.WritePaths, func(root string) bool { return isBelow(dir, realPath(root)) })
+	} else {
+		writable = unix.Access(dir, unix.W_OK) == nil || dir != "/" && r.isWritablePath(filepath.Dir(dir))
+	}
+	r.writableDirs[dir] = writable
+	return writable
+}
+
+// isBelow reports whether a path is a directory or lies below it.
+func isBelow(path, dir string) bool {
+	dir = strings.TrimSuffix(dir, "/")
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// realPath is a path without links, or as it is if it leads nowhere.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}
+
+// multiCallNames begin the names of files that are many programs.
+var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
+
+// maxNames bounds how many files are compared to find a program's other names.
+const maxNames = 4096
+
+// isMultiCall reports whether a program is one of those, or has another name in its directory.
+func isMultiCall(f *openFile) bool {
+	base := filepath.Base(f.path)
+	if slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) }) {
+		return true
+	}
+	if f.links < 2 {
+		return false
+	}
+	dir, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return true
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(maxNames)
+	for _, name := range names {
+		var st unix.Stat_t
+		if name != base && unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+			(fileID{uint64(st.Dev), st.Ino}) == f.id {
+			return true
+		}
+	}
+	return false
+}
+
+// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.
+func (p *programs) allowed(f *openFile) *program {
+	if known := p.files[f.id]; known != nil {
+		return known
+	}
+	if slices.ContainsFunc(p.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) }) {
+		return &program{path: f.path, interpreters: readInterpreters(f)}
+	}
+	return nil
+}
