@@ -44,6 +44,7 @@ func takeStage() (*sandbox.Stage, error) {
 		}
 		stage.Discard()
 	}
+	closeOnExec()
 	return sandbox.NewStage()
 }
 

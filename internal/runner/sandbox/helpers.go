@@ -7,7 +7,10 @@ import (
 )
 
 // gitHelpers: git runs its commands from its own directory. Some of them are shell scripts.
-var gitHelpers = []string{"/usr/lib/git-core/", "/usr/libexec/git-core/", "sh", "basename", "dirname", "sed", "uname", "cat", "tr"}
+var gitHelpers = []string{
+	"/usr/lib/git-core/", "/usr/libexec/git-core/", "sh", "basename", "dirname", "sed", "uname", "cat", "tr",
+	"gettext", "gettext.sh", "ngettext", "envsubst",
+}
 
 // compilerHelpers: a compiler driver runs the compiler, the assembler and the linker.
 var compilerHelpers = []string{
@@ -53,7 +56,6 @@ var helperTable = map[string][]string{
 	"sort":    {"sh"},
 	"patch":   {"ed"},
 	"ldd":     {"sh", "bash"},
-	"curl":    nil,
 }
 
 // systemPrefixes hold many programs that don't belong together.

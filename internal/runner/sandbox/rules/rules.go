@@ -54,24 +54,24 @@ const (
 	ABIScopes = 6
 )
 
-// Missing returns what the rules need and the node doesn't give, as a phrase for a message; it is empty when nothing is
-// missing. Signals that can't be held are no reason to refuse a call.
+// Missing returns what the rules need and the node doesn't give, as a phrase that follows "no"; it is empty when nothing
+// is missing. Signals that can't be held are no reason to refuse a call.
 func (s Support) Missing(r *Rules) string {
 	switch {
 	case s.LandlockABI == 0:
 		return "Landlock"
 	case s.LandlockABI < ABIPaths:
 		return "Landlock of Linux 6.2 or later"
+	case !s.Listener:
+		return "seccomp filter with a listener"
 	case r.Programs == nil:
 		return ""
-	case !s.Listener:
-		return "a seccomp filter with a listener"
 	case !s.AddDescriptor:
-		return "passing descriptors through a seccomp listener"
+		return "way to pass descriptors through a seccomp listener"
 	case !s.ReadMemory:
-		return "reading the memory of its processes"
+		return "right to read the memory of a call's processes"
 	case !s.Trace:
-		return "tracing its processes"
+		return "right to trace a call's processes"
 	default:
 		return ""
 	}
