@@ -2,10 +2,17 @@ package runner
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 func BenchmarkTrueThroughRun(b *testing.B) {
@@ -45,6 +52,80 @@ func offlineTrue() Command {
 	cmd := program("/bin/true")
 	cmd.DenyNetwork = true
 	return cmd
+}
+
+// benchRules are what a policy of a coding agent lists.
+func benchRules() *rules.Rules {
+	return &rules.Rules{
+		WritePaths: []string{"/tmp"},
+		Programs: &rules.Programs{Own: "bash", Allowed: []string{
+			"true", "bash", "sh", "ls", "cat", "cp", "mv", "rm", "mkdir", "grep", "sed", "awk", "find", "xargs", "head", "tail", "sort", "uniq",
+			"wc", "tr", "cut", "diff", "git", "python3", "make", "gcc", "tar", "gzip", "env", "echo", "test", "touch", "chmod", "date", "id",
+		}},
+	}
+}
+
+// BenchmarkTrueInside is the start to the end of a command: without rules, with rules and a stage that was started ahead,
+// and with rules and no stage. The number of Landlock rules is reported.
+func BenchmarkTrueInside(b *testing.B) {
+	for _, c := range []struct {
+		name         string
+		rules, ahead bool
+	}{{"without rules", false, false}, {"with a stage", true, true}, {"without a stage", true, false}} {
+		b.Run(c.name, func(b *testing.B) {
+			cmd := program("/bin/true")
+			if c.rules {
+				cmd.Rules = benchRules()
+			}
+			Prepare()
+			discardStage()
+			for b.Loop() {
+				if c.ahead {
+					b.StopTimer()
+					Prepare()
+					awaitStage(b, ready.PID)
+					b.StartTimer()
+				}
+				if o := Run(b.Context(), cmd); o.Reason != result.Completed {
+					b.Fatal(describe(o))
+				}
+			}
+			if c.rules {
+				domain, err := sandbox.Prepare(cmd.Rules, testPath, *support)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(domain.Rules()), "rules")
+				domain.Close()
+			}
+		})
+	}
+}
+
+// awaitStage waits until a stage waits for its command.
+func awaitStage(b *testing.B, pid int) {
+	for {
+		call, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/syscall")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if strings.HasPrefix(string(call), strconv.Itoa(unix.SYS_RECVMSG)+" ") {
+			return
+		}
+	}
+}
+
+// BenchmarkExecInside is one execution in a shell's loop.
+func BenchmarkExecInside(b *testing.B) {
+	for name, r := range map[string]*rules.Rules{"without rules": nil, "with rules": benchRules()} {
+		b.Run(name, func(b *testing.B) {
+			cmd := bash("for ((i = 0; i < " + strconv.Itoa(b.N) + "; i++)); do /bin/true; done")
+			cmd.Rules, cmd.Timeout = r, 0
+			if o := Run(b.Context(), cmd); o.Reason != result.Completed {
+				b.Fatal(describe(o))
+			}
+		})
+	}
 }
 
 // BenchmarkTrueThroughExec is what the standard library takes for a process whose output is captured.

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
@@ -28,6 +29,7 @@ func Prepare() rules.Support {
 		}
 		ready = stage
 	}
+	sandbox.ReadAhead(os.Getenv("PATH"))
 	if support == nil {
 		return sandbox.Probe(nil)
 	}

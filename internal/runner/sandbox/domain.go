@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -137,6 +139,9 @@ var devicePaths = []string{
 // programDirs are the usual directories of programs.
 var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/games"}
 
+// programDirNames are the names of directories that hold programs and nothing else.
+var programDirNames = []string{"bin", "sbin", "games"}
+
 // grantReads grants reading, but not of the directories of programs: what isn't listed can't be copied, or mapped by a
 // loader. Their listed files were granted with their execution.
 func (d *Domain) grantReads(path string) error {
@@ -168,7 +173,7 @@ func (d *Domain) hiddenDirs(path string) []string {
 	var dirs []string
 	for _, dir := range append(filepath.SplitList(path), programDirs...) {
 		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || !filepath.IsAbs(dir) || !strings.HasSuffix(real, "bin") && filepath.Base(real) != "games" {
+		if err != nil || !filepath.IsAbs(dir) || !slices.Contains(programDirNames, filepath.Base(real)) {
 			continue
 		}
 		listed := slices.ContainsFunc(d.programs.dirs, func(listed string) bool { return strings.HasPrefix(real+"/", listed) })
@@ -228,10 +233,14 @@ func (d *Domain) grantExcept(root string, hidden []string, access uint64) error 
 
 // grant grants a right on a path without links. A path that is gone needs none.
 func (d *Domain) grant(path string, access uint64) error {
-	f, err := openPath(path)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil //nolint:nilerr // a path that can't be opened now can't be opened by the command
 	}
-	defer f.close()
-	return d.ruleset.allow(f.fd, f.isDir(), access)
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	return d.ruleset.allow(fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, access)
 }

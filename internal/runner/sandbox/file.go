@@ -12,9 +12,11 @@ import (
 // fileID tells files apart, whatever their names.
 type fileID struct{ dev, ino uint64 }
 
-// openFile is a file or directory that is held open, but not for reading.
+// openFile is a file or directory that is held open.
 type openFile struct {
 	fd int
+	// readable says that it is open for reading.
+	readable bool
 	// path has no links.
 	path  string
 	id    fileID
@@ -29,6 +31,23 @@ func openPath(path string) (*openFile, error) {
 		return nil, err
 	}
 	return newOpenFile(fd)
+}
+
+// openProgram opens a program to look at what it is, if it can be read.
+func openProgram(dir int, name string) (*openFile, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	readable := err == nil
+	if err == unix.EACCES {
+		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := newOpenFile(fd)
+	if err == nil {
+		f.readable = readable
+	}
+	return f, err
 }
 
 // newOpenFile takes a descriptor. After an error it is closed.
@@ -52,7 +71,16 @@ func (f *openFile) isRegular() bool { return f.mode&unix.S_IFMT == unix.S_IFREG 
 
 // isExecutable reports whether this user may execute the file.
 func (f *openFile) isExecutable() bool {
-	return f.isRegular() && unix.Faccessat(unix.AT_FDCWD, procFD(f.fd), unix.X_OK, 0) == nil
+	return f.isRegular() && f.mode&0o111 != 0 && f.mayAccess(unix.X_OK)
+}
+
+// mayAccess asks the kernel about the open file, and by its path in /proc where the kernel is older than that.
+func (f *openFile) mayAccess(mode uint32) bool {
+	err := unix.Faccessat(f.fd, "", mode, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOSYS {
+		err = unix.Faccessat(unix.AT_FDCWD, procFD(f.fd), mode, 0)
+	}
+	return err == nil
 }
 
 func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
@@ -70,11 +98,14 @@ type interpreters struct {
 
 // readInterpreters reads a file's first bytes. A file that can't be read names nothing: it isn't a script for its user.
 func readInterpreters(f *openFile) interpreters {
-	fd, err := unix.Open(procFD(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return interpreters{}
+	fd := f.fd
+	if !f.readable {
+		var err error
+		if fd, err = unix.Open(procFD(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
+			return interpreters{}
+		}
+		defer unix.Close(fd)
 	}
-	defer unix.Close(fd)
 	head := make([]byte, headSize)
 	n, err := unix.Pread(fd, head, 0)
 	if err != nil {
@@ -85,6 +116,10 @@ func readInterpreters(f *openFile) interpreters {
 		return interpreters{script: scriptInterpreter(head)}
 	}
 	return interpreters{loader: elfLoader(head, func(b []byte, at int64) bool {
+		if at >= 0 && at <= int64(len(head)-len(b)) {
+			copy(b, head[at:])
+			return true
+		}
 		n, err := unix.Pread(fd, b, at)
 		return err == nil && n == len(b)
 	})}

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,25 +36,29 @@ type program struct {
 type resolver struct {
 	*programs
 	rules *rules.Rules
-	// path are the absolute elements of the command's PATH.
-	path []string
+	// path are the directories of the command's PATH, open.
+	path []*openFile
 	// grant is called with each file and directory that may be executed, while it is open.
 	grant func(*openFile) error
 
+	// writePaths are those of the rules, without links.
+	writePaths   []string
 	writableDirs map[string]bool
+	// found holds what entries lead to, since programs share helpers.
+	found map[string]string
 }
 
 // resolve finds what the rules list in a command's PATH.
 func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
 	res := &resolver{
 		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}, names: map[string]bool{}},
-		rules:    r, grant: grant, writableDirs: map[string]bool{},
+		rules:    r, grant: grant, writableDirs: map[string]bool{}, found: map[string]string{},
 	}
-	for _, dir := range filepath.SplitList(path) {
-		if filepath.IsAbs(dir) {
-			res.path = append(res.path, dir)
-		}
+	for _, root := range r.WritePaths {
+		res.writePaths = append(res.writePaths, realPath(root))
 	}
+	res.openDirs(path)
+	defer res.closeDirs()
 	if err := res.standardLoaders(); err != nil {
 		return nil, err
 	}
@@ -70,6 +73,30 @@ func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*program
 		}
 	}
 	return res.programs, nil
+}
+
+// openDirs opens the directories of PATH that are there, each once: some are often links to others.
+func (r *resolver) openDirs(path string) {
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		f, err := openPath(dir)
+		if err != nil {
+			continue
+		}
+		if !f.isDir() || slices.ContainsFunc(r.path, func(known *openFile) bool { return known.id == f.id }) {
+			f.close()
+			continue
+		}
+		r.path = append(r.path, f)
+	}
+}
+
+func (r *resolver) closeDirs() {
+	for _, dir := range r.path {
+		dir.close()
+	}
 }
 
 // listed adds an entry of the policy, and its helpers.
@@ -92,10 +119,14 @@ func (r *resolver) listed(entry string) error {
 
 // helper adds a name, or what a glob leads to. What isn't there isn't needed.
 func (r *resolver) helper(pattern string) error {
+	if _, done := r.found[pattern]; done {
+		return nil
+	}
 	if !strings.ContainsAny(pattern, "*?[") {
 		_, err := r.add(pattern, false)
 		return err
 	}
+	r.found[pattern] = ""
 	matches, _ := filepath.Glob(strings.TrimSuffix(pattern, "/"))
 	for _, match := range matches {
 		if strings.HasSuffix(pattern, "/") {
@@ -110,6 +141,15 @@ func (r *resolver) helper(pattern string) error {
 
 // add adds what an entry leads to, and returns its path without links; it is empty if that is nothing.
 func (r *resolver) add(entry string, allowWritable bool) (string, error) {
+	if real, done := r.found[entry]; done {
+		return real, nil
+	}
+	real, err := r.addNew(entry, allowWritable)
+	r.found[entry] = real
+	return real, err
+}
+
+func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
 	switch {
 	case entry == "":
 		return "", nil
@@ -118,7 +158,7 @@ func (r *resolver) add(entry string, allowWritable bool) (string, error) {
 	case !filepath.IsAbs(entry):
 		return "", nil
 	}
-	f, err := openPath(entry)
+	f, err := openProgram(unix.AT_FDCWD, entry)
 	if err != nil {
 		return "", nil //nolint:nilerr // what isn't there can't be executed either
 	}
@@ -142,11 +182,11 @@ func (r *resolver) add(entry string, allowWritable bool) (string, error) {
 // addName adds the first program of that name in PATH that the call can't write to.
 func (r *resolver) addName(name string) (string, error) {
 	for _, dir := range r.path {
-		f, err := openPath(filepath.Join(dir, name))
+		f, err := openProgram(dir.fd, name)
 		if err != nil {
 			continue
 		}
-		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir) {
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) {
 			defer f.close()
 			return f.path, r.addFile(f, name)
 		}
@@ -185,9 +225,10 @@ func (r *resolver) standardLoaders() error {
 }
 
 func (r *resolver) addLoader(path string) error {
-	if !filepath.IsAbs(path) {
+	if _, done := r.found[path]; done || !filepath.IsAbs(path) {
 		return nil
 	}
+	r.found[path] = ""
 	f, err := openPath(path)
 	if err != nil {
 		return nil //nolint:nilerr // the program can't be executed then
@@ -202,7 +243,7 @@ func (r *resolver) addLoader(path string) error {
 
 // isWritable reports whether the call can write to the file or put another one in its place.
 func (r *resolver) isWritable(f *openFile) bool {
-	if r.rules.WritePaths == nil && !f.isDir() && unix.Faccessat(unix.AT_FDCWD, procFD(f.fd), unix.W_OK, 0) == nil {
+	if r.rules.WritePaths == nil && !f.isDir() && f.mayAccess(unix.W_OK) {
 		return true
 	}
 	if r.rules.WritePaths != nil || f.isDir() {
@@ -218,7 +259,7 @@ func (r *resolver) isWritablePath(dir string) bool {
 	}
 	writable := false
 	if r.rules.WritePaths != nil {
-		writable = slices.ContainsFunc(r.rules.WritePaths, func(root string) bool { return isBelow(dir, realPath(root)) })
+		writable = slices.ContainsFunc(r.writePaths, func(root string) bool { return isBelow(dir, root) })
 	} else {
 		writable = unix.Access(dir, unix.W_OK) == nil || dir != "/" && r.isWritablePath(filepath.Dir(dir))
 	}
@@ -243,32 +284,13 @@ func realPath(path string) string {
 // multiCallNames begin the names of files that are many programs.
 var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
 
-// maxNames bounds how many files are compared to find a program's other names.
-const maxNames = 4096
-
 // isMultiCall reports whether a program is one of those, or has another name in its directory.
 func isMultiCall(f *openFile) bool {
 	base := filepath.Base(f.path)
 	if slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) }) {
 		return true
 	}
-	if f.links < 2 {
-		return false
-	}
-	dir, err := os.Open(filepath.Dir(f.path))
-	if err != nil {
-		return true
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(maxNames)
-	for _, name := range names {
-		var st unix.Stat_t
-		if name != base && unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-			(fileID{uint64(st.Dev), st.Ino}) == f.id {
-			return true
-		}
-	}
-	return false
+	return f.links > 1 && linksIn(filepath.Dir(f.path))[f.id] > 1
 }
 
 // allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.
