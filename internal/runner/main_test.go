@@ -64,6 +64,14 @@ func rulesInForce() *rules.Rules {
 	return &rules.Rules{Programs: &rules.Programs{Allowed: []string{"/"}, AllowWritable: true}}
 }
 
+// ownRules skips a test with rules of its own when rules are in force for all.
+func ownRules(t testing.TB) {
+	t.Helper()
+	if rulesInForce() != nil {
+		t.Skip("it has rules of its own")
+	}
+}
+
 // helperCommand runs the test binary as one of the helpers.
 func helperCommand(t testing.TB, name string, args ...string) Command {
 	t.Helper()

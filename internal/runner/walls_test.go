@@ -32,6 +32,7 @@ func held(t testing.TB, r *rules.Rules, script string) result.Outcome {
 // worlds makes a directory of programs that a call can't write to, and one that it can.
 func worlds(t testing.TB) (programs, work string) {
 	t.Helper()
+	ownRules(t)
 	base := publicDir(t)
 	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -18,10 +19,11 @@ type openFile struct {
 	// readable says that it is open for reading.
 	readable bool
 	// path has no links.
-	path  string
-	id    fileID
-	mode  uint32
-	links uint64
+	path string
+	id   fileID
+	mode uint32
+	// isNamed says that the file has a name, isLinked that it has several.
+	isNamed, isLinked bool
 }
 
 // openPath opens what a path leads to.
@@ -37,7 +39,7 @@ func openPath(path string) (*openFile, error) {
 func openProgram(dir int, name string) (*openFile, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	readable := err == nil
-	if err == unix.EACCES {
+	if errors.Is(err, unix.EACCES) {
 		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
@@ -62,7 +64,7 @@ func newOpenFile(fd int) (*openFile, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &openFile{fd: fd, path: path, id: fileID{uint64(st.Dev), st.Ino}, mode: st.Mode, links: uint64(st.Nlink)}, nil
+	return &openFile{fd: fd, path: path, id: fileID{st.Dev, st.Ino}, mode: st.Mode, isNamed: st.Nlink > 0, isLinked: st.Nlink > 1}, nil
 }
 
 func (f *openFile) close()          { unix.Close(f.fd) }
@@ -77,7 +79,7 @@ func (f *openFile) isExecutable() bool {
 // mayAccess asks the kernel about the open file, and by its path in /proc where the kernel is older than that.
 func (f *openFile) mayAccess(mode uint32) bool {
 	err := unix.Faccessat(f.fd, "", mode, unix.AT_EMPTY_PATH)
-	if err == unix.EINVAL || err == unix.ENOSYS {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		err = unix.Faccessat(unix.AT_FDCWD, procFD(f.fd), mode, 0)
 	}
 	return err == nil

@@ -64,15 +64,15 @@ func gateFilter() []unix.SockFilter {
 		f = append(f, on(number, deny(unix.ENOSYS))...)
 	}
 	for _, number := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
-		f = append(f, on(number, load(offArg0), jumpSet(unix.CLONE_NEWUSER, 0, 1), deny(unix.EPERM), allow)...)
+		f = append(f, on(number, load(offArg0), unlessSet(unix.CLONE_NEWUSER), deny(unix.EPERM), allow)...)
 	}
 	// An undumpable process can't be looked at: say yes, and do nothing.
 	f = append(f, on(unix.SYS_PRCTL, load(offArg0), jumpEqual(unix.PR_SET_DUMPABLE, 0, 1), deny(0), allow)...)
-	f = append(f, on(unix.SYS_SECCOMP, load(offArg1), jumpSet(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, 0, 1), deny(unix.EBUSY), allow)...)
+	f = append(f, on(unix.SYS_SECCOMP, load(offArg1), unlessSet(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), deny(unix.EBUSY), allow)...)
 	// A file in memory lies outside Landlock. One that can't be executed may be made; the gate makes one of the others.
 	return append(f, on(unix.SYS_MEMFD_CREATE, load(offArg1),
-		jumpSet(unix.MFD_EXEC, 0, 1), deny(unix.EACCES),
-		jumpSet(unix.MFD_NOEXEC_SEAL, 0, 1), allow,
+		unlessSet(unix.MFD_EXEC), deny(unix.EACCES),
+		unlessSet(unix.MFD_NOEXEC_SEAL), allow,
 		notify)...)
 }
 
@@ -104,7 +104,7 @@ func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-// jumpEqual, jumpAtLeast and jumpSet skip instructions, depending on the loaded value.
+// jumpEqual and jumpAtLeast skip instructions, depending on the loaded value.
 func jumpEqual(k uint32, then, otherwise uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: then, Jf: otherwise, K: k}
 }
@@ -113,8 +113,9 @@ func jumpAtLeast(k uint32, then, otherwise uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jt: then, Jf: otherwise, K: k}
 }
 
-func jumpSet(k uint32, then, otherwise uint8) unix.SockFilter {
-	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: then, Jf: otherwise, K: k}
+// unlessSet skips the next instruction when the loaded value lacks all of the bits.
+func unlessSet(k uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: k}
 }
 
 func deny(errno unix.Errno) unix.SockFilter {

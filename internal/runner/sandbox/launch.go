@@ -134,7 +134,7 @@ func (s *Stage) await(c *Start, p *Process) error {
 	for {
 		n, nrights, _, _, err := unix.Recvmsg(s.control, said, rights, unix.MSG_CMSG_CLOEXEC)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil && p.gate == nil:
 			return ErrStageLost
 		case err != nil:

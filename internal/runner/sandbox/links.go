@@ -55,7 +55,7 @@ func linksIn(path string) linkCounts {
 		var file unix.Stat_t
 		if unix.Fstatat(int(dir.Fd()), name, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Nlink > 1 &&
 			file.Mode&unix.S_IFMT == unix.S_IFREG {
-			known.counts[fileID{uint64(file.Dev), file.Ino}]++
+			known.counts[fileID{file.Dev, file.Ino}]++
 		}
 	}
 	links[path] = known

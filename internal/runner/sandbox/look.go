@@ -84,7 +84,7 @@ func (g *gate) judge(t target, f *openFile, asked string, e execution) verdict {
 		return verdict{path: f.path}
 	case !f.isExecutable():
 		return failed(unix.EACCES)
-	case f.links == 0 || !strings.HasPrefix(f.path, "/") || strings.HasPrefix(f.path, "/memfd:"):
+	case !f.isNamed || !strings.HasPrefix(f.path, "/") || strings.HasPrefix(f.path, "/memfd:"):
 		return refusedAs(f.path, result.RuleUnnamed)
 	default:
 		return refusedAs(f.path, result.RuleNotListed)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -57,7 +58,7 @@ func probeProcess(pid int) (reads, traces bool) {
 	// Where the child's program lies is in its own header, which a static program has at a fixed address; any answer but
 	// a refusal says that reading is allowed.
 	_, err := target(pid).read(make([]byte, 8), pageSize)
-	reads = err == nil || err == unix.EFAULT
+	reads = err == nil || errors.Is(err, unix.EFAULT)
 	if seize(pid) != nil || unix.PtraceInterrupt(pid) != nil {
 		return reads, false
 	}

@@ -290,7 +290,7 @@ func isMultiCall(f *openFile) bool {
 	if slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) }) {
 		return true
 	}
-	return f.links > 1 && linksIn(filepath.Dir(f.path))[f.id] > 1
+	return f.isLinked && linksIn(filepath.Dir(f.path))[f.id] > 1
 }
 
 // allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -61,7 +62,7 @@ func peek(pid, options int) (int, State, error) {
 func (g *gate) follow(n *notification, v verdict) {
 	tid := int(n.pid)
 	if err := seize(tid); err != nil {
-		if err != unix.ESRCH {
+		if !errors.Is(err, unix.ESRCH) {
 			g.observed.addRefused(v.path, result.RuleUnreadable)
 			g.listener.refuse(n.id, unix.EACCES)
 		}
@@ -102,7 +103,7 @@ func (g *gate) finish(tid int, v *verdict) {
 	for {
 		pid, state, err := peek(-1, unix.WSTOPPED|unix.WNOTHREAD)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return // it was reaped by its parent
@@ -154,7 +155,7 @@ func (g *gate) stopped(pid int, v *verdict) bool {
 	var status unix.WaitStatus
 	got, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
 	if err != nil || got != pid || !status.Stopped() {
-		return err == unix.ECHILD
+		return errors.Is(err, unix.ECHILD)
 	}
 	switch int(status) >> eventShift {
 	case unix.PTRACE_EVENT_EXEC:
