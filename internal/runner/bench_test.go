@@ -4,9 +4,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -65,41 +67,49 @@ func benchRules() *rules.Rules {
 	}
 }
 
+// durations are measurements of one variant, in turn with those of the others: load hits all alike.
+type durations []time.Duration
+
+// report reports the median and the least in microseconds.
+func (d durations) report(b *testing.B, name string) {
+	slices.Sort(d)
+	b.ReportMetric(float64(d[len(d)/2].Microseconds()), "p50-µs-"+name)
+	b.ReportMetric(float64(d[0].Microseconds()), "min-µs-"+name)
+}
+
 // BenchmarkTrueInside is the start to the end of a command: without rules, with rules and a stage that was started ahead,
 // and with rules and no stage. The number of Landlock rules is reported.
 func BenchmarkTrueInside(b *testing.B) {
-	for _, c := range []struct {
-		name         string
-		rules, ahead bool
-	}{{"without rules", false, false}, {"with a stage", true, true}, {"without a stage", true, false}} {
-		b.Run(c.name, func(b *testing.B) {
-			cmd := program("/bin/true")
-			if c.rules {
-				cmd.Rules = benchRules()
-			}
-			Prepare()
-			discardStage()
-			for b.Loop() {
-				if c.ahead {
-					b.StopTimer()
-					Prepare()
-					awaitStage(b, ready.PID)
-					b.StartTimer()
-				}
-				if o := Run(b.Context(), cmd); o.Reason != result.Completed {
-					b.Fatal(describe(o))
-				}
-			}
-			if c.rules {
-				domain, err := sandbox.Prepare(cmd.Rules, testPath, *support)
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(float64(domain.Rules()), "rules")
-				domain.Close()
-			}
-		})
+	plain, held := program("/bin/true"), program("/bin/true")
+	held.Rules = benchRules()
+	Prepare()
+	discardStage()
+	measure := func(cmd Command) time.Duration {
+		began := time.Now()
+		o := Run(b.Context(), cmd)
+		took := time.Since(began)
+		if o.Reason != result.Completed {
+			b.Fatal(describe(o))
+		}
+		return took
 	}
+	var without, ahead, late durations
+	for b.Loop() {
+		without = append(without, measure(plain))
+		Prepare()
+		awaitStage(b, ready.PID)
+		ahead = append(ahead, measure(held))
+		late = append(late, measure(held))
+	}
+	without.report(b, "without-rules")
+	ahead.report(b, "stage-ahead")
+	late.report(b, "no-stage")
+	domain, err := sandbox.Prepare(held.Rules, testPath, *support)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer domain.Close()
+	b.ReportMetric(float64(domain.Rules()), "rules")
 }
 
 // awaitStage waits until a stage waits for its command.
@@ -115,17 +125,24 @@ func awaitStage(b *testing.B, pid int) {
 	}
 }
 
-// BenchmarkExecInside is one execution in a shell's loop.
+// BenchmarkExecInside is one of a hundred executions in a shell's loop.
 func BenchmarkExecInside(b *testing.B) {
-	for name, r := range map[string]*rules.Rules{"without rules": nil, "with rules": benchRules()} {
-		b.Run(name, func(b *testing.B) {
-			cmd := bash("for ((i = 0; i < " + strconv.Itoa(b.N) + "; i++)); do /bin/true; done")
-			cmd.Rules, cmd.Timeout = r, 0
-			if o := Run(b.Context(), cmd); o.Reason != result.Completed {
-				b.Fatal(describe(o))
-			}
-		})
+	const times = 100
+	measure := func(r *rules.Rules) time.Duration {
+		cmd := bash("for ((i = 0; i < " + strconv.Itoa(times) + "; i++)); do /bin/true; done")
+		cmd.Rules = r
+		o := Run(b.Context(), cmd)
+		if o.Reason != result.Completed {
+			b.Fatal(describe(o))
+		}
+		return o.CompletionTime.Sub(o.StartTime) / times
 	}
+	var without, with durations
+	for b.Loop() {
+		without, with = append(without, measure(nil)), append(with, measure(benchRules()))
+	}
+	without.report(b, "without-rules")
+	with.report(b, "with-rules")
 }
 
 // BenchmarkTrueThroughExec is what the standard library takes for a process whose output is captured.
