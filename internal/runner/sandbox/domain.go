@@ -156,8 +156,8 @@ func (d *Domain) grantReads(path string) error {
 		return d.grantExcept("/", hidden, accessRead)
 	}
 	for _, dir := range slices.Concat(d.rules.ReadPaths, d.rules.WritePaths, systemPaths, devicePaths) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || isHidden(real, hidden) {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || isHidden(real, hidden) {
 			continue
 		}
 		if err := d.grantExcept(real, hidden, accessRead); err != nil {
@@ -172,13 +172,13 @@ func (d *Domain) grantReads(path string) error {
 func (d *Domain) hiddenDirs(path string) []string {
 	var dirs []string
 	for _, dir := range append(filepath.SplitList(path), programDirs...) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || !filepath.IsAbs(dir) || !slices.Contains(programDirNames, filepath.Base(real)) {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || slices.Contains(dirs, real) || !slices.Contains(programDirNames, filepath.Base(real)) {
 			continue
 		}
 		listed := slices.ContainsFunc(d.programs.dirs, func(listed string) bool { return strings.HasPrefix(real+"/", listed) })
 		writable := slices.ContainsFunc(d.rules.WritePaths, func(root string) bool { return isBelow(real, realPath(root)) })
-		if !listed && !writable && !slices.Contains(dirs, real) {
+		if !listed && !writable {
 			dirs = append(dirs, real)
 		}
 	}
@@ -198,8 +198,8 @@ func (d *Domain) grantWrites() error {
 		return d.grantExcept("/", []string{"/proc"}, accessContent)
 	}
 	for _, dir := range slices.Concat(d.rules.WritePaths, devicePaths) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || isBelow(real, "/proc") {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || isBelow(real, "/proc") {
 			continue
 		}
 		if err := d.grantExcept(real, []string{"/proc"}, accessWrite); err != nil {

@@ -22,6 +22,8 @@ type openFile struct {
 	path string
 	id   fileID
 	mode uint32
+	// changed is when the file or its names changed.
+	changed unix.Timespec
 	// isNamed says that the file has a name, isLinked that it has several.
 	isNamed, isLinked bool
 }
@@ -35,9 +37,25 @@ func openPath(path string) (*openFile, error) {
 	return newOpenFile(fd)
 }
 
+// openIn opens a program in a directory to look at what it is, if it can be read.
+func openIn(dir *openFile, name string) (*openFile, error) {
+	// What isn't a link needn't be asked for its path.
+	fd, err := unix.Openat(dir.fd, name, openToRead|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return openProgram(dir.fd, name)
+	}
+	f, err := statFile(fd)
+	if err == nil {
+		f.path, f.readable = strings.TrimSuffix(dir.path, "/")+"/"+name, true
+	}
+	return f, err
+}
+
+const openToRead = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+
 // openProgram opens a program to look at what it is, if it can be read.
 func openProgram(dir int, name string) (*openFile, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dir, name, openToRead, 0)
 	readable := err == nil
 	if errors.Is(err, unix.EACCES) {
 		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -54,17 +72,25 @@ func openProgram(dir int, name string) (*openFile, error) {
 
 // newOpenFile takes a descriptor. After an error it is closed.
 func newOpenFile(fd int) (*openFile, error) {
+	f, err := statFile(fd)
+	if err != nil {
+		return nil, err
+	}
+	if f.path, err = os.Readlink(procFD(fd)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return f, nil
+}
+
+// statFile takes a descriptor, without its path. After an error it is closed.
+func statFile(fd int) (*openFile, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	path, err := os.Readlink(procFD(fd))
-	if err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return &openFile{fd: fd, path: path, id: fileID{st.Dev, st.Ino}, mode: st.Mode, isNamed: st.Nlink > 0, isLinked: st.Nlink > 1}, nil
+	return &openFile{fd: fd, id: fileID{st.Dev, st.Ino}, mode: st.Mode, changed: st.Ctim, isNamed: st.Nlink > 0, isLinked: st.Nlink > 1}, nil
 }
 
 func (f *openFile) close()          { unix.Close(f.fd) }
@@ -73,7 +99,8 @@ func (f *openFile) isRegular() bool { return f.mode&unix.S_IFMT == unix.S_IFREG 
 
 // isExecutable reports whether this user may execute the file.
 func (f *openFile) isExecutable() bool {
-	return f.isRegular() && f.mode&0o111 != 0 && f.mayAccess(unix.X_OK)
+	const anybody = 0o111
+	return f.isRegular() && (f.mode&anybody == anybody || f.mode&anybody != 0 && f.mayAccess(unix.X_OK))
 }
 
 // mayAccess asks the kernel about the open file, and by its path in /proc where the kernel is older than that.

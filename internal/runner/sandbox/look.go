@@ -46,12 +46,12 @@ func (g *gate) look(t target, e execution) verdict {
 	default:
 		return refusedAs(t.executable(), result.RuleUnreadable)
 	}
-	f, errno := t.open(e.dirfd, path, e.flags)
+	f, errno := t.open(g.programs, e.dirfd, path, e.flags)
 	if errno != 0 {
 		return failed(errno)
 	}
 	defer f.close()
-	if !f.isRegular() || isLink(f.fd) {
+	if !f.isRegular() {
 		return failed(unix.EACCES)
 	}
 	v := g.judge(t, f, path, e)
@@ -93,7 +93,7 @@ func (g *gate) judge(t target, f *openFile, asked string, e execution) verdict {
 
 // judgeInterpreter judges the interpreter of a script, as the kernel finds it: from the thread's directory.
 func (g *gate) judgeInterpreter(t target, v verdict) verdict {
-	f, errno := t.open(unix.AT_FDCWD, v.interpreter, 0)
+	f, errno := t.open(g.programs, unix.AT_FDCWD, v.interpreter, 0)
 	if errno != 0 {
 		return failed(errno)
 	}

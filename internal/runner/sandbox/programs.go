@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -182,7 +183,10 @@ func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
 // addName adds the first program of that name in PATH that the call can't write to.
 func (r *resolver) addName(name string) (string, error) {
 	for _, dir := range r.path {
-		f, err := openProgram(dir.fd, name)
+		if !mayHold(dir, name) {
+			continue
+		}
+		f, err := openIn(dir, name)
 		if err != nil {
 			continue
 		}
@@ -213,12 +217,11 @@ func (r *resolver) addFile(f *openFile, name string) error {
 
 // standardLoaders adds the usual loaders: programs in listed directories need them.
 func (r *resolver) standardLoaders() error {
-	for _, pattern := range []string{"/lib64/ld-linux-*.so*", "/lib/ld-linux-*.so*", "/lib/ld-musl-*.so*"} {
-		matches, _ := filepath.Glob(pattern)
-		for _, match := range matches {
-			if err := r.addLoader(match); err != nil {
-				return err
-			}
+	for _, loader := range []string{
+		"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
+	} {
+		if err := r.addLoader(loader); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -275,10 +278,12 @@ func isBelow(path, dir string) bool {
 
 // realPath is a path without links, or as it is if it leads nowhere.
 func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	f, err := openPath(path)
+	if err != nil {
+		return filepath.Clean(path)
 	}
-	return filepath.Clean(path)
+	defer f.close()
+	return f.path
 }
 
 // multiCallNames begin the names of files that are many programs.
@@ -291,6 +296,21 @@ func isMultiCall(f *openFile) bool {
 		return true
 	}
 	return f.isLinked && linksIn(filepath.Dir(f.path))[f.id] > 1
+}
+
+// identify takes a descriptor of what is about to be executed. A listed file needn't be asked for its path.
+func (p *programs) identify(fd int) (*openFile, error) {
+	f, err := statFile(fd)
+	if err != nil {
+		return nil, err
+	}
+	if known := p.files[f.id]; known != nil {
+		f.path = known.path
+	} else if f.path, err = os.Readlink(procFD(fd)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return f, nil
 }
 
 // allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.

@@ -97,12 +97,12 @@ func errnoOf(err error, otherwise unix.Errno) unix.Errno {
 
 // open opens the file that an execveat of the thread would execute, as the kernel resolves it. It never gets a file of
 // this process, to which /proc/self would lead.
-func (t target) open(dirfd int, path string, flags int) (*openFile, unix.Errno) {
+func (t target) open(p *programs, dirfd int, path string, flags int) (*openFile, unix.Errno) {
 	fd, errno := t.openFD(dirfd, path, flags)
 	if errno != 0 {
 		return nil, errno
 	}
-	f, err := newOpenFile(fd)
+	f, err := p.identify(fd)
 	if err != nil {
 		return nil, errnoOf(err, unix.EACCES)
 	}
@@ -113,20 +113,20 @@ func (t target) openFD(dirfd int, path string, flags int) (int, unix.Errno) {
 	if path == "" && flags&unix.AT_EMPTY_PATH == 0 {
 		return -1, unix.ENOENT
 	}
+	follow := flags&unix.AT_SYMLINK_NOFOLLOW == 0
+	if follow && strings.HasPrefix(path, "/") {
+		// Within the root's file system nothing leads to /proc/self.
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS}
+		if fd, err := unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
+			return fd, 0
+		}
+	}
 	base, errno := t.base(dirfd, path)
 	if errno != 0 || path == "" {
 		return base, errno
 	}
-	if flags&unix.AT_SYMLINK_NOFOLLOW == 0 {
-		// Within one file system nothing leads to /proc/self.
-		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS}
-		if fd, err := unix.Openat2(base, path, &how); err == nil && !isOnProc(fd) {
-			unix.Close(base)
-			return fd, 0
-		}
-	}
 	w := walk{target: t, at: base}
-	return w.to(path, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
+	return w.to(path, follow)
 }
 
 // base is the directory in which a path starts, or the file itself for an empty path.

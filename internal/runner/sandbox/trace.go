@@ -175,7 +175,12 @@ func (g *gate) stopped(pid int, v *verdict) bool {
 
 // compare reports whether what was executed may run, and counts it.
 func (g *gate) compare(pid int, v *verdict) bool {
-	f, err := openPath(target(pid).proc("exe"))
+	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		g.observed.addRefused(v.path, result.RuleChanged)
+		return false
+	}
+	f, err := g.programs.identify(fd)
 	if err != nil {
 		g.observed.addRefused(v.path, result.RuleChanged)
 		return false
