@@ -36,6 +36,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	if err != nil {
 		return err
 	}
+	config.Hello.Support = new(runner.Prepare())
 	dir, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("find the image's working directory: %w", err)

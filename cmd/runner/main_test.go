@@ -151,6 +151,9 @@ func TestARunnerTakesOneCallToItsEnd(t *testing.T) {
 	o := newOperator(t)
 	p := startRunner(t, o)
 	session := <-o.events
+	if s := session.Hello().Support; s == nil || !s.ReadMemory || s.LandlockABI == 0 {
+		t.Errorf("the hello says that the node gives %+v", s)
+	}
 	if err := session.Assign(p.assignment(`echo hello; env | grep -c -e TOOLCALL -e ` + p.token + `; exit 3`)); err != nil {
 		t.Fatal(err)
 	}

@@ -57,16 +57,20 @@ func TestARunnerOfTheVersionBeforeCompletesItsCall(t *testing.T) {
 }
 
 // Its pod is replaced by one with this version's runner.
-func TestARunnerOfTheVersionBeforeThatWaitsIsRefused(t *testing.T) {
+func TestAnOlderRunnerThatWaitsIsRefused(t *testing.T) {
 	o := startOperator(t, newIdentity(t))
-	p := newPeer(t, o)
-	p.send(recorded(t, o, "hello-waiting"))
-	if m, err := p.receive(); err != nil || m.Refuse == nil || !strings.Contains(m.Refuse.Reason, "version") {
-		t.Errorf("got %+v, %v; want a refusal that says why", m, err)
-	}
-	p.awaitEnd()
-	if o.hub.Len() != 0 || len(o.events) != 0 {
-		t.Error("a session was made")
+	hello := recorded(t, o, "hello-waiting")
+	// A runner of version 2 ignores rules.
+	for _, said := range []string{hello, strings.Replace(hello, `"version":1`, `"version":2`, 1)} {
+		p := newPeer(t, o)
+		p.send(said)
+		if m, err := p.receive(); err != nil || m.Refuse == nil || !strings.Contains(m.Refuse.Reason, "version") {
+			t.Errorf("got %+v, %v; want a refusal that says why", m, err)
+		}
+		p.awaitEnd()
+		if o.hub.Len() != 0 || len(o.events) != 0 {
+			t.Error("a session was made")
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package result
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,14 @@ func largest() *Outcome {
 		Bytes: 1<<63 - 1, SHA256: strings.Repeat("f", 64), InvalidUTF8: true,
 	}
 	o.Stdout, o.Stderr = stream, stream
+	o.MoreExecuted, o.MoreRefused = 1<<63-1, 1<<63-1
+	o.Isolation = &Isolation{LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true}
+	path := strings.Repeat("\x01", MaxProgramPath)
+	for range MaxPrograms {
+		o.Executed = append(o.Executed, Program{Path: path, Count: 1<<63 - 1, Rule: RuleInterpreter})
+		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
+	}
+	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = slices.Clone(o.Executed), slices.Clone(o.Isolation.NamesOnly), slices.Clone(o.Isolation.NamesOnly)
 	return o
 }
 
@@ -53,6 +62,13 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"working dir": func(o *Outcome) { o.WorkingDir += "x" },
 		"signal":      func(o *Outcome) { o.Signal += "X" },
 		"hash":        func(o *Outcome) { o.Stdout.SHA256 += "f" },
+		"executed":    func(o *Outcome) { o.Executed = append(o.Executed, o.Executed[0]) },
+		"refused":     func(o *Outcome) { o.Refused[0].Path += "x" },
+		"rule":        func(o *Outcome) { o.Refused[0].Rule = "Other" },
+		"count":       func(o *Outcome) { o.Refused[0].Count = 0 },
+		"names only":  func(o *Outcome) { o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, "x") },
+		"writable":    func(o *Outcome) { o.Isolation.Writable[0] += "x" },
+		"more":        func(o *Outcome) { o.MoreRefused = -1 },
 	} {
 		o := largest()
 		grow(o)
@@ -132,4 +148,22 @@ func TestATextTakesTheSameNumberOfAllocationsWhateverItsLength(t *testing.T) {
 func textAllocations(n int) float64 {
 	s := captured(bytes.Repeat([]byte("é\xff"), n), 3*n)
 	return testing.AllocsPerRun(5, func() { s.Text(n / 2) })
+}
+
+func TestListsOfProgramsAreReadUpToTheirBound(t *testing.T) {
+	t.Parallel()
+	var o Outcome
+	empty := strings.Repeat("{},", 1000) + "{}"
+	raw := `{"executed":[` + empty + `],"isolation":{"writable":["a"],"notFound":null}}`
+	if err := json.Unmarshal([]byte(raw), &o); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Executed) != MaxPrograms+1 || len(o.Isolation.Writable) != 1 || o.Isolation.NotFound != nil {
+		t.Errorf("read %d programs and %+v", len(o.Executed), o.Isolation)
+	}
+	for _, raw := range []string{`{"executed":{}}`, `{"executed":[1]}`, `{"isolation":{"writable":"a"}}`} {
+		if json.Unmarshal([]byte(raw), &o) == nil {
+			t.Errorf("%s was read", raw)
+		}
+	}
 }

@@ -30,6 +30,7 @@ const (
 	CancelRequested      = "CancelRequested"
 	StartTimeout         = "StartTimeout"
 	PodLost              = "PodLost"
+	IsolationUnavailable = "IsolationUnavailable"
 )
 
 // NoExitCode is the exit code of a process that has none of its own because a signal or the timeout ended it.
@@ -59,6 +60,14 @@ type Outcome struct {
 	Stderr Stream `json:"stderr,omitzero"`
 	// WorkingDir is the directory that the process started in, symbolic links resolved.
 	WorkingDir string `json:"workingDir,omitempty"`
+	// Executed and Refused are the programs that a call with rules executed, and those that it was not allowed to, in the
+	// order in which they came. MoreExecuted and MoreRefused count what isn't in the lists.
+	Executed     Programs `json:"executed,omitempty"`
+	MoreExecuted int64    `json:"moreExecuted,omitempty"`
+	Refused      Programs `json:"refused,omitempty"`
+	MoreRefused  int64    `json:"moreRefused,omitempty"`
+	// Isolation is which walls held; nil for a call without rules.
+	Isolation *Isolation `json:"isolation,omitempty"`
 }
 
 // Exit returns a pointer to an exit code.

@@ -20,7 +20,7 @@ const (
 // MaxEncoded bounds the JSON of an outcome that Validate accepts. encoding/json writes one byte of a string as at most
 // six, and bytes as base64; each stream has two ends, each padded to whole groups of four.
 const (
-	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedRest
+	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedRest
 
 	maxEncodedStream = (MaxStreamBytes/3 + 2) * 4
 	// maxEncodedRest is room for everything of a fixed size: names, numbers, times, hashes.
@@ -52,6 +52,7 @@ var exitRules = map[string]exitRule{
 	StartTimeout:         exitNone,
 	CancelRequested:      exitStopped,
 	PodLost:              exitStopped,
+	IsolationUnavailable: exitNone,
 }
 
 // Validate says whether the outcome is one that a supervisor could have reported: a known reason, an exit
@@ -72,6 +73,9 @@ func (o *Outcome) Validate() error {
 		return errors.New("durationMS is negative")
 	case !o.Started && (o.Stdout.Bytes != 0 || o.Stderr.Bytes != 0):
 		return errors.New("there is output of a process that wasn't started")
+	}
+	if err := o.validatePrograms(); err != nil {
+		return err
 	}
 	if err := o.Stdout.validate(); err != nil {
 		return fmt.Errorf("stdout %w", err)

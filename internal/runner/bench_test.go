@@ -2,10 +2,19 @@ package runner
 
 import (
 	"io"
+	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 func BenchmarkTrueThroughRun(b *testing.B) {
@@ -45,6 +54,95 @@ func offlineTrue() Command {
 	cmd := program("/bin/true")
 	cmd.DenyNetwork = true
 	return cmd
+}
+
+// benchRules are what a policy of a coding agent lists.
+func benchRules() *rules.Rules {
+	return &rules.Rules{
+		WritePaths: []string{"/tmp"},
+		Programs: &rules.Programs{Own: "bash", Allowed: []string{
+			"true", "bash", "sh", "ls", "cat", "cp", "mv", "rm", "mkdir", "grep", "sed", "awk", "find", "xargs", "head", "tail", "sort", "uniq",
+			"wc", "tr", "cut", "diff", "git", "python3", "make", "gcc", "tar", "gzip", "env", "echo", "test", "touch", "chmod", "date", "id",
+		}},
+	}
+}
+
+// durations are measurements of one variant, in turn with those of the others: load hits all alike.
+type durations []time.Duration
+
+// report reports the median and the least in microseconds.
+func (d durations) report(b *testing.B, name string) {
+	slices.Sort(d)
+	b.ReportMetric(float64(d[len(d)/2].Microseconds()), "p50-µs-"+name)
+	b.ReportMetric(float64(d[0].Microseconds()), "min-µs-"+name)
+}
+
+// BenchmarkTrueInside is the start to the end of a command: without rules, with rules and a stage that was started ahead,
+// and with rules and no stage. The number of Landlock rules is reported.
+func BenchmarkTrueInside(b *testing.B) {
+	plain, held := program("/bin/true"), program("/bin/true")
+	held.Rules = benchRules()
+	Prepare()
+	discardStage()
+	measure := func(cmd Command) time.Duration {
+		began := time.Now()
+		o := Run(b.Context(), cmd)
+		took := time.Since(began)
+		if o.Reason != result.Completed {
+			b.Fatal(describe(o))
+		}
+		return took
+	}
+	var without, ahead, late durations
+	for b.Loop() {
+		without = append(without, measure(plain))
+		Prepare()
+		awaitStage(b, ready.PID)
+		ahead = append(ahead, measure(held))
+		late = append(late, measure(held))
+	}
+	without.report(b, "without-rules")
+	ahead.report(b, "stage-ahead")
+	late.report(b, "no-stage")
+	domain, err := sandbox.Prepare(held.Rules, testPath, *support)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer domain.Close()
+	b.ReportMetric(float64(domain.Rules()), "rules")
+}
+
+// awaitStage waits until a stage waits for its command.
+func awaitStage(b *testing.B, pid int) {
+	for {
+		call, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/syscall")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if strings.HasPrefix(string(call), strconv.Itoa(unix.SYS_RECVMSG)+" ") {
+			return
+		}
+	}
+}
+
+// BenchmarkExecInside is one of a hundred executions in a shell's loop.
+func BenchmarkExecInside(b *testing.B) {
+	const times = 100
+	measure := func(r *rules.Rules) time.Duration {
+		cmd := bash("for ((i = 0; i < " + strconv.Itoa(times) + "; i++)); do /bin/true; done")
+		cmd.Rules = r
+		o := Run(b.Context(), cmd)
+		if o.Reason != result.Completed {
+			b.Fatal(describe(o))
+		}
+		return o.CompletionTime.Sub(o.StartTime) / times
+	}
+	var without, with durations
+	for b.Loop() {
+		without, with = append(without, measure(nil)), append(with, measure(benchRules()))
+	}
+	without.report(b, "without-rules")
+	with.report(b, "with-rules")
 }
 
 // BenchmarkTrueThroughExec is what the standard library takes for a process whose output is captured.

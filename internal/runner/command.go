@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // SourceArg is the argument that is replaced by the path of Command.Source.
@@ -35,6 +37,9 @@ type Command struct {
 	// Source is put into a file in memory that can't be changed, if it isn't nil. Arguments that are SourceArg are replaced
 	// by its path.
 	Source []byte
+	// Rules hold for the process and all that it starts; nil for none. A call whose rules the node can't hold doesn't
+	// start.
+	Rules *rules.Rules
 	// DenyNetwork makes all sockets but Unix sockets fail, for the process and all that it starts.
 	DenyNetwork bool
 	// Stdout and Stderr get the output as it is written. Either may be nil. A writer that fails or hangs doesn't disturb

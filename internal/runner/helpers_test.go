@@ -15,10 +15,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // helpers are the programs that the test binary can act as.
@@ -33,14 +35,19 @@ var helpers = map[string]func(args []string){
 
 // supervision is what a supervisor that is a process of its own is to do.
 type supervision struct {
-	Argv, Env         []string
-	Dir               string
-	OpenDir           bool
-	Stdin             []byte
-	Timeout, Grace    time.Duration
-	DenyNetwork       bool
-	Source            []byte
-	Harden            bool
+	Argv, Env      []string
+	Dir            string
+	OpenDir        bool
+	Stdin          []byte
+	Timeout, Grace time.Duration
+	DenyNetwork    bool
+	Source         []byte
+	Harden         bool
+	NoNewPrivs     bool
+	Rules          *rules.Rules
+	// Denied are numbers of system calls that the supervisor itself can't make, DeniedIoctl of a request.
+	Denied            []uint32
+	DeniedIoctl       uint32
 	MaxBytesPerStream int
 }
 
@@ -71,9 +78,21 @@ func (r *report) supervise(s supervision) error {
 			return err
 		}
 	}
+	if s.NoNewPrivs {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	if err := denyCalls(s.Denied, s.DeniedIoctl); err != nil {
+		return err
+	}
+	if s.Rules == nil {
+		s.Rules = rulesInForce()
+	}
 	cmd := Command{
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: s.Stdin, Timeout: s.Timeout, Grace: s.Grace,
 		MaxBytesPerStream: max(s.MaxBytesPerStream, 64<<10), DenyNetwork: s.DenyNetwork, Source: s.Source,
+		Rules: s.Rules,
 	}
 	if s.OpenDir {
 		dir, err := os.Open(s.Dir)
@@ -89,6 +108,34 @@ func (r *report) supervise(s supervision) error {
 			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid))
 			r.Left = append(r.Left, fmt.Sprintf("%d %s", p.pid, bytes.TrimSpace(comm)))
 		}
+	}
+	return nil
+}
+
+// denyCalls makes system calls of this process fail, as a node's own filter does.
+func denyCalls(numbers []uint32, request uint32) error {
+	jump := func(k uint32, otherwise uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: otherwise, K: k}
+	}
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	deny := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+	filter := []unix.SockFilter{load(0)}
+	for _, number := range numbers {
+		filter = append(filter, jump(number, 1), deny)
+	}
+	if request != 0 {
+		filter = append(filter, jump(unix.SYS_IOCTL, 3), load(24), jump(request, 1), deny)
+	}
+	if len(filter) == 1 {
+		return nil
+	}
+	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return errno
 	}
 	return nil
 }
@@ -122,7 +169,7 @@ func superviseApart(t testing.TB, s supervision, attr *syscall.SysProcAttr, pref
 	argv := append(prefix, self, string(arg))
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
-	cmd.Env = []string{"SECRET=swordfish", helperVariable + "=supervise", "GORACE=halt_on_error=1", "PATH=" + testPath}
+	cmd.Env = []string{"SECRET=swordfish", helperVariable + "=supervise", "GORACE=halt_on_error=1", "PATH=" + testPath, rulesVariable + "=" + os.Getenv(rulesVariable)}
 	cmd.SysProcAttr = attr
 	cmd.Dir = "/"
 	var stderr bytes.Buffer

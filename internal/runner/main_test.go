@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // helperVariable makes the test binary act as a program under test instead of running tests.
@@ -48,7 +49,26 @@ func bash(script string) Command {
 func program(argv ...string) Command {
 	return Command{
 		Argv: argv, Env: []string{"PATH=" + testPath, "HOME=/"}, Dir: "/",
-		Timeout: time.Minute, Grace: 10 * time.Second, MaxBytesPerStream: 64 << 10,
+		Timeout: time.Minute, Grace: 10 * time.Second, MaxBytesPerStream: 64 << 10, Rules: rulesInForce(),
+	}
+}
+
+// rulesVariable puts rules in force for all commands of all tests.
+const rulesVariable = "RUNNER_TEST_RULES"
+
+// rulesInForce let everything run, but through all that holds rules.
+func rulesInForce() *rules.Rules {
+	if os.Getenv(rulesVariable) == "" {
+		return nil
+	}
+	return &rules.Rules{Programs: &rules.Programs{Allowed: []string{"/"}, AllowWritable: true}}
+}
+
+// ownRules skips a test with rules of its own when rules are in force for all.
+func ownRules(t testing.TB) {
+	t.Helper()
+	if rulesInForce() != nil {
+		t.Skip("it has rules of its own")
 	}
 }
 
@@ -140,7 +160,7 @@ func await(t *testing.T, what string, done func() bool) {
 func needs(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, name := range programs {
-		if _, err := lookProgram([]string{name}, []string{"PATH=" + testPath}); err != nil {
+		if _, err := lookProgram([]string{name}, []string{"PATH=" + testPath}, nil); err != nil {
 			t.Skipf("%s isn't installed", name)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -174,69 +172,4 @@ func TestNetworkIsThereUnlessDenied(t *testing.T) {
 	needs(t, "python3")
 	completed("2\n", "").check(t, runIt(t, t.Context(),
 		code("import socket; print(int(socket.socket().family))", "python3", SourceArg)))
-}
-
-func TestWithoutAFilterNothingStarts(t *testing.T) {
-	if err := denyNetwork(0); err == nil {
-		t.Error("no error")
-	}
-}
-
-func TestTheFilterOfEveryMachine(t *testing.T) {
-	for _, arch := range []uint32{unix.AUDIT_ARCH_X86_64, unix.AUDIT_ARCH_AARCH64} {
-		for name, c := range map[string]struct {
-			arch, number, arg uint32
-			want              uint32
-		}{
-			"another call":      {arch, unix.SYS_GETPID, 2, unix.SECCOMP_RET_ALLOW},
-			"a Unix socket":     {arch, unix.SYS_SOCKET, unix.AF_UNIX, unix.SECCOMP_RET_ALLOW},
-			"a Unix pair":       {arch, unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SECCOMP_RET_ALLOW},
-			"an IP socket":      {arch, unix.SYS_SOCKET, unix.AF_INET, refused(unix.EACCES)},
-			"an IP pair":        {arch, unix.SYS_SOCKETPAIR, unix.AF_INET, refused(unix.EACCES)},
-			"netlink":           {arch, unix.SYS_SOCKET, unix.AF_NETLINK, refused(unix.EACCES)},
-			"family 0":          {arch, unix.SYS_SOCKET, 0, refused(unix.EACCES)},
-			"io_uring":          {arch, unix.SYS_IO_URING_SETUP, 1, refused(unix.ENOSYS)},
-			"an entered ring":   {arch, unix.SYS_IO_URING_ENTER, 1, refused(unix.ENOSYS)},
-			"another machine":   {unix.AUDIT_ARCH_I386, unix.SYS_GETPID, 1, refused(unix.ENOSYS)},
-			"x32":               {arch, unix.SYS_GETPID | foreignBit, 1, refused(unix.ENOSYS)},
-			"a negative number": {arch, 0xffffffff, 1, refused(unix.ENOSYS)},
-		} {
-			if got := evaluate(t, networkFilter(arch), c.arch, c.number, c.arg); got != c.want {
-				t.Errorf("%s on %x: got %x, want %x", name, arch, got, c.want)
-			}
-		}
-	}
-}
-
-func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
-
-// evaluate is what the kernel does with a filter, as far as ours needs it.
-func evaluate(t *testing.T, filter []unix.SockFilter, arch, number, arg uint32) uint32 {
-	t.Helper()
-	data := map[uint32]uint32{offArch: arch, offNumber: number, offArg0: arg}
-	var a uint32
-	for i := 0; i < len(filter); i++ {
-		in := filter[i]
-		jump := func(yes bool) {
-			if yes {
-				i += int(in.Jt)
-			} else {
-				i += int(in.Jf)
-			}
-		}
-		switch in.Code {
-		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
-			a = data[in.K]
-		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
-			jump(a == in.K)
-		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
-			jump(a >= in.K)
-		case unix.BPF_RET | unix.BPF_K:
-			return in.K
-		default:
-			t.Fatalf("instruction %d isn't known: %+v", i, in)
-		}
-	}
-	t.Fatal("the filter has no end")
-	return 0
 }

@@ -29,6 +29,9 @@ func (r *run) outcome() result.Outcome {
 		Stderr:         r.stderr.capture.stream(r.stderr.whole),
 	}
 	r.describeEnd(&o)
+	if r.inside != nil {
+		r.inside.Report(&o)
+	}
 	if r.survivors {
 		o.Message += " Some of its processes could not be ended."
 	}

@@ -7,12 +7,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // lookProgram looks up the program of argv in the PATH of the command. It leaves a name with a slash as it is; the kernel
 // resolves it from the directory of the command. It skips relative elements of PATH: the call may choose the directory,
-// but not what a name means.
-func lookProgram(argv, env []string) (string, error) {
+// but not what a name means. With a domain it prefers a program that may be executed, as the domain's rules do.
+func lookProgram(argv, env []string, domain *sandbox.Domain) (string, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return "", notFound("There is no command to run.")
 	}
@@ -21,7 +23,7 @@ func lookProgram(argv, env []string) (string, error) {
 		return name, nil
 	}
 	path := variable(env, "PATH")
-	refused := ""
+	refused, found := "", ""
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
 			continue
@@ -32,11 +34,20 @@ func lookProgram(argv, env []string) (string, error) {
 			continue
 		}
 		if unix.Access(file, unix.X_OK) == nil {
-			return file, nil
+			if domain == nil || domain.Allows(file) {
+				return file, nil
+			}
+			if found == "" {
+				found = file
+			}
+			continue
 		}
 		if refused == "" {
 			refused = file
 		}
+	}
+	if found != "" {
+		return found, nil
 	}
 	return "", notFound(notInPath(name, path, refused))
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // runMutex allows one Run at a time: two would take each other's processes for their own.
@@ -29,6 +30,8 @@ func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 	// Before the start, so that the end of no child is missed.
 	signal.Notify(r.children, unix.SIGCHLD)
 	defer signal.Stop(r.children)
+	// One that was started ahead for this call and isn't used.
+	defer discardStage()
 	r.oomBefore, _ = r.oomKills()
 	if err := r.start(); err != nil {
 		return startFailure(err)
@@ -47,6 +50,8 @@ type run struct {
 	stdout   *stream
 	stderr   *stream
 	feeder   *feeder
+	// inside is what the command is held by; nil for a command without rules.
+	inside *sandbox.Process
 
 	oomBefore uint64
 	startedAt time.Time

@@ -6,10 +6,12 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // startError says why a process wasn't started.
@@ -32,28 +34,48 @@ func (r *run) start() (err error) {
 		return err
 	}
 	defer dir.Close()
-	program, err := lookProgram(r.cmd.Argv, r.cmd.Env)
+	domain, err := r.domain()
 	if err != nil {
+		return err
+	}
+	program, err := lookProgram(r.cmd.Argv, r.cmd.Env, domain)
+	if err != nil {
+		closeDomain(domain)
 		return err
 	}
 	files, err := newChildFiles(&r.cmd)
 	if err != nil {
+		closeDomain(domain)
 		return err
 	}
 	defer files.closeChild()
 	closeOnExec()
-	tree := r.newTree()
-	r.startedAt = r.now()
-	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd) })
+	if domain != nil {
+		err = r.startInside(domain, program, dir, files)
+	} else {
+		err = r.startPlain(program, dir, files)
+	}
 	if err != nil {
+		r.startedAt = time.Time{}
 		files.closeOurs()
 		return classify(err, program, dir)
 	}
-	r.tree = tree(pid)
 	r.stdout = newStream(files.stdout, r.cmd.MaxBytesPerStream, r.cmd.Stdout)
 	r.stderr = newStream(files.stderr, r.cmd.MaxBytesPerStream, r.cmd.Stderr)
 	r.feeder = newFeeder(files.stdin, r.cmd.Stdin)
 	return nil
+}
+
+// startPlain starts the program without rules.
+func (r *run) startPlain(program string, dir *workDir, files *childFiles) error {
+	discardStage()
+	tree := r.newTree()
+	r.startedAt = r.now()
+	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd) })
+	if err == nil {
+		r.tree = tree(pid)
+	}
+	return err
 }
 
 // newTree notes the processes that exist before the start. It returns a function that makes the tree, given the process
@@ -63,7 +85,7 @@ func (r *run) newTree() func(leader int) tree {
 		return func(leader int) tree { return &namespaceTree{leader: leader} }
 	}
 	t := newSubreaperTree()
-	return func(leader int) tree { t.leader = leader; return t }
+	return func(leader int) tree { t.lead(leader); return t }
 }
 
 // fork starts the program in a session of its own. It installs the network filter on a thread that is used for nothing
@@ -80,7 +102,7 @@ func fork(program string, cmd *Command, files *childFiles, cwd string) (int, err
 		return syscall.ForkExec(program, argv, attr)
 	}
 	return onThreadOfItsOwn(func() (int, error) {
-		if err := denyNetwork(auditArch); err != nil {
+		if err := sandbox.DenyNetwork(); err != nil {
 			return 0, &startError{result.InvalidEnvironment,
 				"The command was not started, because its network access could not be denied: " + err.Error() + "."}
 		}

@@ -10,13 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // classify returns why the kernel didn't start the program.
 func classify(err error, program string, dir *workDir) error {
 	var known *startError
+	var refused *sandbox.RefusedError
 	var errno syscall.Errno
 	switch {
+	case errors.As(err, &refused):
+		return notFound(refused.Message)
 	case errors.As(err, &known):
 		return known
 	case !errors.As(err, &errno):
@@ -25,7 +29,7 @@ func classify(err error, program string, dir *workDir) error {
 	name := quote(program)
 	switch errno {
 	case unix.ENOENT:
-		return notFound(missing(program, dir))
+		return notFound(whatIsMissing(program, dir))
 	case unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG:
 		return notFound(name + " does not exist.")
 	case unix.EACCES, unix.EPERM:
@@ -51,8 +55,8 @@ func notFound(message string) *startError {
 	return &startError{result.CommandNotFound, message}
 }
 
-// missing distinguishes a program that doesn't exist from one whose interpreter or loader doesn't.
-func missing(program string, dir *workDir) string {
+// whatIsMissing distinguishes a program that doesn't exist from one whose interpreter or loader doesn't.
+func whatIsMissing(program string, dir *workDir) string {
 	if unix.Faccessat(dir.fd(), program, unix.F_OK, 0) != nil {
 		return quote(program) + " does not exist."
 	}

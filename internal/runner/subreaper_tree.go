@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // subreaperTree is the tree for a process that isn't the first of its PID namespace. As a child subreaper it becomes the
@@ -46,6 +49,13 @@ func newSubreaperTree() *subreaperTree {
 		}
 	}
 	return t
+}
+
+// lead makes a process the leader. It may have existed before.
+func (t *subreaperTree) lead(leader int) {
+	t.leader = leader
+	delete(t.earlierPIDs, leader)
+	maps.DeleteFunc(t.earlier, func(id identity, _ bool) bool { return id.pid == leader })
 }
 
 // signal signals whole process groups, each of them at once. If processes were signalled one by one, a shell whose child
@@ -158,6 +168,10 @@ func threads() []int {
 // waitFor returns the status of a child if it has ended.
 func waitFor(pid int) *unix.WaitStatus {
 	for {
+		// A wait would take away what the tracer of the child waits for.
+		if _, state, err := sandbox.Peek(pid); err == nil && state != sandbox.Ended {
+			return nil
+		}
 		var ws unix.WaitStatus
 		got, err := unix.Wait4(pid, &ws, unix.WNOHANG|unix.WALL, nil)
 		switch {

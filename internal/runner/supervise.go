@@ -39,6 +39,9 @@ func (r *run) supervise(ctx context.Context) {
 		}
 	}
 	r.kill()
+	if r.inside != nil {
+		r.inside.Stop()
+	}
 	r.feeder.finish()
 	r.stdout.finish(flushLimit)
 	r.stderr.finish(flushLimit)

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
 // tree is everything that the command started, itself included.
@@ -27,16 +29,17 @@ func (t *namespaceTree) signal(sig unix.Signal) {
 
 func (t *namespaceTree) reap() (leader *unix.WaitStatus, left bool) {
 	for {
-		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, unix.WNOHANG|unix.WALL, nil)
+		pid, state, err := sandbox.Peek(-1)
 		switch {
 		case errors.Is(err, unix.EINTR):
+			continue
 		case err != nil:
 			return leader, false
-		case pid == 0:
+		case state != sandbox.Ended:
 			return leader, true
-		case pid == t.leader:
-			leader = &ws
+		}
+		if ws := waitFor(pid); ws != nil && pid == t.leader {
+			leader = ws
 		}
 	}
 }

@@ -55,6 +55,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
 		MaxBytesPerStream: a.MaxBytesPerStream,
 		DenyNetwork:       a.DenyNetwork,
+		Rules:             a.Rules,
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
 	}

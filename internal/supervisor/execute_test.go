@@ -14,6 +14,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -119,6 +120,25 @@ func TestWhatKeepsACommandFromStartingIsSaid(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(e.WorkingDir, "started")); err == nil {
 		t.Error("a command was started all the same")
+	}
+}
+
+func TestRulesHoldACommand(t *testing.T) {
+	e := executor(t)
+	a := shell(e, "id; ls -d /; exit 4")
+	a.Rules = &rules.Rules{
+		Policy: "agents", WritePaths: []string{e.WorkingDir}, Programs: &rules.Programs{Allowed: []string{"ls"}, Own: "sh"},
+	}
+	r := execute(t, e, a)
+	o := &r.Outcome
+	if o.Reason != result.NonZeroExit || string(o.Stdout.Head) != "/\n" || len(o.Executed) != 2 || len(o.Refused) != 1 {
+		t.Fatalf("got %+v", o)
+	}
+	if !strings.HasSuffix(o.Message, `id" was not allowed to run: add it to binaries.allowed of policy "agents".`) {
+		t.Errorf("the message is %s", o.Message)
+	}
+	if !o.Isolation.Programs || !o.Isolation.Writes {
+		t.Errorf("held were %+v", o.Isolation)
 	}
 }
 

@@ -34,6 +34,14 @@ func largestResult() *wire.Result {
 			WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir), OmittedVars: 1<<63 - 1, OmittedStripped: 1<<63 - 1,
 		},
 	}
+	path := strings.Repeat("\x01", result.MaxProgramPath)
+	o := &r.Outcome
+	o.Isolation = &result.Isolation{LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true}
+	for range result.MaxPrograms {
+		o.Executed = append(o.Executed, result.Program{Path: path, Count: 1<<63 - 1, Rule: result.RuleInterpreter})
+		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
+	}
+	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = o.Executed, o.Isolation.NamesOnly, o.Isolation.NamesOnly
 	for i := range wire.MaxNames {
 		name := fmt.Sprintf("A%0*d", wire.MaxNameBytes-1, i)
 		r.Environment.Vars = append(r.Environment.Vars, envresolve.ResolvedVar{Name: name, Source: envresolve.SourceEnvironment})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // Versions of the protocol. Raise Version when an operator and a runner of different versions can't complete a new
@@ -24,8 +25,9 @@ import (
 // an upgrade must not lose it. It refuses older runners that wait for a call, so that their pods are replaced.
 //
 // Version 2 bounds a result by MaxResult, and a runner that has a call obeys only a Refusal that names the call.
+// Version 3 has Assignment.Rules: an older runner would run the call without them.
 const (
-	Version       = 2
+	Version       = 3
 	OldestVersion = 1
 )
 
@@ -63,6 +65,9 @@ type Hello struct {
 	Token  string `json:"token"`
 	// CallUID is the call that this runner was given on an earlier connection; empty when it waits for one.
 	CallUID string `json:"callUID,omitempty"`
+	// Support is what the node gives for holding rules. An operator needn't give a call to a runner that can't hold the
+	// call's rules: it would end with IsolationUnavailable.
+	Support *rules.Support `json:"support,omitempty"`
 }
 
 // Assignment is a call, ready to run except for what only the pod knows.
@@ -81,6 +86,8 @@ type Assignment struct {
 	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
 	MaxBytesPerStream   int   `json:"maxBytesPerStream"`
 	DenyNetwork         bool  `json:"denyNetwork,omitempty"`
+	// Rules are what the kernel holds the command to; nil for none. What came of them is in the result's outcome.
+	Rules *rules.Rules `json:"rules,omitempty"`
 	// Environment is the plan that the runner finishes with the image's own variables.
 	Environment envresolve.Plan `json:"environment"`
 }

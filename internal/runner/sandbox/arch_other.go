@@ -1,6 +1,6 @@
 //go:build !amd64 && !arm64
 
-package runner
+package sandbox
 
 // Without a filter a command that must not reach the network is not started.
 const auditArch = 0

@@ -1,4 +1,4 @@
-package runner
+package sandbox
 
 import "golang.org/x/sys/unix"
 

@@ -1,0 +1,142 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Bounds of what an outcome says about programs.
+const (
+	// MaxPrograms is how many programs each list holds.
+	MaxPrograms = 16
+	// MaxProgramPath bounds a program's path, in bytes.
+	MaxProgramPath = 256
+)
+
+// Rules by which a program is refused.
+const (
+	// RuleNotListed says that the policy doesn't list the program.
+	RuleNotListed = "NotListed"
+	// RuleInterpreter says that the policy doesn't list the program that the first line of a script names.
+	RuleInterpreter = "Interpreter"
+	// RuleLoader says that a loader was started by hand, which would run any file.
+	RuleLoader = "Loader"
+	// RuleName says that the policy lists the file under other names, and it does what it is called.
+	RuleName = "Name"
+	// RuleUnnamed says that the file has no name: it is in memory, or was removed.
+	RuleUnnamed = "Unnamed"
+	// RuleChanged says that another program than the one looked at was about to run. Its process was killed.
+	RuleChanged = "Changed"
+	// RuleUnreadable says that the process can't be looked at.
+	RuleUnreadable = "Unreadable"
+)
+
+// Program is a program that was executed or refused.
+type Program struct {
+	// Path is its file without links, or a multi-call program's name in the directory of its file. One that is too long
+	// lacks its beginning.
+	Path  string `json:"path"`
+	Count int64  `json:"count"`
+	// Rule is why it was refused: one of the constants.
+	Rule string `json:"rule,omitempty"`
+}
+
+// Programs is a list of at most MaxPrograms.
+type Programs []Program
+
+// UnmarshalJSON reads no more programs than the list may hold, and one to show that there are more.
+func (p *Programs) UnmarshalJSON(raw []byte) error {
+	return decodeBounded(raw, (*[]Program)(p))
+}
+
+// Paths is a list of at most MaxPrograms.
+type Paths []string
+
+// UnmarshalJSON reads no more paths than the list may hold, and one to show that there are more.
+func (p *Paths) UnmarshalJSON(raw []byte) error {
+	return decodeBounded(raw, (*[]string)(p))
+}
+
+// decodeBounded keeps a list of empty elements from taking many times the memory of its encoding.
+func decodeBounded[T any](raw []byte, into *[]T) error {
+	*into = nil
+	if string(raw) == "null" {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if start, err := dec.Token(); err != nil || start != json.Delim('[') {
+		return errors.New("not a list")
+	}
+	for dec.More() && len(*into) <= MaxPrograms {
+		var v T
+		if err := dec.Decode(&v); err != nil {
+			return err
+		}
+		*into = append(*into, v)
+	}
+	return nil
+}
+
+// Isolation is which walls held a call's processes.
+type Isolation struct {
+	// LandlockABI is the version of Landlock that held.
+	LandlockABI int `json:"landlockABI"`
+	// Programs says that only listed programs could be executed.
+	Programs bool `json:"programs,omitempty"`
+	// Reads and Writes say that only listed paths could be read or written.
+	Reads  bool `json:"reads,omitempty"`
+	Writes bool `json:"writes,omitempty"`
+	// Signals says that processes outside the call, and their abstract sockets, couldn't be reached.
+	Signals bool `json:"signals,omitempty"`
+	// NamesOnly are multi-call programs: the kernel holds the file, its names are only looked at.
+	NamesOnly Paths `json:"namesOnly,omitempty"`
+	// Writable are listed programs and directories that the call could write to.
+	Writable Paths `json:"writable,omitempty"`
+	// NotFound are entries of the policy that led to no program outside writable paths.
+	NotFound Paths `json:"notFound,omitempty"`
+}
+
+// maxEncodedPrograms is room for the five lists. encoding/json writes one byte of a path as at most six.
+const maxEncodedPrograms = 2*MaxPrograms*(6*MaxProgramPath+len(`{"path":"","count":9223372036854775807,"rule":"Interpreter"},`)) +
+	3*MaxPrograms*(6*MaxProgramPath+len(`"",`))
+
+func (o *Outcome) validatePrograms() error {
+	if o.MoreExecuted < 0 || o.MoreRefused < 0 {
+		return errors.New("less than no program was executed or refused")
+	}
+	for _, list := range []Programs{o.Executed, o.Refused} {
+		if len(list) > MaxPrograms {
+			return errors.New("there are more programs than are listed")
+		}
+		for _, p := range list {
+			if p.Count < 1 || p.Path == "" || len(p.Path) > MaxProgramPath || !isRule(p.Rule) {
+				return fmt.Errorf("%.64q, %d times by %.64q, is no program", p.Path, p.Count, p.Rule)
+			}
+		}
+	}
+	if o.Isolation == nil {
+		return nil
+	}
+	for _, list := range []Paths{o.Isolation.NamesOnly, o.Isolation.Writable, o.Isolation.NotFound} {
+		if len(list) > MaxPrograms {
+			return errors.New("isolation names more paths than it may")
+		}
+		for _, path := range list {
+			if len(path) > MaxProgramPath {
+				return errors.New("isolation names a path that is longer than it may be")
+			}
+		}
+	}
+	return nil
+}
+
+func isRule(rule string) bool {
+	switch rule {
+	case "", RuleNotListed, RuleInterpreter, RuleLoader, RuleName, RuleUnnamed, RuleChanged, RuleUnreadable:
+		return true
+	default:
+		return false
+	}
+}

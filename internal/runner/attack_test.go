@@ -1,0 +1,137 @@
+package runner
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// attacker is the attacking program, a directory of its own, and the loader that it was built for.
+type attacker struct{ program, work, loader string }
+
+var buildAttack = sync.OnceValues(func() (string, error) {
+	self, err := copySelf() // its directory is removed at the end
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(filepath.Dir(self), "attack")
+	out, err := exec.Command("gcc", "-O1", "-w", "-pthread", "-o", program, "testdata/attack.c").CombinedOutput()
+	if err != nil {
+		return string(out), err
+	}
+	return program, nil
+})
+
+func newAttacker(t testing.TB) *attacker {
+	t.Helper()
+	ownRules(t)
+	needs(t, "gcc")
+	program, err := buildAttack()
+	if err != nil {
+		t.Fatalf("%v: %s", err, program)
+	}
+	work := filepath.Join(publicDir(t), "work")
+	if err := os.Mkdir(work, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(work, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, work, "evil", string(code), 0o755)
+	loaders, _ := filepath.Glob("/lib*/ld-linux-*.so.*")
+	if len(loaders) == 0 {
+		t.Skip("there is no loader of the usual name")
+	}
+	return &attacker{program, work, loaders[0]}
+}
+
+// run lets an unprivileged supervisor run an attack, with the attacker alone listed.
+func (a *attacker) run(t testing.TB, r *rules.Rules, args ...string) result.Outcome {
+	t.Helper()
+	argv := slices.Insert(append([]string{a.program}, args...), 2, a.work, a.program, a.loader)
+	return superviseApart(t, supervision{Argv: argv, Dir: "/", NoNewPrivs: true, Harden: true, Rules: r}, nobody(t)).Outcome
+}
+
+func (a *attacker) rules() *rules.Rules {
+	return &rules.Rules{
+		Policy: "agents", WritePaths: []string{a.work}, Programs: &rules.Programs{Allowed: []string{a.program}},
+	}
+}
+
+// marks are what unlisted programs left behind.
+func (a *attacker) marks(t testing.TB) []string {
+	t.Helper()
+	marks, err := filepath.Glob(filepath.Join(a.work, "mark-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return marks
+}
+
+func TestNoAttackGetsAnUnlistedProgramToRun(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		// refused are rules of which at least one program must have been refused.
+		refused []string
+	}{
+		{[]string{"files"}, []string{result.RuleNotListed, result.RuleUnnamed}},
+		{[]string{"loaders"}, []string{result.RuleLoader, result.RuleNotListed}},
+		{[]string{"scripts"}, []string{result.RuleNotListed}},
+		{[]string{"memory"}, []string{result.RuleLoader}},
+		{[]string{"descriptors"}, []string{result.RuleNotListed}},
+		{[]string{"children"}, []string{result.RuleNotListed, result.RuleLoader}},
+		{[]string{"processes"}, nil},
+		{[]string{"kernel"}, nil},
+		{[]string{"threads"}, []string{result.RuleNotListed}},
+		{[]string{"many", "200"}, []string{result.RuleNotListed}},
+		{[]string{"race-evil", "300"}, []string{result.RuleNotListed}},
+		{[]string{"race-loader", "300"}, []string{result.RuleLoader}},
+		{[]string{"race-shared", "300"}, []string{result.RuleLoader}},
+	} {
+		t.Run(c.args[0], func(t *testing.T) {
+			a := newAttacker(t)
+			o := a.run(t, a.rules(), c.args...)
+			want{reason: result.Completed, exit: result.Exit(0), stdout: new("done\n")}.check(t, o)
+			if marks := a.marks(t); len(marks) > 0 {
+				t.Errorf("unlisted programs ran: %q", marks)
+			}
+			for _, rule := range c.refused {
+				if !slices.ContainsFunc(o.Refused, func(p result.Program) bool { return p.Rule == rule }) {
+					t.Errorf("nothing was refused as %s: %+v", rule, o.Refused)
+				}
+			}
+			for _, p := range o.Executed {
+				if p.Path != a.program {
+					t.Errorf("%s was executed", p.Path)
+				}
+			}
+			t.Logf("executed %+v, refused %+v and %d more", o.Executed, o.Refused, o.MoreRefused)
+		})
+	}
+}
+
+// The attacks work where nothing holds them: otherwise the test above would show nothing.
+func TestTheAttacksWorkWithoutRules(t *testing.T) {
+	for _, name := range []string{"files", "loaders", "scripts", "memory", "descriptors", "children"} {
+		a := newAttacker(t)
+		o := a.run(t, nil, name)
+		if len(a.marks(t)) == 0 {
+			t.Errorf("%s: no unlisted program ran: %s", name, describe(o))
+		}
+	}
+	a := newAttacker(t)
+	if o := a.run(t, nil, "kernel"); !strings.Contains(text(o.Stdout), "escaped") {
+		t.Errorf("nothing escaped: %s", describe(o))
+	}
+}

@@ -1,0 +1,31 @@
+// Package sandbox holds a call's processes to rules by means of the kernel, without privileges: which programs they
+// execute, which files they read and write, and whom they signal.
+//
+// Two walls stand for each call, and both hold for everything that the command starts:
+//
+//   - a Landlock domain. The kernel asks it about the file that it has opened, so that there is no time between check
+//     and use. Only listed programs, their helpers and the loaders that they name can be executed.
+//   - a seccomp filter with a listener. The kernel hands each execve and execveat to the gate in this process before it
+//     goes on. The gate refuses what isn't listed, so that the refusal is counted and explained, and what Landlock can't
+//     tell: a loader that is started by hand, files without a name in memory, the names of multi-call programs. A
+//     program can change its memory between the gate's look and the kernel's, so the gate traces the process up to the
+//     end of its execve, before the new program's first instruction, compares what really runs, and kills it if it may
+//     not run.
+//
+// The filter also refuses what would get around the gate: tracing, writing another process's memory, other
+// architectures' calls, io_uring, user namespaces, chroot. It includes the filter of a denied network: one filter holds
+// all, because a process can have one listener only.
+//
+// The domain and the filter are set in a stage. That is this program's own binary, started again, which sets them on
+// itself and then executes the command. Init makes every program that imports the package able to be the stage. Starting
+// it takes milliseconds, so one can be started ahead (Ahead).
+//
+// When this process ends, the kernel answers each further execve of the call with ENOSYS.
+//
+// Not held: what a listed interpreter computes, what a multi-call program does without execve (busybox's shell runs its
+// own applets), and connecting to Unix sockets that have a path. Landlock holds the executed file alone where only a
+// look holds the name.
+//
+// The package uses golang.org/x/sys/unix for Landlock. The rules are built in this process from descriptors that are
+// already open and set on one thread of another process, which github.com/landlock-lsm/go-landlock doesn't offer.
+package sandbox

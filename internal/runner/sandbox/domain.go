@@ -1,0 +1,246 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// UnavailableError says that the node can't hold the rules. Nothing may be executed then.
+type UnavailableError struct {
+	// Missing is what the node doesn't give, as a phrase.
+	Missing string
+}
+
+func (e *UnavailableError) Error() string { return "the node has no " + e.Missing }
+
+// Domain is what one call's processes will be held to, ready to be entered.
+type Domain struct {
+	rules *rules.Rules
+	// programs is nil when any program may be executed.
+	programs *programs
+	ruleset  *ruleset
+	abi      int
+}
+
+// Prepare resolves rules in this pod for a command with a PATH, and makes the command's domain. The error is
+// an UnavailableError when the node lacks what the rules need.
+func Prepare(r *rules.Rules, path string, support rules.Support) (*Domain, error) {
+	if missing := support.Missing(r); missing != "" {
+		return nil, &UnavailableError{missing}
+	}
+	if auditArch == 0 {
+		return nil, &UnavailableError{"architecture that the filter is made for"}
+	}
+	d := &Domain{rules: r, abi: support.LandlockABI}
+	if err := d.prepare(path); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("prepare the command's domain: %w", err)
+	}
+	return d, nil
+}
+
+func (d *Domain) prepare(path string) (err error) {
+	handled := uint64(accessRefer)
+	if d.rules.Programs != nil {
+		handled |= accessExecute | accessRead | accessContent
+	}
+	if d.rules.ReadPaths != nil {
+		handled |= accessRead
+	}
+	if d.rules.WritePaths != nil {
+		handled |= accessWrite
+	}
+	if d.ruleset, err = newRuleset(handled, d.abi); err != nil {
+		return err
+	}
+	if d.rules.Programs != nil {
+		d.programs, err = resolve(d.rules, path, func(f *openFile) error {
+			return d.ruleset.allow(f.fd, f.isDir(), accessExecute|accessRead)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := d.grant("/", accessRefer); err != nil {
+		return err
+	}
+	if err := d.grantReads(path); err != nil {
+		return err
+	}
+	return d.grantWrites()
+}
+
+// Close gives up a domain that isn't entered any more.
+func (d *Domain) Close() {
+	if d.ruleset != nil {
+		d.ruleset.file.Close()
+	}
+}
+
+// Rules returns the number of Landlock rules.
+func (d *Domain) Rules() int { return d.ruleset.count }
+
+// Allows reports whether a path leads to a listed program. It is a hint which of several files to start.
+func (d *Domain) Allows(path string) bool {
+	if d.programs == nil {
+		return true
+	}
+	f, err := openPath(path)
+	if err != nil {
+		return false
+	}
+	defer f.close()
+	return d.programs.allowed(f) != nil
+}
+
+// Isolation says which walls hold.
+func (d *Domain) Isolation() *result.Isolation {
+	i := &result.Isolation{
+		LandlockABI: d.abi,
+		Programs:    d.programs != nil,
+		Reads:       d.rules.ReadPaths != nil,
+		Writes:      d.rules.WritePaths != nil,
+		Signals:     d.abi >= rules.ABIScopes,
+	}
+	if d.programs == nil {
+		return i
+	}
+	i.NotFound = shortPaths(d.programs.notFound)
+	i.Writable = shortPaths(d.programs.writable)
+	var multi []string
+	for _, p := range d.programs.files {
+		if p.multiCall {
+			multi = append(multi, p.path)
+		}
+	}
+	slices.Sort(multi)
+	i.NamesOnly = shortPaths(multi)
+	return i
+}
+
+// systemPaths are what programs read beside their own files, when reading is restricted.
+var systemPaths = []string{
+	"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/dev", "/proc", "/sys",
+}
+
+// devicePaths may always be written to.
+var devicePaths = []string{
+	"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm",
+}
+
+// programDirs are the usual directories of programs.
+var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/games"}
+
+// programDirNames are the names of directories that hold programs and nothing else.
+var programDirNames = []string{"bin", "sbin", "games"}
+
+// grantReads grants reading, but not of the directories of programs: what isn't listed can't be copied, or mapped by a
+// loader. Their listed files were granted with their execution.
+func (d *Domain) grantReads(path string) error {
+	if d.ruleset.handled&accessRead == 0 {
+		return nil
+	}
+	var hidden []string
+	if d.programs != nil {
+		hidden = d.hiddenDirs(path)
+	}
+	if d.rules.ReadPaths == nil {
+		return d.grantExcept("/", hidden, accessRead)
+	}
+	for _, dir := range slices.Concat(d.rules.ReadPaths, d.rules.WritePaths, systemPaths, devicePaths) {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || isHidden(real, hidden) {
+			continue
+		}
+		if err := d.grantExcept(real, hidden, accessRead); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hiddenDirs are the directories of programs, without links: the usual ones, and those in PATH. One with another name
+// than these have may hold a program's data as well, and one that is listed hides nothing.
+func (d *Domain) hiddenDirs(path string) []string {
+	var dirs []string
+	for _, dir := range append(filepath.SplitList(path), programDirs...) {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || slices.Contains(dirs, real) || !slices.Contains(programDirNames, filepath.Base(real)) {
+			continue
+		}
+		listed := slices.ContainsFunc(d.programs.dirs, func(listed string) bool { return strings.HasPrefix(real+"/", listed) })
+		writable := slices.ContainsFunc(d.rules.WritePaths, func(root string) bool { return isBelow(real, realPath(root)) })
+		if !listed && !writable {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
+}
+
+func isHidden(path string, hidden []string) bool {
+	return slices.ContainsFunc(hidden, func(dir string) bool { return isBelow(path, dir) })
+}
+
+// grantWrites grants writing, but never below /proc: another process's memory can be written there.
+func (d *Domain) grantWrites() error {
+	if d.ruleset.handled&accessContent == 0 {
+		return nil
+	}
+	if d.rules.WritePaths == nil {
+		return d.grantExcept("/", []string{"/proc"}, accessContent)
+	}
+	for _, dir := range slices.Concat(d.rules.WritePaths, devicePaths) {
+		real := realPath(dir)
+		if !filepath.IsAbs(dir) || isBelow(real, "/proc") {
+			continue
+		}
+		if err := d.grantExcept(real, []string{"/proc"}, accessWrite); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grantExcept grants a right below a directory, but not below the hidden ones. Landlock can't take away, so that their
+// siblings are granted one by one.
+func (d *Domain) grantExcept(root string, hidden []string, access uint64) error {
+	if !slices.ContainsFunc(hidden, func(dir string) bool { return isBelow(dir, root) }) {
+		return d.grant(root, access)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil //nolint:nilerr // what can't be listed stays hidden
+	}
+	for _, entry := range entries {
+		path := filepath.Join(root, entry.Name())
+		if entry.Type()&os.ModeSymlink != 0 || slices.Contains(hidden, path) {
+			continue
+		}
+		if err := d.grantExcept(path, hidden, access); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant grants a right on a path without links. A path that is gone needs none.
+func (d *Domain) grant(path string, access uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil //nolint:nilerr // a path that can't be opened now can't be opened by the command
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	return d.ruleset.allow(fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, access)
+}

@@ -1,0 +1,205 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileID tells files apart, whatever their names.
+type fileID struct{ dev, ino uint64 }
+
+// openFile is a file or directory that is held open.
+type openFile struct {
+	fd int
+	// readable says that it is open for reading.
+	readable bool
+	// path has no links.
+	path string
+	id   fileID
+	mode uint32
+	// changed is when the file or its names changed.
+	changed unix.Timespec
+	// isNamed says that the file has a name, isLinked that it has several.
+	isNamed, isLinked bool
+}
+
+// openPath opens what a path leads to.
+func openPath(path string) (*openFile, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return newOpenFile(fd)
+}
+
+// openIn opens a program in a directory to look at what it is, if it can be read.
+func openIn(dir *openFile, name string) (*openFile, error) {
+	// What isn't a link needn't be asked for its path.
+	fd, err := unix.Openat(dir.fd, name, openToRead|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return openProgram(dir.fd, name)
+	}
+	f, err := statFile(fd)
+	if err == nil {
+		f.path, f.readable = strings.TrimSuffix(dir.path, "/")+"/"+name, true
+	}
+	return f, err
+}
+
+const openToRead = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+
+// openProgram opens a program to look at what it is, if it can be read.
+func openProgram(dir int, name string) (*openFile, error) {
+	fd, err := unix.Openat(dir, name, openToRead, 0)
+	readable := err == nil
+	if errors.Is(err, unix.EACCES) {
+		fd, err = unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := newOpenFile(fd)
+	if err == nil {
+		f.readable = readable
+	}
+	return f, err
+}
+
+// newOpenFile takes a descriptor. After an error it is closed.
+func newOpenFile(fd int) (*openFile, error) {
+	f, err := statFile(fd)
+	if err != nil {
+		return nil, err
+	}
+	if f.path, err = os.Readlink(procFD(fd)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return f, nil
+}
+
+// statFile takes a descriptor, without its path. After an error it is closed.
+func statFile(fd int) (*openFile, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &openFile{fd: fd, id: fileID{st.Dev, st.Ino}, mode: st.Mode, changed: st.Ctim, isNamed: st.Nlink > 0, isLinked: st.Nlink > 1}, nil
+}
+
+func (f *openFile) close()          { unix.Close(f.fd) }
+func (f *openFile) isDir() bool     { return f.mode&unix.S_IFMT == unix.S_IFDIR }
+func (f *openFile) isRegular() bool { return f.mode&unix.S_IFMT == unix.S_IFREG }
+
+// isExecutable reports whether this user may execute the file.
+func (f *openFile) isExecutable() bool {
+	const anybody = 0o111
+	return f.isRegular() && (f.mode&anybody == anybody || f.mode&anybody != 0 && f.mayAccess(unix.X_OK))
+}
+
+// mayAccess asks the kernel about the open file, and by its path in /proc where the kernel is older than that.
+func (f *openFile) mayAccess(mode uint32) bool {
+	err := unix.Faccessat(f.fd, "", mode, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		err = unix.Faccessat(unix.AT_FDCWD, procFD(f.fd), mode, 0)
+	}
+	return err == nil
+}
+
+func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// headSize is how much of a file the kernel looks at to tell what it is, and enough for a loader's name.
+const headSize = 4096
+
+// interpreters are what the kernel starts to run a file.
+type interpreters struct {
+	// script is what the first line of a script names.
+	script string
+	// loader is what a dynamically linked program names.
+	loader string
+}
+
+// readInterpreters reads a file's first bytes. A file that can't be read names nothing: it isn't a script for its user.
+func readInterpreters(f *openFile) interpreters {
+	fd := f.fd
+	if !f.readable {
+		var err error
+		if fd, err = unix.Open(procFD(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
+			return interpreters{}
+		}
+		defer unix.Close(fd)
+	}
+	head := make([]byte, headSize)
+	n, err := unix.Pread(fd, head, 0)
+	if err != nil {
+		return interpreters{}
+	}
+	head = head[:n]
+	if strings.HasPrefix(string(head), "#!") {
+		return interpreters{script: scriptInterpreter(head)}
+	}
+	return interpreters{loader: elfLoader(head, func(b []byte, at int64) bool {
+		if at >= 0 && at <= int64(len(head)-len(b)) {
+			copy(b, head[at:])
+			return true
+		}
+		n, err := unix.Pread(fd, b, at)
+		return err == nil && n == len(b)
+	})}
+}
+
+// scriptInterpreter is the path in a #! line, as the kernel reads it: at most 256 bytes, ended by white space.
+func scriptInterpreter(head []byte) string {
+	line := string(head[2:min(len(head), 256)])
+	line, _, _ = strings.Cut(line, "\n")
+	line = strings.TrimLeft(line, " \t")
+	if end := strings.IndexAny(line, " \t\x00"); end >= 0 {
+		line = line[:end]
+	}
+	return line
+}
+
+// Positions in the header of a 64-bit ELF file and in its table of segments.
+const (
+	elfHeader       = 64
+	elfSegments     = 32
+	elfSegmentSize  = 54
+	elfSegmentCount = 56
+	elfInterp       = 3
+	maxSegments     = 64
+)
+
+// elfLoader returns the loader that a 64-bit little-endian program names. Others don't run under the filter.
+func elfLoader(head []byte, read func(b []byte, at int64) bool) string {
+	if len(head) < elfHeader || string(head[:6]) != "\x7fELF\x02\x01" {
+		return ""
+	}
+	at := int64(binary.LittleEndian.Uint64(head[elfSegments:]))
+	size := int64(binary.LittleEndian.Uint16(head[elfSegmentSize:]))
+	count := int64(binary.LittleEndian.Uint16(head[elfSegmentCount:]))
+	segment := make([]byte, 56)
+	for i := range min(count, maxSegments) {
+		if !read(segment, at+i*size) {
+			return ""
+		}
+		if binary.LittleEndian.Uint32(segment) != elfInterp {
+			continue
+		}
+		length := binary.LittleEndian.Uint64(segment[32:])
+		if length > unix.PathMax {
+			return ""
+		}
+		name := make([]byte, length)
+		if !read(name, int64(binary.LittleEndian.Uint64(segment[8:]))) {
+			return ""
+		}
+		return strings.TrimRight(string(name), "\x00")
+	}
+	return ""
+}

@@ -1,0 +1,128 @@
+package sandbox
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestWithoutAFilterNothingStarts(t *testing.T) {
+	if err := denyNetwork(0); err == nil {
+		t.Error("no error")
+	}
+}
+
+// calls are what a filter is asked about, and what it answers.
+type calls map[string]struct {
+	number uint32
+	args   [2]uint32
+	want   uint32
+}
+
+func (c calls) check(t *testing.T, o filterOptions) {
+	t.Helper()
+	for _, arch := range []uint32{unix.AUDIT_ARCH_X86_64, unix.AUDIT_ARCH_AARCH64} {
+		for name, call := range c {
+			if got := evaluate(t, filter(arch, o), arch, call.number, call.args); got != call.want {
+				t.Errorf("%s on %x with %+v: got %x, want %x", name, arch, o, got, call.want)
+			}
+		}
+		if got := evaluate(t, filter(arch, o), unix.AUDIT_ARCH_I386, unix.SYS_GETPID, [2]uint32{}); got != refused(unix.ENOSYS) {
+			t.Errorf("another machine on %x with %+v: got %x", arch, o, got)
+		}
+	}
+}
+
+// always holds whatever the filter is for.
+var always = calls{
+	"another call":      {unix.SYS_GETPID, [2]uint32{2}, unix.SECCOMP_RET_ALLOW},
+	"io_uring":          {unix.SYS_IO_URING_SETUP, [2]uint32{1}, refused(unix.ENOSYS)},
+	"an entered ring":   {unix.SYS_IO_URING_ENTER, [2]uint32{1}, refused(unix.ENOSYS)},
+	"x32":               {unix.SYS_GETPID | foreignBit, [2]uint32{1}, refused(unix.ENOSYS)},
+	"a negative number": {0xffffffff, [2]uint32{1}, refused(unix.ENOSYS)},
+	"a Unix socket":     {unix.SYS_SOCKET, [2]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+	"a Unix pair":       {unix.SYS_SOCKETPAIR, [2]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+}
+
+var (
+	offline = calls{
+		"an IP socket": {unix.SYS_SOCKET, [2]uint32{unix.AF_INET}, refused(unix.EACCES)},
+		"an IP pair":   {unix.SYS_SOCKETPAIR, [2]uint32{unix.AF_INET}, refused(unix.EACCES)},
+		"netlink":      {unix.SYS_SOCKET, [2]uint32{unix.AF_NETLINK}, refused(unix.EACCES)},
+		"family 0":     {unix.SYS_SOCKET, [2]uint32{0}, refused(unix.EACCES)},
+	}
+	online = calls{"an IP socket": {unix.SYS_SOCKET, [2]uint32{unix.AF_INET}, unix.SECCOMP_RET_ALLOW}}
+	gated  = calls{
+		"execve":                   {unix.SYS_EXECVE, [2]uint32{}, unix.SECCOMP_RET_USER_NOTIF},
+		"execveat":                 {unix.SYS_EXECVEAT, [2]uint32{}, unix.SECCOMP_RET_USER_NOTIF},
+		"tracing":                  {unix.SYS_PTRACE, [2]uint32{}, refused(unix.EPERM)},
+		"reading memory":           {unix.SYS_PROCESS_VM_READV, [2]uint32{}, refused(unix.EPERM)},
+		"writing memory":           {unix.SYS_PROCESS_VM_WRITEV, [2]uint32{}, refused(unix.EPERM)},
+		"another root":             {unix.SYS_CHROOT, [2]uint32{}, refused(unix.EPERM)},
+		"a mount":                  {unix.SYS_MOUNT, [2]uint32{}, refused(unix.EPERM)},
+		"a user namespace":         {unix.SYS_UNSHARE, [2]uint32{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}, refused(unix.EPERM)},
+		"a child in one":           {unix.SYS_CLONE, [2]uint32{unix.CLONE_NEWUSER}, refused(unix.EPERM)},
+		"a child":                  {unix.SYS_CLONE, [2]uint32{unix.CLONE_VM | unix.CLONE_VFORK}, unix.SECCOMP_RET_ALLOW},
+		"flags that can't be seen": {unix.SYS_CLONE3, [2]uint32{}, refused(unix.ENOSYS)},
+		"pages of one's own":       {unix.SYS_USERFAULTFD, [2]uint32{}, refused(unix.ENOSYS)},
+		"becoming undumpable":      {unix.SYS_PRCTL, [2]uint32{unix.PR_SET_DUMPABLE}, refused(0)},
+		"another prctl":            {unix.SYS_PRCTL, [2]uint32{unix.PR_SET_NAME}, unix.SECCOMP_RET_ALLOW},
+		"a listener":               {unix.SYS_SECCOMP, [2]uint32{1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER}, refused(unix.EBUSY)},
+		"a filter":                 {unix.SYS_SECCOMP, [2]uint32{1, 0}, unix.SECCOMP_RET_ALLOW},
+		"a file in memory":         {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_CLOEXEC}, unix.SECCOMP_RET_USER_NOTIF},
+		"a program in memory":      {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_EXEC}, refused(unix.EACCES)},
+		"certainly no program":     {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_NOEXEC_SEAL}, unix.SECCOMP_RET_ALLOW},
+		"both at once":             {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_NOEXEC_SEAL | unix.MFD_EXEC}, refused(unix.EACCES)},
+	}
+	ungated = calls{
+		"execve":   {unix.SYS_EXECVE, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"tracing":  {unix.SYS_PTRACE, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"a memory": {unix.SYS_MEMFD_CREATE, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+	}
+)
+
+func TestTheFilterOfEveryMachine(t *testing.T) {
+	for _, gate := range []bool{false, true} {
+		for _, deny := range []bool{false, true} {
+			o := filterOptions{gate: gate, denyNetwork: deny}
+			always.check(t, o)
+			map[bool]calls{false: online, true: offline}[deny].check(t, o)
+			map[bool]calls{false: ungated, true: gated}[gate].check(t, o)
+		}
+	}
+}
+
+func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
+
+// evaluate is what the kernel does with a filter, as far as ours needs it.
+func evaluate(t *testing.T, filter []unix.SockFilter, arch, number uint32, args [2]uint32) uint32 {
+	t.Helper()
+	data := map[uint32]uint32{offArch: arch, offNumber: number, offArg0: args[0], offArg1: args[1]}
+	var a uint32
+	for i := 0; i < len(filter); i++ {
+		in := filter[i]
+		jump := func(yes bool) {
+			if yes {
+				i += int(in.Jt)
+			} else {
+				i += int(in.Jf)
+			}
+		}
+		switch in.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			a = data[in.K]
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			jump(a == in.K)
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			jump(a >= in.K)
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			jump(a&in.K != 0)
+		case unix.BPF_RET | unix.BPF_K:
+			return in.K
+		default:
+			t.Fatalf("instruction %d isn't known: %+v", i, in)
+		}
+	}
+	t.Fatal("the filter has no end")
+	return 0
+}

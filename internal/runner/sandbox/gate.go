@@ -1,0 +1,189 @@
+package sandbox
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// gate answers the kernel for one call.
+type gate struct {
+	listener listener
+	programs *programs
+	observed observed
+	// wake is called when a traced process is let go: until then nobody else can wait for it.
+	wake func()
+
+	// receiving is held by the one worker that waits for the kernel.
+	receiving sync.Mutex
+	// stop is a pipe whose other end is closed to stop the workers.
+	stop [2]int
+	done sync.WaitGroup
+
+	mu            sync.Mutex
+	workers, idle int
+}
+
+// maxWorkers is how many processes can be in their execve at a time; others wait. One that waits for a slow disk
+// doesn't hold up the others.
+const maxWorkers = 4
+
+// stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
+const stopLimit = time.Second
+
+// newGate starts to answer. It takes the listener.
+func newGate(l listener, p *programs, wake func()) (*gate, error) {
+	g := &gate{listener: l, programs: p, wake: wake}
+	if err := unix.Pipe2(g.stop[:], unix.O_CLOEXEC); err != nil {
+		unix.Close(int(l))
+		return nil, err
+	}
+	g.addWorker()
+	return g, nil
+}
+
+func (g *gate) addWorker() {
+	g.workers++
+	g.idle++
+	g.done.Go(func() { onThreadOfItsOwn(g.work) })
+}
+
+// onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
+// the first one is the parent of orphans as well.
+func onThreadOfItsOwn(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// While this goroutine holds the first thread, another goroutine gets another thread.
+			onThreadOfItsOwn(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		f() // never unlocked: the thread ends with this goroutine
+	}()
+	<-done
+}
+
+// work answers until the gate is stopped.
+func (g *gate) work() {
+	for {
+		n, ok := g.next()
+		if !ok {
+			return
+		}
+		g.handle(&n)
+		g.mu.Lock()
+		g.idle++
+		g.mu.Unlock()
+	}
+}
+
+// next waits for the kernel. Whoever leaves makes sure that another worker waits.
+func (g *gate) next() (notification, bool) {
+	g.receiving.Lock()
+	defer g.receiving.Unlock()
+	for {
+		fds := []unix.PollFd{{Fd: int32(g.listener), Events: unix.POLLIN}, {Fd: int32(g.stop[0]), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return notification{}, false
+		}
+		if fds[1].Revents != 0 || fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+			return notification{}, false
+		}
+		if fds[0].Revents&unix.POLLIN == 0 {
+			continue
+		}
+		if n, errno := g.listener.receive(); errno == 0 {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.idle--; g.idle == 0 && g.workers < maxWorkers {
+				g.addWorker()
+			}
+			return n, true
+		}
+	}
+}
+
+// close stops answering: what executes from now on gets ENOSYS.
+func (g *gate) close() {
+	unix.Close(g.stop[1])
+	stopped := make(chan struct{})
+	go func() {
+		g.done.Wait()
+		unix.Close(g.stop[0])
+		unix.Close(int(g.listener))
+		close(stopped)
+	}()
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	select {
+	case <-stopped:
+	case <-limit.C:
+	}
+}
+
+// handle answers one system call.
+func (g *gate) handle(n *notification) {
+	switch n.number {
+	case unix.SYS_EXECVE:
+		g.handleExec(n, execution{dirfd: unix.AT_FDCWD, path: n.args[0], argv: n.args[1]})
+	case unix.SYS_EXECVEAT:
+		g.handleExec(n, execution{dirfd: int(int32(n.args[0])), path: n.args[1], argv: n.args[2], flags: int(int32(n.args[4]))})
+	case unix.SYS_MEMFD_CREATE:
+		g.handleMemory(n)
+	default:
+		g.listener.refuse(n.id, unix.ENOSYS)
+	}
+}
+
+func (g *gate) handleExec(n *notification, e execution) {
+	v := g.look(target(n.pid), e)
+	// What was read may be another process's if this one is gone.
+	if !g.listener.isValid(n.id) {
+		return
+	}
+	if v.rule != "" {
+		g.observed.addRefused(v.path, v.rule)
+	}
+	if v.errno != 0 {
+		g.listener.refuse(n.id, v.errno)
+		return
+	}
+	g.follow(n, v)
+}
+
+// handleMemory makes a file in memory that can't be executed, whatever becomes of its mode.
+func (g *gate) handleMemory(n *notification) {
+	name, errno := target(n.pid).text(n.args[0], maxName)
+	if errno != 0 {
+		g.listener.refuse(n.id, errno)
+		return
+	}
+	flags := int(uint32(n.args[1]))
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if err == unix.EINVAL { // kernels before 6.3: the look at what is executed has to do
+		fd, err = unix.MemfdCreate(name, flags|unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		g.listener.refuse(n.id, errnoOf(err, unix.ENOMEM))
+		return
+	}
+	defer unix.Close(fd)
+	if errno := g.listener.give(n.id, fd, flags&unix.MFD_CLOEXEC != 0); errno != 0 && errno != unix.ENOENT {
+		g.listener.refuse(n.id, errno)
+	}
+}
+
+// report adds what was executed and refused to an outcome.
+func (o *observed) report(to *result.Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	to.Executed, to.MoreExecuted = o.executed.list, o.executed.more
+	to.Refused, to.MoreRefused = o.refused.list, o.refused.more
+}

@@ -1,0 +1,218 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// Stage is a process that waits to become a command. It leads a session of its own.
+type Stage struct {
+	PID     int
+	control int
+}
+
+// NewStage starts a stage.
+func NewStage() (*Stage, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start a stage: %w", err)
+	}
+	defer unix.Close(pair[1])
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("start a stage: %w", err)
+	}
+	defer unix.Close(null)
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{},
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("start a stage: %w", err)
+	}
+	return &Stage{PID: pid, control: pair[0]}, nil
+}
+
+// Discard ends a stage that didn't become a command, and reaps it.
+func (s *Stage) Discard() {
+	unix.Close(s.control)
+	_ = unix.Kill(s.PID, unix.SIGKILL)
+	for {
+		if _, err := unix.Wait4(s.PID, nil, unix.WALL, nil); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// Start is a command for a stage.
+type Start struct {
+	Domain *Domain
+	// Program is the path, relative to the directory, that is executed with Argv and Env.
+	Program   string
+	Argv, Env []string
+	// Directory is the open working directory, Files are the descriptors from 0 on.
+	Directory int
+	Files     []uintptr
+	// DenyNetwork makes all sockets but Unix sockets fail.
+	DenyNetwork bool
+	// Wake is called when a child of this process may have changed its state unseen.
+	Wake func()
+}
+
+// Process is a command that a stage became.
+type Process struct {
+	gate   *gate
+	domain *Domain
+}
+
+// RefusedError says that the command itself may not run.
+type RefusedError struct{ Message string }
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// ErrStageLost says that the stage ended before it could become the command. Another may be tried: nothing ran.
+var ErrStageLost = errors.New("the stage has ended")
+
+// Execute makes the stage the command, and returns when it is. The error is the kernel's if the program can't be
+// executed, and a RefusedError if it may not be. After an error the stage is gone.
+func (s *Stage) Execute(c *Start) (*Process, error) {
+	p := &Process{domain: c.Domain}
+	err := s.execute(c, p)
+	unix.Close(s.control)
+	if err == nil {
+		return p, nil
+	}
+	s.control = -1
+	s.Discard()
+	if p.gate == nil {
+		return nil, err
+	}
+	p.gate.close()
+	if message := p.refusal(); message != "" {
+		return nil, &RefusedError{message}
+	}
+	return nil, err
+}
+
+func (s *Stage) execute(c *Start, p *Process) error {
+	body := (&start{
+		program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files),
+		options: filterOptions{gate: c.Domain.programs != nil, denyNetwork: c.DenyNetwork},
+	}).encode()
+	fds := []int{c.Directory}
+	for _, fd := range c.Files {
+		fds = append(fds, int(fd))
+	}
+	fds = append(fds, int(c.Domain.ruleset.file.Fd()))
+	length := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
+	if err := unix.Sendmsg(s.control, length, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
+		return ErrStageLost
+	}
+	for len(body) > 0 {
+		n, err := unix.SendmsgN(s.control, body, nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil {
+			return ErrStageLost
+		}
+		body = body[n:]
+	}
+	return s.await(c, p)
+}
+
+// await follows the stage up to its execution.
+func (s *Stage) await(c *Start, p *Process) error {
+	said := make([]byte, 5)
+	rights := make([]byte, unix.CmsgSpace(4))
+	for {
+		n, nrights, _, _, err := unix.Recvmsg(s.control, said, rights, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil && p.gate == nil:
+			return ErrStageLost
+		case err != nil:
+			return err
+		case n == 0 && c.Domain.programs != nil && p.gate == nil:
+			return ErrStageLost
+		case n == 0:
+			return nil
+		case said[0] == sayListener:
+			if p.gate, err = c.Domain.newGate(rights[:nrights], c.Wake); err != nil {
+				return err
+			}
+		case n == len(said):
+			return unix.Errno(binary.NativeEndian.Uint32(said[1:]))
+		default:
+			return errMalformed
+		}
+	}
+}
+
+func (d *Domain) newGate(rights []byte, wake func()) (*gate, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return nil, errMalformed
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, errMalformed
+	}
+	return newGate(listener(fds[0]), d.programs, wake)
+}
+
+// Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything
+// any more.
+func (p *Process) Stop() {
+	if p.gate != nil {
+		p.gate.close()
+	}
+}
+
+// Report adds to an outcome what was executed and refused, and which walls held. It says so in the message of a call
+// that didn't succeed and to which a program was refused.
+func (p *Process) Report(o *result.Outcome) {
+	o.Isolation = p.domain.Isolation()
+	if p.gate == nil {
+		return
+	}
+	p.gate.observed.report(o)
+	if message := p.refusal(); message != "" && (o.Reason == result.NonZeroExit || o.Reason == result.Signaled) {
+		o.Message += " " + message
+	}
+}
+
+// refusal is a sentence about the last program that was refused.
+func (p *Process) refusal() string {
+	p.gate.observed.mu.Lock()
+	last := p.gate.observed.last
+	p.gate.observed.mu.Unlock()
+	if last.Path == "" {
+		return ""
+	}
+	return Refusal(last, p.domain.rules.Policy)
+}
+
+// Refusal says which program a policy doesn't let run, and how to change that.
+func Refusal(p result.Program, policy string) string {
+	name := fmt.Sprintf("%q", p.Path)
+	switch p.Rule {
+	case result.RuleLoader:
+		return name + " was not allowed to run: a loader runs any file, so it can't be started by hand."
+	case result.RuleUnnamed:
+		return name + " was not allowed to run: a program must be a file with a name."
+	case result.RuleChanged:
+		return name + " was not allowed to run: its process executed something else than it had asked for, and was killed."
+	case result.RuleUnreadable:
+		return name + " was not allowed to run a program: its process can't be looked at."
+	case result.RuleInterpreter:
+		name += ", the interpreter of a script,"
+	}
+	return fmt.Sprintf("%s was not allowed to run: add it to binaries.allowed of policy %q.", name, policy)
+}

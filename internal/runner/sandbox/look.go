@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// execution is what a thread asks to execute: addresses are of its memory.
+type execution struct {
+	dirfd      int
+	path, argv uint64
+	flags      int
+}
+
+// verdict is what the gate thinks of an execution.
+type verdict struct {
+	// errno is what the thread gets; 0 lets it go on.
+	errno unix.Errno
+	// path is the program, or what was refused. rule is empty unless it was refused.
+	path, rule string
+	// script is the script that path is the interpreter of, interpreter the name of one that is still to be judged.
+	script, interpreter string
+}
+
+func refusedAs(path, rule string) verdict {
+	return verdict{errno: unix.EACCES, path: path, rule: rule}
+}
+
+// failed is an execution that fails by itself: nothing was refused.
+func failed(errno unix.Errno) verdict { return verdict{errno: errno} }
+
+// maxScripts is how often the interpreter of a script may be a script.
+const maxScripts = 4
+
+// look judges what a thread asks to execute.
+func (g *gate) look(t target, e execution) verdict {
+	path, errno := t.text(e.path, maxPath)
+	switch errno {
+	case 0:
+	case unix.EFAULT, unix.ENAMETOOLONG:
+		return failed(errno)
+	default:
+		return refusedAs(t.executable(), result.RuleUnreadable)
+	}
+	f, errno := t.open(g.programs, e.dirfd, path, e.flags)
+	if errno != 0 {
+		return failed(errno)
+	}
+	defer f.close()
+	if !f.isRegular() {
+		return failed(unix.EACCES)
+	}
+	v := g.judge(t, f, path, e)
+	for range maxScripts {
+		if v.interpreter == "" {
+			return v
+		}
+		v = g.judgeInterpreter(t, v)
+	}
+	return failed(unix.ELOOP)
+}
+
+// judge judges a file.
+func (g *gate) judge(t target, f *openFile, asked string, e execution) verdict {
+	if g.programs.loaders[f.id] {
+		return refusedAs(f.path, result.RuleLoader)
+	}
+	p := g.programs.allowed(f)
+	switch {
+	case p != nil && p.multiCall:
+		name := multiCallName(filepath.Base(asked), p, t.arguments(e.argv, 2))
+		path := filepath.Join(filepath.Dir(f.path), name)
+		if !g.programs.names[name] {
+			return refusedAs(path, result.RuleName)
+		}
+		return verdict{path: path}
+	case p != nil && p.script != "":
+		return verdict{path: f.path, script: f.path, interpreter: p.script}
+	case p != nil:
+		return verdict{path: f.path}
+	case !f.isExecutable():
+		return failed(unix.EACCES)
+	case !f.isNamed || !strings.HasPrefix(f.path, "/") || strings.HasPrefix(f.path, "/memfd:"):
+		return refusedAs(f.path, result.RuleUnnamed)
+	default:
+		return refusedAs(f.path, result.RuleNotListed)
+	}
+}
+
+// judgeInterpreter judges the interpreter of a script, as the kernel finds it: from the thread's directory.
+func (g *gate) judgeInterpreter(t target, v verdict) verdict {
+	f, errno := t.open(g.programs, unix.AT_FDCWD, v.interpreter, 0)
+	if errno != 0 {
+		return failed(errno)
+	}
+	defer f.close()
+	p := g.programs.allowed(f)
+	switch {
+	case g.programs.loaders[f.id]:
+		return refusedAs(f.path, result.RuleLoader)
+	case p == nil && !f.isExecutable():
+		return failed(unix.EACCES)
+	case p == nil:
+		return refusedAs(f.path, result.RuleInterpreter)
+	case p.script != "":
+		return verdict{path: f.path, script: v.script, interpreter: p.script}
+	case p.multiCall && !g.programs.names[filepath.Base(v.interpreter)]:
+		return refusedAs(filepath.Join(filepath.Dir(f.path), filepath.Base(v.interpreter)), result.RuleInterpreter)
+	default:
+		return verdict{path: f.path, script: v.script}
+	}
+}
+
+// multiCallName is the name by which a multi-call program is told what to be: that of argv[0], or its first argument if
+// argv[0] is its own name.
+func multiCallName(asked string, p *program, args []string) string {
+	name := asked
+	if len(args) > 0 {
+		name = filepath.Base(args[0])
+	}
+	name = strings.TrimPrefix(name, "-") // a login shell's
+	own := filepath.Base(p.path)
+	if isOwn := name == own || strings.HasPrefix(own, name+"."); !isOwn || len(args) < 2 {
+		return name
+	}
+	for _, known := range multiCallNames {
+		if strings.HasPrefix(own, known) {
+			return filepath.Base(strings.TrimPrefix(args[1], "--coreutils-prog="))
+		}
+	}
+	return name
+}
+
+// executable is the program that a thread runs.
+func (t target) executable() string {
+	buffer := make([]byte, maxPath)
+	n, err := unix.Readlink(t.proc("exe"), buffer)
+	if err != nil {
+		return "unknown"
+	}
+	return string(buffer[:n])
+}

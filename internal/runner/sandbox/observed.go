@@ -1,0 +1,71 @@
+package sandbox
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// observed counts what was executed and what was refused.
+type observed struct {
+	mu                sync.Mutex
+	executed, refused programCounts
+	// last is the refusal that came last.
+	last result.Program
+}
+
+type programCounts struct {
+	list []result.Program
+	more int64
+}
+
+func (c *programCounts) add(p result.Program) {
+	for i := range c.list {
+		if c.list[i].Path == p.Path && c.list[i].Rule == p.Rule {
+			c.list[i].Count++
+			return
+		}
+	}
+	if len(c.list) == result.MaxPrograms {
+		c.more++
+		return
+	}
+	p.Count = 1
+	c.list = append(c.list, p)
+}
+
+func (o *observed) addExecuted(path string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.executed.add(result.Program{Path: shortPath(path)})
+}
+
+func (o *observed) addRefused(path, rule string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = result.Program{Path: shortPath(path), Rule: rule}
+	o.refused.add(o.last)
+}
+
+// shortPath keeps the end of a path that is too long: its beginning says less.
+func shortPath(path string) string {
+	path = strings.ToValidUTF8(path, "\uFFFD")
+	if len(path) <= result.MaxProgramPath {
+		return path
+	}
+	path = path[len(path)-result.MaxProgramPath+len("..."):]
+	for len(path) > 0 && !utf8.RuneStart(path[0]) {
+		path = path[1:]
+	}
+	return "..." + path
+}
+
+func shortPaths(paths []string) []string {
+	var short []string
+	for _, path := range paths[:min(len(paths), result.MaxPrograms)] {
+		short = append(short, shortPath(path))
+	}
+	return short
+}

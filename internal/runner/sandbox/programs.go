@@ -1,0 +1,325 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// programs are the files that a call may execute.
+type programs struct {
+	files map[fileID]*program
+	// dirs are the directories below which everything may be executed, each ending in "/".
+	dirs []string
+	// loaders start programs for the kernel. Nobody else may start them: they would run any file.
+	loaders map[fileID]bool
+	// names are the names that are listed, for programs that do what they are called.
+	names map[string]bool
+
+	// notFound are entries of the policy that lead to nothing, writable those that the call can write to.
+	notFound, writable []string
+}
+
+// program is a listed file.
+type program struct {
+	path string
+	interpreters
+	// multiCall says that it is many programs, told apart by name.
+	multiCall bool
+}
+
+// resolver finds programs in the pod.
+type resolver struct {
+	*programs
+	rules *rules.Rules
+	// path are the directories of the command's PATH, open.
+	path []*openFile
+	// grant is called with each file and directory that may be executed, while it is open.
+	grant func(*openFile) error
+
+	// writePaths are those of the rules, without links.
+	writePaths   []string
+	writableDirs map[string]bool
+	// found holds what entries lead to, since programs share helpers.
+	found map[string]string
+}
+
+// resolve finds what the rules list in a command's PATH.
+func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
+	res := &resolver{
+		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}, names: map[string]bool{}},
+		rules:    r, grant: grant, writableDirs: map[string]bool{}, found: map[string]string{},
+	}
+	for _, root := range r.WritePaths {
+		res.writePaths = append(res.writePaths, realPath(root))
+	}
+	res.openDirs(path)
+	defer res.closeDirs()
+	if err := res.standardLoaders(); err != nil {
+		return nil, err
+	}
+	if own := r.Programs.Own; own != "" {
+		if _, err := res.add(own, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, entry := range r.Programs.Allowed {
+		if err := res.listed(entry); err != nil {
+			return nil, err
+		}
+	}
+	return res.programs, nil
+}
+
+// openDirs opens the directories of PATH that are there, each once: some are often links to others.
+func (r *resolver) openDirs(path string) {
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		f, err := openPath(dir)
+		if err != nil {
+			continue
+		}
+		if !f.isDir() || slices.ContainsFunc(r.path, func(known *openFile) bool { return known.id == f.id }) {
+			f.close()
+			continue
+		}
+		r.path = append(r.path, f)
+	}
+}
+
+func (r *resolver) closeDirs() {
+	for _, dir := range r.path {
+		dir.close()
+	}
+}
+
+// listed adds an entry of the policy, and its helpers.
+func (r *resolver) listed(entry string) error {
+	real, err := r.add(entry, r.rules.Programs.AllowWritable)
+	if err != nil {
+		return err
+	}
+	if real == "" {
+		r.notFound = append(r.notFound, entry)
+		return nil
+	}
+	for _, helper := range helpersOf(entry, real, r.rules.Programs.Helpers) {
+		if err := r.helper(helper); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// helper adds a name, or what a glob leads to. What isn't there isn't needed.
+func (r *resolver) helper(pattern string) error {
+	if _, done := r.found[pattern]; done {
+		return nil
+	}
+	if !strings.ContainsAny(pattern, "*?[") {
+		_, err := r.add(pattern, false)
+		return err
+	}
+	r.found[pattern] = ""
+	matches, _ := filepath.Glob(strings.TrimSuffix(pattern, "/"))
+	for _, match := range matches {
+		if strings.HasSuffix(pattern, "/") {
+			match += "/"
+		}
+		if _, err := r.add(match, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds what an entry leads to, and returns its path without links; it is empty if that is nothing.
+func (r *resolver) add(entry string, allowWritable bool) (string, error) {
+	if real, done := r.found[entry]; done {
+		return real, nil
+	}
+	real, err := r.addNew(entry, allowWritable)
+	r.found[entry] = real
+	return real, err
+}
+
+func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
+	switch {
+	case entry == "":
+		return "", nil
+	case !strings.Contains(entry, "/"):
+		return r.addName(entry)
+	case !filepath.IsAbs(entry):
+		return "", nil
+	}
+	f, err := openProgram(unix.AT_FDCWD, entry)
+	if err != nil {
+		return "", nil //nolint:nilerr // what isn't there can't be executed either
+	}
+	defer f.close()
+	if r.isWritable(f) {
+		if !allowWritable {
+			return "", nil
+		}
+		r.writable = append(r.writable, entry)
+	}
+	if strings.HasSuffix(entry, "/") != f.isDir() {
+		return "", nil
+	}
+	if f.isDir() {
+		r.dirs = append(r.dirs, strings.TrimSuffix(f.path, "/")+"/")
+		return f.path, r.grant(f)
+	}
+	return f.path, r.addFile(f, filepath.Base(entry))
+}
+
+// addName adds the first program of that name in PATH that the call can't write to.
+func (r *resolver) addName(name string) (string, error) {
+	for _, dir := range r.path {
+		if !mayHold(dir, name) {
+			continue
+		}
+		f, err := openIn(dir, name)
+		if err != nil {
+			continue
+		}
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) {
+			defer f.close()
+			return f.path, r.addFile(f, name)
+		}
+		f.close()
+	}
+	return "", nil
+}
+
+func (r *resolver) addFile(f *openFile, name string) error {
+	if !f.isRegular() {
+		return nil
+	}
+	r.names[name] = true
+	if r.files[f.id] != nil || r.loaders[f.id] {
+		return nil
+	}
+	p := &program{path: f.path, interpreters: readInterpreters(f), multiCall: isMultiCall(f)}
+	r.files[f.id] = p
+	if err := r.addLoader(p.loader); err != nil {
+		return err
+	}
+	return r.grant(f)
+}
+
+// standardLoaders adds the usual loaders: programs in listed directories need them.
+func (r *resolver) standardLoaders() error {
+	for _, loader := range []string{
+		"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
+	} {
+		if err := r.addLoader(loader); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *resolver) addLoader(path string) error {
+	if _, done := r.found[path]; done || !filepath.IsAbs(path) {
+		return nil
+	}
+	r.found[path] = ""
+	f, err := openPath(path)
+	if err != nil {
+		return nil //nolint:nilerr // the program can't be executed then
+	}
+	defer f.close()
+	if !f.isRegular() || r.loaders[f.id] || r.isWritable(f) {
+		return nil
+	}
+	r.loaders[f.id] = true
+	return r.grant(f)
+}
+
+// isWritable reports whether the call can write to the file or put another one in its place.
+func (r *resolver) isWritable(f *openFile) bool {
+	if r.rules.WritePaths == nil && !f.isDir() && f.mayAccess(unix.W_OK) {
+		return true
+	}
+	if r.rules.WritePaths != nil || f.isDir() {
+		return r.isWritablePath(f.path)
+	}
+	return r.isWritablePath(filepath.Dir(f.path))
+}
+
+// isWritablePath reports whether the call can write to a directory, or to one above it.
+func (r *resolver) isWritablePath(dir string) bool {
+	if known, ok := r.writableDirs[dir]; ok {
+		return known
+	}
+	writable := false
+	if r.rules.WritePaths != nil {
+		writable = slices.ContainsFunc(r.writePaths, func(root string) bool { return isBelow(dir, root) })
+	} else {
+		writable = unix.Access(dir, unix.W_OK) == nil || dir != "/" && r.isWritablePath(filepath.Dir(dir))
+	}
+	r.writableDirs[dir] = writable
+	return writable
+}
+
+// isBelow reports whether a path is a directory or lies below it.
+func isBelow(path, dir string) bool {
+	dir = strings.TrimSuffix(dir, "/")
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// realPath is a path without links, or as it is if it leads nowhere.
+func realPath(path string) string {
+	f, err := openPath(path)
+	if err != nil {
+		return filepath.Clean(path)
+	}
+	defer f.close()
+	return f.path
+}
+
+// multiCallNames begin the names of files that are many programs.
+var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
+
+// isMultiCall reports whether a program is one of those, or has another name in its directory.
+func isMultiCall(f *openFile) bool {
+	base := filepath.Base(f.path)
+	if slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) }) {
+		return true
+	}
+	return f.isLinked && linksIn(filepath.Dir(f.path))[f.id] > 1
+}
+
+// identify takes a descriptor of what is about to be executed. A listed file needn't be asked for its path.
+func (p *programs) identify(fd int) (*openFile, error) {
+	f, err := statFile(fd)
+	if err != nil {
+		return nil, err
+	}
+	if known := p.files[f.id]; known != nil {
+		f.path = known.path
+	} else if f.path, err = os.Readlink(procFD(fd)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return f, nil
+}
+
+// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.
+func (p *programs) allowed(f *openFile) *program {
+	if known := p.files[f.id]; known != nil {
+		return known
+	}
+	if slices.ContainsFunc(p.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) }) {
+		return &program{path: f.path, interpreters: readInterpreters(f)}
+	}
+	return nil
+}

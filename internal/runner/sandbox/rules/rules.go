@@ -1,0 +1,78 @@
+// Package rules is what a policy says about the processes of one call, and what a node can hold, as plain data.
+//
+// The operator writes Rules, the runner's sandbox holds them. The package imports nothing, so that programs which only
+// decide or show rules don't link what enforces them.
+package rules
+
+// Rules hold for every process of one call. Relative paths and names never come from the call.
+type Rules struct {
+	// Policy is the name of the policy, for messages.
+	Policy string `json:"policy,omitempty"`
+	// Programs says which programs may be executed; nil for any.
+	Programs *Programs `json:"programs,omitempty"`
+	// ReadPaths are absolute paths of files, and of directories below which files may be read. Nil doesn't restrict
+	// reading, an empty list allows only what programs need: the system's directories and the listed programs.
+	ReadPaths []string `json:"readPaths,omitzero"`
+	// WritePaths are absolute paths of files, and of directories below which files may be made, written, moved and
+	// removed. Nil doesn't restrict writing, an empty list allows only devices such as /dev/null, and /dev/shm.
+	WritePaths []string `json:"writePaths,omitzero"`
+}
+
+// Programs are the programs that a call may execute.
+type Programs struct {
+	// Allowed holds names, absolute paths, and absolute paths that end in "/". A name is looked up in the PATH of the
+	// command, outside writable paths; the program is the file that it leads to. A path is that file, and one that ends
+	// in "/" is everything below that directory.
+	Allowed []string `json:"allowed,omitempty"`
+	// Helpers maps an entry of Allowed to what that program executes itself: names, absolute paths and globs of them.
+	// They add to the built-in table.
+	Helpers map[string][]string `json:"helpers,omitempty"`
+	// AllowWritable permits entries of Allowed that the call can write to. Whatever it puts there may run.
+	AllowWritable bool `json:"allowWritable,omitempty"`
+	// Own is the shell or interpreter that the environment gives the call: argv[0] of a Shell or Code call. It may be
+	// executed without being listed.
+	Own string `json:"own,omitempty"`
+}
+
+// Support is what a node gives a runner, as the runner found out at its start.
+type Support struct {
+	// LandlockABI is the version of Landlock; 0 when it isn't there.
+	LandlockABI int `json:"landlockABI,omitempty"`
+	// Listener says that a seccomp filter can ask the runner, AddDescriptor that the runner can answer with a descriptor.
+	Listener      bool `json:"listener,omitempty"`
+	AddDescriptor bool `json:"addDescriptor,omitempty"`
+	// ReadMemory says that the runner can read what a process asks for, Trace that it can follow one through execve.
+	ReadMemory bool `json:"readMemory,omitempty"`
+	Trace      bool `json:"trace,omitempty"`
+}
+
+// Versions of Landlock, by what they can hold.
+const (
+	// ABIPaths holds programs and paths: Linux 6.2.
+	ABIPaths = 3
+	// ABIScopes holds signals and abstract sockets: Linux 6.12.
+	ABIScopes = 6
+)
+
+// Missing returns what the rules need and the node doesn't give, as a phrase that follows "no"; it is empty when nothing
+// is missing. Signals that can't be held are no reason to refuse a call.
+func (s Support) Missing(r *Rules) string {
+	switch {
+	case s.LandlockABI == 0:
+		return "Landlock"
+	case s.LandlockABI < ABIPaths:
+		return "Landlock of Linux 6.2 or later"
+	case !s.Listener:
+		return "seccomp filter with a listener"
+	case r.Programs == nil:
+		return ""
+	case !s.AddDescriptor:
+		return "way to pass descriptors through a seccomp listener"
+	case !s.ReadMemory:
+		return "right to read the memory of a call's processes"
+	case !s.Trace:
+		return "right to trace a call's processes"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,206 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stageName is argv[0] of a stage.
+const stageName = "toolcall-stage"
+
+// controlFD is the stage's end of its socket.
+const controlFD = 3
+
+// init makes this program the stage if it was started as one, before most of it is set up.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == stageName {
+		runStage()
+	}
+}
+
+// What a stage says: a byte, and an error number for a failure. Nothing more follows when the command is executed,
+// because the socket is closed then.
+const (
+	sayListener = 'L'
+	sayFailure  = 'F'
+)
+
+// start is what a stage is told: the command, and as descriptors the working directory, the command's files from 0 on,
+// and the ruleset.
+type start struct {
+	program   string
+	argv, env []string
+	options   filterOptions
+	// files is how many descriptors the command gets.
+	files int
+}
+
+// Flags of an encoded start.
+const (
+	flagGate = 1 << iota
+	flagDenyNetwork
+)
+
+// encode writes numbers of four bytes, and strings after their lengths.
+func (s *start) encode() []byte {
+	var flags uint32
+	if s.options.gate {
+		flags |= flagGate
+	}
+	if s.options.denyNetwork {
+		flags |= flagDenyNetwork
+	}
+	order := binary.NativeEndian
+	b := order.AppendUint32(nil, flags)
+	b = order.AppendUint32(b, uint32(s.files))
+	for _, list := range [][]string{{s.program}, s.argv, s.env} {
+		b = order.AppendUint32(b, uint32(len(list)))
+		for _, text := range list {
+			b = order.AppendUint32(b, uint32(len(text)))
+			b = append(b, text...)
+		}
+	}
+	return b
+}
+
+// errMalformed can't happen: both ends are the same program.
+var errMalformed = errors.New("the stage was told something else than a command")
+
+func decodeStart(b []byte) (s start, err error) {
+	d := decoder{b: b}
+	flags := d.number()
+	s.options = filterOptions{gate: flags&flagGate != 0, denyNetwork: flags&flagDenyNetwork != 0}
+	s.files = int(d.number())
+	program := d.list()
+	s.argv, s.env = d.list(), d.list()
+	if d.failed || len(d.b) != 0 || len(program) != 1 {
+		return s, errMalformed
+	}
+	s.program = program[0]
+	return s, nil
+}
+
+type decoder struct {
+	b      []byte
+	failed bool
+}
+
+func (d *decoder) number() uint32 {
+	if len(d.b) < 4 {
+		d.failed = true
+		return 0
+	}
+	n := binary.NativeEndian.Uint32(d.b)
+	d.b = d.b[4:]
+	return n
+}
+
+func (d *decoder) list() []string {
+	n := d.number()
+	list := make([]string, 0, min(n, 1<<10))
+	for range n {
+		size := int(d.number())
+		if d.failed || size > len(d.b) {
+			d.failed = true
+			return nil
+		}
+		list = append(list, string(d.b[:size]))
+		d.b = d.b[size:]
+	}
+	return list
+}
+
+// runStage becomes the command. It doesn't return. The goroutine of an init function is locked to the first thread,
+// which therefore is the one that is restricted and executes.
+func runStage() {
+	control, err := unix.FcntlInt(controlFD, unix.F_DUPFD_CLOEXEC, 64)
+	if err != nil {
+		os.Exit(1)
+	}
+	// The descriptor stays taken, so that nothing that is received gets its number.
+	unix.CloseOnExec(controlFD)
+	s, fds, err := receiveStart(control)
+	if err != nil {
+		os.Exit(0) // nobody needs it any more
+	}
+	fail(control, stageCommand(control, &s, fds))
+}
+
+func fail(control int, err error) {
+	errno := errnoOf(errors.Unwrap(err), errnoOf(err, unix.EINVAL))
+	b := binary.NativeEndian.AppendUint32([]byte{sayFailure}, uint32(errno))
+	_, _ = unix.Write(control, b)
+	os.Exit(1)
+}
+
+// stageCommand restricts this thread and executes the command. It returns only after an error.
+func stageCommand(control int, s *start, fds []int) error {
+	directory, files, ruleset := fds[0], fds[1:1+s.files], fds[1+s.files]
+	if err := unix.Fchdir(directory); err != nil {
+		return err
+	}
+	for to, from := range files {
+		if err := unix.Dup3(from, to, 0); err != nil {
+			return err
+		}
+	}
+	// On a thread of its own, which the filter doesn't hold: it may hold what is used here.
+	send, sent := make(chan int), make(chan error)
+	go func() {
+		sent <- unix.Sendmsg(control, []byte{sayListener}, unix.UnixRights(<-send), nil, 0)
+	}()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if err := restrictSelf(ruleset); err != nil {
+		return err
+	}
+	var flags uintptr
+	if s.options.gate {
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	}
+	listener, err := install(filter(auditArch, s.options), flags)
+	if err != nil {
+		return err
+	}
+	if s.options.gate {
+		send <- listener
+		if err := <-sent; err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(s.program, s.argv, s.env)
+}
+
+// receiveStart reads the message and its descriptors. The length comes first, with the descriptors.
+func receiveStart(control int) (s start, fds []int, err error) {
+	length := make([]byte, 4)
+	rights := make([]byte, unix.CmsgSpace(16*4))
+	n, nrights, _, _, err := unix.Recvmsg(control, length, rights, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
+	if err != nil || n < len(length) {
+		return s, nil, errMalformed
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:nrights])
+	if err != nil || len(messages) != 1 {
+		return s, nil, errMalformed
+	}
+	if fds, err = unix.ParseUnixRights(&messages[0]); err != nil {
+		return s, nil, err
+	}
+	body := make([]byte, binary.NativeEndian.Uint32(length))
+	for read := 0; read < len(body); {
+		n, err := unix.Read(control, body[read:])
+		if err != nil || n == 0 {
+			return s, nil, errMalformed
+		}
+		read += n
+	}
+	if s, err = decodeStart(body); err == nil && len(fds) != s.files+2 {
+		err = errMalformed
+	}
+	return s, fds, err
+}

@@ -1,0 +1,208 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// childTrapped is the first code of a child that has stopped and not ended.
+const childTrapped = 4
+
+// eventShift is where a stop's status holds the event that caused it.
+const eventShift = 16
+
+// State is what a process waits to be asked for.
+type State int
+
+// States of a child.
+const (
+	// Ended says that the child can be reaped.
+	Ended State = iota + 1
+	// Traced says that the gate holds the child for a moment. Waiting for it would take that from the gate.
+	Traced
+)
+
+// Peek reports whether a child has changed its state, and which, without taking it away: 0 for none. pid is -1 for any
+// child. The error is ECHILD when there is none.
+func Peek(pid int) (int, State, error) {
+	return peek(pid, unix.WNOHANG)
+}
+
+func peek(pid, options int) (int, State, error) {
+	kind := unix.P_PID
+	if pid < 0 {
+		kind, pid = unix.P_ALL, 0
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(kind, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL|options, nil)
+	if err != nil || info.Signo == 0 {
+		return 0, 0, err
+	}
+	state := Ended
+	if info.Code >= childTrapped {
+		state = Traced
+	}
+	// The process ID is the first field of the union that follows the codes.
+	raw := (*[unsafe.Sizeof(info)]byte)(unsafe.Pointer(&info))
+	return int(int32(binary.LittleEndian.Uint32(raw[16:]))), state, nil
+}
+
+// follow lets an execution go on and looks at what really runs before its first instruction. The calling thread traces
+// nothing else.
+func (g *gate) follow(n *notification, v verdict) {
+	tid := int(n.pid)
+	if err := seize(tid); err != nil {
+		if !errors.Is(err, unix.ESRCH) {
+			g.observed.addRefused(v.path, result.RuleUnreadable)
+			g.listener.refuse(n.id, unix.EACCES)
+		}
+		return
+	}
+	defer g.wake()
+	// The interrupt ends the trace also when the execution fails.
+	if g.listener.proceed(n.id) {
+		_ = unix.PtraceInterrupt(tid)
+		g.finish(tid, &v)
+		return
+	}
+	_ = unix.PtraceInterrupt(tid)
+	g.finish(tid, nil)
+}
+
+// seize traces a thread without stopping it. It dies with this process.
+func seize(tid int) error {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0,
+		unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_EXITKILL, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// detach lets a stopped thread go, with the signal that it was about to get.
+func detach(tid int, signal unix.Signal) {
+	_, _, _ = unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0)
+}
+
+// strayWait is the time between two looks while something else than the traced thread has changed its state.
+const strayWait = 50 * time.Microsecond
+
+// finish waits until the traced thread stops or ends, and lets it go or kills it. v is nil if nothing is expected to be
+// executed.
+func (g *gate) finish(tid int, v *verdict) {
+	for {
+		pid, state, err := peek(-1, unix.WSTOPPED|unix.WNOTHREAD)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return // it was reaped by its parent
+		case state == Ended:
+			if pid != tid && !isThreadOf(pid, tid) {
+				pause(strayWait) // an orphan that this process reaps
+				continue
+			}
+			reapTraced(pid)
+			return
+		}
+		if g.stopped(pid, v) {
+			return
+		}
+	}
+}
+
+// isThreadOf reports whether an ended process can be the one that a traced thread became by its execution.
+func isThreadOf(pid, tid int) bool { return pid != tid && unix.Kill(tid, 0) == unix.ESRCH }
+
+// pause waits on this thread, in steps that no test depends on.
+func pause(d time.Duration) {
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&t, nil)
+}
+
+// reapTraced takes away the end of a traced process, so that its parent learns of it. This process's own children are
+// reaped by whoever waits for them.
+func reapTraced(pid int) {
+	if isOwnChild(pid) {
+		return
+	}
+	_, _ = unix.Wait4(pid, nil, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
+}
+
+// isOwnChild reports whether this process is the parent.
+func isOwnChild(pid int) bool {
+	stat, err := os.ReadFile(target(pid).proc("stat"))
+	if err != nil {
+		return false
+	}
+	// The state and the parent follow the name, which is in parentheses and may hold any byte.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid())
+}
+
+// stopped handles a stop, and reports whether the trace is over.
+func (g *gate) stopped(pid int, v *verdict) bool {
+	var status unix.WaitStatus
+	got, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
+	if err != nil || got != pid || !status.Stopped() {
+		return errors.Is(err, unix.ECHILD)
+	}
+	switch int(status) >> eventShift {
+	case unix.PTRACE_EVENT_EXEC:
+		if v != nil && g.compare(pid, v) {
+			detach(pid, 0)
+			return true
+		}
+		_ = unix.Kill(pid, unix.SIGKILL)
+		return false // its end follows
+	case unix.PTRACE_EVENT_STOP:
+		detach(pid, 0)
+	default:
+		detach(pid, status.StopSignal())
+	}
+	return true
+}
+
+// compare reports whether what was executed may run, and counts it.
+func (g *gate) compare(pid int, v *verdict) bool {
+	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		g.observed.addRefused(v.path, result.RuleChanged)
+		return false
+	}
+	f, err := g.programs.identify(fd)
+	if err != nil {
+		g.observed.addRefused(v.path, result.RuleChanged)
+		return false
+	}
+	defer f.close()
+	p := g.programs.allowed(f)
+	if p == nil || g.programs.loaders[f.id] {
+		g.observed.addRefused(f.path, result.RuleChanged)
+		return false
+	}
+	path := f.path
+	if p.multiCall {
+		name := multiCallName(filepath.Base(v.path), p, startedArguments(pid, 2))
+		path = filepath.Join(filepath.Dir(f.path), name)
+		if !g.programs.names[name] {
+			g.observed.addRefused(path, result.RuleName)
+			return false
+		}
+	}
+	if v.script != "" {
+		g.observed.addExecuted(v.script)
+	}
+	g.observed.addExecuted(path)
+	return true
+}

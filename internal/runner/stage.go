@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// ready is the stage for the next call with rules, if one was started ahead; support is what the node gives, if that is
+// known. Whoever runs owns them.
+var (
+	ready   *sandbox.Stage
+	support *rules.Support
+)
+
+// Prepare starts the stage for the next call with rules, so that the call needn't wait for it, and returns what the node
+// gives for such calls. A stage is a process: Prepare is for a supervisor that waits for a call, before the first one and
+// between two. A call without rules ends the stage.
+func Prepare() rules.Support {
+	runMutex.Lock()
+	defer runMutex.Unlock()
+	if stage, err := takeStage(); err == nil {
+		if support == nil {
+			support = new(sandbox.Probe(stage))
+		}
+		ready = stage
+	}
+	sandbox.ReadAhead(os.Getenv("PATH"))
+	if support == nil {
+		return sandbox.Probe(nil)
+	}
+	return *support
+}
+
+// takeStage returns the stage that was started ahead, or a new one.
+func takeStage() (*sandbox.Stage, error) {
+	stage := ready
+	ready = nil
+	if stage != nil {
+		if _, state, err := sandbox.Peek(stage.PID); err == nil && state == 0 {
+			return stage, nil
+		}
+		stage.Discard()
+	}
+	closeOnExec()
+	return sandbox.NewStage()
+}
+
+func discardStage() {
+	if ready != nil {
+		ready.Discard()
+		ready = nil
+	}
+}
+
+// domain makes the domain of a command with rules; nil for a command without.
+func (r *run) domain() (*sandbox.Domain, error) {
+	if r.cmd.Rules == nil {
+		return nil, nil
+	}
+	if support == nil {
+		stage, err := takeStage()
+		if err != nil {
+			return nil, err
+		}
+		support, ready = new(sandbox.Probe(stage)), stage
+	}
+	domain, err := sandbox.Prepare(r.cmd.Rules, variable(r.cmd.Env, "PATH"), *support)
+	var unavailable *sandbox.UnavailableError
+	if errors.As(err, &unavailable) {
+		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
+			"The command was not started, because its policy can't be enforced here: the node has no %s. "+
+				"Use a node that has it, or set binaries.enforcement of the policy to Text.", unavailable.Missing)}
+	}
+	return domain, err
+}
+
+func closeDomain(d *sandbox.Domain) {
+	if d != nil {
+		d.Close()
+	}
+}
+
+// startInside starts the program in a domain. The stage becomes the leader of the tree. One that was started ahead may
+// have ended since; a new one takes its place.
+func (r *run) startInside(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
+	defer domain.Close()
+	command := &sandbox.Start{
+		Domain: domain, Program: program, Argv: withSource(r.cmd.Argv, r.cmd.Source != nil), Env: r.cmd.Env,
+		Directory: dir.fd(), Files: files.child(), DenyNetwork: r.cmd.DenyNetwork, Wake: r.wake,
+	}
+	isAhead := ready != nil
+	err := r.execute(command)
+	if isAhead && errors.Is(err, sandbox.ErrStageLost) {
+		err = r.execute(command)
+	}
+	return err
+}
+
+func (r *run) execute(command *sandbox.Start) error {
+	stage, err := takeStage()
+	if err != nil {
+		return err
+	}
+	tree := r.newTree()
+	r.startedAt = r.now()
+	if r.inside, err = stage.Execute(command); err == nil {
+		r.tree = tree(stage.PID)
+	}
+	return err
+}
+
+// wake makes the supervision look for the ends of children.
+func (r *run) wake() {
+	select {
+	case r.children <- nil:
+	default:
+	}
+}
