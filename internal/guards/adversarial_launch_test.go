@@ -9,7 +9,7 @@ import (
 
 // launchList is what the calls in this file may use: launchers of every kind, and little to launch.
 const launchList = "echo ls cat grep env xargs find nice nohup timeout stdbuf setsid ionice chrt taskset time flock sudo chronic bash sh dash zsh awk gawk sed tar git " +
-	"sort split rg fd rsync diff sdiff patch install wget zip openssl tcpdump file gpg ip python3 python3.11 perl ruby node make npm cargo go docker kubectl scp su watch parallel " +
+	"sort split rg fd rsync diff sdiff patch install wget zip openssl tcpdump file gpg ip python3 python3.11 perl ruby node make npm cargo go docker kubectl scp su tini dumb-init gosu su-exec systemd-run systemd-socket-activate ssh-agent sshpass direnv mise watch parallel " +
 	"script x86_64-linux-gnu-gcc gdb vim less man sqlite3 busybox chroot ld.so strace m4 dc ed crontab at screen tmux jq curl tee dd gcc-12 php8.2 ld-linux-x86-64.so.2"
 
 // deniedLaunches are calls, one word per element of the line, that would start an unlisted program. A "~"
@@ -293,6 +293,77 @@ gpg --photo-viewer id
 ip netns exec x id
 ip vrf exec x id
 ip -b f
+npx x
+docker run x
+ssh host id
+ssh -o ProxyCommand=id host
+scp -S id a b:
+su -c id
+watch id
+parallel id
+script -c id
+gdb -ex x
+vim -c !id
+less f
+man -P id x
+man --help
+busybox sh
+chroot / id
+ld.so ./x
+ld-linux-x86-64.so.2 ./x
+strace id
+ed f
+crontab f
+at now
+screen id
+tmux new id
+tini id
+tini -- ls
+dumb-init ls
+gosu root ls
+su-exec root ls
+systemd-run ls
+systemd-socket-activate -l 1 ls
+ssh-agent ls
+sshpass -p x ls
+direnv exec . ls
+mise exec -- ls
+xargs -I{} -n2 env
+xargs -I{} -L1 env
+xargs -n1 -I{} env
+xargs --max-args=2 -I{} env
+xargs -I X -I Y env X
+git add --patch
+git add --pat
+git stash -p
+git stash push --patch
+git reset -p
+git reset --patch HEAD
+git checkout -p
+git restore -p f
+git commit -- -m
+git commit -unormal
+git commit --author -m
+git commit --fixup=amend:x
+git commit -m x --squash=y
+git rebase --edit-todo
+git log --format=%GG
+git log --pretty=%G?
+git show --format=%an%GK
+git for-each-ref --format=%(signature)
+git remote update
+git remote show origin
+git remote prune origin
+git remote add -f x y
+git remote -v update
+git log --help
+git bisect run ls
+git bisect view
+sed s/[/]/x/;y/[/a/;1e~id\n#]/b/
+`
+
+// interpreterCalls run code that guards don't judge: the list holds a program that can start any other, and the policy warns.
+const interpreterCalls = `
 python3 -c x
 python3 script.py
 python3
@@ -306,45 +377,45 @@ make
 make -f x
 npm run x
 npm test
-npx x
 cargo run
 go run x
 go build -toolexec=id
 gcc-12 -wrapper id x
-docker run x
 kubectl exec x
-ssh host id
-ssh -o ProxyCommand=id host
-scp -S id a b:
-su -c id
-watch id
-parallel id
-script -c id
-gdb -ex x
-vim -c !id
-less f
-man -P id x
-man --help
 sqlite3 x .shell
-busybox sh
-chroot / id
-ld.so ./x
-ld-linux-x86-64.so.2 ./x
-strace id
 m4 f
 dc -e !id
-ed f
-crontab f
-at now
-screen id
-tmux new id
 `
+
+func TestListedInterpretersPassAndThePolicyWarns(t *testing.T) {
+	t.Parallel()
+	policy := launchPolicy(t)
+	warnings := strings.Join(policy.Warnings(), "\n")
+	for _, words := range launchCalls(interpreterCalls) {
+		if denial := checkCall(policy, words); denial != nil {
+			t.Errorf("%q: %s", words, denial.Message)
+		}
+		unlisted, err := Compile(&v1alpha1.ExecutionPolicySpec{
+			Access:   v1alpha1.AccessOpen,
+			Binaries: &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"env"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if denial := checkCall(unlisted, append([]string{"env"}, words...)); denial == nil || denial.Reason != v1alpha1.ReasonLaunchNotAllowed {
+			t.Errorf("%q isn't listed: %+v", words, denial)
+		}
+	}
+	if !strings.Contains(warnings, "they run code: python3") {
+		t.Errorf("warnings: %s", warnings)
+	}
+}
 
 func launchPolicy(t testing.TB) *Policy {
 	t.Helper()
 	policy, err := Compile(&v1alpha1.ExecutionPolicySpec{
 		Access:    v1alpha1.AccessOpen,
-		Binaries:  &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: strings.Fields(launchList)},
+		Binaries:  &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: strings.Fields(launchList)},
 		Arguments: &v1alpha1.ArgumentsPolicy{Metacharacters: v1alpha1.MetacharactersAllow},
 	})
 	if err != nil {

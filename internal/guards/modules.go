@@ -195,7 +195,8 @@ func (s *moduleScanner) scan(source, language string) findings {
 		found.unreadable = "it declares the encoding " + quote(name) + ", which can hide them: use utf-8"
 		return found
 	}
-	for _, text := range decodings(source) {
+	texts, unreadable := decodings(source)
+	for _, text := range texts {
 		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
 		run.maxAhead = aheadPerByte*len(text) + leastAhead
 		run.lastLine, run.unclosed = len(text), len(text)
@@ -205,6 +206,7 @@ func (s *moduleScanner) scan(source, language string) findings {
 			return found
 		}
 	}
+	found.unreadable = unreadable
 	return found
 }
 

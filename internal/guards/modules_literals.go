@@ -114,6 +114,11 @@ func (r *scanRun) previousNonBlank(i int) int {
 // reportFetch records a call of fetch, also by its methods call, apply and bind.
 func (r *scanRun) reportFetch(end int) {
 	i := r.skip(end, true)
+	// In JavaScript the function itself is a value, as in (0,fetch)(url).
+	if r.dollar && (i >= len(r.text) || strings.IndexByte("),;]}|&\n", r.text[i]) >= 0) {
+		r.report("fetch")
+		return
+	}
 	rest := strings.TrimPrefix(r.text[min(i, len(r.text)):], "?.")
 	for _, start := range []string{"(", "`", ".call", ".apply", ".bind"} {
 		if strings.HasPrefix(rest, start) {

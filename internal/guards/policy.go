@@ -20,6 +20,7 @@ type Policy struct {
 	protected     nameSet
 	shellEnv      nameSet
 	launchEnv     nameSet
+	harmlessEnv   nameSet
 	timeout       time.Duration
 	maxTimeout    time.Duration
 	code          codeRules
@@ -27,19 +28,17 @@ type Policy struct {
 	launchers     *launchTable
 	shellBuiltins map[string]builtin
 	parsers       parsers
+	warnings      []string
 }
 
-// binaryRules is the policy's list of programs.
-type binaryRules struct {
-	enforced bool
-	names    []string
-	listed   map[string]bool
-}
+// Enforcement is what holds the list of programs: the kernel of the node, or the guards' reading of the text.
+func (p *Policy) Enforcement() v1alpha1.Enforcement { return p.binaries.enforcement }
 
-// allowsAny reports whether every program may run: the list is empty and not enforced.
-func (b *binaryRules) allowsAny() bool { return !b.enforced && len(b.names) == 0 }
+// HoldsPrograms reports whether calls may run listed programs only.
+func (p *Policy) HoldsPrograms() bool { return p.binaries.enforced || p.allowlisted }
 
-func (b *binaryRules) allows(name string) bool { return b.allowsAny() || b.listed[name] }
+// Warnings say what of the policy is usable but weaker than it looks. They are the same for the same policy.
+func (p *Policy) Warnings() []string { return slices.Clone(p.warnings) }
 
 // codeRules are the rules for code calls.
 type codeRules struct {
@@ -74,6 +73,11 @@ func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
 
 // Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
+
+// launchEnvDenies reports whether a variable can make a program of the launch table start another one.
+func (p *Policy) launchEnvDenies(name string) bool {
+	return p.launchEnv.has(name) && !p.harmlessEnv.has(name)
+}
 
 // nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
 type nameSet struct {

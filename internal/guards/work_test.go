@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"mvdan.cc/sh/v3/syntax"
-
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
@@ -76,7 +74,7 @@ var scriptParts = []string{
 func stepsOf(policy *Policy, script string) (work, allocations float64) {
 	allocations = testing.AllocsPerRun(1, func() {
 		checker := newChecker(policy, nil, len(script))
-		_ = checker.script(script, syntax.LangBash)
+		_, _ = checker.callScript(script)
 		work = float64(checker.work)
 	})
 	return work, allocations
@@ -104,13 +102,13 @@ func TestCheckingScriptsIsLinear(t *testing.T) {
 	}
 }
 
-// mutualFunctions defines functions each of which calls all others, and calls them.
+// mutualFunctions defines functions each of which calls itself and all those before it, and calls them.
 func mutualFunctions(count, size int) string {
 	var script strings.Builder
 	for f := range count {
 		fmt.Fprintf(&script, "f%d() {\n", f)
 		for called := range count {
-			if called != f {
+			if called <= f {
 				fmt.Fprintf(&script, "f%d\n", called)
 			}
 		}
@@ -134,8 +132,7 @@ func TestAScriptThatTakesTooLongToCheckIsRefused(t *testing.T) {
 	t.Parallel()
 	policy := allowlistedPolicy(t, append([]string{"sh"}, usualList...)...)
 	for name, script := range map[string]string{
-		"sh within sh":                   nestedShells(strings.Repeat("ls\n", 20000)),
-		"functions that call each other": mutualFunctions(150, 131071),
+		"sh within sh": nestedShells(strings.Repeat("ls\n", 20000)),
 	} {
 		denial := checkScript(policy, script)
 		if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.Contains(denial.Message, "too many steps") {
@@ -146,7 +143,7 @@ func TestAScriptThatTakesTooLongToCheckIsRefused(t *testing.T) {
 	var ordinary strings.Builder
 	for f := range 100 {
 		fmt.Fprintf(&ordinary, "f%d() {\n", f)
-		for called := f + 1; called < 100; called++ {
+		for called := range f {
 			fmt.Fprintf(&ordinary, "  f%d\n", called)
 		}
 		ordinary.WriteString("  ls\n}\n")
@@ -158,22 +155,6 @@ func TestAScriptThatTakesTooLongToCheckIsRefused(t *testing.T) {
 		if denial := checkScript(policy, script); denial != nil {
 			t.Errorf("%s: %s", name, denial.Message)
 		}
-	}
-}
-
-func TestALongListOfMarkersOfXargsIsRefused(t *testing.T) {
-	t.Parallel()
-	args := []string{"xargs"}
-	for range 500 {
-		args = append(args, "-I", "a")
-	}
-	args = append(args, "ls")
-	for range 500 {
-		args = append(args, "a")
-	}
-	denial := checkCall(launchPolicy(t), args)
-	if denial == nil || !strings.Contains(denial.Message, "too many steps") {
-		t.Errorf("%+v", denial)
 	}
 }
 
