@@ -104,6 +104,8 @@ func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
 	p.shellEnv = newNameSet(shellEnv())
 	p.launchEnv = newNameSet(launchEnv())
 	p.harmlessEnv = newNameSet(harmlessEnv())
+	p.setByBash = newNameSet(strings.Fields(setByBash))
+	p.writers = newNameSet(strings.Fields(writers))
 	return nil
 }
 

@@ -195,7 +195,8 @@ func (s *moduleScanner) scan(source, language string) findings {
 		found.unreadable = "it declares the encoding " + quote(name) + ", which can hide them: use utf-8"
 		return found
 	}
-	texts, unreadable := decodings(source)
+	texts, notes := decodings(source)
+	found.steps = notes.skipped
 	for _, text := range texts {
 		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
 		run.maxAhead = aheadPerByte*len(text) + leastAhead
@@ -206,13 +207,13 @@ func (s *moduleScanner) scan(source, language string) findings {
 			return found
 		}
 	}
-	found.unreadable = unreadable
+	found.unreadable = notes.unreadable
 	return found
 }
 
 const (
 	// aheadPerByte bounds the steps of looking ahead for each byte. Ordinary sources take less than one.
-	aheadPerByte = 16
+	aheadPerByte = 8
 	// leastAhead is the bound for short sources.
 	leastAhead = 4096
 )

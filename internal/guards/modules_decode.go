@@ -12,37 +12,41 @@ import (
 // maxRounds is how often escapes within escapes are resolved.
 const maxRounds = 4
 
-// decodings returns the source, and the texts that result from decoding it. unreadable says why it can't be decoded.
-func decodings(source string) (texts []string, unreadable string) {
+// decodings returns the source, and the texts that result from decoding it, with what decoding noted.
+func decodings(source string) (texts []string, notes decoder) {
 	texts = []string{source}
 	if folded := fold(source); folded != source {
 		texts = append(texts, folded)
 	}
 	for _, text := range texts {
-		plain, last := decodeRounds(text, false)
+		plain, clear := decodeRounds(text, false)
 		texts = append(texts, plain...)
-		if last.unclear {
+		notes.add(clear)
+		if clear.unclear {
 			prefixed, again := decodeRounds(text, true)
 			texts = append(texts, prefixed...)
-			last.unreadable += again.unreadable
-		}
-		if unreadable == "" {
-			unreadable = last.unreadable
+			notes.add(again)
 		}
 	}
-	return texts, unreadable
+	return texts, notes
+}
+
+// add adds what another decoder noted.
+func (r *decoder) add(other decoder) {
+	r.unclear = r.unclear || other.unclear
+	r.skipped += other.skipped
+	if r.unreadable == "" {
+		r.unreadable = other.unreadable
+	}
 }
 
 // decodeRounds returns the result of each round of decoding, and what all rounds noted.
 func decodeRounds(text string, prefixes bool) (texts []string, notes decoder) {
 	for range maxRounds {
-		r := decoder{text: text, prefixes: prefixes, maxSkipped: aheadPerByte*len(text) + leastAhead}
+		r := decoder{text: text, prefixes: prefixes, maxSkipped: 2*len(text) + leastAhead}
 		next := r.resolve()
-		notes.unclear = notes.unclear || r.unclear
-		if notes.unreadable == "" {
-			notes.unreadable = r.unreadable
-		}
-		if next == text {
+		notes.add(decoder{unclear: r.unclear, skipped: r.skipped, unreadable: r.unreadable})
+		if next == text || r.unreadable != "" {
 			break
 		}
 		texts = append(texts, next)
@@ -91,7 +95,7 @@ type decoder struct {
 
 func (r *decoder) resolve() string {
 	changed := false
-	for i := 0; i < len(r.text); {
+	for i := 0; i < len(r.text) && r.skipped <= r.maxSkipped; {
 		if byteClass[r.text[i]]&classSpecial == 0 {
 			i++
 			continue
@@ -189,7 +193,7 @@ func (r *decoder) skipBetween(text string, i int) int {
 		if i >= len(text) || !startsComment(text[i:]) && !strings.HasPrefix(text[i:], "/*") {
 			return i
 		}
-		end := strings.IndexAny(text[i:], "\r\n")
+		end := strings.IndexByte(text[i:], '\n')
 		if strings.HasPrefix(text[i:], "/*") {
 			if end = strings.Index(text[i:], "*/"); end >= 0 {
 				end += 2

@@ -21,6 +21,8 @@ type Policy struct {
 	shellEnv      nameSet
 	launchEnv     nameSet
 	harmlessEnv   nameSet
+	setByBash     nameSet
+	writers       nameSet
 	timeout       time.Duration
 	maxTimeout    time.Duration
 	code          codeRules
@@ -81,15 +83,16 @@ func (p *Policy) launchEnvDenies(name string) bool {
 
 // nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
 type nameSet struct {
-	exact    map[string]bool
-	prefixes []string
+	exact map[string]bool
+	// prefixes are those that begin with a byte.
+	prefixes map[byte][]string
 }
 
 func newNameSet(patterns []string) nameSet {
-	set := nameSet{exact: make(map[string]bool, len(patterns))}
+	set := nameSet{exact: make(map[string]bool, len(patterns)), prefixes: map[byte][]string{}}
 	for _, pattern := range patterns {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-			set.prefixes = append(set.prefixes, prefix)
+			set.prefixes[prefix[0]] = append(set.prefixes[prefix[0]], prefix)
 			continue
 		}
 		set.exact[pattern] = true
@@ -98,10 +101,10 @@ func newNameSet(patterns []string) nameSet {
 }
 
 func (s *nameSet) has(name string) bool {
-	if s.exact[name] {
-		return true
+	if s.exact[name] || name == "" {
+		return s.exact[name]
 	}
-	for _, prefix := range s.prefixes {
+	for _, prefix := range s.prefixes[name[0]] {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

@@ -21,7 +21,12 @@ const (
 	// workPerByte bounds the steps of a check for each byte of the call. Parsing a byte is one step.
 	workPerByte = 6
 	// leastWork is the bound for short calls.
-	leastWork = 4096
+	leastWork = 65536
+	// stepsPerScript is what a script costs beside its bytes.
+	stepsPerScript = 256
+	// maxSeparators bounds the characters of a script that can begin a command or an expansion, each of which takes longer
+	// to check than the bytes of a word.
+	maxSeparators = 8192
 )
 
 func (p *Policy) checkShellEnabled(*Input) *Denial {
@@ -167,7 +172,7 @@ func (c *checker) innerScript(text string, lang syntax.LangVariant) *refusal {
 }
 
 func (c *checker) parse(text string, lang syntax.LangVariant) (*syntax.File, *refusal) {
-	if refused := firstRefusal(c.spend(word{}, len(text)), checkReadable(text), c.checkParserVariables(text)); refused != nil {
+	if refused := firstRefusal(c.spend(word{}, len(text)+stepsPerScript), checkReadable(text), c.checkParserVariables(text)); refused != nil {
 		return nil, refused
 	}
 	file, err := c.policy.parsers.parse(text, lang)
@@ -214,8 +219,8 @@ func checkReadable(text string) *refusal {
 		refused.line, refused.col = position(text, odd)
 		return refused
 	}
-	if nestsTooDeep(text) {
-		return refuseText("the script nests too deeply, or joins too many commands", "split it into several calls")
+	if nestsTooDeep(text) || hasTooManyCommands(text) {
+		return refuseText("the script nests too deeply, or has too many commands and expansions", "split it into several calls")
 	}
 	return nil
 }

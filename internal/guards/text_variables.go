@@ -92,7 +92,7 @@ func (w *walker) collectCall(call *syntax.CallExpr) {
 		}
 	}
 	for i := 0; i < min(3, len(call.Args)); i++ {
-		if hasField(writers, w.read(call.Args[i]).text) {
+		if w.policy.writers.has(w.read(call.Args[i]).text) {
 			w.taintArguments(call.Args[i:])
 			return
 		}
@@ -242,7 +242,7 @@ func (p *Policy) notAssignable(name string) string {
 		return "is not a plain name"
 	case p.protectedName(name):
 		return "is protected because it can change which program runs"
-	case hasField(setByBash, name):
+	case p.setByBash.has(name):
 		return "bash sets or evaluates itself"
 	}
 	return ""
