@@ -319,6 +319,20 @@ screen id
 tmux new id
 tini id
 tini -- ls
+patch -p1 -i f
+patch f
+patch -g1 f
+openssl
+openssl engine dynamic -pre SO_PATH:x
+zip --test a b
+tar cMf a b
+tar --multi-volume -cf a b
+tar -cM -f a b
+git tag --verify x
+env HOME=/x git status
+env GIT_TEST_FSMONITOR=id git status
+env ZIP=-TT~id zip a b
+env PYTHONBREAKPOINT=x ls
 dumb-init ls
 gosu root ls
 su-exec root ls

@@ -135,7 +135,7 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: the policy's protectedEnv lists it because it can change which program runs; leave it out of env", variable.Name)
 		}
-		if p.launchEnvDenies(variable.Name) && p.restrictsLaunches(in.Action.Type) {
+		if (p.launchEnvDenies(variable.Name) || p.shellEnv.has(variable.Name)) && p.restrictsLaunches(in.Action.Type) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: it can make a listed program run another one, and the policy restricts calls to binaries.allowed; leave it out of env", variable.Name)
 		}

@@ -8,7 +8,7 @@ func gitDenied(subcommand string) deniedOptions {
 		long: "exec upload-pack receive-pack ext-diff textconv filters open-files-in-pager extcmd tool tool-help template paginate " +
 			"interactive edit edit-description gpg-sign sign local-user smtp-server sendmail-cmd to-cmd cc-cmd web browser " +
 			"config strategy recurse-submodules recursive continue signed show-signature verify-signatures edit-todo fixup squash reedit-message help",
-		except: "text filter local",
+		except: "text filter local verify",
 		flags:  "aqv",
 		longFlags: "all amend quiet verbose no-verify no-edit staged cached stat name-only name-status oneline graph " +
 			"no-color color allow-empty force hard soft mixed",
@@ -16,6 +16,9 @@ func gitDenied(subcommand string) deniedOptions {
 	if hasField("add commit checkout restore reset stash", subcommand) {
 		// The prompt of a patch can start an editor.
 		denied.long += " patch"
+	}
+	if subcommand == "tag" {
+		denied.except = "text filter local"
 	}
 	denied.letters, denied.values = gitLetters(subcommand), gitValues(subcommand)
 	return denied
