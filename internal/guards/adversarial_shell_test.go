@@ -69,6 +69,10 @@ var deniedScripts = []string{
 	"declare -i n; n='a[$(id)]'", "declare -i n='a[$(id)]'", "declare -i n=$x", "local -i n=$1", "declare -a 'a=([$(id)]=1)'", "x='([$(id)]=1)'; declare -a a=\"$x\"", "a=(1); declare a=\"$x\"", "declare -A m; m[$(id)]=1", "RANDOM='a[$(id)]'",
 	"RANDOM=$x", "a[x]=1", "a[$x]=1", "a=([x]=1)", "declare a[x]=1", "m[k]=1; declare -A m", "declare -A m; unset 'm[$(id)]'", "declare -A m; echo $((m[k]))", "echo ${#a[x]}", "echo ${a[@]:x}", "echo \"${a[@]:$x:1}\"",
 
+	"x=5; trap 'for x in \"a[\\$(id)]\"; do ls; done' DEBUG; echo $((x))", "trap 'x=1' EXIT", "trap 'read x' EXIT", "trap 'printf -v x y' EXIT", "trap '((x=1))' EXIT", "trap 'unset x' EXIT", "x=1; { x=$y; }; echo $((x))", "x=1; f() { x=$1; }; f 'a[$(id)]'; echo $((x))",
+	"x=1 y=$((1/0)); echo $((x))", "x=$((1/0)); echo $((x))", "for i in 1 2; do for i in a; do ls; done; echo $((i)); done", "for i in 1 2; do i=$y; echo $((i)); done", "f() { find $x; }; x=src; f", "bash -c 'x=1\necho $((x))'", "printf '%-5.3hhn' x", "printf '%s%n' a PATH", "printf -v a -v PATH x",
+	"jobs -x id", "OPTIND='a[$(id)]'", "export SECONDS='a[$(id)]'", "for OPTIND in 'a[$(id)]'; do ls; done", "cat <<E\nx\n$(cat <<F\nE\nid\nF\n)\nE", "ls # \\\nid", "echo \"$\\\n(id)\"", "echo ${x#<(id)}", "echo \"${x-`id`}\"", "x=<(id)", "a=(<(id))", "case <(id) in x) ls;; esac", "ls > >(id)",
+
 	// Quotes within ${...} within quotes, which bash reads as no quotes.
 	"echo \"${x:-'$(id)'}\"", "cat <<EOF\n${x:-'$(id)'}\nEOF", "echo \"${x:-'`id`'}\"", "echo \"${x+'$(id)'}\"", "echo \"${x:-$'$(id)'}\"", "echo \"${x#'$(id)'}\"", "echo \"${x/a/'$(id)'}\"",
 	"echo `echo \\$(id)`", "echo `echo \\`id\\``", "echo \"`echo \\\"$(id)\\\"`\"", "echo `echo '`id`'`", "cat <<EOF\na\\\nEOF\nid\nEOF", "cat <<\"E F\"\nE F\nid",

@@ -112,9 +112,6 @@ func (w *walker) assignment(assign *syntax.Assign) *refusal {
 	if refused := w.assignable(assign, name); refused != nil {
 		return refused
 	}
-	if w.kind == scriptOfTrap {
-		return w.refuseAt(assign, "a trap may change the variable "+quote(name)+" at any time", "write to a file instead")
-	}
 	if isLocaleName(name) {
 		if value := w.readValue(assign.Value); !value.known || !plainLocale(value.text) {
 			return w.refuseAt(assign, "the locale "+quote(value.source)+" changes how bash parses the script", "use C, POSIX, or a locale with UTF-8")
@@ -264,7 +261,11 @@ func (w *walker) assignedNames(names []word) *refusal {
 		if !name.known || name.derived || !isName(name.text) {
 			return refuse(name, "a builtin would evaluate "+quote(name.source)+" as the name of a variable", "write a plain name, without a subscript")
 		}
-		if what := w.policy.notAssignable(name.text); what != "" || w.kind == scriptOfTrap {
+		what := w.policy.notAssignable(name.text)
+		if w.kind == scriptOfTrap {
+			what = "a trap may change at any time"
+		}
+		if what != "" {
 			return refuse(name, "the script assigns the variable "+quote(name.text)+", which "+what, "don't assign it, or choose another name")
 		}
 	}

@@ -230,6 +230,9 @@ const setByBash = "_ BASH COPROC DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNA
 
 // assignable refuses variables that a script may not set.
 func (w *walker) assignable(node syntax.Node, name string) *refusal {
+	if w.kind == scriptOfTrap {
+		return w.refuseAt(node, "a trap may change the variable "+quote(name)+" at any time", "write to a file instead")
+	}
 	if what := w.policy.notAssignable(name); what != "" {
 		return w.refuseAt(node, "the script assigns the variable "+quote(name)+", which "+what, "don't assign it, or choose another name")
 	}
