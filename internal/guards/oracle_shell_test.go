@@ -173,6 +173,14 @@ func TestScriptsRunAsTheyArePrinted(t *testing.T) {
 	}
 }
 
+func TestAScriptOfCommentsRunsNothing(t *testing.T) {
+	t.Parallel()
+	verdict, denial := allowlistedPolicy(t, "ls").Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: "# ls"}})
+	if denial != nil || verdict.Command != ":\n" {
+		t.Errorf("%q, %+v", verdict.Command, denial)
+	}
+}
+
 // FuzzShell checks that whatever the guard allows runs nothing that isn't listed.
 func FuzzShell(f *testing.F) {
 	for _, script := range append(append([]string{}, allowedScripts...), deniedScripts...) {

@@ -149,6 +149,10 @@ func (c *checker) callScript(text string) (string, *refusal) {
 	if refused := newWalker(c, printed, syntax.LangBash, scriptAsPrinted).file(again); refused != nil {
 		return "", refused
 	}
+	if len(again.Stmts) == 0 {
+		// Nothing but comments, which other parsers may end elsewhere.
+		return ":\n", nil
+	}
 	return printed, nil
 }
 
