@@ -202,6 +202,9 @@ func (r *decoder) skipBetween(text string, i int) int {
 		if end < 0 {
 			end = len(text) - i
 		}
+		if at := strings.IndexByte(text[i:i+end], '\r'); at >= 0 && text[i+1] != '*' {
+			end = at
+		}
 		if r.skipped += end; r.skipped > r.maxSkipped {
 			r.unreadable = "it has so many comments after strings that searching it takes too many steps"
 			return len(text)
