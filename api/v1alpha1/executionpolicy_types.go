@@ -26,6 +26,10 @@ type ExecutionPolicySpec struct {
 	// +optional
 	Binaries *BinariesPolicy `json:"binaries,omitempty"`
 
+	// files says which files commands may read and write. It is held by the kernel of the node.
+	// +optional
+	Files *FilesPolicy `json:"files,omitempty"`
+
 	// arguments holds the rules for the arguments of structured calls.
 	// +kubebuilder:default={}
 	// +optional
@@ -99,8 +103,8 @@ type ShellPolicy struct {
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// commands is Unrestricted (the default) or Allowlisted: the script is parsed and every command that it
-	// could run must be in binaries.allowed; what can't be judged is refused.
+	// commands is Unrestricted (the default) or Allowlisted: the script runs programs in binaries.allowed only.
+	// binaries.enforcement says what holds it.
 	// +kubebuilder:default=Unrestricted
 	// +optional
 	Commands ShellCommandsMode `json:"commands,omitempty"`
@@ -126,13 +130,78 @@ type BinariesPolicy struct {
 	// +optional
 	Mode BinariesMode `json:"mode,omitempty"`
 
-	// allowed are the bare names of programs, case-sensitive.
+	// allowed are the programs, case-sensitive: a bare name, which is looked up in the call's PATH inside the pod; an
+	// absolute path, which is that file; or an absolute path that ends in "/", which is every program below that
+	// directory. Links are followed. At most 1024 entries of at most 256 characters. Default: none.
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=atomic
 	// +optional
 	Allowed []string `json:"allowed,omitzero"`
+
+	// enforcement is Kernel (the default: the kernel of the node refuses to execute a program that isn't listed,
+	// whatever a script or an interpreter tries; a node that can't ends the call with IsolationUnavailable) or Text (for
+	// runtimes without Landlock: the text of the call is held to a part of the shell's language that can be judged,
+	// and nothing holds what a listed interpreter starts).
+	// +kubebuilder:default=Kernel
+	// +optional
+	Enforcement Enforcement `json:"enforcement,omitempty"`
+
+	// helpers are the programs that listed programs need, by the name or path of the listed program as it stands in
+	// allowed. They may be executed, but don't count as listed in a call. A built-in table knows the helpers of
+	// common programs. Only with enforcement Kernel. At most 64 programs.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Helpers map[string]HelperList `json:"helpers,omitempty"`
+
+	// allowWritable lets a listed directory, or a listed path, be one that the call can write to: what the call puts
+	// there may then run. Without it such an entry allows nothing. Default false.
+	// +kubebuilder:default=false
+	// +optional
+	AllowWritable *bool `json:"allowWritable,omitempty"`
+}
+
+// Enforcement is what holds the list of programs.
+// +kubebuilder:validation:Enum=Kernel;Text
+type Enforcement string
+
+// Values of BinariesPolicy.enforcement.
+const (
+	// EnforcementKernel holds the list where programs are started.
+	EnforcementKernel Enforcement = "Kernel"
+	// EnforcementText holds the list by reading the text of the call.
+	EnforcementText Enforcement = "Text"
+)
+
+// HelperList are bare names, absolute paths, or absolute paths with the wildcards *, ? and [], looked up in the pod.
+// +kubebuilder:validation:MaxItems=64
+// +kubebuilder:validation:items:MinLength=1
+// +kubebuilder:validation:items:MaxLength=256
+// +listType=atomic
+type HelperList []string
+
+// FilesPolicy says which files the commands of a call may read and write.
+type FilesPolicy struct {
+	// readPaths are directories, absolute: a call's commands read files below them, and what the listed programs need
+	// to run. Unset: any file that the pod's user may read. An empty list leaves only what the programs need.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^/`
+	// +listType=atomic
+	// +optional
+	ReadPaths []string `json:"readPaths,omitzero"`
+
+	// writePaths are directories, absolute: a call's commands create, change and remove files only below them. Unset:
+	// wherever the pod's user may write. An empty list allows no writing.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^/`
+	// +listType=atomic
+	// +optional
+	WritePaths []string `json:"writePaths,omitzero"`
 }
 
 // MetacharacterMode says whether arguments may hold shell metacharacters.

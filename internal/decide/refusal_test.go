@@ -65,7 +65,7 @@ func guardRefusals() map[string]refusalCase {
 	rbac := under(v1alpha1.ExecutionPolicySpec{Shell: &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}})
 	listed := open()
 	listed.Shell.Commands = v1alpha1.ShellAllowlisted
-	listed.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"env", "ls"}}
+	listed.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"env", "ls"}}
 	brief := open()
 	brief.Code = &v1alpha1.CodePolicy{MaxExecutionMilliseconds: ptr.To(int64(1000))}
 	return map[string]refusalCase{

@@ -28,6 +28,41 @@ var deniedSources = []string{
 // deniedIn is deniedSources for what "importlib" alone can't be refused for.
 var notUses = map[string]bool{"importlib": true}
 
+// joinedSources use a denied module through strings over comments, names of characters, and names of constants.
+var joinedSources = map[string][]string{
+	"python": {
+		"__import__('o' # x\r\n's')", "__import__('o' # x\r's')", "__import__(('o' # a\n # b\n\n 's'))", "exec('imp' # 'x'\n 'ort os')", "__import__('o' + # c\n 's')", "__import__('o' # c\n + 's')", "exec('im\\N{LATIN SMALL LETTER P}ort os')",
+		"exec('import \\N{FULLWIDTH LATIN SMALL LETTER O}s')", "exec('import \\N{MATHEMATICAL BOLD SMALL O}s')", "exec('import \\N{latin small letter long s}')", "find_spec(n); n='os'",
+	},
+	"javascript": {
+		"const n='fs';import(n)", "const n='fs';require(n)", "const n='f'/* x */+'s';import(n)", "const n=`fs`; await import(n)", "let n='node:fs'; import(n)", "const r=require;r('fs')", "import(\n/* c */ n); n='fs'",
+		"(0,fetch)('x')", "const f=fetch;f('x')", "globalThis['fetch']('x')", "globalThis[`fetch` ]('x')", "const {fetch:f}=globalThis;f('x')", "Reflect.apply(fetch,null,['x'])", "[fetch][0]('x')", "(fetch)('x')", "const f = globalThis.fetch\nf('x')", "var f=fetch||0;f('x')", "f=c?fetch:0",
+	},
+}
+
+// plainSources are close to joinedSources, and use nothing.
+var plainSources = map[string][]string{
+	"python":     {"x='\\N{BULLET} \\N{EM DASH}'", "x='\\N{GREEK SMALL LETTER ALPHA}'", "x='\\N{LATIN SMALL LETTER E WITH ACUTE}'", "x = 'a' # os\ny='b'", "import math # 'os'\nx='a'"},
+	"javascript": {"// fetch the data\nconsole.log(1)", "const prefetch=1", "let s='we fetch data'", "import x from 'path'", "const m = await import('path'); let a='fs'", "let x = 'fetch'"},
+}
+
+func TestJoinedAndNamedModulesAreFound(t *testing.T) {
+	t.Parallel()
+	for language, denied := range map[string][]string{"python": nil, "javascript": {"child_process", "fs"}} {
+		policy := codePolicy(t, v1alpha1.CodePolicy{Languages: []string{}, DeniedModules: denied})
+		for _, source := range joinedSources[language] {
+			if checkCode(policy, language, source) == nil {
+				t.Errorf("allowed: %q", source)
+			}
+		}
+		for _, source := range plainSources[language] {
+			if denial := checkCode(policy, language, source); denial != nil {
+				t.Errorf("refused: %q: %s", source, denial.Message)
+			}
+		}
+	}
+}
+
 // allowedSources are ordinary code that a careless scanner refuses.
 var allowedSources = []string{
 	"print(1)", "import math\nprint(math.pi)", "import subprocesses", "myos.path", "# subprocess comment with no code", "import json, re", "from collections import OrderedDict", "import osxpath", "from mypkg.os_utils import x", "xos.y", "os_x.y", "_os.x", "print('the os')", "osmosis = 1", "cos = 2", "x = 'boss.name'", "sysadmin = 1", "sys_ = 1; sys_.x = 2",

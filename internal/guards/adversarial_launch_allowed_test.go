@@ -77,6 +77,11 @@ tar --extract --file=a.tar
 tar --exclude=x -cf a.tar .
 tar cf ./host:a .
 git status
+git stash show -p
+git remote
+git remote get-url origin
+git bisect good
+git rev-parse --verify HEAD
 git log --oneline -n 3
 git log --format=%H -n 3
 git diff HEAD~1
@@ -121,7 +126,7 @@ rsync -avz ./a /tmp/b
 diff -u a b
 diff a b
 sdiff a b
-patch -p1 -i f
+patch -u -p1 -i f
 install -m 755 a b
 wget https://example.com
 zip -r a.zip dir

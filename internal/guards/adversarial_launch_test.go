@@ -9,7 +9,7 @@ import (
 
 // launchList is what the calls in this file may use: launchers of every kind, and little to launch.
 const launchList = "echo ls cat grep env xargs find nice nohup timeout stdbuf setsid ionice chrt taskset time flock sudo chronic bash sh dash zsh awk gawk sed tar git " +
-	"sort split rg fd rsync diff sdiff patch install wget zip openssl tcpdump file gpg ip python3 python3.11 perl ruby node make npm cargo go docker kubectl scp su watch parallel " +
+	"sort split rg fd rsync diff sdiff patch install wget zip openssl tcpdump file gpg ip python3 python3.11 perl ruby node make npm cargo go docker kubectl scp su tini dumb-init gosu su-exec systemd-run systemd-socket-activate ssh-agent sshpass direnv mise watch parallel " +
 	"script x86_64-linux-gnu-gcc gdb vim less man sqlite3 busybox chroot ld.so strace m4 dc ed crontab at screen tmux jq curl tee dd gcc-12 php8.2 ld-linux-x86-64.so.2"
 
 // deniedLaunches are calls, one word per element of the line, that would start an unlisted program. A "~"
@@ -293,26 +293,8 @@ gpg --photo-viewer id
 ip netns exec x id
 ip vrf exec x id
 ip -b f
-python3 -c x
-python3 script.py
-python3
-python3 -
-python3.11 -m http.server
-perl -e x
-ruby -e x
-node -e x
-php8.2 -r x
-make
-make -f x
-npm run x
-npm test
 npx x
-cargo run
-go run x
-go build -toolexec=id
-gcc-12 -wrapper id x
 docker run x
-kubectl exec x
 ssh host id
 ssh -o ProxyCommand=id host
 scp -S id a b:
@@ -325,14 +307,11 @@ vim -c !id
 less f
 man -P id x
 man --help
-sqlite3 x .shell
 busybox sh
 chroot / id
 ld.so ./x
 ld-linux-x86-64.so.2 ./x
 strace id
-m4 f
-dc -e !id
 ed f
 crontab f
 at now
@@ -344,7 +323,7 @@ func launchPolicy(t testing.TB) *Policy {
 	t.Helper()
 	policy, err := Compile(&v1alpha1.ExecutionPolicySpec{
 		Access:    v1alpha1.AccessOpen,
-		Binaries:  &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: strings.Fields(launchList)},
+		Binaries:  &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: strings.Fields(launchList)},
 		Arguments: &v1alpha1.ArgumentsPolicy{Metacharacters: v1alpha1.MetacharactersAllow},
 	})
 	if err != nil {
@@ -377,7 +356,7 @@ func checkCall(policy *Policy, words []string) *Denial {
 func TestLaunchersOfUnlistedProgramsAreRefused(t *testing.T) {
 	t.Parallel()
 	policy := launchPolicy(t)
-	for _, words := range launchCalls(deniedLaunches) {
+	for _, words := range launchCalls(deniedLaunches + missedLaunches) {
 		denial := checkCall(policy, words)
 		if denial == nil || denial.Reason != v1alpha1.ReasonLaunchNotAllowed && denial.Reason != v1alpha1.ReasonBinaryNotAllowed {
 			t.Errorf("%q: %+v", words, denial)

@@ -24,27 +24,47 @@ type Input struct {
 
 	// Shell is the environment's shell, to which a command is passed as the last argument; empty means bash -c.
 	Shell []string
+
+	// script is the text that the shell is to run, if it isn't the command itself.
+	script string
+}
+
+// Verdict is what an allowed call is to run.
+type Verdict struct {
+	// Command is the script that the shell gets, for Shell. With enforcement Text it is the script as printed from the
+	// syntax tree that was judged: nothing but this text may be given to the shell. Otherwise it is the call's command.
+	Command string
 }
 
 // guard is one step of a check.
 type guard func(*Policy, *Input) *Denial
 
-// Check returns nil if the call may run, and otherwise the first denial. A guard that panics denies.
-func (p *Policy) Check(in Input) (denial *Denial) {
+// Check returns nil if the call may run, and otherwise the first denial.
+func (p *Policy) Check(in Input) *Denial {
+	_, denial := p.Judge(in)
+	return denial
+}
+
+// Judge returns what the call is to run if it may run, and otherwise the first denial. A guard that panics denies.
+func (p *Policy) Judge(in Input) (verdict Verdict, denial *Denial) {
 	defer func() {
 		if recover() != nil {
-			denial = guardError("a guard failed on this call; it is denied to be safe")
+			verdict, denial = Verdict{}, guardError("a guard failed on this call; it is denied to be safe")
 		}
 	}()
 	if in.Action == nil {
-		return guardError("there is no action to check")
+		return Verdict{}, guardError("there is no action to check")
 	}
 	for _, step := range guardsFor(in.Action.Type) {
 		if denial := step(p, &in); denial != nil {
-			return denial
+			return Verdict{}, denial
 		}
 	}
-	return nil
+	verdict.Command = in.Action.Command
+	if in.script != "" {
+		verdict.Command = in.script
+	}
+	return verdict, nil
 }
 
 // guardsFor returns the guards for a type of action, in the order in which they run.
@@ -115,7 +135,7 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: the policy's protectedEnv lists it because it can change which program runs; leave it out of env", variable.Name)
 		}
-		if p.launchEnv.has(variable.Name) && p.restrictsLaunches(in.Action.Type) {
+		if (p.launchEnvDenies(variable.Name) || p.shellEnv.has(variable.Name)) && p.restrictsLaunches(in.Action.Type) {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: it can make a listed program run another one, and the policy restricts calls to binaries.allowed; leave it out of env", variable.Name)
 		}
@@ -126,8 +146,11 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 	return nil
 }
 
-// restrictsLaunches reports whether the programs of the call may start listed programs only.
+// restrictsLaunches reports whether the guards hold what the programs of the call start.
 func (p *Policy) restrictsLaunches(kind v1alpha1.ActionType) bool {
+	if p.binaries.enforcement != v1alpha1.EnforcementText {
+		return false
+	}
 	return kind == v1alpha1.ActionStructured && p.binaries.enforced || kind == v1alpha1.ActionShell && p.allowlisted
 }
 

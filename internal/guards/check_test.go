@@ -16,8 +16,8 @@ func structured(binary string, args ...string) *Action {
 func TestEveryReasonIsReached(t *testing.T) {
 	t.Parallel()
 	open := `{"access":"Open"}`
-	enforced := `{"access":"Open","binaries":{"mode":"Enforced","allowed":["env","ls"]}}`
-	shell := `{"access":"Open","shell":{"enabled":true,"commands":"Allowlisted"},"binaries":{"mode":"Enforced","allowed":["ls"]}}`
+	enforced := `{"access":"Open","binaries":{"mode":"Enforced","enforcement":"Text","allowed":["env","ls"]}}`
+	shell := `{"access":"Open","shell":{"enabled":true,"commands":"Allowlisted"},"binaries":{"mode":"Enforced","enforcement":"Text","allowed":["ls"]}}`
 	long := 5 * time.Second
 	for _, c := range []struct {
 		policy, reason, contains string
@@ -151,7 +151,7 @@ func TestVariablesOfTheCallThatChangeHowBashReads(t *testing.T) {
 
 func TestPermissiveWithoutAListStillReadsTheScript(t *testing.T) {
 	t.Parallel()
-	policy, err := Compile(specFrom(t, `{"access":"Open","shell":{"enabled":true,"commands":"Allowlisted"}}`))
+	policy, err := Compile(specFrom(t, `{"access":"Open","shell":{"enabled":true,"commands":"Allowlisted"},"binaries":{"enforcement":"Text"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestPermissiveWithoutAListStillReadsTheScript(t *testing.T) {
 
 func TestAListHoldsForShellsWithoutEnforcedToo(t *testing.T) {
 	t.Parallel()
-	policy, err := Compile(specFrom(t, `{"access":"Open","shell":{"enabled":true,"commands":"Allowlisted"},"binaries":{"allowed":["env","ls"]}}`))
+	policy, err := Compile(specFrom(t, `{"access":"Open","shell":{"enabled":true,"commands":"Allowlisted"},"binaries":{"enforcement":"Text","allowed":["env","ls"]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -19,7 +18,7 @@ func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	}
 	p := &Policy{launchers: newLaunchTable(), shellBuiltins: newBuiltins()}
 	steps := []func(*v1alpha1.ExecutionPolicySpec) error{
-		p.compileAccess, p.compileShell, p.compileBinaries, p.compileArguments, p.compileEnv,
+		p.compileAccess, p.compileShell, p.compileBinaries, p.compileFiles, p.compileArguments, p.compileEnv,
 		p.compileTimeouts, p.compileCode, p.compileOutput,
 	}
 	for _, step := range steps {
@@ -71,42 +70,6 @@ func (p *Policy) compileShell(spec *v1alpha1.ExecutionPolicySpec) error {
 	return nil
 }
 
-func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
-	p.binaries.listed = map[string]bool{}
-	if spec.Binaries == nil {
-		return nil
-	}
-	mode, err := oneOf("spec.binaries.mode", spec.Binaries.Mode, v1alpha1.BinariesPermissive, v1alpha1.BinariesEnforced)
-	if err != nil {
-		return err
-	}
-	for i, name := range spec.Binaries.Allowed {
-		if why := binaryNameProblem(name); why != "" {
-			return fmt.Errorf("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\"", i, quote(name), why)
-		}
-		p.binaries.listed[name] = true
-	}
-	p.binaries.enforced = mode == v1alpha1.BinariesEnforced
-	p.binaries.names = slices.Clone(spec.Binaries.Allowed)
-	return nil
-}
-
-// binaryNameProblem says what is wrong with a listed name that no call's binary can match.
-func binaryNameProblem(name string) string {
-	switch {
-	case name == "":
-		return "is empty"
-	case strings.Contains(name, "/"):
-		return "contains a slash, and calls name programs without a path"
-	case strings.Contains(name, ".."):
-		return "contains \"..\", which is always refused in calls"
-	case strings.ContainsFunc(name, isSpaceOrControl) || !utf8.ValidString(name):
-		return "contains white space or control characters"
-	default:
-		return ""
-	}
-}
-
 func isSpaceOrControl(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 func (p *Policy) compileArguments(spec *v1alpha1.ExecutionPolicySpec) error {
@@ -140,6 +103,9 @@ func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
 	p.protected = newNameSet(protected)
 	p.shellEnv = newNameSet(shellEnv())
 	p.launchEnv = newNameSet(launchEnv())
+	p.harmlessEnv = newNameSet(harmlessEnv())
+	p.setByBash = newNameSet(strings.Fields(setByBash))
+	p.writers = newNameSet(strings.Fields(writers))
 	return nil
 }
 

@@ -31,8 +31,8 @@ func defaultEnvBlocklist() []string {
 func defaultProtectedEnv() []string {
 	return []string{
 		"PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "LD_*",
-		"GLIBC_TUNABLES", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "NODE_OPTIONS",
-		"NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "JAVA_TOOL_OPTIONS", "GIT_SSH*",
+		"GLIBC_TUNABLES", "PYTHONBREAKPOINT", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "NODE_OPTIONS",
+		"NODE_PATH", "PERLLIB", "PERL5DB", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "GIT_SSH*",
 		"GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_CONFIG*", "GIT_PAGER", "PAGER",
 		"MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN", "LESSCLOSE",
 	}
@@ -47,15 +47,24 @@ func shellEnv() []string {
 	}
 }
 
-// launchEnv are variables by which programs of the launch table start others. Calls may not set them where their
-// programs are restricted to a list.
+// launchEnv are variables by which programs of the launch table start others. Calls may not set them where guards hold
+// what programs start. Of a program with many variables all are denied but those of harmlessEnv.
 func launchEnv() []string {
 	return []string{
-		"GCONV_PATH", "SHELL", "GIT_ALLOW_PROTOCOL", "GIT_ASKPASS", "GIT_COMMON_DIR", "GIT_CONFIG*", "GIT_DIR", "GIT_EDITOR", "GIT_EXEC_PATH",
-		"GIT_EXTERNAL_DIFF", "GIT_PAGER*", "GIT_PROXY_COMMAND", "GIT_SEQUENCE_EDITOR", "GIT_SSH*",
-		"GIT_TEMPLATE_DIR", "GIT_TRACE2*", "SSH_ASKPASS*",
-		"TAR_OPTIONS", "TAR_RSH", "RSH", "RSYNC_RSH", "RSYNC_CONNECT_PROG", "RIPGREP_CONFIG_PATH", "MAKEFLAGS",
-		"OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES", "ZIPOPT", "WGETRC", "AWKPATH", "AWKLIBPATH",
+		"GIT_*", "SSH*", "GNUPG*", "GPG*", "TAR*", "GZIP", "BZIP*", "XZ_*", "ZSTD_*", "ZIP*", "UNZIP*", "RSH", "RSYNC_*", "WGET*", "SYSTEM_WGETRC", "CURL_HOME",
+		"OPENSSL*", "AWK*", "GAWK*", "RIPGREP*", "FD_*", "BAT_*", "DELTA_*", "ACK*", "GREP_OPTIONS", "LESS*", "MORE", "MAN*", "PAGER", "SYSTEMD_*", "DIFF*", "PATCH_*", "POSIX*", "RCS*",
+		"PYTHON*", "PERL*", "RUBY*", "BUNDLE_*", "GEM_*", "NODE_*", "NPM_*", "npm_*", "YARN_*", "JAVA*", "_JAVA*", "JDK_*", "JVM*", "CLASSPATH", "MAVEN*", "GRADLE*", "PHP*", "LUA*", "R_*",
+		"CARGO_*", "RUSTC*", "RUSTFLAGS", "RUSTDOC*", "GOFLAGS", "GOENV", "GOROOT", "GOTOOL*", "GOPACKAGESDRIVER", "CC", "CXX", "CPP", "LD", "AR", "AS", "GCC_*", "COMPILER_PATH", "CMAKE_*", "MAKE*", "MFLAGS", "CTEST_*",
+		"GCONV_PATH", "LOCPATH", "NLSPATH", "SHELL", "SUDO_*", "EDITOR", "VISUAL", "BROWSER", "FCEDIT", "SELECTED_EDITOR", "XDG_*", "HOME", "TERMINFO*", "TERMCAP", "INPUTRC", "MAILCAPS", "DOCKER_*", "KUBECONFIG", "KUBE_*", "GH_*", "MISE_*", "DIRENV_*",
+	}
+}
+
+// harmlessEnv are the variables of launchEnv that start nothing.
+func harmlessEnv() []string {
+	return []string{
+		"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS",
+		"GIT_LITERAL_PATHSPECS", "GIT_CEILING_DIRECTORIES", "GIT_ADVICE", "NODE_ENV", "NODE_DEBUG", "NODE_NO_WARNINGS", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONHASHSEED",
+		"CARGO_TERM_COLOR", "CARGO_INCREMENTAL", "LESSCHARSET", "MANWIDTH", "PERL_UNICODE", "GH_REPO",
 	}
 }
 

@@ -2,6 +2,7 @@ package guards
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -33,5 +34,22 @@ func TestTheGuardsPageListsTheNamesOfTools(t *testing.T) {
 				t.Errorf("docs/guards.md doesn't list %s", name)
 			}
 		}
+	}
+	// Every name that the mapping reads is a string literal in this file.
+	source, err := os.ReadFile("tool.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, call := range regexp.MustCompile(`args\.\w+\(([^()]*)\)`).FindAllStringSubmatch(string(source), -1) {
+		for _, name := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(call[1], -1) {
+			found++
+			if !strings.Contains(string(page), "`"+name[1]+"`") {
+				t.Errorf("docs/guards.md doesn't list the argument %s", name[1])
+			}
+		}
+	}
+	if found < 23 {
+		t.Errorf("only %d names of arguments", found)
 	}
 }

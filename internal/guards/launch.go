@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"path"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -13,6 +14,8 @@ type launchRule struct {
 	// reason completes the sentence "the program …".
 	reason string
 	check  launchCheck
+	// interpreter says that the program runs code, which guards don't judge: whoever lists it lists what it can do.
+	interpreter bool
 }
 
 // launchCheck checks the words of a command, the first of which is the name of the program.
@@ -44,6 +47,9 @@ func (t *launchTable) find(name string) *launchRule {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") {
 		return t.rules["ld.so"]
 	}
+	if strings.HasPrefix(name, "systemd-") {
+		return t.rules["systemd-run"]
+	}
 	for {
 		if rule := t.rules[name]; rule != nil {
 			return rule
@@ -62,8 +68,8 @@ func (c *checker) checkProgram(words []word) *refusal {
 	switch {
 	case !name.known || name.derived:
 		return refuse(name, "the name of the program "+quote(name.source)+" is only known at run time", "write the name itself")
-	case strings.Contains(name.text, "/"):
-		return refuse(name, "the program "+quote(name.text)+" is given by a path", "use its bare name, which must be listed in binaries.allowed")
+	case strings.Contains(name.text, "/") && (c.policy.binaries.allowsAny() || !c.policy.binaries.allows(name.text)):
+		return refuse(name, "the program "+quote(name.text)+" is given by a path that binaries.allowed doesn't list", "use its bare name, which must be listed in binaries.allowed, or have its absolute path listed")
 	case !c.policy.binaries.allows(name.text) || name.text == "":
 		return refuse(name, "the program "+quote(name.text)+" is not listed in binaries.allowed", "use one of "+joinNames(c.policy.binaries.names))
 	}
@@ -72,7 +78,7 @@ func (c *checker) checkProgram(words []word) *refusal {
 
 // checkLaunched checks what an allowed program starts.
 func (c *checker) checkLaunched(words []word) *refusal {
-	rule := c.policy.launchers.find(words[0].text)
+	rule := c.policy.launchers.find(path.Base(words[0].text))
 	if rule == nil || isHelp(words) {
 		return nil
 	}
@@ -155,14 +161,18 @@ func checkEnvProgram(c *checker, words []word) *refusal {
 	return nil
 }
 
-// checkXargs checks xargs. The words that it reads are added to the command as arguments, or replace a marker.
+// checkXargs checks xargs. The words that it reads are added to the command as arguments, or replace a marker. Of -I, -L
+// and -n the last one counts, so only one of them may be given.
 func checkXargs(c *checker, words []word) *refusal {
 	markers, rest, refused := splitOptions(words, optionSet{
-		flags: "0rtpxo", values: "adEILnPs", optional: "el", names: "I",
-		long: "null arg-file= delimiter= eof? max-lines? max-args= max-procs= interactive no-run-if-empty max-chars= verbose exit open-tty show-limits",
+		flags: "0rtpxo", values: "adEILnPs", optional: "e", names: "I",
+		long: "null arg-file= delimiter= eof? max-args= max-procs= interactive no-run-if-empty max-chars= verbose exit open-tty show-limits",
 	})
 	if refused != nil {
 		return refused
+	}
+	if len(markers) > 1 || len(markers) == 1 && xargsCounts(words[1:len(words)-len(rest)]) {
+		return refuse(words[0], "versions of xargs disagree on which of -I, -L and -n counts", "give one of them only")
 	}
 	command := append([]word{}, rest...)
 	if len(command) == 0 {
@@ -178,17 +188,27 @@ func checkXargs(c *checker, words []word) *refusal {
 		if refused := c.spend(marker, len(command)); refused != nil {
 			return refused
 		}
-		replaceMarker(command, marker.text)
+		replaceMarker(command, marker.text, "")
 	}
 	return c.checkProgram(command)
 }
 
-// replaceMarker makes the rest of each word unknown that contains the marker.
-func replaceMarker(command []word, marker string) {
+// xargsCounts reports whether options of xargs beside -I may say how many words each command gets.
+func xargsCounts(options []word) bool {
+	for _, option := range options {
+		if strings.HasPrefix(option.text, "--max-a") || len(option.text) > 1 && option.text[0] == '-' && option.text[1] != '-' && strings.ContainsAny(option.text, "Ln") && !strings.HasPrefix(option.text, "-I") {
+			return true
+		}
+	}
+	return false
+}
+
+// replaceMarker makes the rest of each word unknown that contains the marker. What replaces the marker begins with start.
+func replaceMarker(command []word, marker, start string) {
 	for i := range command {
 		before, _, found := strings.Cut(command[i].text, marker)
 		if found {
-			command[i].text, command[i].known, command[i].derived = before, false, false
+			command[i].text, command[i].known, command[i].derived = before+start, false, false
 		}
 	}
 }
@@ -204,7 +224,7 @@ func checkShell(langs ...syntax.LangVariant) launchCheck {
 			return refuse(command, "the script "+quote(command.source)+" of "+words[0].text+" -c is only known at run time", "write the script itself, in single quotes")
 		}
 		for _, lang := range langs {
-			if refused := c.script(command.text, lang); refused != nil {
+			if refused := c.innerScript(command.text, lang); refused != nil {
 				refused.what = "in the script of " + words[0].text + " -c: " + refused.what
 				return refused.withPosition(command)
 			}

@@ -2,6 +2,8 @@ package guards
 
 import "strings"
 
+const fixUnknown = "put -- or ./ before it, or write it out"
+
 // deniedOptions describes a program that starts others by some options only. Options may stand anywhere before "--".
 type deniedOptions struct {
 	long      string // denied long names, in full; abbreviations of them are refused too
@@ -31,7 +33,7 @@ func (d deniedOptions) scan(name string, args []word) *refusal {
 			return refuse(arg, "the argument "+quote(arg.source)+" makes "+quote(name)+" run another program", "leave it out")
 		}
 		if arg.many && !arg.isCertain() || !isValue && !arg.known && arg.mayBeOption() && !d.fixed(arg) {
-			return refuse(arg, quote(arg.source)+" may expand to an option that makes "+quote(name)+" run another program", "put -- or ./ before it, or write it out")
+			return refuse(arg, quote(arg.source)+" may expand to an option that makes "+quote(name)+" run another program", fixUnknown)
 		}
 		if isValue {
 			isValue = false

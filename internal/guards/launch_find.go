@@ -30,11 +30,12 @@ func checkFind(c *checker, words []word) *refusal {
 	for i < len(words) && (words[i].is("-H") || words[i].is("-L") || words[i].is("-P") || isFindLevel(words[i])) {
 		i++
 	}
+	start := findStart(words[i:])
 	for i < len(words) {
 		arg := words[i]
 		switch {
 		case arg.known && isFindExec(arg.text):
-			size, refused := c.findCommand(words[i:])
+			size, refused := c.findCommand(words[i:], start)
 			if refused != nil {
 				return refused
 			}
@@ -54,6 +55,29 @@ func checkFind(c *checker, words []word) *refusal {
 		}
 	}
 	return nil
+}
+
+// findStart returns what the paths that find prints start with: the start of the paths that it is given.
+func findStart(words []word) string {
+	start := ""
+	for i, arg := range words {
+		if arg.known && isFindWord(arg.text) {
+			if i == 0 {
+				start = "."
+			}
+			break
+		}
+		if i == 0 {
+			start = arg.text
+		}
+		start = commonPrefix(start, arg.text)
+	}
+	for _, arg := range words {
+		if strings.HasPrefix(arg.text, "-files0") {
+			return ""
+		}
+	}
+	return start
 }
 
 func isFindLevel(arg word) bool {
@@ -84,7 +108,7 @@ func findPredicate(words []word) (int, *refusal) {
 
 // findCommand checks the command of an action and returns the number of words of the action. The command ends at ";", or
 // at "+" after "{}".
-func (c *checker) findCommand(words []word) (int, *refusal) {
+func (c *checker) findCommand(words []word, start string) (int, *refusal) {
 	end := 1
 	for end < len(words) && !words[end].is(";") && !(words[end].is("+") && words[end-1].is("{}")) {
 		if !words[end].known && (words[end].many && !words[end].isCertain() || words[end].mayBe(";") || words[end].mayBe("+")) {
@@ -96,6 +120,9 @@ func (c *checker) findCommand(words []word) (int, *refusal) {
 	if len(command) == 0 {
 		return end + 1, nil
 	}
-	replaceMarker(command, "{}")
+	if words[0].is("-execdir") || words[0].is("-okdir") {
+		start = ""
+	}
+	replaceMarker(command, "{}", start)
 	return end + 1, c.checkProgram(command)
 }

@@ -3,16 +3,25 @@ package guards
 import "strings"
 
 // gitDenied are options that make a subcommand start a program, whatever the subcommand.
-func gitDenied() deniedOptions {
-	return deniedOptions{
+func gitDenied(subcommand string) deniedOptions {
+	denied := deniedOptions{
 		long: "exec upload-pack receive-pack ext-diff textconv filters open-files-in-pager extcmd tool tool-help template paginate " +
 			"interactive edit edit-description gpg-sign sign local-user smtp-server sendmail-cmd to-cmd cc-cmd web browser " +
-			"config strategy recurse-submodules recursive continue signed show-signature verify-signatures",
-		except: "text filter local",
+			"config strategy recurse-submodules recursive continue signed show-signature verify-signatures edit-todo fixup squash reedit-message help",
+		except: "text filter local verify",
 		flags:  "aqv",
 		longFlags: "all amend quiet verbose no-verify no-edit staged cached stat name-only name-status oneline graph " +
 			"no-color color allow-empty force hard soft mixed",
 	}
+	if hasField("add commit checkout restore reset stash", subcommand) {
+		// The prompt of a patch can start an editor.
+		denied.long += " patch"
+	}
+	if subcommand == "tag" {
+		denied.except = "text filter local"
+	}
+	denied.letters, denied.values = gitLetters(subcommand), gitValues(subcommand)
+	return denied
 }
 
 // gitLetters are short options that start a program, by subcommand.
@@ -34,6 +43,8 @@ func gitLetters(subcommand string) string {
 		return "eS"
 	case "commit-tree":
 		return "S"
+	case "checkout", "restore", "reset", "stash":
+		return "p"
 	case "am":
 		return "iS"
 	case "clone":
@@ -82,10 +93,28 @@ func checkGit(c *checker, words []word) *refusal {
 		}
 	case sub.text == "config":
 		return gitConfig(rest)
+	case sub.text == "remote" && !gitRemoteIsLocal(rest):
+		if refused := c.gitTransport(rest); refused != nil {
+			return refused
+		}
+	case sub.text == "bisect" && len(rest) > 1 && rest[1].known && hasField("start good bad old new skip reset log", rest[1].text):
 	case !hasField(gitPlain, sub.text):
 		return refuse(sub, "the subcommand "+quote(sub.text)+" of git can start programs, or may be an alias", "use one like status, log, diff, show, add or commit -m")
 	}
-	return gitArguments(rest)
+	return c.gitArguments(rest)
+}
+
+// gitRemoteIsLocal reports whether git remote only reads and writes the configuration.
+func gitRemoteIsLocal(words []word) bool {
+	if len(words) == 1 || len(words) == 2 && (words[1].is("-v") || words[1].is("--verbose")) {
+		return true
+	}
+	for _, arg := range words[2:] {
+		if !arg.known || strings.HasPrefix(arg.text, "-f") || strings.HasPrefix(arg.text, "--f") {
+			return false
+		}
+	}
+	return words[1].known && hasField("add remove rm rename get-url set-url set-branches", words[1].text)
 }
 
 const gitRemote = "clone fetch pull push ls-remote"
@@ -185,28 +214,56 @@ func (c *checker) gitTransport(words []word) *refusal {
 	return refuse(words[0], "git "+words[0].text+" may start ssh, which is not listed in binaries.allowed", "give an https address right after the options, and options in the form --name=value")
 }
 
-func gitArguments(words []word) *refusal {
-	denied := gitDenied()
-	denied.letters, denied.values = gitLetters(words[0].text), gitValues(words[0].text)
-	if refused := denied.scan("git "+words[0].text, words[1:]); refused != nil {
+func (c *checker) gitArguments(words []word) *refusal {
+	sub := words[0].text
+	denied := gitDenied(sub)
+	switch {
+	case sub == "stash" && len(words) > 1 && (words[1].is("show") || words[1].is("list")):
+		denied = gitDenied("log")
+	case sub == "clone" && c.policy.binaries.allows("ssh"):
+		denied.except += " recursive recurse-submodules"
+	}
+	if refused := denied.scan("git "+sub, words[1:]); refused != nil {
+		if refused.fix == fixUnknown {
+			refused.fix = "put --end-of-options or -- before it, or write it out"
+		}
 		return refused
+	}
+	for _, arg := range words[1:] {
+		isFormat := strings.HasPrefix(arg.text, "--f") || strings.HasPrefix(arg.text, "--p")
+		if strings.Contains(arg.text, "%G") || strings.Contains(arg.text, "%(sig") || isFormat && !arg.known {
+			return refuse(arg, "the format "+quote(arg.source)+" may make git start gpg", "write the format out, without %G")
+		}
 	}
 	return gitMessage(words)
 }
 
 // gitMessage requires a message for a commit and for an annotated tag: without one git starts an editor.
 func gitMessage(words []word) *refusal {
-	annotated := false
+	annotated, isValue := false, false
 	for _, arg := range words[1:] {
 		text := arg.text
-		if strings.HasPrefix(text, "--message") || strings.HasPrefix(text, "--file") || text == "--no-edit" || text == "--dry-run" {
+		if text == "--" || text == "--end-of-options" {
+			break
+		}
+		if isValue {
+			isValue = false
+			continue
+		}
+		long, isLong := strings.CutPrefix(text, "--")
+		if strings.HasPrefix(long, "message") || strings.HasPrefix(long, "file") || long == "no-edit" || long == "dry-run" {
 			return nil
 		}
-		isCluster := len(text) > 1 && text[0] == '-' && text[1] != '-'
-		if isCluster && strings.ContainsAny(text, "mF") {
-			return nil
+		// An option that isn't known may take the next word.
+		isValue = isLong && !strings.Contains(long, "=") && !hasField(gitDenied("").longFlags, long)
+		annotated = annotated || long == "annotate"
+		if !isLong && len(text) > 1 && text[0] == '-' {
+			flags := strings.TrimLeft(text[1:], "asnvqoif")
+			if flags != "" && (flags[0] == 'm' || flags[0] == 'F') {
+				return nil
+			}
+			annotated = annotated || strings.Contains(text, "a")
 		}
-		annotated = annotated || isCluster && strings.Contains(text, "a") || text == "--annotate"
 	}
 	if words[0].is("commit") || words[0].is("tag") && annotated {
 		return refuse(words[0], "git "+words[0].text+" without a message starts an editor", "give the message by -m")

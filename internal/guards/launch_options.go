@@ -1,9 +1,6 @@
 package guards
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // optionSet describes the options that a program takes before its operands.
 type optionSet struct {
@@ -141,14 +138,4 @@ func (r *optionReader) letterValue(arg word, i int) *refusal {
 		r.named = append(r.named, value)
 	}
 	return nil
-}
-
-// sortedKeys returns the keys of a set in a stable order.
-func sortedKeys(set map[string]bool) []string {
-	keys := make([]string, 0, len(set))
-	for key := range set {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

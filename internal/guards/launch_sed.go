@@ -192,6 +192,10 @@ func (r *sedReader) command() string {
 	case c == 's':
 		return r.substitute()
 	case c == 'y':
+		// The parts of y are lists of characters, in which brackets mean nothing.
+		brackets := r.brackets
+		r.brackets = false
+		defer func() { r.brackets = brackets }()
 		return r.delimited(2)
 	case c == 'e':
 		return "runs commands by e"

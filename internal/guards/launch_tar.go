@@ -4,9 +4,9 @@ import "strings"
 
 func tarDenied() deniedOptions {
 	return deniedOptions{
-		long:    "to-command use-compress-program checkpoint-action info-script new-volume-script rsh-command rmt-command files-from",
+		long:    "to-command use-compress-program checkpoint-action info-script new-volume-script rsh-command rmt-command files-from multi-volume",
 		except:  "file",
-		letters: "IFT",
+		letters: "IFTM",
 		values:  "bfgCXHKLNV",
 	}
 }
@@ -17,8 +17,8 @@ func checkTar(c *checker, words []word) *refusal {
 	if len(words) > 1 && !words[1].known {
 		return refuse(words[1], "the letters "+quote(words[1].source)+" of tar are only known at run time", "write the letters out")
 	}
-	if len(words) > 1 && !strings.HasPrefix(words[1].text, "-") && strings.ContainsAny(words[1].text, "IFT") {
-		return refuse(words[1], "the letters "+quote(words[1].text)+" make tar run another program, or read options from a file", "leave I, F and T out")
+	if len(words) > 1 && !strings.HasPrefix(words[1].text, "-") && strings.ContainsAny(words[1].text, "IFTM") {
+		return refuse(words[1], "the letters "+quote(words[1].text)+" make tar run another program, or read options from a file", "leave I, F, M and T out")
 	}
 	if refused := tarDenied().check(c, words); refused != nil {
 		return refused
@@ -63,4 +63,25 @@ func checkRemote(d deniedOptions) launchCheck {
 		}
 		return nil
 	}
+}
+
+// checkPatch requires the format of the patch: patch takes a text for a script of ed otherwise, and runs ed.
+func checkPatch(c *checker, words []word) *refusal {
+	if refused := (deniedOptions{long: "ed get", letters: "eg", values: "BdDFioprVxYz"}).check(c, words); refused != nil {
+		return refused
+	}
+	for _, arg := range words[1:] {
+		if arg.is("-u") || arg.is("-c") || arg.is("--unified") || arg.is("--context") {
+			return nil
+		}
+	}
+	return refuse(words[0], "patch runs ed if what it reads is a script of ed", "give the format as an option of its own, as in patch -u -p1")
+}
+
+// checkOpenssl refuses what loads engines and providers, and commands that are read from the input.
+func checkOpenssl(c *checker, words []word) *refusal {
+	if len(words) == 1 {
+		return refuse(words[0], "openssl without a command reads commands from its input", "give the command as an argument")
+	}
+	return deniedOptions{long: "engine provider provider-path config", single: true, words: "engine"}.check(c, words)
 }

@@ -195,7 +195,9 @@ func (s *moduleScanner) scan(source, language string) findings {
 		found.unreadable = "it declares the encoding " + quote(name) + ", which can hide them: use utf-8"
 		return found
 	}
-	for _, text := range decodings(source) {
+	texts, notes := decodings(source)
+	found.steps = notes.skipped
+	for _, text := range texts {
 		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
 		run.maxAhead = aheadPerByte*len(text) + leastAhead
 		run.lastLine, run.unclosed = len(text), len(text)
@@ -205,12 +207,13 @@ func (s *moduleScanner) scan(source, language string) findings {
 			return found
 		}
 	}
+	found.unreadable = notes.unreadable
 	return found
 }
 
 const (
 	// aheadPerByte bounds the steps of looking ahead for each byte. Ordinary sources take less than one.
-	aheadPerByte = 16
+	aheadPerByte = 8
 	// leastAhead is the bound for short sources.
 	leastAhead = 4096
 )

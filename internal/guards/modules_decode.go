@@ -12,36 +12,47 @@ import (
 // maxRounds is how often escapes within escapes are resolved.
 const maxRounds = 4
 
-// decodings returns the source, and the texts that result from decoding it.
-func decodings(source string) []string {
-	texts := []string{source}
+// decodings returns the source, and the texts that result from decoding it, with what decoding noted.
+func decodings(source string) (texts []string, notes decoder) {
+	texts = []string{source}
 	if folded := fold(source); folded != source {
 		texts = append(texts, folded)
 	}
 	for _, text := range texts {
-		plain, unclear := decodeRounds(text, false)
+		plain, clear := decodeRounds(text, false)
 		texts = append(texts, plain...)
-		if unclear {
-			prefixed, _ := decodeRounds(text, true)
+		notes.add(clear)
+		if clear.unclear {
+			prefixed, again := decodeRounds(text, true)
 			texts = append(texts, prefixed...)
+			notes.add(again)
 		}
 	}
-	return texts
+	return texts, notes
 }
 
-// decodeRounds returns the result of each round of decoding, and whether prefixes would make a difference.
-func decodeRounds(text string, prefixes bool) (texts []string, unclear bool) {
+// add adds what another decoder noted.
+func (r *decoder) add(other decoder) {
+	r.unclear = r.unclear || other.unclear
+	r.skipped += other.skipped
+	if r.unreadable == "" {
+		r.unreadable = other.unreadable
+	}
+}
+
+// decodeRounds returns the result of each round of decoding, and what all rounds noted.
+func decodeRounds(text string, prefixes bool) (texts []string, notes decoder) {
 	for range maxRounds {
-		r := decoder{text: text, prefixes: prefixes}
+		r := decoder{text: text, prefixes: prefixes, maxSkipped: 2*len(text) + leastAhead}
 		next := r.resolve()
-		unclear = unclear || r.unclear
-		if next == text {
+		notes.add(decoder{unclear: r.unclear, skipped: r.skipped, unreadable: r.unreadable})
+		if next == text || r.unreadable != "" {
 			break
 		}
 		texts = append(texts, next)
 		text = next
 	}
-	return texts, unclear
+	return texts, notes
 }
 
 // fold maps compatibility characters as Python does for identifiers, and every kind of white space or
@@ -76,11 +87,15 @@ type decoder struct {
 	unclear  bool // prefixes would make a difference
 	out      strings.Builder
 	done     int // how much of text is written to out
+	// skipped counts the bytes of comments between strings, and maxSkipped bounds them.
+	skipped, maxSkipped int
+	// unreadable says why the text can't be decoded.
+	unreadable string
 }
 
 func (r *decoder) resolve() string {
 	changed := false
-	for i := 0; i < len(r.text); {
+	for i := 0; i < len(r.text) && r.skipped <= r.maxSkipped; {
 		if byteClass[r.text[i]]&classSpecial == 0 {
 			i++
 			continue
@@ -105,6 +120,9 @@ func (r *decoder) resolve() string {
 func (r *decoder) special(i int) int {
 	if r.text[i] == '\\' {
 		r.flush(i)
+		if hidesLetter(r.text[i:]) {
+			r.unreadable = "it names a character by " + quote(r.text[i:min(len(r.text), i+40)]) + ", which may stand for a letter: write the letter"
+		}
 		return resolveEscape(&r.out, r.text[i:])
 	}
 	size := r.junction(r.text[i:])
@@ -140,12 +158,12 @@ func (r *decoder) junction(text string) int {
 	if i > 0 {
 		return 0
 	}
-	i = skipBlank(text, 1)
+	i = r.skipBetween(text, 1)
 	if i < len(text) && text[i] == '}' {
 		return i + 1
 	}
 	if i < len(text) && text[i] == '+' {
-		i = skipBlank(text, i+1)
+		i = r.skipBetween(text, i+1)
 	}
 	end := openingQuote(text, i)
 	if end > 2 && i == 1 {
@@ -166,6 +184,33 @@ func openingQuote(text string, i int) int {
 		return i + 1
 	}
 	return 0
+}
+
+// skipBetween skips white space and comments between two strings.
+func (r *decoder) skipBetween(text string, i int) int {
+	for {
+		i = skipBlank(text, i)
+		if i >= len(text) || !startsComment(text[i:]) && !strings.HasPrefix(text[i:], "/*") {
+			return i
+		}
+		end := strings.IndexByte(text[i:], '\n')
+		if strings.HasPrefix(text[i:], "/*") {
+			if end = strings.Index(text[i:], "*/"); end >= 0 {
+				end += 2
+			}
+		}
+		if end < 0 {
+			end = len(text) - i
+		}
+		if at := strings.IndexByte(text[i:i+end], '\r'); at >= 0 && text[i+1] != '*' {
+			end = at
+		}
+		if r.skipped += end; r.skipped > r.maxSkipped {
+			r.unreadable = "it has so many comments after strings that searching it takes too many steps"
+			return len(text)
+		}
+		i += end
+	}
 }
 
 func skipBlank(text string, i int) int {
@@ -261,6 +306,29 @@ func nameEscape(out *strings.Builder, text string) int {
 	}
 	out.WriteString(letter)
 	return end + 1
+}
+
+// hidesLetter reports whether the text starts with the name of a character that isn't decoded and that Python may take for
+// a letter of ASCII, as it does with the long s and with letters of mathematics.
+func hidesLetter(text string) bool {
+	if !strings.HasPrefix(text, "\\N{") || nameEscape(&strings.Builder{}, text) > 0 {
+		return false
+	}
+	name, _, closed := strings.Cut(text[3:min(len(text), 100)], "}")
+	name = strings.ToUpper(strings.ReplaceAll(name, "_", " "))
+	if !closed || strings.Contains(name, " WITH ") {
+		return false
+	}
+	for word := range strings.FieldsSeq(name) {
+		if hasField("GREEK CYRILLIC ARABIC HEBREW HIRAGANA KATAKANA HANGUL THAI DEVANAGARI CJK BOX ARMENIAN GEORGIAN", word) {
+			return false
+		}
+		if hasField("LATIN LETTER SMALL CAPITAL SCRIPT MATHEMATICAL FULLWIDTH NUMERAL SUPERSCRIPT SUBSCRIPT ORDINAL CIRCLED PARENTHESIZED SQUARE SQUARED "+
+			"DOUBLE-STRUCK BLACK-LETTER LIGATURE KELVIN ANGSTROM SOURCE CONSTANT INDICATOR LINE DIGIT LOW ITALIC TELEPHONE NUMERO DIGRAPH", word) {
+			return true
+		}
+	}
+	return false
 }
 
 // unsupportedEncoding returns the encoding that one of the first two lines declares, as in Python and Ruby, unless ASCII

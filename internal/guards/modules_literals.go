@@ -67,6 +67,11 @@ func (r *scanRun) continuesCall(start, end, next int) bool {
 // scanQuote notes a string literal that is the name of a module. It records the module as used if the literal is the
 // first argument of a computed function, as in f()('m') and x['f']('m').
 func (r *scanRun) scanQuote(i int) {
+	if rest, ok := strings.CutPrefix(r.text[i+1:], "fetch"); ok && r.dollar && r.fetch && len(rest) > 1 && isQuote(rest[0]) {
+		if at := r.skip(i+len("'fetch'"), true); at < len(r.text) && r.text[at] == ']' {
+			r.report("fetch")
+		}
+	}
 	if i+1 >= len(r.text) || len(r.quotedOnly) == 0 && !r.canNameModule(i+1) {
 		return
 	}
@@ -114,6 +119,12 @@ func (r *scanRun) previousNonBlank(i int) int {
 // reportFetch records a call of fetch, also by its methods call, apply and bind.
 func (r *scanRun) reportFetch(end int) {
 	i := r.skip(end, true)
+	// In JavaScript the function itself is a value, as in (0,fetch)(url).
+	line := r.skip(end, false)
+	if r.dollar && (line >= len(r.text) || strings.IndexByte("),:;]}|&\r\n", r.text[line]) >= 0) {
+		r.report("fetch")
+		return
+	}
 	rest := strings.TrimPrefix(r.text[min(i, len(r.text)):], "?.")
 	for _, start := range []string{"(", "`", ".call", ".apply", ".bind"} {
 		if strings.HasPrefix(rest, start) {

@@ -90,11 +90,12 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 	switch kind {
 	case keywordImport:
 		r.importList(end)
+		r.loader = r.loader || r.dollar && r.callsWithName(end)
 	case keywordFrom:
 		r.fromPath(end)
 	case keywordCall:
 		r.reportArgument(end)
-		r.loader = r.loader || r.isPassedOn(end)
+		r.loader = r.loader || r.isPassedOn(end) || r.callsWithName(end)
 	case keywordLoader:
 		r.loader = true
 		r.reportArgument(end)
@@ -103,6 +104,16 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 	case keywordFetch:
 		r.reportFetch(end)
 	}
+}
+
+// callsWithName reports whether what follows a function like require is a call with something other than a literal.
+func (r *scanRun) callsWithName(end int) bool {
+	i := r.skip(end, true)
+	if i >= len(r.text) || r.text[i] != '(' {
+		return false
+	}
+	i = r.skip(i+1, true)
+	return i < len(r.text) && !isQuote(r.text[i]) && r.text[i] != ')'
 }
 
 // isPassedOn reports whether a function like require is used without being called with a literal.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // markers are programs of the oracle that only record that they ran.
@@ -139,13 +141,43 @@ func TestAllowedScriptsRunNothingUnlisted(t *testing.T) {
 	t.Parallel()
 	policy := allowlistedPolicy(t, usualList...)
 	oracle := newShellOracle(t, usualList)
-	for _, script := range append(append([]string{}, allowedScripts...), deniedScripts...) {
-		if checkScript(policy, script) != nil {
+	for _, script := range slices.Concat(allowedScripts, deniedScripts, harmlessAsPrinted) {
+		verdict, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: script}})
+		if denial != nil {
 			continue
 		}
-		if ran := oracle.run(t, script, nil); ran != "" {
+		if ran := oracle.run(t, verdict.Command, nil); ran != "" {
 			t.Errorf("allowed, and ran %s: %q", ran, script)
 		}
+	}
+}
+
+// What was judged is what runs: as they are written, these scripts run id.
+func TestScriptsRunAsTheyArePrinted(t *testing.T) {
+	t.Parallel()
+	policy := allowlistedPolicy(t, usualList...)
+	oracle := newShellOracle(t, usualList)
+	for _, script := range harmlessAsPrinted {
+		verdict, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: script}})
+		if denial != nil || verdict.Command == script {
+			t.Errorf("%q: %+v, runs %q", script, denial, verdict.Command)
+			continue
+		}
+		if oracle.run(t, script, nil) == "" {
+			t.Errorf("%q runs nothing as it is written", script)
+		}
+		again, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: verdict.Command}})
+		if denial != nil || again.Command != verdict.Command {
+			t.Errorf("%q is judged again as %q: %+v", verdict.Command, again.Command, denial)
+		}
+	}
+}
+
+func TestAScriptOfCommentsRunsNothing(t *testing.T) {
+	t.Parallel()
+	verdict, denial := allowlistedPolicy(t, "ls").Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: "# ls"}})
+	if denial != nil || verdict.Command != ":\n" {
+		t.Errorf("%q, %+v", verdict.Command, denial)
 	}
 }
 
@@ -159,10 +191,14 @@ func FuzzShell(f *testing.F) {
 	seeding := !isFuzzing()
 	f.Fuzz(func(t *testing.T, script string) {
 		// The seeds are run for real by TestAllowedScriptsRunNothingUnlisted.
-		if len(script) > 4096 || strings.Contains(script, "\x00") || checkScript(policy, script) != nil || seeding {
+		if len(script) > 4096 || strings.Contains(script, "\x00") || seeding {
 			return
 		}
-		if ran := oracle.run(t, script, nil); ran != "" {
+		verdict, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: script}})
+		if denial != nil {
+			return
+		}
+		if ran := oracle.run(t, verdict.Command, nil); ran != "" {
 			t.Errorf("allowed, and ran %s: %q", ran, script)
 		}
 	})
@@ -197,10 +233,11 @@ func FuzzShellTokens(f *testing.F) {
 		for _, pick := range picks[:min(len(picks), 60)] {
 			script.WriteString(fuzzTokens[int(pick)%len(fuzzTokens)])
 		}
-		if checkScript(policy, script.String()) != nil || strings.TrimSpace(script.String()) == "" {
+		verdict, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: script.String()}})
+		if denial != nil || strings.TrimSpace(verdict.Command) == "" {
 			return
 		}
-		if ran := oracle.run(t, script.String(), nil); ran != "" {
+		if ran := oracle.run(t, verdict.Command, nil); ran != "" {
 			t.Errorf("allowed, and ran %s: %q", ran, script.String())
 		}
 	})

@@ -20,6 +20,9 @@ type Policy struct {
 	protected     nameSet
 	shellEnv      nameSet
 	launchEnv     nameSet
+	harmlessEnv   nameSet
+	setByBash     nameSet
+	writers       nameSet
 	timeout       time.Duration
 	maxTimeout    time.Duration
 	code          codeRules
@@ -27,19 +30,17 @@ type Policy struct {
 	launchers     *launchTable
 	shellBuiltins map[string]builtin
 	parsers       parsers
+	warnings      []string
 }
 
-// binaryRules is the policy's list of programs.
-type binaryRules struct {
-	enforced bool
-	names    []string
-	listed   map[string]bool
-}
+// Enforcement is what holds the list of programs: the kernel of the node, or the guards' reading of the text.
+func (p *Policy) Enforcement() v1alpha1.Enforcement { return p.binaries.enforcement }
 
-// allowsAny reports whether every program may run: the list is empty and not enforced.
-func (b *binaryRules) allowsAny() bool { return !b.enforced && len(b.names) == 0 }
+// HoldsPrograms reports whether calls may run listed programs only.
+func (p *Policy) HoldsPrograms() bool { return p.binaries.enforced || p.allowlisted }
 
-func (b *binaryRules) allows(name string) bool { return b.allowsAny() || b.listed[name] }
+// Warnings say what of the policy is usable but weaker than it looks. They are the same for the same policy.
+func (p *Policy) Warnings() []string { return slices.Clone(p.warnings) }
 
 // codeRules are the rules for code calls.
 type codeRules struct {
@@ -75,17 +76,23 @@ func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
 // Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
 
+// launchEnvDenies reports whether a variable can make a program of the launch table start another one.
+func (p *Policy) launchEnvDenies(name string) bool {
+	return p.launchEnv.has(name) && !p.harmlessEnv.has(name)
+}
+
 // nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
 type nameSet struct {
-	exact    map[string]bool
-	prefixes []string
+	exact map[string]bool
+	// prefixes are those that begin with a byte.
+	prefixes map[byte][]string
 }
 
 func newNameSet(patterns []string) nameSet {
-	set := nameSet{exact: make(map[string]bool, len(patterns))}
+	set := nameSet{exact: make(map[string]bool, len(patterns)), prefixes: map[byte][]string{}}
 	for _, pattern := range patterns {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-			set.prefixes = append(set.prefixes, prefix)
+			set.prefixes[prefix[0]] = append(set.prefixes[prefix[0]], prefix)
 			continue
 		}
 		set.exact[pattern] = true
@@ -94,10 +101,10 @@ func newNameSet(patterns []string) nameSet {
 }
 
 func (s *nameSet) has(name string) bool {
-	if s.exact[name] {
-		return true
+	if s.exact[name] || name == "" {
+		return s.exact[name]
 	}
-	for _, prefix := range s.prefixes {
+	for _, prefix := range s.prefixes[name[0]] {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

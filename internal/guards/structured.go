@@ -22,9 +22,9 @@ func (p *Policy) checkBinaryName(in *Input) *Denial {
 		return deny(v1alpha1.ReasonBinaryPathTraversal,
 			"binary %s contains \"..\": use the bare name of a program, like \"ls\"", quote(binary))
 	}
-	if strings.Contains(binary, "/") {
+	if strings.Contains(binary, "/") && (p.binaries.allowsAny() || !p.binaries.allows(binary)) {
 		return deny(v1alpha1.ReasonBinaryNotBareName,
-			"binary %s contains a slash: use the bare name of a program, which is looked up in PATH, like \"ls\"", quote(binary))
+			"binary %s contains a slash, and binaries.allowed doesn't list this path: use the bare name of a program, which is looked up in PATH, like \"ls\"", quote(binary))
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func (p *Policy) checkBinaryListed(in *Input) *Denial {
 
 // checkLaunch restricts what a listed program starts to listed programs.
 func (p *Policy) checkLaunch(in *Input) *Denial {
-	if !p.binaries.enforced {
+	if !p.binaries.enforced || p.binaries.enforcement != v1alpha1.EnforcementText {
 		return nil
 	}
 	words := make([]word, 0, len(in.Action.Args)+1)

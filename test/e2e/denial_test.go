@@ -13,7 +13,7 @@ func TestDenials(t *testing.T) {
 	t.Parallel()
 	strict := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Shell = &v1alpha1.ShellPolicy{Enabled: ptr.To(true), Commands: v1alpha1.ShellAllowlisted}
-		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"ls", "cat", "xargs"}}
+		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls", "cat", "xargs"}}
 		p.Code = &v1alpha1.CodePolicy{MaxExecutionMilliseconds: ptr.To(int64(1000)), MaxScanBytes: ptr.To(int32(64))}
 	})
 	closed := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {

@@ -72,10 +72,30 @@ func (r *wordReader) part(part syntax.WordPart, first bool) {
 	case *syntax.ArithmExp:
 		r.bare.WriteByte(0)
 		r.addUnknown()
+	case *syntax.CmdSubst:
+		r.bare.WriteByte(0)
+		if !r.functions["date"] && isPlainDate(part) {
+			r.addUnknown()
+			return
+		}
+		r.addSeveral()
 	default:
 		r.bare.WriteByte(0)
 		r.addSeveral()
 	}
+}
+
+// isPlainDate reports whether a substitution is a date without white space, like $(date +%F).
+func isPlainDate(part *syntax.CmdSubst) bool {
+	if len(part.Stmts) != 1 || len(part.Stmts[0].Redirs) > 0 {
+		return false
+	}
+	call, ok := part.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Assigns) > 0 || len(call.Args) != 2 || call.Args[0].Lit() != "date" {
+		return false
+	}
+	format := call.Args[1].Lit()
+	return strings.HasPrefix(format, "+%") && strings.Trim(format[1:], "%YymdHMSFsj_-") == ""
 }
 
 // addKnown adds text, unless an earlier part is unknown.
@@ -192,6 +212,9 @@ func (r *wordReader) parameter(param *syntax.ParamExp, quoted bool) {
 		r.numbers = true
 	case plain && quoted && (name == "HOME" || name == "PWD") && r.pathVariable(name):
 		r.addHome()
+	case plain && quoted && r.loops[name] != "":
+		r.addKnown(r.loops[name])
+		r.addUnknown()
 	case plain && r.knownValue(name) != "":
 		r.derived = true
 		r.addKnown(r.knownValue(name))

@@ -51,3 +51,15 @@ func keywordDepth(text string) int {
 		return 0
 	}
 }
+
+// hasTooManyCommands counts characters that can begin a command or an expansion.
+func hasTooManyCommands(text string) bool {
+	count := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\n', ';', '&', '|', '`', '$', '(':
+			count++
+		}
+	}
+	return count > maxSeparators
+}

@@ -1,0 +1,148 @@
+package guards
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// binaryRules is the policy's list of programs.
+type binaryRules struct {
+	enforcement v1alpha1.Enforcement
+	enforced    bool
+	names       []string
+	listed      map[string]bool
+	// directories end in a slash; what is below one is listed.
+	directories []string
+	// bases are the last parts of listed paths: a bare name may lead to one of them.
+	bases map[string]bool
+}
+
+// allowsAny reports whether every program may run: the list is empty and not enforced.
+func (b *binaryRules) allowsAny() bool { return !b.enforced && len(b.names) == 0 }
+
+// allows reports whether a program is listed by this name or absolute path.
+func (b *binaryRules) allows(name string) bool {
+	if b.allowsAny() || b.listed[name] {
+		return true
+	}
+	return strings.HasPrefix(name, "/") && path.Clean(name) == name &&
+		slices.ContainsFunc(b.directories, func(directory string) bool { return strings.HasPrefix(name, directory) })
+}
+
+// mayLeadToListed reports whether a name that isn't listed may turn out to be a listed program in the pod: a bare name
+// that PATH leads to a listed path, or a path of a program that is listed by its name.
+func (b *binaryRules) mayLeadToListed(name string) bool {
+	if strings.Contains(name, "/") {
+		return !strings.HasPrefix(name, "/") || b.listed[path.Base(name)] || b.bases[path.Base(name)]
+	}
+	return b.bases[name] || len(b.directories) > 0
+}
+
+func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
+	p.binaries = binaryRules{enforcement: v1alpha1.EnforcementKernel, listed: map[string]bool{}, bases: map[string]bool{}}
+	rules := spec.Binaries
+	if rules == nil {
+		return nil
+	}
+	mode, err := oneOf("spec.binaries.mode", rules.Mode, v1alpha1.BinariesPermissive, v1alpha1.BinariesEnforced)
+	if err != nil {
+		return err
+	}
+	p.binaries.enforcement, err = oneOf("spec.binaries.enforcement", rules.Enforcement, v1alpha1.EnforcementKernel, v1alpha1.EnforcementText)
+	if err != nil {
+		return err
+	}
+	for i, name := range rules.Allowed {
+		if why := listedProblem(name); why != "" {
+			return fmt.Errorf("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\", its absolute path, or a directory that ends in \"/\"", i, quote(name), why)
+		}
+		p.binaries.add(name)
+	}
+	p.binaries.enforced = mode == v1alpha1.BinariesEnforced
+	p.binaries.names = slices.Clone(rules.Allowed)
+	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementText {
+		p.warnings = append(p.warnings, p.textWarnings()...)
+	}
+	return p.compileHelpers(rules.Helpers)
+}
+
+func (b *binaryRules) add(name string) {
+	switch {
+	case strings.HasSuffix(name, "/"):
+		b.directories = append(b.directories, name)
+		return
+	case strings.HasPrefix(name, "/"):
+		b.bases[path.Base(name)] = true
+	}
+	b.listed[name] = true
+}
+
+// listedProblem says what is wrong with an entry of the list that can't match a program.
+func listedProblem(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case strings.ContainsFunc(name, isSpaceOrControl) || !utf8.ValidString(name):
+		return "contains white space or control characters"
+	case strings.Contains(name, ".."):
+		return "contains \"..\", which is always refused in calls"
+	case strings.HasPrefix(name, "/"):
+		if path.Clean(name) != strings.TrimSuffix(name, "/") {
+			return "is not a plain path below /"
+		}
+	case strings.Contains(name, "/"):
+		return "is a relative path"
+	}
+	return ""
+}
+
+func (p *Policy) compileHelpers(helpers map[string]v1alpha1.HelperList) error {
+	for _, program := range slices.Sorted(maps.Keys(helpers)) {
+		field := "spec.binaries.helpers[" + program + "]"
+		if !p.binaries.allows(program) || strings.HasSuffix(program, "/") {
+			return fmt.Errorf("%s: the program is not listed in binaries.allowed: list it, or remove its helpers", field)
+		}
+		for i, helper := range helpers[program] {
+			if why := helperProblem(helper); why != "" {
+				return fmt.Errorf("%s[%d]: %s %s: use a bare name, an absolute path, or an absolute path with *, ? and []", field, i, quote(helper), why)
+			}
+		}
+	}
+	return nil
+}
+
+func helperProblem(helper string) string {
+	if why := listedProblem(helper); why != "" {
+		return why
+	}
+	if _, err := path.Match(helper, ""); err != nil {
+		return "is not a valid pattern"
+	}
+	if !strings.HasPrefix(helper, "/") && strings.ContainsAny(helper, "*?[") {
+		return "has wildcards and is no path"
+	}
+	return ""
+}
+
+func (p *Policy) compileFiles(spec *v1alpha1.ExecutionPolicySpec) error {
+	if spec.Files == nil {
+		return nil
+	}
+	for _, list := range []struct {
+		field string
+		paths []string
+	}{{"spec.files.readPaths", spec.Files.ReadPaths}, {"spec.files.writePaths", spec.Files.WritePaths}} {
+		for i, name := range list.paths {
+			if !strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) || path.Clean(name) != strings.TrimSuffix(name, "/") && name != "/" {
+				return fmt.Errorf("%s[%d]: %s is not a plain absolute path: use one like \"/workspace\", without \"..\"", list.field, i, quote(name))
+			}
+		}
+	}
+	return nil
+}
