@@ -25,6 +25,8 @@ const (
 	MaxEnvNamesBytes = 12 << 10
 	// MaxPathBytes bounds a path in the status.
 	MaxPathBytes = 256
+	// MaxPrograms bounds the entries of status.executed, of status.refused, and of each list in status.isolation.
+	MaxPrograms = 16
 	// MaxToolBytes bounds status.action.tool.
 	MaxToolBytes = 256
 	// MaxSummaryRunes bounds status.action.summary, in characters.

@@ -53,6 +53,9 @@ const (
 	// ConditionWarm is True while at least one pod of an environment's warm pool waits for a call. Only an
 	// ExecutionEnvironment with a warm pool has it.
 	ConditionWarm = "Warm"
+	// ConditionWeak is True when something in a policy is weaker than it looks; the message says what. The policy can be
+	// used. Only an ExecutionPolicy has it.
+	ConditionWeak = "Weak"
 )
 
 // Reasons of the conditions of a ToolCall that has not ended.
@@ -89,6 +92,9 @@ const (
 	ReasonDuplicateDefault = "DuplicateDefault"
 	// ReasonPolicyNotFound says that policyRef names no ExecutionPolicy.
 	ReasonPolicyNotFound = "PolicyNotFound"
+	// ReasonWarnings and ReasonNoWarnings say whether a policy has something in it that is weaker than it looks.
+	ReasonWarnings   = "Warnings"
+	ReasonNoWarnings = "NoWarnings"
 	// ReasonInvalidSpec says that a field has a value that can't be used; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
 )
@@ -131,6 +137,9 @@ const (
 	ReasonStartTimeout = "StartTimeout"
 	// ReasonPodLost says that the pod is gone and left no result. With retrySafe false the command may have run.
 	ReasonPodLost = "PodLost"
+	// ReasonIsolationUnavailable says that the policy has the kernel hold what the call executes, reads or writes, and
+	// that the node can't; the message names what it lacks. Nothing was started.
+	ReasonIsolationUnavailable = "IsolationUnavailable"
 	// ReasonCancelRequested says that somebody set spec.cancel.
 	ReasonCancelRequested = "CancelRequested"
 )

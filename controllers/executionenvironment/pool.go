@@ -23,6 +23,7 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -38,6 +39,8 @@ type pool struct {
 	hash     string
 	now      time.Time
 	size     int
+	// support is what the node of a waiting pod gives for holding rules; nil when none waits.
+	support *rules.Support
 	// alive counts the pods that wait or will.
 	alive int
 	// deletions counts the requests to delete a Job, leftover the Jobs that the next pass has to delete.
@@ -171,6 +174,9 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		return err
 	}
 	p.alive++
+	if s := r.Hub.Session(uid); s != nil {
+		p.support = s.Hello().Support
+	}
 	r.offer(p, host.Host{Job: job, Pod: pod, Runner: r.Hub.Session(uid)})
 	return nil
 }

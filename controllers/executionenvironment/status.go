@@ -22,7 +22,7 @@ import (
 // writeStatus writes the environment's status if it changed. Counts wait until countDelay has passed since the last
 // write; wait says for how long.
 func (r *Reconciler) writeStatus(ctx context.Context, p *pool, in *inputs) (wait time.Duration, err error) {
-	env, ready := p.env, r.judge(p.env, in)
+	env, ready := p.env, r.judge(p, in)
 	active := &v1alpha1.ToolCallList{}
 	if err := r.Objects.List(ctx, active, client.InNamespace(env.Namespace), client.MatchingFields{apicache.IndexActive: env.Name}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return 0, fmt.Errorf("list active calls: %w", err)
@@ -74,7 +74,8 @@ func (r *Reconciler) setWarm(env *v1alpha1.ExecutionEnvironment, p *pool) {
 }
 
 // judge says whether calls can run in the environment.
-func (r *Reconciler) judge(env *v1alpha1.ExecutionEnvironment, in *inputs) metav1.Condition {
+func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
+	env := p.env
 	no := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes)}
 	}
@@ -90,8 +91,14 @@ func (r *Reconciler) judge(env *v1alpha1.ExecutionEnvironment, in *inputs) metav
 	case errors.As(err, &refusal):
 		return no(v1alpha1.ReasonPolicyNotFound, refusal.Message)
 	}
-	if _, err := r.Policies.Compile(policy); err != nil {
+	compiled, err := r.Policies.Compile(policy)
+	if err != nil {
 		return no(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: "+err.Error())
+	}
+	if held := decide.RulesOf(policy, compiled); held != nil && p.support != nil {
+		if missing := p.support.Missing(held); missing != "" {
+			return no(v1alpha1.ReasonIsolationUnavailable, fmt.Sprintf("policy %q has the kernel hold what calls do, and the node of a waiting pod gives no %s: use other nodes or another runtimeClassName, or set binaries.enforcement to Text", policy.Name, missing))
+		}
 	}
 	message := "Calls can run"
 	if env.Spec.Suspend {

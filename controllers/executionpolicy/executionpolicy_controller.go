@@ -4,6 +4,7 @@ package executionpolicy
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/bounds"
 )
 
 // Reconciler compiles policies and writes their status.
@@ -63,11 +65,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Objects.List(ctx, defaults, client.MatchingFields{apicache.IndexDefault: "true"}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list default policies: %w", err)
 	}
-	_, err = r.Policies.Compile(policy)
+	compiled, err := r.Policies.Compile(policy)
 	original := policy.DeepCopy()
-	ready := policyReady(policy, err, len(defaults.Items))
-	ready.ObservedGeneration = policy.Generation
-	meta.SetStatusCondition(&policy.Status.Conditions, ready)
+	conditions := []metav1.Condition{policyReady(policy, err, len(defaults.Items))}
+	if err == nil {
+		conditions = append(conditions, policyWeak(compiled.Warnings()))
+	}
+	for _, c := range conditions {
+		c.ObservedGeneration = policy.Generation
+		meta.SetStatusCondition(&policy.Status.Conditions, c)
+	}
 	policy.Status.ObservedGeneration = policy.Generation
 	if equality.Semantic.DeepEqual(original.Status, policy.Status) {
 		return ctrl.Result{}, nil
@@ -77,6 +84,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// policyWeak says what of the policy is usable but weaker than it looks.
+func policyWeak(warnings []string) metav1.Condition {
+	if len(warnings) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionWeak, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoWarnings, Message: "Nothing in the policy is weaker than it looks"}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionWeak, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWarnings,
+		Message: bounds.Text(strings.Join(warnings, "; "), v1alpha1.MaxMessageBytes),
+	}
 }
 
 // policyReady is the policy's condition, from whether it compiles and how many defaults there are.

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,34 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 		s.CompletionTime = ptr.To(metav1.NewMicroTime(outcome.CompletionTime))
 	}
 	setEnvironment(s, &reported.Environment)
+	setPrograms(s, outcome)
 	setOutput(s, outcome, specBytes)
 	return s
+}
+
+// setPrograms writes what the kernel held, and what the call's processes executed and tried.
+func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
+	path := func(p string) string { return bounds.PathEnd(p, v1alpha1.MaxPathBytes) }
+	paths := func(list result.Paths) []string {
+		var out []string
+		for _, p := range list {
+			out = append(out, path(p))
+		}
+		return out
+	}
+	s.OmittedExecuted, s.OmittedRefused = o.MoreExecuted, o.MoreRefused
+	for _, p := range o.Executed {
+		s.Executed = append(s.Executed, v1alpha1.ExecutedProgram{Path: path(p.Path), Count: p.Count})
+	}
+	for _, p := range o.Refused {
+		s.Refused = append(s.Refused, v1alpha1.RefusedProgram{Path: path(p.Path), Count: p.Count, Rule: p.Rule})
+	}
+	if i := o.Isolation; i != nil {
+		s.Isolation = &v1alpha1.Isolation{
+			LandlockABI: int32(min(max(i.LandlockABI, 0), math.MaxInt32)), Programs: i.Programs, Reads: i.Reads, Writes: i.Writes, Signals: i.Signals,
+			NamesOnly: paths(i.NamesOnly), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
+		}
+	}
 }
 
 func phaseOf(reason string) v1alpha1.Phase {
@@ -94,6 +121,10 @@ func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
 		Stderr: v1alpha1.StreamStatus{Bytes: o.Stderr.Bytes, SHA256: o.Stderr.SHA256, Truncated: cutErr, InvalidUTF8: o.Stderr.InvalidUTF8},
 	}
 	s.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
+	if len(o.Refused) > 0 && o.Message != "" {
+		// Nobody has to guess from "Permission denied".
+		s.Output += "\n\n" + s.Message
+	}
 }
 
 func encodedSize(object any) int {

@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // Snapshot is all that a decision depends on.
@@ -63,6 +64,11 @@ type Decision struct {
 	MaxBytesPerStream int `json:"maxBytesPerStream"`
 	// DenyNetwork says that the command gets no IP sockets.
 	DenyNetwork bool `json:"denyNetwork,omitempty"`
+	// Script is what the shell gets in place of the call's command, where the policy's enforcement is Text: the text that
+	// was judged. Empty for the call's own.
+	Script string `json:"script,omitempty"`
+	// Rules are what the kernel holds the call to; nil for nothing.
+	Rules *rules.Rules `json:"rules,omitempty"`
 	// StartTimeoutSeconds is how long the call may wait for its process to start.
 	StartTimeoutSeconds int32 `json:"startTimeoutSeconds"`
 	// CreatedMicroseconds and AcceptedMicroseconds are when the call was created and when it was decided about, since
@@ -106,7 +112,8 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if unmapped != nil {
 		return nil, denied(unmapped)
 	}
-	if err := s.checkGuards(policy, action, env); err != nil {
+	verdict, err := s.checkGuards(policy, action, env)
+	if err != nil {
 		return nil, err
 	}
 	prefix, err := argvPrefix(&env.Spec, action)
@@ -114,8 +121,14 @@ func (s *Snapshot) decide() (*Decision, error) {
 		return nil, err
 	}
 	plan, refs := s.Plan(s.Call, s.Requester.Vouched, policy.EnvBlocklist())
+	script := ""
+	if action.Type == v1alpha1.ActionShell && verdict.Command != action.Command {
+		script = verdict.Command
+	}
 	return &Decision{
 		Environment:         env.Name,
+		Script:              script,
+		Rules:               rulesOf(object, policy, action, prefix),
 		ArgvPrefix:          prefix,
 		TimeoutMilliseconds: policy.Timeout(action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
@@ -155,13 +168,13 @@ func CompilePolicy(object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
 }
 
 // checkGuards asks the guards. Under RBAC they take the snapshot's answer about access.
-func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env *v1alpha1.ExecutionEnvironment) error {
+func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env *v1alpha1.ExecutionEnvironment) (guards.Verdict, error) {
 	var unanswered error
 	var requester *v1alpha1.Requester
 	if s.Requester.Vouched {
 		requester = s.Call.Spec.RequestedBy
 	}
-	denial := policy.Check(guards.Input{
+	verdict, denial := policy.Judge(guards.Input{
 		Action:    action,
 		Env:       s.Call.Spec.Env,
 		Requester: requester,
@@ -175,11 +188,11 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env
 	case unanswered != nil && denial != nil:
 		otherwise := denied(denial)
 		otherwise.Environment = env.Name
-		return &Undecided{Cause: unanswered, Environment: env, Otherwise: otherwise}
+		return verdict, &Undecided{Cause: unanswered, Environment: env, Otherwise: otherwise}
 	case denial != nil:
-		return denied(s.explain(denial))
+		return verdict, denied(s.explain(denial))
 	default:
-		return nil
+		return verdict, nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -25,7 +26,7 @@ func (d *Decision) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode the decision: %w", err)
 	}
 	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the variables of the environments and the skill take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+		return nil, fmt.Errorf("the variables of the environments and the skill, the policy's programs and paths, and a script under enforcement Text take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
 	}
 	return raw, nil
 }
@@ -85,11 +86,12 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		TimeoutMilliseconds: d.TimeoutMilliseconds,
 		MaxBytesPerStream:   d.MaxBytesPerStream,
 		DenyNetwork:         d.DenyNetwork,
+		Rules:               d.Rules,
 		Environment:         plan,
 	}
 	switch action.Type {
 	case v1alpha1.ActionShell:
-		a.Argv = append(a.Argv, action.Command)
+		a.Argv = append(a.Argv, cmp.Or(d.Script, action.Command))
 	case v1alpha1.ActionCode:
 		a.Source, a.HasSource = []byte(action.Source), true
 	default:

@@ -26,6 +26,10 @@ var (
 		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, or None for a call without a pod).",
 		Buckets: buckets,
 	}, []string{"stage", "path"})
+	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_programs_refused_total",
+		Help: "Executions that the kernel's walls refused in finished calls, by rule; rule Omitted has those of programs that the call's status doesn't list.",
+	}, []string{"rule"})
 	resultBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_result_bytes_total",
 		Help: "Bytes that the processes of finished calls wrote, by stream, including bytes that the result leaves out.",
@@ -41,7 +45,7 @@ var (
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, resultBytes, reports, eventsDropped)
+	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped)
 }
 
 // ReportOutcome is what the operator did with a result that a runner sent.
@@ -66,6 +70,12 @@ func CountFinished(status *v1alpha1.ToolCallStatus) {
 	if status.Streams != nil {
 		resultBytes.WithLabelValues("stdout").Add(float64(status.Streams.Stdout.Bytes))
 		resultBytes.WithLabelValues("stderr").Add(float64(status.Streams.Stderr.Bytes))
+	}
+	for _, p := range status.Refused {
+		refused.WithLabelValues(p.Rule).Add(float64(p.Count))
+	}
+	if status.OmittedRefused > 0 {
+		refused.WithLabelValues("Omitted").Add(float64(status.OmittedRefused))
 	}
 	if status.Timings == nil {
 		return

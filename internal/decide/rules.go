@@ -1,0 +1,46 @@
+package decide
+
+import (
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// RulesOf is what the kernel holds calls of a policy to, whatever they run; nil for nothing.
+func RulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy) *rules.Rules {
+	return rulesOf(object, policy, &guards.Action{Type: v1alpha1.ActionStructured}, nil)
+}
+
+// rulesOf is what the kernel holds a call to: the list of programs where the policy has one that holds for all of the
+// call's processes, and the paths. Nil for nothing.
+func rulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, action *guards.Action, prefix []string) *rules.Rules {
+	if object == nil {
+		return nil
+	}
+	spec := &object.Spec
+	r := &rules.Rules{Policy: object.Name}
+	if spec.Files != nil {
+		r.ReadPaths, r.WritePaths = spec.Files.ReadPaths, spec.Files.WritePaths
+	}
+	if policy.HoldsPrograms() && policy.Enforcement() == v1alpha1.EnforcementKernel {
+		r.Programs = &rules.Programs{}
+		if b := spec.Binaries; b != nil {
+			r.Programs.Allowed, r.Programs.AllowWritable = b.Allowed, ptr.Deref(b.AllowWritable, false)
+			for program, helpers := range b.Helpers {
+				if r.Programs.Helpers == nil {
+					r.Programs.Helpers = map[string][]string{}
+				}
+				r.Programs.Helpers[program] = helpers
+			}
+		}
+		if action.Type != v1alpha1.ActionStructured && len(prefix) > 0 {
+			r.Programs.Own = prefix[0]
+		}
+	}
+	if r.Programs == nil && r.ReadPaths == nil && r.WritePaths == nil {
+		return nil
+	}
+	return r
+}
