@@ -92,8 +92,9 @@ const (
 	ReasonDuplicateDefault = "DuplicateDefault"
 	// ReasonPolicyNotFound says that policyRef names no ExecutionPolicy.
 	ReasonPolicyNotFound = "PolicyNotFound"
-	// ReasonWarnings and ReasonNoWarnings say whether a policy has something in it that is weaker than it looks.
-	ReasonWarnings   = "Warnings"
+	// ReasonWarnings says that something in a policy is weaker than it looks.
+	ReasonWarnings = "Warnings"
+	// ReasonNoWarnings says that nothing in a policy is weaker than it looks.
 	ReasonNoWarnings = "NoWarnings"
 	// ReasonInvalidSpec says that a field has a value that can't be used; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
