@@ -185,7 +185,7 @@ func TestPermissionErrors(t *testing.T) {
 		}
 	}
 	if !errors.Is(unreadable("get skills", forbidden), errUnreadable) || errors.Is(unreadable("get skills", errors.New("EOF")), errUnreadable) {
-		t.Error("a missing permission and another error are not told apart")
+		t.Error("a missing permission is the same as another error")
 	}
 }
 

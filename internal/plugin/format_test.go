@@ -83,7 +83,7 @@ func FuzzQuoted(f *testing.F) {
 	})
 }
 
-// Nothing is said of a call that starts within a second; after that, each state once.
+// A call that starts within a second shows no progress. After that, each state shows once.
 func TestProgressComesAfterADelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
