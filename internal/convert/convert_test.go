@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// outcome is all that a conversion says, as text.
+// outcome is the result of a conversion as text.
 func outcome(result Result, err error) string {
 	var b strings.Builder
 	for _, remark := range result.Remarks {
@@ -60,7 +60,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// objects reads manifests back, strictly, as a client would.
+// objects decodes manifests strictly, as a client does.
 func objects(t *testing.T, manifests []byte) (envs []v1alpha1.ExecutionEnvironment, policies []v1alpha1.ExecutionPolicy) {
 	t.Helper()
 	for document := range strings.SplitSeq("\n"+string(manifests), "\n---\n") {
@@ -209,7 +209,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 			t.Errorf("%q came back as %q", text, got)
 		}
 		if strings.Contains("\n"+string(result.Manifests), "\n---") {
-			t.Errorf("%q makes a second document", text)
+			t.Errorf("%q starts a second document", text)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func tomlString(s string) string {
 	return b.String() + `"`
 }
 
-func TestRemarksAreSafeToPrintAndHoldNoValues(t *testing.T) {
+func TestRemarksAreSafeToPrintAndHaveNoValues(t *testing.T) {
 	t.Parallel()
 	source := "[tools]\nallowed_commands = [\"\\u001b[31m x\"]\n\"\\u001b]0;t\\u0007\" = 1\n" +
 		"[[environments]]\nname = \"\\u001b[2J\"\ncwd = \"/x\\u001b[1m\"\n" +
@@ -274,7 +274,7 @@ func TestAnErrorAmongManyRemarksStillFails(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestLabelsAreUnique(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 70)
 	got := labels([]string{"dev", "Dev", "DEV", "my env", "my_env", "--x--", "ÄÖ", "1", long, long + "b"})
@@ -331,7 +331,7 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// validTimeouts is the API's rule.
+// validTimeouts is the rule of the API.
 func validTimeouts(limits *v1alpha1.TimeoutsPolicy) bool {
 	def, highest := int32(120), int32(600)
 	if limits.DefaultSeconds != nil {
@@ -343,8 +343,8 @@ func validTimeouts(limits *v1alpha1.TimeoutsPolicy) bool {
 	return def >= 1 && def <= highest && highest <= 604800
 }
 
-// TestHugeDocumentsEnd has documents near the limit of size, of shapes that could cost more than their size.
-func TestHugeDocumentsEnd(t *testing.T) {
+// Documents near the size limit, in shapes that could cost more than their size, give bounded output.
+func TestHugeDocuments(t *testing.T) {
 	t.Parallel()
 	const size = 500_000
 	fill := func(part string) string { return strings.Repeat(part, size/len(part)) }

@@ -214,7 +214,7 @@ func TestClustersWithoutTheKind(t *testing.T) {
 	}
 }
 
-// createErrors are errors of a create request, and what the user is told about them.
+// Errors of a create request say what the user can do.
 func TestErrorsOfACreateRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -20,7 +20,7 @@ import (
 	"toolcall.dev/operator/internal/follow"
 )
 
-func TestCreateSaysWhatIsWrong(t *testing.T) {
+func TestErrorsOfInvalidCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	there := f.create()
@@ -30,7 +30,7 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 		want string
 		is   func(error) bool
 	}{
-		"a name that is taken": {
+		"an existing name": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: there.Name}, Spec: good},
 			"a call with a given name runs at most once", apierrors.IsAlreadyExists,
 		},
@@ -38,7 +38,7 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace}, Spec: v1alpha1.ToolCallSpec{Shell: good.Shell, TimeoutSeconds: ptr.To(int32(-1))}},
 			"spec.timeoutSeconds", apierrors.IsInvalid,
 		},
-		"a namespace that isn't there": {
+		"a namespace that doesn't exist": {
 			&v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "nowhere"}, Spec: good}, `namespaces "nowhere" not found`, apierrors.IsNotFound,
 		},
 	}
@@ -50,7 +50,7 @@ func TestCreateSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCreateNamesTheCallOfALostAnswer(t *testing.T) {
+func TestCreateNamesTheCallOfALostResponse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	lost := interceptor.NewClient(f.calls, interceptor.Funcs{
@@ -70,7 +70,7 @@ func TestCreateNamesTheCallOfALostAnswer(t *testing.T) {
 	}
 }
 
-func TestWaitTellsEachChangeAndReturnsTheEnd(t *testing.T) {
+func TestWaitReportsEachChangeAndReturnsTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	call, s := f.create(), newRecorder()
@@ -90,7 +90,7 @@ func TestWaitTellsEachChangeAndReturnsTheEnd(t *testing.T) {
 	}
 }
 
-func TestWaitForACallThatHasEnded(t *testing.T) {
+func TestWaitForAFinishedCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	call, s := f.create(), newRecorder()
@@ -101,7 +101,7 @@ func TestWaitForACallThatHasEnded(t *testing.T) {
 	}
 }
 
-func TestWaitSaysThatACallIsGone(t *testing.T) {
+func TestWaitForADeletedCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	call, s := f.create(), newRecorder()
@@ -113,7 +113,7 @@ func TestWaitSaysThatACallIsGone(t *testing.T) {
 	}
 	_, err := f.clients().Wait(t.Context(), client.ObjectKeyFromObject(call), follow.Watcher{})
 	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), call.Name) {
-		t.Errorf("of one that isn't there: %v", err)
+		t.Errorf("of a call that doesn't exist: %v", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func brokenWatches(calls client.WithWatch, between func(n int32)) client.WithWat
 			k := n.Add(1)
 			between(k)
 			if k%2 == 0 {
-				return nil, apierrors.NewInternalError(errors.New("etcd is away"))
+				return nil, apierrors.NewInternalError(errors.New("etcd is unavailable"))
 			}
 			w, err := c.Watch(ctx, list, opts...)
 			if err != nil {
@@ -169,7 +169,7 @@ func brokenWatches(calls client.WithWatch, between func(n int32)) client.WithWat
 	})
 }
 
-// The call goes on while nobody watches: nothing of it may be missed, its end least of all.
+// The call continues while no watch is open: Wait must not miss its end.
 func TestWaitSurvivesBrokenWatches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -211,7 +211,7 @@ func TestWaitSeesADeletionBetweenWatches(t *testing.T) {
 	}
 }
 
-func TestCancelAsksTheCallToStop(t *testing.T) {
+func TestCancelSetsTheField(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	call := f.create()
@@ -225,6 +225,6 @@ func TestCancelAsksTheCallToStop(t *testing.T) {
 	}
 	err := f.clients().Cancel(t.Context(), types.NamespacedName{Namespace: f.namespace, Name: "none"})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("of one that isn't there: %v", err)
+		t.Errorf("of a call that doesn't exist: %v", err)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"toolcall.dev/operator/internal/follow"
 )
 
-// kubeletLog serves what comes in over the channel, until it is closed or the client leaves. A closed channel
-// breaks the connection off.
+// kubeletLog serves the lines from a channel until the client disconnects. Closing the channel breaks the connection.
 func kubeletLog(lines <-chan string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for {
@@ -40,11 +39,11 @@ func send(t *testing.T, to chan<- string, line string) {
 	select {
 	case to <- line:
 	case <-time.After(testTimeout):
-		t.Fatalf("nobody reads the log for %q", line)
+		t.Fatalf("no client reads the log for %q", line)
 	}
 }
 
-func TestLiveOutputComesBeforeTheEndAndOnce(t *testing.T) {
+func TestLiveOutput(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	lines := make(chan string)
@@ -66,7 +65,7 @@ func TestLiveOutputComesBeforeTheEndAndOnce(t *testing.T) {
 	}
 }
 
-// The kubelet has no log of a container that it doesn't know to run yet.
+// The kubelet serves no log of a container until it has noticed that the container runs.
 func TestLiveOutputWaitsForTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -91,7 +90,7 @@ func TestLiveOutputWaitsForTheLog(t *testing.T) {
 	}
 }
 
-func TestLiveOutputGoesOnAfterABrokenConnection(t *testing.T) {
+func TestLiveOutputContinuesAfterABrokenConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first, second := make(chan string), make(chan string)
@@ -119,7 +118,7 @@ func TestLiveOutputGoesOnAfterABrokenConnection(t *testing.T) {
 	}
 }
 
-func TestStreamsStayApartWhereThatIsAsked(t *testing.T) {
+func TestSeparateStreams(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	pod := f.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the mixed log was read") })
@@ -136,7 +135,7 @@ func TestStreamsStayApartWhereThatIsAsked(t *testing.T) {
 	}
 }
 
-func TestAClusterThatSplitsStreams(t *testing.T) {
+func TestAClusterThatSeparatesStreams(t *testing.T) {
 	t.Parallel()
 	if apiServer == nil {
 		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
@@ -165,7 +164,7 @@ func TestAClusterThatSplitsStreams(t *testing.T) {
 	}
 }
 
-// cut makes a status whose text isn't what was written.
+// cut returns a change of a status whose text is a truncated form of what was written.
 func cut(written string) func(*v1alpha1.ToolCallStatus) {
 	return func(s *v1alpha1.ToolCallStatus) {
 		sum := sha256.Sum256([]byte(written))
@@ -173,7 +172,7 @@ func cut(written string) func(*v1alpha1.ToolCallStatus) {
 	}
 }
 
-func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
+func TestTruncatedOutputComesFromTheLog(t *testing.T) {
 	t.Parallel()
 	written := strings.Repeat("0123456789\n", 1000) + "\xff\x00end"
 	for name, c := range map[string]struct {
@@ -198,8 +197,8 @@ func TestWhatTheStatusCutComesFromTheLog(t *testing.T) {
 	}
 }
 
-// A result may be there before the kubelet says that the pod has started.
-func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
+// A result can exist before the kubelet reports that the pod has started.
+func TestTruncatedOutputWaitsForTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	written, tries := strings.Repeat("0123456789\n", 1000), 0
@@ -223,9 +222,9 @@ func TestWhatTheStatusCutWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// A command of a few milliseconds has ended before the kubelet says that its pod has started: what the status has
-// whole isn't waited for in the log.
-func TestWhatTheStatusHasNeedsNoLog(t *testing.T) {
+// A short command exits before the kubelet reports that its pod has started: if the status has the whole output, Wait
+// doesn't wait for the log.
+func TestWholeOutputNeedsNoLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	asked := make(chan struct{}, 1)
@@ -247,7 +246,7 @@ func TestWhatTheStatusHasNeedsNoLog(t *testing.T) {
 	}
 }
 
-func TestACallerWithoutTheRightToLogsGetsAllTheSame(t *testing.T) {
+func TestOutputWithoutPermissionToReadLogs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	pod := f.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the log was read") })

@@ -71,7 +71,7 @@ func stopAndFindLeaks() (code int) {
 }
 
 func startServer(gates string) (*rest.Config, error) {
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
 	if gates != "" {
 		env.ControlPlane.GetAPIServer().Configure().Append("feature-gates", gates)
 	}

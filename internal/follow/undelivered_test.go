@@ -40,7 +40,7 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// Streams that are alike in every line leave as many readings as there are lines: the work stays bounded.
+// Streams with the same line throughout have as many readings as lines: the work is bounded.
 func TestUndeliveredIsBoundedOnEqualStreams(t *testing.T) {
 	t.Parallel()
 	same := strings.Repeat("same\n", 10000)
@@ -54,7 +54,7 @@ func TestUndeliveredIsBoundedOnEqualStreams(t *testing.T) {
 	}
 }
 
-// FuzzUndelivered mixes two streams line by line, cuts the result anywhere, and wants both streams back.
+// FuzzUndelivered mixes two streams line by line, cuts the result anywhere, and expects both streams back.
 func FuzzUndelivered(f *testing.F) {
 	f.Add("a\nb\nc", "a\n\nd\n", []byte{1, 0, 1}, 4)
 	f.Add("", "x", []byte{0}, 1)

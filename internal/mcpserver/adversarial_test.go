@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever an authenticated client sends, the server goes on serving.
+// The server keeps serving, whatever an authenticated client sends.
 func TestAdversarialRequestsDoNoHarm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

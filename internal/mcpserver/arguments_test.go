@@ -10,7 +10,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func TestArgumentsMakeCalls(t *testing.T) {
+func TestArguments(t *testing.T) {
 	t.Parallel()
 	shell := func(change func(*v1alpha1.ToolCallSpec)) v1alpha1.ToolCallSpec {
 		spec := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}, TimeoutSeconds: new(defaultTimeoutSeconds)}
@@ -61,8 +61,8 @@ func TestArgumentsMakeCalls(t *testing.T) {
 	}
 }
 
-// Every message begins with the argument's name and says what would be right.
-func TestWrongArgumentsAreNamed(t *testing.T) {
+// Every message starts with the name of the argument and says what is valid.
+func TestInvalidArguments(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		read specOf
@@ -115,7 +115,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-// A hostile name doesn't come back whole.
+// A long name is truncated.
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	raw, err := json.Marshal(map[string]any{strings.Repeat("é", 1<<20): 1, "mode": "shell", "command": "ls"})
@@ -127,7 +127,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever the arguments are, they make one action that holds what was sent, or an error.
+// Any arguments give one action with what was sent, or an error.
 func FuzzExecSpec(f *testing.F) {
 	f.Add([]byte(`{"mode":"shell","command":"ls","env":{"A":"b"}}`))
 	f.Add([]byte(`{"mode":"structured","binary":"ls","args":["-l"],"timeout":1}`))

@@ -280,7 +280,7 @@ func TestInventedTokensEvictNobody(t *testing.T) {
 	}
 }
 
-// A token that is not accepted any more is forgotten, and loses its place apart from unknown tokens.
+// A revoked token is forgotten, and counts as unknown again.
 func TestARevokedTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	a := newAuthenticatorTest(t)

@@ -93,7 +93,7 @@ func (c *connectionTest) openTooMany(from, elsewhere string) {
 // authenticateOn marks a connection as the server does when it has authenticated a request.
 func authenticateOn(c net.Conn) { markAuthenticated(withConnection(context.Background(), c)) }
 
-func TestTheOldestStrangerOfASourceGivesWay(t *testing.T) {
+func TestTheOldestUnauthenticatedConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	c := newConnectionTest(t, 100, 3)
 	first, firstAccepted := c.open("192.0.2.1")
@@ -127,8 +127,8 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 	}
 }
 
-// When all places are taken, the source with the most strangers gives one up: a flood, not a single visitor.
-func TestAFloodGivesWay(t *testing.T) {
+// At the total limit, the source with the most unauthenticated connections loses one.
+func TestTheLargestSourceLosesAConnection(t *testing.T) {
 	t.Parallel()
 	c := newConnectionTest(t, 10, 8)
 	visitor, _ := c.open("192.0.2.9")

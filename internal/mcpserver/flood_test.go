@@ -114,13 +114,18 @@ func TestLargeRequestsOfOneUser(t *testing.T) {
 		c, err := net.Dial("tcp", s.web.Listener.Addr().String())
 		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		_, err = fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", token, maxBody)
+		_, err = fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", token, maxBody)
 		must(t, err)
+		// The server asks for the body once it has reserved the memory for it.
+		line, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatalf("%q, %v", line, err)
+		}
 	}
-	eventually(t, "rejected request", func() bool {
-		status, header, _ := s.request(http.MethodPost, "/mcp", initialize, "Authorization", "Bearer "+token)
-		return status == http.StatusTooManyRequests && header.Get("Retry-After") != ""
-	})
+	status, header, body := s.request(http.MethodPost, "/mcp", initialize, "Authorization", "Bearer "+token)
+	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
+		t.Errorf("the user got %d %s", status, body)
+	}
 	if status, _, body := s.request(http.MethodPost, "/mcp", initialize, "Authorization", "Bearer "+other); status != http.StatusOK {
 		t.Errorf("another user got %d %s", status, body)
 	}

@@ -65,7 +65,7 @@ func (s *site) session(token, path, version string) *mcp.ClientSession {
 
 const withSessions = "2025-11-25"
 
-// request sends one request as it is.
+// request sends one request and returns the response.
 func (s *site) request(method, path, body string, headers ...string) (int, http.Header, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.web.URL+path, strings.NewReader(body))
@@ -97,7 +97,7 @@ func (s *site) open(token string) string {
 	return header.Get(sessionHeader)
 }
 
-// Nobody gets in without a token that the cluster accepts, on any path, with any method.
+// Every request needs a token that the cluster accepts, on every path and with every method.
 func TestNoAnonymousAccess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -126,7 +126,7 @@ func TestNoAnonymousAccess(t *testing.T) {
 		}
 	}
 	if n := s.server.mcp.Sessions(); countOf(n) != 1 {
-		t.Errorf("%d sessions were begun", countOf(n))
+		t.Errorf("%d sessions are open", countOf(n))
 	}
 }
 
@@ -137,8 +137,8 @@ func countOf[T any](seq func(func(T) bool)) (n int) {
 	return n
 }
 
-// A caller can do over HTTP what its own token may do, and nothing else.
-func TestCallsAreMadeAsTheCaller(t *testing.T) {
+// Over HTTP, a requester can do what its token has permission to do, and nothing else.
+func TestCallsUseTheCredentialsOfTheRequester(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{withSessions, ""} {
 		t.Run("protocol "+version, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestRejectedRequests(t *testing.T) {
 	}
 }
 
-func TestWithoutANamespaceThePathNamesIt(t *testing.T) {
+func TestTheNamespaceInThePath(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(e *Endpoint) { e.Namespace = "" })
 	s.operate(echo)
@@ -215,8 +215,8 @@ func TestWithoutANamespaceThePathNamesIt(t *testing.T) {
 	}
 }
 
-// When the API server can't say whose a token is, nobody gets in, and it isn't the token's fault.
-func TestAnAPIServerThatCannotBeAsked(t *testing.T) {
+// If the API server is unreachable, requests are rejected for now, and the token is not blamed.
+func TestAnUnreachableAPIServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(e *Endpoint) {
 		away := *e.API
@@ -229,8 +229,8 @@ func TestAnAPIServerThatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// A token that isn't accepted any more is noticed within seconds, though answers about tokens are kept.
-func TestATokenThatWasTakenBack(t *testing.T) {
+// A revoked token is rejected once the cached answer about it expires.
+func TestARevokedTokenIsRejected(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	token := s.user("agent")
@@ -247,8 +247,8 @@ func TestATokenThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// The server's own credentials, where it has any, are never used.
-func TestTheServersOwnCredentialsStayUnused(t *testing.T) {
+// The server never uses credentials of its own.
+func TestTheServersCredentialsAreNotUsed(t *testing.T) {
 	t.Parallel()
 	newFixture(t)
 	a, err := newAuthenticator(apiServer, &sources{})
@@ -259,8 +259,8 @@ func TestTheServersOwnCredentialsStayUnused(t *testing.T) {
 	}
 }
 
-// A rule of RBAC that the cluster binds to everybody doesn't let the anonymous in.
-func TestAnonymousUsersOfTheClusterStayOut(t *testing.T) {
+// Anonymous requests are rejected even if RBAC grants permissions to everybody.
+func TestAnonymousRequestsAreRejected(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	must(t, s.admin.Create(t.Context(), &rbacv1.RoleBinding{

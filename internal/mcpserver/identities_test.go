@@ -63,8 +63,8 @@ func TestATenantEvictsItsOwnTokens(t *testing.T) {
 	}
 }
 
-// When all places are taken, the tenant that has the most gives one up.
-func TestTheLargestTenantGivesWay(t *testing.T) {
+// At the total limit, the tenant with the most tokens loses one.
+func TestTheLargestTenantLosesAToken(t *testing.T) {
 	t.Parallel()
 	known := newIdentities(time.Minute, 6, 4)
 	for i := range 4 {

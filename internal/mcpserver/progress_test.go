@@ -9,26 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// told collects notifications.
-type told struct {
+// recorder records notifications.
+type recorder struct {
 	mu       sync.Mutex
 	messages []string
 	elapsed  []time.Duration
 }
 
-func (n *told) notify(message string, elapsed time.Duration) {
+func (n *recorder) notify(message string, elapsed time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.messages = append(n.messages, message)
 	n.elapsed = append(n.elapsed, elapsed)
 }
 
-func (n *told) all() string { return strings.Join(n.messages, "") }
+func (n *recorder) all() string { return strings.Join(n.messages, "") }
 
-func TestProgressPassesOutputOnInPieces(t *testing.T) {
+func TestProgressSendsOutputInPieces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &told{}
+		n := &recorder{}
 		p := newProgress(t.Context(), n.notify)
 		for range 10 {
 			p.add([]byte("line\n"))
@@ -39,7 +39,7 @@ func TestProgressPassesOutputOnInPieces(t *testing.T) {
 			t.Errorf("got %q", n.messages)
 		}
 		if len(n.messages) < 2 || len(n.messages) > 4 {
-			t.Errorf("%d notifications of what came in 2.5 intervals", len(n.messages))
+			t.Errorf("%d notifications of output in 2.5 intervals", len(n.messages))
 		}
 		for i := 1; i < len(n.elapsed); i++ {
 			if n.elapsed[i] <= n.elapsed[i-1] {
@@ -52,7 +52,7 @@ func TestProgressPassesOutputOnInPieces(t *testing.T) {
 func TestProgressKeepsCharactersWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &told{}
+		n := &recorder{}
 		p := newProgress(t.Context(), n.notify)
 		for _, b := range []byte("héllo €𝄞") {
 			p.add([]byte{b})
@@ -66,11 +66,11 @@ func TestProgressKeepsCharactersWhole(t *testing.T) {
 	})
 }
 
-// However much a command writes, a notification stays small and says what it lacks.
-func TestProgressLeavesOutWhatIsTooMuch(t *testing.T) {
+// A notification has a bounded size, and says how much it omits.
+func TestProgressOmitsOutput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &told{}
+		n := &recorder{}
 		p := newProgress(t.Context(), n.notify)
 		for range 100 {
 			p.add([]byte(strings.Repeat("é", 10000)))
@@ -87,10 +87,10 @@ func TestProgressLeavesOutWhatIsTooMuch(t *testing.T) {
 	})
 }
 
-func TestProgressGivesASignOfLife(t *testing.T) {
+func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &told{}
+		n := &recorder{}
 		p := newProgress(t.Context(), n.notify)
 		time.Sleep(3*heartbeat + time.Second)
 		p.stop()
@@ -100,11 +100,11 @@ func TestProgressGivesASignOfLife(t *testing.T) {
 	})
 }
 
-func TestNobodyAskedForProgress(t *testing.T) {
+func TestNoProgressRequested(t *testing.T) {
 	t.Parallel()
 	p := &progress{}
 	if p.output() != nil {
-		t.Error("output is wanted that nobody asked for")
+		t.Error("output is received that was not requested")
 	}
 	p.stop()
 }

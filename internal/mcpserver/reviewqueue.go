@@ -21,7 +21,7 @@ type queueLimits struct {
 }
 
 // fairQueue bounds how many operations run at a time. Sources whose operations wait take turns, so that a source with
-// many operations delays only its own. When the queue is full, the source that waits with the most gives up a place.
+// many operations delays only its own. When the queue is full, the source with the most waiters loses one.
 type fairQueue struct {
 	queueLimits
 

@@ -80,7 +80,7 @@ func TestSourcesTakeTurns(t *testing.T) {
 	})
 }
 
-// A source that uses all it may leaves the rest to others, whoever was first.
+// A source at its limit leaves the rest to others, even if it came first.
 func TestOneSourceCannotRunEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestOneSourceCannotFillTheQueue(t *testing.T) {
 	})
 }
 
-// In a full queue, the source with the most gives up its last place, until every source has its share.
+// In a full queue, the source with the most waiters loses its last one, until every source has its share.
 func TestAFullQueueMakesRoomForNewSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"toolcall.dev/operator/internal/follow"
 )
 
-// flaky loses the answers of the first creations after, or before, they were carried out.
+// flaky loses the responses of the first create requests, after or before they were carried out.
 type flaky struct {
 	calls
 	mu    sync.Mutex
@@ -39,8 +39,8 @@ func (f *flaky) Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.
 	return nil, errors.New("read tcp: connection reset by peer")
 }
 
-// A creation whose answer is lost is tried again under the same name: there is one call, whatever happened.
-func TestALostAnswerMakesOneCall(t *testing.T) {
+// A create request whose response is lost is retried with the same name, so there is only one call.
+func TestALostResponse(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]bool{"before it was carried out": false, "after it was carried out": true} {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestALostAnswerMakesOneCall(t *testing.T) {
 	}
 }
 
-// When no answer comes at all, the call's name is told, and that it may run.
-func TestAnAPIServerThatDoesNotAnswer(t *testing.T) {
+// Without any response, the answer has the name of the call, and says that it may run.
+func TestAnAPIServerThatDoesNotRespond(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	requester := f.local()
@@ -74,7 +74,7 @@ func TestAnAPIServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// uncancellable can't be asked to stop.
+// uncancellable fails to cancel calls.
 type uncancellable struct{ calls }
 
 func (uncancellable) Cancel(context.Context, types.NamespacedName) error {
@@ -86,7 +86,7 @@ func (u uncancellable) Wait(ctx context.Context, _ types.NamespacedName, _ follo
 	return nil, ctx.Err()
 }
 
-// A call that can't be cancelled is tried for a bounded time, and said to be running maybe.
+// Cancellation is retried for a bounded time. Then the error says that the call may still run.
 func TestACallThatCannotBeCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())

@@ -100,6 +100,9 @@ func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net
 	return server, tls.NewListener(l, conf), nil
 }
 
+// answerTimeout is how long calls that are cancelled when the server ends may take to be answered.
+const answerTimeout = 5 * time.Second
+
 // drain stops the server: it accepts no new requests, lets running calls finish, then cancels the rest.
 func (o *HTTPOptions) drain(s *Server, server *http.Server) error {
 	s.options.Log.Info("shutting down", "drain", o.DrainTimeout.String())
@@ -112,7 +115,7 @@ func (o *HTTPOptions) drain(s *Server, server *http.Server) error {
 	if err == nil {
 		return nil
 	}
-	closing, cancel := context.WithTimeout(context.Background(), time.Second)
+	closing, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if server.Shutdown(closing) != nil {
 		return server.Close()

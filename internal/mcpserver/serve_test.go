@@ -21,7 +21,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// freeAddress is one that nobody listens on.
+// freeAddress returns an address that no process listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// writeCertificate makes a certificate with a name of its own and puts it into files as the kubelet does: at once.
+// writeCertificate creates a certificate for a name, and replaces the files atomically, as the kubelet does.
 func writeCertificate(t *testing.T, dir, name string) (certFile, keyFile string) {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey(name, []net.IP{net.ParseIP("127.0.0.1")}, nil)
@@ -43,7 +43,7 @@ func writeCertificate(t *testing.T, dir, name string) (certFile, keyFile string)
 	return certFile, keyFile
 }
 
-// serving is a server as the command line makes it.
+// serving is a server that runs like that of the command line.
 type serving struct {
 	options *HTTPOptions
 	stop    context.CancelFunc
@@ -83,7 +83,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// get is an answer's status, 0 when there is no answer.
+// get returns the status of the response, 0 if there is none.
 func get(t *testing.T, url string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
@@ -97,8 +97,8 @@ func get(t *testing.T, url string) int {
 	return answer.StatusCode
 }
 
-// A certificate that is replaced is served without a restart; nothing is answered in the clear.
-func TestTheCertificateIsReadAgain(t *testing.T) {
+// The server reloads a replaced certificate, and doesn't answer requests without TLS.
+func TestTheCertificateIsReloaded(t *testing.T) {
 	t.Parallel()
 	newFixture(t)
 	dir := t.TempDir()
@@ -112,19 +112,19 @@ func TestTheCertificateIsReadAgain(t *testing.T) {
 		return c.ConnectionState().PeerCertificates[0].VerifyHostname(name) == nil
 	}
 	if !serves("first") {
-		t.Error("another certificate is served")
+		t.Error("the certificate is another one")
 	}
 	writeCertificate(t, dir, "second")
 	eventually(t, "new certificate", func() bool { return serves("second") })
 	if status := get(t, "http://"+s.options.Address+"/mcp"); status != http.StatusBadRequest {
-		t.Errorf("in the clear: %d", status)
+		t.Errorf("without TLS: %d", status)
 	}
 	if _, err := tls.Dial("tcp", s.options.Address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
-		t.Error("an old TLS is spoken")
+		t.Error("TLS 1.1 is accepted")
 	}
 }
 
-// With TLS, over HTTP/2, a client that checks the certificate gets its answers.
+// A client that verifies the certificate can call tools over HTTP/2.
 func TestCallsOverTLS(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -161,17 +161,17 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A server that is told to end lets a call end that does so in time, and cancels and answers one that doesn't.
-func TestTheServerEndsInOrder(t *testing.T) {
+// A server that stops lets running calls finish within the drain timeout, and cancels and answers the rest.
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		drain time.Duration
-		// afterwards is when a call ends by itself, once the server was told to.
-		afterwards time.Duration
-		want       string
+		// finishes is true for a call that finishes once the server stops.
+		finishes bool
+		want     string
 	}{
-		"a call that ends in time": {10 * time.Second, 500 * time.Millisecond, `"phase":"Succeeded"`},
-		"a call that doesn't":      {2 * time.Second, time.Hour, `"phase":"Cancelled"`},
+		"a call that finishes in time": {time.Minute, true, `"phase":"Succeeded"`},
+		"a call that doesn't":          {time.Second, false, `"phase":"Cancelled"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,9 @@ func TestTheServerEndsInOrder(t *testing.T) {
 			eventually(t, "end of readiness", func() bool {
 				return get(t, "http://"+s.options.HealthAddress+"/readyz") == http.StatusServiceUnavailable
 			})
-			time.AfterFunc(test.afterwards, func() { f.finish(call) })
+			if test.finishes {
+				f.finish(call)
+			}
 			if body := <-answered; !strings.Contains(body, test.want) {
 				t.Errorf("answered: %s", body)
 			}
@@ -204,7 +206,7 @@ func TestTheServerEndsInOrder(t *testing.T) {
 	}
 }
 
-// finish ends a call well.
+// finish lets a call succeed.
 func (f *fixture) finish(call *v1alpha1.ToolCall) {
 	call.Status = *echo(call)
 	if err := f.admin.Status().Update(context.Background(), call); err != nil {
@@ -222,7 +224,7 @@ func post(t *testing.T, url, token, session, body string) answer {
 	return send(t, http.MethodPost, url, token, session, body)
 }
 
-// listen waits for messages of the server's own until the stream ends.
+// listen receives messages of the server until the stream ends.
 func listen(t *testing.T, url, token, session string) {
 	t.Helper()
 	send(t, http.MethodGet, url, token, session, "")
@@ -252,7 +254,7 @@ func send(t *testing.T, method, url, token, session, body string) answer {
 	return answer{got.Header, string(text)}
 }
 
-// A port that is taken, or a certificate that isn't there, ends the server at once with the reason.
+// A server whose port is taken or whose certificate is missing fails at once, with the reason.
 func TestAServerThatCannotStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

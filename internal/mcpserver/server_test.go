@@ -18,7 +18,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func TestACallIsAnsweredWithWhatCameOfIt(t *testing.T) {
+func TestTheAnswerHasTheOutcomeOfTheCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.operate(echo)
@@ -41,8 +41,8 @@ func TestACallIsAnsweredWithWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// What isn't a success is an error that a model sees, never one of the protocol.
-func TestEndsThatAreNoSuccess(t *testing.T) {
+// Every outcome but success is an error for the model, and not a protocol error.
+func TestUnsuccessfulOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseFailed, v1alpha1.PhaseDenied, v1alpha1.PhaseCancelled} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestEndsThatAreNoSuccess(t *testing.T) {
 	}
 }
 
-// The schemas that are listed are those that answers fit.
+// Answers match the listed schemas.
 func TestToolsAreListedWithSchemas(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -110,7 +110,7 @@ func anyOf(names []string) []any {
 	return all
 }
 
-func TestWrongArgumentsMakeNoCall(t *testing.T) {
+func TestInvalidArgumentsCreateNoCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
@@ -126,8 +126,8 @@ func TestWrongArgumentsMakeNoCall(t *testing.T) {
 	f.none()
 }
 
-// What the API server refuses is told with its reason: nothing ran.
-func TestTheAPIServerRefusesACall(t *testing.T) {
+// The answer has the reason why the API server rejected a call.
+func TestTheAPIServerRejectsACall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
@@ -160,7 +160,7 @@ func TestACancelledRequestCancelsItsCall(t *testing.T) {
 	f.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
 }
 
-// A client that goes away without a word, as at the end of standard input, leaves nothing running.
+// A client that disconnects, for example by closing standard input, leaves nothing running.
 func TestALostConnectionCancelsItsCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -186,12 +186,12 @@ func TestALostConnectionCancelsItsCalls(t *testing.T) {
 	f.only("cancelled before the server ended", func(c *v1alpha1.ToolCall) bool { return c.Spec.Cancel })
 }
 
-// once is a transport that is connected already.
+// once is a transport with an open connection.
 type once struct{ connection mcp.Connection }
 
 func (o *once) Connect(context.Context) (mcp.Connection, error) { return o.connection, nil }
 
-// A server that stops cancels what runs, and still answers.
+// A server that stops cancels running calls, and answers their requests.
 func TestStoppingAnswersWithTheCancelledCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -209,7 +209,7 @@ func TestStoppingAnswersWithTheCancelledCall(t *testing.T) {
 	must(t, s.Wait(testTimeout))
 }
 
-func TestADeletedCallIsSaidToBeDeleted(t *testing.T) {
+func TestADeletedCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
@@ -225,7 +225,7 @@ func TestADeletedCallIsSaidToBeDeleted(t *testing.T) {
 	}
 }
 
-func TestTooManyCallsAtATime(t *testing.T) {
+func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.operate(untilCancelled)
@@ -244,7 +244,7 @@ func TestTooManyCallsAtATime(t *testing.T) {
 	running.Wait()
 }
 
-// Output is passed on to a client that asked for it.
+// A client that requests progress receives the output.
 func TestProgressReachesTheClient(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -262,7 +262,7 @@ func TestProgressReachesTheClient(t *testing.T) {
 	params.SetProgressToken("mine")
 	_, err := session.CallTool(t.Context(), params)
 	must(t, err)
-	// The client handles notifications beside the answer that follows them.
+	// The client handles notifications concurrently with the answer.
 	eventually(t, "progress", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -302,8 +302,8 @@ func TestEnvironmentsAreListed(t *testing.T) {
 	}
 }
 
-// A client's trace goes on in its call; what can't be one is left out.
-func TestACallIsPartOfItsClientsTrace(t *testing.T) {
+// The trace context of a request becomes annotations of the call. An invalid one is left out.
+func TestTraceContext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.operate(echo)

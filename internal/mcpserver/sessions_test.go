@@ -14,8 +14,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// A session is its user's: another user who knows its number gets as little as with one that isn't there.
-func TestASessionIsItsUsers(t *testing.T) {
+// For another user, a session is the same as one that doesn't exist.
+func TestASessionBelongsToItsUser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.operate(untilCancelled)
@@ -42,8 +42,8 @@ func TestASessionIsItsUsers(t *testing.T) {
 	}
 }
 
-// Whoever hides the version of the protocol gains nothing: each request stands for itself there.
-func TestWithoutSessionsEachRequestIsItsSenders(t *testing.T) {
+// In versions of the protocol without sessions, each request acts as its sender.
+func TestRequestsWithoutSessionsActAsTheirSender(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	id := s.open(s.user("owner"))
@@ -66,20 +66,20 @@ func TestSessionsAreBounded(t *testing.T) {
 	first := s.open(a)
 	s.open(a)
 	if !refused(a) {
-		t.Error("a user has more sessions than it may")
+		t.Error("a user exceeds its limit")
 	}
 	s.open(b)
 	if !refused(b) {
-		t.Error("there are more sessions than there may be")
+		t.Error("the total limit is exceeded")
 	}
 	if status, _, body := s.request(http.MethodDelete, "/mcp", "", "Authorization", "Bearer "+a, sessionHeader, first); status != http.StatusNoContent {
 		t.Errorf("DELETE: %d %s", status, body)
 	}
 	s.open(b)
 	if status, _, _ := s.request(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, "Authorization", "Bearer "+a, sessionHeader, first); status != http.StatusNotFound {
-		t.Errorf("a session that was ended answers %d", status)
+		t.Errorf("a closed session answers %d", status)
 	}
-	// Requests that begin no session take none.
+	// Requests that open no session take no place.
 	for range 5 {
 		s.request(http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, "Authorization", "Bearer "+b)
 	}
@@ -99,8 +99,8 @@ func TestIdleSessionsEnd(t *testing.T) {
 	}
 }
 
-// However a client goes away, its call is cancelled: by asking, by ending the session, by hanging up.
-func TestAClientThatGoesAwayCancelsItsCall(t *testing.T) {
+// A call is cancelled when its request is cancelled, when its session ends, and when its connection is lost.
+func TestCancellation(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{withSessions, ""} {
 		t.Run("a cancelled request, protocol "+version, func(t *testing.T) {

@@ -32,10 +32,10 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// apiServer is the API server of all tests in this package; nil when there is none.
+// apiServer is the API server of all tests, nil if there is none.
 var apiServer *rest.Config
 
-// timeout bounds every wait, so that a test that fails ends.
+// testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
 		return m.Run()
 	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
 	conf, err := env.Start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)

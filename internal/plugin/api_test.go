@@ -10,7 +10,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-func TestAClusterWithoutTheOperatorIsNamed(t *testing.T) {
+func TestAClusterWithoutTheOperator(t *testing.T) {
 	t.Parallel()
 	for _, p := range newFixture(t).bare {
 		if p.code == 0 || !strings.Contains(p.err, "this cluster has no ToolCall kind: install the operator, or choose another cluster with --context") {
@@ -45,12 +45,12 @@ func TestCheck(t *testing.T) {
 		}},
 		"a queue that isn't offered":  {[]string{"-l", "kueue.x-k8s.io/queue-name=vip", "--", "ls"}, 0, []string{"Queue: none: the environment doesn't offer vip"}},
 		"a snippet":                   {[]string{"--code", "python", "-f", "-"}, 0, []string{"Command: python3", "Network: none"}},
-		"a tool without the right":    {[]string{"--", "git", "status"}, 126, []string{"AgentNotAllowed", "git, which you may not use"}},
+		"a tool without permission":   {[]string{"--", "git", "status"}, 126, []string{"AgentNotAllowed", "git, which you may not use"}},
 		"a program that isn't listed": {[]string{"--tool", "exec", "--arguments", `{"mode": "structured", "binary": "id"}`}, 126, []string{"denied"}},
-		"a tool that nobody knows":    {[]string{"--tool", "teleport"}, 126, []string{"UnknownTool"}},
+		"an unknown tool":             {[]string{"--tool", "teleport"}, 126, []string{"UnknownTool"}},
 		"no such environment":         {[]string{"--env", "none", "--", "ls"}, 125, []string{"EnvironmentNotFound", "would fail"}},
 		"no such skill":               {[]string{"--skill", "none", "--", "ls"}, 125, []string{"SkillNotFound"}},
-		"trust without the right":     {[]string{"--trusted", "--", "ls"}, 125, []string{`those who may "trust" executionenvironments`}},
+		"trust without permission":    {[]string{"--trusted", "--", "ls"}, 125, []string{`those who may "trust" executionenvironments`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestCheckOfWhatIsWrittenWrong(t *testing.T) {
+func TestCheckOfInvalidEnvironmentsAndPolicies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run("check", "--", "ls").expect(t, 125, "NoEnvironment", v1alpha1.AnnotationDefaultEnvironment)
@@ -86,8 +86,8 @@ func TestCheckOfWhatIsWrittenWrong(t *testing.T) {
 	f.run("check", "--env", "two", "--", "ls").expect(t, 125, "InvalidEnvironment", `["one" "two"]`)
 }
 
-// What the caller may not read is named, with the role that has it.
-func TestCheckNamesTheRightThatIsMissing(t *testing.T) {
+// check names the missing permission and the role that grants it.
+func TestCheckNamesTheMissingPermission(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.policy()

@@ -16,7 +16,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// offline is a kubeconfig of a cluster that nobody runs.
+// offline returns a kubeconfig of a cluster that doesn't exist.
 func offline(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "kubeconfig")
@@ -28,14 +28,14 @@ clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 	return name
 }
 
-// command runs a command line and gives what it printed and its exit code.
+// command runs a command line and returns what it printed and its exit code.
 func command(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	code = newCLI(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}).execute(args)
 	return out.String(), errs.String(), code
 }
 
-func TestRunMakesTheCallOfItsFlags(t *testing.T) {
+func TestFlagsBecomeACall(t *testing.T) {
 	t.Parallel()
 	config := offline(t)
 	script := filepath.Join(t.TempDir(), "script.py")
@@ -92,7 +92,7 @@ func TestRunLabelsTheCall(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
+func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
 	config := offline(t)
 	cases := map[string]struct {
@@ -100,30 +100,30 @@ func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		"nothing to run":              {nil, "", "specify what to run"},
-		"two things to run":           {[]string{"--shell", "a", "--", "b"}, "", "in exactly one way"},
-		"a snippet without a file":    {[]string{"--code", "python"}, "", "--filename (-f)"},
-		"a file without a language":   {[]string{"-f", "x", "--", "ls"}, "", "only be used with --code"},
-		"a file that isn't there":     {[]string{"--code", "python", "-f", "/nowhere/x"}, "", "no such file"},
-		"standard input twice":        {[]string{"--code", "python", "-f", "-", "--stdin"}, "", "not both"},
-		"arguments without a tool":    {[]string{"--arguments", "{}", "--", "ls"}, "", "only be used with --tool"},
-		"arguments that aren't JSON":  {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
-		"arguments that are a list":   {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
-		"a variable without a value":  {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
-		"a label without a value":     {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
-		"a timeout of a half second":  {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
-		"a timeout of a fraction":     {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},
-		"a negative time to live":     {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},
-		"input that isn't text":       {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
-		"input without end":           {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
-		"an unknown way to show":      {[]string{"--live=sometimes", "--", "ls"}, "", "auto, always or never"},
-		"an unknown rehearsal":        {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
-		"coming back to a rehearsal":  {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
-		"a cluster that isn't there":  {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
-		"a context that isn't there":  {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
-		"an unknown flag":             {[]string{"--what", "--", "ls"}, "", "unknown flag"},
-		"a name with a line break":    {[]string{"--context", "a\x1b[31m\nb", "--", "ls"}, "", "context was not found"},
-		"a format that nobody prints": {[]string{"--dry-run", "-o", "toml", "--", "ls"}, "", "yaml"},
+		"nothing to run":             {nil, "", "specify what to run"},
+		"two things to run":          {[]string{"--shell", "a", "--", "b"}, "", "in exactly one way"},
+		"a snippet without a file":   {[]string{"--code", "python"}, "", "--filename (-f)"},
+		"a file without a language":  {[]string{"-f", "x", "--", "ls"}, "", "only be used with --code"},
+		"a file that isn't there":    {[]string{"--code", "python", "-f", "/nowhere/x"}, "", "no such file"},
+		"standard input twice":       {[]string{"--code", "python", "-f", "-", "--stdin"}, "", "not both"},
+		"arguments without a tool":   {[]string{"--arguments", "{}", "--", "ls"}, "", "only be used with --tool"},
+		"arguments that aren't JSON": {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
+		"arguments that are a list":  {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
+		"a variable without a value": {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
+		"a label without a value":    {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
+		"a timeout of a half second": {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
+		"a timeout of a fraction":    {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},
+		"a negative time to live":    {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},
+		"input that isn't text":      {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
+		"input without end":          {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
+		"an unknown way to show":     {[]string{"--live=sometimes", "--", "ls"}, "", "auto, always or never"},
+		"an unknown dry run":         {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
+		"detaching from a dry run":   {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
+		"a cluster that isn't there": {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
+		"a context that isn't there": {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
+		"an unknown flag":            {[]string{"--what", "--", "ls"}, "", "unknown flag"},
+		"a name with a line break":   {[]string{"--context", "a\x1b[31m\nb", "--", "ls"}, "", "context was not found"},
+		"an unknown format":          {[]string{"--dry-run", "-o", "toml", "--", "ls"}, "", "yaml"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestRunSaysWhatIsWrongWithItsFlags(t *testing.T) {
 	}
 }
 
-// Each command explains itself by example, and fails on a line that it can't use.
+// Each command has help with examples, and rejects unknown flags.
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"run", "check", "logs", "wait", "cancel", "get", "describe", "explain-denial", "env", "env list", "convert", "version"} {

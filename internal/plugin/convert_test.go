@@ -19,7 +19,7 @@ name = "dev"
 cwd = "/workspace"
 `
 
-// run gives standard output, standard error, and whether the command succeeded.
+// run returns standard output, standard error, and whether the command succeeded.
 func run(stdin string, args ...string) (stdout, stderr string, ok bool) {
 	var out, errs bytes.Buffer
 	code := newCLI(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errs}).execute(args)
@@ -104,7 +104,7 @@ func TestConvertFailsWhenItsOutputIsLost(t *testing.T) {
 	}
 }
 
-func TestHelpNamesThePluginAsItIsCalled(t *testing.T) {
+func TestHelpHasTheNameOfThePlugin(t *testing.T) {
 	t.Parallel()
 	stdout, _, ok := run("", "convert", "--help")
 	if !ok || !strings.Contains(stdout, "kubectl toolcall convert -f FILE") {

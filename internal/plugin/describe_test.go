@@ -13,7 +13,7 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-func TestDescribeShowsWhatIsKnown(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	call := &v1alpha1.ToolCall{
@@ -48,7 +48,7 @@ func TestDescribeShowsWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestRowsOfCallsThatNobodyLookedAt(t *testing.T) {
+func TestRowOfANewCall(t *testing.T) {
 	t.Parallel()
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	got := strings.Join(row(call, time.Now())[:7], "|")
@@ -104,7 +104,7 @@ func TestSummaryOfPolicies(t *testing.T) {
 	}
 }
 
-func TestProgressSpeaksOnlyOfWhatTakesLong(t *testing.T) {
+func TestProgressOfASlowCall(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	p := newProgress(&out, false)

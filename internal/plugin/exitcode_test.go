@@ -41,7 +41,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// A reason without a rule would leave explain-denial with nothing to say.
+// explain-denial needs a rule for every reason of a denial.
 func TestEveryDenialHasARule(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{

@@ -19,7 +19,7 @@ func (f *fixture) deny(name, reason string, flags ...string) {
 	})
 }
 
-// The last line says what would become of the same call now.
+// The last line says whether the same call would be allowed now.
 func TestExplainDenialSaysWhatWouldHappenNow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -92,7 +92,7 @@ func TestRulesReadAlike(t *testing.T) {
 	}
 }
 
-// A reason without a rule, of a newer operator for instance, is explained as far as the call itself tells.
+// A reason without a rule, for example of a newer operator, is explained with the texts of the call.
 func TestExplainDenialOfAnUnknownReason(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

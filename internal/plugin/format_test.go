@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,21 +84,36 @@ func FuzzQuoted(f *testing.F) {
 	})
 }
 
-// Nothing is said of a call that starts within a second; after that, each state once.
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.String()
+}
+
+// A call that starts within a second shows no progress. After that, each state shows once.
 func TestProgressComesAfterADelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lockedBuffer
 		p := newProgress(&out, false)
 		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 		p.update(call)
 		time.Sleep(progressDelay - time.Millisecond)
 		synctest.Wait()
-		p.mu.Lock()
-		early := out.String()
-		p.mu.Unlock()
-		if early != "" {
-			t.Errorf("too early: %q", early)
+		if out.String() != "" {
+			t.Errorf("too early: %q", out.String())
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// The program must not be gone before the request to stop is through.
+// The program must not exit before the request that cancels the call has an answer.
 func TestTheSecondInterruptWaitsForTheCancellation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestTheThirdInterruptWaitsForNothing(t *testing.T) {
 	})
 }
 
-// A signal that comes while the call is being created isn't forgotten when it was created after all.
+// A signal during the creation cancels the call if it was created.
 func TestAnInterruptDuringTheCreationCancels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krewPlugin is krew's manifest, v1alpha2: what krew's own validation asks for.
+// krewPlugin is a manifest of krew, v1alpha2, with the fields that krew validates.
 type krewPlugin struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -35,7 +35,7 @@ var server *apiServer
 type apiServer struct {
 	client     client.WithWatch
 	kubeconfig string
-	// bare is what was said before the kinds were installed.
+	// bare is what commands printed before the kinds were installed.
 	bare []printed
 }
 
@@ -55,7 +55,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
 		return m.Run()
 	}
-	env := &envtest.Environment{}
+	env := &envtest.Environment{ControlPlaneStartTimeout: testTimeout}
 	dir, err := os.MkdirTemp("", "plugin")
 	if err == nil {
 		defer os.RemoveAll(dir)
