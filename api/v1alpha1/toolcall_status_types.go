@@ -210,9 +210,11 @@ type ExecutedProgram struct {
 	// path is the program's file without links, or a multi-call program's name in the directory of its file. A long one
 	// lacks its beginning.
 	// +kubebuilder:validation:MaxLength=256
+	// +required
 	Path string `json:"path"`
 
 	// count is how often it was executed.
+	// +required
 	Count int64 `json:"count"`
 }
 
@@ -220,9 +222,11 @@ type ExecutedProgram struct {
 type RefusedProgram struct {
 	// path is the program's file without links. A long one lacks its beginning.
 	// +kubebuilder:validation:MaxLength=256
+	// +required
 	Path string `json:"path"`
 
 	// count is how often it was tried.
+	// +required
 	Count int64 `json:"count"`
 
 	// rule is why: NotListed (the policy doesn't list it), Interpreter (the first line of a script names a program that
@@ -230,12 +234,14 @@ type RefusedProgram struct {
 	// name that isn't listed), Unnamed (the file has no name: it is in memory, or was removed), Changed (another program
 	// than the one looked at was about to run; its process was killed), Unreadable (the process can't be looked at).
 	// +kubebuilder:validation:MaxLength=64
+	// +required
 	Rule string `json:"rule"`
 }
 
 // Isolation is which walls the kernel held.
 type Isolation struct {
 	// landlockABI is the version of the kernel's Landlock.
+	// +required
 	LandlockABI int32 `json:"landlockABI"`
 
 	// programs says that only listed programs could be executed.

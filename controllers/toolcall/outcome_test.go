@@ -175,3 +175,41 @@ func TestWhatCannotBeEncodedIsTooLarge(t *testing.T) {
 		t.Error("sizes are wrong")
 	}
 }
+
+// What the kernel held and refused is in the status, and the text for a model says why the command failed.
+func TestAStatusSaysWhatWasExecutedAndRefused(t *testing.T) {
+	t.Parallel()
+	sentence := `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "agents".`
+	o := observed(bound)
+	s := o.withResult(outcome(func(o *result.Outcome) {
+		o.Reason, o.ExitCode, o.Message = result.NonZeroExit, result.Exit(1), "The command exited with code 1. "+sentence
+		o.Executed, o.MoreExecuted = result.Programs{{Path: "/usr/bin/bash", Count: 1}}, 7
+		o.Refused, o.MoreRefused = result.Programs{{Path: strings.Repeat("/long", 60), Count: 2, Rule: result.RuleNotListed}}, 3
+		o.Isolation = &result.Isolation{LandlockABI: 7, Programs: true, Writes: true, Writable: result.Paths{"/workspace/bin"}, NotFound: result.Paths{"jq"}}
+	}), 0)
+	if diff := cmp.Diff([]v1alpha1.ExecutedProgram{{Path: "/usr/bin/bash", Count: 1}}, s.Executed); diff != "" || s.OmittedExecuted != 7 || s.OmittedRefused != 3 {
+		t.Errorf("%d, %d more: %s", s.OmittedExecuted, s.OmittedRefused, diff)
+	}
+	if r := s.Refused; len(r) != 1 || r[0].Count != 2 || r[0].Rule != result.RuleNotListed || len(r[0].Path) > v1alpha1.MaxPathBytes || !strings.HasSuffix(r[0].Path, "/long") {
+		t.Errorf("refused: %+v", r)
+	}
+	want := &v1alpha1.Isolation{LandlockABI: 7, Programs: true, Writes: true, Writable: []string{"/workspace/bin"}, NotFound: []string{"jq"}}
+	if diff := cmp.Diff(want, s.Isolation); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.HasSuffix(s.Message, sentence) || !strings.HasSuffix(s.Output, sentence) {
+		t.Errorf("message %q, output %q", s.Message, s.Output)
+	}
+	plain := o.withResult(outcome(), 0)
+	if plain.Isolation != nil || plain.Executed != nil || plain.Refused != nil || strings.Contains(plain.Output, "allowed to run") {
+		t.Errorf("without rules: %+v", plain)
+	}
+}
+
+func TestACallThatTheNodeCannotHoldNeverStarted(t *testing.T) {
+	t.Parallel()
+	s := observed(bound).withResult(&wire.Result{CallUID: "call-uid", Outcome: result.Outcome{Reason: result.IsolationUnavailable, Message: "The node gives no Landlock."}}, 0)
+	if s.Phase != v1alpha1.PhaseFailed || s.Reason != v1alpha1.ReasonIsolationUnavailable || !*s.RetrySafe || s.ExitCode != nil {
+		t.Errorf("ended %s/%s, %v, exit code %v", s.Phase, s.Reason, s.RetrySafe, s.ExitCode)
+	}
+}

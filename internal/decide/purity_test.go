@@ -24,10 +24,11 @@ func TestThePackageStaysPure(t *testing.T) {
 		t.Fatal(err)
 	}
 	pure := []string{
-		"encoding/json", "errors", "fmt", "slices", "time",
+		"cmp", "encoding/json", "errors", "fmt", "slices", "time",
 		"k8s.io/api/authorization/v1", "k8s.io/api/core/v1", "k8s.io/utils/ptr",
 		"toolcall.dev/operator/api/v1alpha1", "toolcall.dev/operator/internal/dispatch/wire",
 		"toolcall.dev/operator/internal/envresolve", "toolcall.dev/operator/internal/guards",
+		"toolcall.dev/operator/internal/runner/sandbox/rules",
 	}
 	for _, name := range pkg.Imports {
 		if !slices.Contains(pure, name) {

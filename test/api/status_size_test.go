@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/result"
 )
 
 // worst takes most bytes of JSON for a character.
@@ -42,7 +43,18 @@ func bounded() map[string]any {
 	for _, v := range variables {
 		names = append(names, v.Name)
 	}
+	path := bounds.PathEnd(strings.Repeat(worst, 5000), v1alpha1.MaxPathBytes)
+	var executed []v1alpha1.ExecutedProgram
+	var refused []v1alpha1.RefusedProgram
+	var paths []string
+	for range v1alpha1.MaxPrograms {
+		executed = append(executed, v1alpha1.ExecutedProgram{Path: path, Count: 1 << 62})
+		refused = append(refused, v1alpha1.RefusedProgram{Path: path, Count: 1 << 62, Rule: result.RuleInterpreter})
+		paths = append(paths, path)
+	}
 	return map[string]any{
+		"executed": executed, "refused": refused,
+		"isolation.namesOnly": paths, "isolation.writable": paths, "isolation.notFound": paths,
 		"message": message, "conditions": conditions, "action.summary": strings.Repeat(worst, v1alpha1.MaxSummaryRunes),
 		"action.tool":            bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxToolBytes),
 		"environment.workingDir": bounds.PathEnd(strings.Repeat(worst, 5000), v1alpha1.MaxPathBytes),
