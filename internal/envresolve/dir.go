@@ -41,7 +41,7 @@ type DirRequest struct {
 	// ImageWorkingDir is the image's; empty for "/".
 	ImageWorkingDir string
 	// AllowedPaths are directories, one of which the directory must be or lie in; empty for /workspace, /tmp and the image's
-	// working directory.
+	// working directory. An image without one starts in "/": then that is allowed by itself, and nothing else below it.
 	AllowedPaths []string
 }
 
@@ -81,7 +81,7 @@ func ResolveDir(fsys FS, req DirRequest) (string, error) {
 	}
 	for _, allowed := range req.allowed() {
 		root, err := walk(fsys, req.absolute(allowed))
-		if err == nil && within(root, dir) {
+		if err == nil && (dir == root || within(root, dir) && (root != "/" || len(req.AllowedPaths) > 0)) {
 			return dir, nil
 		}
 	}

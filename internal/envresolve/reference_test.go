@@ -219,7 +219,7 @@ func referenceResolveDir(f *fakeFS, req DirRequest) (dir, reason string) {
 	for _, name := range allowed {
 		root, ok := resolve(name)
 		for at := dir; ok; at = path.Dir(at) {
-			if at == root {
+			if at == root && (dir == root || root != "/" || len(req.AllowedPaths) > 0) {
 				return dir, ""
 			}
 			if at == "/" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -11,6 +12,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve/realdir"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // Executor runs a call in this container.
@@ -55,7 +57,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
 		MaxBytesPerStream: a.MaxBytesPerStream,
 		DenyNetwork:       a.DenyNetwork,
-		Rules:             a.Rules,
+		Rules:             writable(a, path),
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
 	}
@@ -66,6 +68,22 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result
 	r.Outcome = runner.Run(ctx, command)
 	r.Outcome.WorkingDir = path
 	return r
+}
+
+// writable says where the commands of root may write when the policy doesn't: without a bound, root can write to every
+// program, so that none of those that are listed could run.
+func writable(a *wire.Assignment, dir string) *rules.Rules {
+	if a.Rules == nil || a.Rules.Programs == nil || a.Rules.WritePaths != nil || os.Geteuid() != 0 {
+		return a.Rules
+	}
+	bounded := *a.Rules
+	bounded.WritePaths = []string{"/workspace", "/tmp"}
+	for _, path := range append([]string{dir}, a.Environment.AllowedPaths...) {
+		if path != "/" {
+			bounded.WritePaths = append(bounded.WritePaths, path)
+		}
+	}
+	return &bounded
 }
 
 func notStarted(reason string, err error) result.Outcome {
