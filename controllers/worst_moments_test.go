@@ -109,6 +109,9 @@ func TestAClaimOfACallThatIsDeletedIsReleased(t *testing.T) {
 	}
 }
 
+// adoptionTime is for how long an ended call's runner is kept for its Job to be adopted.
+const adoptionTime = time.Minute
+
 // noJobPatch is an API server that takes no change of a Job.
 type noJobPatch struct{ client.Client }
 
@@ -142,6 +145,13 @@ func TestARunnerIsToldAlsoWhenItsJobCannotBeChanged(t *testing.T) {
 			}
 			w.pass(time.Hour)
 			w.reconciler.Client = noJobPatch{w.client}
+			if what == "end" {
+				// The end is written, and the runner kept for a while.
+				if w.passError(call) == nil || !w.get(call).Status.Phase.Terminal() {
+					t.Fatalf("the call is %s", w.get(call).Status.Phase)
+				}
+				w.pass(2 * adoptionTime)
+			}
 			if _, err := w.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}); err == nil {
 				t.Error("the pass isn't tried again")
 			}

@@ -32,7 +32,7 @@ type effects struct {
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
 	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
-	// an API server that doesn't take it keeps nothing from the runner.
+	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
 	adopt *batchv1.Job
 	// release ends the call's claim on a waiting runner, leaveQueue its place in its environment's queue.
 	release, leaveQueue bool
@@ -98,13 +98,26 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	var adopted error
 	if e.adopt != nil {
-		adopted = r.adopt(ctx, o, e.adopt)
+		if adopted = r.adopt(ctx, o, e.adopt); adopted != nil && o.mayStillAdopt(&e) {
+			return ctrl.Result{}, adopted
+		}
 	}
 	r.follow(o, &e)
 	if err := errors.Join(adopted, r.remove(ctx, o, &e)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
+}
+
+// adoptLimit is how long the runner of a call that ended is kept for the Job to become the call's own: the Job of a pod
+// whose runner has gone is the pool's to delete.
+const adoptLimit = time.Minute
+
+// mayStillAdopt says that an adoption that failed is to be tried again before the runner is let go. A runner whose call
+// goes on is told what it has to know in any case.
+func (o *observation) mayStillAdopt(e *effects) bool {
+	ends := e.status != nil && e.status.Phase.Terminal()
+	return ends || o.call.Status.Phase.Terminal() && o.now.Before(sinceFinished(o.call).Add(adoptLimit))
 }
 
 // acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
