@@ -121,7 +121,7 @@ func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
 		Stderr: v1alpha1.StreamStatus{Bytes: o.Stderr.Bytes, SHA256: o.Stderr.SHA256, Truncated: cutErr, InvalidUTF8: o.Stderr.InvalidUTF8},
 	}
 	s.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
-	if len(o.Refused) > 0 && o.Message != "" {
+	if len(o.Refused) > 0 && o.Reason != result.Completed {
 		// Nobody has to guess from "Permission denied".
 		s.Output += "\n\n" + s.Message
 	}

@@ -106,7 +106,11 @@ func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 	}
 	checkStream(t, call.Name+" stdout", s.Stdout, s.Streams.Stdout)
 	checkStream(t, call.Name+" stderr", s.Stderr, s.Streams.Stderr)
-	if want := outputText(s); s.Output != want {
+	want := outputText(s)
+	if len(s.Refused) > 0 && s.Phase != v1alpha1.PhaseSucceeded {
+		want += "\n\n" + s.Message
+	}
+	if s.Output != want {
 		t.Errorf("call %s: output differs (-want +got):\n%s", call.Name, clip(cmp.Diff(want, s.Output), 4000))
 	}
 }
