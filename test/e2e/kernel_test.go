@@ -140,7 +140,7 @@ func TestNothingUnlistedRunsInThePod(t *testing.T) {
 				t.Parallel()
 				c.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: environment(c.Policy)}
 				call := sp.run(t, within(20, c.Spec))
-				if call.Status.Phase == v1alpha1.PhaseDenied {
+				if call.Status.Phase == v1alpha1.PhaseDenied || call.Status.Reason == v1alpha1.ReasonCommandNotFound && call.Status.Executed == nil {
 					return
 				}
 				ran.Add(1)
@@ -205,11 +205,16 @@ func TestOrdinaryCommandsRunAsWithoutAPolicy(t *testing.T) {
 		tried++
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			want, got := free.run(t, script(command)), held.run(t, script(command))
-			if want.Status.Reason != got.Status.Reason || !ptr.Equal(want.Status.ExitCode, got.Status.ExitCode) {
-				t.Errorf("ends %s %d without the list, and with it %s %d: refused %+v, %s",
-					want.Status.Reason, ptr.Deref(want.Status.ExitCode, -2), got.Status.Reason, ptr.Deref(got.Status.ExitCode, -2), got.Status.Refused, clip(got.Status.Output, 600))
+			var want, got *v1alpha1.ToolCall
+			for range 3 {
+				// Some end differently each time: tar sees its own archive grow, or doesn't.
+				want, got = free.run(t, script(command)), held.run(t, script(command))
+				if want.Status.Reason == got.Status.Reason && ptr.Equal(want.Status.ExitCode, got.Status.ExitCode) {
+					return
+				}
 			}
+			t.Errorf("ends %s %d without the list, and with it %s %d: refused %+v, %s",
+				want.Status.Reason, ptr.Deref(want.Status.ExitCode, -2), got.Status.Reason, ptr.Deref(got.Status.ExitCode, -2), got.Status.Refused, clip(got.Status.Output, 600))
 		})
 	}
 	t.Logf("%d of %d commands have their program in the image", tried, len(vectors.Commands))
