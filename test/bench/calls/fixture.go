@@ -45,7 +45,7 @@ func newFixtures(c *Command, on client.Client, name string) ([]*fixture, error) 
 		switch kind {
 		case kindImage:
 			f.environment.Spec.Image, f.environment.Spec.RunnerPath = c.withRunner, c.runnerPath
-		case kindWarm:
+		case kindWarm, kindHeld:
 			// Filled when it is needed: starting pods would disturb what is measured before.
 			f.environment.Spec.WarmPool = &v1alpha1.WarmPool{}
 		}
@@ -63,13 +63,34 @@ func (f *fixture) create(ctx context.Context) error {
 	if f.environment != nil {
 		objects = append(objects, f.environment.DeepCopy())
 	}
+	if f.kind == kindHeld {
+		objects[1].(*v1alpha1.ExecutionEnvironment).Spec.PolicyRef = &v1alpha1.PolicyReference{Name: f.Namespace}
+	}
 	if err := cluster.Create(ctx, f.client, objects...); err != nil {
 		return err
+	}
+	if f.kind == kindHeld {
+		if err := cluster.Create(ctx, f.client, listOfPrograms(objects[0])); err != nil {
+			return err
+		}
 	}
 	if err := cluster.Eventually(ctx, "the service account default", f.hasServiceAccount); err != nil || f.environment == nil {
 		return err
 	}
 	return cluster.AwaitEnvironment(ctx, f.client, f.Namespace, 0)
+}
+
+// listOfPrograms is a policy that goes when its namespace does.
+func listOfPrograms(namespace client.Object) *v1alpha1.ExecutionPolicy {
+	return &v1alpha1.ExecutionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace.GetName(), OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Namespace", Name: namespace.GetName(), UID: namespace.GetUID()},
+		}},
+		Spec: v1alpha1.ExecutionPolicySpec{
+			Access:   v1alpha1.AccessOpen,
+			Binaries: &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"true", "ls", "git", "python3"}},
+		},
+	}
 }
 
 // hasServiceAccount: no Pod is admitted before the namespace has its default account.

@@ -79,8 +79,12 @@ func (r *run) measureRates(ctx context.Context) error {
 
 // release lets the waiting pods go.
 func (r *run) release(ctx context.Context) error {
-	if warm := r.fixture(kindWarm); warm != nil && warm.pool > 0 {
-		return warm.resize(ctx, 0)
+	for _, kind := range []string{kindWarm, kindHeld} {
+		if warm := r.fixture(kind); warm != nil && warm.pool > 0 {
+			if err := warm.resize(ctx, 0); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -89,7 +93,7 @@ func (r *run) release(ctx context.Context) error {
 // counts from when its object was planned: what delays the creation is part of it. Where there is a pool, it has that
 // many pods.
 func (r *run) load(ctx context.Context, f *fixture, pool int, name string, plan []time.Duration) ([]sample, error) {
-	if f.kind == kindWarm && f.pool != pool {
+	if (f.kind == kindWarm || f.kind == kindHeld) && f.pool != pool {
 		if err := f.resize(ctx, pool); err != nil {
 			return nil, err
 		}

@@ -110,7 +110,7 @@ func (r *Report) ratesTable() *figures.Table {
 
 // wentWarm is nothing where no call can.
 func wentWarm(kind string, share float64) string {
-	if kind != kindWarm {
+	if kind != kindWarm && kind != kindHeld {
 		return ""
 	}
 	return fmt.Sprintf("%.0f %%", 100*share)

@@ -32,10 +32,12 @@ type sample struct {
 
 // measureRounds measures one object at a time, round after round.
 func (r *run) measureRounds(ctx context.Context) error {
-	if warm := r.fixture(kindWarm); warm != nil {
-		r.say("filling the pool")
-		if err := warm.resize(ctx, r.pool); err != nil {
-			return err
+	for _, kind := range []string{kindWarm, kindHeld} {
+		if warm := r.fixture(kind); warm != nil {
+			r.say("filling the pool of the %ss", titles[kind])
+			if err := warm.resize(ctx, r.pool); err != nil {
+				return err
+			}
 		}
 	}
 	began := time.Now()
@@ -62,7 +64,7 @@ func (r *run) sayRound(round int) {
 
 // repeats says how many samples of a kind a round has: those that end at once can be had by the dozen.
 func (c *Command) repeats(kind string) int {
-	if kind == kindWarm || kind == kindFloor {
+	if kind == kindWarm || kind == kindHeld || kind == kindFloor {
 		return c.warmPerRound
 	}
 	return 1

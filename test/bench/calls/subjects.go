@@ -25,12 +25,14 @@ const (
 	kindCold  = "Cold"
 	kindImage = "Image"
 	kindWarm  = "Warm"
+	// kindHeld are warm calls whose programs the kernel holds to a list.
+	kindHeld = "Held"
 )
 
 var (
-	allKinds  = []string{kindFloor, kindPod, kindJob, kindCold, kindImage, kindWarm}
-	podKinds  = []string{kindPod, kindJob, kindCold, kindImage, kindWarm}
-	callKinds = []string{kindCold, kindImage, kindWarm}
+	allKinds  = []string{kindFloor, kindPod, kindJob, kindCold, kindImage, kindWarm, kindHeld}
+	podKinds  = []string{kindPod, kindJob, kindCold, kindImage, kindWarm, kindHeld}
+	callKinds = []string{kindCold, kindImage, kindWarm, kindHeld}
 )
 
 // titles are what readers call the kinds.
@@ -41,6 +43,7 @@ var titles = map[string]string{
 	kindCold:  "cold call",
 	kindImage: "cold call, runner in the image",
 	kindWarm:  "warm call",
+	kindHeld:  "warm call, programs held by the kernel",
 }
 
 // answer is what the other client of the floor writes.
