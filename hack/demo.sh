@@ -160,6 +160,7 @@ show_next() {
   cat <<'END'
 kubectl get toolcalls.toolcall.dev -n toolcall-demo
 kubectl get tc failing -n toolcall-demo -o yaml
+kubectl get tc walls -n toolcall-demo -o yaml
 kubectl explain toolcalls.spec --api-version=toolcall.dev/v1alpha1
 
 # A call of your own:
