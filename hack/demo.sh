@@ -23,6 +23,20 @@ as-emitted Succeeded Completed 0
 too-slow Failed TimedOut -1
 denied Denied ArgumentNotAllowed -
 nowhere Failed EnvironmentNotFound -
+walls Failed NonZeroExit 3
+END
+}
+
+# expected_refusals prints what must be refused to the call "walls": two programs by its status, and a write by its
+# output, which follows.
+expected_refusals() {
+  cat <<'END'
+/usr/bin/curl NotListed
+/usr/bin/rm NotListed
+curl -s https://example.com -> Permission denied
+rm -rf /usr -> Permission denied
+/etc/planted -> Permission denied
+/workspace/allowed is written
 END
 }
 
@@ -112,23 +126,31 @@ show_table() {
   done
 }
 
-# show_outputs prints each call's action, the reason unless it succeeded, and the text for a model. In the template's
-# output a byte 1 starts a call.
+# show_outputs prints each call's action, the reason unless it succeeded, the programs that were refused to it, and the
+# text for a model. In the template's output a byte 1 starts a call.
 show_outputs() {
   local template='{{range .items}}{{"\x01"}}{{.metadata.name}}{{if exists .status "action"}}: {{.status.action.summary}}{{end}}{{"\n"}}'
   template+='{{if ne .status.phase "Succeeded"}}{{.status.reason}}: {{.status.message}}{{"\n"}}{{end}}'
+  template+='{{if exists .status "refused"}}{{range .status.refused}}refused: {{.path}} ({{.rule}}){{"\n"}}{{end}}{{end}}'
   template+='{{if exists .status "output"}}{{if ne .status.output .status.message}}{{.status.output}}{{"\n"}}{{end}}{{end}}{{end}}'
   "$KUBECTL" get -f "$CALLS" -o go-template="$template" |
     awk 'sub(/^\001/, "") { print "\n" $0; next } { print ($0 == "" ? "" : "    " $0) }'
 }
 
-# unexpected prints the calls that didn't end as expected.
+# refusals prints what was refused to the call "walls", and its output.
+refusals() {
+  "$KUBECTL" get -n "$NAMESPACE" tc/walls -o jsonpath='{range .status.refused[*]}{.path} {.rule}{"\n"}{end}{.status.stdout}'
+}
+
+# unexpected prints the calls that didn't end as expected, and what was refused if that is something else.
 unexpected() {
   local name want got
   while read -r name want; do
     got=$(awk -v name="$name" '$1 == name { print $2, $3, $4 }' <<<"$1")
     [[ $got == "$want" ]] || printf 'call %s ended as "%s", expected is "%s"\n' "$name" "$got" "$want"
   done < <(expected)
+  got=$(refusals)
+  [[ $got == "$(expected_refusals)" ]] || printf 'to the call walls was refused:\n%s\nexpected is:\n%s\n' "$got" "$(expected_refusals)"
 }
 
 # show_next prints commands to try next.
@@ -138,6 +160,7 @@ show_next() {
   cat <<'END'
 kubectl get toolcalls.toolcall.dev -n toolcall-demo
 kubectl get tc failing -n toolcall-demo -o yaml
+kubectl get tc walls -n toolcall-demo -o yaml
 kubectl explain toolcalls.spec --api-version=toolcall.dev/v1alpha1
 
 # A call of your own:

@@ -40,6 +40,8 @@ type Result struct {
 	Stderr   string                  `json:"stderr" jsonschema:"standard error, truncated if streams.stderr.truncated is true"`
 	Streams  *v1alpha1.StreamsStatus `json:"streams,omitempty" jsonschema:"size and checksum of what the process wrote"`
 
+	Refused []v1alpha1.RefusedProgram `json:"refused,omitempty" jsonschema:"programs that the command tried to start and that its policy doesn't let start"`
+
 	DurationMilliseconds *int64 `json:"durationMilliseconds,omitempty" jsonschema:"how long the process ran"`
 	RetrySafe            *bool  `json:"retrySafe,omitempty" jsonschema:"true if certainly nothing ran, so that repeating the call is safe"`
 	Environment          string `json:"environment,omitempty" jsonschema:"name of the environment that the call ran in"`
@@ -55,7 +57,7 @@ func resultOf(call *v1alpha1.ToolCall) *Result {
 	r := &Result{
 		Name: call.Name, Namespace: call.Namespace, Phase: string(s.Phase), Reason: s.Reason, Message: s.Message,
 		ExitCode: s.ExitCode, Signal: s.Signal, Stdout: s.Stdout, Stderr: s.Stderr, Streams: s.Streams,
-		DurationMilliseconds: s.DurationMilliseconds, RetrySafe: s.RetrySafe, output: s.Output,
+		DurationMilliseconds: s.DurationMilliseconds, RetrySafe: s.RetrySafe, Refused: s.Refused, output: s.Output,
 	}
 	if s.Environment != nil {
 		r.Environment, r.WorkingDir = s.Environment.Name, s.Environment.WorkingDir

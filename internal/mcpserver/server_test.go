@@ -48,10 +48,18 @@ func TestUnsuccessfulOutcomes(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus { return finishedStatus(phase, "Because") })
+			refused := []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}}
+			f.operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+				s := finishedStatus(phase, "Because")
+				s.Refused = refused
+				return s
+			})
 			answer, result := use(t, connected(t, newTestServer(t, f.local(), 8), nil), "run_code", fields{"language": "python", "code": "1"})
 			if !answer.IsError || textOf(answer) != "output of Because" || result.Phase != string(phase) || result.Reason != "Because" {
 				t.Errorf("isError %t, %+v", answer.IsError, result)
+			}
+			if diff := cmp.Diff(refused, result.Refused); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

@@ -33,6 +33,7 @@ func gather(t *testing.T) map[string]*dto.MetricFamily {
 	CountReport(ReportRecorded)
 	CountFinished(&v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Streams: &v1alpha1.StreamsStatus{},
+		Refused: []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}},
 		Timings: &v1alpha1.CallTimings{FinishedMilliseconds: ptr.To[int64](1)},
 	})
 	families, err := crmetrics.Registry.Gather()

@@ -79,7 +79,7 @@ func TestCheckOfInvalidEnvironmentsAndPolicies(t *testing.T) {
 	f.environment("one", true)
 	f.run("check", "--", "ls").expect(t, 125, "InvalidPolicy", `there is no ExecutionPolicy "`+f.namespace)
 	f.policy(func(p *v1alpha1.ExecutionPolicySpec) {
-		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"/bin/ls"}}
+		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"bin/ls"}}
 	})
 	f.run("check", "--", "ls").expect(t, 125, "InvalidPolicy", "binaries.allowed")
 	f.environment("two", true)

@@ -11,12 +11,13 @@ import (
 )
 
 const checkLong = `Check whether a call would be allowed, without running it. The output also shows the policy, the environment, the
-directory, the command line, the time limit and the variables. The flags are those of run.
+directory, the command line, the time limit, which walls would hold the call's processes, and the variables. A line
+"Warning" says what of the policy is weaker than it looks. The flags are those of run.
 
 The API server validates and admits the call in a dry run. Then the command applies the operator's rules to the
 environments, skills and policies that you have permission to read. Variables appear with names and sources; values
 appear only if the call itself sets them. The command can't check what only the pod knows: whether the program and the
-directory exist.
+directory exist, and whether the kernel of its node can hold the walls.
 
 The exit code is 0 if the call would be allowed, 126 if it would be denied, and 125 if it would fail before it starts
 or if the result is unknown, for example because you lack a permission.`

@@ -16,8 +16,8 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-const describeLong = `Show the details of a call: its outcome, action, environment, variables (names and sources, never values), conditions,
-timings and output. On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
+const describeLong = `Show the details of a call: its outcome, action, environment, variables (names and sources, never values), the programs
+that it executed and that were refused to it, which walls held, conditions, timings and output. On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
 
 func newDescribe(c *cli) *cobra.Command {
 	command := &cobra.Command{
@@ -60,7 +60,7 @@ func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	w := newTable(out)
 	for _, part := range []section{
 		{"", callFields(call, now)}, {"Action", actionFields(call)}, {"Environment", environmentFields(call)},
-		{"Conditions", conditionFields(call)}, {"Timings", timingFields(call)},
+		{"Programs", programFields(&call.Status)}, {"Isolation", isolationFields(call.Status.Isolation)}, {"Conditions", conditionFields(call)}, {"Timings", timingFields(call)},
 	} {
 		writeSection(w, part)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
 func newEnv(c *cli) *cobra.Command {
@@ -32,7 +33,10 @@ const envListLong = `List the environments that calls can run in.
 
 The column ALLOWS shows what the policy of the environment allows, if you have permission to read policies: the listed
 programs (any program if it lists none), shell for shell command lines, and the languages of code. To use a tool you
-need permission of your own: run "kubectl toolcall check" to find out.`
+need permission of your own: run "kubectl toolcall check" to find out.
+
+Notes on standard error say why an environment isn't ready, for example because the nodes can't hold its policy
+(IsolationUnavailable), and what of a policy is weaker than it looks.`
 
 // envListOptions are the flags of env list.
 type envListOptions struct {
@@ -124,7 +128,45 @@ func (o *envListOptions) writeTable(ctx context.Context, c *cluster, environment
 		}
 		writeRow(w, cells)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, note := range notes(ctx, policies, environments) {
+		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(note))
+	}
+	return nil
+}
+
+// notes say why environments aren't ready, and which of their policies are weaker than they look: each once.
+func notes(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
+	var all []string
+	for i := range environments {
+		env := &environments[i]
+		if why := notReady(env); why != "" {
+			all = append(all, fmt.Sprintf("environment %s is not ready: %s", env.Name, why))
+		}
+		policy, err := policies.policyFor(ctx, env)
+		if err != nil || policy == nil {
+			continue
+		}
+		weak := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWeak)
+		if weak == nil || weak.Status != metav1.ConditionTrue {
+			continue
+		}
+		if note := fmt.Sprintf("policy %s is weaker than it looks: %s", policy.Name, weak.Message); !slices.Contains(all, note) {
+			all = append(all, note)
+		}
+	}
+	return all
+}
+
+// notReady is why calls can't run in an environment, as far as the operator has found out.
+func notReady(env *v1alpha1.ExecutionEnvironment) string {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return c.Reason + ": " + c.Message
 }
 
 func isDefault(env *v1alpha1.ExecutionEnvironment) string {

@@ -18,6 +18,7 @@ func (v *evaluation) write(out io.Writer) error {
 		writeSection(w, section{"", v.contextFields()})
 	}
 	if v.decision != nil {
+		writeSection(w, section{"Walls", v.wallFields()})
 		writeSection(w, section{"Variables", v.variableFields()})
 	}
 	return w.Flush()
@@ -66,7 +67,8 @@ func (v *evaluation) contextFields() []field {
 	if env.Spec.Suspend {
 		name += ", suspended: the call would wait"
 	}
-	fields := []field{{"Environment", name}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
+	fields := []field{{"Environment", name}, {"Not ready", notReady(env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
+	fields = append(fields, v.warningFields()...)
 	if v.decision == nil {
 		return fields
 	}
@@ -77,7 +79,6 @@ func (v *evaluation) contextFields() []field {
 		field{"Allowed paths", orText(strings.Join(v.decision.Plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
 		field{"Time limit", limit.String()},
 		field{"Queue", v.queue(env)},
-		field{"Network", v.network()},
 		field{"Trusted", fmt.Sprint(v.decision.Plan.Trusted)},
 	)
 }
@@ -125,7 +126,7 @@ func (v *evaluation) queue(env *v1alpha1.ExecutionEnvironment) string {
 
 func (v *evaluation) network() string {
 	if v.action.Type == v1alpha1.ActionCode && !v.action.Network {
-		return "none"
+		return "none, held by a filter of system calls"
 	}
 	return "same as the pod"
 }

@@ -69,6 +69,9 @@ func (c *cli) waitAll(ctx context.Context, cluster *cluster, names []string) err
 		default:
 			callCode = exitCode(call)
 			fmt.Fprintln(c.Out, outcomeLine(call))
+			if callCode != 0 && len(call.Status.Refused) > 0 {
+				fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
+			}
 		}
 		if code == 0 {
 			code = callCode

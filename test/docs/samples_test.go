@@ -63,6 +63,15 @@ var samples = map[string]sample{
 		calls: map[string]want{"kernel": {phase: v1alpha1.PhaseSucceeded, reason: v1alpha1.ReasonCompleted}},
 		more:  underItsClass,
 	},
+	"coding-agent.yaml": {
+		namespace: "toolcall-coding-agent",
+		calls: map[string]want{
+			"works":       prints("42\ntest: 42\n"),
+			"names-curl":  deniedFor(v1alpha1.ReasonShellCommandNotAllowed),
+			"starts-curl": {phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNonZeroExit},
+		},
+		more: curlIsRefused,
+	},
 	"two-agents.yaml": {namespace: "toolcall-agents", more: eachWithItsTools},
 	"warm.yaml":       {namespace: "toolcall-warm", more: warmAndBounded},
 }
@@ -226,6 +235,22 @@ func underItsClass(t *testing.T, namespace string) {
 	}
 	if !strings.HasPrefix(call.Status.Stdout, "Linux version ") {
 		t.Errorf("the call printed %q", call.Status.Stdout)
+	}
+}
+
+// curlIsRefused: the status says which program it was, and what its policy would have to list.
+func curlIsRefused(t *testing.T, namespace string) {
+	call := finished(t, namespace, "starts-curl")
+	refused := call.Status.Refused
+	if len(refused) != 1 || refused[0].Path != "/usr/bin/curl" || refused[0].Rule != "NotListed" {
+		t.Errorf("refused is %+v", refused)
+	}
+	const want = `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "coding-agent".`
+	if !strings.HasSuffix(call.Status.Message, want) || !strings.HasSuffix(call.Status.Output, want) {
+		t.Errorf("the message is %q, the output %q", call.Status.Message, call.Status.Output)
+	}
+	if i := call.Status.Isolation; i == nil || !i.Programs || !i.Writes {
+		t.Errorf("isolation is %+v", i)
 	}
 }
 

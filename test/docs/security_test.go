@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +32,46 @@ func TestSecurityPageListsTheOperatorsRights(t *testing.T) {
 	slices.Sort(listed)
 	if diff := cmp.Diff(granted(t), listed); diff != "" {
 		t.Errorf("the page doesn't list what config/rbac/role.yaml grants (-granted +listed):\n%s", diff)
+	}
+}
+
+var testName = regexp.MustCompile("`(Test\\w+)(?:/([\\w-]+))?`")
+
+// The security page promises nothing about walls that no test shows: each row of its table names tests, and they exist.
+func TestSecurityPageNamesItsTests(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{}
+	for _, pattern := range []string{"internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/guards/*_test.go"} {
+		paths, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, path := range paths {
+			relative, _ := filepath.Rel(root, path)
+			source := read(t, filepath.ToSlash(relative))
+			for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(source, -1) {
+				tests[found[1]] = source
+			}
+		}
+	}
+	_, section, _ := strings.Cut(read(t, "docs/security.md"), "## Walls around a call\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	rows := 0
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| a command may try to") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if len(cells) != 5 || !testName.MatchString(cells[4]) {
+			t.Errorf("this row names no test in its fifth cell: %s", line)
+		}
+		for _, name := range testName.FindAllStringSubmatch(line, -1) {
+			source, ok := tests[name[1]]
+			if !ok || name[2] != "" && !strings.Contains(source, `"`+name[2]+`"`) {
+				t.Errorf("there is no test %s, which this row names: %s", name[0], line)
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("found %d rows only", rows)
 	}
 }
 
