@@ -97,7 +97,7 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 	}
 	if held := decide.RulesOf(policy, compiled); held != nil && p.support != nil {
 		if missing := p.support.Missing(held); missing != "" {
-			return no(v1alpha1.ReasonIsolationUnavailable, fmt.Sprintf("policy %q has the kernel hold what calls do, and the node of a waiting pod gives no %s: use other nodes or another runtimeClassName, or set binaries.enforcement to Text", policy.Name, missing))
+			return no(v1alpha1.ReasonIsolationUnavailable, fmt.Sprintf("policy %q has the kernel hold what calls do, and the node of a waiting pod gives no %s: use other nodes or another runtimeClassName, or set binaries.enforcement to Text and leave files out", policy.Name, missing))
 		}
 	}
 	message := "Calls can run"

@@ -74,7 +74,7 @@ func (r *run) domain() (*sandbox.Domain, error) {
 	if errors.As(err, &unavailable) {
 		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
 			"The command was not started, because its policy can't be enforced here: the node has no %s. "+
-				"Use a node that has it, or set binaries.enforcement of the policy to Text.", unavailable.Missing)}
+				"Use a node that has it, or set binaries.enforcement of the policy to Text and leave files out.", unavailable.Missing)}
 	}
 	return domain, err
 }
