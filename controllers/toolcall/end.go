@@ -3,7 +3,6 @@ package toolcall
 import (
 	"context"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -139,35 +138,4 @@ func (r *Reconciler) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) (
 		again = append(again, job)
 	}
 	return again, nil
-}
-
-// defaultTTLSeconds is how long a finished call stays when neither it nor its environment says so.
-const defaultTTLSeconds = 3600
-
-// ttl is how long a finished call stays.
-func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
-	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
-		return time.Duration(*seconds) * time.Second, nil
-	}
-	if call.Status.Environment != nil {
-		env := &v1alpha1.ExecutionEnvironment{}
-		err := r.Objects.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}, env)
-		if client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("get the call's environment: %w", err)
-		}
-		if err == nil && env.Spec.TTLSecondsAfterFinished != nil {
-			return time.Duration(*env.Spec.TTLSecondsAfterFinished) * time.Second, nil
-		}
-	}
-	return defaultTTLSeconds * time.Second, nil
-}
-
-// sinceFinished is when the call ended.
-func sinceFinished(call *v1alpha1.ToolCall) time.Time {
-	for _, c := range call.Status.Conditions {
-		if c.Type == v1alpha1.ConditionFinished {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return call.CreationTimestamp.Time
 }

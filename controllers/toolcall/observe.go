@@ -5,6 +5,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -173,4 +174,10 @@ func (r *Reconciler) unsealDecision(call *v1alpha1.ToolCall, sealed string) *dec
 		return nil
 	}
 	return decision
+}
+
+// isQueued says that the call's status says that it waits for a place.
+func isQueued(call *v1alpha1.ToolCall) bool {
+	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
+	return started != nil && started.Reason == v1alpha1.ReasonQueued
 }

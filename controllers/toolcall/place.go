@@ -7,6 +7,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -322,8 +323,7 @@ func maxConcurrent(env *v1alpha1.ExecutionEnvironment) int {
 	return int(ptr.Deref(env.Spec.MaxConcurrentCalls, 0))
 }
 
-// isQueued says that the call's status says that it waits for a place.
-func isQueued(call *v1alpha1.ToolCall) bool {
-	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
-	return started != nil && started.Reason == v1alpha1.ReasonQueued
+// isRefused says that the API server will not take an object, however often it is sent.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -9,11 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
@@ -135,44 +131,4 @@ func reservePending(pending *queue.Budget, call *v1alpha1.ToolCall) *decide.Refu
 		return nil
 	}
 	return &decide.Refusal{Reason: v1alpha1.ReasonBudgetExceeded, Message: message, Denied: true}
-}
-
-// resumed has the calls looked at that wait for a suspended environment, when that is resumed.
-type resumed struct{ objects apicache.Reader }
-
-type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-var _ handler.EventHandler = resumed{}
-
-// Create does nothing: a call is looked at when it comes.
-func (resumed) Create(context.Context, event.CreateEvent, requests) {}
-
-// Delete has the waiting calls told that their environment is gone.
-func (h resumed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
-	h.enqueue(ctx, e.Object, q)
-}
-
-// Generic does nothing.
-func (resumed) Generic(context.Context, event.GenericEvent, requests) {}
-
-// Update looks for the end of a suspension.
-func (h resumed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
-	before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
-	after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
-	if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
-		h.enqueue(ctx, after, q)
-	}
-}
-
-func (h resumed) enqueue(ctx context.Context, env client.Object, q requests) {
-	calls := &v1alpha1.ToolCallList{}
-	if h.objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
-		return
-	}
-	for i := range calls.Items {
-		call := &calls.Items[i]
-		if call.Status.Runner == nil && call.Status.Environment != nil && call.Status.Environment.Name == env.GetName() {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(call)})
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,16 +18,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
-)
-
-const (
-	// adoptWait is when the Job of a call that took a waiting pod becomes the call's own, if the call hasn't ended
-	// before: most have. It never delays the result of a short call.
-	adoptWait = 50 * time.Millisecond
-	// longestRun is the highest timeouts.maxSeconds that the API takes.
-	longestRun = 7 * 24 * time.Hour
-	// runSlack is what may pass after a Job's own deadline until its end is seen.
-	runSlack = 60 * time.Second
 )
 
 // assign hands the command over to the runner that is recorded and has nothing: the connection broke on the way, or the
@@ -129,43 +118,6 @@ func (o *observation) adoptWhenDue() effects {
 		return effects{wake: left}
 	}
 	return effects{adopt: o.job}
-}
-
-// startedLate says that the Job's deadline would end the call's pod before its limit does.
-func (o *observation) startedLate(job *batchv1.Job) bool {
-	return o.decision != nil && jobspec.EndsBefore(job, o.started().Add(runTime(o.decision.Timeout())))
-}
-
-// runTime is for how long a pod may be there after its call's start.
-func runTime(limit time.Duration) time.Duration {
-	return time.Duration(jobspec.RunSeconds(limit.Milliseconds())) * time.Second
-}
-
-// started is when it was recorded which runner has the call.
-func (o *observation) started() time.Time {
-	if t := o.call.Status.Timings; t != nil && t.StartedMilliseconds != nil {
-		return o.created.Add(time.Duration(*t.StartedMilliseconds) * time.Millisecond)
-	}
-	return o.now
-}
-
-// runDeadline is when a call that started is over, whatever its runner does: the Job's own deadline has ended its pod.
-func (o *observation) runDeadline() time.Time {
-	limit := longestRun
-	if o.decision != nil {
-		limit = o.decision.Timeout()
-	}
-	started := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
-	if started == nil {
-		return o.now
-	}
-	over := started.LastTransitionTime.Add(runTime(limit))
-	if o.job != nil {
-		if ends := jobspec.EndsBy(o.job); ends.After(over) {
-			over = ends
-		}
-	}
-	return over.Add(runSlack)
 }
 
 // specBytes is what the call takes without its status, encoded; 0 when the call is gone.

@@ -18,26 +18,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-const (
-	// podWait is how long a Job may have no pod before its Events are asked why.
-	podWait = time.Second
-	// reconnectWait is how long runners may take to dial in after they can reach an operator again.
-	reconnectWait = 15 * time.Second
-)
-
-// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened,
-// and the operator to ask again for what it was refused before.
-func (o *observation) heardUntil(deadline time.Time) time.Time {
-	heard := o.heard
-	if heard.IsZero() {
-		heard = o.now
-	}
-	if earliest := heard.Add(reconnectWait); deadline.Before(earliest) {
-		return earliest
-	}
-	return deadline
-}
-
 // bind records the runner of the call's own Job.
 func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) {
 	hello := o.runner.Hello()
@@ -152,20 +132,6 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		e.wake = min(e.wake, podWait)
 	}
 	return e, nil
-}
-
-// startsFrom is since when the command could start: since the Job has been let run and the environment resumed.
-func (o *observation) startsFrom() time.Time {
-	from := jobspec.StartsFrom(o.job)
-	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
-	switch {
-	case c == nil:
-	case c.Reason == v1alpha1.ReasonEnvironmentSuspended:
-		return o.now
-	case c.Reason == v1alpha1.ReasonNotStarted && c.LastTransitionTime.After(from):
-		return c.LastTransitionTime.Time
-	}
-	return from
 }
 
 // heldBack says that the call's environment was suspended after the call got its Job.

@@ -1,9 +1,13 @@
 // Package toolcall brings calls to their end.
 //
 // A pass over a call observes it (observe.go), works out its stage and runs one handler (stage.go has the table), and
-// carries out the effects that the handler returns (effects.go). Handlers read, and never write. The status is written
-// at most once in a pass, and what follows from it comes after the write, so that the operator may be killed at any
-// point.
+// carries out the effects that the handler returns (effects.go, apply.go). Handlers never write to the API; they may
+// take places in queues and claims in memory, which taking again doesn't change. The status is written at most once in a
+// pass, and what follows from it comes after the write, so that the operator may be killed at any point.
+//
+// The files use each other in one direction: toolcall_controller.go, apply.go, stage.go, the handlers (end.go, run.go,
+// start.go, place.go), what they decide by (queued.go, retention.go, deadlines.go), what they make (outcome.go,
+// status.go, effects.go), observe.go, and reconciler.go with what a pass needs.
 package toolcall
 
 import (
@@ -13,76 +17,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/dispatch"
-	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
-	"toolcall.dev/operator/internal/queue"
-	"toolcall.dev/operator/internal/tracing"
 	"toolcall.dev/operator/internal/trigger"
 )
-
-// Reconciler brings calls to their end. Make it with NewReconciler.
-type Reconciler struct {
-	Options
-	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
-	// eventLimits the Events.
-	finished        finishedCalls
-	starts, changes *shares
-	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
-	large       chan struct{}
-	eventLimits *eventLimits
-}
-
-// Options are what the reconciler needs.
-type Options struct {
-	Client  client.Client
-	Objects apicache.Reader
-	Clock   clock.PassiveClock
-	Events  events.EventRecorder
-	// Policies keeps policies compiled.
-	Policies *apicache.Compiled
-	// Requesters vouches for the creators of calls, Reviews asks what they may use.
-	Requesters *access.Requesters
-	Reviews    *access.Reviews
-	Identity   *dispatch.Identity
-	Hub        *dispatch.Hub
-	// Hosts holds the claims on waiting runners; Placers give hosts to calls, the first that can.
-	Hosts   *host.Registry
-	Placers []host.Placer
-	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
-	Queue   *queue.Queues
-	Pending *queue.Budget
-	// Expiry has finished calls looked at when their time is up.
-	Expiry *Expiry
-	// Pools has an environment looked at whose waiting pod was taken.
-	Pools *trigger.Trigger
-	// Trace makes spans of finished calls; nil for none.
-	Trace *tracing.Tracer
-	// Wake has a call looked at whose share of the creations under way is free.
-	Wake func(types.NamespacedName)
-	// Concurrent is how many calls are reconciled at the same time.
-	Concurrent int
-}
-
-// NewReconciler makes one.
-func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{
-		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
-		large: make(chan struct{}, 2), eventLimits: newEventLimits(),
-	}
-}
 
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=toolcall.dev,roleName=toolcall-operator-namespaced,resources=toolcalls/status,verbs=patch
@@ -185,4 +133,44 @@ func (r *Reconciler) ifInFlight(ctx context.Context, call types.NamespacedName) 
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: call}}
+}
+
+// resumed has the calls looked at that wait for a suspended environment, when that is resumed.
+type resumed struct{ objects apicache.Reader }
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+var _ handler.EventHandler = resumed{}
+
+// Create does nothing: a call is looked at when it comes.
+func (resumed) Create(context.Context, event.CreateEvent, requests) {}
+
+// Delete has the waiting calls told that their environment is gone.
+func (h resumed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
+	h.enqueue(ctx, e.Object, q)
+}
+
+// Generic does nothing.
+func (resumed) Generic(context.Context, event.GenericEvent, requests) {}
+
+// Update looks for the end of a suspension.
+func (h resumed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
+	before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
+	after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
+	if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
+		h.enqueue(ctx, after, q)
+	}
+}
+
+func (h resumed) enqueue(ctx context.Context, env client.Object, q requests) {
+	calls := &v1alpha1.ToolCallList{}
+	if h.objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
+		return
+	}
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		if call.Status.Runner == nil && call.Status.Environment != nil && call.Status.Environment.Name == env.GetName() {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(call)})
+		}
+	}
 }

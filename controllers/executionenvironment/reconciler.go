@@ -1,0 +1,43 @@
+package executionenvironment
+
+import (
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/trigger"
+)
+
+// Reconciler looks after environments. Make it with NewReconciler.
+type Reconciler struct {
+	Options
+	backoffs *backoffs
+}
+
+// Options are what the reconciler needs.
+type Options struct {
+	Client   client.Client
+	Objects  apicache.Reader
+	Clock    clock.PassiveClock
+	Events   events.EventRecorder
+	Policies *apicache.Compiled
+	Hub      *dispatch.Hub
+	Hosts    *host.Registry
+	Identity *dispatch.Identity
+	Runtime  jobspec.Runtime
+	// Queue is told when another number of calls may run at the same time.
+	Queue *queue.Queues
+	// Calls has a call looked at whose runner has come back without it.
+	Calls *trigger.Trigger
+	// OperatorNamespace and OperatorPort are where the NetworkPolicies let runners go.
+	OperatorNamespace string
+	OperatorPort      int32
+}
+
+// NewReconciler makes one.
+func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, backoffs: newBackoffs()} }

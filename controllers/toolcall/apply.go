@@ -1,0 +1,258 @@
+package toolcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+)
+
+// apply carries the effects out.
+func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
+	release, ok := r.acquireShare(client.ObjectKeyFromObject(o.call), &e)
+	if !ok {
+		return ctrl.Result{RequeueAfter: latestRetry}, nil
+	}
+	defer release()
+	if e.create != nil {
+		var again *observation
+		var err error
+		if e, again, err = r.createJob(ctx, o, e); err != nil {
+			return ctrl.Result{}, err
+		}
+		if again != nil {
+			return r.continueWith(ctx, again)
+		}
+	}
+	if e.credential != nil {
+		if err := r.createCredential(ctx, e.credential); err != nil {
+			e = e.decided.credentialFailed(ctx, e.credential, err)
+		}
+	}
+	if err := r.writeStatus(ctx, o, e.status); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	var adopted error
+	if e.adopt != nil {
+		if adopted = r.adopt(ctx, o, e.adopt); adopted != nil && o.mayStillAdopt(&e) {
+			return ctrl.Result{}, adopted
+		}
+	}
+	r.follow(o, &e)
+	if err := errors.Join(adopted, r.remove(ctx, o, &e)); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: e.wake}, nil
+}
+
+// adoptLimit is how long the runner of a call that ended is kept for the Job to become the call's own: the Job of a pod
+// whose runner has gone is the pool's to delete.
+const adoptLimit = time.Minute
+
+// mayStillAdopt says that an adoption that failed is to be tried again before the runner is let go. A runner whose call
+// goes on is told what it has to know in any case.
+func (o *observation) mayStillAdopt(e *effects) bool {
+	ends := e.status != nil && e.status.Phase.Terminal()
+	return ends || o.call.Status.Phase.Terminal() && o.now.Before(sinceFinished(o.call).Add(adoptLimit))
+}
+
+// acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
+func (r *Reconciler) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
+	starts, changes := e.create != nil || e.credential != nil, e.adopt != nil || len(e.remove) > 0
+	if !starts {
+		r.starts.forget(call)
+	}
+	if starts || !changes {
+		r.changes.forget(call)
+	}
+	switch {
+	case starts:
+		return r.starts.acquire(call)
+	case changes:
+		return r.changes.acquire(call)
+	default:
+		return func() {}, true
+	}
+}
+
+// createJob makes the call's Job. Where the API server doesn't take it, other effects follow. Where it is there already,
+// made by a pass whose answer was lost, the pass goes on with that.
+func (r *Reconciler) createJob(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
+	job := e.create
+	err := r.Client.Create(ctx, job)
+	switch {
+	case err == nil && e.status == nil && jobspec.IsSuspended(job):
+		// A queue holds it back: the call says so.
+		e.status = e.decided.withJob(job).accepted()
+		return e, nil, nil
+	case err == nil:
+		return e, nil, nil
+	case !apierrors.IsAlreadyExists(err):
+		return e.decided.createFailed(ctx, err), nil, nil
+	}
+	// The cache may not show it yet, or never: somebody took its label away.
+	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
+	if err != nil {
+		return effects{}, nil, err
+	}
+	if there == nil {
+		return effects{wake: apicache.Lag}, nil, nil
+	}
+	again := *o
+	r.takeJob(&again, there)
+	if again.foreignJob != "" {
+		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(job.Name))}, nil, nil
+	}
+	return effects{}, &again, nil
+}
+
+// continueWith runs the pass with a Job that the cache doesn't show.
+func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Result, error) {
+	e, err := r.runStage(ctx, o)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if e.create != nil {
+		return ctrl.Result{}, errors.New("the call's Job is there and isn't found")
+	}
+	return r.apply(ctx, o, e)
+}
+
+// createCredential gives the Job's pod its token. Making it again makes the same one.
+func (r *Reconciler) createCredential(ctx context.Context, job *batchv1.Job) error {
+	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
+	err := r.Client.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the credential of the call's pod: %w", err)
+	}
+	return nil
+}
+
+// writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try
+// is delayed more and more.
+func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolCallStatus) error {
+	if status == nil || equality.Semantic.DeepEqual(&o.call.Status, status) {
+		return nil
+	}
+	written := o.call.DeepCopy()
+	written.Status = *status
+	patch := client.MergeFromWithOptions(o.call, client.MergeFromWithOptimisticLock{})
+	after := written.DeepCopy()
+	if err := r.Client.Status().Patch(ctx, written, patch, readBack(after)); err != nil {
+		return fmt.Errorf("write the call's status: %w", err)
+	}
+	if after.Status.Phase.Terminal() {
+		r.finished.keep(after, o.now)
+		r.forget(client.ObjectKeyFromObject(o.call))
+	}
+	if after.Status.Runner != nil {
+		r.Pending.Release(client.ObjectKeyFromObject(o.call))
+	}
+	r.announce(o, after)
+	return nil
+}
+
+// readBack says whether what is read after a write of the status has to show it. The end of a call is never seen in the
+// cache.
+func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
+	if call.Status.Phase.Terminal() {
+		return client.DisableReadYourWritesConsistency
+	}
+	return &client.SubResourcePatchOptions{}
+}
+
+// follow tells the rest of the operator, and the runners.
+func (r *Reconciler) follow(o *observation, e *effects) {
+	key := client.ObjectKeyFromObject(o.call)
+	if e.gone != "" {
+		r.Hub.Dismiss(key.Namespace, key.Name, "", e.gone)
+	}
+	if e.forget {
+		r.forget(key)
+	}
+	if e.leaveQueue {
+		r.Queue.Release(key)
+	}
+	for _, m := range e.messages {
+		m.deliver()
+	}
+	if e.release {
+		r.Hosts.Release(string(o.call.UID))
+	}
+	if e.reported != "" {
+		metrics.CountReport(e.reported)
+	}
+	if bound := o.call.Status.Runner; e.forgetResult && bound != nil {
+		r.Hub.Release(bound.KeyHash)
+	}
+	if !e.expire.IsZero() {
+		r.Expiry.Add(key, e.expire)
+	}
+}
+
+// deliver tells the runner. One that can't be reached dials in again.
+func (m message) deliver() {
+	switch {
+	case m.assign != nil:
+		_ = m.to.Assign(m.assign)
+	case m.ack != "":
+		_ = m.to.Ack(m.ack)
+	case m.cancel != "":
+		_ = m.to.Cancel(m.cancel)
+	default:
+		m.to.Refuse(m.refuse)
+	}
+}
+
+// remove deletes what the call doesn't need any more, and the call itself when its time is up.
+func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
+	for _, job := range e.remove {
+		// The kubelet's SIGTERM has the runner stop whatever still runs.
+		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the call's Job: %w", err)
+		}
+	}
+	if e.removeCall {
+		// The cache, which has only calls in flight, will not see it go.
+		err := r.Client.Delete(ctx, o.call, client.Preconditions{UID: &o.call.UID}, client.DisableReadYourWritesConsistency)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the finished call: %w", err)
+		}
+	}
+	return nil
+}
+
+// adopt makes a Job the call's own, and has the pool refilled that it came from.
+func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.Job) error {
+	job := before.DeepCopy()
+	jobspec.Adopt(job, o.call, o.decision, o.now)
+	if err := r.Client.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("make the waiting pod's Job the call's own: %w", err)
+	}
+	if pool := jobspec.PoolOf(before); pool != "" {
+		r.Pools.Enqueue(types.NamespacedName{Namespace: before.Namespace, Name: pool}, 0)
+	}
+	return nil
+}
+
+// forget drops what is remembered of a call in flight.
+func (r *Reconciler) forget(call types.NamespacedName) {
+	r.Queue.Release(call)
+	r.Pending.Release(call)
+	r.starts.forget(call)
+	r.changes.forget(call)
+}

@@ -1,0 +1,67 @@
+package toolcall
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/tracing"
+	"toolcall.dev/operator/internal/trigger"
+)
+
+// Reconciler brings calls to their end. Make it with NewReconciler.
+type Reconciler struct {
+	Options
+	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
+	// eventLimits the Events.
+	finished        finishedCalls
+	starts, changes *shares
+	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
+	large       chan struct{}
+	eventLimits *eventLimits
+}
+
+// Options are what the reconciler needs.
+type Options struct {
+	Client  client.Client
+	Objects apicache.Reader
+	Clock   clock.PassiveClock
+	Events  events.EventRecorder
+	// Policies keeps policies compiled.
+	Policies *apicache.Compiled
+	// Requesters vouches for the creators of calls, Reviews asks what they may use.
+	Requesters *access.Requesters
+	Reviews    *access.Reviews
+	Identity   *dispatch.Identity
+	Hub        *dispatch.Hub
+	// Hosts holds the claims on waiting runners; Placers give hosts to calls, the first that can.
+	Hosts   *host.Registry
+	Placers []host.Placer
+	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
+	Queue   *queue.Queues
+	Pending *queue.Budget
+	// Expiry has finished calls looked at when their time is up.
+	Expiry *Expiry
+	// Pools has an environment looked at whose waiting pod was taken.
+	Pools *trigger.Trigger
+	// Trace makes spans of finished calls; nil for none.
+	Trace *tracing.Tracer
+	// Wake has a call looked at whose share of the creations under way is free.
+	Wake func(types.NamespacedName)
+	// Concurrent is how many calls are reconciled at the same time.
+	Concurrent int
+}
+
+// NewReconciler makes one.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{
+		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
+		large: make(chan struct{}, 2), eventLimits: newEventLimits(),
+	}
+}
