@@ -249,6 +249,22 @@ func TestNothingRunsWhenTheSupervisorIsGone(t *testing.T) {
 	if read("ended") != "" && !strings.Contains(read("error"), "not implemented") {
 		t.Errorf("it got %q", read("error"))
 	}
+	reapOrphans(t)
+}
+
+// reapOrphans waits for what a killed supervisor left: after an earlier test this process is their parent.
+func reapOrphans(t *testing.T) {
+	t.Helper()
+	await(t, "end of the orphans", func() bool {
+		left := false
+		for _, p := range readProcesses() {
+			if p.parent == os.Getpid() {
+				left = true
+				_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+			}
+		}
+		return !left
+	})
 }
 
 func TestACallDoesNotStartWhereTheNodeCannotHoldItsRules(t *testing.T) {
