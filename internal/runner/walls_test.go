@@ -193,6 +193,13 @@ func TestNamesOfAMultiCallProgramAreLookedAt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	long := superviseApart(t, supervision{
+		Argv: []string{"bash", "-c", `(exec -a "$(printf 'x%.0s' {1..508})/one/two" one)`}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
+		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"one"}, Own: "bash"}},
+	}, nobody(t)).Outcome
+	if text(long.Stdout) != "" || len(long.Refused) == 0 {
+		t.Errorf("with a name that is cut: %s", describe(long))
+	}
 	for name, c := range map[string]struct{ script, stdout, refused string }{
 		"listed":                       {"one", "I am one\n", ""},
 		"not listed":                   {"two", "", bin + "/two"},
@@ -201,6 +208,7 @@ func TestNamesOfAMultiCallProgramAreLookedAt(t *testing.T) {
 		"as an argument":               {"(exec -a busybox one two)", "", bin + "/two"},
 		"as an argument that's listed": {"(exec -a busybox one one)", "I am one\n", ""},
 		"with a path for its name":     {"(exec -a /x/two one)", "", bin + "/two"},
+		"its own name twice":           {"(exec -a busybox one busybox two)", "", bin + "/busybox busybox"},
 	} {
 		o := superviseApart(t, supervision{
 			Argv: []string{"bash", "-c", c.script}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},

@@ -155,9 +155,8 @@ func (d *Domain) grantReads(path string) error {
 	if d.rules.ReadPaths == nil {
 		return d.grantExcept("/", hidden, accessRead)
 	}
-	for _, dir := range slices.Concat(d.rules.ReadPaths, d.rules.WritePaths, systemPaths, devicePaths) {
-		real := realPath(dir)
-		if !filepath.IsAbs(dir) || isHidden(real, hidden) {
+	for _, real := range roots(slices.Concat(d.rules.ReadPaths, d.rules.WritePaths, systemPaths, devicePaths)) {
+		if isHidden(real, hidden) {
 			continue
 		}
 		if err := d.grantExcept(real, hidden, accessRead); err != nil {
@@ -197,9 +196,8 @@ func (d *Domain) grantWrites() error {
 	if d.rules.WritePaths == nil {
 		return d.grantExcept("/", []string{"/proc"}, accessContent)
 	}
-	for _, dir := range slices.Concat(d.rules.WritePaths, devicePaths) {
-		real := realPath(dir)
-		if !filepath.IsAbs(dir) || isBelow(real, "/proc") {
+	for _, real := range roots(slices.Concat(d.rules.WritePaths, devicePaths)) {
+		if isBelow(real, "/proc") {
 			continue
 		}
 		if err := d.grantExcept(real, []string{"/proc"}, accessWrite); err != nil {

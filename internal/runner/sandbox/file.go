@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -26,7 +27,23 @@ type openFile struct {
 	changed unix.Timespec
 	// isNamed says that the file has a name, isLinked that it has several.
 	isNamed, isLinked bool
+	// owner is its user.
+	owner uint32
 }
+
+// isOwn reports whether this user can make the file writable for itself.
+func (f *openFile) isOwn() bool {
+	var fs unix.Statfs_t
+	return int(f.owner) == os.Geteuid() && (unix.Fstatfs(f.fd, &fs) != nil || fs.Flags&unix.ST_RDONLY == 0)
+}
+
+// isReplaceable reports whether this user can change the file, or put another one in its place.
+func (f *openFile) isReplaceable() bool {
+	return f.mayAccess(unix.W_OK) || f.isOwn() || mayReplaceIn(filepath.Dir(f.path))
+}
+
+// mayReplaceIn reports whether this user can put something into a directory. Root can everywhere, which says nothing.
+func mayReplaceIn(dir string) bool { return os.Geteuid() != 0 && unix.Access(dir, unix.W_OK) == nil }
 
 // openPath opens what a path leads to.
 func openPath(path string) (*openFile, error) {
@@ -90,7 +107,7 @@ func statFile(fd int) (*openFile, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &openFile{fd: fd, id: fileID{st.Dev, st.Ino}, mode: st.Mode, changed: st.Ctim, isNamed: st.Nlink > 0, isLinked: st.Nlink > 1}, nil
+	return &openFile{fd: fd, id: fileID{st.Dev, st.Ino}, mode: st.Mode, changed: st.Ctim, isNamed: st.Nlink > 0, isLinked: st.Nlink > 1, owner: st.Uid}, nil
 }
 
 func (f *openFile) close()          { unix.Close(f.fd) }

@@ -15,6 +15,9 @@ const (
 	offArch   = 4
 	offArg0   = 16
 	offArg1   = 24
+	offArg2   = 32
+	// offArg2High is the upper half of an argument that is an address.
+	offArg2High = 36
 )
 
 // foreignBit marks system calls of the x32 ABI on amd64. No other numbers are that high.
@@ -37,6 +40,13 @@ func filter(arch uint32, o filterOptions) []unix.SockFilter {
 	for _, number := range []uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		f = append(f, on(number, deny(unix.ENOSYS))...)
 	}
+	// Limits and priorities are a process's own: the supervisor has the same user.
+	f = append(f, on(unix.SYS_PRLIMIT64,
+		load(offArg0), jumpEqual(0, 0, 1), allow,
+		load(offArg2), jumpEqual(0, 0, 3),
+		load(offArg2High), jumpEqual(0, 0, 1), allow,
+		deny(unix.EPERM))...)
+	f = append(f, on(unix.SYS_SETPRIORITY, load(offArg1), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
 	if o.gate {
 		f = append(f, gateFilter()...)
 	}
@@ -64,7 +74,7 @@ func gateFilter() []unix.SockFilter {
 		f = append(f, on(number, deny(unix.ENOSYS))...)
 	}
 	for _, number := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
-		f = append(f, on(number, load(offArg0), unlessSet(unix.CLONE_NEWUSER), deny(unix.EPERM), allow)...)
+		f = append(f, on(number, load(offArg0), unlessSet(unix.CLONE_NEWUSER|unix.CLONE_PTRACE), deny(unix.EPERM), allow)...)
 	}
 	// An undumpable process can't be looked at: say yes, and do nothing.
 	f = append(f, on(unix.SYS_PRCTL, load(offArg0), jumpEqual(unix.PR_SET_DUMPABLE, 0, 1), deny(0), allow)...)

@@ -15,7 +15,7 @@ func TestWithoutAFilterNothingStarts(t *testing.T) {
 // calls are what a filter is asked about, and what it answers.
 type calls map[string]struct {
 	number uint32
-	args   [2]uint32
+	args   [3]uint32
 	want   uint32
 }
 
@@ -27,7 +27,7 @@ func (c calls) check(t *testing.T, o filterOptions) {
 				t.Errorf("%s on %x with %+v: got %x, want %x", name, arch, o, got, call.want)
 			}
 		}
-		if got := evaluate(t, filter(arch, o), unix.AUDIT_ARCH_I386, unix.SYS_GETPID, [2]uint32{}); got != refused(unix.ENOSYS) {
+		if got := evaluate(t, filter(arch, o), unix.AUDIT_ARCH_I386, unix.SYS_GETPID, [3]uint32{}); got != refused(unix.ENOSYS) {
 			t.Errorf("another machine on %x with %+v: got %x", arch, o, got)
 		}
 	}
@@ -35,49 +35,55 @@ func (c calls) check(t *testing.T, o filterOptions) {
 
 // always holds whatever the filter is for.
 var always = calls{
-	"another call":      {unix.SYS_GETPID, [2]uint32{2}, unix.SECCOMP_RET_ALLOW},
-	"io_uring":          {unix.SYS_IO_URING_SETUP, [2]uint32{1}, refused(unix.ENOSYS)},
-	"an entered ring":   {unix.SYS_IO_URING_ENTER, [2]uint32{1}, refused(unix.ENOSYS)},
-	"x32":               {unix.SYS_GETPID | foreignBit, [2]uint32{1}, refused(unix.ENOSYS)},
-	"a negative number": {0xffffffff, [2]uint32{1}, refused(unix.ENOSYS)},
-	"a Unix socket":     {unix.SYS_SOCKET, [2]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
-	"a Unix pair":       {unix.SYS_SOCKETPAIR, [2]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+	"another call":       {unix.SYS_GETPID, [3]uint32{2}, unix.SECCOMP_RET_ALLOW},
+	"io_uring":           {unix.SYS_IO_URING_SETUP, [3]uint32{1}, refused(unix.ENOSYS)},
+	"an entered ring":    {unix.SYS_IO_URING_ENTER, [3]uint32{1}, refused(unix.ENOSYS)},
+	"x32":                {unix.SYS_GETPID | foreignBit, [3]uint32{1}, refused(unix.ENOSYS)},
+	"a negative number":  {0xffffffff, [3]uint32{1}, refused(unix.ENOSYS)},
+	"one's own limits":   {unix.SYS_PRLIMIT64, [3]uint32{0, 7, 1}, unix.SECCOMP_RET_ALLOW},
+	"another's limits":   {unix.SYS_PRLIMIT64, [3]uint32{1, 7, 1}, refused(unix.EPERM)},
+	"to read them":       {unix.SYS_PRLIMIT64, [3]uint32{1, 7, 0}, unix.SECCOMP_RET_ALLOW},
+	"one's own priority": {unix.SYS_SETPRIORITY, [3]uint32{0, 0, 5}, unix.SECCOMP_RET_ALLOW},
+	"another's priority": {unix.SYS_SETPRIORITY, [3]uint32{0, 1, 5}, refused(unix.EPERM)},
+	"a Unix socket":      {unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+	"a Unix pair":        {unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
 }
 
 var (
 	offline = calls{
-		"an IP socket": {unix.SYS_SOCKET, [2]uint32{unix.AF_INET}, refused(unix.EACCES)},
-		"an IP pair":   {unix.SYS_SOCKETPAIR, [2]uint32{unix.AF_INET}, refused(unix.EACCES)},
-		"netlink":      {unix.SYS_SOCKET, [2]uint32{unix.AF_NETLINK}, refused(unix.EACCES)},
-		"family 0":     {unix.SYS_SOCKET, [2]uint32{0}, refused(unix.EACCES)},
+		"an IP socket": {unix.SYS_SOCKET, [3]uint32{unix.AF_INET}, refused(unix.EACCES)},
+		"an IP pair":   {unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_INET}, refused(unix.EACCES)},
+		"netlink":      {unix.SYS_SOCKET, [3]uint32{unix.AF_NETLINK}, refused(unix.EACCES)},
+		"family 0":     {unix.SYS_SOCKET, [3]uint32{0}, refused(unix.EACCES)},
 	}
-	online = calls{"an IP socket": {unix.SYS_SOCKET, [2]uint32{unix.AF_INET}, unix.SECCOMP_RET_ALLOW}}
+	online = calls{"an IP socket": {unix.SYS_SOCKET, [3]uint32{unix.AF_INET}, unix.SECCOMP_RET_ALLOW}}
 	gated  = calls{
-		"execve":                   {unix.SYS_EXECVE, [2]uint32{}, unix.SECCOMP_RET_USER_NOTIF},
-		"execveat":                 {unix.SYS_EXECVEAT, [2]uint32{}, unix.SECCOMP_RET_USER_NOTIF},
-		"tracing":                  {unix.SYS_PTRACE, [2]uint32{}, refused(unix.EPERM)},
-		"reading memory":           {unix.SYS_PROCESS_VM_READV, [2]uint32{}, refused(unix.EPERM)},
-		"writing memory":           {unix.SYS_PROCESS_VM_WRITEV, [2]uint32{}, refused(unix.EPERM)},
-		"another root":             {unix.SYS_CHROOT, [2]uint32{}, refused(unix.EPERM)},
-		"a mount":                  {unix.SYS_MOUNT, [2]uint32{}, refused(unix.EPERM)},
-		"a user namespace":         {unix.SYS_UNSHARE, [2]uint32{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}, refused(unix.EPERM)},
-		"a child in one":           {unix.SYS_CLONE, [2]uint32{unix.CLONE_NEWUSER}, refused(unix.EPERM)},
-		"a child":                  {unix.SYS_CLONE, [2]uint32{unix.CLONE_VM | unix.CLONE_VFORK}, unix.SECCOMP_RET_ALLOW},
-		"flags that can't be seen": {unix.SYS_CLONE3, [2]uint32{}, refused(unix.ENOSYS)},
-		"pages of one's own":       {unix.SYS_USERFAULTFD, [2]uint32{}, refused(unix.ENOSYS)},
-		"becoming undumpable":      {unix.SYS_PRCTL, [2]uint32{unix.PR_SET_DUMPABLE}, refused(0)},
-		"another prctl":            {unix.SYS_PRCTL, [2]uint32{unix.PR_SET_NAME}, unix.SECCOMP_RET_ALLOW},
-		"a listener":               {unix.SYS_SECCOMP, [2]uint32{1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER}, refused(unix.EBUSY)},
-		"a filter":                 {unix.SYS_SECCOMP, [2]uint32{1, 0}, unix.SECCOMP_RET_ALLOW},
-		"a file in memory":         {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_CLOEXEC}, unix.SECCOMP_RET_USER_NOTIF},
-		"a program in memory":      {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_EXEC}, refused(unix.EACCES)},
-		"certainly no program":     {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_NOEXEC_SEAL}, unix.SECCOMP_RET_ALLOW},
-		"both at once":             {unix.SYS_MEMFD_CREATE, [2]uint32{0, unix.MFD_NOEXEC_SEAL | unix.MFD_EXEC}, refused(unix.EACCES)},
+		"execve":                   {unix.SYS_EXECVE, [3]uint32{}, unix.SECCOMP_RET_USER_NOTIF},
+		"execveat":                 {unix.SYS_EXECVEAT, [3]uint32{}, unix.SECCOMP_RET_USER_NOTIF},
+		"tracing":                  {unix.SYS_PTRACE, [3]uint32{}, refused(unix.EPERM)},
+		"reading memory":           {unix.SYS_PROCESS_VM_READV, [3]uint32{}, refused(unix.EPERM)},
+		"writing memory":           {unix.SYS_PROCESS_VM_WRITEV, [3]uint32{}, refused(unix.EPERM)},
+		"another root":             {unix.SYS_CHROOT, [3]uint32{}, refused(unix.EPERM)},
+		"a mount":                  {unix.SYS_MOUNT, [3]uint32{}, refused(unix.EPERM)},
+		"a user namespace":         {unix.SYS_UNSHARE, [3]uint32{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}, refused(unix.EPERM)},
+		"a child that is traced":   {unix.SYS_CLONE, [3]uint32{unix.CLONE_PTRACE}, refused(unix.EPERM)},
+		"a child in one":           {unix.SYS_CLONE, [3]uint32{unix.CLONE_NEWUSER}, refused(unix.EPERM)},
+		"a child":                  {unix.SYS_CLONE, [3]uint32{unix.CLONE_VM | unix.CLONE_VFORK}, unix.SECCOMP_RET_ALLOW},
+		"flags that can't be seen": {unix.SYS_CLONE3, [3]uint32{}, refused(unix.ENOSYS)},
+		"pages of one's own":       {unix.SYS_USERFAULTFD, [3]uint32{}, refused(unix.ENOSYS)},
+		"becoming undumpable":      {unix.SYS_PRCTL, [3]uint32{unix.PR_SET_DUMPABLE}, refused(0)},
+		"another prctl":            {unix.SYS_PRCTL, [3]uint32{unix.PR_SET_NAME}, unix.SECCOMP_RET_ALLOW},
+		"a listener":               {unix.SYS_SECCOMP, [3]uint32{1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER}, refused(unix.EBUSY)},
+		"a filter":                 {unix.SYS_SECCOMP, [3]uint32{1, 0}, unix.SECCOMP_RET_ALLOW},
+		"a file in memory":         {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_CLOEXEC}, unix.SECCOMP_RET_USER_NOTIF},
+		"a program in memory":      {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_EXEC}, refused(unix.EACCES)},
+		"certainly no program":     {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_NOEXEC_SEAL}, unix.SECCOMP_RET_ALLOW},
+		"both at once":             {unix.SYS_MEMFD_CREATE, [3]uint32{0, unix.MFD_NOEXEC_SEAL | unix.MFD_EXEC}, refused(unix.EACCES)},
 	}
 	ungated = calls{
-		"execve":   {unix.SYS_EXECVE, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
-		"tracing":  {unix.SYS_PTRACE, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
-		"a memory": {unix.SYS_MEMFD_CREATE, [2]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"execve":   {unix.SYS_EXECVE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"tracing":  {unix.SYS_PTRACE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
+		"a memory": {unix.SYS_MEMFD_CREATE, [3]uint32{}, unix.SECCOMP_RET_ALLOW},
 	}
 )
 
@@ -95,9 +101,9 @@ func TestTheFilterOfEveryMachine(t *testing.T) {
 func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
 
 // evaluate is what the kernel does with a filter, as far as ours needs it.
-func evaluate(t *testing.T, filter []unix.SockFilter, arch, number uint32, args [2]uint32) uint32 {
+func evaluate(t *testing.T, filter []unix.SockFilter, arch, number uint32, args [3]uint32) uint32 {
 	t.Helper()
-	data := map[uint32]uint32{offArch: arch, offNumber: number, offArg0: args[0], offArg1: args[1]}
+	data := map[uint32]uint32{offArch: arch, offNumber: number, offArg0: args[0], offArg1: args[1], offArg2: args[2], offArg2High: 0}
 	var a uint32
 	for i := 0; i < len(filter); i++ {
 		in := filter[i]

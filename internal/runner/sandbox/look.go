@@ -127,12 +127,15 @@ func multiCallName(asked string, p *program, args []string) string {
 	if isOwn := name == own || strings.HasPrefix(own, name+"."); !isOwn || len(args) < 2 {
 		return name
 	}
-	for _, known := range multiCallNames {
-		if strings.HasPrefix(own, known) {
-			return filepath.Base(strings.TrimPrefix(args[1], "--coreutils-prog="))
-		}
+	if !isMultiCallName(own) {
+		return name
 	}
-	return name
+	inner := filepath.Base(strings.TrimPrefix(args[1], "--coreutils-prog="))
+	if isMultiCallName(inner) {
+		// It looks for a name further on.
+		return own + " " + inner
+	}
+	return inner
 }
 
 // executable is the program that a thread runs.

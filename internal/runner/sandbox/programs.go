@@ -21,6 +21,9 @@ type programs struct {
 	// names are the names that are listed, for programs that do what they are called.
 	names map[string]bool
 
+	// anyMayWrite says that what the call can write to may run, where it is below a listed directory.
+	anyMayWrite bool
+
 	// notFound are entries of the policy that lead to nothing, writable those that the call can write to.
 	notFound, writable []string
 }
@@ -55,9 +58,9 @@ func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*program
 		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}, names: map[string]bool{}},
 		rules:    r, grant: grant, writableDirs: map[string]bool{}, found: map[string]string{},
 	}
-	for _, root := range r.WritePaths {
-		res.writePaths = append(res.writePaths, realPath(root))
-	}
+	res.writePaths = roots(r.WritePaths)
+	// Where writing is restricted, directories that the call can write to aren't listed.
+	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil
 	res.openDirs(path)
 	defer res.closeDirs()
 	if err := res.standardLoaders(); err != nil {
@@ -164,10 +167,13 @@ func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
 		return "", nil //nolint:nilerr // what isn't there can't be executed either
 	}
 	defer f.close()
-	if r.isWritable(f) {
-		if !allowWritable {
-			return "", nil
-		}
+	switch writable := r.isWritable(f); {
+	case r.leadsThroughWritable(entry) && !writable:
+		// Whoever can change the link would list what isn't the call's own.
+		return "", nil
+	case writable && !allowWritable:
+		return "", nil
+	case writable:
 		r.writable = append(r.writable, entry)
 	}
 	if strings.HasSuffix(entry, "/") != f.isDir() {
@@ -190,7 +196,7 @@ func (r *resolver) addName(name string) (string, error) {
 		if err != nil {
 			continue
 		}
-		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) {
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) && !r.leadsThroughWritable(filepath.Join(dir.path, name)) {
 			defer f.close()
 			return f.path, r.addFile(f, name)
 		}
@@ -244,9 +250,18 @@ func (r *resolver) addLoader(path string) error {
 	return r.grant(f)
 }
 
-// isWritable reports whether the call can write to the file or put another one in its place.
+// leadsThroughWritable reports whether a path goes through a link that the call, or another of this user, can replace.
+func (r *resolver) leadsThroughWritable(path string) bool {
+	return slices.ContainsFunc(links(path), func(dir string) bool { return r.isWritablePath(dir) || mayReplaceIn(dir) })
+}
+
+// isWritable reports whether the call can write to the file or put another one in its place; to a directory also when
+// it can write to something below.
 func (r *resolver) isWritable(f *openFile) bool {
-	if r.rules.WritePaths == nil && !f.isDir() && f.mayAccess(unix.W_OK) {
+	if r.rules.WritePaths == nil && !f.isDir() && (f.mayAccess(unix.W_OK) || f.isOwn()) {
+		return true
+	}
+	if f.isDir() && slices.ContainsFunc(slices.Concat(r.writePaths, devicePaths), func(root string) bool { return isBelow(root, f.path) }) {
 		return true
 	}
 	if r.rules.WritePaths != nil || f.isDir() {
@@ -289,10 +304,13 @@ func realPath(path string) string {
 // multiCallNames begin the names of files that are many programs.
 var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
 
+func isMultiCallName(base string) bool {
+	return slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) })
+}
+
 // isMultiCall reports whether a program is one of those, or has another name in its directory.
 func isMultiCall(f *openFile) bool {
-	base := filepath.Base(f.path)
-	if slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) }) {
+	if isMultiCallName(filepath.Base(f.path)) {
 		return true
 	}
 	return f.isLinked && linksIn(filepath.Dir(f.path))[f.id] > 1
@@ -318,7 +336,7 @@ func (p *programs) allowed(f *openFile) *program {
 	if known := p.files[f.id]; known != nil {
 		return known
 	}
-	if slices.ContainsFunc(p.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) }) {
+	if slices.ContainsFunc(p.dirs, func(dir string) bool { return strings.HasPrefix(f.path, dir) }) && (p.anyMayWrite || !f.isReplaceable()) {
 		return &program{path: f.path, interpreters: readInterpreters(f)}
 	}
 	return nil

@@ -66,6 +66,9 @@ func (t target) arguments(at uint64, count int) []string {
 			return args
 		}
 		arg, errno := t.text(to, maxName)
+		if errno == unix.ENAMETOOLONG {
+			return append(args, tooLong)
+		}
 		if errno != 0 {
 			return args
 		}
@@ -74,6 +77,9 @@ func (t target) arguments(at uint64, count int) []string {
 	}
 	return args
 }
+
+// tooLong stands for an argument that is longer than any name.
+const tooLong = "\x00"
 
 // arguments of a process that has just been started, from /proc: nobody else can have changed them yet.
 func startedArguments(pid int, count int) []string {
@@ -85,6 +91,11 @@ func startedArguments(pid int, count int) []string {
 	start := make([]byte, 2*maxName)
 	n, _ := f.Read(start)
 	args := strings.Split(string(start[:n]), "\x00")
+	for i, arg := range args {
+		if len(arg) >= maxName || n == len(start) && i == len(args)-1 {
+			args[i] = tooLong
+		}
+	}
 	return args[:min(len(args), count)]
 }
 

@@ -62,7 +62,7 @@ func peek(pid, options int) (int, State, error) {
 func (g *gate) follow(n *notification, v verdict) {
 	tid := int(n.pid)
 	if err := seize(tid); err != nil {
-		if !errors.Is(err, unix.ESRCH) {
+		if !errors.Is(err, unix.ESRCH) && g.listener.isValid(n.id) {
 			g.observed.addRefused(v.path, result.RuleUnreadable)
 			g.listener.refuse(n.id, unix.EACCES)
 		}
@@ -139,8 +139,12 @@ func reapTraced(pid int) {
 	_, _ = unix.Wait4(pid, nil, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
 }
 
-// isOwnChild reports whether this process is the parent.
+// isOwnChild reports whether this process is the parent, of a process and not of one of its threads: those are reaped by
+// who traces them.
 func isOwnChild(pid int) bool {
+	if unix.Tgkill(pid, pid, 0) != nil {
+		return false
+	}
 	stat, err := os.ReadFile(target(pid).proc("stat"))
 	if err != nil {
 		return false
