@@ -81,8 +81,9 @@ type Memory struct {
 	Calls, Pools *trigger.Trigger
 
 	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
-	// otherwise), which calls wait for a creation slot (begins anew), the back-off of pools whose pods don't start (begins
-	// anew), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
+	// otherwise), which calls wait for a slot to create or change a Job (begins anew), the back-off of pools whose pods don't
+	// start (begins anew), since when a pool's runner isn't connected (all have time to dial in again), and rates of
+	// Events (begin anew). Their clock keeps the API server's time (observed again).
 }
 
 // NewMemory makes an empty one.

@@ -29,7 +29,7 @@ func (w *world) failingPass(call *v1alpha1.ToolCall, how failure) error {
 	return err
 }
 
-func (w *world) pass(d time.Duration) { w.clock.set(w.clock.Now().Add(d)) }
+func (w *world) elapse(d time.Duration) { w.clock.set(w.clock.Now().Add(d)) }
 
 // The kubelet's SIGTERM has the runner leave its result in the pod, and the Job is gone when that is read.
 func TestACancelledCallEndsWithTheResultThatItsPodLeft(t *testing.T) {
@@ -39,7 +39,7 @@ func TestACancelledCallEndsWithTheResultThatItsPodLeft(t *testing.T) {
 	job := w.job(call)
 	token := w.identity.Token(w.namespace, job.Name, string(job.UID))
 	w.cancel(call)
-	w.pass(time.Minute)
+	w.elapse(time.Minute)
 	eventually(t, func() bool { w.reconcile(call); return !w.hasJob(call) })
 	w.stillRunning(call, "after the Job's deletion,")
 	w.podStatus(pod, terminated("Error", words(call, token)))
@@ -58,7 +58,7 @@ func TestACallIsNotGivenUpBeforeItsPodsDeadline(t *testing.T) {
 	w.clock.set(ends)
 	w.reconcile(call)
 	w.stillRunning(call, "at its pod's deadline,")
-	w.pass(2 * time.Minute)
+	w.elapse(2 * time.Minute)
 	w.reconcile(call)
 	if s := w.get(call).Status; s.Reason != v1alpha1.ReasonPodLost {
 		t.Errorf("long after it, the call is %s/%s", s.Phase, s.Reason)
@@ -143,14 +143,14 @@ func TestARunnerIsToldAlsoWhenItsJobCannotBeChanged(t *testing.T) {
 			case "end":
 				r.report(w, call.UID, completed)
 			}
-			w.pass(time.Hour)
+			w.elapse(time.Hour)
 			w.reconciler.Client = noJobPatch{w.client}
 			if what == "end" {
 				// The end is written, and the runner kept for a while.
 				if w.passError(call) == nil || !w.get(call).Status.Phase.Terminal() {
 					t.Fatalf("the call is %s", w.get(call).Status.Phase)
 				}
-				w.pass(2 * adoptionTime)
+				w.elapse(2 * adoptionTime)
 			}
 			if _, err := w.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}); err == nil {
 				t.Error("the pass isn't tried again")
@@ -170,14 +170,14 @@ func TestACallThatStartsLateHasItsWholeTime(t *testing.T) {
 	call := w.call("c", func(c *v1alpha1.ToolCall) { c.Spec.TimeoutSeconds = ptr.To(int32(600)) })
 	w.accept(call)
 	job := w.job(call)
-	w.pass(10 * time.Minute)
+	w.elapse(10 * time.Minute)
 	w.restart()
 	r := w.runner(job, w.pod(job))
 	wait := w.reconcile(call).RequeueAfter
 	if m := r.receive(); m.Assign == nil || wait == 0 {
 		t.Fatalf("got %+v, looked at again after %s", m, wait)
 	}
-	w.pass(wait)
+	w.elapse(wait)
 	w.reconcile(call)
 	if left := jobspec.EndsBy(w.job(call)).Sub(w.clock.Now()); left < 600*time.Second {
 		t.Errorf("the Job ends the pod in %s", left)
@@ -269,7 +269,7 @@ func TestAnEndWhoseAnswerIsLostFreesTheCallsPlace(t *testing.T) {
 		t.Fatalf("%v, and the call is %s", err, w.get(first).Status.Phase)
 	}
 	eventually(t, func() bool { return w.passError(first) == nil })
-	w.pass(2 * time.Second)
+	w.elapse(2 * time.Second)
 	w.reconcile(next)
 	if !w.hasJob(next) {
 		t.Error("the next call waits for one that is over")
@@ -309,7 +309,7 @@ func TestAnEndThatThePredecessorWritesFreesTheCallsPlace(t *testing.T) {
 	}
 	eventually(t, func() bool { return !w.cached(first) })
 	w.reconcile(first)
-	w.pass(2 * time.Second)
+	w.elapse(2 * time.Second)
 	w.reconcile(next)
 	if !w.hasJob(next) {
 		t.Error("the next call waits for one that is over")
@@ -354,13 +354,13 @@ func TestAWaitingPodOutlivesAMomentWithoutItsConnection(t *testing.T) {
 	for _, j := range w.waiting(env) {
 		before[j.Name] = true
 	}
-	w.pass(10 * time.Minute)
+	w.elapse(10 * time.Minute)
 	w.fill(env)
 	for _, r := range runners {
 		w.disconnect(r)
 	}
 	w.fill(env)
-	w.pass(time.Second)
+	w.elapse(time.Second)
 	names := slices.Sorted(maps.Keys(runners))
 	back, away := runners[names[0]], runners[names[1]]
 	back.connect(w, "")
@@ -370,7 +370,7 @@ func TestAWaitingPodOutlivesAMomentWithoutItsConnection(t *testing.T) {
 			t.Errorf("%s is deleted: %s", name, w.problem(env))
 		}
 	}
-	w.pass(time.Minute)
+	w.elapse(time.Minute)
 	w.fill(env)
 	if !w.hasNamedJob(back.config.Hello.Job) || w.hasNamedJob(away.config.Hello.Job) {
 		t.Error("the one that came back is deleted, or the one that did not is kept")
@@ -383,14 +383,14 @@ func TestAClaimedPodOutlivesAMomentWithoutItsConnection(t *testing.T) {
 	env := w.environment("env", warm(1))
 	r := only(w.warmUp(env))
 	call := w.call("c")
-	w.pass(10 * time.Minute)
+	w.elapse(10 * time.Minute)
 	w.fill(env)
 	before, once := w.reconciler.Client, false
 	w.reconciler.Client = &flaky{Client: w.client, fail: func() failure {
 		if !once {
 			once = true
 			w.disconnect(r)
-			w.pass(time.Minute)
+			w.elapse(time.Minute)
 			w.fill(env)
 		}
 		return succeeds

@@ -21,6 +21,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -202,9 +203,6 @@ func startTimeout(env *v1alpha1.ExecutionEnvironment) time.Duration {
 	return time.Duration(decide.StartTimeoutSeconds(env)) * time.Second
 }
 
-// reconnectWait is how long runners may take to dial in, after they can reach this operator or lost their connection.
-const reconnectWait = 15 * time.Second
-
 // problemOf says why a Job of the pool will not have a waiting runner; empty when it may.
 func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) string {
 	if found := host.DiagnoseJob(job); found != nil {
@@ -223,14 +221,14 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 	if connected || p.now.Sub(jobspec.StartsFrom(job)) <= startTimeout(p.env) {
 		return ""
 	}
-	if left := lost.Add(reconnectWait).Sub(p.now); was && left > 0 {
+	if left := lost.Add(dispatch.ReconnectWait).Sub(p.now); was && left > 0 {
 		p.wakeIn(left)
 		return ""
 	}
 	heard := r.Hub.Since()
-	if heard.IsZero() || p.now.Sub(heard) <= reconnectWait {
+	if heard.IsZero() || p.now.Sub(heard) <= dispatch.ReconnectWait {
 		if !heard.IsZero() {
-			p.wakeIn(heard.Add(reconnectWait).Sub(p.now) + time.Millisecond)
+			p.wakeIn(heard.Add(dispatch.ReconnectWait).Sub(p.now) + time.Millisecond)
 		}
 		return ""
 	}

@@ -7,15 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-const (
-	// podWait is how long a Job may have no pod before its Events are asked why.
-	podWait = time.Second
-	// reconnectWait is how long runners may take to dial in after they can reach an operator again.
-	reconnectWait = 15 * time.Second
-)
+// podWait is how long a Job may have no pod before its Events are asked why.
+const podWait = time.Second
 
 // heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened,
 // and the operator to ask again for what it was refused before.
@@ -24,7 +21,7 @@ func (o *observation) heardUntil(deadline time.Time) time.Time {
 	if heard.IsZero() {
 		heard = o.now
 	}
-	if earliest := heard.Add(reconnectWait); deadline.Before(earliest) {
+	if earliest := heard.Add(dispatch.ReconnectWait); deadline.Before(earliest) {
 		return earliest
 	}
 	return deadline

@@ -199,7 +199,7 @@ func TestARunningCallIsWatchedOverUntilItEnds(t *testing.T) {
 	}
 	// It may come and say that it has no call.
 	e = c.handled(t, Running, observed(bound, withJob, cancelled, justHeard))
-	if len(e.remove) != 0 || e.status != nil || e.wake <= 0 || e.wake > reconnectWait {
+	if len(e.remove) != 0 || e.status != nil || e.wake <= 0 || e.wake > dispatch.ReconnectWait {
 		t.Errorf("cancelled, and nobody could be heard before: %+v", e)
 	}
 	// Its pod may live longer than the limit, where the start took long.

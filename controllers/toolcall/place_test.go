@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -59,7 +60,7 @@ func TestAnUndecidedCallWaitsAsLongAsForItsStart(t *testing.T) {
 		"shortly before its time": {observed(undecided, later(58*time.Second)), 2 * time.Second, false},
 		"when its time is up":     {observed(undecided, later(60*time.Second)), 0, true},
 		"long after an operator's absence, at once": {observed(undecided, later(time.Hour), justHeard), latestRetry, false},
-		"long after an operator's absence, tried":   {observed(undecided, later(time.Hour), justHeard, later(reconnectWait)), 0, true},
+		"long after an operator's absence, tried":   {observed(undecided, later(time.Hour), justHeard, later(dispatch.ReconnectWait)), 0, true},
 		"after it was accepted and waited": {observed(said(func(o *observation) *v1alpha1.ToolCallStatus {
 			decided(o)
 			return o.pending(v1alpha1.ReasonQueued, "x")
@@ -183,7 +184,7 @@ func TestAJobThatCannotBeMadeNowIsTriedAgainForAsLongAsTheCallMayWait(t *testing
 			"shortly before its time":             {observed(failing, decided, later(59*time.Second)), time.Second, false},
 			"when its time is up":                 {observed(failing, decided, later(60*time.Second)), 0, true},
 			"after an operator's absence":         {observed(failing, decided, later(time.Hour), justHeard), latestRetry, false},
-			"a while after an operator's absence": {observed(failing, decided, later(time.Hour), justHeard, later(reconnectWait)), 0, true},
+			"a while after an operator's absence": {observed(failing, decided, later(time.Hour), justHeard, later(dispatch.ReconnectWait)), 0, true},
 			"after a wait for its turn":           {observed(queued, decided, later(time.Hour)), soonestRetry, false},
 			"after a wait for a guard":            {observed(said((*observation).undecided), later(59*time.Second), fresh), soonestRetry, false},
 			"a while after one for a guard":       {observed(said((*observation).undecided), later(59*time.Second), fresh, failed, later(8*time.Second)), 4 * time.Second, false},

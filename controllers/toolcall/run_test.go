@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/result"
@@ -23,8 +24,8 @@ func TestNoDeadlineIsOverBeforeTheRunnersCouldBeHeard(t *testing.T) {
 	}{
 		"an operator that has listened for long":              {time.Minute, -time.Hour, time.Minute},
 		"one that has just begun, and a deadline to come":     {time.Minute, 0, time.Minute},
-		"one that has just begun, and a deadline that passed": {-time.Hour, 0, reconnectWait},
-		"a deadline in the time to dial in":                   {time.Second, 0, reconnectWait},
+		"one that has just begun, and a deadline that passed": {-time.Hour, 0, dispatch.ReconnectWait},
+		"a deadline in the time to dial in":                   {time.Second, 0, dispatch.ReconnectWait},
 		"a deadline that passed before that":                  {-time.Minute, -time.Hour, -time.Minute},
 	} {
 		o := observed()
@@ -37,7 +38,7 @@ func TestNoDeadlineIsOverBeforeTheRunnersCouldBeHeard(t *testing.T) {
 	o := observed()
 	o.heard = time.Time{}
 	for range 3 {
-		if got := o.heardUntil(o.now.Add(-time.Hour)).Sub(o.now); got != reconnectWait {
+		if got := o.heardUntil(o.now.Add(-time.Hour)).Sub(o.now); got != dispatch.ReconnectWait {
 			t.Errorf("before it listens: %s", got)
 		}
 		o.now = o.now.Add(time.Hour)

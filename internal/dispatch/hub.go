@@ -50,6 +50,9 @@ func NewHub(notify func(*Session)) *Hub {
 	return &Hub{notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, left: map[string]leftResult{}}
 }
 
+// ReconnectWait is how long runners may take to dial in, after they can reach an operator or lost their connection.
+const ReconnectWait = 15 * time.Second
+
 // Listening says that runners can reach this operator from now on.
 func (h *Hub) Listening(now time.Time) {
 	h.mu.Lock()
