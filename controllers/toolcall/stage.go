@@ -69,7 +69,7 @@ func Table() []Row {
 	return []Row{
 		{
 			Deleting, "the ToolCall is being deleted",
-			"turns its runner away; Kubernetes deletes the Job, and the kubelet stops the command", nil,
+			"turns its runner away, and ends a call that a finalizer holds; Kubernetes deletes the Job, and the kubelet stops the command", nil,
 			(*Reconciler).dismiss,
 		},
 		{
@@ -104,7 +104,7 @@ func Table() []Row {
 		},
 		{
 			Placed, "the call's Job is there, and its runner isn't connected",
-			"says that the call was accepted, and ends it when its pod can't start or the start timeout is over", []Stage{Starting, New, Cancelling, Finished},
+			"says that the call was accepted or that its environment is suspended; ends it when its pod can't start or the start timeout is over; deletes a Job whose deadline passed while nobody could hear its runner", []Stage{Starting, New, Cancelling, Finished},
 			(*Reconciler).watchStart,
 		},
 		{
