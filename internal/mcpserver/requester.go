@@ -63,15 +63,23 @@ func requesterIn(extra *mcp.RequestExtra) *Requester {
 	return requester
 }
 
+// requestContext returns the context of the HTTP request that waits for the answer, which ends once it has been
+// answered. It is nil if the client isn't connected over HTTP.
+func requestContext(req *mcp.CallToolRequest) context.Context {
+	if req.Extra == nil || req.Extra.TokenInfo == nil {
+		return nil
+	}
+	request, _ := req.Extra.TokenInfo.Extra[extraContext].(context.Context)
+	return request
+}
+
 // callContext returns the context of one call. It ends when the client cancels the request, when the HTTP connection
 // that waits for the answer is lost, when the session ends, and when the server stops.
 func (s *Server) callContext(ctx context.Context, req *mcp.CallToolRequest) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stops := []func() bool{context.AfterFunc(s.stopping, cancel)}
-	if req.Extra != nil && req.Extra.TokenInfo != nil {
-		if request, ok := req.Extra.TokenInfo.Extra[extraContext].(context.Context); ok {
-			stops = append(stops, context.AfterFunc(request, cancel))
-		}
+	if request := requestContext(req); request != nil {
+		stops = append(stops, context.AfterFunc(request, cancel))
 	}
 	remove := s.inFlight.add(req.Session.ID(), cancel)
 	return ctx, func() {

@@ -46,6 +46,7 @@ func writeCertificate(t *testing.T, dir, name string) (certFile, keyFile string)
 // serving is a server that runs like that of the command line.
 type serving struct {
 	options *HTTPOptions
+	server  *Server
 	stop    context.CancelFunc
 	ended   chan error
 }
@@ -54,8 +55,8 @@ func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint, change ...func(*HTTP
 	t.Helper()
 	o.Address, o.HealthAddress = freeAddress(t), freeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &serving{options: o, stop: cancel, ended: make(chan error, 1)}
 	server := newTestServer(t, nil, 8)
+	s := &serving{options: o, server: server, stop: cancel, ended: make(chan error, 1)}
 	endpoint.MaxSessions, endpoint.MaxSessionsPerTenant, endpoint.MaxSessionsPerUser, endpoint.SessionTimeout = 8, 8, 8, time.Minute
 	o.MaxConnections, o.MaxConnectionsPerAddress = 64, 64
 	for _, c := range change {
@@ -161,6 +162,17 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// answerLate lets time pass between the end of a tool and its answer.
+func answerLate(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if method == "tools/call" {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return result, err
+	}
+}
+
 // A server that stops lets running calls finish within the drain timeout, and cancels and answers the rest.
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -178,6 +190,7 @@ func TestDrain(t *testing.T) {
 			f := newFixture(t)
 			f.operate(untilCancelled)
 			s := serve(t, &HTTPOptions{DrainTimeout: test.drain}, Endpoint{API: apiServer, Namespace: f.namespace})
+			s.server.mcp.AddReceivingMiddleware(answerLate)
 			url, token := "http://"+s.options.Address+"/mcp", f.user("agent", runsCalls())
 			id := post(t, url, token, "", initialize).header.Get(sessionHeader)
 			waiting := make(chan struct{})

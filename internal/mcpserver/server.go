@@ -60,11 +60,16 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// tracked counts the invocations of a tool, so that Wait can wait for them.
+// tracked counts the invocations of a tool, so that Wait can wait for them. Over HTTP an invocation counts until its
+// response has been written: a session that is closed before discards the response.
 func (s *Server) tracked(tool mcp.ToolHandler) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.running.Add(1)
 		defer s.running.Done()
+		if request := requestContext(req); request != nil {
+			s.running.Add(1)
+			context.AfterFunc(request, s.running.Done)
+		}
 		return tool(ctx, req)
 	}
 }
@@ -72,7 +77,7 @@ func (s *Server) tracked(tool mcp.ToolHandler) mcp.ToolHandler {
 // Stop cancels all running calls. Their requests still get an answer.
 func (s *Server) Stop() { s.stop() }
 
-// Wait waits until no tool runs, for at most the given time.
+// Wait waits until no tool runs and all are answered, for at most the given time.
 func (s *Server) Wait(limit time.Duration) error {
 	done := make(chan struct{})
 	go func() {
