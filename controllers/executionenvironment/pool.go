@@ -302,12 +302,7 @@ func (r *Reconciler) addPod(ctx context.Context, p *pool) error {
 	if err := r.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("create a Job of the pool: %w", err)
 	}
-	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
-	err := r.Client.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create the credential of a waiting pod: %w", err)
-	}
-	return nil
+	return host.CreateCredential(ctx, r.Client, r.Identity, job)
 }
 
 // refused backs off when the API server doesn't take the pool's Jobs.

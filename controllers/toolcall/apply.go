@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 )
@@ -38,7 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 		}
 	}
 	if e.credential != nil {
-		if err := r.createCredential(ctx, e.credential); err != nil {
+		if err := host.CreateCredential(ctx, r.Client, r.Identity, e.credential); err != nil {
 			e = e.decided.credentialFailed(ctx, e.credential, err)
 		}
 	}
@@ -129,16 +130,6 @@ func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Res
 		return ctrl.Result{}, errors.New("the call's Job is there and isn't found")
 	}
 	return r.apply(ctx, o, e)
-}
-
-// createCredential gives the Job's pod its token. Making it again makes the same one.
-func (r *Reconciler) createCredential(ctx context.Context, job *batchv1.Job) error {
-	token := r.Identity.Token(job.Namespace, job.Name, string(job.UID))
-	err := r.Client.Create(ctx, jobspec.Credential(job, token), client.DisableReadYourWritesConsistency)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create the credential of the call's pod: %w", err)
-	}
-	return nil
 }
 
 // writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try

@@ -90,7 +90,7 @@ func (r *Reconciler) observeRunner(ctx context.Context, o *observation, bound *v
 	if err != nil {
 		return err
 	}
-	if decision := r.unsealDecision(o.call, sealed); decision != nil {
+	if decision, ok := jobspec.UnsealDecision(r.Identity, sealed, sealContext(o.call, bound)...); ok {
 		o.decision, o.created = decision, decision.Created()
 	}
 	return nil
@@ -148,32 +148,6 @@ func (r *Reconciler) find(ctx context.Context, key types.NamespacedName) (*v1alp
 // sealContext is where a decision in a call's status counts: for this call, with this runner.
 func sealContext(call *v1alpha1.ToolCall, bound *v1alpha1.RunnerBinding) []string {
 	return []string{"call", call.Namespace, call.Name, string(call.UID), bound.PodUID, bound.KeyHash}
-}
-
-// sealDecision keeps what was decided in the record of the runner. Who may read calls can't read it: it holds values.
-func (r *Reconciler) sealDecision(call *v1alpha1.ToolCall, bound *v1alpha1.RunnerBinding, decision *decide.Decision) error {
-	raw, err := decision.Encode()
-	if err != nil {
-		return err
-	}
-	bound.Decision, err = r.Identity.Encrypt(raw, sealContext(call, bound)...)
-	return err
-}
-
-// unsealDecision reads it back; nil when it isn't there, or isn't the operator's.
-func (r *Reconciler) unsealDecision(call *v1alpha1.ToolCall, sealed string) *decide.Decision {
-	if sealed == "" {
-		return nil
-	}
-	raw, err := r.Identity.Decrypt(sealed, sealContext(call, call.Status.Runner)...)
-	if err != nil {
-		return nil
-	}
-	decision, err := decide.Decode(raw)
-	if err != nil {
-		return nil
-	}
-	return decision
 }
 
 // isQueued says that the call's status says that it waits for a place.

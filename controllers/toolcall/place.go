@@ -259,7 +259,8 @@ func (o *observation) launch(job *batchv1.Job) effects {
 func (r *Reconciler) bindTo(o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, p *host.Placement) (effects, error) {
 	hello := p.Runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: p.Runner.KeyHash()}
-	if err := r.sealDecision(o.call, bound, o.decision); err != nil {
+	var err error
+	if bound.Decision, err = jobspec.SealDecision(r.Identity, o.decision, sealContext(o.call, bound)...); err != nil {
 		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
 	}
 	assignment, err := o.decision.Assignment(whole)

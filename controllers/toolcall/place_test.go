@@ -238,7 +238,8 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 		}
 		bound := o.call.DeepCopy()
 		bound.Status = *s
-		if d := r.unsealDecision(bound, bound.Status.Runner.Decision); d == nil || d.Environment != "env" || d.TimeoutMilliseconds != 10_000 {
+		kept := bound.Status.Runner
+		if d, ok := jobspec.UnsealDecision(op.identity, kept.Decision, sealContext(bound, kept)...); !ok || d.Environment != "env" || d.TimeoutMilliseconds != 10_000 {
 			t.Errorf("%s: the decision that is kept is %+v", path, d)
 		}
 	}
@@ -271,20 +272,26 @@ func TestACallWithoutItsInputIsNotHandedOver(t *testing.T) {
 
 func TestADecisionInTheStatusIsTheOperatorsAndOfThisCallAndRunner(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{Options: Options{Identity: newIdentity(t)}}
+	identity := newIdentity(t)
 	sealed := func() *v1alpha1.ToolCall {
-		o := observed(bound)
-		if err := r.sealDecision(o.call, o.call.Status.Runner, newDecision()); err != nil {
+		call := observed(bound).call
+		runner := call.Status.Runner
+		var err error
+		if runner.Decision, err = jobspec.SealDecision(identity, newDecision(), sealContext(call, runner)...); err != nil {
 			t.Fatal(err)
 		}
-		return o.call
+		return call
+	}
+	read := func(by *dispatch.Identity, call *v1alpha1.ToolCall) *decide.Decision {
+		d, _ := jobspec.UnsealDecision(by, call.Status.Runner.Decision, sealContext(call, call.Status.Runner)...)
+		return d
 	}
 	call := sealed()
 	raw, err := json.Marshal(call)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := r.unsealDecision(call, call.Status.Runner.Decision); d == nil || d.Plan.Layers[0].Vars[0] != (envresolve.Var{Name: "D", Value: "secret-literal"}) {
+	if d := read(identity, call); d == nil || d.Plan.Layers[0].Vars[0] != (envresolve.Var{Name: "D", Value: "secret-literal"}) {
 		t.Errorf("read back is %+v", d)
 	}
 	if strings.Contains(string(raw), "secret-literal") || strings.Contains(string(raw), "argvPrefix") {
@@ -299,25 +306,25 @@ func TestADecisionInTheStatusIsTheOperatorsAndOfThisCallAndRunner(t *testing.T) 
 		"nothing":                 func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = "" },
 		"a decision in the clear": func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = `{"environment":"env"}` },
 		"a shorter one":           func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = c.Status.Runner.Decision[1:] },
-		"a Job's":                 func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = jobsDecision(t, r) },
-		"a token":                 func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = r.Identity.Token("ns", "call", "call-uid") },
+		"a Job's":                 func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = jobsDecision(t, identity) },
+		"a token":                 func(c *v1alpha1.ToolCall) { c.Status.Runner.Decision = identity.Token("ns", "call", "call-uid") },
 	} {
 		c := sealed()
 		change(c)
-		if d := r.unsealDecision(c, c.Status.Runner.Decision); d != nil {
+		if d := read(identity, c); d != nil {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
 	own := sealed()
-	if d := (&Reconciler{Options: Options{Identity: newIdentity(t)}}).unsealDecision(own, own.Status.Runner.Decision); d != nil {
+	if d := read(newIdentity(t), own); d != nil {
 		t.Errorf("another operator's: %+v", d)
 	}
 }
 
 // jobsDecision is a decision that was sealed for the Job of the same call.
-func jobsDecision(t *testing.T, r *Reconciler) string {
+func jobsDecision(t *testing.T, identity *dispatch.Identity) string {
 	t.Helper()
-	job, err := jobspec.Build(jobspec.Input{Call: observed().call, Decision: newDecision(), Sealer: r.Identity})
+	job, err := jobspec.Build(jobspec.Input{Call: observed().call, Decision: newDecision(), Sealer: identity})
 	if err != nil {
 		t.Fatal(err)
 	}

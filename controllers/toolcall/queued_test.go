@@ -40,7 +40,7 @@ func TestTheEndOfASuspensionIsToldToThoseWhoWaitForIt(t *testing.T) {
 		e.Spec.Suspend = suspend
 		return e
 	}
-	h := resumed{c.Objects}
+	h := c.onEnvironments()
 	for name, tc := range map[string]struct {
 		happen func(q requests)
 		told   bool

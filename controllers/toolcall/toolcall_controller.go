@@ -50,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 		For(&v1alpha1.ToolCall{}).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.callsOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.callsOfPod)).
-		Watches(&v1alpha1.ExecutionEnvironment{}, resumed{r.Objects}).
+		Watches(&v1alpha1.ExecutionEnvironment{}, r.onEnvironments()).
 		WatchesRawSource(calls.Source()).
 		// The queue of a replica that only waits for the lease would keep the name of every call that there ever was.
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent, EnableWarmup: ptr.To(false)}).
@@ -135,36 +135,25 @@ func (r *Reconciler) ifInFlight(ctx context.Context, call types.NamespacedName) 
 	return []reconcile.Request{{NamespacedName: call}}
 }
 
-// resumed has the calls looked at that wait for a suspended environment, when that is resumed.
-type resumed struct{ objects apicache.Reader }
-
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-var _ handler.EventHandler = resumed{}
-
-// Create does nothing: a call is looked at when it comes.
-func (resumed) Create(context.Context, event.CreateEvent, requests) {}
-
-// Delete has the waiting calls told that their environment is gone.
-func (h resumed) Delete(ctx context.Context, e event.DeleteEvent, q requests) {
-	h.enqueue(ctx, e.Object, q)
-}
-
-// Generic does nothing.
-func (resumed) Generic(context.Context, event.GenericEvent, requests) {}
-
-// Update looks for the end of a suspension.
-func (h resumed) Update(ctx context.Context, e event.UpdateEvent, q requests) {
-	before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
-	after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
-	if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
-		h.enqueue(ctx, after, q)
+// onEnvironments has the calls looked at that wait for a suspended environment, when that is resumed or deleted.
+func (r *Reconciler) onEnvironments() handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+			before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
+			after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
+			if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
+				r.enqueueWaiting(ctx, after, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueWaiting(ctx, e.Object, q) },
 	}
 }
 
-func (h resumed) enqueue(ctx context.Context, env client.Object, q requests) {
+func (r *Reconciler) enqueueWaiting(ctx context.Context, env client.Object, q requests) {
 	calls := &v1alpha1.ToolCallList{}
-	if h.objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
+	if r.Objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
 		return
 	}
 	for i := range calls.Items {

@@ -32,10 +32,16 @@ type Reader struct {
 // Find gets an object that somebody named: often it was created a moment before, so that the API server is asked when
 // the cache doesn't have it. found is false when there is none.
 func (r Reader) Find(ctx context.Context, key types.NamespacedName, into client.Object) (found bool, err error) {
-	err = r.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, into)
+	found, err = get(ctx, r.Reader, key, into)
+	if err == nil && !found {
+		found, err = get(ctx, r.Live, key, into)
 	}
+	return found, err
+}
+
+// get gets an object; found is false when there is none.
+func get(ctx context.Context, from client.Reader, key types.NamespacedName, into client.Object) (found bool, err error) {
+	err = from.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -75,11 +81,11 @@ func (r Reader) liveDefaults(ctx context.Context, namespace string) ([]v1alpha1.
 			continue
 		}
 		env := v1alpha1.ExecutionEnvironment{}
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(&list.Items[i]), &env)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("get environment %s: %w", list.Items[i].Name, err)
+		found, err := get(ctx, r.Live, client.ObjectKeyFromObject(&list.Items[i]), &env)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil {
+		if found {
 			defaults = append(defaults, env)
 		}
 	}
@@ -107,15 +113,12 @@ func (r Reader) Policies(ctx context.Context, env *v1alpha1.ExecutionEnvironment
 // it is read anew.
 func (r Reader) Job(ctx context.Context, key types.NamespacedName) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
-	err := r.Get(ctx, key, job)
-	if err == nil && (jobspec.HasEnded(job) || jobspec.IsDecisionOmitted(job)) {
+	found, err := get(ctx, r.Reader, key, job)
+	if err != nil || !found {
+		return nil, err
+	}
+	if jobspec.HasEnded(job) || jobspec.IsDecisionOmitted(job) {
 		return r.LiveJob(ctx, key)
-	}
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get Job %s: %w", key.Name, err)
 	}
 	return job, nil
 }
@@ -123,12 +126,9 @@ func (r Reader) Job(ctx context.Context, key types.NamespacedName) (*batchv1.Job
 // LiveJob gets a Job past the cache, nil when there is none.
 func (r Reader) LiveJob(ctx context.Context, key types.NamespacedName) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
-	err := r.Live.Get(ctx, key, job)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get Job %s: %w", key.Name, err)
+	found, err := get(ctx, r.Live, key, job)
+	if err != nil || !found {
+		return nil, err
 	}
 	jobspec.Slim(job)
 	return job, nil
@@ -151,11 +151,11 @@ func (r Reader) PodOf(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error
 func (r Reader) PodByUID(ctx context.Context, key types.NamespacedName, uid string) (*corev1.Pod, error) {
 	for _, reader := range []client.Reader{r.Reader, r.Live} {
 		pod := &corev1.Pod{}
-		err := reader.Get(ctx, key, pod)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("get pod %s: %w", key.Name, err)
+		found, err := get(ctx, reader, key, pod)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil && string(pod.UID) == uid {
+		if found && string(pod.UID) == uid {
 			return pod, nil
 		}
 	}
@@ -165,8 +165,9 @@ func (r Reader) PodByUID(ctx context.Context, key types.NamespacedName, uid stri
 // LiveCall gets a call past the cache, nil when there is none.
 func (r Reader) LiveCall(ctx context.Context, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
-	if err := r.Live.Get(ctx, key, call); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	found, err := get(ctx, r.Live, key, call)
+	if err != nil || !found {
+		return nil, err
 	}
 	unmark(call)
 	return call, nil
