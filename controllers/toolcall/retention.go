@@ -70,8 +70,7 @@ func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
 const fieldTTL = "spec.ttlSecondsAfterFinished"
 
 // seed reads the finished calls, one by one: a page of them could be hundreds of MiB of output. Of those that don't say
-// themselves how long they stay it reads metadata only: when they ended follows from the last write of their status, and
-// whether their time is up is asked when that can be at the earliest.
+// themselves how long they stay it reads metadata only, and looks at them when their time can be up at the earliest.
 func (s *RetentionSeed) seed(ctx context.Context, namespace string, own bool) (seeded int, err error) {
 	var list client.ObjectList = &v1alpha1.ToolCallList{}
 	selector := fields.AndSelectors(apicache.Finished(), fields.OneTermNotEqualSelector(fieldTTL, ""))
@@ -118,18 +117,7 @@ func (s *RetentionSeed) dueTime(ctx context.Context, o client.Object) (time.Time
 		return sinceFinished(call).Add(ttl), err
 	}
 	ttl, err := s.Calls.shortestTTL(ctx, o.GetNamespace())
-	return lastWrite(o).Add(ttl), err
-}
-
-// lastWrite is when a finished call's status was written.
-func lastWrite(o client.Object) time.Time {
-	last := o.GetCreationTimestamp().Time
-	for _, entry := range o.GetManagedFields() {
-		if entry.Subresource == "status" && entry.Time != nil && entry.Time.After(last) {
-			last = entry.Time.Time
-		}
-	}
-	return last
+	return o.GetCreationTimestamp().Add(ttl), err
 }
 
 // shortestTTL is how long a finished call of the namespace stays at least that doesn't say so itself.

@@ -213,8 +213,8 @@ func TestACallsMetadataLeavesRoomForItsStatus(t *testing.T) {
 		"a long note":                    {annotate("x", 200<<10), true},
 		"a note of control characters":   {annotate("\x01", 30<<10), true},
 		"some labels":                    {label(100), false},
-		"many labels":                    {label(1000), true},
-		"many labels and a cancellation": {func() { label(1000)(); call.Spec.Cancel = true }, true},
+		"many labels":                    {label(1500), true},
+		"many labels and a cancellation": {func() { label(1500)(); call.Spec.Cancel = true }, true},
 		"a cancellation":                 {func() { call.Spec.Cancel = true }, false},
 	} {
 		err := grow(tc.change)

@@ -118,6 +118,8 @@ func TestAnOrphanedJobStays(t *testing.T) {
 	s := newSpace(t)
 	withControllers(t)
 	call, job := s.callAndJob("c")
+	// A Job that the garbage collector hasn't seen yet would be deleted.
+	s.awaitPod(job)
 	if err := s.admin.Delete(t.Context(), call, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
 		t.Fatal(err)
 	}
