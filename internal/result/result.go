@@ -30,6 +30,7 @@ const (
 	CancelRequested      = "CancelRequested"
 	StartTimeout         = "StartTimeout"
 	PodLost              = "PodLost"
+	SessionEnded         = "SessionEnded"
 	IsolationUnavailable = "IsolationUnavailable"
 )
 

@@ -52,6 +52,7 @@ var exitRules = map[string]exitRule{
 	StartTimeout:         exitNone,
 	CancelRequested:      exitStopped,
 	PodLost:              exitStopped,
+	SessionEnded:         exitStopped,
 	IsolationUnavailable: exitNone,
 }
 

@@ -42,9 +42,13 @@ func (m *Message) limit() int {
 	switch {
 	case m.Hello != nil:
 		return MaxHello
+	case m.Result != nil && m.Result.Decision != "":
+		return MaxSessionResult
 	case m.Result != nil:
 		return MaxResult
-	case m.Ping != nil:
+	case m.Held != nil:
+		return MaxHeld
+	case m.Ping != nil, m.Started != nil, m.Known != nil:
 		return MaxControl
 	default:
 		return MaxAssignment
@@ -91,14 +95,19 @@ func ReadHeader(r io.Reader, limit int) (int, error) {
 // could take many times the memory of its encoding.
 func ReadFromRunner(r io.Reader, size int) (*Message, error) {
 	var body struct {
-		Hello  *Hello  `json:"hello"`
-		Result *Result `json:"result"`
-		Ping   *Ping   `json:"ping"`
+		Hello   *Hello   `json:"hello"`
+		Result  *Result  `json:"result"`
+		Ping    *Ping    `json:"ping"`
+		Held    *Held    `json:"held"`
+		Started *Started `json:"started"`
+		Known   *Known   `json:"known"`
 	}
 	if err := readBody(r, size, &body); err != nil {
 		return nil, err
 	}
-	m := &Message{Hello: body.Hello, Result: body.Result, Ping: body.Ping}
+	m := &Message{
+		Hello: body.Hello, Result: body.Result, Ping: body.Ping, Held: body.Held, Started: body.Started, Known: body.Known,
+	}
 	return m.checked()
 }
 
@@ -119,6 +128,7 @@ func (m *Message) checked() (*Message, error) {
 	for _, present := range []bool{
 		m.Hello != nil, m.Assign != nil, m.Refuse != nil, m.Result != nil,
 		m.Ack != nil, m.Cancel != nil, m.Ping != nil, m.Pong != nil,
+		m.Begin != nil, m.Held != nil, m.Started != nil, m.Known != nil, m.Stop != nil, m.End != nil,
 	} {
 		if present {
 			n++

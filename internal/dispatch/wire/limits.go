@@ -10,9 +10,15 @@ const (
 	MaxControl = 1 << 10
 	// MaxResult is the size of the largest legal result.
 	MaxResult = result.MaxEncoded + maxEncodedEnvironment + maxEncodedRest
+	// MaxSessionResult is the size of the largest result of a session's call, which has a decision.
+	MaxSessionResult = MaxResult + MaxDecision
+	// MaxHeld bounds a call that follows the hello of a session's runner.
+	MaxHeld = MaxDecision + maxEncodedRest
 	// MaxAssignment is the size of the largest assignment: a call as large as the API server stores one, its input in
-	// base64, and what was decided about it.
-	MaxAssignment = (maxCall/3+1)*4 + maxDecision + maxEncodedRest
+	// base64, what was decided about it, and in a session the same, sealed.
+	MaxAssignment = (maxCall/3+1)*4 + 2*MaxDecision + maxEncodedRest
+	// MaxDecision bounds a sealed decision: it is the size of all annotations that an object may have.
+	MaxDecision = 256 << 10
 )
 
 // Bounds of an Environment.
@@ -32,8 +38,6 @@ const (
 	maxEncodedRest = 1 << 10
 	// maxCall is the size of the largest request that etcd takes.
 	maxCall = 3 << 19
-	// maxDecision is the size of all annotations that an object may have.
-	maxDecision = 256 << 10
 )
 
 // maxResultOfVersion1 has room for what a runner of version 1 could keep: 512 KiB of each stream, a message of 32 KiB,

@@ -10,12 +10,14 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// Result is how a call ended.
+// Result is how a call ended. Outcome.Started says whether its command was started.
 type Result struct {
 	CallUID string         `json:"callUID"`
 	Outcome result.Outcome `json:"outcome"`
 	// Environment is what was resolved: names and sources, never values.
 	Environment Environment `json:"environment"`
+	// Decision is that of a session's call, as the operator sealed it; empty for one that was stopped before it was assigned.
+	Decision string `json:"decision,omitempty"`
 }
 
 // Environment is what a runner resolved.
@@ -55,6 +57,8 @@ func (r *Result) Validate() error {
 	}
 	e := &r.Environment
 	switch {
+	case len(r.Decision) > MaxDecision || !isPlain(r.Decision):
+		return errors.New("the decision is larger than it may be, or isn't sealed")
 	case len(e.WorkingDir) > result.MaxWorkingDir:
 		return errors.New("the environment's working directory is longer than it may be")
 	case len(e.Vars) > MaxNames || len(e.Stripped) > MaxNames:

@@ -6,6 +6,19 @@
 // each connection, until an Ack comes back. Cancel may come at any time. Ping is answered by Pong; a Pong
 // that nobody asked for keeps a connection alive.
 //
+// A session's runner takes many calls. Begin makes a runner that waits a session's runner, for good. Each
+// later Hello carries the session, and is followed by a Held frame for each call that runs or whose result
+// isn't acknowledged. Every message about a call can be repeated:
+//
+//	Assign   of a UID that the runner doesn't know: it remembers the UID, starts the command and sends Started.
+//	         Of a call that runs: Started. Of one that has ended: Result. Of one that was acknowledged: Known.
+//	Stop     of a call that runs: its command is stopped, and Result follows. Of a UID that the runner doesn't
+//	         know: it remembers never to start it, and sends a Result that says so.
+//	Result   is sent once on each connection, and as an answer, until its Ack. It gives the Decision back.
+//	End      stops what runs. The runner starts nothing more, and exits when all results are acknowledged.
+//
+// Refuse, in a session, ends the connection only. The runner dials again.
+//
 // Either end may be newer than the other. A runner ignores messages that it doesn't know, and both ignore
 // fields that they don't know. Version says when that is not enough.
 //
@@ -26,8 +39,9 @@ import (
 //
 // Version 2 bounds a result by MaxResult, and a runner that has a call obeys only a Refusal that names the call.
 // Version 3 has Assignment.Rules: an older runner would run the call without them.
+// Version 4 has sessions: an older runner would ignore Begin, and end after one call.
 const (
-	Version       = 3
+	Version       = 4
 	OldestVersion = 1
 )
 
@@ -47,6 +61,14 @@ type Message struct {
 	Cancel *Cancel     `json:"cancel,omitempty"`
 	Ping   *Ping       `json:"ping,omitempty"`
 	Pong   *Ping       `json:"pong,omitempty"`
+
+	// Of sessions.
+	Begin   *Begin   `json:"begin,omitempty"`
+	Held    *Held    `json:"held,omitempty"`
+	Started *Started `json:"started,omitempty"`
+	Known   *Known   `json:"known,omitempty"`
+	Stop    *Stop    `json:"stop,omitempty"`
+	End     *End     `json:"end,omitempty"`
 }
 
 // Hello introduces a runner. The token and the key of its TLS certificate prove who it is.
@@ -68,6 +90,8 @@ type Hello struct {
 	// Support is what the node gives for holding rules. An operator needn't give a call to a runner that can't hold the
 	// call's rules: it would end with IsolationUnavailable.
 	Support *rules.Support `json:"support,omitempty"`
+	// Session is the session whose runner this is.
+	Session *Session `json:"session,omitempty"`
 }
 
 // Assignment is a call, ready to run except for what only the pod knows.
@@ -82,7 +106,7 @@ type Assignment struct {
 	// HasSource tells an empty snippet from none.
 	HasSource bool   `json:"hasSource,omitempty"`
 	Stdin     []byte `json:"stdin,omitempty"`
-	// TimeoutMilliseconds is the limit of the process's wall-clock time.
+	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 for none.
 	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
 	MaxBytesPerStream   int   `json:"maxBytesPerStream"`
 	DenyNetwork         bool  `json:"denyNetwork,omitempty"`
@@ -90,6 +114,10 @@ type Assignment struct {
 	Rules *rules.Rules `json:"rules,omitempty"`
 	// Environment is the plan that the runner finishes with the image's own variables.
 	Environment envresolve.Plan `json:"environment"`
+	// Decision is what the operator decided about a session's call, sealed by it. The runner gives it back.
+	Decision string `json:"decision,omitempty"`
+	// Background says that a session's call is one of its MaxBackgroundCalls. It may have no limit of time.
+	Background bool `json:"background,omitempty"`
 }
 
 // Refusal ends a connection.
