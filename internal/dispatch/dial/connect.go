@@ -25,17 +25,29 @@ type Call struct{ UID, Name string }
 // Dial connects to the first endpoint that answers, and says hello for the call that this runner already has,
 // if any.
 func (c *Config) Dial(ctx context.Context, call Call) (*Conn, error) {
+	hello := c.Hello
+	if call.UID != "" {
+		hello.CallUID, hello.Call = call.UID, call.Name
+	}
+	return c.dial(ctx, &hello)
+}
+
+// DialSession connects like Dial, and says hello for the session whose runner this is. The caller sends the calls of the
+// session first: an operator may take its time over them.
+func (c *Config) DialSession(ctx context.Context, session *wire.Session) (*Conn, error) {
+	hello := c.Hello
+	hello.Session = session
+	return c.dial(ctx, &hello)
+}
+
+func (c *Config) dial(ctx context.Context, hello *wire.Hello) (*Conn, error) {
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	connected, err := c.connect(connecting)
 	if err != nil {
 		return nil, err
 	}
-	hello := c.Hello
-	if call.UID != "" {
-		hello.CallUID, hello.Call = call.UID, call.Name
-	}
-	if err := sayHello(connecting, connected, &hello); err != nil {
+	if err := sayHello(connecting, connected, hello); err != nil {
 		connected.NetConn().Close()
 		return nil, fmt.Errorf("say hello: %w", err)
 	}

@@ -89,6 +89,11 @@ func (o *operator) accept(endpoint string) *tls.Conn {
 // connected is a connection that has said hello, and the operator's end of it.
 func connected(t *testing.T, call dial.Call) (*dial.Conn, *tls.Conn, *wire.Hello) {
 	t.Helper()
+	return connectedBy(t, func(c *dial.Config) (*dial.Conn, error) { return c.Dial(t.Context(), call) })
+}
+
+func connectedBy(t *testing.T, dials func(*dial.Config) (*dial.Conn, error)) (*dial.Conn, *tls.Conn, *wire.Hello) {
+	t.Helper()
 	o := newOperator(t, "one:1")
 	config := o.config()
 	type answer struct {
@@ -97,7 +102,7 @@ func connected(t *testing.T, call dial.Call) (*dial.Conn, *tls.Conn, *wire.Hello
 	}
 	answers := make(chan answer)
 	go func() {
-		conn, err := config.Dial(t.Context(), call)
+		conn, err := dials(config)
 		answers <- answer{conn, err}
 	}()
 	far := o.accept("one:1")
@@ -127,6 +132,20 @@ func TestTheHelloSaysWhereTheRunnerBelongs(t *testing.T) {
 		want.CallUID, want.Call = "c1", "given"
 		if *hello != want {
 			t.Errorf("with a call: got %+v", hello)
+		}
+	})
+}
+
+func TestTheHelloOfASessionSaysWhatTheRunnerHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session := &wire.Session{UID: "s1", Name: "session", Incarnation: 2, Taken: 3, Held: 1, Calls: []wire.Held{{UID: "c1", State: wire.Ended}}}
+		conn, far, hello := connectedBy(t, func(c *dial.Config) (*dial.Conn, error) { return c.DialSession(t.Context(), session) })
+		if s := hello.Session; s == nil || s.UID != "s1" || s.Name != "session" || s.Incarnation != 2 || s.Taken != 3 || s.Held != 1 || hello.Call != "call" || hello.CallUID != "" {
+			t.Errorf("got %+v with %+v", hello, s)
+		}
+		go func() { _ = conn.Send(&wire.Message{Held: &session.Calls[0]}) }()
+		if err := wire.ReadHeld(far, hello.Session); err != nil || hello.Session.Calls[0].UID != "c1" {
+			t.Errorf("after the hello comes %+v, %v", hello.Session.Calls, err)
 		}
 	})
 }

@@ -55,7 +55,7 @@ type Session struct {
 	// read before its sender is authenticated.
 	Held int `json:"held"`
 	// Calls are what the Held frames carry: the calls that run or whose results aren't acknowledged, in the order in
-	// which they came. WriteHello writes them, ReadHeld reads them.
+	// which they came. ReadHeld reads them.
 	Calls []Held `json:"-"`
 }
 
@@ -133,31 +133,13 @@ func isPlain(s string) bool {
 	return true
 }
 
-// WriteHello sends a hello, with the calls of its session.
-func WriteHello(w io.Writer, h *Hello) error {
-	if h.Session == nil {
-		return Write(w, &Message{Hello: h})
-	}
-	hello, session := *h, *h.Session
-	session.Held = len(session.Calls)
-	hello.Session = &session
-	if err := Write(w, &Message{Hello: &hello}); err != nil {
-		return err
-	}
-	for i := range session.Calls {
-		if err := Write(w, &Message{Held: &session.Calls[i]}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ReadHeld receives the calls that follow the hello of a session's runner. They may take MaxHeldCalls times MaxHeld.
+// ReadHeld receives the calls that follow the hello of a session's runner. They take at most MaxHeldCalls times MaxHeld.
+// A runner whose calls are read slowly pings between them.
 func ReadHeld(r io.Reader, s *Session) error {
 	if s.Held < 0 || s.Held > MaxHeldCalls {
 		return fmt.Errorf("a runner holds at most %d calls, this one %d", MaxHeldCalls, s.Held)
 	}
-	for range s.Held {
+	for pings := 0; len(s.Calls) < s.Held; {
 		size, err := ReadHeader(r, MaxHeld)
 		if err != nil {
 			return err
@@ -166,6 +148,9 @@ func ReadHeld(r io.Reader, s *Session) error {
 		switch {
 		case err != nil:
 			return err
+		case m.Ping != nil && pings < MaxHeldCalls:
+			pings++
+			continue
 		case m.Held == nil:
 			return fmt.Errorf("a hello of %d calls is followed by %d", s.Held, len(s.Calls))
 		case !isUID(m.Held.UID), m.Held.State != Running && m.Held.State != Ended:

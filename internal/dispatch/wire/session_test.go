@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ func largestHello() *wire.Hello {
 	name, uid := strings.Repeat("x", 253), strings.Repeat("u", 128)
 	h := &wire.Hello{
 		Version: wire.Version, Namespace: name, Call: name, Pool: name, Job: name, JobUID: uid, Pod: name, PodUID: uid, Node: name,
-		Token: strings.Repeat("x", 43), Session: &wire.Session{UID: uid, Name: name, Incarnation: 1 << 30, Taken: wire.MaxSessionCalls},
+		Token: strings.Repeat("x", 43), Session: &wire.Session{UID: uid, Name: name, Incarnation: 1 << 30, Taken: wire.MaxSessionCalls, Held: wire.MaxHeldCalls},
 	}
 	for range wire.MaxHeldCalls {
 		h.Session.Calls = append(h.Session.Calls, wire.Held{
@@ -44,17 +45,23 @@ func TestAHelloOfTheLargestSessionComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	sent := largestHello()
 	var stream bytes.Buffer
-	if err := wire.WriteHello(&stream, sent); err != nil {
+	if err := wire.Write(&stream, &wire.Message{Hello: sent}); err != nil {
 		t.Fatal(err)
 	}
-	if sent.Session.Held != 0 {
-		t.Error("what was sent was changed")
+	for i := range sent.Session.Calls {
+		for _, m := range []*wire.Message{{Held: &sent.Session.Calls[i]}, {Ping: &wire.Ping{}}} {
+			if err := wire.Write(&stream, m); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	got, err := readHello(t, &stream)
-	if err != nil || stream.Len() != 0 {
-		t.Fatalf("%v, %d bytes are left", err, stream.Len())
+	if err != nil {
+		t.Fatal(err)
 	}
-	sent.Session.Held = wire.MaxHeldCalls
+	if m, err := readFromRunner(&stream, wire.MaxControl); err != nil || m.Ping == nil || stream.Len() != 0 {
+		t.Errorf("after the calls come %+v, %v, and %d bytes", m, err, stream.Len())
+	}
 	if diff := cmp.Diff(sent, got); diff != "" {
 		t.Error(diff)
 	}
@@ -64,7 +71,7 @@ func TestAHelloWithoutASessionIsTheOneOfBefore(t *testing.T) {
 	t.Parallel()
 	h := &wire.Hello{Version: 4, Namespace: "ns", Call: "call", Job: "job", JobUID: "job-uid", Pod: "pod", PodUID: "pod-uid", Node: "node", Token: "TOKEN"}
 	var stream bytes.Buffer
-	if err := wire.WriteHello(&stream, h); err != nil {
+	if err := wire.Write(&stream, &wire.Message{Hello: h}); err != nil {
 		t.Fatal(err)
 	}
 	want := strings.Replace(strings.TrimSpace(recorded(t, "hello-waiting")), `"version":1`, `"version":4`, 1)
@@ -84,7 +91,8 @@ func TestWhatFollowsAHelloIsCheckedAndBounded(t *testing.T) {
 		"more calls than a runner can hold": {wire.MaxHeldCalls + 1, nil},
 		"less calls than none":              {-1, nil},
 		"one call instead of two":           {2, []string{held}},
-		"another message":                   {1, []string{`{"ping":{}}`}},
+		"another message":                   {1, []string{`{"result":{"callUID":"u"}}`}},
+		"pings without end":                 {1, slices.Repeat([]string{`{"ping":{}}`}, wire.MaxHeldCalls+1)},
 		"a call without a UID":              {1, []string{`{"held":{"state":"Running"}}`}},
 		"a call in no state":                {1, []string{`{"held":{"uid":"u"}}`}},
 		"a frame over the bound":            {1, []string{held + strings.Repeat(" ", wire.MaxHeld)}},
@@ -164,7 +172,7 @@ func TestASessionsRunnerTakesOnlyWhatItCanSayBack(t *testing.T) {
 		"a long name":        func(a *wire.Assignment) { a.CallName = strings.Repeat("n", 254) },
 		"a name to escape":   func(a *wire.Assignment) { a.CallName = "\x01" },
 		"a large decision":   func(a *wire.Assignment) { a.Decision += "d" },
-		"an escaped decison": func(a *wire.Assignment) { a.Decision = `"` },
+		"an escaped decision": func(a *wire.Assignment) { a.Decision = `"` },
 	} {
 		a := fine
 		change(&a)
