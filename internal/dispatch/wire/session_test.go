@@ -167,11 +167,11 @@ func TestASessionsRunnerTakesOnlyWhatItCanSayBack(t *testing.T) {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*wire.Assignment){
-		"no UID":             func(a *wire.Assignment) { a.CallUID = "" },
-		"a long UID":         func(a *wire.Assignment) { a.CallUID = strings.Repeat("u", 129) },
-		"a long name":        func(a *wire.Assignment) { a.CallName = strings.Repeat("n", 254) },
-		"a name to escape":   func(a *wire.Assignment) { a.CallName = "\x01" },
-		"a large decision":   func(a *wire.Assignment) { a.Decision += "d" },
+		"no UID":              func(a *wire.Assignment) { a.CallUID = "" },
+		"a long UID":          func(a *wire.Assignment) { a.CallUID = strings.Repeat("u", 129) },
+		"a long name":         func(a *wire.Assignment) { a.CallName = strings.Repeat("n", 254) },
+		"a name to escape":    func(a *wire.Assignment) { a.CallName = "\x01" },
+		"a large decision":    func(a *wire.Assignment) { a.Decision += "d" },
 		"an escaped decision": func(a *wire.Assignment) { a.Decision = `"` },
 	} {
 		a := fine
