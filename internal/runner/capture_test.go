@@ -60,26 +60,3 @@ func TestCaptureOfManySmallPieces(t *testing.T) {
 		t.Errorf("%q %q %d", s.Head, s.Tail, s.Bytes)
 	}
 }
-
-func TestParseStat(t *testing.T) {
-	rest := " S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0"
-	for name, c := range map[string]struct {
-		stat string
-		want process
-		ok   bool
-	}{
-		"plain":               {"12 (cat)" + rest, process{identity{12, 4242}, 7, 8, false}, true},
-		"a name like a field": {"12 (a) R 1 1 (b)" + rest, process{identity{12, 4242}, 7, 8, false}, true},
-		"a newline in it":     {"12 (a\n) Z)" + rest, process{identity{12, 4242}, 7, 8, false}, true},
-		"a zombie":            {"12 (cat) Z" + rest[2:], process{identity{12, 4242}, 7, 8, true}, true},
-		"empty":               {"", process{}, false},
-		"cut":                 {"12 (cat) S 7", process{}, false},
-		"not numbers":         {"x (cat)" + rest, process{}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got, ok := parseStat([]byte(c.stat)); ok != c.ok || got != c.want {
-				t.Errorf("got %+v, %v", got, ok)
-			}
-		})
-	}
-}

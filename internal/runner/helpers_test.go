@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -103,10 +104,10 @@ func (r *report) supervise(s supervision) error {
 		cmd.DirFD, cmd.Dir = dir, "/nonexistent"
 	}
 	r.Outcome = Run(context.Background(), cmd)
-	for _, p := range readProcesses() {
-		if p.pid != os.Getpid() && (os.Getpid() == 1 || p.parent == os.Getpid()) {
-			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid))
-			r.Left = append(r.Left, fmt.Sprintf("%d %s", p.pid, bytes.TrimSpace(comm)))
+	for _, p := range proc.All() {
+		if p.PID != os.Getpid() && (os.Getpid() == 1 || p.Parent == os.Getpid()) {
+			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))
+			r.Left = append(r.Left, fmt.Sprintf("%d %s", p.PID, bytes.TrimSpace(comm)))
 		}
 	}
 	return nil

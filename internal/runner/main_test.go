@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -98,10 +99,10 @@ func runIt(t testing.TB, ctx context.Context, cmd Command, opts ...Option) resul
 // checkNothingLeft looks for children of the test process: orphans of a command would be among them.
 func checkNothingLeft(t testing.TB) {
 	t.Helper()
-	for _, p := range readProcesses() {
-		if p.parent == os.Getpid() {
-			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
-			t.Errorf("process %d is left (zombie: %v): %s", p.pid, p.zombie, strings.ReplaceAll(string(cmdline), "\x00", " "))
+	for _, p := range proc.All() {
+		if p.Parent == os.Getpid() {
+			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+			t.Errorf("process %d is left (zombie: %v): %s", p.PID, p.Zombie, strings.ReplaceAll(string(cmdline), "\x00", " "))
 		}
 	}
 }

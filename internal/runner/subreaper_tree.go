@@ -1,16 +1,13 @@
 package runner
 
 import (
-	"bytes"
-	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
@@ -21,30 +18,17 @@ type subreaperTree struct {
 	self   int
 	reaped bool
 	// earlier are children that existed before the start; they don't belong to the command.
-	earlier     map[identity]bool
+	earlier     map[proc.ID]bool
 	earlierPIDs map[int]bool
-}
-
-// identity distinguishes a process from a later one with the same process ID.
-type identity struct {
-	pid   int
-	start uint64
-}
-
-// process is what /proc says about a process.
-type process struct {
-	identity
-	parent, group int
-	zombie        bool
 }
 
 // newSubreaperTree is called before the leader starts. The process stays a subreaper afterwards.
 func newSubreaperTree() *subreaperTree {
-	t := &subreaperTree{self: os.Getpid(), earlier: map[identity]bool{}, earlierPIDs: map[int]bool{}}
+	t := &subreaperTree{self: os.Getpid(), earlier: map[proc.ID]bool{}, earlierPIDs: map[int]bool{}}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	for _, pid := range children(t.self, threads()...) {
-		if p, ok := readProcess(strconv.Itoa(pid)); ok {
-			t.earlier[p.identity] = true
+	for _, pid := range proc.Children(proc.Threads()...) {
+		if p, ok := proc.Read(pid); ok {
+			t.earlier[p.ID] = true
 			t.earlierPIDs[pid] = true
 		}
 	}
@@ -55,7 +39,7 @@ func newSubreaperTree() *subreaperTree {
 func (t *subreaperTree) lead(leader int) {
 	t.leader = leader
 	delete(t.earlierPIDs, leader)
-	maps.DeleteFunc(t.earlier, func(id identity, _ bool) bool { return id.pid == leader })
+	maps.DeleteFunc(t.earlier, func(id proc.ID, _ bool) bool { return id.PID == leader })
 }
 
 // signal signals whole process groups, each of them at once. If processes were signalled one by one, a shell whose child
@@ -69,9 +53,9 @@ func (t *subreaperTree) signal(sig unix.Signal) {
 		done[t.leader] = true
 	}
 	for _, p := range t.members() {
-		if !p.zombie && p.group > 1 && !done[p.group] {
-			done[p.group] = true
-			_ = unix.Kill(-p.group, sig)
+		if !p.Zombie && p.Group > 1 && !done[p.Group] {
+			done[p.Group] = true
+			_ = unix.Kill(-p.Group, sig)
 		}
 	}
 	if sig == unix.SIGKILL {
@@ -113,56 +97,17 @@ func (t *subreaperTree) reap() (leader *unix.WaitStatus, left bool) {
 // orphans are the children of this process except for the leader and earlier ones. The kernel gives orphans to the first
 // thread.
 func (t *subreaperTree) orphans() []int {
-	return slices.DeleteFunc(children(t.self, t.self), func(pid int) bool {
+	return slices.DeleteFunc(proc.Children(t.self), func(pid int) bool {
 		return pid == t.leader || t.isEarlier(pid)
 	})
-}
-
-// children returns the children of some threads of the process self.
-func children(self int, threads ...int) []int {
-	var pids []int
-	for _, thread := range threads {
-		list, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(thread) + "/children")
-		if errors.Is(err, fs.ErrNotExist) && thread == self {
-			return childrenAmongAll(self)
-		}
-		for field := range bytes.FieldsSeq(list) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
-// childrenAmongAll is for kernels that don't list the children of a thread.
-func childrenAmongAll(self int) []int {
-	var pids []int
-	for pid, p := range readProcesses() {
-		if p.parent == self {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 func (t *subreaperTree) isEarlier(pid int) bool {
 	if !t.earlierPIDs[pid] {
 		return false
 	}
-	p, ok := readProcess(strconv.Itoa(pid))
-	return ok && t.earlier[p.identity]
-}
-
-func threads() []int {
-	var ids []int
-	entries, _ := os.ReadDir("/proc/self/task")
-	for _, e := range entries {
-		if id, err := strconv.Atoi(e.Name()); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+	p, ok := proc.Read(pid)
+	return ok && t.earlier[p.ID]
 }
 
 // waitFor returns the status of a child if it has ended.
@@ -185,8 +130,8 @@ func waitFor(pid int) *unix.WaitStatus {
 }
 
 // members are the descendants of this process except for earlier children and their descendants.
-func (t *subreaperTree) members() []process {
-	all := readProcesses()
+func (t *subreaperTree) members() []proc.Process {
+	all := proc.All()
 	ours := map[int]bool{}
 	var isOurs func(pid, depth int) bool
 	isOurs = func(pid, depth int) bool {
@@ -198,71 +143,18 @@ func (t *subreaperTree) members() []process {
 		if !ok || depth > len(all) {
 			return false
 		}
-		if p.parent == t.self {
-			ours[pid] = !t.earlier[p.identity]
+		if p.Parent == t.self {
+			ours[pid] = !t.earlier[p.ID]
 		} else {
-			ours[pid] = isOurs(p.parent, depth+1)
+			ours[pid] = isOurs(p.Parent, depth+1)
 		}
 		return ours[pid]
 	}
-	var members []process
+	var members []proc.Process
 	for pid, p := range all {
 		if isOurs(pid, 0) {
 			members = append(members, p)
 		}
 	}
 	return members
-}
-
-// readProcesses reads every process that /proc shows.
-func readProcesses() map[int]process {
-	all := map[int]process{}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return all
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		if name[0] < '1' || name[0] > '9' {
-			continue
-		}
-		if p, ok := readProcess(name); ok {
-			all[p.pid] = p
-		}
-	}
-	return all
-}
-
-func readProcess(pid string) (process, bool) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return process{}, false
-	}
-	return parseStat(stat)
-}
-
-// parseStat reads the fields of /proc/N/stat. The name of the program is in parentheses and may contain any byte.
-func parseStat(stat []byte) (process, bool) {
-	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-	if open < 1 || end < open {
-		return process{}, false
-	}
-	fields := bytes.Fields(stat[end+1:])
-	if len(fields) < 20 {
-		return process{}, false
-	}
-	var p process
-	var errs [4]error
-	p.pid, errs[0] = strconv.Atoi(string(bytes.TrimSpace(stat[:open])))
-	p.parent, errs[1] = strconv.Atoi(string(fields[1]))
-	p.group, errs[2] = strconv.Atoi(string(fields[2]))
-	p.start, errs[3] = strconv.ParseUint(string(fields[19]), 10, 64)
-	p.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
-	for _, err := range errs {
-		if err != nil {
-			return process{}, false
-		}
-	}
-	return p, true
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -265,10 +266,10 @@ func reapOrphans(t *testing.T) {
 	t.Helper()
 	await(t, "end of the orphans", func() bool {
 		left := false
-		for _, p := range readProcesses() {
-			if p.parent == os.Getpid() {
+		for _, p := range proc.All() {
+			if p.Parent == os.Getpid() {
 				left = true
-				_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+				_, _ = unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
 			}
 		}
 		return !left

@@ -1,0 +1,49 @@
+package proc
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Memory is what a process takes that isn't a file's, in bytes: its own, and what it shares with others that has no file.
+func Memory(pid int) int64 {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "RssAnon" && name != "RssShmem" {
+			continue
+		}
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		sum += kib << 10
+	}
+	return sum
+}
+
+// MemoryBelow is what the descendants of each process take together, itself excluded.
+func MemoryBelow(roots []int) map[int]int64 {
+	all := All()
+	below := make(map[int]int64, len(roots))
+	for _, root := range roots {
+		below[root] = 0
+	}
+	for pid := range all {
+		var used int64
+		isKnown := false
+		// A chain is longer than the number of processes only if an ID was reused during the reads.
+		for at, steps := all[pid].Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
+			if _, isRoot := below[at]; !isRoot {
+				continue
+			}
+			if !isKnown {
+				used, isKnown = Memory(pid), true
+			}
+			below[at] += used
+		}
+	}
+	return below
+}

@@ -1,0 +1,123 @@
+// Package proc reads what /proc says about processes: who is whose child, and how much memory each takes.
+//
+// What it returns may have changed by the time it is looked at. It waits for no process and signals none. It imports the
+// standard library only, because it is linked into the supervisor that runs in every pod. It works on Linux only.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+)
+
+// ID distinguishes a process from a later one with the same process ID.
+type ID struct {
+	PID   int
+	Start uint64
+}
+
+// Process is what /proc says about a process.
+type Process struct {
+	ID
+	Parent, Group int
+	Zombie        bool
+}
+
+// All reads every process that /proc shows.
+func All() map[int]Process {
+	all := map[int]Process{}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return all
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if name[0] < '1' || name[0] > '9' {
+			continue
+		}
+		if p, ok := read(name); ok {
+			all[p.PID] = p
+		}
+	}
+	return all
+}
+
+// Read reads one process.
+func Read(pid int) (Process, bool) { return read(strconv.Itoa(pid)) }
+
+func read(pid string) (Process, bool) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return Process{}, false
+	}
+	return parseStat(stat)
+}
+
+// parseStat reads the fields of /proc/N/stat. The name of the program is in parentheses and may contain any byte.
+func parseStat(stat []byte) (Process, bool) {
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 1 || end < open {
+		return Process{}, false
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 20 {
+		return Process{}, false
+	}
+	var p Process
+	var errs [4]error
+	p.PID, errs[0] = strconv.Atoi(string(bytes.TrimSpace(stat[:open])))
+	p.Parent, errs[1] = strconv.Atoi(string(fields[1]))
+	p.Group, errs[2] = strconv.Atoi(string(fields[2]))
+	p.Start, errs[3] = strconv.ParseUint(string(fields[19]), 10, 64)
+	p.Zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	for _, err := range errs {
+		if err != nil {
+			return Process{}, false
+		}
+	}
+	return p, true
+}
+
+// Children returns the children of some threads of this process.
+func Children(threads ...int) []int {
+	self := os.Getpid()
+	var pids []int
+	for _, thread := range threads {
+		list, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(thread) + "/children")
+		if errors.Is(err, fs.ErrNotExist) && thread == self {
+			return childrenAmongAll(self)
+		}
+		for field := range bytes.FieldsSeq(list) {
+			if pid, err := strconv.Atoi(string(field)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// childrenAmongAll is for kernels that don't list the children of a thread.
+func childrenAmongAll(self int) []int {
+	var pids []int
+	for pid, p := range All() {
+		if p.Parent == self {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Threads returns the threads of this process.
+func Threads() []int {
+	var ids []int
+	entries, _ := os.ReadDir("/proc/self/task")
+	for _, e := range entries {
+		if id, err := strconv.Atoi(e.Name()); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
