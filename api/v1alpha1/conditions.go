@@ -46,10 +46,14 @@ const (
 	ConditionSucceeded = "Succeeded"
 )
 
-// Condition types of ExecutionEnvironment and ExecutionPolicy.
+// Condition types of ExecutionEnvironment, ExecutionPolicy and ToolSession.
 const (
-	// ConditionReady is True when the object can be used as written.
+	// ConditionReady is True when the object can be used as written. Of a ToolSession it is True while its pod takes
+	// calls: a call whose turn it is starts at once.
 	ConditionReady = "Ready"
+	// ConditionEnded is True once a session takes no calls any more, with the reason of its end, and False until then.
+	// Only a ToolSession has it.
+	ConditionEnded = "Ended"
 	// ConditionWarm is True while at least one pod of an environment's warm pool waits for a call. Only an
 	// ExecutionEnvironment with a warm pool has it.
 	ConditionWarm = "Warm"
@@ -67,15 +71,20 @@ const (
 	ReasonUndecided = "Undecided"
 	// ReasonNotStarted says that no process was started, yet or ever.
 	ReasonNotStarted = "NotStarted"
-	// ReasonQueued says that the call waits for its turn: its environment runs as many calls as it may.
+	// ReasonQueued says that the call waits for its turn: its environment or its session runs as many calls as it may.
 	ReasonQueued = "Queued"
 	// ReasonEnvironmentSuspended says that the call waits because its environment lets no new call start.
 	ReasonEnvironmentSuspended = "EnvironmentSuspended"
 	// ReasonSuspended says that the call's Job is suspended: it waits in a queue such as Kueue's.
 	ReasonSuspended = "Suspended"
+	// ReasonSessionStarting says that the session's pod is being started. The session's condition Ready has it too.
+	ReasonSessionStarting = "SessionStarting"
+	// ReasonSessionSuspended says that the session has no pod until its spec.suspend is false or, where it was suspended
+	// for idleness, until its next call. The session's condition Ready has it too.
+	ReasonSessionSuspended = "SessionSuspended"
 	// ReasonAssigned says that a pod was recorded as the one that runs the call.
 	ReasonAssigned = "Assigned"
-	// ReasonInProgress says that the call has not ended.
+	// ReasonInProgress says that the call or the session has not ended.
 	ReasonInProgress = "InProgress"
 )
 
@@ -98,6 +107,25 @@ const (
 	ReasonNoWarnings = "NoWarnings"
 	// ReasonInvalidSpec says that a field has a value that can't be used; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
+)
+
+// Reasons of a ToolSession. One that lost its pod, and has no workspace claim, ends with PodLost.
+const (
+	// ReasonTooManySessions says that the session waits: its environment, or its requester in that environment, has as
+	// many sessions as spec.sessions of the environment allows.
+	ReasonTooManySessions = "TooManySessions"
+	// ReasonEndRequested says that somebody set spec.end or deleted the session, or that admission set spec.end because
+	// the session came back from a backup.
+	ReasonEndRequested = "EndRequested"
+	// ReasonIdleTimeout says that the session had no call for idleTimeoutSeconds.
+	ReasonIdleTimeout = "IdleTimeout"
+	// ReasonMaxLifetime says that the session was as old as maxLifetimeSeconds allows.
+	ReasonMaxLifetime = "MaxLifetime"
+	// ReasonMaxCalls says that the session took as many calls as maxCalls allows.
+	ReasonMaxCalls = "MaxCalls"
+	// ReasonStartFailed says that the session's pod could not be started. The message has the reason that a call would
+	// have ended with.
+	ReasonStartFailed = "StartFailed"
 )
 
 // Terminal reasons of a ToolCall that was not denied.
@@ -138,6 +166,10 @@ const (
 	ReasonStartTimeout = "StartTimeout"
 	// ReasonPodLost says that the pod is gone and left no result. With retrySafe false the command may have run.
 	ReasonPodLost = "PodLost"
+	// ReasonSessionNotFound says that sessionRef names no ToolSession of the namespace, or one with another uid.
+	ReasonSessionNotFound = "SessionNotFound"
+	// ReasonSessionEnded says that the call's session ended before the call started.
+	ReasonSessionEnded = "SessionEnded"
 	// ReasonIsolationUnavailable says that the policy has the kernel hold what the call executes, reads or writes, and
 	// that the node can't; the message names what it lacks. Nothing was started.
 	ReasonIsolationUnavailable = "IsolationUnavailable"
@@ -151,6 +183,9 @@ const (
 	ReasonEmptyCommand = "EmptyCommand"
 	// ReasonAgentNotAllowed says that the requester has no right to use the tool, or is not known.
 	ReasonAgentNotAllowed = "AgentNotAllowed"
+	// ReasonSessionNotAllowed says that the requester neither created the session nor has the verb "use" on it, or is not
+	// known.
+	ReasonSessionNotAllowed = "SessionNotAllowed"
 	// ReasonBinaryPathTraversal says that the binary holds "..".
 	ReasonBinaryPathTraversal = "BinaryPathTraversal"
 	// ReasonBinaryNotBareName says that the binary holds "/": only names are looked up.

@@ -1,6 +1,7 @@
 // Package v1alpha1 holds the kinds of the API group toolcall.dev: ToolCall, which says what to run;
-// ExecutionEnvironment, which says where; ExecutionPolicy, which says what is allowed; and Skill, the
-// variables of a skill that the agent has active.
+// ToolSession, whose calls share a pod and a workspace; ExecutionEnvironment, which says where;
+// ExecutionPolicy, which says what is allowed; and Skill, the variables of a skill that the agent has
+// active.
 //
 // The package is data: types, their condition types and reasons, and the names of labels and
 // annotations. It decides nothing, reads no clock and imports nothing of this project. Every string
@@ -24,6 +25,7 @@ var GroupVersion = schema.GroupVersion{Group: "toolcall.dev", Version: "v1alpha1
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ToolCall{}, &ToolCallList{},
+		&ToolSession{}, &ToolSessionList{},
 		&ExecutionEnvironment{}, &ExecutionEnvironmentList{},
 		&ExecutionPolicy{}, &ExecutionPolicyList{},
 		&Skill{}, &SkillList{},

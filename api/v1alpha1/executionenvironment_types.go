@@ -182,6 +182,10 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	MaxConcurrentCalls *int32 `json:"maxConcurrentCalls,omitempty"`
 
+	// sessions bound the sessions in this environment. maxConcurrentCalls doesn't count their calls.
+	// +optional
+	Sessions *SessionLimits `json:"sessions,omitempty"`
+
 	// startTimeoutSeconds is how long a call may wait for its process to start. Default 120.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400

@@ -12,8 +12,9 @@ const (
 	AnnotationTraceState  = "toolcall.dev/tracestate"
 )
 
-// AnnotationRestored marks a call that came back from a backup or was applied by somebody else. Admission sets it,
-// together with spec.cancel, so that the call doesn't run again; its value is one of the constants below.
+// AnnotationRestored marks a call or session that came back from a backup or was applied by somebody else. Admission sets
+// it, together with spec.cancel of a call or spec.end of a session, so that nothing runs again; its value is one of the
+// constants below.
 const (
 	AnnotationRestored = "toolcall.dev/restored"
 	// RestoredRequester says that the object named another user in spec.requestedBy than the one who created it.

@@ -87,6 +87,10 @@ type ToolCallStatus struct {
 	// +optional
 	Environment *ResolvedEnvironment `json:"environment,omitempty"`
 
+	// session is the session that the call belongs to.
+	// +optional
+	Session *CallSessionStatus `json:"session,omitempty"`
+
 	// action is what the call was mapped onto.
 	// +optional
 	Action *MappedAction `json:"action,omitempty"`
@@ -142,9 +146,25 @@ type ToolCallStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// RunnerBinding ties a call to the one runner process that runs it.
+// CallSessionStatus says where in a session a call ran.
+type CallSessionStatus struct {
+	// name of the ToolSession.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// incarnation of the session that the call was handed to: its first pod is 1. Absent when it was handed to none.
+	// +optional
+	Incarnation int32 `json:"incarnation,omitempty"`
+
+	// sequence orders the session's calls: the resourceVersion that the call was created with.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+}
+
+// RunnerBinding ties a call, or a session, to the one runner process that runs it.
 type RunnerBinding struct {
-	// podUID is the UID of the pod that the call was given to.
+	// podUID is the UID of the pod that the call or the session was given to.
 	// +kubebuilder:validation:MaxLength=128
 	// +required
 	PodUID string `json:"podUID"`
@@ -156,7 +176,7 @@ type RunnerBinding struct {
 	KeyHash string `json:"keyHash"`
 
 	// decision is what was decided about the call, encrypted: only the operator can read or make it. It is there until
-	// the call has ended, so that nobody decides again after a restart.
+	// the call has ended, so that nobody decides again after a restart. Of a session it is what the session began with.
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	Decision string `json:"decision,omitempty"`
@@ -194,7 +214,7 @@ type StreamStatus struct {
 }
 
 // Path is how a call came to its pod.
-// +kubebuilder:validation:Enum=Cold;Warm
+// +kubebuilder:validation:Enum=Cold;Warm;Session
 type Path string
 
 // Paths of a call.
@@ -203,6 +223,8 @@ const (
 	PathCold Path = "Cold"
 	// PathWarm is a pod that was waiting.
 	PathWarm Path = "Warm"
+	// PathSession is the pod of the call's session.
+	PathSession Path = "Session"
 )
 
 // CallTimings are milliseconds since the call's creation (since the operator first saw it, if that was within a second).
@@ -219,7 +241,7 @@ type CallTimings struct {
 	// +optional
 	FinishedMilliseconds *int64 `json:"finishedMilliseconds,omitempty"`
 
-	// path is Cold for a pod made for the call, Warm for one that was waiting.
+	// path is Cold for a pod made for the call, Warm for one that was waiting, Session for the pod of its session.
 	// +optional
 	Path Path `json:"path,omitempty"`
 }
@@ -230,13 +252,13 @@ type EnvSource string
 
 // Sources of a variable, in the order of precedence.
 const (
-	// EnvSourceCall is the call's own env.
+	// EnvSourceCall is the call's own env, and that of its session.
 	EnvSourceCall EnvSource = "Call"
-	// EnvSourceEnvironment is the environment that the call names.
+	// EnvSourceEnvironment is the environment that the call or its session names.
 	EnvSourceEnvironment EnvSource = "Environment"
-	// EnvSourceSkill is the skill that the call names.
+	// EnvSourceSkill is the skill that the call or its session names.
 	EnvSourceSkill EnvSource = "Skill"
-	// EnvSourceDefault is the namespace's default environment, where the call names none or another one.
+	// EnvSourceDefault is the namespace's default environment, where none or another one is named.
 	EnvSourceDefault EnvSource = "Default"
 	// EnvSourceImage is the image.
 	EnvSourceImage EnvSource = "Image"

@@ -34,18 +34,29 @@ type ToolCallSpec struct {
 	// +optional
 	EnvironmentRef *LocalReference `json:"environmentRef,omitempty"`
 
+	// sessionRef names a ToolSession, in the same namespace, whose pod, workspace, environment and skill the call shares.
+	// It excludes environmentRef and skillRef. A session that doesn't exist fails the call (SessionNotFound), and so does
+	// one that has ended (SessionEnded); the call never falls back.
+	// +optional
+	SessionRef *SessionReference `json:"sessionRef,omitempty"`
+
+	// background says that the call is a server or watcher of its session: it takes no turn from other calls, has no time
+	// limit unless it sets timeoutSeconds, and ends with the session or when it is cancelled. It needs sessionRef.
+	// +optional
+	Background bool `json:"background,omitempty"`
+
 	// skillRef names a Skill, in the same namespace, whose variables the call gets.
 	// +optional
 	SkillRef *LocalReference `json:"skillRef,omitempty"`
 
 	// workingDir is the directory that the process starts in. A relative path is joined with the image's
-	// working directory. The environment's workingDir when unset.
+	// working directory. The session's, then the environment's workingDir when unset.
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
 	// +optional
 	WorkingDir string `json:"workingDir,omitempty"`
 
-	// env are variables of this call alone, over those of the environment. Literal values only.
+	// env are variables of this call alone, over those of its session and the environment. Literal values only.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
@@ -59,13 +70,13 @@ type ToolCallSpec struct {
 
 	// timeoutSeconds is the wanted limit of the process's wall-clock time, in seconds, at least 1. The policy's
 	// timeouts.defaultSeconds when unset; never more than the policy's timeouts.maxSeconds. The limit in effect is
-	// status.timeoutSeconds.
+	// status.timeoutSeconds. A background call has none when unset.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished is how long the finished object stays, in seconds; then it is deleted. The
-	// environment's value when unset, then 3600. 0 deletes it at once.
+	// ttlSecondsAfterFinished is how long the finished object stays, in seconds; then it is deleted. 300 in a
+	// session, else the environment's value, then 3600 when unset. 0 deletes it at once.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
@@ -151,6 +162,21 @@ type LocalReference struct {
 	Name string `json:"name"`
 }
 
+// SessionReference names a ToolSession in the same namespace.
+type SessionReference struct {
+	// name of the ToolSession.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// uid of the ToolSession: another session of the same name, created later, doesn't do. Any session of the name when
+	// unset.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	UID string `json:"uid,omitempty"`
+}
+
 // CallEnvVar is a variable with a literal value.
 type CallEnvVar struct {
 	// name of the variable: letters, digits and underscores, not starting with a digit.
@@ -208,6 +234,7 @@ type ExtraValue []string
 // +kubebuilder:selectablefield:JSONPath=`.status.reason`
 // +kubebuilder:selectablefield:JSONPath=`.status.environment.name`
 // +kubebuilder:selectablefield:JSONPath=`.spec.requestedBy.username`
+// +kubebuilder:selectablefield:JSONPath=`.spec.sessionRef.name`
 // +kubebuilder:selectablefield:JSONPath=`.spec.ttlSecondsAfterFinished`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`

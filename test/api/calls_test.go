@@ -119,6 +119,22 @@ func TestToolCallsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"a huge timeout":                    {func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = ptr.To(int32(2147483647)) }, ""},
 		"no environment name":               {func(s *v1alpha1.ToolCallSpec) { s.EnvironmentRef = &v1alpha1.LocalReference{} }, "spec.environmentRef.name"},
 		"a cancelled one":                   {func(s *v1alpha1.ToolCallSpec) { s.Cancel = true }, ""},
+		"a session":                         {func(s *v1alpha1.ToolCallSpec) { s.SessionRef = &v1alpha1.SessionReference{Name: "n"} }, ""},
+		"a session of a UID":                {func(s *v1alpha1.ToolCallSpec) { s.SessionRef = &v1alpha1.SessionReference{Name: "n", UID: "u"} }, ""},
+		"a session without a name":          {func(s *v1alpha1.ToolCallSpec) { s.SessionRef = &v1alpha1.SessionReference{UID: "u"} }, "spec.sessionRef.name"},
+		"a session and an environment": {func(s *v1alpha1.ToolCallSpec) {
+			s.SessionRef, s.EnvironmentRef = &v1alpha1.SessionReference{Name: "n"}, &v1alpha1.LocalReference{Name: "e"}
+		}, "sessionRef excludes environmentRef and skillRef"},
+		"a session and a skill": {func(s *v1alpha1.ToolCallSpec) {
+			s.SessionRef, s.SkillRef = &v1alpha1.SessionReference{Name: "n"}, &v1alpha1.LocalReference{Name: "s"}
+		}, "sessionRef excludes environmentRef and skillRef"},
+		"an environment and a skill": {func(s *v1alpha1.ToolCallSpec) {
+			s.EnvironmentRef, s.SkillRef = &v1alpha1.LocalReference{Name: "e"}, &v1alpha1.LocalReference{Name: "s"}
+		}, ""},
+		"a server in a session": {func(s *v1alpha1.ToolCallSpec) {
+			s.SessionRef, s.Background = &v1alpha1.SessionReference{Name: "n"}, true
+		}, ""},
+		"a server without a session": {func(s *v1alpha1.ToolCallSpec) { s.Background = true }, "background needs sessionRef"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, attempt{changedCall(test.change), test.refused}) })
 	}
@@ -244,11 +260,13 @@ func repeated(text string, n int) []string {
 	return list
 }
 
-// fullSpecs have every field of a spec set, one for each action.
+// fullSpecs have every field of a spec set, one for each action, and one in a session.
 func fullSpecs() map[string]v1alpha1.ToolCallSpec {
 	with := func(action v1alpha1.ToolCallSpec) v1alpha1.ToolCallSpec {
-		action.EnvironmentRef = &v1alpha1.LocalReference{Name: "e"}
-		action.SkillRef = &v1alpha1.LocalReference{Name: "s"}
+		if action.SessionRef == nil {
+			action.EnvironmentRef = &v1alpha1.LocalReference{Name: "e"}
+			action.SkillRef = &v1alpha1.LocalReference{Name: "s"}
+		}
 		action.WorkingDir, action.Stdin, action.Trusted = "/w", "in", true
 		action.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "b"}}
 		action.TimeoutSeconds, action.TTLSecondsAfterFinished = ptr.To(int32(10)), ptr.To(int32(10))
@@ -257,7 +275,10 @@ func fullSpecs() map[string]v1alpha1.ToolCallSpec {
 	return map[string]v1alpha1.ToolCallSpec{
 		"structured": with(v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls", Args: []string{"-l", "-a"}}}),
 		"shell":      with(v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls"}}),
-		"code":       with(v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "1", NetworkAccess: ptr.To(true)}}),
+		"session": with(v1alpha1.ToolCallSpec{
+			Shell: &v1alpha1.ShellAction{Command: "ls"}, SessionRef: &v1alpha1.SessionReference{Name: "n", UID: "u"}, Background: true,
+		}),
+		"code": with(v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "1", NetworkAccess: ptr.To(true)}}),
 		"tool": with(v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{
 			Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls","deep":{"list":[1,null,{"x":true}]}}`)},
 		}}),

@@ -58,7 +58,16 @@ func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"a queue too long for a label": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Queues = []string{strings.Repeat("q", 64)} }), "spec.queues[0]"},
 		"suspended":                    {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.Suspend = true }), ""},
 		"a user namespace":             {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.HostUsers = ptr.To(false) }), ""},
-		"no start timeout":             {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.StartTimeoutSeconds = ptr.To(int32(0)) }), "spec.startTimeoutSeconds"},
+		"sessions": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Sessions = &v1alpha1.SessionLimits{Max: ptr.To(int32(0)), MaxPerCaller: ptr.To(int32(1))}
+		}), ""},
+		"fewer sessions than none": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Sessions = &v1alpha1.SessionLimits{Max: ptr.To(int32(-1))}
+		}), "spec.sessions.max"},
+		"no sessions of one's own": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Sessions = &v1alpha1.SessionLimits{MaxPerCaller: ptr.To(int32(0))}
+		}), "spec.sessions.maxPerCaller"},
+		"no start timeout": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.StartTimeoutSeconds = ptr.To(int32(0)) }), "spec.startTimeoutSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
 	}

@@ -152,7 +152,7 @@ func TestACallThatIsChangedAfterTheStampIsRefused(t *testing.T) {
 	}
 }
 
-// mutateLate has the API server change calls with a label after the project's own policy: policies come in any order, so
+// mutateLate has the API server change calls and sessions with a label after the project's own policy: policies come in any order, so
 // that this one waits for the stamp and is asked again.
 func (s *space) mutateLate(name, patch string) {
 	s.t.Helper()
@@ -164,7 +164,7 @@ func (s *space) mutateLate(name, patch string) {
 				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"test": name}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{"toolcall.dev"}, APIVersions: []string{"*"}, Resources: []string{"toolcalls"}},
+					Rule:       admissionv1.Rule{APIGroups: []string{"toolcall.dev"}, APIVersions: []string{"*"}, Resources: []string{"toolcalls", "toolsessions"}},
 				}}},
 			},
 			Mutations: []admissionv1.Mutation{{

@@ -128,32 +128,36 @@ func TestARoleOfANamespaceGivesNoPolicies(t *testing.T) {
 // rightsOf are what the project's roles allow in a namespace, and what they don't.
 var rightsOf = map[string]struct{ may, mayNot []string }{
 	"toolcall-viewer": {
-		[]string{"get toolcalls", "watch toolcalls", "list executionenvironments", "get skills"},
-		[]string{"create toolcalls", "delete toolcalls", "create executionenvironments", "use tools", "get executionpolicies"},
+		[]string{"get toolcalls", "watch toolcalls", "list toolsessions", "list executionenvironments", "get skills"},
+		[]string{"create toolcalls", "delete toolcalls", "create toolsessions", "use toolsessions", "create executionenvironments", "use tools", "get executionpolicies"},
 	},
 	"toolcall-environment-viewer": {
 		[]string{"get executionenvironments", "list skills"},
-		[]string{"get toolcalls", "list toolcalls", "create executionenvironments"},
+		[]string{"get toolcalls", "list toolcalls", "get toolsessions", "create executionenvironments"},
 	},
 	"toolcall-user": {
-		[]string{"create toolcalls", "get toolcalls", "patch toolcalls", "delete toolcalls", "get executionenvironments"},
-		[]string{"create executionenvironments", "use tools", "trust executionenvironments", "patch toolcalls/status", "use executionpolicies"},
+		[]string{"create toolcalls", "get toolcalls", "patch toolcalls", "delete toolcalls", "create toolsessions", "patch toolsessions", "delete toolsessions", "get executionenvironments"},
+		[]string{"create executionenvironments", "use tools", "use toolsessions", "patch toolsessions/status", "trust executionenvironments", "patch toolcalls/status", "use executionpolicies"},
+	},
+	"toolcall-session-user": {
+		[]string{"use toolsessions", "get toolsessions"},
+		[]string{"create toolsessions", "patch toolsessions", "create toolcalls", "use tools"},
 	},
 	"toolcall-admin": {
-		[]string{"create toolcalls", "create executionenvironments", "delete skills", "patch executionenvironments/scale"},
-		[]string{"use tools", "trust executionenvironments", "patch toolcalls/status", "use executionpolicies", "create executionpolicies"},
+		[]string{"create toolcalls", "create toolsessions", "delete toolsessions", "create executionenvironments", "delete skills", "patch executionenvironments/scale"},
+		[]string{"use tools", "use toolsessions", "patch toolsessions/status", "trust executionenvironments", "patch toolcalls/status", "use executionpolicies", "create executionpolicies"},
 	},
 	"view": {
 		[]string{"get executionenvironments", "watch skills"},
-		[]string{"get toolcalls", "list toolcalls", "watch toolcalls", "create toolcalls", "create executionenvironments"},
+		[]string{"get toolcalls", "list toolcalls", "watch toolcalls", "create toolcalls", "get toolsessions", "create executionenvironments"},
 	},
 	"edit": {
-		[]string{"get toolcalls", "create toolcalls", "patch toolcalls", "delete toolcalls"},
-		[]string{"create executionenvironments", "use tools", "trust executionenvironments", "use executionpolicies"},
+		[]string{"get toolcalls", "create toolcalls", "patch toolcalls", "delete toolcalls", "create toolsessions"},
+		[]string{"create executionenvironments", "use tools", "use toolsessions", "trust executionenvironments", "use executionpolicies"},
 	},
 	"admin": {
-		[]string{"create toolcalls", "create executionenvironments", "delete skills", "patch executionenvironments/scale"},
-		[]string{"use tools", "trust executionenvironments", "use executionpolicies", "create executionpolicies"},
+		[]string{"create toolcalls", "create toolsessions", "create executionenvironments", "delete skills", "patch executionenvironments/scale"},
+		[]string{"use tools", "use toolsessions", "trust executionenvironments", "use executionpolicies", "create executionpolicies"},
 	},
 }
 

@@ -115,11 +115,13 @@ func TestCallsAreSelectedByTheirFields(t *testing.T) {
 
 func TestColumns(t *testing.T) {
 	s := newSpace(t)
-	s.create(newCall(s.namespace, "call"), newEnvironment(s.namespace, "env"))
+	s.create(newCall(s.namespace, "call"), newEnvironment(s.namespace, "env"), newSession(s.namespace, "session"))
 	for what, want := range map[string]string{
-		"toolcall":  "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE",
-		"tc -owide": "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY POD NODE",
-		"execenv":   "NAME IMAGE DEFAULT POLICY READY ACTIVE WARM AGE",
+		"toolcall":   "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE",
+		"tc -owide":  "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY POD NODE",
+		"tsn":        "NAME PHASE REASON ENVIRONMENT WORKSPACE AGE",
+		"tsn -owide": "NAME PHASE REASON ENVIRONMENT WORKSPACE AGE REQUESTED-BY INCARNATION POD NODE",
+		"execenv":    "NAME IMAGE DEFAULT POLICY READY ACTIVE WARM AGE",
 	} {
 		lines := strings.Split(s.run(append([]string{"get"}, strings.Fields(what)...)...), "\n")
 		if got := strings.Join(strings.Fields(lines[0]), " "); got != want {

@@ -147,6 +147,21 @@ func probes() []probe {
 			call.Spec.Shell = &v1alpha1.ShellAction{Command: "ls"}
 			return refusedBy("toolcall-create", s.admin.Create(ctx, call, client.DryRunAll))
 		}},
+		{"toolcall-session-requested-by", func(ctx context.Context, s *apiServer) error {
+			session := newSession("default", "probe")
+			if err := s.admin.Create(ctx, session, client.DryRunAll); err != nil {
+				return err
+			}
+			if session.Spec.RequestedBy == nil {
+				return errors.New("requestedBy is empty")
+			}
+			return nil
+		}},
+		{"toolcall-session-spec", func(ctx context.Context, s *apiServer) error {
+			session := newSession("default", "probe")
+			session.Spec.Suspend = true
+			return refusedBy("toolcall-session-spec", s.admin.Create(ctx, session, client.DryRunAll))
+		}},
 		{"toolcall-policy-use", func(ctx context.Context, s *apiServer) error {
 			env := newEnvironment("default", "probe")
 			env.Spec.PolicyRef = &v1alpha1.PolicyReference{Name: "probe"}
@@ -283,6 +298,10 @@ func newCall(namespace, name string) *v1alpha1.ToolCall {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls"}},
 	}
+}
+
+func newSession(namespace, name string) *v1alpha1.ToolSession {
+	return &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 func newEnvironment(namespace, name string) *v1alpha1.ExecutionEnvironment {
