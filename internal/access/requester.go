@@ -22,13 +22,38 @@ const (
 	StampPolicy = "toolcall-requested-by"
 	// CheckPolicy compares spec.requestedBy with the request, and refuses trusted without the right to it.
 	CheckPolicy = "toolcall-identity"
+	// SessionStampPolicy and SessionCheckPolicy do the same for sessions.
+	SessionStampPolicy = "toolcall-session-requested-by"
+	SessionCheckPolicy = "toolcall-session-identity"
+	// SessionUpdatePolicy refuses another spec.requestedBy later on: unlike a call's, a session's spec may change.
+	SessionUpdatePolicy = "toolcall-session-update"
+)
+
+// guard is an admission policy, with a binding of its name, that has to be in force before an object is believed.
+type guard struct {
+	name      string
+	mutating  bool
+	resource  string
+	operation admissionv1.OperationType
+}
+
+var (
+	callGuards = []guard{
+		{name: StampPolicy, mutating: true, resource: "toolcalls", operation: admissionv1.Create},
+		{name: CheckPolicy, resource: "toolcalls", operation: admissionv1.Create},
+	}
+	sessionGuards = []guard{
+		{name: SessionStampPolicy, mutating: true, resource: "toolsessions", operation: admissionv1.Create},
+		{name: SessionCheckPolicy, resource: "toolsessions", operation: admissionv1.Create},
+		{name: SessionUpdatePolicy, resource: "toolsessions", operation: admissionv1.Update},
+	}
 )
 
 // admissionDelay is how long after its creation a policy may not be in force yet: the API server learns of
 // policies through a watch.
 const admissionDelay = 2 * time.Second
 
-// Requesters knows whether what a call says about its creator can be believed.
+// Requesters knows whether what a call or a session says about its creator can be believed.
 type Requesters struct {
 	Reader client.Reader
 }
@@ -36,53 +61,75 @@ type Requesters struct {
 // Vouched says whether the call was stamped by admission: the policies are there, bound, enforced, and older than the
 // call. Where they aren't, missing says which, and requester and trust count as unknown.
 func (r *Requesters) Vouched(ctx context.Context, call *v1alpha1.ToolCall) (vouched bool, missing string, err error) {
-	for _, part := range []struct {
-		kind   string
-		name   string
-		object client.Object
-	}{
-		{"MutatingAdmissionPolicy", StampPolicy, &admissionv1.MutatingAdmissionPolicy{}},
-		{"MutatingAdmissionPolicyBinding", StampPolicy, &admissionv1.MutatingAdmissionPolicyBinding{}},
-		{"ValidatingAdmissionPolicy", CheckPolicy, &admissionv1.ValidatingAdmissionPolicy{}},
-		{"ValidatingAdmissionPolicyBinding", CheckPolicy, &admissionv1.ValidatingAdmissionPolicyBinding{}},
-	} {
-		err := r.Reader.Get(ctx, types.NamespacedName{Name: part.name}, part.object)
-		if apierrors.IsNotFound(err) {
-			return false, part.kind + " " + part.name, nil
-		}
-		if err != nil {
-			return false, "", fmt.Errorf("look for %s %s: %w", part.kind, part.name, err)
-		}
-		if isTooYoung(part.object.GetCreationTimestamp(), call.CreationTimestamp) {
-			return false, part.kind + " " + part.name + " (it was created after the call)", nil
-		}
-		if why := weakness(part.object); why != "" {
-			return false, part.kind + " " + part.name + " (" + why + ")", nil
+	return r.vouched(ctx, callGuards, "call", call)
+}
+
+// SessionVouched says the same of a session, whose requester can't have been changed since either.
+func (r *Requesters) SessionVouched(ctx context.Context, session *v1alpha1.ToolSession) (vouched bool, missing string, err error) {
+	return r.vouched(ctx, sessionGuards, "session", session)
+}
+
+func (r *Requesters) vouched(ctx context.Context, guards []guard, noun string, object client.Object) (vouched bool, missing string, err error) {
+	for i := range guards {
+		for _, part := range guards[i].parts() {
+			err := r.Reader.Get(ctx, types.NamespacedName{Name: guards[i].name}, part.object)
+			if apierrors.IsNotFound(err) {
+				return false, part.kind + " " + guards[i].name, nil
+			}
+			if err != nil {
+				return false, "", fmt.Errorf("look for %s %s: %w", part.kind, guards[i].name, err)
+			}
+			if isTooYoung(part.object.GetCreationTimestamp(), object.GetCreationTimestamp()) {
+				return false, part.kind + " " + guards[i].name + " (it was created after the " + noun + ")", nil
+			}
+			if why := guards[i].weakness(part.object); why != "" {
+				return false, part.kind + " " + guards[i].name + " (" + why + ")", nil
+			}
 		}
 	}
 	return true, "", nil
 }
 
-// weakness says why an admission policy or binding that is there doesn't hold for every call; empty when it does.
-func weakness(object client.Object) string {
+// part is one of the objects that a guard consists of.
+type part struct {
+	kind   string
+	object client.Object
+}
+
+func (g *guard) parts() []part {
+	if g.mutating {
+		return []part{
+			{"MutatingAdmissionPolicy", &admissionv1.MutatingAdmissionPolicy{}},
+			{"MutatingAdmissionPolicyBinding", &admissionv1.MutatingAdmissionPolicyBinding{}},
+		}
+	}
+	return []part{
+		{"ValidatingAdmissionPolicy", &admissionv1.ValidatingAdmissionPolicy{}},
+		{"ValidatingAdmissionPolicyBinding", &admissionv1.ValidatingAdmissionPolicyBinding{}},
+	}
+}
+
+// weakness says why an admission policy or binding that is there doesn't hold for every call or session; empty when it
+// does.
+func (g *guard) weakness(object client.Object) string {
 	switch o := object.(type) {
 	case *admissionv1.MutatingAdmissionPolicy:
 		if o.Spec.ParamKind != nil {
 			return dependsOnParameter
 		}
-		return weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Mutations))
+		return g.weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Mutations))
 	case *admissionv1.ValidatingAdmissionPolicy:
 		if o.Spec.ParamKind != nil {
 			return dependsOnParameter
 		}
-		return weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Validations))
+		return g.weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Validations))
 	case *admissionv1.MutatingAdmissionPolicyBinding:
-		return weakBinding(o.Spec.PolicyName, StampPolicy, o.Spec.ParamRef, o.Spec.MatchResources)
+		return g.weakBinding(o.Spec.PolicyName, o.Spec.ParamRef, o.Spec.MatchResources)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		if !slices.Contains(o.Spec.ValidationActions, admissionv1.Deny) {
 			return "its validationActions lack Deny"
 		}
-		return weakBinding(o.Spec.PolicyName, CheckPolicy, o.Spec.ParamRef, o.Spec.MatchResources)
+		return g.weakBinding(o.Spec.PolicyName, o.Spec.ParamRef, o.Spec.MatchResources)
 	default:
 		return "it is of an unknown kind"
 	}
@@ -91,46 +138,46 @@ func weakness(object client.Object) string {
 // dependsOnParameter: where the parameter isn't found, nothing is stamped or checked.
 const dependsOnParameter = "it depends on a parameter"
 
-func weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.MatchResources, conditions, steps int) string {
+func (g *guard) weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.MatchResources, conditions, steps int) string {
 	switch {
 	case ptr.Deref(onFailure, admissionv1.Fail) != admissionv1.Fail:
 		return "its failurePolicy isn't Fail"
 	case conditions > 0:
-		return "its matchConditions leave calls out"
+		return "its matchConditions leave " + g.resource + " out"
 	case steps == 0:
 		return "it is empty"
-	case match == nil || !matchesEveryCall(match):
-		return "its matchConstraints leave calls out"
+	case match == nil || !g.matchesEvery(match):
+		return "its matchConstraints leave " + g.resource + " out"
 	default:
 		return ""
 	}
 }
 
-func weakBinding(policy, want string, parameter *admissionv1.ParamRef, match *admissionv1.MatchResources) string {
+func (g *guard) weakBinding(policy string, parameter *admissionv1.ParamRef, match *admissionv1.MatchResources) string {
 	switch {
-	case policy != want:
+	case policy != g.name:
 		return "it binds another policy"
 	case parameter != nil:
 		return dependsOnParameter
 	case match != nil && !isEmptySelector(match),
-		match != nil && len(match.ResourceRules) > 0 && !matchesEveryCall(match):
+		match != nil && len(match.ResourceRules) > 0 && !g.matchesEvery(match):
 		// Without rules, it binds all that the policy matches.
-		return "its matchResources leave calls out"
+		return "its matchResources leave " + g.resource + " out"
 	default:
 		return ""
 	}
 }
 
-// matchesEveryCall says that the creation of every call is matched, whatever its namespace and labels.
-func matchesEveryCall(match *admissionv1.MatchResources) bool {
+// matchesEvery says that the operation is matched on every object of the resource, whatever its namespace and labels.
+func (g *guard) matchesEvery(match *admissionv1.MatchResources) bool {
 	return isEmptySelector(match) && slices.ContainsFunc(match.ResourceRules, func(rule admissionv1.NamedRuleWithOperations) bool {
 		scope := ptr.Deref(rule.Scope, admissionv1.AllScopes)
 		return len(rule.ResourceNames) == 0 &&
 			(scope == admissionv1.AllScopes || scope == admissionv1.NamespacedScope) &&
 			slices.Contains(rule.APIGroups, v1alpha1.GroupVersion.Group) &&
 			(slices.Contains(rule.APIVersions, "*") || slices.Contains(rule.APIVersions, v1alpha1.GroupVersion.Version)) &&
-			slices.Contains(rule.Resources, "toolcalls") &&
-			(slices.Contains(rule.Operations, admissionv1.Create) || slices.Contains(rule.Operations, admissionv1.OperationAll))
+			slices.Contains(rule.Resources, g.resource) &&
+			(slices.Contains(rule.Operations, g.operation) || slices.Contains(rule.Operations, admissionv1.OperationAll))
 	})
 }
 
@@ -142,6 +189,6 @@ func isEmptySelector(match *admissionv1.MatchResources) bool {
 	return len(match.ExcludeResourceRules) == 0 && empty(match.NamespaceSelector) && empty(match.ObjectSelector)
 }
 
-func isTooYoung(policy, call metav1.Time) bool {
-	return call.Time.Before(policy.Add(admissionDelay))
+func isTooYoung(policy, object metav1.Time) bool {
+	return object.Time.Before(policy.Add(admissionDelay))
 }

@@ -1,6 +1,6 @@
-// Package access finds out who created a call, and whether that user may use the call's tool.
+// Package access finds out who created a call or a session, and whether that user may use the call's tool and session.
 //
-// Who: the API server's admission policies stamp the user into the call; Requesters says whether they were in force.
+// Who: the API server's admission policies stamp the user into the object; Requesters says whether they were in force.
 // May: the API server's authorizer answers a SubjectAccessReview; Reviews asks it and remembers a yes for ten seconds.
 // Both fail closed: what isn't known is a no, and what isn't answered is an error.
 package access
@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -32,7 +33,7 @@ const (
 // worker for no longer.
 const reviewTimeout = 15 * time.Second
 
-// Reviews asks the API server's authorizer whether a user may use a tool.
+// Reviews asks the API server's authorizer whether a user may use a tool or a session.
 type Reviews struct {
 	reviews authorizationv1client.SubjectAccessReviewInterface
 	answers *cache.LRUExpireCache
@@ -46,19 +47,23 @@ func NewReviews(reviews authorizationv1client.SubjectAccessReviewInterface, c cl
 // MayUse says whether the user has the verb "use" on tools of that name in the namespace. A yes is
 // remembered for ten seconds.
 func (a *Reviews) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace, tool string) (bool, error) {
+	return a.ask(ctx, who, &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "tools", Name: tool})
+}
+
+// MayUseSession says the same of the ToolSession of that name.
+func (a *Reviews) MayUseSession(ctx context.Context, who *v1alpha1.Requester, namespace, session string) (bool, error) {
+	return a.ask(ctx, who, &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "toolsessions", Name: session})
+}
+
+// ask asks about the verb "use" on an object of the project.
+func (a *Reviews) ask(ctx context.Context, who *v1alpha1.Requester, what *authorizationv1.ResourceAttributes) (bool, error) {
+	what.Verb, what.Group, what.Version = "use", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version
 	spec := authorizationv1.SubjectAccessReviewSpec{
-		User:   who.Username,
-		UID:    who.UID,
-		Groups: who.Groups,
-		Extra:  extraOf(who),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace,
-			Verb:      "use",
-			Group:     v1alpha1.GroupVersion.Group,
-			Version:   v1alpha1.GroupVersion.Version,
-			Resource:  "tools",
-			Name:      tool,
-		},
+		User:               who.Username,
+		UID:                who.UID,
+		Groups:             who.Groups,
+		Extra:              extraOf(who),
+		ResourceAttributes: what,
 	}
 	key, err := json.Marshal(spec)
 	if err != nil {
@@ -71,11 +76,11 @@ func (a *Reviews) MayUse(ctx context.Context, who *v1alpha1.Requester, namespace
 	defer cancel()
 	review, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
+		return false, fmt.Errorf("ask whether %q may use %s %q: %w", who.Username, strings.TrimSuffix(what.Resource, "s"), what.Name, err)
 	}
 	may, err := decide.ReviewAnswer(&review.Status)
 	if err != nil {
-		return false, fmt.Errorf("ask whether %q may use tool %q: %w", who.Username, tool, err)
+		return false, fmt.Errorf("ask whether %q may use %s %q: %w", who.Username, strings.TrimSuffix(what.Resource, "s"), what.Name, err)
 	}
 	if may {
 		a.answers.Add(string(key), true, answerTTL)

@@ -58,6 +58,28 @@ func TestTheAuthorizerIsAskedForAllOfTheRequester(t *testing.T) {
 	}
 }
 
+func TestTheAuthorizerIsAskedForTheSession(t *testing.T) {
+	t.Parallel()
+	a := &authorizer{answer: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
+	reviews, _ := newReviews(a)
+	if may, err := reviews.MayUseSession(context.Background(), alice(), "ns", "work"); !may || err != nil {
+		t.Fatalf("%t, %v", may, err)
+	}
+	want := &authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "use", Group: "toolcall.dev", Version: "v1alpha1", Resource: "toolsessions", Name: "work"}
+	if diff := cmp.Diff(want, a.asked[0].ResourceAttributes); diff != "" {
+		t.Error(diff)
+	}
+	// The right to a tool of that name is another one.
+	a.answer.Allowed = false
+	if may, err := reviews.MayUse(context.Background(), alice(), "ns", "work"); may || err != nil {
+		t.Errorf("the tool of the session's name: %t, %v", may, err)
+	}
+	a.err = errors.New("down")
+	if _, err := reviews.MayUseSession(context.Background(), alice(), "ns", "other"); err == nil || !strings.Contains(err.Error(), `may use toolsession "other"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAYesIsRememberedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	a := &authorizer{answer: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}

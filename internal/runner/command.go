@@ -50,6 +50,8 @@ type Command struct {
 // Stop is a cause for ending the context. It sets the reason of the outcome.
 type Stop struct {
 	Reason, Message string
+	// Kill ends the command with SIGKILL at once.
+	Kill bool
 }
 
 // Error makes Stop usable with context.WithCancelCause.

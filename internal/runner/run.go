@@ -64,16 +64,19 @@ type run struct {
 	survivors bool
 }
 
+// StopCause returns why Run stops a command whose context ended with an error.
+func StopCause(err error) Stop { return *stopCause(err) }
+
 func stopCause(err error) *Stop {
 	var s Stop
 	switch {
 	case errors.As(err, &s):
 		return &s
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Stop{result.TimedOut, "The command was stopped at its deadline."}
+		return &Stop{Reason: result.TimedOut, Message: "The command was stopped at its deadline."}
 	case errors.Is(err, context.Canceled):
-		return &Stop{result.CancelRequested, "The command was stopped on request."}
+		return &Stop{Reason: result.CancelRequested, Message: "The command was stopped on request."}
 	default:
-		return &Stop{result.CancelRequested, "The command was stopped on request: " + err.Error()}
+		return &Stop{Reason: result.CancelRequested, Message: "The command was stopped on request: " + err.Error()}
 	}
 }

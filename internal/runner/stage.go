@@ -50,6 +50,13 @@ func takeStage() (*sandbox.Stage, error) {
 	return sandbox.NewStage()
 }
 
+// Discard ends the stage that was started ahead, if there is one.
+func Discard() {
+	runMutex.Lock()
+	defer runMutex.Unlock()
+	discardStage()
+}
+
 func discardStage() {
 	if ready != nil {
 		ready.Discard()

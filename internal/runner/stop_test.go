@@ -105,7 +105,7 @@ func TestTheCauseOfACancel(t *testing.T) {
 	}{
 		"none":     {context.Canceled, result.CancelRequested, "stopped on request."},
 		"an error": {errors.New("the pod is being deleted"), result.CancelRequested, "the pod is being deleted"},
-		"a Stop":   {Stop{result.PodLost, "The node is shutting down."}, result.PodLost, "The node is shutting down."},
+		"a Stop":   {Stop{Reason: result.PodLost, Message: "The node is shutting down."}, result.PodLost, "The node is shutting down."},
 		"deadline": {context.DeadlineExceeded, result.TimedOut, "deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,6 +119,15 @@ func TestTheCauseOfACancel(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAStopThatKillsGivesNoGrace(t *testing.T) {
+	ctx, stdout := untilSaid(t, "ready", Stop{Reason: result.OOMKilled, Message: "too much", Kill: true})
+	cmd := bash("trap 'echo cleaned' TERM; echo ready; while :; do sleep 600; done")
+	cmd.Stdout = stdout
+	o := runIt(t, ctx, cmd)
+	ready, none := "ready\n", ""
+	want{reason: result.OOMKilled, exit: result.Exit(-1), signal: "SIGKILL", stdout: &ready, stderr: &none}.check(t, o)
 }
 
 func TestACancelBeforeTheStartStartsNothing(t *testing.T) {

@@ -30,13 +30,14 @@ const (
 // supervise waits for the end of the leader or stops it, and ends everything that is left.
 func (r *run) supervise(ctx context.Context) {
 	r.stop = r.waitLeader(ctx)
-	if r.stop != nil {
-		r.terminate(r.grace())
-	} else {
+	switch {
+	case r.stop == nil:
 		r.drain(ctx)
 		if !r.hasEnded() {
 			r.terminate(leaveLimit)
 		}
+	case !r.stop.Kill:
+		r.terminate(r.grace())
 	}
 	r.kill()
 	if r.inside != nil {
@@ -70,7 +71,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		case <-r.children:
 		case <-safety.C:
 		case <-timeout:
-			stop = &Stop{result.TimedOut, "The command was stopped at its limit of " + seconds(r.cmd.Timeout) + "."}
+			stop = &Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(r.cmd.Timeout) + "."}
 		case <-ctx.Done():
 			stop = stopCause(context.Cause(ctx))
 		}
