@@ -219,7 +219,7 @@ func TestAResultIsNotDroppedWhenItsConnectionEndsBeforeAPass(t *testing.T) {
 	if s := w.get(call).Status; s.Reason != v1alpha1.ReasonCompleted || s.Stdout != "hi\n" {
 		t.Errorf("ended %s: %s", s.Reason, s.Message)
 	}
-	if w.hub.Result(w.get(call).Status.Runner.KeyHash) != nil {
+	if w.hub.Result(w.get(call).Status.Runner.KeyHash, string(w.get(call).UID)) != nil {
 		t.Error("the recorded result is still kept")
 	}
 }

@@ -187,7 +187,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 		metrics.CountReport(e.reported)
 	}
 	if bound := o.call.Status.Runner; e.forgetResult && bound != nil {
-		r.Hub.Release(bound.KeyHash)
+		r.Hub.Release(bound.KeyHash, string(o.call.UID))
 	}
 	if !e.expire.IsZero() {
 		r.Expiry.Add(key, e.expire)

@@ -83,9 +83,7 @@ func firstSeen(created, now time.Time) time.Time {
 // observeRunner looks for the runner that is recorded, and for what it reported.
 func (r *Reconciler) observeRunner(ctx context.Context, o *observation, bound *v1alpha1.RunnerBinding) error {
 	o.runner = r.Hub.SessionByKey(bound.KeyHash)
-	if result := r.Hub.Result(bound.KeyHash); result != nil && result.CallUID == string(o.call.UID) {
-		o.result = result
-	}
+	o.result = r.Hub.Result(bound.KeyHash, string(o.call.UID))
 	sealed, err := r.Objects.SealedDecision(ctx, o.call)
 	if err != nil {
 		return err

@@ -37,14 +37,15 @@ type connection struct {
 }
 
 // newConnection makes the session of the runner that said hello. abort closes the connection at once.
-func newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, results resultBudgets, abort func()) *connection {
-	c := &connection{conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: results}
+func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, abort func()) *connection {
+	c := &connection{conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: a.results}
 	c.ctx, c.close = context.WithCancel(ctx)
 	c.session = &Session{
 		hello: *hello, keyHash: keyHash(conn), call: hello.Call, callUID: hello.CallUID,
 		send: c.outbox.send,
 		// What was sent before still leaves.
-		close: func() { c.outbox.close(); c.close() },
+		close:   func() { c.outbox.close(); c.close() },
+		changed: a.Hub.reindex,
 	}
 	c.session.hello.Token = ""
 	return c
@@ -73,7 +74,7 @@ func (c *connection) receive(received func()) error {
 	defer stop()
 	pings := rate.NewLimiter(pingsPerSecond, pingBurst)
 	for {
-		m, release, err := c.next()
+		m, size, release, err := c.next()
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (c *connection) receive(received func()) error {
 				release()
 				return err
 			}
-			c.session.setResult(m.Result, release)
+			c.session.setResult(m.Result, size, release)
 			received()
 		default:
 			return errors.New("a message that a runner doesn't send")
@@ -96,27 +97,29 @@ func (c *connection) receive(received func()) error {
 	}
 }
 
-// next receives one message. release gives back what it takes of the budget; it is never nil when there is a message.
-func (c *connection) next() (m *wire.Message, release func(), err error) {
+// next receives one message, and says how large it was. release gives back what it takes of the budget; it is never nil
+// when there is a message.
+func (c *connection) next() (m *wire.Message, size int, release func(), err error) {
 	if err := c.setReadDeadline(idleTimeout); err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
-	size, err := wire.ReadHeader(c.conn, wire.MaxResultOf(c.session.hello.Version))
+	size, err = wire.ReadHeader(c.conn, wire.MaxResultOf(c.session.hello.Version))
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, 0, nil, err
 	case size > wire.MaxControl && !c.mayReport():
-		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
+		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
-		return c.largeResult(size)
+		m, release, err = c.largeResult(size)
+		return m, size, release, err
 	}
 	m, err = wire.ReadFromRunner(c.conn, size)
 	if err != nil || m.Result == nil {
-		return m, func() {}, err
+		return m, size, func() {}, err
 	}
 	defer c.sendPongs()()
 	release, err = c.results.acquire(c.ctx, c.session.hello.Namespace, size)
-	return m, release, err
+	return m, size, release, err
 }
 
 // mayReport says whether a result can come now: the runner has a call, and none of its results is held.

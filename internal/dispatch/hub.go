@@ -29,25 +29,16 @@ type Hub struct {
 	since    time.Time
 	sessions map[string]*Session
 	keys     map[string]*Session
-	// left has the results of runners whose connection ended, by the hash of their key, until Release or Dismiss.
-	left map[string]leftResult
-	// leftOrder has their keys, the oldest first.
-	leftOrder []string
-}
-
-// maxLeft bounds the results that are kept without a connection, the oldest goes first: a runner that lives sends its
-// result again, and the copy is for one that doesn't.
-const maxLeft = 32
-
-// leftResult is what a runner reported, and the call that it was for.
-type leftResult struct {
-	namespace, call string
-	result          *wire.Result
+	// calls has the sessions that were made for a call or have it: no pass over a call looks at all of them.
+	calls index
+	left  *leftResults
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
 func NewHub(notify func(*Session)) *Hub {
-	return &Hub{notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, left: map[string]leftResult{}}
+	return &Hub{
+		notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, calls: index{}, left: newLeftResults(maxLeftBytes),
+	}
 }
 
 // ReconnectWait is how long runners may take to dial in, after they can reach an operator or lost their connection.
@@ -81,60 +72,44 @@ func (h *Hub) SessionByKey(keyHash string) *Session {
 	return h.keys[keyHash]
 }
 
-// Result returns what the runner that holds a key reported, also when its connection has ended; nil when there is
-// nothing.
-func (h *Hub) Result(keyHash string) *wire.Result {
+// Result returns what the runner that holds a key reported about a call, also when its connection has ended; nil when
+// there is nothing.
+func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.keys[keyHash]; s != nil {
-		if r := s.Result(); r != nil {
+		if r := s.Result(); r != nil && r.CallUID == callUID {
 			return r
 		}
 	}
-	return h.left[keyHash].result
+	return h.left.get(keyHash, callUID)
 }
 
-// Release forgets the result of a runner whose connection has ended.
-func (h *Hub) Release(keyHash string) {
+// Release forgets a result of a runner whose connection has ended.
+func (h *Hub) Release(keyHash, callUID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.forget(keyHash)
-}
-
-// forget needs the lock.
-func (h *Hub) forget(keyHash string) {
-	if _, ok := h.left[keyHash]; !ok {
-		return
-	}
-	delete(h.left, keyHash)
-	h.leftOrder = slices.DeleteFunc(h.leftOrder, func(key string) bool { return key == keyHash })
+	h.left.forget(keyHash, callUID)
 }
 
 // Dismiss refuses the runners that were made for a call which is gone, or have it, and forgets the results that were
 // left for it. Those of the call of the same name that has the UID except stay, and then those too that have no call yet.
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
+	name := callName{namespace, call}
 	var gone []*Session
 	h.mu.Lock()
-	for _, s := range h.sessions {
-		if s.hello.Namespace == namespace && s.Call() == call && !stays(s.CallUID()) {
+	for s := range h.calls[name] {
+		if !stays(s.CallUID()) {
 			gone = append(gone, s)
 		}
 	}
-	var left []string
-	for keyHash, l := range h.left {
-		if l.namespace == namespace && l.call == call && !stays(l.result.CallUID) {
-			left = append(left, keyHash)
-		}
-	}
+	h.left.forgetCall(name, stays)
 	h.mu.Unlock()
-	for _, keyHash := range left {
-		h.Release(keyHash)
-	}
 	for _, s := range gone {
 		s.Refuse(reason)
 		// Its connection may have ended a moment before.
-		h.Release(s.keyHash)
+		h.Release(s.keyHash, s.CallUID())
 	}
 }
 
@@ -164,7 +139,10 @@ func (h *Hub) add(s *Session) bool {
 	h.sessions[s.hello.JobUID] = s
 	h.keys[s.keyHash] = s
 	if old != nil {
-		h.keep(old)
+		h.leave(old)
+	}
+	for _, name := range s.callNames() {
+		h.calls.set(name, s, true)
 	}
 	h.mu.Unlock()
 	if old != nil {
@@ -179,10 +157,10 @@ func (h *Hub) remove(s *Session) {
 	current := h.sessions[s.hello.JobUID] == s
 	if current {
 		delete(h.sessions, s.hello.JobUID)
+		h.leave(s)
 	}
 	if h.keys[s.keyHash] == s {
 		delete(h.keys, s.keyHash)
-		h.keep(s)
 	}
 	h.mu.Unlock()
 	if current {
@@ -190,18 +168,22 @@ func (h *Hub) remove(s *Session) {
 	}
 }
 
-// keep holds on to a result that nobody acknowledged or refused. It needs the lock.
-func (h *Hub) keep(s *Session) {
-	r, release := s.takeResult()
-	if r == nil {
-		return
+// leave takes a session out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
+// lock.
+func (h *Hub) leave(s *Session) {
+	for _, name := range s.callNames() {
+		h.calls.set(name, s, false)
 	}
-	// The budget is for what connected runners send.
-	release()
-	h.forget(s.keyHash)
-	h.left[s.keyHash] = leftResult{s.hello.Namespace, s.Call(), r}
-	h.leftOrder = append(h.leftOrder, s.keyHash)
-	if len(h.leftOrder) > maxLeft {
-		h.forget(h.leftOrder[0])
+	for _, r := range s.end() {
+		// The budget is for what connected runners send.
+		r.release()
+		h.left.keep(s.keyHash, r.call, r.result, r.size)
 	}
+}
+
+// reindex has a session found by the name of a call for as long as it is connected and has one of that name.
+func (h *Hub) reindex(s *Session, name callName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls.set(name, s, h.sessions[s.hello.JobUID] == s && slices.Contains(s.callNames(), name))
 }

@@ -52,7 +52,7 @@ func (r *runner) disconnect(t *testing.T) {
 }
 
 // result is what the hub has of this runner.
-func (r *runner) result() *wire.Result { return r.o.hub.Result(r.session.KeyHash()) }
+func (r *runner) result() *wire.Result { return r.o.hub.Result(r.session.KeyHash(), "c1") }
 
 func TestAResultOutlivesItsConnection(t *testing.T) {
 	r := connectRunner(t, startOperator(t, newIdentity(t)), "job")
@@ -67,10 +67,10 @@ func TestAResultOutlivesItsConnection(t *testing.T) {
 	if got := r.result(); got == nil || got.CallUID != "c1" {
 		t.Fatalf("after the connection's end: %+v", got)
 	}
-	if r.o.hub.Result("another key") != nil {
+	if r.o.hub.Result("another key", "c1") != nil || r.o.hub.Result(r.session.KeyHash(), "another call") != nil {
 		t.Error("another runner has it, too")
 	}
-	r.o.hub.Release(r.session.KeyHash())
+	r.o.hub.Release(r.session.KeyHash(), "c1")
 	if r.result() != nil {
 		t.Error("it is still there after its release")
 	}
@@ -192,9 +192,9 @@ func TestRunnersCanReachTheOperatorSinceItListens(t *testing.T) {
 
 func TestAHubWithoutRunnersHasNothing(t *testing.T) {
 	hub := dispatch.NewHub(func(*dispatch.Session) { t.Error("it told of something") })
-	hub.Release("key")
+	hub.Release("key", "c1")
 	hub.Dismiss("ns", "call", "", "reason")
-	if hub.Session("job") != nil || hub.SessionByKey("key") != nil || hub.Result("key") != nil || hub.Len() != 0 {
+	if hub.Session("job") != nil || hub.SessionByKey("key") != nil || hub.Result("key", "c1") != nil || hub.Len() != 0 {
 		t.Error("there is something")
 	}
 }
@@ -271,13 +271,13 @@ func TestNoResultIsLostOrKeptInAnyOrder(t *testing.T) {
 					reported, want = true, true
 				case step == 3 && reported:
 					_ = r.session.Ack("c1")
-					r.o.hub.Release(r.session.KeyHash())
+					r.o.hub.Release(r.session.KeyHash(), "c1")
 					r.disconnect(t)
 					connected, want = false, false
 				case step == 4 && reported:
 					r.session.Refuse("no")
 					r.o.event(t)
-					r.o.hub.Release(r.session.KeyHash())
+					r.o.hub.Release(r.session.KeyHash(), "c1")
 					connected, want = false, false
 				}
 				if got := r.result(); (got != nil) != want {
@@ -299,8 +299,8 @@ func TestTheHubIsUsedFromManyGoroutines(t *testing.T) {
 			for range 100 {
 				o.hub.Session("job-uid")
 				o.hub.SessionByKey(key)
-				o.hub.Result(key)
-				o.hub.Release(key)
+				o.hub.Result(key, "c1")
+				o.hub.Release(key, "c1")
 				o.hub.Dismiss("ns", "another", "", "gone")
 				o.hub.Listening(time.Now())
 				o.hub.Since()
@@ -310,7 +310,7 @@ func TestTheHubIsUsedFromManyGoroutines(t *testing.T) {
 	}
 	r.disconnect(t)
 	all.Wait()
-	o.hub.Release(key)
+	o.hub.Release(key, "c1")
 	if r.result() != nil || o.hub.Len() != 0 {
 		t.Error("something is left")
 	}

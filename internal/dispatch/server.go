@@ -147,7 +147,7 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 	if err != nil {
 		return err
 	}
-	peer := newConnection(ctx, conn, hello, a.results, abort)
+	peer := a.newConnection(ctx, conn, hello, abort)
 	defer peer.end()
 	if err := a.verify(hello); err != nil {
 		peer.turnAway(err)

@@ -12,13 +12,24 @@ type Session struct {
 	keyHash string
 	send    func(*wire.Message) error
 	close   func()
+	// changed is called, without the lock, when the runner has got or lost a call of a name.
+	changed func(*Session, callName)
 
 	mu       sync.Mutex
 	call     string
 	callUID  string
 	canceled bool
 	acked    bool
-	result   *wire.Result
+	result   *heldResult
+	// over says that the connection has ended, or is no longer the runner's: nothing is taken or sent any more.
+	over bool
+}
+
+// heldResult is a result that nobody has acknowledged.
+type heldResult struct {
+	call   callName
+	result *wire.Result
+	size   int
 	// release gives back the memory that the result takes of the budget.
 	release func()
 }
@@ -43,6 +54,14 @@ func (s *Session) CallUID() string {
 	return s.callUID
 }
 
+// callNames are the calls that the runner was made for or has.
+func (s *Session) callNames() []callName {
+	if call := s.Call(); call != "" {
+		return []callName{{s.hello.Namespace, call}}
+	}
+	return nil
+}
+
 // claim is what the runner says that it is, or was made since.
 func (s *Session) claim() *claim {
 	s.mu.Lock()
@@ -64,7 +83,10 @@ func (s *Session) wasAcknowledged() bool {
 func (s *Session) Result() *wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.result
+	if s.result == nil {
+		return nil
+	}
+	return s.result.result
 }
 
 // Assign gives the call to the runner, unless it has one already. The caller has recorded durably that this
@@ -75,8 +97,11 @@ func (s *Session) Assign(a *wire.Assignment) error {
 		s.mu.Unlock()
 		return nil
 	}
+	before := s.call
 	s.call, s.callUID = a.CallName, a.CallUID
 	s.mu.Unlock()
+	s.changed(s, callName{s.hello.Namespace, before})
+	s.changed(s, callName{s.hello.Namespace, a.CallName})
 	return s.sendOrClose(&wire.Message{Assign: a})
 }
 
@@ -94,18 +119,29 @@ func (s *Session) Cancel(callUID string) error {
 
 // Release forgets the result, so that another one can be received. Ack and Refuse do it. Doing it twice is fine.
 func (s *Session) Release() {
-	if _, release := s.takeResult(); release != nil {
-		release()
+	for _, r := range s.takeResults() {
+		r.release()
 	}
 }
 
-// takeResult takes the result and its part of the budget away; nil when there is none.
-func (s *Session) takeResult() (*wire.Result, func()) {
+// end has the session take and send nothing more, and takes away what nobody acknowledged.
+func (s *Session) end() []*heldResult {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	return s.takeResults()
+}
+
+// takeResults takes away what was reported, with its part of the budget.
+func (s *Session) takeResults() []*heldResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	result, release := s.result, s.release
-	s.result, s.release = nil, nil
-	return result, release
+	if s.result == nil {
+		return nil
+	}
+	taken := []*heldResult{s.result}
+	s.result = nil
+	return taken
 }
 
 // Ack tells the runner that its result is recorded; it exits then.
@@ -139,8 +175,12 @@ func (s *Session) sendOrClose(m *wire.Message) error {
 	return nil
 }
 
-func (s *Session) setResult(r *wire.Result, release func()) {
+func (s *Session) setResult(r *wire.Result, size int, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.result, s.release = r, release
+	if s.over {
+		release()
+		return
+	}
+	s.result = &heldResult{callName{s.hello.Namespace, s.call}, r, size, release}
 }
