@@ -17,6 +17,9 @@ import (
 type Origin struct {
 	// Context holds copies of the objects: what names them, labels and spec.
 	Context
+	// WorkingDir and Env are the session's own. They are kept too, so that a changed spec changes nothing.
+	WorkingDir string
+	Env        []v1alpha1.CallEnvVar
 	// Refs are the variables that the kubelet resolves in the session's pods, under internal names: those that a call
 	// of the session may get which sets nothing itself.
 	Refs []corev1.EnvVar
@@ -55,7 +58,7 @@ func Begin(s *SessionSnapshot) (*Origin, error) {
 	if err := plan.Validate(); err != nil {
 		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the session's variables: %s", err.Error())
 	}
-	return &Origin{Context: s.Context.copied(), Refs: refs}, nil
+	return &Origin{Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs}, nil
 }
 
 // copied keeps of the objects what pods and calls are made from.
@@ -93,7 +96,7 @@ func (o *Origin) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode what the session begins with: %w", err)
 	}
 	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the environments and the skill of the session take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+		return nil, fmt.Errorf("the environments, the skill and the variables of the session take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
 	}
 	return raw, nil
 }

@@ -105,14 +105,15 @@ func TestASessionKeepsWhatItBeganWith(t *testing.T) {
 		s.Session.Spec.SkillRef = &v1alpha1.LocalReference{Name: "skill"}
 		s.Skill = &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: []v1alpha1.EnvVar{value("S", "s")}}}
 		s.Skill.Name = "skill"
+		s.Session.Spec.WorkingDir, s.Session.Spec.Env = "/w", callEnv("E", "e")
 	})
 	o := mustBegin(t, s)
 	want := decide.Context{Named: s.Named.DeepCopy(), Defaults: []v1alpha1.ExecutionEnvironment{*s.Defaults[0].DeepCopy()}, Skill: s.Skill.DeepCopy()}
 	want.Named.Annotations, want.Named.Status = nil, v1alpha1.ExecutionEnvironmentStatus{}
 	s.Named.Spec.Image, s.Named.Spec.Env[0].Value, s.Named.Labels["kueue.x-k8s.io/priority-class"] = "image:2", "changed", "changed"
-	s.Defaults[0].Spec.Env[0].Value, s.Skill.Spec.Env[0].Value = "changed", "changed"
-	if diff := cmp.Diff(want, o.Context); diff != "" {
-		t.Error(diff)
+	s.Defaults[0].Spec.Env[0].Value, s.Skill.Spec.Env[0].Value, s.Session.Spec.Env[0].Value = "changed", "changed", "changed"
+	if diff := cmp.Diff(want, o.Context) + cmp.Diff(callEnv("E", "e"), o.Env); diff != "" || o.WorkingDir != "/w" {
+		t.Errorf("in %q: %s", o.WorkingDir, diff)
 	}
 	raw, err := o.Encode()
 	if err != nil {

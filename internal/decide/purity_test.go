@@ -78,7 +78,7 @@ func everySnapshot() map[string][]change {
 	}
 	all["a call in a session"] = append(both(all["a call with all layers"]...), inSession(func(s *decide.Snapshot) {
 		s.Session.Origin.Refs = []corev1.EnvVar{{Name: "x"}}
-		s.Session.Object.Spec.Env = []v1alpha1.CallEnvVar{{Name: "W", Value: "w"}, {Name: "B"}, {Name: "D"}}
+		s.Session.Origin.Env = []v1alpha1.CallEnvVar{{Name: "W", Value: "w"}, {Name: "B"}, {Name: "D"}}
 		s.Session.Current = s.Session.Origin.Named.DeepCopy()
 	}))
 	for _, cases := range []map[string]refusalCase{contextRefusals(), guardRefusals(), sessionRefusals()} {
@@ -95,7 +95,7 @@ func deepCopy(s *decide.Snapshot) *decide.Snapshot {
 	c.Session.Object, c.Session.Current = s.Session.Object.DeepCopy(), s.Session.Current.DeepCopy()
 	if origin := s.Session.Origin; origin != nil {
 		inner := deepCopy(&decide.Snapshot{Context: origin.Context})
-		c.Session.Origin = &decide.Origin{Context: inner.Context}
+		c.Session.Origin = &decide.Origin{Context: inner.Context, WorkingDir: origin.WorkingDir, Env: slices.Clone(origin.Env)}
 		for i := range origin.Refs {
 			c.Session.Origin.Refs = append(c.Session.Origin.Refs, *origin.Refs[i].DeepCopy())
 		}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -142,17 +143,14 @@ func (s *Snapshot) request() *request {
 		of: "call", namespace: s.Call.Namespace, environmentRef: spec.EnvironmentRef, skillRef: spec.SkillRef,
 		workingDir: spec.WorkingDir, env: spec.Env, trusted: s.Requester.Vouched && spec.Trusted,
 	}
-	if spec.SessionRef == nil || s.Session.Object == nil {
+	origin := s.Session.Origin
+	if spec.SessionRef == nil || origin == nil {
 		return r
 	}
-	under := &s.Session.Object.Spec
-	r.environmentRef, r.skillRef = under.EnvironmentRef, under.SkillRef
-	if r.workingDir == "" {
-		r.workingDir = under.WorkingDir
-	}
-	r.env = mergeEnv(under.Env, spec.Env)
+	r.workingDir = cmp.Or(spec.WorkingDir, origin.WorkingDir)
+	r.env = mergeEnv(origin.Env, spec.Env)
 	// Whoever may make a call trusted speaks for what they wrote themselves, not for what somebody else's session holds.
-	if under.WorkingDir != "" || len(under.Env) > 0 {
+	if origin.WorkingDir != "" || len(origin.Env) > 0 {
 		r.trusted = r.trusted && s.isCreator()
 	}
 	return r
@@ -168,10 +166,10 @@ func mergeEnv(session, call []v1alpha1.CallEnvVar) []v1alpha1.CallEnvVar {
 
 // sessionEnv are the variables that a call's decision keeps of its session: the call itself doesn't hold them.
 func (s *Snapshot) sessionEnv() []v1alpha1.CallEnvVar {
-	if s.Call.Spec.SessionRef == nil || s.Session.Object == nil {
+	if s.Call.Spec.SessionRef == nil || s.Session.Origin == nil {
 		return nil
 	}
-	return slices.Clone(s.Session.Object.Spec.Env)
+	return slices.Clone(s.Session.Origin.Env)
 }
 
 // checkPlan says why a call's plan can't be carried out in its session's pod, which is there already.

@@ -24,7 +24,7 @@ func inSession(changes ...change) change {
 		s.Session = decide.Session{
 			Object: &v1alpha1.ToolSession{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "work", UID: "work-uid"},
-				Spec:       v1alpha1.ToolSessionSpec{EnvironmentRef: &v1alpha1.LocalReference{Name: "env"}, RequestedBy: &v1alpha1.Requester{Username: "alice"}},
+				Spec:       v1alpha1.ToolSessionSpec{RequestedBy: &v1alpha1.Requester{Username: "alice"}},
 				Status:     v1alpha1.ToolSessionStatus{Phase: v1alpha1.SessionReady},
 			},
 			Requester: decide.Requester{Vouched: true},
@@ -113,7 +113,7 @@ func sessionRefusals() map[string]refusalCase {
 			both(func(s *decide.Snapshot) { s.Call.Spec.Background = true }), v1alpha1.ReasonInvalidArguments, true, "background needs sessionRef",
 		},
 		"a protected variable of the session": {
-			one(ofSession(func(s *v1alpha1.ToolSessionSpec) { s.Env = callEnv("PATH", "/x") })), v1alpha1.ReasonEnvNotAllowed, true, "PATH",
+			one(began(func(o *decide.Origin) { o.Env = callEnv("PATH", "/x") })), v1alpha1.ReasonEnvNotAllowed, true, "PATH",
 		},
 		"a tool that the requester may not use, in a session that the requester may": {
 			one(stranger, mayUseSession, under(v1alpha1.ExecutionPolicySpec{Shell: &v1alpha1.ShellPolicy{Enabled: ptr.To(true)}})),
@@ -126,7 +126,7 @@ func sessionRefusals() map[string]refusalCase {
 			v1alpha1.ReasonInvalidEnvironment, false, `the variables ["A" "B"] refer to`,
 		},
 		"more variables than a process can have": {one(
-			ofSession(func(s *v1alpha1.ToolSessionSpec) { s.Env = callEnv("A", strings.Repeat("x", 100<<10)) }),
+			began(func(o *decide.Origin) { o.Env = callEnv("A", strings.Repeat("x", 100<<10)) }),
 			func(s *decide.Snapshot) { s.Call.Spec.Env = callEnv("B", strings.Repeat("x", 100<<10)) },
 		), v1alpha1.ReasonInvalidEnvironment, false, "over the limit"},
 	}
@@ -139,7 +139,7 @@ func TestACallRunsWhereItsSessionBegan(t *testing.T) {
 		began.Named.Spec.Env = []v1alpha1.EnvVar{value("NAMED", "1"), value("SESSION", "named"), value("CALL", "named")}
 		began.Defaults = []v1alpha1.ExecutionEnvironment{environment("default", value("DEFAULT", "1"))}
 		began.Skill = &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: []v1alpha1.EnvVar{value("SKILL", "1")}}}
-		s.Session.Object.Spec.Env = []v1alpha1.CallEnvVar{{Name: "SESSION", Value: "session"}, {Name: "CALL", Value: "session"}}
+		s.Session.Origin.Env = []v1alpha1.CallEnvVar{{Name: "SESSION", Value: "session"}, {Name: "CALL", Value: "session"}}
 		s.Call.Spec.Env = []v1alpha1.CallEnvVar{{Name: "CALL", Value: "call"}, {Name: "OWN", Value: "1"}}
 	}))
 	d := mustDecide(t, s)
@@ -168,10 +168,22 @@ func TestACallRunsWhereItsSessionBegan(t *testing.T) {
 	}
 }
 
+// Who may change a session's spec changes no call: what counts is what the session began with.
+func TestAChangedSessionChangesNoCall(t *testing.T) {
+	t.Parallel()
+	changed := ofSession(func(s *v1alpha1.ToolSessionSpec) {
+		s.Env, s.WorkingDir = callEnv("A", "a"), "/changed"
+		s.EnvironmentRef, s.SkillRef = &v1alpha1.LocalReference{Name: "other"}, &v1alpha1.LocalReference{Name: "other"}
+	})
+	if diff := cmp.Diff(mustDecide(t, snapshot(inSession())), mustDecide(t, snapshot(inSession(changed)))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestTheDirectoryIsTheCallsThenTheSessionsThenTheEnvironments(t *testing.T) {
 	t.Parallel()
 	environments := began(func(o *decide.Origin) { o.Named.Spec.WorkingDir = "/environment" })
-	sessions := ofSession(func(s *v1alpha1.ToolSessionSpec) { s.WorkingDir = "/session" })
+	sessions := began(func(o *decide.Origin) { o.WorkingDir = "/session" })
 	own := func(s *decide.Snapshot) { s.Call.Spec.WorkingDir = "/call" }
 	for want, changes := range map[string][]change{
 		"": nil, "/environment": {environments}, "/session": {environments, sessions}, "/call": {environments, sessions, own},
@@ -187,11 +199,10 @@ func TestTheDirectoryIsTheCallsThenTheSessionsThenTheEnvironments(t *testing.T) 
 func TestACallInASessionIsTrustedForWhatItsRequesterWrote(t *testing.T) {
 	t.Parallel()
 	unnamed := func(s *decide.Snapshot) {
-		s.Session.Object.Spec.EnvironmentRef = nil
 		s.Session.Origin.Defaults, s.Session.Origin.Named = []v1alpha1.ExecutionEnvironment{*s.Session.Origin.Named}, nil
 	}
-	env := ofSession(func(s *v1alpha1.ToolSessionSpec) { s.Env = callEnv("A", "a") })
-	dir := ofSession(func(s *v1alpha1.ToolSessionSpec) { s.WorkingDir = "/tmp" })
+	env := began(func(o *decide.Origin) { o.Env = callEnv("A", "a") })
+	dir := began(func(o *decide.Origin) { o.WorkingDir = "/tmp" })
 	says := func(s *decide.Snapshot) { s.Call.Spec.Trusted = true }
 	own := func(s *decide.Snapshot) { s.Call.Spec.Env = callEnv("B", "b") }
 	for name, tc := range map[string]struct {
