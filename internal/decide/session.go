@@ -88,7 +88,7 @@ func (s *Snapshot) isCreator() bool {
 		return false
 	}
 	a, b := s.Call.Spec.RequestedBy, s.Session.Object.Spec.RequestedBy
-	return a != nil && b != nil && a.Username != "" && a.Username == b.Username && a.UID == b.UID
+	return a != nil && b != nil && a.Username == b.Username && a.UID == b.UID
 }
 
 // SessionReviewNeeded says whether the decision depends on a review of the verb "use" on the call's session. Admission

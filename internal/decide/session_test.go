@@ -16,7 +16,7 @@ import (
 )
 
 // inSession has the snapshot's call run in a session that its requester created, and that began with the snapshot's
-// environment. The context of the snapshot itself is another one, which must not count.
+// environment. The context of the snapshot itself is another one, with two default environments, which must not count.
 func inSession(changes ...change) change {
 	return func(s *decide.Snapshot) {
 		s.Call.Spec.EnvironmentRef, s.Call.Spec.SkillRef = nil, nil
@@ -31,7 +31,7 @@ func inSession(changes ...change) change {
 			Origin:    &decide.Origin{Context: s.Context},
 		}
 		other := environment("other", value("OTHER", "x"))
-		s.Context = decide.Context{Named: &other, Defaults: []v1alpha1.ExecutionEnvironment{other}}
+		s.Context = decide.Context{Named: &other, Defaults: []v1alpha1.ExecutionEnvironment{other, environment("more")}}
 		for _, c := range changes {
 			c(s)
 		}
@@ -158,6 +158,9 @@ func TestACallRunsWhereItsSessionBegan(t *testing.T) {
 			t.Errorf("%s is missing: %q", want, resolved.Env)
 		}
 	}
+	// A variable that the call sets itself counts once towards what a process can have.
+	large := callEnv("LARGE", strings.Repeat("x", 100<<10))
+	mustDecide(t, snapshot(inSession(began(func(o *decide.Origin) { o.Env = large }), func(s *decide.Snapshot) { s.Call.Spec.Env = large })))
 	// What isn't in the call is kept with the decision.
 	a, err := decode(t, encode(t, d)).Assignment(s.Call)
 	if err != nil {
