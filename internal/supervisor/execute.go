@@ -23,17 +23,24 @@ type Executor struct {
 	WorkingDir string
 	// Stdout and Stderr show the command's output as it is written: the pod's log.
 	Stdout, Stderr io.Writer
+	// Run runs a command and calls started when it runs; runner.Run does it when nil.
+	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
 }
 
 // Execute finishes the plan with what only the pod knows, and runs the command. The result is within the bounds that the
 // operator holds it to.
 func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
-	r := e.execute(ctx, a)
+	return e.ExecuteCall(ctx, a, func(time.Time) {})
+}
+
+// ExecuteCall does the same, and calls started when the command runs. Several calls can run at a time if Run can do that.
+func (e *Executor) ExecuteCall(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+	r := e.execute(ctx, a, started)
 	r.Shorten()
 	return r
 }
 
-func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result {
+func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
 	resolved, err := envresolve.Resolve(&a.Environment, e.Environ, wire.Internal)
 	if err != nil {
@@ -65,7 +72,11 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment) *wire.Result
 		command.Source = append([]byte{}, a.Source...)
 		command.Argv = append(append([]string{}, a.Argv...), runner.SourceArg)
 	}
-	r.Outcome = runner.Run(ctx, command)
+	if e.Run != nil {
+		r.Outcome = e.Run(ctx, command, started)
+	} else {
+		r.Outcome = runner.Run(ctx, command, runner.WithOnStart(started))
+	}
 	r.Outcome.WorkingDir = path
 	return r
 }

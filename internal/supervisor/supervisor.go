@@ -35,6 +35,10 @@ type Conn interface {
 type Supervisor struct {
 	// Dial connects and says hello, for the call that this runner has already, if any.
 	Dial func(ctx context.Context, call dial.Call) (Conn, error)
+	// DialSession connects and says hello for a session. BeginSession prepares for the calls of one and returns what runs
+	// them. A runner without them takes no session.
+	DialSession  func(ctx context.Context, session *wire.Session) (Conn, error)
+	BeginSession func(*wire.Begin) ExecuteFunc
 	// Execute runs a call. The context's end stops it; a runner.Stop as its cause says why.
 	Execute func(context.Context, *wire.Assignment) *wire.Result
 	// SaveCopy saves a copy of the result where it outlives the process.
@@ -48,6 +52,8 @@ type Supervisor struct {
 	stop   context.CancelCauseFunc
 	done   chan *wire.Result
 	result *wire.Result
+	// session is nil until it begins.
+	session *session
 	// logged is the last line: an outage is one line, not one a second.
 	logged string
 }
@@ -60,6 +66,8 @@ var (
 
 	// errAcknowledged ends the loop: all is done.
 	errAcknowledged = errors.New("acknowledged")
+	// errBusy says that a session can't begin in a runner that has a call.
+	errBusy = errors.New("the operator begins a session in a runner that has a call")
 	// errNotServed says that an operator can't take a call's result now. Another one may.
 	errNotServed = errors.New("turned away by the operator")
 )
@@ -71,8 +79,9 @@ const (
 	lastRetry  = time.Second
 )
 
-// Run returns nil when the result was acknowledged. terminate ends when the pod is being deleted: the command
-// is stopped then, and its result still sent if that is possible. The end of ctx ends everything at once.
+// Run returns nil when the result was acknowledged, in a session when it has ended and all results were. terminate ends when
+// the pod is being deleted: what runs is stopped then, and the results are still sent if that is possible. The end of ctx
+// ends everything at once.
 func (s *Supervisor) Run(ctx, terminate context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,19 +98,25 @@ func (s *Supervisor) Run(ctx, terminate context.Context) error {
 		switch {
 		case errors.Is(err, errAcknowledged):
 			return nil
-		case errors.Is(err, ErrRefused), ctx.Err() != nil, !s.hasCall() && terminate.Err() != nil:
+		case errors.Is(err, ErrRefused), ctx.Err() != nil, s.isWaiting() && terminate.Err() != nil:
 			s.giveUp(err)
 			return err
-		case !s.hasCall() && s.ReconnectTimeout > 0 && time.Since(lastConnected) > s.ReconnectTimeout:
+		case s.isWaiting() && s.ReconnectTimeout > 0 && time.Since(lastConnected) > s.ReconnectTimeout:
 			return errors.Join(ErrNoOperator, err)
 		}
 		s.log("connection to the operator: " + err.Error())
 		s.pause(ctx, terminate, wait)
+		if s.session != nil && s.session.isOver() {
+			return nil
+		}
 		wait = min(2*wait, lastRetry)
 	}
 }
 
 func (s *Supervisor) hasCall() bool { return s.call.UID != "" }
+
+// isWaiting says that the runner has neither a call nor a session.
+func (s *Supervisor) isWaiting() bool { return !s.hasCall() && s.session == nil }
 
 func (s *Supervisor) log(line string) {
 	if s.Log != nil && line != s.logged {
@@ -110,15 +125,29 @@ func (s *Supervisor) log(line string) {
 	}
 }
 
-// connectOnce connects and serves until the connection ends. The connection is closed when it returns.
+// connectOnce connects and serves until the connection ends. The connection is closed when it returns, and what wasn't
+// handled of it is discarded.
 func (s *Supervisor) connectOnce(ctx, terminate context.Context) (connected bool, lasted time.Duration, err error) {
-	conn, err := s.Dial(ctx, s.call)
+	var conn Conn
+	said := &wire.Session{}
+	if s.session != nil {
+		conn, said, err = s.dialSession(ctx)
+	} else {
+		conn, err = s.Dial(ctx, s.call)
+	}
 	if err != nil {
 		return false, 0, err
 	}
-	defer conn.Close()
+	// Before anything is sent: who receives notices when the operator is gone.
+	l := s.receive(conn)
+	defer l.close()
 	began := time.Now()
-	err = s.serve(ctx, terminate, conn)
+	if s.session == nil {
+		err = s.serve(ctx, terminate, l)
+	}
+	if s.session != nil {
+		err = s.serveSession(ctx, terminate, l, said)
+	}
 	return true, time.Since(began), err
 }
 
@@ -133,6 +162,9 @@ func (s *Supervisor) pause(ctx, terminate context.Context, wait time.Duration) {
 		return
 	case <-terminate.Done():
 		s.stopCommand(podDeleted)
+		if s.session != nil {
+			s.session.end(podEnds, podDeleted)
+		}
 	}
 	select {
 	case <-ctx.Done():
@@ -152,6 +184,11 @@ func (s *Supervisor) stopCommand(why runner.Stop) {
 
 // giveUp ends a command whose result nobody takes. The copy of the result stays where SaveCopy puts it.
 func (s *Supervisor) giveUp(cause error) {
+	if s.session != nil {
+		for _, r := range s.session.abandon(cause) {
+			s.logUnrecorded(r, cause)
+		}
+	}
 	if !s.hasCall() {
 		return
 	}
@@ -159,15 +196,17 @@ func (s *Supervisor) giveUp(cause error) {
 		s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
 		s.result = <-s.done
 	}
-	s.log(fmt.Sprintf("the result of call %s (%s) is not recorded: %v", s.call.UID, s.result.Outcome.Reason, cause))
+	s.logUnrecorded(s.result, cause)
 }
 
-// serve talks over one connection until it breaks or all is done.
-func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
-	// Before anything is sent: who receives notices when the operator is gone.
-	incoming, broken := receive(conn)
+func (s *Supervisor) logUnrecorded(r *wire.Result, cause error) {
+	s.log(fmt.Sprintf("the result of call %s (%s) is not recorded: %v", r.CallUID, r.Outcome.Reason, cause))
+}
+
+// serve talks over one connection until it breaks, all is done, or a session begins.
+func (s *Supervisor) serve(ctx, terminate context.Context, l *link) error {
 	if s.result != nil {
-		if err := conn.Send(&wire.Message{Result: s.result}); err != nil {
+		if err := l.conn.Send(&wire.Message{Result: s.result}); err != nil {
 			return err
 		}
 	}
@@ -176,14 +215,17 @@ func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case m := <-incoming:
+		case m := <-l.incoming:
+			if m.Begin != nil && s.BeginSession != nil && s.isWaiting() {
+				return s.beginSession(ctx, terminate, m.Begin)
+			}
 			if err := s.handle(ctx, m); err != nil {
 				return err
 			}
-		case err := <-broken:
+		case err := <-l.broken:
 			return err
 		case s.result = <-s.done:
-			if err := conn.Send(&wire.Message{Result: s.result}); err != nil {
+			if err := l.conn.Send(&wire.Message{Result: s.result}); err != nil {
 				return err
 			}
 		case <-terminated:
@@ -196,35 +238,11 @@ func (s *Supervisor) serve(ctx, terminate context.Context, conn Conn) error {
 	}
 }
 
-// maxUnhandled is how many messages may wait to be handled. An operator sends only a few in all.
-const maxUnhandled = 8
-
-// receive reads messages until the connection ends. Nobody has to read the channels for it to end.
-func receive(conn Conn) (<-chan *wire.Message, <-chan error) {
-	incoming, broken := make(chan *wire.Message, maxUnhandled), make(chan error, 1)
-	go func() {
-		for {
-			m, err := conn.Receive()
-			if err != nil {
-				broken <- err
-				return
-			}
-			select {
-			case incoming <- m:
-			default:
-				// Nobody would notice any more that the operator is gone: a Send must not wait for it.
-				conn.Close()
-				broken <- errors.New("the operator sends more than it may")
-				return
-			}
-		}
-	}()
-	return incoming, broken
-}
-
 // handle does what the operator says.
 func (s *Supervisor) handle(ctx context.Context, m *wire.Message) error {
 	switch {
+	case m.Begin != nil && s.hasCall():
+		return errBusy
 	case m.Assign != nil:
 		s.start(ctx, m.Assign)
 	case m.Cancel != nil && s.hasCall() && m.Cancel.CallUID == s.call.UID:

@@ -1,0 +1,201 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+)
+
+// defaultOverdue is how long a shim may take to end a command, after the command's timeout or its stop and its grace.
+const defaultOverdue = 15 * time.Second
+
+// call is one command in one shim.
+type call struct {
+	shim *process
+	cmd  *runner.Command
+	// started is called when the command runs.
+	started func(time.Time)
+	// kill is asked to end the command for memory. It has room for one.
+	kill chan runner.Stop
+	// killed says that kill was asked. It belongs to the watch.
+	killed bool
+
+	replies chan reply
+	lost    chan error
+	// overdue fires when the shim has taken limit too long.
+	overdue *time.Timer
+	limit   time.Duration
+
+	handedOver time.Time
+	startedAt  time.Time
+	oomBefore  uint64
+	// why is the first reason for which the command was told to end.
+	why *runner.Stop
+}
+
+// Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is. started is called when the command runs; it must not block.
+func (p *Pool) Run(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			why := runner.StopCause(err)
+			return result.Outcome{Reason: why.Reason, Message: why.Message}
+		}
+		s, err := p.take()
+		if err != nil {
+			return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command could not be started: " + err.Error() + "."}
+		}
+		o, err := p.runIn(ctx, s, &cmd, started)
+		if !errors.Is(err, errNotHandedOver) {
+			return o
+		}
+	}
+}
+
+// errNotHandedOver says that the shim can't have started the command: it was gone before it had the whole of it.
+var errNotHandedOver = errors.New("the command was not handed over")
+
+func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, started func(time.Time)) (result.Outcome, error) {
+	s.number++
+	c := &call{
+		shim: s, cmd: cmd, started: started, kill: make(chan runner.Stop, 1),
+		replies: make(chan reply), lost: make(chan error, 1), limit: p.overdue, handedOver: time.Now(),
+	}
+	c.oomBefore, _ = runner.CgroupOOMKills()
+	if err := send(s.conn, &request{Number: s.number, Run: newCommand(cmd)}, cmd.DirFD); err != nil {
+		p.discard(s)
+		return result.Outcome{}, errNotHandedOver
+	}
+	p.add(c)
+	go c.receive()
+	ended := c.supervise(ctx)
+	p.remove(c)
+	switch {
+	case ended == nil:
+		p.discard(s)
+		return c.lostOutcome(), nil
+	case ended.Reusable:
+		p.put(s)
+	default:
+		p.discard(s)
+	}
+	return *ended.Ended, nil
+}
+
+// add makes the memory that the command takes count, and prepares for the next one.
+func (p *Pool) add(c *call) {
+	p.mu.Lock()
+	p.running[c] = true
+	p.mu.Unlock()
+	select {
+	case p.busy <- struct{}{}:
+	default:
+	}
+	p.startAhead()
+}
+
+func (p *Pool) remove(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, c)
+}
+
+// receive passes the shim's replies on, up to the end of the command or of the shim.
+func (c *call) receive() {
+	for {
+		var r reply
+		if _, err := receive(c.shim.conn, &r, maxReply); err != nil {
+			c.lost <- err
+			return
+		}
+		c.replies <- r
+		if r.Ended != nil {
+			return
+		}
+	}
+}
+
+// supervise follows the command to its end. It returns nil when the shim is gone.
+func (c *call) supervise(ctx context.Context) *reply {
+	c.overdue = time.NewTimer(c.limit)
+	defer c.overdue.Stop()
+	if c.cmd.Timeout > 0 {
+		c.overdue.Reset(c.cmd.Timeout + c.grace() + c.limit)
+	} else {
+		c.overdue.Stop()
+	}
+	done := ctx.Done()
+	for {
+		select {
+		case r := <-c.replies:
+			switch {
+			case r.Started != nil && c.startedAt.IsZero():
+				c.startedAt = *r.Started
+				c.started(c.startedAt)
+			case r.Ended != nil:
+				return &r
+			}
+		case <-c.lost:
+			return nil
+		case <-done:
+			done = nil
+			c.stop(runner.StopCause(context.Cause(ctx)))
+		case why := <-c.kill:
+			c.stop(why)
+		case <-c.overdue.C:
+			// The connection ends with it.
+			c.shim.kill()
+		}
+	}
+}
+
+func (c *call) grace() time.Duration {
+	if c.cmd.Grace > 0 {
+		return c.cmd.Grace
+	}
+	return runner.DefaultGrace
+}
+
+// stop tells the shim to end the command. One that ends already and has to end at once goes with its shim.
+func (c *call) stop(why runner.Stop) {
+	if c.why != nil {
+		if why.Kill {
+			c.shim.kill()
+		}
+		return
+	}
+	c.why = &why
+	limit := c.limit
+	if !why.Kill {
+		limit += c.grace()
+	}
+	c.overdue.Reset(limit)
+	if err := send(c.shim.conn, &request{Number: c.shim.number, Stop: &why}, nil); err != nil {
+		c.shim.kill()
+	}
+}
+
+// lostOutcome is how a command ended whose shim is gone. Whether it was started isn't known, so that it counts as started.
+func (c *call) lostOutcome() result.Outcome {
+	now := time.Now()
+	if c.startedAt.IsZero() {
+		c.startedAt = c.handedOver
+		c.started(c.startedAt)
+	}
+	o := result.Outcome{
+		Reason: result.Signaled, Message: "The command was ended together with the process that supervised it. Its output is lost.",
+		Started: true, ExitCode: result.Exit(result.NoExitCode), Signal: unix.SignalName(unix.SIGKILL),
+		StartTime: c.startedAt.Round(0), CompletionTime: now.Round(0), DurationMS: now.Sub(c.startedAt).Milliseconds(),
+	}
+	if after, known := runner.CgroupOOMKills(); known && after > c.oomBefore {
+		o.OOMKilled, o.Reason = true, result.OOMKilled
+	}
+	if c.why != nil {
+		o.Reason, o.Message = c.why.Reason, c.why.Message+" Its output is lost."
+	}
+	return o
+}

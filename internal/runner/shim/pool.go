@@ -1,0 +1,210 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pool runs commands in shims. There is one in a process.
+type Pool struct {
+	// keep is how many shims are kept for the commands to come.
+	keep           int
+	stdout, stderr *os.File
+	memory         memory
+	overdue        time.Duration
+
+	// children is held while a child of this process is started or while those that are no shims are ended: nobody may
+	// take a shim for one of them.
+	children sync.Mutex
+	shims    map[int]bool
+
+	mu      sync.Mutex
+	idle    []*process
+	running map[*call]bool
+	// starting says that a shim is being started ahead.
+	starting bool
+	closed   bool
+
+	// busy has an element when a command was started that the watch doesn't know of.
+	busy chan struct{}
+	stop func()
+	done sync.WaitGroup
+}
+
+// process is a shim.
+type process struct {
+	pid  int
+	conn *net.UnixConn
+	// number is that of the last command.
+	number uint64
+}
+
+// NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The commands' output is
+// shown in stdout and stderr as it is written. The process becomes a child subreaper. Close ends the pool.
+func NewPool(commands int, stdout, stderr *os.File) *Pool {
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	p := &Pool{
+		// One is ready while all others run.
+		keep: commands + 1, stdout: stdout, stderr: stderr, memory: findMemory(), overdue: defaultOverdue,
+		shims: map[int]bool{}, running: map[*call]bool{}, busy: make(chan struct{}, 1),
+	}
+	stop := make(chan struct{})
+	p.stop = sync.OnceFunc(func() { close(stop) })
+	p.done.Go(func() { p.reapStrays(stop) })
+	if p.memory != nil {
+		p.done.Go(func() { p.watch(stop) })
+	}
+	p.startAhead()
+	return p
+}
+
+// Close ends the shims. No command may be running.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	p.stop()
+	for _, s := range idle {
+		p.discard(s)
+	}
+	p.done.Wait()
+}
+
+// take returns a shim that was started ahead, or a new one.
+func (p *Pool) take() (*process, error) {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		s := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return s, nil
+	}
+	p.mu.Unlock()
+	return p.start()
+}
+
+// put gives a shim back.
+func (p *Pool) put(s *process) {
+	p.mu.Lock()
+	keep := !p.closed && len(p.idle) < p.keep
+	if keep {
+		p.idle = append(p.idle, s)
+	}
+	p.mu.Unlock()
+	if !keep {
+		p.discard(s)
+	}
+}
+
+// startAhead starts the shim for the next command if there is none.
+func (p *Pool) startAhead() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.starting || len(p.idle) > 0 {
+		return
+	}
+	p.starting = true
+	p.done.Go(func() {
+		s, err := p.start()
+		p.mu.Lock()
+		p.starting = false
+		p.mu.Unlock()
+		// A command that comes starts its own when this fails.
+		if err == nil {
+			p.put(s)
+		}
+	})
+}
+
+// readyLimit is how long a shim may take until it is ready.
+const readyLimit = 30 * time.Second
+
+// start starts a shim and waits until it is ready.
+func (p *Pool) start() (*process, error) {
+	s, err := p.fork()
+	if err != nil {
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	if err := s.awaitReady(); err != nil {
+		p.discard(s)
+		return nil, fmt.Errorf("start a shim: %w", err)
+	}
+	return s, nil
+}
+
+func (p *Pool) fork() (*process, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(pair[1])
+	conn, err := unixConn(pair[0])
+	if err != nil {
+		return nil, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer null.Close()
+	p.children.Lock()
+	defer p.children.Unlock()
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{shimName}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")},
+		Files: []uintptr{null.Fd(), p.stdout.Fd(), p.stderr.Fd(), uintptr(pair[1])},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	p.shims[pid] = true
+	return &process{pid: pid, conn: conn}, nil
+}
+
+func (s *process) awaitReady() error {
+	if err := s.conn.SetReadDeadline(time.Now().Add(readyLimit)); err != nil {
+		return err
+	}
+	var r reply
+	if _, err := receive(s.conn, &r, maxReply); err != nil {
+		return err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
+	switch {
+	case err != nil:
+		return err
+	case !r.Ready || !strings.Contains(string(status), "\nTracerPid:\t0\n"):
+		return errors.New("it is traced")
+	}
+	return s.conn.SetReadDeadline(time.Time{})
+}
+
+// kill ends a shim, whose connection then ends.
+func (s *process) kill() { _ = unix.Kill(s.pid, unix.SIGKILL) }
+
+// discard ends a shim and what is left of its command.
+func (p *Pool) discard(s *process) {
+	s.conn.Close()
+	s.kill()
+	p.children.Lock()
+	defer p.children.Unlock()
+	for {
+		if _, err := unix.Wait4(s.pid, nil, unix.WALL, nil); err != unix.EINTR {
+			break
+		}
+	}
+	delete(p.shims, s.pid)
+	p.endStrays()
+}

@@ -1,0 +1,231 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/proc"
+)
+
+// scenarios are carried out by processes of their own, which say on their output what came of it.
+var scenarios = map[string]func(){
+	"container": containerScenario,
+	"memory":    memoryScenario,
+}
+
+func scenarioPool(commands int) *Pool {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		panic(err)
+	}
+	if err := runner.Harden(); err != nil {
+		panic(err)
+	}
+	return NewPool(commands, null, null)
+}
+
+// containerScenario is a session in a container: this is its first process, and no more than that.
+func containerScenario() {
+	p := scenarioPool(2)
+	ctx, stop := context.WithCancel(context.Background())
+	ready := filepath.Join(os.Args[1], "ready")
+	var other sync.WaitGroup
+	other.Go(func() {
+		o := p.Run(ctx, bash(`setsid sleep 601 & echo up >`+ready+`; exec sleep 602`), func(time.Time) {})
+		fmt.Println("other:", o.Reason)
+	})
+	for {
+		if _, err := os.Stat(ready); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, end := range []string{"exit 0", "kill -9 $PPID; sleep 603", "tr '\\0' '\\n' </proc/$PPID/environ; tr '\\0' '\\n' </proc/1/environ; kill -9 1"} {
+		o := p.Run(context.Background(), bash(`setsid env -i sleep 604 & setsid bash -c 'sleep 605 & sleep 606 &' ; `+end), func(time.Time) {})
+		fmt.Println("command:", o.Reason, strings.TrimSpace(text(o.Stdout)))
+		fmt.Println("there:", sleeping())
+	}
+	stop()
+	other.Wait()
+	p.Close()
+	fmt.Println("left:", len(proc.All())-1)
+}
+
+// sleeping are the sleeps that are there.
+func sleeping() []string {
+	var found []string
+	for _, n := range []string{"601", "602", "603", "604", "605", "606"} {
+		for pid := range proc.All() {
+			if cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(cmdline) == "sleep\x00"+n+"\x00" {
+				found = append(found, n)
+			}
+		}
+	}
+	return found
+}
+
+func TestASessionAsTheFirstProcessOfAContainer(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a PID namespace")
+	}
+	needs(t, "unshare", "setpriv", "setsid")
+	got := apart(t, "container", "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "setpriv",
+		"--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
+	want := `command: Completed
+there: [601 602]
+command: Signaled
+there: [601 602]
+command: Completed
+there: [601 602]
+other: CancelRequested
+left: 0
+`
+	// The first process can't be killed, and neither it nor the shim can be looked into.
+	if got = strings.Replace(got, "command: Completed \n", "command: Completed\n", -1); strings.ReplaceAll(got, " \n", "\n") != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// memoryScenario is a session in a container with little memory.
+func memoryScenario() {
+	p := scenarioPool(2)
+	defer p.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	var other sync.WaitGroup
+	other.Go(func() {
+		o := p.Run(ctx, bash(`exec python3 -c 'import time; b = b"x" * (8 << 20); time.sleep(600)'`), func(time.Time) {})
+		fmt.Println("other:", o.Reason)
+	})
+	for range 2 {
+		o := p.Run(ctx, bash(`python3 -c 'import time
+b = []
+while True:
+    b.append(b"x" * (2 << 20))
+    time.sleep(0.01)'; echo "survived $?"`), func(time.Time) {})
+		fmt.Println("large:", o.Reason, o.Signal, o.Message == outOfMemory.Message, o.OOMKilled)
+	}
+	o := p.Run(ctx, bash("echo fine"), func(time.Time) {})
+	fmt.Println("next:", o.Reason)
+	stop()
+	other.Wait()
+}
+
+var memoryGroup = regexp.MustCompile(`(?m)^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$`)
+
+func TestTheLargestCommandIsEndedBeforeTheKernelEndsAny(t *testing.T) {
+	needs(t, "python3")
+	groups, _ := os.ReadFile("/proc/self/cgroup")
+	own := memoryGroup.FindSubmatch(groups)
+	if own == nil {
+		t.Skip("memory isn't limited by control groups of version 1 here")
+	}
+	dir := filepath.Join("/sys/fs/cgroup/memory", string(own[1]), fmt.Sprintf("shim-test-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip("can't make a control group: ", err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte("402653184"), 0); err != nil {
+		t.Skip("can't limit memory: ", err)
+	}
+	// Swap, where it is counted, would put the end off.
+	_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), []byte("402653184"), 0)
+	got := apart(t, "memory", "sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, dir)
+	want := strings.Repeat("large: OOMKilled SIGKILL true false\n", 2) + "next: Completed\nother: CancelRequested\n"
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// container says how much memory is in use.
+type container struct {
+	limit, used, needed int64
+	// looked counts how often the files were left out.
+	looked int
+}
+
+func (c *container) Limit() (int64, bool) { return c.limit, c.limit > 0 }
+
+func (c *container) Used() int64 { return c.used }
+
+func (c *container) Needed() int64 {
+	c.looked++
+	return c.needed
+}
+
+func TestWhenTheMemoryIsLookedAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		memory container
+		next   time.Duration
+		looked int
+	}{
+		"no limit":            {container{used: 1 << 40}, limitLook, 0},
+		"far from the limit":  {container{limit: 8 << 30, used: 1 << 30}, maxLook, 0},
+		"near the limit":      {container{limit: 1000 << 20, used: 930 << 20}, 4882812 * time.Nanosecond, 0},
+		"at the limit":        {container{limit: 1000 << 20, used: 950 << 20, needed: 950 << 20}, minLook, 1},
+		"full of files":       {container{limit: 1000 << 20, used: 1000 << 20, needed: 100 << 20}, maxLook, 1},
+		"full, and also used": {container{limit: 1000 << 20, used: 1000 << 20, needed: 949 << 20}, minLook, 1},
+	} {
+		p := &Pool{memory: &c.memory, running: map[*call]bool{}}
+		if next := p.checkMemory(); next != c.next || c.memory.looked != c.looked {
+			t.Errorf("%s: the next look comes after %s, looked into files %d times", name, next, c.memory.looked)
+		}
+	}
+}
+
+func TestOnlyOneCommandIsEndedAtATimeForMemory(t *testing.T) {
+	b := newBench(t, 2)
+	m := &container{needed: 94}
+	b.memory = m
+	ready := b.fifo("ready")
+	eat := func(mib int) runner.Command {
+		return bash(fmt.Sprintf(`exec python3 -c 'import time; b = b"x" * (%d << 20); open("%s", "w").write("up"); time.sleep(600)'`, mib, ready))
+	}
+	needs(t, "python3")
+	small := b.start(t.Context(), eat(1))
+	b.read(ready)
+	large := b.start(t.Context(), eat(64))
+	b.read(ready)
+	b.endLargest(95)
+	m.needed = 95
+	b.endLargest(95)
+	b.endLargest(95)
+	if o := <-large; o.Reason != result.OOMKilled || o.Signal != "SIGKILL" {
+		t.Errorf("the large one: %s", reason(o))
+	}
+	select {
+	case o := <-small:
+		t.Errorf("the small one: %s", reason(o))
+	default:
+	}
+	b.endLargest(95)
+	if o := <-small; o.Reason != result.OOMKilled {
+		t.Errorf("the small one: %s", reason(o))
+	}
+	b.endLargest(95)
+}
+
+func TestACommandThatIsBeingStoppedCanBeEndedForMemory(t *testing.T) {
+	b := newBench(t, 1)
+	b.memory = &container{needed: 95}
+	ready := b.fifo("ready")
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := bash(`trap 'echo stopping >` + ready + `' TERM; echo up >` + ready + `; while :; do sleep 600 & wait; done`)
+	cmd.Grace = time.Hour
+	ended := b.start(ctx, cmd)
+	b.read(ready)
+	cancel()
+	b.read(ready)
+	b.endLargest(95)
+	if o := <-ended; o.Reason != result.CancelRequested || !o.Started {
+		t.Errorf("got %s", reason(o))
+	}
+}

@@ -1,0 +1,167 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/sandbox"
+)
+
+// shimName is argv[0] of a shim.
+const shimName = "toolcall-shim"
+
+// controlFD is the shim's end of its socket.
+const controlFD = 3
+
+// init makes this program a shim if it was started as one.
+func init() {
+	if len(os.Args) == 1 && os.Args[0] == shimName {
+		if err := serve(); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// server is the shim's side.
+type server struct {
+	conn *net.UnixConn
+	// commands are received while the one before may still be stopped.
+	commands chan received
+
+	mu sync.Mutex
+	// number is that of the command that stop ends.
+	number uint64
+	stop   context.CancelCauseFunc
+}
+
+// received is a command, and its context, which can be stopped before the command is begun.
+type received struct {
+	request
+	dir *os.File
+	ctx context.Context
+}
+
+// serve runs commands until the pool closes the connection.
+func serve() error {
+	if err := runner.Harden(); err != nil {
+		return err
+	}
+	// Only the pool ends a shim, and only the first process is told that the pod ends.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	conn, err := unixConn(controlFD)
+	if err != nil {
+		return err
+	}
+	s := &server{conn: conn, commands: make(chan received, 1)}
+	if err := send(conn, &reply{Ready: true}, nil); err != nil {
+		return err
+	}
+	go s.receive()
+	runner.Prepare()
+	for c := range s.commands {
+		if err := s.run(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unixConn takes a socket.
+func unixConn(fd int) (*net.UnixConn, error) {
+	file := os.NewFile(uintptr(fd), "control")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("the control socket is no Unix socket")
+	}
+	return c, nil
+}
+
+// poolGone is why a command ends whose pool has ended: nobody waits for it any more.
+var poolGone = runner.Stop{Reason: result.PodLost, Message: "the runner has ended", Kill: true}
+
+// receive reads requests until the pool closes the connection, which stops the command.
+func (s *server) receive() {
+	defer close(s.commands)
+	for {
+		var c received
+		var err error
+		if c.dir, err = receive(s.conn, &c.request, math.MaxInt32); err != nil {
+			break
+		}
+		if c.Run != nil {
+			c.ctx = s.begin(c.Number)
+			s.commands <- c
+			continue
+		}
+		if c.Stop != nil {
+			s.stopCommand(c.Number, *c.Stop)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop != nil {
+		s.stop(poolGone)
+	}
+}
+
+func (s *server) stopCommand(number uint64, why runner.Stop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop != nil && s.number == number {
+		s.stop(why)
+	}
+}
+
+// begin makes the context of a command.
+func (s *server) begin(number uint64) context.Context {
+	ctx, stop := context.WithCancelCause(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number, s.stop = number, stop
+	return ctx
+}
+
+// run runs a command to its end, and prepares for the next one.
+func (s *server) run(c received) error {
+	cmd := c.Run.command()
+	if c.dir != nil {
+		defer c.dir.Close()
+		cmd.DirFD = c.dir
+	}
+	outcome := runner.Run(c.ctx, cmd, runner.WithOnStart(func(at time.Time) {
+		// When it fails, so does what follows.
+		_ = send(s.conn, &reply{Started: &at}, nil)
+	}))
+	outcome.Shorten()
+	if err := send(s.conn, &reply{Ended: &outcome, Reusable: !hasChildren()}, nil); err != nil {
+		return err
+	}
+	if cmd.Rules != nil {
+		runner.Prepare()
+	}
+	return nil
+}
+
+func hasChildren() bool {
+	_, _, err := sandbox.Peek(-1)
+	return !errors.Is(err, unix.ECHILD)
+}

@@ -1,0 +1,272 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+)
+
+// ExecuteFunc runs a call. The context's end stops it; a runner.Stop as its cause says why. started is called at most
+// once, when the command runs. It runs several calls at a time.
+type ExecuteFunc func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result
+
+// session is what a session's runner knows. One goroutine has it at a time: that of Run.
+type session struct {
+	begin   wire.Begin
+	execute ExecuteFunc
+	// calls run or have an unacknowledged result, in the order in which they came.
+	calls []*call
+	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.
+	taken *uidSet
+	// events has room for all that the calls that run can say.
+	events chan event
+	// ctx is that of the calls.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	// ended is why no call is started any more; nil while calls are.
+	ended *runner.Stop
+}
+
+// call is one that runs or whose result isn't acknowledged.
+type call struct {
+	held       wire.Held
+	background bool
+	stop       context.CancelCauseFunc
+	// started is zero until the command runs, result nil until it has ended.
+	started time.Time
+	result  *wire.Result
+}
+
+// event is what happened to a call: it was started, or it has a result.
+type event struct {
+	call    *call
+	started time.Time
+	result  *wire.Result
+}
+
+// Errors of an operator that isn't served any more on this connection. The next hello says what the runner has.
+var (
+	errTooMany  = errors.New("the operator assigns more calls than may run, or than it acknowledges")
+	errMisfit   = errors.New("the operator sends what can't be taken in a session")
+	errOtherOne = errors.New("the operator begins another session in this runner")
+)
+
+func newSession(ctx context.Context, b *wire.Begin, execute ExecuteFunc) *session {
+	s := &session{begin: *b, execute: execute, taken: newUIDSet(b.MaxCalls)}
+	s.events = make(chan event, 2*(b.MaxConcurrentCalls+wire.MaxBackgroundCalls))
+	s.ctx, s.stop = context.WithCancelCause(ctx)
+	return s
+}
+
+// state is what the runner says in a hello.
+func (s *session) state() *wire.Session {
+	state := &wire.Session{
+		UID: s.begin.SessionUID, Name: s.begin.SessionName, Incarnation: s.begin.Incarnation,
+		Taken: s.taken.len(), Held: len(s.calls),
+	}
+	for _, c := range s.calls {
+		state.Calls = append(state.Calls, c.held)
+	}
+	return state
+}
+
+// isOver says that the session has ended and all is acknowledged.
+func (s *session) isOver() bool { return s.ended != nil && len(s.calls) == 0 }
+
+// end stops what runs, and lets nothing more start.
+func (s *session) end(why, running runner.Stop) {
+	if s.ended == nil {
+		s.ended = &why
+	}
+	s.stop(running)
+}
+
+// handle does what the operator says, and returns the answer if there is one now.
+func (s *session) handle(m *wire.Message) (*wire.Message, error) {
+	switch {
+	case m.Begin != nil && m.Begin.SessionUID != s.begin.SessionUID:
+		return nil, errOtherOne
+	case m.Assign != nil:
+		return s.assign(m.Assign)
+	case m.Stop != nil:
+		return s.stopCall(m.Stop), nil
+	case m.Ack != nil:
+		s.acknowledge(m.Ack.CallUID)
+	case m.End != nil:
+		why := endOf(m.End.Reason)
+		s.end(why, runner.Stop{Reason: result.CancelRequested, Message: why.Message})
+	case m.Refuse != nil:
+		return nil, fmt.Errorf("%w: %s", errNotServed, m.Refuse.Reason)
+	}
+	return nil, nil
+}
+
+func endOf(reason string) runner.Stop {
+	return runner.Stop{Reason: result.SessionEnded, Message: fmt.Sprintf("the session ended: %.64s", reason)}
+}
+
+// find returns the call that runs or has a result; nil for others.
+func (s *session) find(uid string) *call {
+	for _, c := range s.calls {
+		if c.held.UID == uid {
+			return c
+		}
+	}
+	return nil
+}
+
+// assign answers for a call that is known, and starts one that isn't.
+func (s *session) assign(a *wire.Assignment) (*wire.Message, error) {
+	if c := s.find(a.CallUID); c != nil {
+		return c.answer(), nil
+	}
+	switch {
+	case s.taken.isStopped(a.CallUID):
+		return neverStarted(a.CallUID, a.Decision, stoppedBefore), nil
+	case s.taken.has(a.CallUID):
+		return &wire.Message{Known: &wire.Known{CallUID: a.CallUID}}, nil
+	}
+	if err := a.CheckSession(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMisfit, err)
+	}
+	if !s.hasRoom(a.Background) {
+		return nil, errTooMany
+	}
+	c := &call{
+		held:       wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision},
+		background: a.Background,
+	}
+	s.calls = append(s.calls, c)
+	refusal := s.ended
+	if refusal == nil && s.taken.isFull() {
+		refusal = &allTaken
+	}
+	// Before it is started, and also when it isn't: after its acknowledgement it is known.
+	s.taken.add(a.CallUID, false)
+	if refusal != nil {
+		return c.finish(neverStarted(a.CallUID, "", *refusal).Result), nil
+	}
+	s.start(c, a)
+	return nil, nil
+}
+
+var (
+	stoppedBefore = runner.Stop{Reason: result.CancelRequested, Message: "the call was stopped before it was assigned"}
+	allTaken      = runner.Stop{Reason: result.SessionEnded, Message: "the session has had all the calls that it may have"}
+)
+
+// hasRoom says whether another call may be taken.
+func (s *session) hasRoom(background bool) bool {
+	limit := s.begin.MaxConcurrentCalls
+	if background {
+		limit = wire.MaxBackgroundCalls
+	}
+	for _, c := range s.calls {
+		if c.result == nil && c.background == background {
+			limit--
+		}
+	}
+	return limit > 0 && len(s.calls) < wire.MaxHeldCalls
+}
+
+// start runs the call. Nothing that the calls say waits for the one who reads it.
+func (s *session) start(c *call, a *wire.Assignment) {
+	ctx, stop := context.WithCancelCause(s.ctx)
+	c.stop = stop
+	go func() {
+		defer stop(nil)
+		r := s.execute(ctx, a, func(at time.Time) { s.events <- event{call: c, started: at} })
+		s.events <- event{call: c, result: r}
+	}()
+}
+
+// happened takes what a call says, and returns what the operator is told.
+func (s *session) happened(e event) *wire.Message {
+	if e.result != nil {
+		return e.call.finish(e.result)
+	}
+	e.call.started = e.started
+	return e.call.answer()
+}
+
+// finish keeps the result of a call until it is acknowledged.
+func (c *call) finish(r *wire.Result) *wire.Message {
+	r.Decision = c.held.Decision
+	c.result, c.held.State = r, wire.Ended
+	return c.answer()
+}
+
+// answer is what the operator is told about a call; nil for one that is about to be started.
+func (c *call) answer() *wire.Message {
+	switch {
+	case c.result != nil:
+		return &wire.Message{Result: c.result}
+	case !c.started.IsZero():
+		return &wire.Message{Started: &wire.Started{CallUID: c.held.UID, StartedMicroseconds: c.started.UnixMicro()}}
+	default:
+		return nil
+	}
+}
+
+// stopCall stops a call that runs, and makes sure that one which isn't known never starts.
+func (s *session) stopCall(m *wire.Stop) *wire.Message {
+	why := stopOf(m.Reason)
+	c := s.find(m.CallUID)
+	switch {
+	case c != nil && c.result == nil:
+		c.stop(why)
+		return nil
+	case c != nil:
+		return c.answer()
+	case s.taken.isStopped(m.CallUID):
+	case s.taken.has(m.CallUID):
+		return &wire.Message{Known: &wire.Known{CallUID: m.CallUID}}
+	default:
+		// If there is no room, no call starts any more anyway.
+		s.taken.add(m.CallUID, true)
+	}
+	why.Message = "the call was stopped before it was assigned"
+	return neverStarted(m.CallUID, "", why)
+}
+
+// stopOf is why a call is stopped. The operator gives the reason that the call ends with.
+func stopOf(reason string) runner.Stop {
+	switch reason {
+	case result.SessionEnded:
+		return runner.Stop{Reason: reason, Message: "the session ended while the command ran"}
+	case result.PodLost:
+		return runner.Stop{Reason: reason, Message: "the pod was given up while the command ran"}
+	default:
+		return runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while its command ran"}
+	}
+}
+
+// neverStarted is the result of a call that wasn't started and never will be.
+func neverStarted(uid, decision string, why runner.Stop) *wire.Message {
+	return &wire.Message{Result: &wire.Result{
+		CallUID: uid, Decision: decision, Outcome: result.Outcome{Reason: why.Reason, Message: why.Message},
+	}}
+}
+
+// acknowledge forgets a result that is recorded.
+func (s *session) acknowledge(uid string) {
+	s.calls = slices.DeleteFunc(s.calls, func(c *call) bool { return c.held.UID == uid && c.result != nil })
+}
+
+// abandon ends what runs when nobody is told any more, and returns the results that aren't acknowledged.
+func (s *session) abandon(cause error) (unrecorded []*wire.Result) {
+	s.stop(runner.Stop{Reason: result.CancelRequested, Message: cause.Error()})
+	for slices.ContainsFunc(s.calls, func(c *call) bool { return c.result == nil }) {
+		s.happened(<-s.events)
+	}
+	for _, c := range s.calls {
+		unrecorded = append(unrecorded, c.result)
+	}
+	return unrecorded
+}
