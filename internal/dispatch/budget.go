@@ -18,13 +18,18 @@ const (
 	namespaceShare = 8
 )
 
-// resultBudgets are the memory for results. Small ones, which most are, never wait for large ones.
-type resultBudgets struct{ small, large *resultBudget }
+// maxDecisionBytes bounds the decisions of sessions' calls that are kept beside that.
+const maxDecisionBytes = 32 << 20
+
+// resultBudgets are the memory for results. Small ones, which most are, never wait for large ones. Nobody waits for the
+// memory for decisions.
+type resultBudgets struct{ small, large, decisions *resultBudget }
 
 func newResultBudgets() resultBudgets {
 	return resultBudgets{
-		small: newResultBudget(maxSmallResultBytes, maxSmallResultBytes/namespaceShare),
-		large: newResultBudget(maxLargeResultBytes, maxLargeResultBytes/namespaceShare),
+		small:     newResultBudget(maxSmallResultBytes, maxSmallResultBytes/namespaceShare),
+		large:     newResultBudget(maxLargeResultBytes, maxLargeResultBytes/namespaceShare),
+		decisions: newResultBudget(maxDecisionBytes, maxDecisionBytes/namespaceShare),
 	}
 }
 
@@ -56,6 +61,30 @@ func newResultBudget(total, perNamespace int64) *resultBudget {
 	return &resultBudget{total: semaphore.NewWeighted(total), perNamespace: perNamespace, namespaces: map[string]*namespaceBudget{}}
 }
 
+// keepDecision returns a decision and takes its share of the budget; it returns none when there is no room.
+func (b resultBudgets) keepDecision(namespace, decision string) (kept string, release func()) {
+	release = b.decisions.tryAcquire(namespace, int64(len(decision)))
+	if release == nil {
+		return "", nil
+	}
+	return decision, release
+}
+
+// tryAcquire is acquire without waiting. It returns nil when there is no room.
+func (b *resultBudget) tryAcquire(namespace string, n int64) (release func()) {
+	own := b.enter(namespace)
+	if !own.bytes.TryAcquire(n) {
+		b.leave(namespace)
+		return nil
+	}
+	if !b.total.TryAcquire(n) {
+		own.bytes.Release(n)
+		b.leave(namespace)
+		return nil
+	}
+	return b.releaser(own, namespace, n)
+}
+
 // acquire waits for a share of the budget. Calling release more than once is fine.
 func (b *resultBudget) acquire(ctx context.Context, namespace string, n int64) (release func(), err error) {
 	own := b.enter(namespace)
@@ -68,11 +97,15 @@ func (b *resultBudget) acquire(ctx context.Context, namespace string, n int64) (
 		b.leave(namespace)
 		return nil, err
 	}
+	return b.releaser(own, namespace, n), nil
+}
+
+func (b *resultBudget) releaser(own *namespaceBudget, namespace string, n int64) func() {
 	return sync.OnceFunc(func() {
 		b.total.Release(n)
 		own.bytes.Release(n)
 		b.leave(namespace)
-	}), nil
+	})
 }
 
 func (b *resultBudget) enter(namespace string) *namespaceBudget {

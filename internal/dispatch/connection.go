@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -21,6 +22,8 @@ const (
 	// of it must arrive in each second after that.
 	resultGrace   = 5 * time.Second
 	minResultRate = 128 << 10
+	// A session's runner may say now and then what nobody expects: the answer to a Stop that crossed a result.
+	unexpectedPerSecond, unexpectedBurst = 1, wire.MaxHeldCalls
 	// A runner pings every wire.PingInterval. More often than this, it only costs time.
 	pingsPerSecond, pingBurst = 1, 10
 )
@@ -31,6 +34,8 @@ type connection struct {
 	session *Session
 	outbox  *outbox
 	results resultBudgets
+	// pings and unexpected bound what a runner may say for no purpose.
+	pings, unexpected *rate.Limiter
 	// ctx ends when the session is closed.
 	ctx   context.Context
 	close context.CancelFunc
@@ -38,7 +43,10 @@ type connection struct {
 
 // newConnection makes the session of the runner that said hello. abort closes the connection at once.
 func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wire.Hello, abort func()) *connection {
-	c := &connection{conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: a.results}
+	c := &connection{
+		conn: conn, outbox: &outbox{conn: conn, abort: abort}, results: a.results,
+		pings: rate.NewLimiter(pingsPerSecond, pingBurst), unexpected: rate.NewLimiter(unexpectedPerSecond, unexpectedBurst),
+	}
 	c.ctx, c.close = context.WithCancel(ctx)
 	c.session = &Session{
 		hello: *hello, keyHash: keyHash(conn), call: hello.Call, callUID: hello.CallUID,
@@ -46,8 +54,16 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		// What was sent before still leaves.
 		close:   func() { c.outbox.close(); c.close() },
 		changed: a.Hub.reindex,
+		hasRoom: c.outbox.hasRoom,
+		keepDecision: func(decision string) (string, func()) {
+			return a.results.keepDecision(hello.Namespace, decision)
+		},
 	}
 	c.session.hello.Token = ""
+	if s := hello.Session; s != nil {
+		// What the pod was made for says nothing any more.
+		c.session.call, c.session.served = "", newServed(ToolSession{s.UID, s.Name, s.Incarnation})
+	}
 	return c
 }
 
@@ -57,6 +73,7 @@ func (c *connection) turnAway(reason error) {
 	refusal := &wire.Refusal{Reason: reason.Error()}
 	if isFinal(reason) {
 		refusal.CallUID = c.session.hello.CallUID
+		_ = c.session.End(v1alpha1.ReasonSessionEnded)
 	}
 	_ = c.session.send(&wire.Message{Refuse: refusal})
 	c.session.close()
@@ -68,33 +85,56 @@ func (c *connection) end() {
 	c.close()
 }
 
-// receive takes the runner's messages until the connection ends, and says why it did. received is called for a result.
-func (c *connection) receive(received func()) error {
+// receive takes the runner's messages until the connection ends, and says why it did. received is called for what ends a
+// call.
+func (c *connection) receive(received func(callUID string)) error {
 	stop := context.AfterFunc(c.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	pings := rate.NewLimiter(pingsPerSecond, pingBurst)
 	for {
 		m, size, release, err := c.next()
 		if err != nil {
 			return err
 		}
+		_, serves := c.session.ToolSession()
 		switch {
 		case m.Ping != nil:
-			if !pings.Allow() {
-				return errors.New("the runner pings too often")
-			}
-			c.outbox.sendPong()
+			err = c.pong()
+		case serves:
+			err = c.takeServed(m, size, release, received)
 		case m.Result != nil:
-			if err := c.check(m.Result); err != nil {
-				release()
-				return err
-			}
-			c.session.setResult(m.Result, size, release)
-			received()
+			err = c.takeResult(m.Result, size, release, received)
 		default:
-			return errors.New("a message that a runner doesn't send")
+			err = errNotSent
+		}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+var (
+	errNotSent    = errors.New("a message that a runner doesn't send")
+	errPings      = errors.New("the runner pings too often")
+	errUnexpected = errors.New("too many messages about calls that the runner doesn't have")
+)
+
+func (c *connection) pong() error {
+	if !c.pings.Allow() {
+		return errPings
+	}
+	c.outbox.sendPong()
+	return nil
+}
+
+// takeResult takes the result of the only call that a runner has.
+func (c *connection) takeResult(r *wire.Result, size int, release func(), received func(callUID string)) error {
+	if err := c.check(r); err != nil {
+		release()
+		return err
+	}
+	c.session.setResult(r, size, release)
+	received(r.CallUID)
+	return nil
 }
 
 // next receives one message, and says how large it was. release gives back what it takes of the budget; it is never nil
@@ -103,11 +143,14 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	if err := c.setReadDeadline(idleTimeout); err != nil {
 		return nil, 0, nil, err
 	}
-	size, err = wire.ReadHeader(c.conn, wire.MaxResultOf(c.session.hello.Version))
+	size, err = wire.ReadHeader(c.conn, max(wire.MaxSessionResult, wire.MaxResultOf(c.session.hello.Version)))
 	switch {
 	case err != nil:
 		return nil, 0, nil, err
-	case size > wire.MaxControl && !c.mayReport():
+	case size > c.maxFrame():
+		// The runner may have got its session while this waited.
+		return nil, 0, nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, size)
+	case size > wire.MaxControl && !c.session.mayReport():
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
 		m, release, err = c.largeResult(size)
@@ -122,21 +165,32 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	return m, size, release, err
 }
 
-// mayReport says whether a result can come now: the runner has a call, and none of its results is held.
-func (c *connection) mayReport() bool { return c.session.CallUID() != "" && c.session.Result() == nil }
+// maxFrame bounds a frame by what the runner may report.
+func (c *connection) maxFrame() int {
+	if _, serves := c.session.ToolSession(); serves {
+		return wire.MaxSessionResult
+	}
+	return wire.MaxResultOf(c.session.hello.Version)
+}
 
-// largeResult receives what is larger than a control message can be. It waits for room in the budget before it reads
-// the body.
+// largeResult receives what is larger than a control message can be.
 func (c *connection) largeResult(size int) (*wire.Message, func(), error) {
 	defer c.sendPongs()()
+	m, release, err := c.readLarge(size)
+	if err == nil && m.Result == nil {
+		release()
+		return nil, nil, errLarge
+	}
+	return m, release, err
+}
+
+// readLarge waits for room in the budget before it reads the body of a frame.
+func (c *connection) readLarge(size int) (*wire.Message, func(), error) {
 	release, err := c.results.acquire(c.ctx, c.session.hello.Namespace, size)
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := wire.ReadFromRunner(&steadyReader{connection: c, began: time.Now()}, size)
-	if err == nil && m.Result == nil {
-		err = errors.New("a message that isn't a result has the size of one")
-	}
 	if err != nil {
 		release()
 		return nil, nil, err

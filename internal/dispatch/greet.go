@@ -64,7 +64,7 @@ func (a *acceptor) verify(h *wire.Hello) error {
 	}
 }
 
-// lookUp says why a runner doesn't belong to a Job or a call that exists. A runner that says that it has a call stays
+// lookUp says why a runner doesn't belong to a Job, a call or a session that exists. One that says that it has work stays
 // while nobody can tell: an API server that doesn't answer must not cost its result. The sweep asks again.
 func (a *acceptor) lookUp(ctx context.Context, s *Session) error {
 	if a.Records == nil {
@@ -72,7 +72,7 @@ func (a *acceptor) lookUp(ctx context.Context, s *Session) error {
 	}
 	c := s.claim()
 	err := a.records.check(ctx, c.namespace, c)
-	if errors.Is(err, errUnknown) && c.callUID != "" {
+	if errors.Is(err, errUnknown) && c.hasWork() {
 		return nil
 	}
 	return err

@@ -55,6 +55,28 @@ func checkForm(h *wire.Hello) error {
 			return finalError{fmt.Errorf("the hello's %s, %.64q, is not a UID: at most %d letters, digits, '-', '_', '.' and ':'", f.field, f.value, maxUIDBytes)}
 		}
 	}
+	if h.Session != nil {
+		return checkSessionForm(h)
+	}
+	return nil
+}
+
+// checkSessionForm says why no operator can have made the runner that of a session. What it holds is read and checked
+// afterwards.
+func checkSessionForm(h *wire.Hello) error {
+	s := h.Session
+	switch {
+	case h.CallUID != "":
+		return finalError{errors.New("the hello has a session and a call")}
+	case !isUID(s.UID):
+		return finalError{fmt.Errorf("the hello's session.uid, %.64q, is not a UID", s.UID)}
+	case len(validation.IsDNS1123Subdomain(s.Name)) > 0:
+		return finalError{fmt.Errorf("the hello's session.name, %.64q, is not a DNS subdomain", s.Name)}
+	case s.Incarnation < 1 || s.Taken < 0:
+		return finalError{errors.New("the hello's session has an incarnation or a number of calls that can't be")}
+	case s.Held < 0 || s.Held > wire.MaxHeldCalls:
+		return finalError{fmt.Errorf("the hello's session holds %d calls, at most %d", s.Held, wire.MaxHeldCalls)}
+	}
 	return nil
 }
 

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -29,15 +31,19 @@ type Hub struct {
 	since    time.Time
 	sessions map[string]*Session
 	keys     map[string]*Session
-	// calls has the sessions that were made for a call or have it: no pass over a call looks at all of them.
-	calls index
-	left  *leftResults
+	// calls has the sessions that were made for a call or have it, served those that serve a ToolSession: no pass over an
+	// object looks at all of them.
+	calls, served index
+	left          *leftResults
+	// seen has the runners of ToolSessions that were connected before.
+	seen *seenRunners
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
 func NewHub(notify func(*Session)) *Hub {
 	return &Hub{
-		notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, calls: index{}, left: newLeftResults(maxLeftBytes),
+		notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, calls: index{}, served: index{},
+		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(),
 	}
 }
 
@@ -78,11 +84,36 @@ func (h *Hub) Result(keyHash, callUID string) *wire.Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.keys[keyHash]; s != nil {
-		if r := s.Result(); r != nil && r.CallUID == callUID {
+		if r := s.ResultOf(callUID); r != nil {
 			return r
 		}
 	}
 	return h.left.get(keyHash, callUID)
+}
+
+// Accepted are the calls that the runner of a session which holds a key may have got: those that it listed in its last
+// hello, and those that it was told of since. known is false when this operator hasn't heard such a runner say hello for
+// its session.
+func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.keys[keyHash]; s != nil {
+		// One that waits has no calls.
+		return s.HeldCalls(), true
+	}
+	if seen := h.seen.runners[keyHash]; seen != nil {
+		return seen.calls, true
+	}
+	return nil, false
+}
+
+// Forget forgets what a session's runner had, and its results. The caller has recorded that the runner is gone, and how
+// its calls ended.
+func (h *Hub) Forget(keyHash string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen.forget(keyHash)
+	h.left.forgetRunner(keyHash, func(string) bool { return false })
 }
 
 // Release forgets a result of a runner whose connection has ended.
@@ -94,13 +125,18 @@ func (h *Hub) Release(keyHash, callUID string) {
 
 // Dismiss refuses the runners that were made for a call which is gone, or have it, and forgets the results that were
 // left for it. Those of the call of the same name that has the UID except stay, and then those too that have no call yet.
+// The runner of a session stops the call, and goes on.
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
-	name := callName{namespace, call}
-	var gone []*Session
+	name := types.NamespacedName{Namespace: namespace, Name: call}
+	var gone, sessions []*Session
 	h.mu.Lock()
 	for s := range h.calls[name] {
-		if !stays(s.CallUID()) {
+		_, serves := s.ToolSession()
+		switch {
+		case serves:
+			sessions = append(sessions, s)
+		case !stays(s.CallUID()):
 			gone = append(gone, s)
 		}
 	}
@@ -111,6 +147,31 @@ func (h *Hub) Dismiss(namespace, call, except, reason string) {
 		// Its connection may have ended a moment before.
 		h.Release(s.keyHash, s.CallUID())
 	}
+	for _, s := range sessions {
+		s.dismissCalls(call, stays)
+	}
+}
+
+// DismissSession ends the runners of a session which is gone, and forgets what was left of them. Those of the session of
+// the same name that has the UID except stay.
+func (h *Hub) DismissSession(namespace, session, except, reason string) {
+	name := types.NamespacedName{Namespace: namespace, Name: session}
+	var gone []*Session
+	h.mu.Lock()
+	for s := range h.served[name] {
+		if served, _ := s.ToolSession(); except == "" || served.UID != except {
+			gone = append(gone, s)
+		}
+	}
+	forgotten := h.seen.ofSession(name, except)
+	h.mu.Unlock()
+	for _, s := range gone {
+		s.Refuse(reason)
+		forgotten = append(forgotten, s.keyHash)
+	}
+	for _, keyHash := range forgotten {
+		h.Forget(keyHash)
+	}
 }
 
 // all are the sessions of now.
@@ -118,6 +179,17 @@ func (h *Hub) all() []*Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Values(h.sessions))
+}
+
+// seenClaims are what the runners of ToolSessions said that they are which aren't connected.
+func (h *Hub) seenClaims() []*claim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	claims := make([]*claim, 0, len(h.seen.runners))
+	for _, seen := range h.seen.runners {
+		claims = append(claims, seen.claim)
+	}
+	return claims
 }
 
 // Len is the number of runners that are connected.
@@ -141,9 +213,7 @@ func (h *Hub) add(s *Session) bool {
 	if old != nil {
 		h.leave(old)
 	}
-	for _, name := range s.callNames() {
-		h.calls.set(name, s, true)
-	}
+	h.enter(s)
 	h.mu.Unlock()
 	if old != nil {
 		old.close()
@@ -168,22 +238,52 @@ func (h *Hub) remove(s *Session) {
 	}
 }
 
+// enter makes a session found by what it has. What the runner says now replaces what it said before. It needs the lock.
+func (h *Hub) enter(s *Session) {
+	s.markNew()
+	for _, name := range s.callNames() {
+		h.calls.set(name, s, true)
+	}
+	for _, name := range s.sessionNames() {
+		h.served.set(name, s, true)
+		h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
+	}
+	h.seen.forget(s.keyHash)
+}
+
 // leave takes a session out of the index, and holds on to the results that nobody acknowledged or refused. It needs the
 // lock.
 func (h *Hub) leave(s *Session) {
+	results, calls := s.end()
 	for _, name := range s.callNames() {
 		h.calls.set(name, s, false)
 	}
-	for _, r := range s.end() {
+	for _, name := range s.sessionNames() {
+		h.served.set(name, s, false)
+		h.seen.set(&seenRunner{s.claim(), calls})
+	}
+	for _, r := range results {
 		// The budget is for what connected runners send.
 		r.release()
 		h.left.keep(s.keyHash, r.call, r.result, r.size)
 	}
 }
 
-// reindex has a session found by the name of a call for as long as it is connected and has one of that name.
-func (h *Hub) reindex(s *Session, name callName) {
+// reindex has a session found by a name for as long as it is connected and has a call, or serves a session, of that name.
+func (h *Hub) reindex(s *Session, name types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls.set(name, s, h.sessions[s.hello.JobUID] == s && slices.Contains(s.callNames(), name))
+	connected := h.sessions[s.hello.JobUID] == s
+	h.calls.set(name, s, connected && slices.Contains(s.callNames(), name))
+	h.served.set(name, s, connected && slices.Contains(s.sessionNames(), name))
+}
+
+// received has the copy of a result dropped that came again, and its call looked at.
+func (h *Hub) received(s *Session, callUID string) {
+	h.mu.Lock()
+	if h.keys[s.keyHash] == s && s.ResultOf(callUID) != nil {
+		h.left.forget(s.keyHash, callUID)
+	}
+	h.mu.Unlock()
+	h.notify(s)
 }

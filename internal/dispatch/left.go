@@ -3,6 +3,8 @@ package dispatch
 import (
 	"container/list"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -14,16 +16,13 @@ const (
 	leftOverhead = 1 << 10
 )
 
-// callName names a call.
-type callName struct{ namespace, name string }
-
 // leftResults are the results of runners whose connection ended before anybody took them, by the hash of the runner's
 // key and the call's UID. When there are too many, the oldest goes of the namespace whose results take most.
 type leftResults struct {
 	max        int
 	bytes      int
 	runners    map[string]map[string]*leftResult
-	calls      map[callName]map[*leftResult]struct{}
+	calls      map[types.NamespacedName]map[*leftResult]struct{}
 	namespaces map[string]*leftOfNamespace
 }
 
@@ -36,7 +35,7 @@ type leftOfNamespace struct {
 // leftResult is what a runner reported, and the call that it was for.
 type leftResult struct {
 	keyHash string
-	call    callName
+	call    types.NamespacedName
 	result  *wire.Result
 	bytes   int
 	place   *list.Element
@@ -44,7 +43,7 @@ type leftResult struct {
 
 func newLeftResults(most int) *leftResults {
 	return &leftResults{
-		max: most, runners: map[string]map[string]*leftResult{}, calls: map[callName]map[*leftResult]struct{}{},
+		max: most, runners: map[string]map[string]*leftResult{}, calls: map[types.NamespacedName]map[*leftResult]struct{}{},
 		namespaces: map[string]*leftOfNamespace{},
 	}
 }
@@ -58,7 +57,7 @@ func (l *leftResults) get(keyHash, callUID string) *wire.Result {
 }
 
 // keep holds on to a result of a size.
-func (l *leftResults) keep(keyHash string, call callName, r *wire.Result, size int) {
+func (l *leftResults) keep(keyHash string, call types.NamespacedName, r *wire.Result, size int) {
 	l.forget(keyHash, r.CallUID)
 	one := &leftResult{keyHash: keyHash, call: call, result: r, bytes: size + leftOverhead}
 	if l.runners[keyHash] == nil {
@@ -69,10 +68,10 @@ func (l *leftResults) keep(keyHash string, call callName, r *wire.Result, size i
 		l.calls[call] = map[*leftResult]struct{}{}
 	}
 	l.calls[call][one] = struct{}{}
-	own := l.namespaces[call.namespace]
+	own := l.namespaces[call.Namespace]
 	if own == nil {
 		own = &leftOfNamespace{}
-		l.namespaces[call.namespace] = own
+		l.namespaces[call.Namespace] = own
 	}
 	one.place = own.results.PushBack(one)
 	own.bytes += one.bytes
@@ -110,7 +109,7 @@ func (l *leftResults) forgetRunner(keyHash string, has func(callUID string) bool
 }
 
 // forgetCall drops the results of a call of a name, but for those of a UID that stays.
-func (l *leftResults) forgetCall(call callName, stays func(callUID string) bool) {
+func (l *leftResults) forgetCall(call types.NamespacedName, stays func(callUID string) bool) {
 	for one := range l.calls[call] {
 		if !stays(one.result.CallUID) {
 			l.drop(one)
@@ -125,10 +124,10 @@ func (l *leftResults) drop(one *leftResult) {
 	if delete(l.calls[one.call], one); len(l.calls[one.call]) == 0 {
 		delete(l.calls, one.call)
 	}
-	own := l.namespaces[one.call.namespace]
+	own := l.namespaces[one.call.Namespace]
 	own.results.Remove(one.place)
 	if own.bytes -= one.bytes; own.results.Len() == 0 {
-		delete(l.namespaces, one.call.namespace)
+		delete(l.namespaces, one.call.Namespace)
 	}
 	l.bytes -= one.bytes
 }

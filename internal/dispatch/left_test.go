@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
 func keepOne(l *leftResults, namespace, key, uid string, size int) {
-	l.keep(key, callName{namespace, "call-" + uid}, &wire.Result{CallUID: uid}, size)
+	l.keep(key, types.NamespacedName{Namespace: namespace, Name: "call-" + uid}, &wire.Result{CallUID: uid}, size)
 }
 
 func TestTheNamespaceWhoseResultsTakeMostGivesWay(t *testing.T) {
@@ -58,7 +60,7 @@ func TestLeftResultsStayWithinTheirBoundAndLeaveNothing(t *testing.T) {
 				l.forget(name("key", 5), name("c", 5))
 			case 1:
 				stays := name("c", 5)
-				l.forgetCall(callName{name("ns", 3), "call-" + name("c", 5)}, func(uid string) bool { return uid == stays })
+				l.forgetCall(types.NamespacedName{Namespace: name("ns", 3), Name: "call-" + name("c", 5)}, func(uid string) bool { return uid == stays })
 			case 2:
 				l.forgetRunner(name("key", 5), func(uid string) bool { return uid == "c0" })
 			default:

@@ -12,8 +12,11 @@ import (
 const (
 	// writeTimeout is how long one frame may take to leave.
 	writeTimeout = 10 * time.Second
-	// maxQueuedFrames is how many messages may wait for a runner that doesn't read.
-	maxQueuedFrames = 16
+	// maxQueuedFrames is how many messages may wait for a runner that doesn't read: a session's calls can all be assigned,
+	// stopped and acknowledged at a time.
+	maxQueuedFrames = 4 * wire.MaxHeldCalls
+	// maxQueuedBytes is how much may wait when another call of a session is assigned. One assignment can be larger.
+	maxQueuedBytes = 512 << 10
 )
 
 var errNotReading = errors.New("the runner doesn't read what it is sent")
@@ -30,6 +33,7 @@ type outbox struct {
 
 	mu      sync.Mutex
 	frames  [][]byte
+	bytes   int
 	pong    bool
 	writing bool
 	closed  bool
@@ -51,9 +55,16 @@ func (o *outbox) send(m *wire.Message) error {
 		o.fail()
 		return errNotReading
 	}
-	o.frames = append(o.frames, frame)
+	o.frames, o.bytes = append(o.frames, frame), o.bytes+len(frame)
 	o.start()
 	return nil
+}
+
+// hasRoom says whether another assignment may be queued.
+func (o *outbox) hasRoom() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes < maxQueuedBytes
 }
 
 // sendPong queues a Pong unless one is queued already: one answers any number of pings.
@@ -107,7 +118,7 @@ func (o *outbox) next() []byte {
 	defer o.mu.Unlock()
 	if len(o.frames) > 0 {
 		frame := o.frames[0]
-		o.frames = o.frames[1:]
+		o.frames, o.bytes = o.frames[1:], o.bytes-len(frame)
 		return frame
 	}
 	if o.pong {
@@ -120,6 +131,6 @@ func (o *outbox) next() []byte {
 
 // fail ends the connection; what is queued is lost. It needs the lock.
 func (o *outbox) fail() {
-	o.closed, o.frames, o.pong = true, nil, false
+	o.closed, o.frames, o.bytes, o.pong = true, nil, 0, false
 	o.abort()
 }

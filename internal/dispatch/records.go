@@ -16,8 +16,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Records reads what the API server has of what a runner says. A token and a call's UID alone prove nothing: they would
-// open connections long after the Job and the call are gone.
+// Records reads what the API server has of what a runner says. A token and the UID of a call or a session alone prove
+// nothing: they would open connections long after the Job, the call and the session are gone.
 type Records struct {
 	// Cached may be behind. Live asks the API server.
 	Cached, Live client.Reader
@@ -33,6 +33,7 @@ const (
 var (
 	errJobGone  = finalError{errors.New("the Job that the hello names doesn't exist")}
 	errNotBound = finalError{errors.New("the call doesn't exist, or has another runner")}
+	errNoServer = finalError{errors.New("the session doesn't exist, or has another runner")}
 	errUnknown  = errors.New("the API server doesn't answer in time")
 )
 
@@ -40,8 +41,14 @@ var (
 type claim struct {
 	namespace, job, jobUID string
 	// call and callUID are the call that it has; of one without a call, callUID is empty.
-	call, callUID, keyHash string
+	call, callUID string
+	// session and sessionUID are the session that it serves; empty when it serves none.
+	session, sessionUID string
+	keyHash             string
 }
+
+// hasWork says that the runner was given a call or a session.
+func (c *claim) hasWork() bool { return c.callUID != "" || c.sessionUID != "" }
 
 // recordKeeper asks Records within bounds. Namespaces take turns.
 type recordKeeper struct {
@@ -71,9 +78,12 @@ func (k *recordKeeper) check(ctx context.Context, turn string, c *claim) error {
 	return k.isTrue(ctx, k.Live, c)
 }
 
-// isTrue compares a claim with what a reader has. A runner that was given a call is the one whose key the call records,
-// whatever became of its Job; one that waits belongs to a Job that exists.
+// isTrue compares a claim with what a reader has. A runner that was given a call or a session is the one whose key that
+// records, whatever became of its Job; one that waits belongs to a Job that exists.
 func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, c *claim) error {
+	if c.sessionUID != "" {
+		return serves(ctx, reader, c)
+	}
 	if c.callUID == "" {
 		job := &metav1.PartialObjectMetadata{}
 		job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
@@ -98,6 +108,19 @@ func (k *recordKeeper) isTrue(ctx context.Context, reader client.Reader, c *clai
 	}
 	if !found || string(call.UID) != c.callUID || call.Status.Runner == nil || call.Status.Runner.KeyHash != c.keyHash {
 		return errNotBound
+	}
+	return nil
+}
+
+// serves compares a claim with the session that it names.
+func serves(ctx context.Context, reader client.Reader, c *claim) error {
+	session := &v1alpha1.ToolSession{}
+	found, err := get(ctx, reader, types.NamespacedName{Namespace: c.namespace, Name: c.session}, session)
+	if err != nil {
+		return err
+	}
+	if !found || string(session.UID) != c.sessionUID || session.Status.Runner == nil || session.Status.Runner.KeyHash != c.keyHash {
+		return errNoServer
 	}
 	return nil
 }

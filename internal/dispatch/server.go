@@ -177,11 +177,14 @@ func (a *acceptor) admit(ctx, admission context.Context, raw net.Conn, c *candid
 // run keeps the session in the hub while the runner is connected.
 func (a *acceptor) run(ctx context.Context, peer *connection) error {
 	session := peer.session
+	if err := peer.receiveHeld(); err != nil {
+		return fmt.Errorf("read the calls that the runner has: %w", err)
+	}
 	if !a.Hub.add(session) {
 		return errTaken
 	}
 	defer a.Hub.remove(session)
-	err := peer.receive(func() { a.Hub.notify(session) })
+	err := peer.receive(func(callUID string) { a.Hub.received(session, callUID) })
 	if ctx.Err() == nil {
 		a.Log.V(1).Info("A runner's connection ended", "pod", session.hello.Namespace+"/"+session.hello.Pod, "reason", err.Error())
 	}

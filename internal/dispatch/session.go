@@ -3,17 +3,25 @@ package dispatch
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// Session is one runner's connection.
+// Session is one runner's connection. A runner of a ToolSession, which Begin makes of one that waits, has no Call of its
+// own; what is said of its calls is in toolsession.go.
 type Session struct {
 	hello   wire.Hello
 	keyHash string
 	send    func(*wire.Message) error
 	close   func()
 	// changed is called, without the lock, when the runner has got or lost a call of a name.
-	changed func(*Session, callName)
+	changed func(*Session, types.NamespacedName)
+	// hasRoom says whether another call can be sent before the runner has read more.
+	hasRoom func() bool
+	// keepDecision returns as much of a decision as there is memory for, all or nothing.
+	keepDecision func(string) (kept string, release func())
 
 	mu       sync.Mutex
 	call     string
@@ -23,11 +31,13 @@ type Session struct {
 	result   *heldResult
 	// over says that the connection has ended, or is no longer the runner's: nothing is taken or sent any more.
 	over bool
+	// served is the session that the runner serves; nil when it serves none.
+	served *served
 }
 
 // heldResult is a result that nobody has acknowledged.
 type heldResult struct {
-	call   callName
+	call   types.NamespacedName
 	result *wire.Result
 	size   int
 	// release gives back the memory that the result takes of the budget.
@@ -54,10 +64,32 @@ func (s *Session) CallUID() string {
 	return s.callUID
 }
 
+// objectName is an object of a name in the runner's namespace.
+func (s *Session) objectName(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.hello.Namespace, Name: name}
+}
+
 // callNames are the calls that the runner was made for or has.
-func (s *Session) callNames() []callName {
-	if call := s.Call(); call != "" {
-		return []callName{{s.hello.Namespace, call}}
+func (s *Session) callNames() []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.call != "" {
+		return []types.NamespacedName{s.objectName(s.call)}
+	}
+	if s.served == nil {
+		return nil
+	}
+	var names []types.NamespacedName
+	for _, call := range s.served.calls {
+		names = append(names, s.objectName(call.Name))
+	}
+	return names
+}
+
+// sessionNames are the session that the runner serves, if any.
+func (s *Session) sessionNames() []types.NamespacedName {
+	if session, ok := s.ToolSession(); ok {
+		return []types.NamespacedName{s.objectName(session.Name)}
 	}
 	return nil
 }
@@ -66,10 +98,14 @@ func (s *Session) callNames() []callName {
 func (s *Session) claim() *claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &claim{
+	c := &claim{
 		namespace: s.hello.Namespace, job: s.hello.Job, jobUID: s.hello.JobUID,
 		call: s.call, callUID: s.callUID, keyHash: s.keyHash,
 	}
+	if s.served != nil {
+		c.session, c.sessionUID = s.served.Name, s.served.UID
+	}
+	return c
 }
 
 // wasAcknowledged says that the runner was told that its result is recorded.
@@ -89,10 +125,38 @@ func (s *Session) Result() *wire.Result {
 	return s.result.result
 }
 
+// mayReport says whether a result can come now: the runner has a call, and none of its results is held.
+func (s *Session) mayReport() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served != nil {
+		return s.served.mayReport()
+	}
+	return s.callUID != "" && s.result == nil
+}
+
+// ResultOf is what the runner reported about a call, or nil. It takes a part of the budget of all results until Ack.
+func (s *Session) ResultOf(callUID string) *wire.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.result
+	if call := s.served.get(callUID); call != nil {
+		held = call.result
+	}
+	if held == nil || held.result.CallUID != callUID {
+		return nil
+	}
+	return held.result
+}
+
 // Assign gives the call to the runner, unless it has one already. The caller has recorded durably that this
 // runner, by its KeyHash, is the one that runs the call.
 func (s *Session) Assign(a *wire.Assignment) error {
 	s.mu.Lock()
+	if s.served != nil {
+		s.mu.Unlock()
+		return errInSession
+	}
 	if s.callUID != "" {
 		s.mu.Unlock()
 		return nil
@@ -100,17 +164,20 @@ func (s *Session) Assign(a *wire.Assignment) error {
 	before := s.call
 	s.call, s.callUID = a.CallName, a.CallUID
 	s.mu.Unlock()
-	s.changed(s, callName{s.hello.Namespace, before})
-	s.changed(s, callName{s.hello.Namespace, a.CallName})
+	s.changed(s, s.objectName(before))
+	s.changed(s, s.objectName(a.CallName))
 	return s.sendOrClose(&wire.Message{Assign: a})
 }
 
 // Cancel asks the runner, once a connection, to stop the call.
 func (s *Session) Cancel(callUID string) error {
 	s.mu.Lock()
-	again := s.canceled
+	again, served := s.canceled, s.served != nil
 	s.canceled = true
 	s.mu.Unlock()
+	if served {
+		return errInSession
+	}
 	if again {
 		return nil
 	}
@@ -124,38 +191,65 @@ func (s *Session) Release() {
 	}
 }
 
-// end has the session take and send nothing more, and takes away what nobody acknowledged.
-func (s *Session) end() []*heldResult {
+// end has the session take and send nothing more, and takes away what nobody acknowledged. calls are those that a
+// session's runner has then; it has no others, unless it connects again.
+func (s *Session) end() (left []*heldResult, calls []HeldCall) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.over = true
-	s.mu.Unlock()
-	return s.takeResults()
+	left = s.take()
+	if s.served == nil {
+		return left, nil
+	}
+	s.served.markAll()
+	for _, call := range s.served.calls {
+		call.release()
+	}
+	return left, s.served.list()
 }
 
 // takeResults takes away what was reported, with its part of the budget.
 func (s *Session) takeResults() []*heldResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.result == nil {
-		return nil
+	return s.take()
+}
+
+// take needs the lock.
+func (s *Session) take() []*heldResult {
+	var taken []*heldResult
+	if s.result != nil {
+		taken, s.result = append(taken, s.result), nil
 	}
-	taken := []*heldResult{s.result}
-	s.result = nil
+	if s.served == nil {
+		return taken
+	}
+	for _, call := range s.served.calls {
+		if call.result != nil {
+			taken, call.result = append(taken, call.result), nil
+		}
+	}
 	return taken
 }
 
-// Ack tells the runner that its result is recorded; it exits then.
+// Ack tells the runner that a call's result is recorded. One that has a single call exits then.
 func (s *Session) Ack(callUID string) error {
 	s.mu.Lock()
+	if s.served != nil {
+		s.mu.Unlock()
+		return s.ackServed(callUID)
+	}
 	s.acked = true
 	s.mu.Unlock()
 	s.Release()
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
-// Refuse tells the runner to give up the call that it has, if any, and to exit. One that was acknowledged exits anyway.
+// Refuse tells the runner to give up the call that it has, if any, and to exit. One that was acknowledged exits anyway. A
+// session's runner ends its session.
 func (s *Session) Refuse(reason string) {
 	s.Release()
+	_ = s.End(v1alpha1.ReasonSessionEnded)
 	s.mu.Lock()
 	acked, callUID := s.acked, s.callUID
 	s.mu.Unlock()
@@ -182,5 +276,5 @@ func (s *Session) setResult(r *wire.Result, size int, release func()) {
 		release()
 		return
 	}
-	s.result = &heldResult{callName{s.hello.Namespace, s.call}, r, size, release}
+	s.result = &heldResult{s.objectName(s.call), r, size, release}
 }

@@ -9,7 +9,7 @@ import (
 // sweepInterval is how often the operator looks whether connected runners still belong to something.
 const sweepInterval = 30 * time.Second
 
-// sweepForever ends the connections of runners whose Job or call is gone, until the context ends.
+// sweepForever ends the connections of runners whose Job, call or session is gone, until the context ends.
 func (a *acceptor) sweepForever(ctx context.Context) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -23,36 +23,49 @@ func (a *acceptor) sweepForever(ctx context.Context) {
 	}
 }
 
-// sweep looks at every session once. When the API server doesn't answer, the rest is judged by the cache alone, and
-// those that the cache doesn't know stay until the next time.
+// sweep looks at every session once, and at what it has of the runners of ToolSessions that aren't connected. When the API
+// server doesn't answer, the rest is judged by the cache alone, and those that the cache doesn't know stay until the next
+// time.
 func (a *acceptor) sweep(ctx context.Context) {
 	answers := true
 	for _, s := range a.Hub.all() {
-		if ctx.Err() != nil {
-			return
-		}
 		if s.wasAcknowledged() {
 			// A runner exits then.
 			s.close()
 			continue
 		}
-		c := s.claim()
-		switch {
-		case a.records.isTrue(ctx, a.records.Cached, c) == nil:
-			continue
-		case !answers:
-			continue
+		if s.remind() {
+			a.Hub.notify(s)
 		}
-		// No namespace has an empty name: the sweep has a turn of its own.
-		err := a.records.check(ctx, "", c)
+		live, err := a.look(ctx, s.claim(), &answers)
 		switch {
-		case errors.Is(err, errUnknown):
-			answers = false
-		case err != nil:
+		case err != nil && !errors.Is(err, errUnknown):
 			s.Refuse(err.Error())
-		default:
+		case live && err == nil:
 			// Of calls the cache has those in flight: the reconciler answers the runner of one that has ended.
+			s.markNew()
 			a.Hub.notify(s)
 		}
 	}
+	for _, c := range a.Hub.seenClaims() {
+		if _, err := a.look(ctx, c, &answers); err != nil && !errors.Is(err, errUnknown) {
+			a.Hub.Forget(c.keyHash)
+		}
+	}
+}
+
+// look says why a claim isn't true. live says that the API server was asked, which happens while it answers.
+func (a *acceptor) look(ctx context.Context, c *claim, answers *bool) (live bool, err error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, errUnknown
+	case a.records.isTrue(ctx, a.records.Cached, c) == nil:
+		return false, nil
+	case !*answers:
+		return false, errUnknown
+	}
+	// No namespace has an empty name: the sweep has a turn of its own.
+	err = a.records.check(ctx, "", c)
+	*answers = !errors.Is(err, errUnknown)
+	return true, err
 }

@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// receiveHeld receives the calls that follow the hello of a session's runner. They are too large for a frame that is read
+// before its sender is known, and wait for room in the budget of results while they are read.
+func (c *connection) receiveHeld() error {
+	hello := c.session.hello.Session
+	if hello == nil {
+		return nil
+	}
+	defer c.sendPongs()()
+	for held := 0; held < hello.Held; {
+		m, err := c.nextHeld()
+		switch {
+		case err != nil:
+			return err
+		case m.Ping != nil:
+			err = c.pong()
+		case m.Held != nil:
+			held++
+			err = c.session.hold(m.Held)
+		default:
+			err = fmt.Errorf("a hello of %d calls is followed by %d", hello.Held, held)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *connection) nextHeld() (*wire.Message, error) {
+	if err := c.setReadDeadline(idleTimeout); err != nil {
+		return nil, err
+	}
+	size, err := wire.ReadHeader(c.conn, wire.MaxHeld)
+	if err != nil {
+		return nil, err
+	}
+	if size <= wire.MaxControl {
+		return wire.ReadFromRunner(c.conn, size)
+	}
+	m, release, err := c.readLarge(size)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if m.Held == nil {
+		return nil, errLarge
+	}
+	return m, nil
+}
+
+var errLarge = errors.New("a message has a size that none of its kind has")
+
+// takeServed takes a message of a session's runner. received is called for what ends a call.
+func (c *connection) takeServed(m *wire.Message, size int, release func(), received func(callUID string)) error {
+	expected := false
+	switch {
+	case m.Started != nil:
+		expected = c.session.setStarted(m.Started)
+	case m.Known != nil:
+		if expected = c.session.setKnown(m.Known); expected {
+			received(m.Known.CallUID)
+		}
+	case m.Result != nil:
+		if expected = c.session.setServedResult(m.Result, size, release); expected {
+			received(m.Result.CallUID)
+		}
+	default:
+		return errNotSent
+	}
+	if !expected && !c.unexpected.Allow() {
+		return errUnexpected
+	}
+	return nil
+}

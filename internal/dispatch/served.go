@@ -1,0 +1,217 @@
+package dispatch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// served is the session that a runner serves, and what the runner has of it. A nil one has nothing. Its users hold the
+// lock of the Session.
+type served struct {
+	ToolSession
+	// calls has the calls by their UID, at most wire.MaxHeldCalls.
+	calls map[string]*heldCall
+	// came is how many have come.
+	came int
+	// ending says that the runner was told to end.
+	ending bool
+	// isNew says that the runner has come or gone, and nobody has taken the news.
+	isNew bool
+}
+
+// heldCall is a call that the runner has, or may have.
+type heldCall struct {
+	HeldCall
+	place int
+	// stopped says that the runner was told to stop the call.
+	stopped bool
+	// discard says that nobody will take the result: it is acknowledged when it arrives.
+	discard bool
+	isNew   bool
+	result  *heldResult
+	// releaseDecision gives back the memory that the decision takes; nil when it takes none.
+	releaseDecision func()
+}
+
+func newServed(session ToolSession) *served {
+	return &served{ToolSession: session, calls: map[string]*heldCall{}}
+}
+
+func (v *served) get(callUID string) *heldCall {
+	if v == nil {
+		return nil
+	}
+	return v.calls[callUID]
+}
+
+// add takes a call that the runner doesn't have yet.
+func (v *served) add(call HeldCall) *heldCall {
+	v.came++
+	v.calls[call.UID] = &heldCall{HeldCall: call, place: v.came}
+	return v.calls[call.UID]
+}
+
+// inOrder are the calls in the order in which they came.
+func (v *served) inOrder() []*heldCall {
+	calls := make([]*heldCall, 0, len(v.calls))
+	for _, call := range v.calls {
+		calls = append(calls, call)
+	}
+	slices.SortFunc(calls, func(a, b *heldCall) int { return cmp.Compare(a.place, b.place) })
+	return calls
+}
+
+func (v *served) list() []HeldCall {
+	var list []HeldCall
+	for _, call := range v.inOrder() {
+		list = append(list, call.HeldCall)
+	}
+	return list
+}
+
+// hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
+func (v *served) hasRoom() bool {
+	running, ended := 0, 0
+	for _, call := range v.calls {
+		switch call.State {
+		case Assigned, Running:
+			running++
+		case Ended:
+			ended++
+		}
+	}
+	return running < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls && ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls
+}
+
+// mayReport says whether a result can come now.
+func (v *served) mayReport() bool {
+	for _, call := range v.calls {
+		if call.result == nil && call.State != Known {
+			return true
+		}
+	}
+	return false
+}
+
+// markAll has all that the runner has looked at.
+func (v *served) markAll() {
+	v.isNew = true
+	for _, call := range v.calls {
+		call.isNew = true
+	}
+}
+
+// release gives back the memory that a call takes.
+func (c *heldCall) release() {
+	if c.result != nil {
+		c.result.release()
+		c.result = nil
+	}
+	if c.releaseDecision != nil {
+		c.releaseDecision()
+		c.releaseDecision, c.Decision = nil, ""
+	}
+}
+
+// hold takes a call that follows the hello of a session's runner.
+func (s *Session) hold(h *wire.Held) error {
+	state, ok := map[wire.CallState]CallState{wire.Running: Running, wire.Ended: Ended}[h.State]
+	switch {
+	case !isUID(h.UID):
+		return fmt.Errorf("a held call's UID, %.64q, is not a UID", h.UID)
+	case len(validation.IsDNS1123Subdomain(h.Name)) > 0:
+		return fmt.Errorf("a held call's name, %.64q, is not a DNS subdomain", h.Name)
+	case !ok:
+		return fmt.Errorf("a held call is neither %s nor %s", wire.Running, wire.Ended)
+	case len(h.Decision) > wire.MaxDecision:
+		return errors.New("a held call's decision is larger than it may be")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served.get(h.UID) != nil {
+		return fmt.Errorf("call %s is held twice", h.UID)
+	}
+	call := s.served.add(HeldCall{UID: h.UID, Name: h.Name, State: state})
+	call.Decision, call.releaseDecision = s.keepDecision(h.Decision)
+	return nil
+}
+
+// setStarted notes that a call was started. It says whether the message was to be expected.
+func (s *Session) setStarted(m *wire.Started) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.served.get(m.CallUID)
+	if call == nil || call.State != Assigned && call.State != Running || call.StartedMicroseconds != 0 {
+		return false
+	}
+	call.State, call.StartedMicroseconds = Running, max(m.StartedMicroseconds, 1)
+	return true
+}
+
+// setKnown notes that a call's result was acknowledged before. It says whether the message was to be expected.
+func (s *Session) setKnown(m *wire.Known) bool {
+	s.mu.Lock()
+	call := s.served.get(m.CallUID)
+	if call == nil || call.State != Assigned && call.State != Withdrawn {
+		s.mu.Unlock()
+		return false
+	}
+	call.State, call.isNew = Known, true
+	discard := call.discard
+	s.mu.Unlock()
+	if discard {
+		s.drop(m.CallUID)
+	}
+	return true
+}
+
+// setServedResult takes the result of a session's call. It says whether the result was to be expected.
+func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool {
+	s.mu.Lock()
+	call := s.served.get(r.CallUID)
+	if s.over || call == nil || call.result != nil || call.State == Known {
+		over := s.over
+		s.mu.Unlock()
+		release()
+		return over
+	}
+	call.State, call.isNew = Ended, true
+	call.result = &heldResult{s.objectName(call.Name), r, size, release}
+	discard := call.discard
+	s.mu.Unlock()
+	if discard {
+		_ = s.ackServed(r.CallUID)
+	}
+	return true
+}
+
+// remind has the calls looked at whose end nobody has taken. It says whether there are any.
+func (s *Session) remind() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return false
+	}
+	found := false
+	for _, call := range s.served.calls {
+		if call.result != nil || call.State == Known {
+			call.isNew, found = true, true
+		}
+	}
+	return found
+}
+
+// markNew has all looked at that a session's runner has.
+func (s *Session) markNew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served != nil {
+		s.served.markAll()
+	}
+}
