@@ -1,5 +1,5 @@
-// Package controllers lists the operator's controllers: calls (toolcall/), environments with their warm pools
-// (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
+// Package controllers lists the operator's controllers: calls (toolcall/), sessions (toolsession/), environments with their
+// warm pools (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
 // once in a pass for each object, and only then does what follows from the write. None may read Secrets, run anything
@@ -7,6 +7,7 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,9 +18,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/controllers/executionpolicy"
 	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
@@ -77,13 +80,16 @@ type Memory struct {
 	// Policies holds compiled policies, Reviews for ten seconds that a user may use a tool. Both are asked again.
 	Policies *apicache.Compiled
 	Reviews  *access.Reviews
-	// Calls and Pools have calls and environments looked at; after a start everything is looked at.
-	Calls, Pools *trigger.Trigger
+	// Calls, Sessions and Pools have calls, sessions and environments looked at; after a start everything is looked at.
+	Calls, Sessions, Pools *trigger.Trigger
+	// sessionsOfJob finds the sessions of a runner that waits, in the cache.
+	sessionsOfJob func(context.Context, types.NamespacedName) []types.NamespacedName
 
 	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
 	// otherwise), which calls wait for a slot to create or change a Job (begins anew), the back-off of pools whose pods don't
-	// start (begins anew), since when a pool's runner isn't connected (all have time to dial in again), and rates of
-	// Events (begin anew). Their clock keeps the API server's time (observed again).
+	// start (begins anew), since when a pool's runner isn't connected (all have time to dial in again), when a session had
+	// its last call (idleness counts anew), which sessions were let into an environment a moment ago (their status says
+	// it), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
 }
 
 // NewMemory makes an empty one.
@@ -93,6 +99,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
 		Calls:    trigger.New(),
+		Sessions: trigger.New(),
 		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
@@ -103,20 +110,37 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	return m
 }
 
-// route has the call or the environment looked at that a runner's news is for.
+// route has the call, the session or the environment looked at that a runner's news is for.
 func (m *Memory) route(runner *dispatch.Session) {
 	hello := runner.Hello()
+	object := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: hello.Namespace, Name: name}
+	}
+	if session, ok := runner.ToolSession(); ok {
+		news := runner.TakeNews()
+		if news.Session {
+			m.Sessions.Enqueue(object(session.Name), trigger.PriorityStart)
+		}
+		for _, call := range news.Calls {
+			m.Calls.Enqueue(object(call), trigger.PriorityResult)
+		}
+		return
+	}
 	if call := runner.Call(); call != "" {
 		priority := trigger.PriorityStart
 		if runner.Result() != nil {
 			priority = trigger.PriorityResult
 		}
-		m.Calls.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: call}, priority)
+		m.Calls.Enqueue(object(call), priority)
 		return
 	}
-	// A runner that names neither belongs to nothing that could be looked at.
+	if m.sessionsOfJob != nil {
+		for _, session := range m.sessionsOfJob(context.Background(), object(hello.Job)) {
+			m.Sessions.Enqueue(session, trigger.PriorityStart)
+		}
+	}
 	if hello.Pool != "" {
-		m.Pools.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: hello.Pool}, trigger.PriorityStart)
+		m.Pools.Enqueue(object(hello.Pool), trigger.PriorityStart)
 	}
 }
 
@@ -148,6 +172,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
 		OperatorNamespace: o.Operator.Namespace, OperatorPort: o.Operator.Port,
 	})
+	sessions := toolsession.NewReconciler(toolsession.Options{
+		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
+		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, Concurrent: o.ConcurrentCalls,
+	})
+	m.sessionsOfJob = sessions.SessionsOfJob
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -159,8 +188,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
 	metrics.RegisterCallsQueued(m.Queue.Waiting)
+	metrics.RegisterSessions(func(phase v1alpha1.SessionPhase) int { return apicache.CountSessions(api)[phase] })
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
+		"ToolSession":          sessions.SetupWithManager(mgr, m.Sessions),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),
 	} {

@@ -163,6 +163,10 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		if err != nil || len(calls) > 0 {
 			return err
 		}
+		// Or to a session, which looks after it itself.
+		if sessions, err := r.Objects.SessionsOfJob(ctx, client.ObjectKeyFromObject(job)); err != nil || len(sessions) > 0 {
+			return err
+		}
 	}
 	surplus := p.alive >= p.size || job.Annotations[jobspec.AnnotationTemplate] != p.hash || host.WasTakenAway(pod)
 	problem := r.problemOf(p, job, pod)

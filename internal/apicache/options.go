@@ -27,7 +27,7 @@ import (
 
 // Options keep in memory what the controllers read, and nothing else: of calls those that have not ended; of Jobs and
 // pods those that the operator made, of each the few fields that count, and of pods none that ended well, since their
-// calls have mostly ended too; of the cluster's admission policies the two that vouch for requesters. Namespaces limits
+// calls have mostly ended too; of the cluster's admission policies the two that vouch for requesters; every session. Namespaces limits
 // all namespaced kinds; empty for the whole cluster.
 func Options(namespaces []string) cache.Options {
 	own := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})
@@ -42,6 +42,7 @@ func Options(namespaces []string) cache.Options {
 			&batchv1.Job{}:                {Label: own, Transform: transform(jobspec.SlimCached)},
 			&corev1.Pod{}:                 {Label: own, Field: notSucceeded, Transform: transform(slimPod)},
 			&v1alpha1.ToolCall{}:          {Field: InFlight(), Transform: transform(slimCall)},
+			&v1alpha1.ToolSession{}:       {Transform: transform(slimSession)},
 
 			&admissionv1.MutatingAdmissionPolicy{}:          named(access.StampPolicy),
 			&admissionv1.MutatingAdmissionPolicyBinding{}:   named(access.StampPolicy),
@@ -113,6 +114,12 @@ const (
 	IndexPool = "job.pool"
 	// IndexJobCall has the UID of the call that owns a Job.
 	IndexJobCall = "job.call"
+	// IndexCallSession has the name of the session of a call that has not ended.
+	IndexCallSession = "call.session"
+	// IndexSessionJob has the name of the Job that is recorded in a session that has not ended.
+	IndexSessionJob = "session.job"
+	// IndexSessionEnvironment has the environment of a session that has not ended.
+	IndexSessionEnvironment = "session.environment"
 )
 
 // Setup has the cache find objects by the fields that the controllers ask for, and fill with every kind that they read
@@ -132,6 +139,9 @@ func Setup(objects cache.Cache) error {
 		{&v1alpha1.ToolCall{}, IndexCallJob, jobOfCall},
 		{&batchv1.Job{}, IndexPool, poolOf},
 		{&batchv1.Job{}, IndexJobCall, ownerCall},
+		{&v1alpha1.ToolCall{}, IndexCallSession, sessionOfCall},
+		{&v1alpha1.ToolSession{}, IndexSessionJob, jobOfSession},
+		{&v1alpha1.ToolSession{}, IndexSessionEnvironment, environmentOfSession},
 	} {
 		if err := objects.IndexField(ctx, index.object, index.field, index.value); err != nil {
 			return fmt.Errorf("%T by %s: %w", index.object, index.field, err)

@@ -32,18 +32,24 @@ func Slim(job *batchv1.Job) {
 // environment, of which there may be many.
 const maxCachedDecision = 4 << 10
 
-// IsDecisionOmitted says that the cache left a Job's decision out.
+// IsDecisionOmitted says that the cache left out a Job's decision, or what its session begins with.
 func IsDecisionOmitted(job *batchv1.Job) bool {
-	sealed, ok := job.Annotations[AnnotationDecision]
-	return ok && sealed == ""
+	for _, key := range []string{AnnotationDecision, AnnotationOrigin} {
+		if sealed, ok := job.Annotations[key]; ok && sealed == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // SlimCached does the same for the cache, and leaves large decisions out. Of a call's Job that has ended, the name, the
 // owner and the conditions are left; such Jobs stay for minutes, and that is most of them.
 func SlimCached(job *batchv1.Job) {
 	Slim(job)
-	if len(job.Annotations[AnnotationDecision]) > maxCachedDecision {
-		job.Annotations[AnnotationDecision] = ""
+	for _, sealed := range []string{AnnotationDecision, AnnotationOrigin} {
+		if len(job.Annotations[sealed]) > maxCachedDecision {
+			job.Annotations[sealed] = ""
+		}
 	}
 	if owner := metav1.GetControllerOf(job); HasEnded(job) && owner != nil && owner.Kind == "ToolCall" {
 		job.Labels, job.Annotations = nil, nil

@@ -45,7 +45,7 @@ var (
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped)
+	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped, sessionsEnded, sessionsReady)
 }
 
 // ReportOutcome is what the operator did with a result that a runner sent.

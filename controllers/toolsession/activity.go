@@ -1,0 +1,117 @@
+package toolsession
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+)
+
+// activity holds when sessions had a call last. After a restart of the operator it is empty, and idleness counts anew.
+type activity struct {
+	mu sync.Mutex
+	// had is when a session had a call that takes turns, ended when one of its calls ended.
+	had, ended map[types.NamespacedName]time.Time
+}
+
+func newActivity() *activity {
+	return &activity{had: map[types.NamespacedName]time.Time{}, ended: map[types.NamespacedName]time.Time{}}
+}
+
+// touch notes that a session has a call.
+func (a *activity) touch(session types.NamespacedName, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.had[session] = now
+}
+
+// end notes that a call of a session ended.
+func (a *activity) end(session types.NamespacedName, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended[session] = now
+}
+
+// last is when the session had a call; zero when nobody knows.
+func (a *activity) last(session types.NamespacedName) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.had[session]
+}
+
+// lastCall is when a call of the session ended; zero when nobody knows.
+func (a *activity) lastCall(session types.NamespacedName) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended[session]
+}
+
+func (a *activity) forget(session types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.had, session)
+	delete(a.ended, session)
+}
+
+// onCalls notes that sessions have calls, and has those looked at which wait for one to come or to end. A session that is
+// ready isn't: it may have a hundred calls a second.
+func (r *Reconciler) onCalls() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.noteCall(ctx, e.Object, false, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { r.noteCall(ctx, e.ObjectNew, false, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.noteCall(ctx, e.Object, true, q) },
+	}
+}
+
+// noteCall takes note of a call. The cache loses a call that has ended.
+func (r *Reconciler) noteCall(ctx context.Context, o client.Object, ended bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Spec.SessionRef == nil {
+		return
+	}
+	name := types.NamespacedName{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name}
+	session := &v1alpha1.ToolSession{}
+	if r.Objects.Get(ctx, name, session, client.DisableReadYourWritesConsistency) != nil {
+		return
+	}
+	if !call.Spec.Background {
+		r.activity.touch(name, r.Clock.Now())
+	}
+	if ended {
+		r.activity.end(name, r.Clock.Now())
+	}
+	if session.Status.Phase != v1alpha1.SessionReady || session.DeletionTimestamp != nil {
+		q.Add(reconcile.Request{NamespacedName: name})
+	}
+}
+
+// heldBy counts the calls that a session's runner runs, and those whose results it keeps.
+func heldBy(runner *dispatch.Session) (running, ended int) {
+	for _, call := range runner.HeldCalls() {
+		switch call.State {
+		case dispatch.Assigned, dispatch.Running:
+			running++
+		case dispatch.Ended:
+			ended++
+		}
+	}
+	return running, ended
+}
+
+// taken is how many calls the runner has taken, as far as it has said.
+func taken(runner *dispatch.Session) int {
+	if said := runner.Hello().Session; said != nil {
+		return said.Taken
+	}
+	return 0
+}

@@ -1,0 +1,251 @@
+package toolsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// apply carries the effects out.
+func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
+	if e.hold {
+		var err error
+		if o, err = r.hold(ctx, o); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	e, again, err := r.create(ctx, o, e)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if again != nil {
+		return r.continueWith(ctx, again)
+	}
+	if err := r.writeStatus(ctx, o, e.status); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.follow(o, &e)
+	if err := errors.Join(r.changeJobs(ctx, o, &e), r.remove(ctx, o, &e)); err != nil {
+		return ctrl.Result{}, err
+	}
+	if e.release {
+		r.Hosts.Release(string(o.session.UID))
+	}
+	if e.letGo {
+		if err := r.letGo(ctx, o); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: e.wake}, nil
+}
+
+// Finalizer keeps the name of a session until its calls have ended.
+const Finalizer = "toolcall.dev/session"
+
+// hold puts the finalizer on the session, before anything is made for it. It returns the observation of the session as it
+// is then.
+func (r *Reconciler) hold(ctx context.Context, o *observation) (*observation, error) {
+	if slices.Contains(o.session.Finalizers, Finalizer) || o.session.DeletionTimestamp != nil {
+		return o, nil
+	}
+	next := *o
+	next.session = o.session.DeepCopy()
+	next.session.Finalizers = append(next.session.Finalizers, Finalizer)
+	held := next.session.DeepCopy()
+	if err := r.Client.Patch(ctx, held, client.MergeFromWithOptions(o.session, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("hold the session: %w", err)
+	}
+	next.session.ResourceVersion = held.ResourceVersion
+	return &next, nil
+}
+
+// letGo takes the finalizer away.
+func (r *Reconciler) letGo(ctx context.Context, o *observation) error {
+	if !slices.Contains(o.session.Finalizers, Finalizer) {
+		return nil
+	}
+	now := &v1alpha1.ToolSession{}
+	if err := r.Objects.Live.Get(ctx, o.key(), now); err != nil || now.UID != o.session.UID {
+		return client.IgnoreNotFound(err)
+	}
+	free := now.DeepCopy()
+	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(name string) bool { return name == Finalizer })
+	patch := client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, free, patch, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("let the session's name go: %w", err)
+	}
+	return nil
+}
+
+// create makes what is to be there before the status says so. Where the API server doesn't take it, other effects follow.
+// Where the Job is there already, made by a pass whose answer was lost, the pass goes on with that.
+func (r *Reconciler) create(ctx context.Context, o *observation, e effects) (effects, *observation, error) {
+	if e.claim != nil {
+		if err := r.createClaim(ctx, o, e.claim); err != nil {
+			return e.from.createFailed(ctx, "the workspace's PersistentVolumeClaim", nil, err), nil, nil
+		}
+	}
+	if e.create != nil {
+		err := r.Client.Create(ctx, e.create)
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			again, err := r.withLiveJob(ctx, o, e.create)
+			return effects{wake: apicache.Lag}, again, err
+		case err != nil:
+			return e.from.createFailed(ctx, "the session's Job", nil, err), nil, nil
+		}
+	}
+	if e.credential != nil {
+		if err := host.CreateCredential(ctx, r.Client, r.Identity, e.credential); err != nil {
+			return e.from.createFailed(ctx, "the Secret with the token of the session's pod", e.credential, err), nil, nil
+		}
+	}
+	return e, nil, nil
+}
+
+var errForeignClaim = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim").GroupKind(), "", nil)
+
+// createClaim makes the session's claim, unless it is there.
+func (r *Reconciler) createClaim(ctx context.Context, o *observation, claim *corev1.PersistentVolumeClaim) error {
+	err := r.Client.Create(ctx, claim, client.DisableReadYourWritesConsistency)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	there, err := r.liveClaim(ctx, o)
+	if err == nil && there != nil && (!jobspec.IsClaimOf(there, o.session) || there.DeletionTimestamp != nil) {
+		return fmt.Errorf("a claim named %s is there already, and isn't this session's: %w", claim.Name, errForeignClaim)
+	}
+	return err
+}
+
+// liveClaim is the claim of the session's name; nil when there is none. No cache has claims.
+func (r *Reconciler) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := r.Objects.Live.Get(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: jobspec.ClaimName(o.session)}, claim)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get the session's claim: %w", err)
+	}
+	return claim, nil
+}
+
+// withLiveJob is the observation with a Job that the cache may not show yet; nil when there is none.
+func (r *Reconciler) withLiveJob(ctx context.Context, o *observation, job *batchv1.Job) (*observation, error) {
+	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
+	if err != nil || there == nil {
+		return nil, err
+	}
+	again := *o
+	r.takeJob(&again, there)
+	return &again, nil
+}
+
+// continueWith runs the pass with a Job that the cache doesn't show.
+func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Result, error) {
+	e, err := r.runStage(ctx, o)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if e.create != nil {
+		return ctrl.Result{}, errors.New("the session's Job is there and isn't found")
+	}
+	return r.apply(ctx, o, e)
+}
+
+// writeStatus writes the status if it changed, and says what became true by that.
+func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolSessionStatus) error {
+	if status == nil || equality.Semantic.DeepEqual(&o.session.Status, status) {
+		return nil
+	}
+	written := o.session.DeepCopy()
+	written.Status = *status
+	if ended := r.activity.lastCall(o.key()); written.Status.Phase != o.session.Status.Phase && !ended.IsZero() {
+		written.Status.LastCallTime = ptr.To(metav1.NewTime(ended))
+	}
+	after := written.DeepCopy()
+	patch := client.MergeFromWithOptions(o.session, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, written, patch); err != nil {
+		return fmt.Errorf("write the session's status: %w", err)
+	}
+	if after.Status.Phase == v1alpha1.SessionEnded || after.Status.Phase == v1alpha1.SessionSuspended && after.Status.Job == "" {
+		r.places.release(o.session.UID)
+	}
+	r.announce(o, after)
+	return nil
+}
+
+// follow tells the runners, and the rest of the operator.
+func (r *Reconciler) follow(o *observation, e *effects) {
+	for _, m := range e.messages {
+		m.deliver()
+	}
+	if e.forgetKey != "" {
+		r.Hub.Forget(e.forgetKey)
+	}
+	if e.forget {
+		r.places.release(o.session.UID)
+		r.activity.forget(o.key())
+	}
+}
+
+// changeJobs makes a pool's Job the session's own, or ends a Job's pod.
+func (r *Reconciler) changeJobs(ctx context.Context, o *observation, e *effects) error {
+	if before := e.adopt; before != nil {
+		job := before.DeepCopy()
+		jobspec.AdoptForSession(job, o.session, o.now)
+		if err := r.Client.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("make the waiting pod's Job the session's own: %w", err)
+		}
+		e.release = true
+		r.Pools.Enqueue(types.NamespacedName{Namespace: before.Namespace, Name: jobspec.PoolOf(before)}, 0)
+	}
+	if before := e.expire; before != nil {
+		job := before.DeepCopy()
+		job.Spec.ActiveDeadlineSeconds = ptr.To(int64(1))
+		if err := r.Client.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("end the session's pod: %w", err)
+		}
+	}
+	return nil
+}
+
+// remove deletes what the session doesn't need any more, and the session itself when its time is up.
+func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
+	if e.removeClaim != nil {
+		err := r.Client.Delete(ctx, e.removeClaim, client.Preconditions{UID: &e.removeClaim.UID}, client.DisableReadYourWritesConsistency)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the session's claim: %w", err)
+		}
+	}
+	if e.remove != nil {
+		err := r.Client.Delete(ctx, e.remove, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &e.remove.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the session's Job: %w", err)
+		}
+	}
+	if e.removeSession {
+		err := r.Client.Delete(ctx, o.session, client.Preconditions{UID: &o.session.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the ended session: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package toolsession
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// stopWait is how long a runner that isn't connected may take to end its calls, before its pod is ended.
+const stopWait = 30 * time.Second
+
+// end ends a session that somebody wants to end, or whose time is up.
+func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
+	switch {
+	case o.session.DeletionTimestamp != nil:
+		return o.endNow(v1alpha1.ReasonEndRequested, "the session was deleted"), nil
+	case o.session.Spec.End && o.session.Annotations[v1alpha1.AnnotationRestored] != "":
+		return o.endNow(v1alpha1.ReasonEndRequested, fmt.Sprintf("the session came back from a backup, or was applied by somebody else, and doesn't begin again (%s)", o.session.Annotations[v1alpha1.AnnotationRestored])), nil
+	case o.session.Spec.End:
+		return o.endNow(v1alpha1.ReasonEndRequested, "the session was ended"), nil
+	default:
+		return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(jobspec.Lifetime(o.session).Seconds()))), nil
+	}
+}
+
+// endNow writes the end, and then tells the runner. The next passes do the rest.
+func (o *observation) endNow(reason, message string) effects {
+	e := effects{status: o.ended(reason, message), wake: time.Millisecond}
+	o.dismiss(&e, reason)
+	return e
+}
+
+// dismiss tells the runner that serves the session to end, and turns others away, which have nothing of it.
+func (o *observation) dismiss(e *effects, reason string) {
+	if o.runner != nil {
+		_, serves := o.runner.ToolSession()
+		switch {
+		case o.isBound() && serves:
+			e.messages = append(e.messages, message{to: o.runner, end: reason})
+		default:
+			e.messages = append(e.messages, message{to: o.runner, refuse: "the session ended: " + reason})
+		}
+	}
+	if o.claimed != nil && o.claimed != o.runner {
+		e.messages = append(e.messages, message{to: o.claimed, refuse: "the session ended: " + reason})
+	}
+}
+
+// retire looks after a session that has ended, until nothing is left of it.
+func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
+	e := effects{release: true}
+	o.dismiss(&e, o.session.Status.Reason)
+	left, err := r.hasCalls(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	if left {
+		o.stopInTime(&e)
+		return e, nil
+	}
+	e.remove, e.forget = o.ownJob(), true
+	if bound := o.session.Status.Runner; bound != nil {
+		e.forgetKey = bound.KeyHash
+	}
+	if e.removeClaim, err = r.claimToRemove(ctx, o); err != nil {
+		return effects{}, err
+	}
+	if o.session.DeletionTimestamp != nil {
+		e.letGo = true
+		return e, nil
+	}
+	ttl := time.Duration(ptr.Deref(o.session.Spec.TTLSecondsAfterEnded, defaultTTLSeconds)) * time.Second
+	if until := o.since(v1alpha1.ConditionEnded).Add(ttl); until.After(o.now) {
+		e.wakeAt(o, until)
+	} else {
+		e.removeSession = true
+	}
+	return e, nil
+}
+
+// stopInTime ends the pod of a runner that was to end its calls, and isn't connected.
+func (o *observation) stopInTime(e *effects) {
+	e.wakeIn(retryPause)
+	if !o.isBound() || o.runner != nil || o.ownJob() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
+		return
+	}
+	deadline := o.heardUntil(o.since(v1alpha1.ConditionReady).Add(stopWait))
+	if o.now.Before(deadline) {
+		e.wakeAt(o, deadline)
+		return
+	}
+	e.expire = o.job
+}
+
+// isExpired says that the session's Job was told to end its pod.
+func (o *observation) isExpired() bool {
+	return ptr.Deref(o.job.Spec.ActiveDeadlineSeconds, 0) == 1
+}
+
+// claimToRemove is the claim of an ended session that keeps none; nil when there is none.
+func (r *Reconciler) claimToRemove(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
+	if keepsClaim(o.session) {
+		return nil, nil
+	}
+	claim, err := r.liveClaim(ctx, o)
+	if err != nil || claim == nil || claim.DeletionTimestamp != nil || !jobspec.IsClaimOf(claim, o.session) {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// hasCalls says whether the session has calls that have not ended. Only where the cache has none it asks the API server.
+func (r *Reconciler) hasCalls(ctx context.Context, o *observation) (bool, error) {
+	if o.calls.total() > 0 {
+		return true, nil
+	}
+	return r.Objects.AnyCall(ctx, o.session, func(*v1alpha1.ToolCall) bool { return true })
+}
+
+// hasCallsOf says whether the session has calls that have not ended and that the recorded runner may have got.
+func (r *Reconciler) hasCallsOf(ctx context.Context, o *observation) (bool, error) {
+	mayHave := MayHave(r.Hub, o.session)
+	return r.Objects.AnyCall(ctx, o.session, mayHave)
+}

@@ -1,0 +1,184 @@
+package toolsession
+
+import (
+	"context"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// observation is what one pass sees of a session. Nothing changes it afterwards.
+type observation struct {
+	session *v1alpha1.ToolSession
+	now     time.Time
+	// created is when the session was created, as well as the operator can know.
+	created time.Time
+	// heard is since when runners can reach this operator; what came before it can't have heard of.
+	heard time.Time
+
+	// job is the Job of the session's pod, nil when there is none. foreignJob is the name of one that stands in its place
+	// and that the operator didn't make for the session.
+	job        *batchv1.Job
+	foreignJob string
+	// origin is what the session begins with, nil before that is decided.
+	origin *decide.Origin
+	// runner is the connected runner of the session: the one that is recorded, or else the one of the session's Job.
+	runner *dispatch.Session
+	// claimed is a waiting runner that the session claimed.
+	claimed *dispatch.Session
+	// calls are those of the session that have not ended.
+	calls calls
+}
+
+// calls counts the calls of a session that have not ended.
+type calls struct {
+	// background are servers and watchers, foreground the others. waiting are those of both that were found to be allowed
+	// and wait for the session.
+	foreground, background, waiting int
+}
+
+func (c calls) total() int { return c.foreground + c.background }
+
+// isBound says that a process is recorded which the session's calls are handed to, and that it may still have some.
+func (o *observation) isBound() bool {
+	return o.session.Status.Runner != nil && o.session.Status.Pod != ""
+}
+
+// hasWorkspace says that the session's files outlive its pod.
+func (o *observation) hasWorkspace() bool { return o.session.Spec.Workspace != nil }
+
+func (o *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(o.session) }
+
+// observe gathers what a pass looks at; nil when the session is gone.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
+	session := &v1alpha1.ToolSession{}
+	if err := r.Objects.Get(ctx, key, session); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	o := &observation{session: session, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(session.UID))}
+	o.created = session.CreationTimestamp.Time
+	if o.now.Sub(o.created) <= time.Second {
+		// It has whole seconds.
+		o.created = o.now
+	}
+	if err := r.observeCalls(ctx, o); err != nil {
+		return nil, err
+	}
+	if bound := session.Status.Runner; bound != nil {
+		sealed, err := r.Objects.SealedOrigin(ctx, session)
+		if err != nil {
+			return nil, err
+		}
+		if origin, ok := jobspec.UnsealOrigin(r.Identity, sealed, sealContext(session, bound)...); ok {
+			o.origin = origin
+		}
+	}
+	if o.isBound() {
+		o.runner = r.Hub.SessionByKey(session.Status.Runner.KeyHash)
+	}
+	return o, r.observeJob(ctx, o)
+}
+
+// observeCalls counts the session's calls, and notes that it has some.
+func (r *Reconciler) observeCalls(ctx context.Context, o *observation) error {
+	list, err := r.Objects.CallsOfSession(ctx, o.session)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		call := &list[i]
+		if call.Spec.Background {
+			o.calls.background++
+		} else {
+			o.calls.foreground++
+		}
+		if call.Status.Session != nil && call.Status.Phase != v1alpha1.PhaseRunning {
+			o.calls.waiting++
+		}
+	}
+	if o.calls.foreground > 0 {
+		r.activity.touch(o.key(), o.now)
+	}
+	return nil
+}
+
+func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
+	name := o.session.Status.Job
+	if name == "" {
+		name = jobspec.SessionJobName(o.session, o.session.Status.Incarnation+1)
+	}
+	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: name})
+	if err != nil || job == nil {
+		return err
+	}
+	r.takeJob(o, job)
+	return nil
+}
+
+// takeJob has the pass go on with a Job of the session's name, and with what it says that the session begins with.
+func (r *Reconciler) takeJob(o *observation, job *batchv1.Job) {
+	if o.isBound() {
+		o.job = job
+		return
+	}
+	origin, ours := jobspec.ReadOrigin(job, o.session, r.Identity)
+	if !ours {
+		o.foreignJob = job.Name
+		return
+	}
+	o.job, o.origin = job, origin
+	o.runner = r.Hub.Session(string(job.UID))
+	if created, ok := jobspec.SessionCreated(job); ok && o.session.Status.Incarnation == 0 {
+		o.created = created
+	}
+}
+
+// sealContext is where what a session began with counts: for this session, with this runner.
+func sealContext(session *v1alpha1.ToolSession, bound *v1alpha1.RunnerBinding) []string {
+	return []string{"session", session.Namespace, session.Name, string(session.UID), bound.PodUID, bound.KeyHash}
+}
+
+// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened.
+func (o *observation) heardUntil(deadline time.Time) time.Time {
+	heard := o.heard
+	if heard.IsZero() {
+		heard = o.now
+	}
+	if earliest := heard.Add(dispatch.ReconnectWait); deadline.Before(earliest) {
+		return earliest
+	}
+	return deadline
+}
+
+// since is since when a condition is as it is; the session's creation when it isn't there.
+func (o *observation) since(kind string) time.Time {
+	if c := meta.FindStatusCondition(o.session.Status.Conditions, kind); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return o.created
+}
+
+// lifetimeEnds is when the session ends at the latest.
+func (o *observation) lifetimeEnds() time.Time {
+	return o.session.CreationTimestamp.Add(jobspec.Lifetime(o.session))
+}
+
+// maxCalls is how many calls the session takes.
+func (o *observation) maxCalls() int { return int(ptr.Deref(o.session.Spec.MaxCalls, defaultMaxCalls)) }
+
+// Defaults of a session, as the API server fills them in.
+const (
+	defaultIdleSeconds     = 900
+	defaultMaxCalls        = 10000
+	defaultConcurrentCalls = 1
+	defaultTTLSeconds      = 3600
+)

@@ -1,0 +1,244 @@
+package toolsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// retryPause is when to look again at what may change without a word.
+const retryPause = 10 * time.Second
+
+// place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
+func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
+	if o.foreignJob != "" {
+		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob))}, nil
+	}
+	if o.session.Status.Runner != nil && o.origin == nil {
+		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more")}, nil
+	}
+	s, err := r.readContext(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	if o.origin == nil {
+		origin, err := decide.Begin(s)
+		var refusal *decide.Refusal
+		if errors.As(err, &refusal) {
+			return effects{status: o.failed(refusal.Reason, refusal.Message)}, nil
+		}
+		if err != nil {
+			return effects{}, err
+		}
+		o = o.with(origin)
+	}
+	waits, err := r.admit(ctx, o)
+	if err != nil || waits != nil {
+		return effects{hold: waits != nil, status: waits, wake: retryPause}, err
+	}
+	e, err := r.claimWaiting(ctx, o, s)
+	if err != nil || e != nil {
+		return ptr.Deref(e, effects{}), err
+	}
+	return r.launch(o), nil
+}
+
+// with is the observation with what the session begins with.
+func (o *observation) with(origin *decide.Origin) *observation {
+	next := *o
+	next.origin = origin
+	return &next
+}
+
+// readContext reads what a session begins with. Of one that has begun that is the policy alone, for a waiting pod.
+func (r *Reconciler) readContext(ctx context.Context, o *observation) (*decide.SessionSnapshot, error) {
+	s := &decide.SessionSnapshot{Session: o.session, Compile: r.Policies.Compile}
+	if o.origin != nil {
+		s.Context = o.origin.Context
+		return s, nil
+	}
+	spec := &o.session.Spec
+	var err error
+	if s.Named, err = find(ctx, r, o, spec.EnvironmentRef, &v1alpha1.ExecutionEnvironment{}); err != nil {
+		return nil, err
+	}
+	if s.Skill, err = find(ctx, r, o, spec.SkillRef, &v1alpha1.Skill{}); err != nil {
+		return nil, err
+	}
+	if s.Defaults, err = r.Objects.DefaultEnvironments(ctx, o.session.Namespace, s.Named == nil); err != nil {
+		return nil, err
+	}
+	if env := s.Effective(); env != nil {
+		s.Policies, err = r.Objects.Policies(ctx, env)
+	}
+	return s, err
+}
+
+// admit says what the session waits for before it may have a pod; nil when it may.
+func (r *Reconciler) admit(ctx context.Context, o *observation) (*v1alpha1.ToolSessionStatus, error) {
+	name := o.environment()
+	env := &v1alpha1.ExecutionEnvironment{}
+	found, err := r.Objects.Find(ctx, name, env)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && env.Spec.Suspend:
+		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), nil
+	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
+		return nil, nil
+	}
+	sessions, err := r.Objects.SessionsIn(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if r.places.admit(env, o.session, sessions) {
+		return nil, nil
+	}
+	return o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), nil
+}
+
+// environment is the name of the one that the session's pods are made from.
+func (o *observation) environment() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.session.Namespace, Name: o.origin.Effective().Name}
+}
+
+// claimWaiting gives a session without a claim a host of the environment's pool; nil when there is none. A session never
+// waits for the pool.
+func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide.SessionSnapshot) (*effects, error) {
+	env := o.origin.Effective()
+	if o.hasWorkspace() || o.session.Status.Job != "" || o.session.Status.Runner != nil || host.PoolSize(s.Effective()) == 0 {
+		return nil, nil
+	}
+	policy, err := s.Policies.For(s.Effective())
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := r.Policies.Compile(policy)
+	if err != nil {
+		return nil, err
+	}
+	template, hash, err := host.PoolTemplate(s.Effective(), s.DefaultEnvironment(), policy, compiled.EnvBlocklist(), r.Runtime)
+	if err != nil || !covers(template.Refs, o.origin.Refs) {
+		return nil, err
+	}
+	runner := r.Hosts.Claim(hash, claimOf(o.key()), string(o.session.UID))
+	if runner == nil {
+		return nil, nil
+	}
+	job, err := r.claimedJob(ctx, o, runner)
+	if err != nil {
+		return nil, err
+	}
+	if job == nil || !runner.IsWaiting() {
+		// The next pass takes another one.
+		return &effects{hold: true, release: true, messages: []message{{to: runner, refuse: "the pod's Job is gone"}}, wake: time.Millisecond}, nil
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("The session takes a waiting pod", "environment", env.Name, "pod", runner.Hello().Pod)
+	e, err := r.bindTo(o, job, runner, v1alpha1.PathWarm)
+	return &e, err
+}
+
+// covers says whether a pod has all variables that the session's calls need.
+func covers(have, need []corev1.EnvVar) bool {
+	for _, v := range need {
+		if !slices.ContainsFunc(have, func(other corev1.EnvVar) bool { return other.Name == v.Name }) {
+			return false
+		}
+	}
+	return true
+}
+
+// claimedJob is the Job of a waiting runner; nil when that is on its way out.
+func (r *Reconciler) claimedJob(ctx context.Context, o *observation, runner *dispatch.Session) (*batchv1.Job, error) {
+	hello := runner.Hello()
+	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: hello.Job})
+	if err != nil || job == nil {
+		return nil, err
+	}
+	if string(job.UID) != hello.JobUID || job.DeletionTimestamp != nil || jobspec.IsSuspended(job) || jobspec.HasEnded(job) {
+		return nil, nil
+	}
+	return job, nil
+}
+
+// launch creates the session's Job, and its claim before that.
+func (r *Reconciler) launch(o *observation) effects {
+	job, err := jobspec.BuildSession(jobspec.SessionInput{
+		Session: o.session, Origin: o.origin, Incarnation: o.session.Status.Incarnation + 1, Created: o.created, Runtime: r.Runtime, Sealer: r.Identity,
+	})
+	if err != nil {
+		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}
+	}
+	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job.Name, ptr.Deref(job.Spec.Suspend, false)), wake: o.startTimeout()}
+	if o.hasWorkspace() {
+		e.claim = jobspec.BuildClaim(o.session)
+	}
+	return e
+}
+
+func (o *observation) startTimeout() time.Duration {
+	return time.Duration(decide.StartTimeoutSeconds(o.origin.Effective())) * time.Second
+}
+
+// bindTo records which process takes the session's calls, and only then tells it so.
+func (r *Reconciler) bindTo(o *observation, job *batchv1.Job, runner *dispatch.Session, path v1alpha1.Path) (effects, error) {
+	hello := runner.Hello()
+	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
+	var err error
+	if bound.Decision, err = jobspec.SealOrigin(r.Identity, o.origin, sealContext(o.session, bound)...); err != nil {
+		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+	}
+	e := effects{hold: true, status: o.ready(bound, hello, job.Name, path)}
+	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}
+	if jobspec.PoolOf(job) != "" {
+		e.adopt = job
+	}
+	if before := o.session.Status.Runner; before != nil {
+		e.forgetKey = before.KeyHash
+	}
+	e.wake = o.idleLimit()
+	return e, nil
+}
+
+// begin is what makes a runner the session's.
+func (o *observation) begin(incarnation int32) *wire.Begin {
+	return &wire.Begin{
+		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.maxCalls(),
+		MaxConcurrentCalls: int(ptr.Deref(o.session.Spec.MaxConcurrentCalls, defaultConcurrentCalls)),
+	}
+}
+
+// createFailed says what follows when the API server didn't take the session's claim, Job or Secret. The Job isn't recorded
+// before all are there, so that the next pass tries again.
+func (o *observation) createFailed(ctx context.Context, what string, job *batchv1.Job, cause error) effects {
+	if isRefused(cause) {
+		return effects{hold: true, status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause)), remove: job}
+	}
+	ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
+	status := o.pending(v1alpha1.ReasonSessionStarting, fmt.Sprintf("%s can't be created yet; it is tried again: %v", what, cause))
+	if limit := o.startTimeout(); !o.now.Before(o.heardUntil(o.startsFrom().Add(limit))) {
+		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause)), remove: job}
+	}
+	return effects{hold: true, status: status, wake: time.Second}
+}
+
+// isRefused says that the API server will not take an object, however often it is sent.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}

@@ -1,0 +1,45 @@
+package toolsession
+
+import (
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/trigger"
+)
+
+// Reconciler keeps sessions. Make it with NewReconciler.
+type Reconciler struct {
+	Options
+	// places has who was let into an environment, activity when sessions had their last call.
+	places   *places
+	activity *activity
+}
+
+// Options are what the reconciler needs.
+type Options struct {
+	Client  client.Client
+	Objects apicache.Reader
+	Clock   clock.PassiveClock
+	Events  events.EventRecorder
+	// Policies keeps policies compiled.
+	Policies *apicache.Compiled
+	Identity *dispatch.Identity
+	Runtime  jobspec.Runtime
+	Hub      *dispatch.Hub
+	// Hosts holds the claims on waiting runners.
+	Hosts *host.Registry
+	// Pools has an environment looked at whose waiting pod was taken.
+	Pools *trigger.Trigger
+	// Concurrent is how many sessions are reconciled at the same time.
+	Concurrent int
+}
+
+// NewReconciler makes one.
+func NewReconciler(o Options) *Reconciler {
+	return &Reconciler{Options: o, places: newPlaces(), activity: newActivity()}
+}

@@ -1,0 +1,128 @@
+package toolsession
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// serve looks after a session whose runner is connected.
+func (r *Reconciler) serve(_ context.Context, o *observation) (effects, error) {
+	served, serves := o.runner.ToolSession()
+	switch {
+	case !serves && o.runner.IsWaiting():
+		// The connection broke on the way, or the operator ended. It is the same process, and begins once.
+		e := effects{status: o.serving(), messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: o.poolJob()}
+		e.wakeIn(o.idleLimit())
+		return e, nil
+	case !serves || served.UID != string(o.session.UID) || served.Incarnation != o.session.Status.Incarnation:
+		// It was never this session's, and nothing was handed to it.
+		status := o.pending(v1alpha1.ReasonSessionStarting, "the pod was given to somebody else; the session gets another")
+		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
+	case taken(o.runner) >= o.maxCalls() && o.calls.total() == 0:
+		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.maxCalls())), nil
+	}
+	if e := r.idle(o); e != nil {
+		return *e, nil
+	}
+	e := effects{status: o.serving(), adopt: o.poolJob()}
+	e.wakeAt(o, o.lifetimeEnds())
+	if until, limited := r.idleUntil(o); limited && o.calls.foreground == 0 {
+		e.wakeAt(o, until)
+	}
+	return e, nil
+}
+
+// poolJob is the session's Job while that still belongs to a pool.
+func (o *observation) poolJob() *batchv1.Job {
+	if o.job == nil || o.job.DeletionTimestamp != nil || jobspec.PoolOf(o.job) == "" {
+		return nil
+	}
+	return o.job
+}
+
+// idleLimit is how long the session may be without a call; 0 for no limit.
+func (o *observation) idleLimit() time.Duration {
+	return time.Duration(ptr.Deref(o.session.Spec.IdleTimeoutSeconds, defaultIdleSeconds)) * time.Second
+}
+
+// idleUntil is when the session has been without a call for too long, if none comes. After a restart of the operator that
+// counts anew, since nobody knows when the last call was.
+func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
+	from := o.since(v1alpha1.ConditionReady)
+	for _, at := range []time.Time{o.heard, r.activity.last(o.key())} {
+		if at.After(from) {
+			from = at
+		}
+	}
+	return from.Add(o.idleLimit()), o.idleLimit() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
+}
+
+// idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
+// count.
+func (r *Reconciler) idle(o *observation) *effects {
+	until, limited := r.idleUntil(o)
+	if !limited || o.calls.foreground > 0 || o.now.Before(until) {
+		return nil
+	}
+	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))
+	if o.hasWorkspace() {
+		e := o.suspendNow(v1alpha1.ReasonIdleTimeout, message+"; the next call wakes it")
+		return &e
+	}
+	e := o.endNow(v1alpha1.ReasonIdleTimeout, message)
+	return &e
+}
+
+// watchLost looks after a session whose runner isn't connected.
+func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, error) {
+	why, err := r.lost(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	if why != "" {
+		return r.replace(ctx, o, why)
+	}
+	e := effects{adopt: o.poolJob()}
+	e.wakeAt(o, o.lifetimeEnds())
+	if left := o.heardUntil(time.Time{}).Sub(o.now); left > 0 {
+		// All runners dial in again after the operator's start.
+		e.wakeIn(left)
+		return e, nil
+	}
+	e.status = o.unheard()
+	e.wakeIn(retryPause)
+	return e, nil
+}
+
+// replace ends a session whose runner is gone. One with a claim gets another pod, once no call is left that the runner may
+// have got.
+func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (effects, error) {
+	if !o.hasWorkspace() {
+		return o.endNow(v1alpha1.ReasonPodLost, upperFirst(why)+"; the session's files went with it"), nil
+	}
+	left, err := r.hasCallsOf(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	e := effects{status: o.pending(v1alpha1.ReasonSessionStarting, why+"; the session gets another pod"), wake: retryPause}
+	if left {
+		return e, nil
+	}
+	e.status, e.remove, e.release, e.wake = o.unplaced(e.status), o.ownJob(), true, time.Millisecond
+	return e, nil
+}
+
+// ownJob is the session's Job, if it is there to be deleted.
+func (o *observation) ownJob() *batchv1.Job {
+	if o.job == nil || o.job.DeletionTimestamp != nil {
+		return nil
+	}
+	return o.job
+}

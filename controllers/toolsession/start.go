@@ -1,0 +1,144 @@
+package toolsession
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// podWait is how long a Job may have no pod before its Events are asked why.
+const podWait = time.Second
+
+// bind records the runner of the session's own Job.
+func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) {
+	hello := o.runner.Hello()
+	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: hello.Pod}, hello.PodUID)
+	if err != nil {
+		return effects{}, err
+	}
+	if pod == nil || !host.IsRunnerOf(o.runner, pod) || !isPodOf(pod, o.job) || !o.runner.IsWaiting() {
+		e, err := r.watchStart(ctx, o)
+		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this session's Job"})
+		return e, err
+	}
+	return r.bindTo(o, o.job, o.runner, v1alpha1.PathCold)
+}
+
+func isPodOf(pod *corev1.Pod, job *batchv1.Job) bool {
+	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "Job" && owner.UID == job.UID && owner.Controller != nil && *owner.Controller
+	})
+}
+
+// watchStart looks after a session whose runner has not said hello: it ends the session when that can't happen any more,
+// and at the latest when its time is up.
+func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, error) {
+	e := effects{hold: true, from: o, status: o.starting(o.job.Name, o.isHeldJob())}
+	if o.session.Status.Job == "" {
+		// The pass that made the Job may have been cut short: its pod may still wait for the credential.
+		e.credential = o.job
+	}
+	if o.isHeldJob() {
+		// No time limit runs meanwhile.
+		if found := host.DiagnoseJob(o.job); found != nil {
+			return o.cannotStart(found), nil
+		}
+		return e, nil
+	}
+	pod, err := r.Objects.PodOf(ctx, o.job)
+	if err != nil {
+		return effects{}, err
+	}
+	if pod != nil && host.IsFromBefore(pod, o.job) {
+		pod = nil
+	}
+	found, err := r.diagnose(ctx, o, pod)
+	if err != nil {
+		return effects{}, err
+	}
+	if found != nil && found.NoCredential {
+		e.credential, found = o.job, nil
+	}
+	deadline := o.heardUntil(o.startsFrom().Add(o.startTimeout()))
+	switch {
+	case found != nil && found.Final:
+		return o.cannotStart(found), nil
+	case !o.now.Before(deadline):
+		return o.cannotStart(startTimeout(decide.StartTimeoutSeconds(o.origin.Effective()), found)), nil
+	}
+	e.wake = deadline.Sub(o.now)
+	if pod == nil {
+		e.wakeIn(podWait)
+	}
+	return e, nil
+}
+
+// startTimeout is the end of a session that waited too long for its pod.
+func startTimeout(seconds int32, found *host.Problem) *host.Problem {
+	late := &host.Problem{Reason: v1alpha1.ReasonStartTimeout, Message: fmt.Sprintf("the session's pod did not start within %d s (startTimeoutSeconds of the environment)", seconds)}
+	if found != nil {
+		late.Reason, late.Message = found.Reason, late.Message+": "+found.Message
+	}
+	return late
+}
+
+// startsFrom is since when the session's pod could start: since its Job has been let run, and the session is said to start.
+func (o *observation) startsFrom() time.Time {
+	from := o.now
+	if o.job != nil {
+		from = jobspec.StartsFrom(o.job)
+	}
+	c := meta.FindStatusCondition(o.session.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != v1alpha1.ReasonSessionStarting {
+		return from
+	}
+	if o.job == nil || c.LastTransitionTime.After(from) {
+		return c.LastTransitionTime.Time
+	}
+	return from
+}
+
+func (o *observation) cannotStart(why *host.Problem) effects {
+	e := effects{hold: true, status: o.failed(why.Reason, why.Message)}
+	if o.job != nil && o.job.DeletionTimestamp == nil {
+		e.remove = o.job
+	}
+	return e
+}
+
+func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {
+	if pod != nil {
+		return host.DiagnosePod(pod, o.job.Name), nil
+	}
+	if found := host.DiagnoseJob(o.job); found != nil {
+		return found, nil
+	}
+	if o.now.Sub(jobspec.StartsFrom(o.job)) < podWait {
+		return nil, nil
+	}
+	events := &corev1.EventList{}
+	err := r.Objects.Live.List(ctx, events, client.InNamespace(o.session.Namespace), client.Limit(10), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.uid": string(o.job.UID), "reason": "FailedCreate"}.AsSelector(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the Job's Events: %w", err)
+	}
+	if len(events.Items) == 0 {
+		return nil, nil
+	}
+	return &host.Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + events.Items[0].Message}, nil
+}

@@ -1,0 +1,162 @@
+package apicache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// fieldSession is the field that the API server selects a session's calls by.
+const fieldSession = "spec.sessionRef.name"
+
+// slimSession leaves out what a session with a large environment began with.
+func slimSession(session *v1alpha1.ToolSession) {
+	if bound := session.Status.Runner; bound != nil && len(bound.Decision) > maxCachedInput {
+		bound.Decision = omittedDecision
+	}
+}
+
+// sessionOfCall is the session of a call that has not ended.
+func sessionOfCall(o client.Object) []string {
+	call, ok := o.(*v1alpha1.ToolCall)
+	if !ok || call.Status.Phase.Terminal() || call.Spec.SessionRef == nil {
+		return nil
+	}
+	return []string{call.Spec.SessionRef.Name}
+}
+
+// jobOfSession is the Job that is recorded in a session that has not ended.
+func jobOfSession(o client.Object) []string {
+	session, ok := o.(*v1alpha1.ToolSession)
+	if !ok || session.Status.Phase == v1alpha1.SessionEnded || session.Status.Job == "" {
+		return nil
+	}
+	return []string{session.Status.Job}
+}
+
+// environmentOfSession is the environment of a session that has not ended.
+func environmentOfSession(o client.Object) []string {
+	session, ok := o.(*v1alpha1.ToolSession)
+	if !ok || session.Status.Phase == v1alpha1.SessionEnded || session.Status.Environment == nil {
+		return nil
+	}
+	return []string{session.Status.Environment.Name}
+}
+
+// SealedOrigin is what a session that has had a runner began with, sealed. The cache leaves large ones out.
+func (r Reader) SealedOrigin(ctx context.Context, session *v1alpha1.ToolSession) (string, error) {
+	bound := session.Status.Runner
+	if bound == nil || bound.Decision != omittedDecision {
+		if bound == nil {
+			return "", nil
+		}
+		return bound.Decision, nil
+	}
+	whole := &v1alpha1.ToolSession{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(session), whole); err != nil {
+		return "", fmt.Errorf("read what the session began with: %w", err)
+	}
+	if whole.UID != session.UID || whole.Status.Runner == nil || whole.Status.Runner.KeyHash != bound.KeyHash {
+		return "", errChanged
+	}
+	return whole.Status.Runner.Decision, nil
+}
+
+// CallsOfSession are the calls of a session that have not ended, as the cache has them.
+func (r Reader) CallsOfSession(ctx context.Context, session *v1alpha1.ToolSession) ([]v1alpha1.ToolCall, error) {
+	calls := &v1alpha1.ToolCallList{}
+	err := r.List(ctx, calls, client.InNamespace(session.Namespace), client.MatchingFields{IndexCallSession: session.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the session's calls: %w", err)
+	}
+	return ofSession(calls.Items, session), nil
+}
+
+// AnyCall says whether a session has a call that has not ended and of which is says true, past the cache: what nobody may be
+// wrong about.
+func (r Reader) AnyCall(ctx context.Context, session *v1alpha1.ToolSession, is func(*v1alpha1.ToolCall) bool) (bool, error) {
+	named := fields.AndSelectors(InFlight(), fields.OneTermEqualSelector(fieldSession, session.Name))
+	for page := ""; ; {
+		calls := &v1alpha1.ToolCallList{}
+		err := r.Live.List(ctx, calls, client.InNamespace(session.Namespace), client.MatchingFieldsSelector{Selector: named}, client.Limit(maxPage), client.Continue(page))
+		if err != nil {
+			return false, fmt.Errorf("list the session's calls past the cache: %w", err)
+		}
+		own := ofSession(calls.Items, session)
+		for i := range own {
+			if is(&own[i]) {
+				return true, nil
+			}
+		}
+		if page = calls.Continue; page == "" {
+			return false, nil
+		}
+	}
+}
+
+// maxPage bounds how many calls are read at a time, which may be large.
+const maxPage = 20
+
+// ofSession leaves out the calls that name another session of the same name. It may share its memory with the calls.
+func ofSession(calls []v1alpha1.ToolCall, session *v1alpha1.ToolSession) []v1alpha1.ToolCall {
+	var own []v1alpha1.ToolCall
+	for i := range calls {
+		if uid := calls[i].Spec.SessionRef.UID; uid == "" || uid == string(session.UID) {
+			own = append(own, calls[i])
+		}
+	}
+	return own
+}
+
+// SessionsOfJob are the sessions that have not ended and record a Job as theirs.
+func (r Reader) SessionsOfJob(ctx context.Context, job types.NamespacedName) ([]v1alpha1.ToolSession, error) {
+	sessions := &v1alpha1.ToolSessionList{}
+	err := r.List(ctx, sessions, client.InNamespace(job.Namespace), client.MatchingFields{IndexSessionJob: job.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the sessions of Job %s: %w", job.Name, err)
+	}
+	return sessions.Items, nil
+}
+
+// SessionsIn are the sessions of an environment that have not ended. They are not to be changed.
+func (r Reader) SessionsIn(ctx context.Context, environment types.NamespacedName) ([]v1alpha1.ToolSession, error) {
+	sessions := &v1alpha1.ToolSessionList{}
+	err := r.List(ctx, sessions, client.InNamespace(environment.Namespace), client.MatchingFields{IndexSessionEnvironment: environment.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the environment's sessions: %w", err)
+	}
+	return sessions.Items, nil
+}
+
+// IsNodeGone says that a Node is deleted, or that somebody vouches that it is out of service: no process runs on it. It is
+// false for a node that nobody can name.
+func (r Reader) IsNodeGone(ctx context.Context, name string) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
+	node := &corev1.Node{}
+	found, err := get(ctx, r.Live, types.NamespacedName{Name: name}, node)
+	if err != nil || !found {
+		return err == nil, err
+	}
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }), nil
+}
+
+// CountSessions counts the sessions of each phase; none while the cache isn't filled.
+func CountSessions(reader client.Reader) map[v1alpha1.SessionPhase]int {
+	sessions, counts := &v1alpha1.ToolSessionList{}, map[v1alpha1.SessionPhase]int{}
+	if reader.List(context.Background(), sessions, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency) != nil {
+		return counts
+	}
+	for i := range sessions.Items {
+		counts[sessions.Items[i].Status.Phase]++
+	}
+	return counts
+}
