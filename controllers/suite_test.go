@@ -32,6 +32,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
@@ -146,6 +147,7 @@ type world struct {
 	objects    apicache.Reader
 	address    string
 	reconciler *toolcall.Reconciler
+	sessions   *toolsession.Reconciler
 	pools      *executionenvironment.Reconciler
 	// pending bounds what a requester keeps pending; reviews replaces the authorizer when it is set.
 	pending callqueue.BudgetOptions
@@ -229,6 +231,10 @@ func (w *world) rebuild() {
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Hub: w.hub, Hosts: w.hosts,
 		Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(),
 		OperatorNamespace: "toolcall-system", OperatorPort: 9443,
+	})
+	w.sessions = toolsession.NewReconciler(toolsession.Options{
+		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Identity: w.identity, Runtime: runtime,
+		Hub: w.hub, Hosts: w.hosts, Pools: trigger.New(), Concurrent: 4,
 	})
 	w.reconciler = toolcall.NewReconciler(toolcall.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,

@@ -37,10 +37,11 @@ func (w *world) runnerConfig(job *batchv1.Job, pod *corev1.Pod) *dial.Config {
 		wire.EnvJob:       job.Name, wire.EnvJobUID: string(job.UID),
 		wire.EnvPod: pod.Name, wire.EnvPodUID: string(pod.UID), wire.EnvNode: "node-1",
 	}
-	if owner := metav1.GetControllerOf(job); owner != nil {
-		env[wire.EnvCall] = owner.Name
-	} else {
+	switch owner := metav1.GetControllerOf(job); {
+	case owner == nil:
 		env[wire.EnvPool] = job.Annotations[jobspec.AnnotationPool]
+	case owner.Kind == "ToolCall":
+		env[wire.EnvCall] = owner.Name
 	}
 	config, err := dial.FromEnv(func(name string) string { return env[name] })
 	if err != nil {
