@@ -150,22 +150,24 @@ func TestAfterARestartSessionsAreGivenTimeToBeHeard(t *testing.T) {
 	w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting)
 }
 
-// A process that another one's call was given to was never the session's: nothing is lost.
+// A waiting process that was given to a call meanwhile was never the session's: nothing is lost.
 func TestASessionWhosePodWasGivenToACallTakesAnother(t *testing.T) {
 	w := newWorld(t)
-	w.environment("env", asDefault)
-	s, r := w.readySession("s")
-	name := w.getSession(s).Status.Job
-	r.begun = nil
+	env := w.environment("env", warm(1))
+	var r *sessionRunner
+	for _, one := range w.warmUp(env) {
+		r = &sessionRunner{runner: one}
+	}
+	s := w.session("s")
+	w.settle(s)
 	r.conn.Close()
 	r.connect(w, "some-call")
 	w.settle(s)
 	now := w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting)
-	if now.Status.Job == name || !w.hasNamedJob(name) {
-		t.Errorf("the session has Job %s, before it had %s, which is another's", now.Status.Job, name)
+	if name := r.config.Hello.Job; now.Status.Job == name || !w.hasNamedJob(name) {
+		t.Errorf("the session has Job %s, and before it %s, which is another's", now.Status.Job, name)
 	}
-	next := w.makeReady(s)
-	if next.begun.Incarnation != 2 {
+	if next := w.makeReady(s); next.begun.Incarnation != 2 {
 		t.Errorf("begun: %+v", next.begun)
 	}
 }

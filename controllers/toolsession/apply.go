@@ -235,8 +235,8 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) err
 			return fmt.Errorf("delete the session's claim: %w", err)
 		}
 	}
-	if e.remove != nil {
-		err := r.Client.Delete(ctx, e.remove, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &e.remove.UID})
+	for _, job := range e.remove {
+		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the session's Job: %w", err)
 		}

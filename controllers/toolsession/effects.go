@@ -32,7 +32,7 @@ type effects struct {
 	expire *batchv1.Job
 	// removeClaim and remove are what the session doesn't need any more.
 	removeClaim *corev1.PersistentVolumeClaim
-	remove      *batchv1.Job
+	remove      []*batchv1.Job
 	// letGo takes the finalizer away, removeSession deletes the session.
 	letGo, removeSession bool
 	// forget drops what is remembered of the session, and of the runner with this key.

@@ -64,7 +64,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		o.stopInTime(&e)
 		return e, nil
 	}
-	e.remove, e.forget = o.ownJob(), true
+	e.remove, e.forget = o.ownJobs(), true
 	if bound := o.session.Status.Runner; bound != nil {
 		e.forgetKey = bound.KeyHash
 	}
@@ -87,7 +87,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 // stopInTime ends the pod of a runner that was to end its calls, and isn't connected.
 func (o *observation) stopInTime(e *effects) {
 	e.wakeIn(retryPause)
-	if !o.isBound() || o.runner != nil || o.ownJob() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
+	if !o.isBound() || o.runner != nil || o.ownJobs() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
 		return
 	}
 	deadline := o.heardUntil(o.since(v1alpha1.ConditionReady).Add(stopWait))

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,8 @@ type observation struct {
 	// and that the operator didn't make for the session.
 	job        *batchv1.Job
 	foreignJob string
+	// leftover is the Job of a pod that nobody has any more: the pass that was to delete it was cut short.
+	leftover *batchv1.Job
 	// origin is what the session begins with, nil before that is decided.
 	origin *decide.Origin
 	// runner is the connected runner of the session: the one that is recorded, or else the one of the session's Job.
@@ -117,10 +120,27 @@ func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
 		name = jobspec.SessionJobName(o.session, o.session.Status.Incarnation+1)
 	}
 	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: name})
-	if err != nil || job == nil {
+	if err != nil {
 		return err
 	}
-	r.takeJob(o, job)
+	if job != nil {
+		r.takeJob(o, job)
+	}
+	return r.observeLeftover(ctx, o)
+}
+
+// observeLeftover looks for the Job of the last pod of a session that has none. A pod that was taken from a pool belongs to
+// a session without a claim, which ends with it.
+func (r *Reconciler) observeLeftover(ctx context.Context, o *observation) error {
+	if o.isBound() || o.session.Status.Incarnation == 0 || o.session.Status.Phase == v1alpha1.SessionEnded {
+		return nil
+	}
+	name := types.NamespacedName{Namespace: o.session.Namespace, Name: jobspec.SessionJobName(o.session, o.session.Status.Incarnation)}
+	job, err := r.Objects.Job(ctx, name)
+	if err != nil || job == nil || job.DeletionTimestamp != nil || !metav1.IsControlledBy(job, o.session) {
+		return err
+	}
+	o.leftover = job
 	return nil
 }
 

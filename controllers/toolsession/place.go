@@ -227,13 +227,17 @@ func (o *observation) begin(incarnation int32) *wire.Begin {
 // createFailed says what follows when the API server didn't take the session's claim, Job or Secret. The Job isn't recorded
 // before all are there, so that the next pass tries again.
 func (o *observation) createFailed(ctx context.Context, what string, job *batchv1.Job, cause error) effects {
+	var remove []*batchv1.Job
+	if job != nil {
+		remove = append(remove, job)
+	}
 	if isRefused(cause) {
-		return effects{hold: true, status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause)), remove: job}
+		return effects{hold: true, status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause)), remove: remove}
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
 	status := o.pending(v1alpha1.ReasonSessionStarting, fmt.Sprintf("%s can't be created yet; it is tried again: %v", what, cause))
 	if limit := o.startTimeout(); !o.now.Before(o.heardUntil(o.startsFrom().Add(limit))) {
-		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause)), remove: job}
+		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause)), remove: remove}
 	}
 	return effects{hold: true, status: status, wake: time.Second}
 }

@@ -115,14 +115,14 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if left {
 		return e, nil
 	}
-	e.status, e.remove, e.release, e.wake = o.unplaced(e.status), o.ownJob(), true, time.Millisecond
+	e.status, e.remove, e.release, e.wake = o.unplaced(e.status), o.ownJobs(), true, time.Millisecond
 	return e, nil
 }
 
-// ownJob is the session's Job, if it is there to be deleted.
-func (o *observation) ownJob() *batchv1.Job {
+// ownJobs is the session's Job, if it is there to be deleted.
+func (o *observation) ownJobs() []*batchv1.Job {
 	if o.job == nil || o.job.DeletionTimestamp != nil {
 		return nil
 	}
-	return o.job
+	return []*batchv1.Job{o.job}
 }

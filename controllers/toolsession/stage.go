@@ -32,9 +32,9 @@ func stageOf(o *observation) Stage {
 		return Ended
 	case o.mustEnd():
 		return Ending
-	case s.Phase == v1alpha1.SessionSuspended && s.Job != "":
+	case s.Phase == v1alpha1.SessionSuspended && (s.Job != "" || o.staysSuspended() && o.job != nil):
 		return Stopping
-	case s.Phase == v1alpha1.SessionSuspended:
+	case s.Phase == v1alpha1.SessionSuspended && o.staysSuspended():
 		return Suspended
 	case o.session.Spec.Suspend && o.hasWorkspace():
 		return Suspending
@@ -54,6 +54,12 @@ func stageOf(o *observation) Stage {
 // mustEnd says that somebody wants the session to end, or that its time is up.
 func (o *observation) mustEnd() bool {
 	return o.session.Spec.End || o.session.DeletionTimestamp != nil || !o.now.Before(o.lifetimeEnds())
+}
+
+// staysSuspended says that a suspended session gets no pod now. One that was suspended for idleness gets one for the next
+// call.
+func (o *observation) staysSuspended() bool {
+	return o.session.Spec.Suspend || o.session.Status.Reason == v1alpha1.ReasonIdleTimeout && o.calls.waiting == 0
 }
 
 // handle decides what to do for a session in one stage. It reads, and returns effects; it writes nothing. An error means
@@ -84,14 +90,14 @@ func Table() []Row {
 			(*Reconciler).end,
 		},
 		{
-			Stopping, "the phase is Suspended, and a runner or a Job is recorded",
+			Stopping, "the phase is Suspended, and there is a runner or a Job",
 			"tells the runner to end; when the session's calls that it may have got have ended, deletes the Job and records that nobody has the session", []Stage{Suspended, Ending, Ended},
 			(*Reconciler).stop,
 		},
 		{
-			Suspended, "the phase is Suspended, and nobody has the session",
-			"waits for spec.suspend to be false or, after idleness, for a call", []Stage{New, Ending, Ended},
-			(*Reconciler).resume,
+			Suspended, "the phase is Suspended, nobody has the session, and spec.suspend is true or, after idleness, no call waits",
+			"says which of these it is", []Stage{New, Ending, Ended},
+			(*Reconciler).rest,
 		},
 		{
 			Suspending, "spec.suspend is true",
@@ -131,7 +137,11 @@ func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, err
 	stage := stageOf(o)
 	for _, row := range Table() {
 		if row.Stage == stage {
-			return row.handle(r, ctx, o)
+			e, err := row.handle(r, ctx, o)
+			if o.leftover != nil {
+				e.remove = append(e.remove, o.leftover)
+			}
+			return e, err
 		}
 	}
 	return effects{}, nil

@@ -113,11 +113,7 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	e := effects{hold: true, status: o.failed(why.Reason, why.Message)}
-	if o.job != nil && o.job.DeletionTimestamp == nil {
-		e.remove = o.job
-	}
-	return e
+	return effects{hold: true, status: o.failed(why.Reason, why.Message), remove: o.ownJobs()}
 }
 
 func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {

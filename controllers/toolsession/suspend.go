@@ -37,22 +37,20 @@ func (r *Reconciler) stop(ctx context.Context, o *observation) (effects, error) 
 	}
 	status := o.status(v1alpha1.SessionSuspended, o.session.Status.Reason, o.session.Status.Message)
 	status.Conditions = o.session.Status.DeepCopy().Conditions
-	e.status, e.remove, e.release, e.wake = o.unplaced(status), o.ownJob(), true, time.Millisecond
+	if !o.isBound() && o.job != nil {
+		// It may have had a pod. The name of its Job isn't used again.
+		status.Incarnation++
+	}
+	e.status, e.remove, e.release, e.wake = o.unplaced(status), o.ownJobs(), true, time.Millisecond
 	return e, nil
 }
 
-// resume waits until the session is to go on: spec.suspend is false or, after idleness, a call waits.
-func (r *Reconciler) resume(ctx context.Context, o *observation) (effects, error) {
-	switch {
-	case o.session.Spec.Suspend:
-		e := effects{status: o.suspended(v1alpha1.ReasonSessionSuspended, suspendedMessage)}
-		e.wakeAt(o, o.lifetimeEnds())
-		return e, nil
-	case o.session.Status.Reason == v1alpha1.ReasonIdleTimeout && o.calls.waiting == 0:
-		e := effects{}
-		e.wakeAt(o, o.lifetimeEnds())
-		return e, nil
-	default:
-		return r.place(ctx, o)
+// rest leaves a suspended session alone.
+func (r *Reconciler) rest(_ context.Context, o *observation) (effects, error) {
+	e := effects{}
+	if o.session.Spec.Suspend {
+		e.status = o.suspended(v1alpha1.ReasonSessionSuspended, suspendedMessage)
 	}
+	e.wakeAt(o, o.lifetimeEnds())
+	return e, nil
 }
