@@ -19,7 +19,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // sight is all that a session's stage depends on.
 type sight struct {
 	deleting, end, old, suspend, workspace, idle, waiting, bound, connected, job, held bool
-	phase                                                                           v1alpha1.SessionPhase
+	phase                                                                              v1alpha1.SessionPhase
 }
 
 // observation is the one in which a pass sees that.

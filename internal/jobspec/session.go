@@ -48,8 +48,8 @@ type SessionInput struct {
 	Incarnation int32
 	// Created is when the operator first saw the session.
 	Created time.Time
-	Runtime     Runtime
-	Sealer      Sealer
+	Runtime Runtime
+	Sealer  Sealer
 }
 
 // SessionJobName is the name of the Job of a session's pod. Part of the session's UID is in it, so that nobody can take the
