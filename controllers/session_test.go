@@ -50,8 +50,8 @@ func TestASessionGoesFromItsCreationToItsEnd(t *testing.T) {
 	if now.Status.Runner.Decision != "" || now.Status.Runner.KeyHash == "" {
 		t.Errorf("the ended session keeps %+v", now.Status.Runner)
 	}
-	if w.hasNamedJob(job.Name) {
-		t.Error("the Job of the ended session is there")
+	if w.hasNamedJob(job.Name) || isHeldByFinalizer(now) {
+		t.Error("the Job of the ended session is there, or its name is held")
 	}
 	w.keepAfter(59*time.Minute, s)
 	w.getSession(s)
@@ -165,6 +165,24 @@ func TestBeginIsSentAgainToARunnerThatDidNotHearIt(t *testing.T) {
 		t.Errorf("incarnation %d", now.Status.Incarnation)
 	}
 	r.expectQuiet(w)
+}
+
+// A cache that is behind shows a process that was replaced since: it must not begin beside the one that is recorded now.
+func TestAProcessThatWasReplacedDoesNotBegin(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	s, first := w.readySession("s", withWorkspace)
+	old := w.getSession(s)
+	w.editSession(s, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = true })
+	w.settle(s)
+	w.editSession(s, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = false })
+	w.makeReady(s)
+	first.begun = nil
+	first.reconnect(w)
+	w.use = outdated{w.client, old}
+	w.rebuild()
+	w.keep(s)
+	first.expectQuiet(w)
 }
 
 func TestAnIdleSessionEnds(t *testing.T) {

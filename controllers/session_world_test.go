@@ -369,3 +369,18 @@ func (c withoutCalls) List(ctx context.Context, list client.ObjectList, opts ...
 	}
 	return c.Client.List(ctx, list, opts...)
 }
+
+// outdated is a cache that is behind: it has a session as it was.
+type outdated struct {
+	client.Client
+	session *v1alpha1.ToolSession
+}
+
+// Get implements client.Reader.
+func (c outdated) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if session, ok := o.(*v1alpha1.ToolSession); ok && key == client.ObjectKeyFromObject(c.session) {
+		c.session.DeepCopyInto(session)
+		return nil
+	}
+	return c.Client.Get(ctx, key, o, opts...)
+}

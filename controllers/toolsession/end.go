@@ -3,6 +3,7 @@ package toolsession
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,33 +53,34 @@ func (o *observation) dismiss(e *effects, reason string) {
 	}
 }
 
-// retire looks after a session that has ended, until nothing is left of it.
+// retire looks after a session that has ended, until nothing is left of it. Its finalizer says that something may be.
 func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
 	e := effects{release: true}
 	o.dismiss(&e, o.session.Status.Reason)
-	left, err := r.hasCalls(ctx, o)
-	if err != nil {
-		return effects{}, err
+	if slices.Contains(o.session.Finalizers, Finalizer) {
+		left, err := r.hasCalls(ctx, o)
+		if err != nil {
+			return effects{}, err
+		}
+		if left {
+			o.stopInTime(&e)
+			return e, nil
+		}
+		if e.removeClaim, err = r.claimToRemove(ctx, o); err != nil {
+			return effects{}, err
+		}
+		e.remove, e.letGo = o.ownJobs(), true
 	}
-	if left {
-		o.stopInTime(&e)
-		return e, nil
-	}
-	e.remove, e.forget = o.ownJobs(), true
+	e.forget = true
 	if bound := o.session.Status.Runner; bound != nil {
 		e.forgetKey = bound.KeyHash
 	}
-	if e.removeClaim, err = r.claimToRemove(ctx, o); err != nil {
-		return effects{}, err
-	}
-	if o.session.DeletionTimestamp != nil {
-		e.letGo = true
-		return e, nil
-	}
 	ttl := time.Duration(ptr.Deref(o.session.Spec.TTLSecondsAfterEnded, defaultTTLSeconds)) * time.Second
-	if until := o.since(v1alpha1.ConditionEnded).Add(ttl); until.After(o.now) {
+	switch until := o.since(v1alpha1.ConditionEnded).Add(ttl); {
+	case o.session.DeletionTimestamp != nil:
+	case until.After(o.now):
 		e.wakeAt(o, until)
-	} else {
+	default:
 		e.removeSession = true
 	}
 	return e, nil

@@ -7,20 +7,19 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
 // serve looks after a session whose runner is connected.
-func (r *Reconciler) serve(_ context.Context, o *observation) (effects, error) {
+func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error) {
 	served, serves := o.runner.ToolSession()
 	switch {
 	case !serves && o.runner.IsWaiting():
-		// The connection broke on the way, or the operator ended. It is the same process, and begins once.
-		e := effects{status: o.serving(), messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: o.poolJob()}
-		e.wakeIn(o.idleLimit())
-		return e, nil
+		return r.beginAgain(ctx, o)
 	case !serves || served.UID != string(o.session.UID) || served.Incarnation != o.session.Status.Incarnation:
 		// It was never this session's, and nothing was handed to it.
 		status := o.pending(v1alpha1.ReasonSessionStarting, "the pod was given to somebody else; the session gets another")
@@ -36,6 +35,21 @@ func (r *Reconciler) serve(_ context.Context, o *observation) (effects, error) {
 	if until, limited := r.idleUntil(o); limited && o.calls.foreground == 0 {
 		e.wakeAt(o, until)
 	}
+	return e, nil
+}
+
+// beginAgain sends Begin to the recorded runner, which didn't hear it: the connection broke on the way, or the operator
+// ended. A cache that is behind may show a process that another one has replaced.
+func (r *Reconciler) beginAgain(ctx context.Context, o *observation) (effects, error) {
+	now := &v1alpha1.ToolSession{}
+	if err := r.Objects.Live.Get(ctx, o.key(), now); err != nil {
+		return effects{}, client.IgnoreNotFound(err)
+	}
+	if now.UID != o.session.UID || now.ResourceVersion != o.session.ResourceVersion {
+		return effects{wake: apicache.Lag}, nil
+	}
+	e := effects{status: o.serving(), messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: o.poolJob()}
+	e.wakeAt(o, o.lifetimeEnds())
 	return e, nil
 }
 
