@@ -99,7 +99,7 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	defer h.mu.Unlock()
 	if s := h.keys[keyHash]; s != nil {
 		// One that waits has no calls.
-		return s.HeldCalls(), true
+		return s.acceptedCalls(), true
 	}
 	if seen := h.seen.runners[keyHash]; seen != nil {
 		return seen.calls, true

@@ -19,6 +19,8 @@ type served struct {
 	calls map[string]*heldCall
 	// came is how many have come.
 	came int
+	// stops counts the Stops that may be answered by a result that came already.
+	stops int
 	// ending says that the runner was told to end.
 	ending bool
 	// isNew says that the runner has come or gone, and nobody has taken the news.
@@ -75,6 +77,12 @@ func (v *served) list() []HeldCall {
 	return list
 }
 
+// accepted are the calls that the runner may have started. One that it was only told not to start isn't among them: what
+// was sent on earlier connections is in its hello, or was never handled.
+func (v *served) accepted() []HeldCall {
+	return slices.DeleteFunc(v.list(), func(call HeldCall) bool { return call.State == Withdrawn })
+}
+
 // hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
 func (v *served) hasRoom() bool {
 	running, ended := 0, 0
@@ -91,6 +99,9 @@ func (v *served) hasRoom() bool {
 
 // mayReport says whether a result can come now.
 func (v *served) mayReport() bool {
+	if v.stops > 0 {
+		return true
+	}
 	for _, call := range v.calls {
 		if call.result == nil && call.State != Known {
 			return true
@@ -176,10 +187,12 @@ func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool
 	s.mu.Lock()
 	call := s.served.get(r.CallUID)
 	if s.over || call == nil || call.result != nil || call.State == Known {
-		over := s.over
+		crossed := s.served.stops > 0
+		s.served.stops = max(s.served.stops-1, 0)
+		expected := s.over || crossed
 		s.mu.Unlock()
 		release()
-		return over
+		return expected
 	}
 	call.State, call.isNew = Ended, true
 	call.result = &heldResult{s.objectName(call.Name), r, size, release}

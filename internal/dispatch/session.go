@@ -205,7 +205,7 @@ func (s *Session) end() (left []*heldResult, calls []HeldCall) {
 	for _, call := range s.served.calls {
 		call.release()
 	}
-	return left, s.served.list()
+	return left, s.served.accepted()
 }
 
 // takeResults takes away what was reported, with its part of the budget.

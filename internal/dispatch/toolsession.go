@@ -92,6 +92,16 @@ func (s *Session) HeldCalls() []HeldCall {
 	return s.served.list()
 }
 
+// acceptedCalls are those of HeldCalls that the runner may have started.
+func (s *Session) acceptedCalls() []HeldCall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return nil
+	}
+	return s.served.accepted()
+}
+
 // HeldCall is a call that a session's runner has; false when the runner doesn't have it.
 func (s *Session) HeldCall(callUID string) (HeldCall, bool) {
 	s.mu.Lock()
@@ -209,13 +219,13 @@ func (s *Session) stop(callUID, callName string) (added, again bool, err error) 
 	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
 		return false, false, ErrNoRoom
 	case call == nil:
-		v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}).stopped = true
-		return true, false, nil
+		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
 	case call.stopped || call.State == Ended || call.State == Known:
 		return false, true, nil
 	}
 	call.stopped = true
-	return false, false, nil
+	v.stops++
+	return added, false, nil
 }
 
 // End tells the runner, once a connection, to stop what runs and to start nothing more. It exits when all results are
