@@ -77,8 +77,8 @@ type Memory struct {
 	// Policies holds compiled policies, Reviews for ten seconds that a user may use a tool. Both are asked again.
 	Policies *apicache.Compiled
 	Reviews  *access.Reviews
-	// Calls and Pools have calls and environments looked at; after a start everything is looked at.
-	Calls, Pools *trigger.Trigger
+	// Calls, Sessions and Pools have calls, sessions and environments looked at; after a start everything is looked at.
+	Calls, Sessions, Pools *trigger.Trigger
 
 	// The controllers themselves keep: the calls that ended in the last ten seconds (read from the API server
 	// otherwise), which calls wait for a slot to create or change a Job (begins anew), the back-off of pools whose pods don't
@@ -93,6 +93,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
 		Calls:    trigger.New(),
+		Sessions: trigger.New(),
 		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
@@ -103,9 +104,13 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	return m
 }
 
-// route has the call or the environment looked at that a runner's news is for.
+// route has the call, the environment, or the session with its calls looked at that a runner's news is for.
 func (m *Memory) route(runner *dispatch.Session) {
 	hello := runner.Hello()
+	if session, ok := runner.ToolSession(); ok {
+		m.routeSession(hello.Namespace, session.Name, runner.TakeNews())
+		return
+	}
 	if call := runner.Call(); call != "" {
 		priority := trigger.PriorityStart
 		if runner.Result() != nil {
@@ -117,6 +122,20 @@ func (m *Memory) route(runner *dispatch.Session) {
 	// A runner that names neither belongs to nothing that could be looked at.
 	if hello.Pool != "" {
 		m.Pools.Enqueue(types.NamespacedName{Namespace: hello.Namespace, Name: hello.Pool}, trigger.PriorityStart)
+	}
+}
+
+// routeSession has the session looked at that a runner serves when the runner has come or gone, and the calls that there is
+// news of.
+func (m *Memory) routeSession(namespace, session string, news dispatch.News) {
+	for _, call := range news.Ended {
+		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityResult)
+	}
+	if news.Session {
+		m.Sessions.Enqueue(types.NamespacedName{Namespace: namespace, Name: session}, trigger.PriorityStart)
+	}
+	for _, call := range news.Calls {
+		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityStart)
 	}
 }
 

@@ -208,7 +208,7 @@ func (o *operator) news() string {
 		if n.Session {
 			told = append(told, "session")
 		}
-		told = append(told, n.Calls...)
+		told = append(append(told, n.Ended...), n.Calls...)
 	}
 	return strings.Join(told, ", ")
 }

@@ -103,7 +103,7 @@ func (v *served) mayReport() bool {
 		return true
 	}
 	for _, call := range v.calls {
-		if call.result == nil && call.State != Known {
+		if !call.hasReported() {
 			return true
 		}
 	}
@@ -117,6 +117,9 @@ func (v *served) markAll() {
 		call.isNew = true
 	}
 }
+
+// hasReported says that the runner has said how the call ended, and nobody has acknowledged it.
+func (c *heldCall) hasReported() bool { return c.result != nil || c.State == Known }
 
 // release gives back the memory that a call takes.
 func (c *heldCall) release() {
@@ -213,7 +216,7 @@ func (s *Session) remind() bool {
 	}
 	found := false
 	for _, call := range s.served.calls {
-		if call.result != nil || call.State == Known {
+		if call.hasReported() {
 			call.isNew, found = true, true
 		}
 	}

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -324,8 +323,9 @@ func (s *Session) drop(callUID string) {
 type News struct {
 	// Session says that the runner has come or gone.
 	Session bool
-	// Calls are the names of calls that the runner has reported about, or that it had when it came or went.
-	Calls []string
+	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
+	// went.
+	Ended, Calls []string
 }
 
 // TakeNews is what is new since it was last taken.
@@ -338,12 +338,17 @@ func (s *Session) TakeNews() News {
 	n := News{Session: s.served.isNew}
 	s.served.isNew = false
 	for _, call := range s.served.calls {
-		if call.isNew {
-			call.isNew = false
+		switch {
+		case !call.isNew:
+			continue
+		case call.hasReported():
+			n.Ended = append(n.Ended, call.Name)
+		default:
 			n.Calls = append(n.Calls, call.Name)
 		}
+		call.isNew = false
 	}
-	slices.SortFunc(n.Calls, cmp.Compare)
-	n.Calls = slices.Compact(n.Calls)
+	slices.Sort(n.Ended)
+	slices.Sort(n.Calls)
 	return n
 }

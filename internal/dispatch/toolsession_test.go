@@ -277,8 +277,8 @@ func TestAHelloGivesTheDecisionsBack(t *testing.T) {
 			}
 		}
 		n2 := m.session.TakeNews()
-		expect(t, "news of the connection", fmt.Sprint(n2), "{true [call-c1 call-c2]}")
-		expect(t, "the same news", fmt.Sprint(m.session.TakeNews()), "{false []}")
+		expect(t, "news of the connection", fmt.Sprint(n2), "{true [] [call-c1 call-c2]}")
+		expect(t, "the same news", fmt.Sprint(m.session.TakeNews()), "{false [] []}")
 	})
 }
 
