@@ -63,7 +63,7 @@ type OperatorAddress struct {
 // Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
 // comment of each says how it comes back after a restart. No deadline, promise or answer depends on it.
 type Memory struct {
-	// Hub holds the connected runners. They dial in again.
+	// Hub holds the connected runners, and the results and calls that those had which were lost. They dial in again.
 	Hub *dispatch.Hub
 	// Hosts holds which waiting runners calls may claim, and unrecorded claims. The environments' controller offers
 	// what waits; an unrecorded claim binds nobody.

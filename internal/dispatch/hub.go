@@ -9,6 +9,38 @@
 // connection; and the key of its TLS certificate, which exists in that process's memory alone. The
 // reconciler records the key's hash in the call before the command may start, so that afterwards the
 // token alone is worth nothing.
+//
+// # Runners of sessions
+//
+// A runner serves one call, or one ToolSession (Begin), whose status records its key. Then it takes many calls
+// on one connection, and the Session holds what the runner has, by the call's UID (HeldCall):
+//
+//	its hello lists a call              Running, Ended
+//	AssignTo                            Assigned; Running when it says Started; Ended with its result
+//	Stop, of a call that it has         no change: the result follows
+//	Stop, of one that it doesn't have   Withdrawn; Ended with a result that says that nothing was started
+//	it answers Known                    Known: the result was acknowledged before
+//	Ack                                 dropped, with the result; at once when the result comes later
+//
+// Each of these is sent once a connection, so that a pass over a call can be repeated. A runner is served when all the
+// calls that its hello announces have come. What it says then replaces what was known of it: a call that was assigned
+// on an earlier connection and isn't listed was never started, and is assigned again.
+//
+// When the connection ends, the results stay (Result), and so does the list of what the runner had (Accepted): should it
+// never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
+// runner's hello. The list goes when the session has another runner or is gone (Forget, DismissSession, the sweep).
+//
+// News says who has to look: a result is for its call, a runner that comes or goes for its session and the calls it had.
+// Dismiss stops the calls of a session that are gone, and nothing else does: that the operator doesn't know a call says
+// nothing.
+//
+// # Bounds
+//
+// A session's runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
+// acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
+// namespace. Decisions have a budget of their own: where it is used up, HeldCall.Decision is empty, and the result brings
+// the decision back. Results that outlive their connection are bounded by their size, and the namespace that has most of
+// them gives way.
 package dispatch
 
 import (
