@@ -31,8 +31,8 @@
 // runner's hello. The list goes when the session has another runner or is gone (Forget, DismissSession, the sweep).
 //
 // News says who has to look: a result is for its call, a runner that comes or goes for its session and the calls it had.
-// Dismiss stops the calls of a session that are gone, and nothing else does: that the operator doesn't know a call says
-// nothing.
+// Only DismissHeld stops a session's calls that are gone, after somebody has read that past the cache: that the cache
+// doesn't have a call says nothing.
 //
 // # Bounds
 //
@@ -131,10 +131,10 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	defer h.mu.Unlock()
 	if s := h.keys[keyHash]; s != nil {
 		// One that waits has no calls.
-		return s.acceptedCalls(), true
+		return acceptedOf(s.HeldCalls()), true
 	}
 	if seen := h.seen.runners[keyHash]; seen != nil {
-		return seen.calls, true
+		return acceptedOf(seen.calls), true
 	}
 	return nil, false
 }
@@ -157,30 +157,58 @@ func (h *Hub) Release(keyHash, callUID string) {
 
 // Dismiss refuses the runners that were made for a call which is gone, or have it, and forgets the results that were
 // left for it. Those of the call of the same name that has the UID except stay, and then those too that have no call yet.
-// The runner of a session stops the call, and goes on.
+// Calls of sessions stay as they are, unless the call is gone altogether: the UID may be that of a cache which is behind.
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
 	name := types.NamespacedName{Namespace: namespace, Name: call}
-	var gone, sessions []*Session
+	var gone []*Session
 	h.mu.Lock()
 	for s := range h.calls[name] {
-		_, serves := s.ToolSession()
-		switch {
-		case serves:
-			sessions = append(sessions, s)
-		case !stays(s.CallUID()):
+		if _, serves := s.ToolSession(); !serves && !stays(s.CallUID()) {
 			gone = append(gone, s)
 		}
 	}
-	h.left.forgetCall(name, stays)
+	h.left.forgetCall(name, func(one *leftResult) bool { return one.inSession || stays(one.result.CallUID) })
 	h.mu.Unlock()
 	for _, s := range gone {
 		s.Refuse(reason)
 		// Its connection may have ended a moment before.
 		h.Release(s.keyHash, s.CallUID())
 	}
+	if except == "" {
+		h.DismissHeld(namespace, call, "")
+	}
+}
+
+// HoldsOther says that a session's runner has, or reported, a call of a name with another UID. Whoever asks reads the call
+// past the cache before DismissHeld.
+func (h *Hub) HoldsOther(namespace, call, uid string) bool {
+	name := types.NamespacedName{Namespace: namespace, Name: call}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.calls[name] {
+		if len(s.othersOf(call, uid)) > 0 {
+			return true
+		}
+	}
+	for one := range h.left.calls[name] {
+		if one.inSession && one.result.CallUID != uid {
+			return true
+		}
+	}
+	return false
+}
+
+// DismissHeld has the runners of sessions stop the calls of a name which are gone, and acknowledges their results. The one
+// that has the UID except stays. A runner goes on with the calls of other names.
+func (h *Hub) DismissHeld(namespace, call, except string) {
+	name := types.NamespacedName{Namespace: namespace, Name: call}
+	h.mu.Lock()
+	sessions := slices.Collect(maps.Keys(h.calls[name]))
+	h.left.forgetCall(name, func(one *leftResult) bool { return !one.inSession || one.result.CallUID == except })
+	h.mu.Unlock()
 	for _, s := range sessions {
-		s.dismissCalls(call, stays)
+		s.dismissCalls(call, except)
 	}
 }
 
@@ -280,6 +308,9 @@ func (h *Hub) enter(s *Session) {
 		h.served.set(name, s, true)
 		h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
 	}
+	if seen := h.seen.runners[s.keyHash]; seen != nil {
+		s.markLost(seen.calls)
+	}
 	h.seen.forget(s.keyHash)
 }
 
@@ -297,7 +328,7 @@ func (h *Hub) leave(s *Session) {
 	for _, r := range results {
 		// The budget is for what connected runners send.
 		r.release()
-		h.left.keep(s.keyHash, r.call, r.result, r.size)
+		h.left.keep(s.keyHash, r)
 	}
 }
 

@@ -25,6 +25,9 @@ type served struct {
 	ending bool
 	// isNew says that the runner has come or gone, and nobody has taken the news.
 	isNew bool
+	// lost are the names of calls that the runner had on its last connection and doesn't list: it never started them. They
+	// are news.
+	lost []string
 }
 
 // heldCall is a call that the runner has, or may have.
@@ -77,10 +80,15 @@ func (v *served) list() []HeldCall {
 	return list
 }
 
-// accepted are the calls that the runner may have started. One that it was only told not to start isn't among them: what
-// was sent on earlier connections is in its hello, or was never handled.
-func (v *served) accepted() []HeldCall {
-	return slices.DeleteFunc(v.list(), func(call HeldCall) bool { return call.State == Withdrawn })
+// acceptedOf are the calls that a runner which has these may have started. One that it was only told not to start isn't
+// among them: what was sent on earlier connections is in its hello, or was never handled.
+func acceptedOf(calls []HeldCall) (accepted []HeldCall) {
+	for _, call := range calls {
+		if call.State != Withdrawn {
+			accepted = append(accepted, call)
+		}
+	}
+	return accepted
 }
 
 // hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
@@ -198,7 +206,7 @@ func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool
 		return expected
 	}
 	call.State, call.isNew = Ended, true
-	call.result = &heldResult{s.objectName(call.Name), r, size, release}
+	call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, inSession: true, release: release}
 	discard := call.discard
 	s.mu.Unlock()
 	if discard {
@@ -221,6 +229,20 @@ func (s *Session) remind() bool {
 		}
 	}
 	return found
+}
+
+// markLost has the calls looked at that the runner had before, and has no more.
+func (s *Session) markLost(before []HeldCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return
+	}
+	for _, call := range before {
+		if s.served.get(call.UID) == nil {
+			s.served.lost = append(s.served.lost, call.Name)
+		}
+	}
 }
 
 // markNew has all looked at that a session's runner has.

@@ -91,16 +91,6 @@ func (s *Session) HeldCalls() []HeldCall {
 	return s.served.list()
 }
 
-// acceptedCalls are those of HeldCalls that the runner may have started.
-func (s *Session) acceptedCalls() []HeldCall {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.served == nil {
-		return nil
-	}
-	return s.served.accepted()
-}
-
 // HeldCall is a call that a session's runner has; false when the runner doesn't have it.
 func (s *Session) HeldCall(callUID string) (HeldCall, bool) {
 	s.mu.Lock()
@@ -283,12 +273,15 @@ func (s *Session) ackServed(callUID string) error {
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
-// dismissCalls has the runner of a session stop the calls of a name that don't stay, and acknowledges their results.
-func (s *Session) dismissCalls(name string, stays func(uid string) bool) {
-	for _, call := range s.HeldCalls() {
-		if call.Name != name || stays(call.UID) {
-			continue
-		}
+// othersOf are the calls of a name that a session's runner has, but for the one with a UID.
+func (s *Session) othersOf(name, uid string) []HeldCall {
+	return slices.DeleteFunc(s.HeldCalls(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
+}
+
+// dismissCalls has the runner of a session stop the calls of a name, but for the one with a UID, and acknowledges their
+// results.
+func (s *Session) dismissCalls(name, except string) {
+	for _, call := range s.othersOf(name, except) {
 		s.discard(call.UID)
 		if s.ackServed(call.UID) != nil {
 			_ = s.Stop(call.UID, call.Name, v1alpha1.ReasonCancelRequested)
@@ -324,7 +317,7 @@ type News struct {
 	// Session says that the runner has come or gone.
 	Session bool
 	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
-	// went.
+	// went, or has lost.
 	Ended, Calls []string
 }
 
@@ -335,8 +328,8 @@ func (s *Session) TakeNews() News {
 	if s.served == nil {
 		return News{}
 	}
-	n := News{Session: s.served.isNew}
-	s.served.isNew = false
+	n := News{Session: s.served.isNew, Calls: s.served.lost}
+	s.served.isNew, s.served.lost = false, nil
 	for _, call := range s.served.calls {
 		switch {
 		case !call.isNew:

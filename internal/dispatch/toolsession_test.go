@@ -138,6 +138,7 @@ func TestWhatAHelloDoesNotListIsAssignedAgain(t *testing.T) {
 		before, old := m.session, m.line
 		m.connect(held("c1", wire.Running), held("c3", wire.Ended))
 		expect(t, "held", states(m.session.HeldCalls()), "c1 Running, c3 Ended")
+		expect(t, "news", fmt.Sprint(m.session.TakeNews()), "{true [] [call-c1 call-c2 call-c3]}")
 		m.mustAssign("c1", "c2", "c3")
 		expect(t, "heard", m.hears(), "assign c2")
 		// The older connection is over, whatever comes of it.
@@ -335,11 +336,17 @@ func TestOnlyTheCallThatIsGoneIsStopped(t *testing.T) {
 		m.connect(held("c1", wire.Running), again, held("c2", wire.Ended), held("c3", wire.Running))
 		m.report("c2", "sealed-c2")
 		expect(t, "heard", m.hears(), "")
-		o.hub.Dismiss("ns", "call-c1", "new", "gone")
+		// A cache that is behind may have another UID.
+		o.hub.Dismiss("ns", "call-c3", "old", "gone")
+		expect(t, "heard", m.hears(), "")
+		if !o.hub.HoldsOther("ns", "call-c1", "new") || o.hub.HoldsOther("ns", "call-c3", "c3") || !o.hub.HoldsOther("ns", "call-c3", "old") {
+			t.Error("calls of another UID aren't found")
+		}
+		o.hub.DismissHeld("ns", "call-c1", "new")
 		o.hub.Dismiss("ns", "call-c2", "", "gone")
 		o.hub.Dismiss("ns", "call-c2", "", "gone")
 		o.hub.Dismiss("ns2", "call-c3", "", "gone")
-		o.hub.Dismiss("ns", "call-c1", "new", "gone")
+		o.hub.DismissHeld("ns", "call-c1", "new")
 		expect(t, "heard", m.hears(), "stop c1 CancelRequested, ack c2")
 		o.news()
 		m.report("c1", "sealed-c1")
@@ -349,7 +356,7 @@ func TestOnlyTheCallThatIsGoneIsStopped(t *testing.T) {
 		m.Close()
 		o.news()
 		m.connect(held("c3", wire.Running))
-		o.hub.Dismiss("ns", "call-c3", "c3", "gone")
+		o.hub.DismissHeld("ns", "call-c3", "c3")
 		expect(t, "heard of a call that is there", m.hears(), "")
 	})
 }
@@ -361,9 +368,15 @@ func TestDismissedResultsThatWereLeftAreForgotten(t *testing.T) {
 		m.report("c1", "sealed-c1")
 		m.report("c2", "sealed-c2")
 		m.disconnect()
+		key := m.process.keyHash
 		o.hub.Dismiss("ns", "call-c1", "", "gone")
-		if key := m.process.keyHash; o.hub.Result(key, "c1") != nil || o.hub.Result(key, "c2") == nil {
+		o.hub.Dismiss("ns", "call-c2", "old", "gone")
+		if o.hub.Result(key, "c1") != nil || o.hub.Result(key, "c2") == nil || !o.hub.HoldsOther("ns", "call-c2", "old") {
 			t.Error("the wrong result is kept")
+		}
+		o.hub.DismissHeld("ns", "call-c2", "new")
+		if o.hub.Result(key, "c2") != nil || o.hub.HoldsOther("ns", "call-c2", "new") {
+			t.Error("a result of a call that is gone is kept")
 		}
 	})
 }
@@ -387,6 +400,7 @@ func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
 		expect(t, "a lost one", accepted(t, o, m), "c1 Assigned, c2 Assigned")
 		m.connect(held("c2", wire.Running))
 		expect(t, "its hello", accepted(t, o, m), "c2 Running")
+		expect(t, "its news", fmt.Sprint(m.session.TakeNews()), "{true [] [call-c1 call-c2 call-c3]}")
 		m.disconnect()
 		expect(t, "lost again", accepted(t, o, m), "c2 Running")
 		o.hub.Forget(key)

@@ -207,7 +207,7 @@ func TestARunnerIsGivenAsManyCallsAsItsSessionMayRun(t *testing.T) {
 	p.conn.Close()
 	o.event(t)
 	check("lost", Room{})
-	runner = p.connectSession(t, "f2", "b1", "unknown")
+	p.connectSession(t, "f2", "b1", "unknown")
 	check("a call of which nothing is known", Room{0, wire.MaxBackgroundCalls - 2})
 	runner = p.connectSession(t)
 	for i := range wire.MaxUnacknowledged {
