@@ -271,6 +271,7 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 		p := n.peer(t)
 		p.send(changedHello(t, o, "", func(h *wire.Hello) { sessionOf(h, 0) }))
 		s := o.event(t)
+		s.TakeNews()
 		large := func(uid string) *wire.Assignment {
 			a := assignmentOf(uid)
 			a.Stdin = make([]byte, dispatch.MaxQueuedBytes)
@@ -292,6 +293,7 @@ func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+		expect(t, "news", o.news(), "session")
 		if err := s.AssignTo("s1", assignmentOf("c3")); err != nil {
 			t.Errorf("after it has read: %v", err)
 		}

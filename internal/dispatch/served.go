@@ -23,8 +23,10 @@ type served struct {
 	stops int
 	// ending says that the runner was told to end.
 	ending bool
-	// isNew says that the runner has come or gone, and nobody has taken the news.
+	// isNew says that there is news for the session, and nobody has taken it.
 	isNew bool
+	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
+	isAwaited bool
 	// lost are the names of calls that the runner had on its last connection and doesn't list: it never started them. They
 	// are news.
 	lost []string
@@ -229,6 +231,17 @@ func (s *Session) remind() bool {
 		}
 	}
 	return found
+}
+
+// markRoom has the session looked at when a call waits for the runner to read. It says whether one does.
+func (s *Session) markRoom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil || !s.served.isAwaited {
+		return false
+	}
+	s.served.isAwaited, s.served.isNew = false, true
+	return true
 }
 
 // markLost has the calls looked at that the runner had before, and has no more.

@@ -50,8 +50,8 @@ type HeldCall struct {
 
 // Errors of what a session's runner is told.
 var (
-	// ErrNoRoom says that the runner has as many calls or results as it may: ask again when a result came or was
-	// acknowledged.
+	// ErrNoRoom says that the runner has as many calls or results as it may, or has much to read. There is news when a
+	// result comes, or when it has read.
 	ErrNoRoom = errors.New("the session's runner has as many calls as it may have")
 	// ErrEnding says that the runner was told to end its session.
 	ErrEnding = errors.New("the session's runner takes no more calls")
@@ -174,7 +174,10 @@ func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err 
 		return true, nil
 	case v.ending:
 		return false, ErrEnding
-	case !v.hasRoom() || !s.hasRoom():
+	case !v.hasRoom():
+		return false, ErrNoRoom
+	case !s.hasRoom():
+		v.isAwaited = true
 		return false, ErrNoRoom
 	}
 	call := v.add(HeldCall{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
@@ -314,7 +317,7 @@ func (s *Session) drop(callUID string) {
 
 // News is what the reconcilers have to look at because of a session's runner.
 type News struct {
-	// Session says that the runner has come or gone.
+	// Session says that the runner has come or gone, or has room again for a call that wasn't assigned.
 	Session bool
 	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
 	// went, or has lost.
