@@ -85,14 +85,14 @@ func (o *operator) start() {
 // process is a runner in a process of its own.
 type process struct {
 	*exec.Cmd
-	t           *testing.T
+	t           testing.TB
 	token       string
 	termination string
 	stderr      bytes.Buffer
 }
 
 // startRunner starts the first process of a pod of the Job.
-func startRunner(t *testing.T, o *operator, changes ...string) *process {
+func startRunner(t testing.TB, o *operator, changes ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	p := &process{t: t, token: o.identity.Token("ns", "job", "job-uid"), termination: filepath.Join(dir, "termination-log")}
