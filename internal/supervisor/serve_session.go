@@ -60,7 +60,7 @@ func (s *sender) finish(ctx context.Context, broken <-chan error) {
 	close(s.queue)
 	select {
 	case <-s.done:
-	case <-broken:
+	case _ = <-broken:
 	case <-ctx.Done():
 	}
 	s.conn.Close()

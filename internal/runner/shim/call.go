@@ -26,7 +26,8 @@ type call struct {
 	killed bool
 
 	replies chan reply
-	lost    chan error
+	// lost is closed when the shim is gone.
+	lost chan struct{}
 	// overdue fires when the shim has taken limit too long.
 	overdue *time.Timer
 	limit   time.Duration
@@ -63,7 +64,7 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 	s.number++
 	c := &call{
 		shim: s, cmd: cmd, started: started, kill: make(chan runner.Stop, 1),
-		replies: make(chan reply), lost: make(chan error, 1), limit: p.overdue, handedOver: time.Now(),
+		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(),
 	}
 	c.oomBefore, _ = runner.CgroupOOMKills()
 	if err := send(s.conn, &request{Number: s.number, Run: newCommand(cmd)}, cmd.DirFD); err != nil {
@@ -109,7 +110,7 @@ func (c *call) receive() {
 	for {
 		var r reply
 		if _, err := receive(c.shim.conn, &r, maxReply); err != nil {
-			c.lost <- err
+			close(c.lost)
 			return
 		}
 		c.replies <- r
