@@ -155,7 +155,7 @@ func (s *server) run(c received) error {
 	if err := send(s.conn, &reply{Ended: &outcome, Reusable: !hasChildren()}, nil); err != nil {
 		return err
 	}
-	if cmd.Rules != nil {
+	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
 	}
 	return nil
