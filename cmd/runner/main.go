@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/runner/shim"
 	"toolcall.dev/operator/internal/supervisor"
 )
@@ -59,7 +60,9 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 		DialSession: func(ctx context.Context, session *wire.Session) (supervisor.Conn, error) {
 			return config.DialSession(ctx, session)
 		},
-		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc { return beginSession(*executor, b) },
+		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
+			return beginSession(*executor, b, *config.Hello.Support)
+		},
 	}
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout
@@ -71,9 +74,13 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 }
 
 // beginSession returns what runs the calls of a session. Its shims end with this process.
-func beginSession(executor supervisor.Executor, b *wire.Begin) supervisor.ExecuteFunc {
+func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support) supervisor.ExecuteFunc {
 	// Each shim has a stage of its own.
 	runner.Discard()
+	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.
+	if apart := (&rules.Rules{}); support.Missing(apart) == "" {
+		executor.Rules = apart
+	}
 	executor.Run = shim.NewPool(b.MaxConcurrentCalls, os.Stdout, os.Stderr).Run
 	return executor.ExecuteCall
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ type sessionOperator struct {
 }
 
 // startSessionRunner starts the first process of a session's pod, which waits for its session.
-func startSessionRunner(t testing.TB) (*sessionOperator, *process) {
+func startSessionRunner(t testing.TB, prefix ...string) (*sessionOperator, *process) {
 	t.Helper()
 	identity, err := dispatch.NewIdentity(time.Now())
 	if err != nil {
@@ -44,7 +45,7 @@ func startSessionRunner(t testing.TB) (*sessionOperator, *process) {
 	}
 	t.Cleanup(func() { listener.Close() })
 	o := &sessionOperator{t: t, identity: identity, listener: listener}
-	p := startRunner(t, &operator{identity: identity, address: listener.Addr().String()})
+	p := startRunnerBy(t, &operator{identity: identity, address: listener.Addr().String()}, prefix)
 	return o, p
 }
 
@@ -220,6 +221,44 @@ func TestCallsOfASessionGoOnWithoutAnOperator(t *testing.T) {
 		t.Errorf("got %+v", r.Outcome)
 	}
 	o.send(acked("c2"))
+	if code := p.exit(); code != 0 {
+		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
+	}
+}
+
+func TestACallOfASessionCantReachAnother(t *testing.T) {
+	var prefix []string
+	if os.Getuid() == 0 {
+		if _, err := exec.LookPath("setpriv"); err != nil {
+			t.Skip("setpriv isn't installed")
+		}
+		// No capability lets it look into other processes, as in a pod.
+		prefix = []string{"setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"}
+	}
+	o, p := startSessionRunner(t, prefix...)
+	o.begin(2)
+	ready := p.fifo("ready")
+	o.send(p.call("victim", "echo $$ $PPID >"+ready+"; exec sleep 600"))
+	victims := append(strings.Fields(p.read(ready)), strconv.Itoa(p.Process.Pid))
+	script := "cat /proc/self/environ >/dev/null && kill -0 $$ && echo own; kill -0 $PPID && echo its shim;"
+	for _, pid := range victims {
+		script += fmt.Sprintf(" kill -0 %[1]s && echo signalled %[1]s; cat /proc/%[1]s/environ && echo read %[1]s; cat </proc/%[1]s/mem && echo opened %[1]s;", pid)
+	}
+	o.send(p.call("c1", script+" echo x >file; cat file"))
+	r := o.result("c1")
+	if r.Outcome.Isolation == nil || !r.Outcome.Isolation.Signals {
+		t.Skip("signals can't be held here")
+	}
+	if stdout(r) != "own\nx\n" {
+		t.Errorf("got %q, %q", stdout(r), r.Outcome.Stderr.Head)
+	}
+	o.send(&wire.Message{End: &wire.End{Reason: "EndRequested"}})
+	if r := o.result("victim"); r.Outcome.Reason != result.CancelRequested {
+		t.Errorf("got %+v", r.Outcome)
+	}
+	for _, uid := range []string{"c1", "victim"} {
+		o.send(acked(uid))
+	}
 	if code := p.exit(); code != 0 {
 		t.Errorf("the runner exited with %d: %s", code, p.stderr.String())
 	}
