@@ -147,7 +147,7 @@ func (s *server) run(c received) error {
 		defer c.dir.Close()
 		cmd.DirFD = c.dir
 	}
-	outcome := runner.Run(c.ctx, cmd, runner.WithOnStart(func(at time.Time) {
+	outcome := runner.Run(c.ctx, cmd, runner.WithOthers(), runner.WithOnStart(func(at time.Time) {
 		// When it fails, so does what follows.
 		_ = send(s.conn, &reply{Started: &at}, nil)
 	}))
