@@ -18,6 +18,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -267,23 +268,9 @@ func TestACallOfASessionCantReachAnother(t *testing.T) {
 	}
 }
 
-// memory is what a process takes that isn't a file's, in bytes.
-func (p *process) memory() int64 {
-	p.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(status), "RssAnon:")
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return kib << 10
-}
-
 // BenchmarkCallOfASession is the assignment to the result of a command that does nothing, one after the other and eight at
-// a time, and how much the runner grows.
+// a time, and how much memory the
+// runner takes.
 func BenchmarkCallOfASession(b *testing.B) {
 	for _, concurrent := range []int{1, 8} {
 		b.Run(fmt.Sprint(concurrent), func(b *testing.B) {
@@ -324,12 +311,14 @@ func BenchmarkCallOfASession(b *testing.B) {
 				}
 			}
 			run(100)
-			before := p.memory()
+			before := proc.Memory(p.Process.Pid)
 			b.ResetTimer()
 			run(b.N)
 			b.StopTimer()
-			b.ReportMetric(float64(p.memory()-before)/(1<<10), "KiB-grown")
-			b.ReportMetric(float64(p.memory())/(1<<20), "MiB-runner")
+			used := proc.Memory(p.Process.Pid)
+			b.ReportMetric(float64(used-before)/(1<<10), "KiB-grown")
+			b.ReportMetric(float64(used)/(1<<20), "MiB-runner")
+			b.ReportMetric(float64(proc.MemoryBelow([]int{p.Process.Pid})[p.Process.Pid])/(1<<20), "MiB-shims")
 			o.send(&wire.Message{End: &wire.End{Reason: "EndRequested"}})
 			p.exit()
 		})
