@@ -15,8 +15,12 @@ import (
 // DefaultStartTimeoutSeconds holds for an environment that sets none.
 const DefaultStartTimeoutSeconds = 120
 
-// StartTimeoutSeconds is how long a call of the environment may wait for its process to start.
+// StartTimeoutSeconds is how long a call of the environment may wait for its process to start; nil stands for an
+// environment that nobody knows yet.
 func StartTimeoutSeconds(env *v1alpha1.ExecutionEnvironment) int32 {
+	if env == nil {
+		return DefaultStartTimeoutSeconds
+	}
 	return ptr.Deref(env.Spec.StartTimeoutSeconds, DefaultStartTimeoutSeconds)
 }
 
@@ -48,18 +52,18 @@ func (c *Context) DefaultEnvironment() *v1alpha1.ExecutionEnvironment {
 
 // check says what of the context is missing or ambiguous. With two default environments nobody can say which
 // variables a call gets, also one that names its environment: it would get the default's too.
-func (c *Context) check(call *v1alpha1.ToolCall) error {
-	if ref := call.Spec.EnvironmentRef; ref != nil && c.Named == nil {
-		return Refuse(v1alpha1.ReasonEnvironmentNotFound, "there is no ExecutionEnvironment %q in namespace %q", ref.Name, call.Namespace)
+func (c *Context) check(r *request) error {
+	if ref := r.environmentRef; ref != nil && c.Named == nil {
+		return Refuse(v1alpha1.ReasonEnvironmentNotFound, "there is no ExecutionEnvironment %q in namespace %q", ref.Name, r.namespace)
 	}
-	if ref := call.Spec.SkillRef; ref != nil && c.Skill == nil {
-		return Refuse(v1alpha1.ReasonSkillNotFound, "there is no Skill %q in namespace %q", ref.Name, call.Namespace)
+	if ref := r.skillRef; ref != nil && c.Skill == nil {
+		return Refuse(v1alpha1.ReasonSkillNotFound, "there is no Skill %q in namespace %q", ref.Name, r.namespace)
 	}
 	if message := DuplicateDefault(c.Defaults); message != "" {
 		return Refuse(v1alpha1.ReasonInvalidEnvironment, "%s", message)
 	}
 	if c.Effective() == nil {
-		return Refuse(v1alpha1.ReasonNoEnvironment, "the call names no environment and namespace %q has no default one: set spec.environmentRef, or annotate an ExecutionEnvironment with %s: \"true\"", call.Namespace, v1alpha1.AnnotationDefaultEnvironment)
+		return Refuse(v1alpha1.ReasonNoEnvironment, "the %s names no environment and namespace %q has no default one: set spec.environmentRef, or annotate an ExecutionEnvironment with %s: \"true\"", r.of, r.namespace, v1alpha1.AnnotationDefaultEnvironment)
 	}
 	return nil
 }
@@ -77,19 +81,19 @@ func DuplicateDefault(marked []v1alpha1.ExecutionEnvironment) string {
 	return fmt.Sprintf("ExecutionEnvironments %q are all annotated with %s: \"true\"; keep it on one of them", names, v1alpha1.AnnotationDefaultEnvironment)
 }
 
-// Plan puts the layers of variables together. Values that the kubelet has to look up go into the pod under internal
+// plan puts the layers of variables together. Values that the kubelet has to look up go into the pod under internal
 // names, and only those that can reach the process.
-func (c *Context) Plan(call *v1alpha1.ToolCall, vouched bool, blocklist []string) (envresolve.Plan, []corev1.EnvVar) {
+func (c *Context) plan(r *request, blocklist []string) (envresolve.Plan, []corev1.EnvVar) {
 	refs := map[string]corev1.EnvVar{}
 	in := envresolve.Input{
 		Default: environment(c.DefaultEnvironment(), refs),
 		Named:   environment(c.Named, refs),
 		Call: envresolve.Call{
 			Named:      c.Named != nil,
-			WorkingDir: call.Spec.WorkingDir,
-			Vars:       callVariables(call),
+			WorkingDir: r.workingDir,
+			Vars:       callVariables(r.env),
 		},
-		TrustedRequested: vouched && call.Spec.Trusted,
+		TrustedRequested: r.trusted,
 		Blocklist:        blocklist,
 	}
 	if c.Skill != nil {
@@ -167,10 +171,10 @@ func isOptional(from *v1alpha1.EnvVarSource) bool {
 	}
 }
 
-// callVariables is the layer of a call's own variables.
-func callVariables(call *v1alpha1.ToolCall) []envresolve.Var {
-	list := make([]envresolve.Var, 0, len(call.Spec.Env))
-	for _, v := range call.Spec.Env {
+// callVariables is the layer of a call's own variables, and its session's.
+func callVariables(env []v1alpha1.CallEnvVar) []envresolve.Var {
+	list := make([]envresolve.Var, 0, len(env))
+	for _, v := range env {
 		list = append(list, envresolve.Var{Name: v.Name, Value: v.Value})
 	}
 	return list

@@ -13,6 +13,7 @@ package decide
 import (
 	"errors"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,8 +26,11 @@ import (
 // Snapshot is all that a decision depends on.
 type Snapshot struct {
 	Call *v1alpha1.ToolCall
-	// Context holds the objects that the call's image, variables and directory come from.
+	// Context holds the objects that the call's image, variables and directory come from. A call that names a session
+	// has the session's Origin instead.
 	Context
+	// Session is the session that the call names.
+	Session Session
 	// Policies holds the policies that may apply.
 	Policies Policies
 	// Compile compiles a policy, the built-in defaults for nil; guards.Compile when unset.
@@ -58,7 +62,7 @@ type Decision struct {
 	Environment string `json:"environment"`
 	// ArgvPrefix is the shell or interpreter that the environment sets.
 	ArgvPrefix []string `json:"argvPrefix,omitempty"`
-	// TimeoutMilliseconds is the limit of the process's wall-clock time.
+	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 is no limit, for a background call alone.
 	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
 	// MaxBytesPerStream is how much of each output stream is kept.
 	MaxBytesPerStream int `json:"maxBytesPerStream"`
@@ -75,6 +79,8 @@ type Decision struct {
 	// the Unix epoch. Whoever asked for the decision sets them.
 	CreatedMicroseconds  int64 `json:"createdMicroseconds"`
 	AcceptedMicroseconds int64 `json:"acceptedMicroseconds"`
+	// SessionEnv are variables of the call's session, under the call's own.
+	SessionEnv []v1alpha1.CallEnvVar `json:"sessionEnv,omitempty"`
 	// Plan says how the variables and the directory are resolved in the pod.
 	Plan envresolve.Plan `json:"plan"`
 
@@ -88,6 +94,7 @@ type Decision struct {
 
 // Decide decides about a call. The error is a *Refusal or an *Undecided.
 func Decide(s *Snapshot) (*Decision, error) {
+	s = s.placed()
 	decision, err := s.decide()
 	var refusal *Refusal
 	if env := s.Effective(); env != nil && errors.As(err, &refusal) {
@@ -101,18 +108,19 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if edited := Edited(s.Call); edited != nil {
 		return nil, edited
 	}
-	if err := s.Context.check(s.Call); err != nil {
+	asked := s.request()
+	if err := s.checkContext(asked); err != nil {
 		return nil, err
 	}
 	env := s.Effective()
-	object, policy, err := s.compilePolicy(env)
+	object, policy, err := s.compilePolicy()
 	if err != nil {
 		return nil, err
 	}
 	if unmapped != nil {
 		return nil, denied(unmapped)
 	}
-	verdict, err := s.checkGuards(policy, action, env)
+	verdict, err := s.checkGuards(policy, action, asked.env)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +128,10 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, refs := s.Plan(s.Call, s.Requester.Vouched, policy.EnvBlocklist())
+	plan, refs := s.plan(asked, policy.EnvBlocklist())
+	if err := s.checkPlan(&plan); err != nil {
+		return nil, err
+	}
 	script := ""
 	if action.Type == v1alpha1.ActionShell && verdict.Command != action.Command {
 		script = verdict.Command
@@ -130,10 +141,11 @@ func (s *Snapshot) decide() (*Decision, error) {
 		Script:              script,
 		Rules:               rulesOf(object, policy, action, prefix),
 		ArgvPrefix:          prefix,
-		TimeoutMilliseconds: policy.Timeout(action).Milliseconds(),
+		TimeoutMilliseconds: s.timeout(policy, action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
+		SessionEnv:          s.sessionEnv(),
 		Plan:                plan,
 		In:                  env,
 		Default:             s.DefaultEnvironment(),
@@ -142,21 +154,44 @@ func (s *Snapshot) decide() (*Decision, error) {
 	}, nil
 }
 
-// compilePolicy finds and compiles the policy that the environment's calls are held to.
-func (s *Snapshot) compilePolicy(env *v1alpha1.ExecutionEnvironment) (*v1alpha1.ExecutionPolicy, *guards.Policy, error) {
-	object, err := s.Policies.For(env)
+// checkContext says why there is no place to run the call in: its session, environment or skill.
+func (s *Snapshot) checkContext(asked *request) error {
+	if err := CheckSession(s); err != nil {
+		return err
+	}
+	if s.Call.Spec.SessionRef != nil && s.Session.Origin == nil {
+		return &Undecided{Cause: errNotBegun, Otherwise: deny(v1alpha1.ReasonGuardError, "%s", errNotBegun.Error())}
+	}
+	return s.check(asked)
+}
+
+// timeout is the limit of the process's wall-clock time; 0 for none. A server or watcher lives as long as its session.
+func (s *Snapshot) timeout(policy *guards.Policy, action *guards.Action) time.Duration {
+	if s.Call.Spec.Background && action.WantedTime == nil {
+		return 0
+	}
+	return policy.Timeout(action)
+}
+
+// compilePolicy finds and compiles the policy that the call is held to.
+func (s *Snapshot) compilePolicy() (*v1alpha1.ExecutionPolicy, *guards.Policy, error) {
+	object, err := s.Policies.For(s.PolicyEnvironment())
 	if err != nil {
 		return nil, nil, err
 	}
-	compile := s.Compile
+	policy, err := compileWith(s.Compile, object)
+	return object, policy, err
+}
+
+func compileWith(compile func(*v1alpha1.ExecutionPolicy) (*guards.Policy, error), object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
 	if compile == nil {
 		compile = CompilePolicy
 	}
 	policy, err := compile(object)
 	if err != nil {
-		return nil, nil, Refuse(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
+		return nil, Refuse(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: %s", err.Error())
 	}
-	return object, policy, nil
+	return policy, nil
 }
 
 // CompilePolicy compiles a policy, the built-in defaults for nil.
@@ -168,7 +203,8 @@ func CompilePolicy(object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
 }
 
 // checkGuards asks the guards. Under RBAC they take the snapshot's answer about access.
-func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env *v1alpha1.ExecutionEnvironment) (guards.Verdict, error) {
+func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, variables []v1alpha1.CallEnvVar) (guards.Verdict, error) {
+	env := s.Effective()
 	var unanswered error
 	var requester *v1alpha1.Requester
 	if s.Requester.Vouched {
@@ -176,7 +212,7 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, env
 	}
 	verdict, denial := policy.Judge(guards.Input{
 		Action:    action,
-		Env:       s.Call.Spec.Env,
+		Env:       variables,
 		Requester: requester,
 		MayUse: func(string) (bool, error) {
 			unanswered = s.Access.Err
@@ -201,9 +237,13 @@ func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
 	if denial.Reason != v1alpha1.ReasonAgentNotAllowed || s.Requester.Missing == "" {
 		return denial
 	}
-	return &guards.Denial{Reason: denial.Reason, Message: denial.Message +
-		". The requester of this call is unknown, whatever its spec says, because an admission policy that sets it is not in force: " +
-		s.Requester.Missing + ". Install config/admission and create the call again."}
+	return &guards.Denial{Reason: denial.Reason, Message: denial.Message + ". " + unknownRequester(s.Requester.Missing)}
+}
+
+// unknownRequester says why nobody is known to have created a call.
+func unknownRequester(missing string) string {
+	return "The requester of this call is unknown, whatever its spec says, because an admission policy that sets it is not in force: " +
+		missing + ". Install config/admission and create the call again."
 }
 
 // builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
@@ -242,10 +282,11 @@ func argvPrefix(env *v1alpha1.ExecutionEnvironmentSpec, action *guards.Action) (
 // requester; the rest of the snapshot is there.
 func ReviewNeeded(s *Snapshot) (tool string, needed bool) {
 	action, unmapped := guards.Map(&s.Call.Spec)
-	if unmapped != nil || s.Context.check(s.Call) != nil {
+	s = s.placed()
+	if unmapped != nil || s.checkContext(s.request()) != nil {
 		return "", false
 	}
-	_, policy, err := s.compilePolicy(s.Effective())
+	_, policy, err := s.compilePolicy()
 	if err != nil || policy.Access() != v1alpha1.AccessRBAC {
 		return "", false
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
@@ -24,7 +25,7 @@ func TestThePackageStaysPure(t *testing.T) {
 		t.Fatal(err)
 	}
 	pure := []string{
-		"cmp", "encoding/json", "errors", "fmt", "slices", "time",
+		"cmp", "encoding/json", "errors", "fmt", "maps", "slices", "time",
 		"k8s.io/api/authorization/v1", "k8s.io/api/core/v1", "k8s.io/utils/ptr",
 		"toolcall.dev/operator/api/v1alpha1", "toolcall.dev/operator/internal/dispatch/wire",
 		"toolcall.dev/operator/internal/envresolve", "toolcall.dev/operator/internal/guards",
@@ -75,7 +76,12 @@ func everySnapshot() map[string][]change {
 			s.Call.Spec.Env = []v1alpha1.CallEnvVar{{Name: "Z", Value: "z"}, {Name: "C", Value: "c"}}
 		}),
 	}
-	for _, cases := range []map[string]refusalCase{contextRefusals(), guardRefusals()} {
+	all["a call in a session"] = append(both(all["a call with all layers"]...), inSession(func(s *decide.Snapshot) {
+		s.Session.Origin.Refs = []corev1.EnvVar{{Name: "x"}}
+		s.Session.Origin.Env = []v1alpha1.CallEnvVar{{Name: "W", Value: "w"}, {Name: "B"}, {Name: "D"}}
+		s.Session.Current = s.Session.Origin.Named.DeepCopy()
+	}))
+	for _, cases := range []map[string]refusalCase{contextRefusals(), guardRefusals(), sessionRefusals()} {
 		for name, c := range cases {
 			all[name] = c.change
 		}
@@ -86,6 +92,14 @@ func everySnapshot() map[string][]change {
 func deepCopy(s *decide.Snapshot) *decide.Snapshot {
 	c := *s
 	c.Call = s.Call.DeepCopy()
+	c.Session.Object, c.Session.Current = s.Session.Object.DeepCopy(), s.Session.Current.DeepCopy()
+	if origin := s.Session.Origin; origin != nil {
+		inner := deepCopy(&decide.Snapshot{Context: origin.Context})
+		c.Session.Origin = &decide.Origin{Context: inner.Context, WorkingDir: origin.WorkingDir, Env: slices.Clone(origin.Env)}
+		for i := range origin.Refs {
+			c.Session.Origin.Refs = append(c.Session.Origin.Refs, *origin.Refs[i].DeepCopy())
+		}
+	}
 	c.Named, c.Skill, c.Policies.Named = s.Named.DeepCopy(), s.Skill.DeepCopy(), s.Policies.Named.DeepCopy()
 	c.Defaults, c.Policies.Defaults = nil, nil
 	for i := range s.Defaults {
@@ -119,8 +133,10 @@ func TestDecidingChangesNothingAndGivesTheSameEachTime(t *testing.T) {
 // What is done with a decision doesn't reach the objects that it was made from, which are a cache's, nor the next one.
 func TestADecisionSharesNothingThatItsHolderMayChange(t *testing.T) {
 	t.Parallel()
-	for _, action := range []v1alpha1.ToolCallSpec{shell("ls"), code("python", "")} {
-		testSharesNothing(t, snapshot(append(everySnapshot()["a call with all layers"], runs(action))...))
+	for _, where := range []string{"a call with all layers", "a call in a session"} {
+		for _, action := range []v1alpha1.ToolCallSpec{shell("ls"), code("python", "")} {
+			testSharesNothing(t, snapshot(append(everySnapshot()[where], runs(action))...))
+		}
 	}
 }
 
@@ -135,6 +151,9 @@ func testSharesNothing(t *testing.T, s *decide.Snapshot) {
 	}
 	for i := range d.Refs {
 		d.Refs[i].Name = "changed"
+	}
+	for i := range d.SessionEnv {
+		d.SessionEnv[i].Value = "changed"
 	}
 	if diff := cmp.Diff(before, s, cmpopts.IgnoreFields(decide.Snapshot{}, "Compile")); diff != "" {
 		t.Error(diff)

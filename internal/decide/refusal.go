@@ -25,6 +25,11 @@ func Refuse(reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
+// deny makes a Refusal that denies the call.
+func deny(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...), Denied: true}
+}
+
 // denied makes a Refusal of a guard's denial.
 func denied(d *guards.Denial) *Refusal {
 	return &Refusal{Reason: d.Reason, Message: d.Message, Denied: true}
@@ -45,16 +50,35 @@ func Edited(call *v1alpha1.ToolCall) *Refusal {
 
 // Cancelled is the message of a call that was cancelled before its command started.
 func Cancelled(call *v1alpha1.ToolCall) string {
-	const start = "the call was not run because it came back from a backup or was applied by somebody else: "
-	switch call.Annotations[v1alpha1.AnnotationRestored] {
-	case "":
-		return "the call was cancelled before its command started"
-	case v1alpha1.RestoredRequester:
-		return start + "spec.requestedBy named another user than the one who created it. Create a new call without spec.requestedBy"
-	case v1alpha1.RestoredStatus:
-		return start + "it came with the status of a call that had ended. Create a new call without a status"
+	if mark := call.Annotations[v1alpha1.AnnotationRestored]; mark != "" {
+		return "the call was not run" + restored(mark, "call")
+	}
+	return "the call was cancelled before its command started"
+}
+
+// EndRequested is the message of a session that somebody ended.
+func EndRequested(session *v1alpha1.ToolSession) string {
+	mark := session.Annotations[v1alpha1.AnnotationRestored]
+	switch {
+	case mark != "" && session.Spec.End:
+		return "the session runs no calls" + restored(mark, "session")
+	case session.Spec.End:
+		return "the session was ended by spec.end"
 	default:
-		return start + "it has the mark of a tool that restores or migrates objects. Create a new call without that mark"
+		return "the session was deleted"
+	}
+}
+
+// restored says why what came back from a backup doesn't run.
+func restored(mark, noun string) string {
+	const start = " because it came back from a backup or was applied by somebody else: "
+	switch mark {
+	case v1alpha1.RestoredRequester:
+		return start + "spec.requestedBy named another user than the one who created it. Create a new " + noun + " without spec.requestedBy"
+	case v1alpha1.RestoredStatus:
+		return start + "it came with the status of a " + noun + " that had ended. Create a new " + noun + " without a status"
+	default:
+		return start + "it has the mark of a tool that restores or migrates objects. Create a new " + noun + " without that mark"
 	}
 }
 

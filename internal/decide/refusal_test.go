@@ -101,11 +101,18 @@ func guardRefusals() map[string]refusalCase {
 func TestEveryRefusalIsReached(t *testing.T) {
 	t.Parallel()
 	reached := map[string]bool{}
-	for _, cases := range []map[string]refusalCase{contextRefusals(), guardRefusals()} {
+	for _, cases := range []map[string]refusalCase{contextRefusals(), guardRefusals(), sessionRefusals()} {
 		for name, c := range cases {
 			s := snapshot(c.change...)
 			refusal := refusalOf(t, s)
-			if env := s.Effective(); env != nil && refusal.Environment != env.Name || env == nil && refusal.Environment != "" {
+			context := s.Context
+			if s.Call.Spec.SessionRef != nil {
+				context = decide.Context{}
+				if s.Session.Origin != nil {
+					context = s.Session.Origin.Context
+				}
+			}
+			if env := context.Effective(); env != nil && refusal.Environment != env.Name || env == nil && refusal.Environment != "" {
 				t.Errorf("%s: the environment is said to be %q", name, refusal.Environment)
 			}
 			if refusal.Reason != c.reason || refusal.Denied != c.denied || !strings.Contains(refusal.Message, c.contains) {

@@ -26,7 +26,7 @@ func (d *Decision) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode the decision: %w", err)
 	}
 	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the variables of the environments and the skill, the policy's programs and paths, and a script under enforcement Text take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+		return nil, fmt.Errorf("the variables of the environments, the skill and the session, the policy's programs and paths, and a script under enforcement Text take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
 	}
 	return raw, nil
 }
@@ -75,8 +75,8 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 	}
 	plan := d.Plan
 	plan.Layers = withoutCall(d.Plan.Layers)
-	if len(call.Spec.Env) > 0 {
-		plan.Layers = append(plan.Layers, envresolve.Layer{Source: envresolve.SourceCall, Vars: callVariables(call)})
+	if env := mergeEnv(d.SessionEnv, call.Spec.Env); len(env) > 0 {
+		plan.Layers = append(plan.Layers, envresolve.Layer{Source: envresolve.SourceCall, Vars: callVariables(env)})
 	}
 	a := &wire.Assignment{
 		CallUID:             string(call.UID),
