@@ -279,26 +279,6 @@ func TestAnAPIServerThatDoesNotAnswerCostsNoResult(t *testing.T) {
 	}
 }
 
-// keepAlive pings and reads what the operator sends, until the connection or the test ends.
-func keepAlive(t *testing.T, p *peer) {
-	go p.awaitEnd()
-	keepPinging(t, p)
-}
-
-func keepPinging(t *testing.T, p *peer) {
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	go func() {
-		for p.write(`{"ping":{}}`) == nil {
-			select {
-			case <-over:
-				return
-			case <-time.After(wire.PingInterval):
-			}
-		}
-	}()
-}
-
 // Nobody keeps the questions of others from being asked.
 func TestManyQuestionsOfOneNamespaceDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
