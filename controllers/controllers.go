@@ -66,7 +66,7 @@ type OperatorAddress struct {
 // Memory is all that the operator keeps in memory beside the cache of API objects. Nothing of it is the only copy: the
 // comment of each says how it comes back after a restart. No deadline, promise or answer depends on it.
 type Memory struct {
-	// Hub holds the connected runners. They dial in again.
+	// Hub holds the connected runners, and the results and calls that those had which were lost. They dial in again.
 	Hub *dispatch.Hub
 	// Hosts holds which waiting runners calls may claim, and unrecorded claims. The environments' controller offers
 	// what waits; an unrecorded claim binds nobody.
@@ -110,20 +110,14 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	return m
 }
 
-// route has the call, the session or the environment looked at that a runner's news is for.
+// route has the call, the environment, or the session with its calls looked at that a runner's news is for.
 func (m *Memory) route(runner *dispatch.Session) {
 	hello := runner.Hello()
 	object := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: hello.Namespace, Name: name}
 	}
 	if session, ok := runner.ToolSession(); ok {
-		news := runner.TakeNews()
-		if news.Session {
-			m.Sessions.Enqueue(object(session.Name), trigger.PriorityStart)
-		}
-		for _, call := range news.Calls {
-			m.Calls.Enqueue(object(call), trigger.PriorityResult)
-		}
+		m.routeSession(hello.Namespace, session.Name, runner.TakeNews())
 		return
 	}
 	if call := runner.Call(); call != "" {
@@ -141,6 +135,20 @@ func (m *Memory) route(runner *dispatch.Session) {
 	}
 	if hello.Pool != "" {
 		m.Pools.Enqueue(object(hello.Pool), trigger.PriorityStart)
+	}
+}
+
+// routeSession has the session looked at that a runner serves when the runner has come or gone, and the calls that there is
+// news of.
+func (m *Memory) routeSession(namespace, session string, news dispatch.News) {
+	for _, call := range news.Ended {
+		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityResult)
+	}
+	if news.Session {
+		m.Sessions.Enqueue(types.NamespacedName{Namespace: namespace, Name: session}, trigger.PriorityStart)
+	}
+	for _, call := range news.Calls {
+		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityStart)
 	}
 }
 

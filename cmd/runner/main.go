@@ -1,5 +1,6 @@
 // Command runner is the first process of every tool pod: it connects to the operator, takes one call, runs
-// it and reports how it ended. It takes no flags; the operator configures it by variables.
+// it and reports how it ended. The runner of a session takes many calls, several at a time. It takes no flags; the
+// operator configures it by variables.
 package main
 
 import (
@@ -14,6 +15,8 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/runner/shim"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -54,6 +57,12 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 			_ = os.WriteFile(terminationMessagePath, terminationMessage(config.Hello.Token, r), 0o600)
 		},
 		Log: func(line string) { fmt.Fprintln(os.Stderr, "runner:", line) },
+		DialSession: func(ctx context.Context, session *wire.Session) (supervisor.Conn, error) {
+			return config.DialSession(ctx, session)
+		},
+		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
+			return beginSession(*executor, b, *config.Hello.Support)
+		},
 	}
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout
@@ -62,6 +71,18 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	terminate, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
 	defer stop()
 	return s.Run(context.Background(), terminate)
+}
+
+// beginSession returns what runs the calls of a session. Its shims end with this process.
+func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support) supervisor.ExecuteFunc {
+	// Each shim has a stage of its own.
+	runner.Discard()
+	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.
+	if apart := (&rules.Rules{}); support.Missing(apart) == "" {
+		executor.Rules = apart
+	}
+	executor.Run = shim.NewPool(b.MaxConcurrentCalls, os.Stdout, os.Stderr).Run
+	return executor.ExecuteCall
 }
 
 // terminationMessage is a copy of the result for the case that the pod ends before the operator has the result itself.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -85,18 +86,25 @@ func (o *operator) start() {
 // process is a runner in a process of its own.
 type process struct {
 	*exec.Cmd
-	t           *testing.T
+	t           testing.TB
 	token       string
 	termination string
 	stderr      bytes.Buffer
 }
 
 // startRunner starts the first process of a pod of the Job.
-func startRunner(t *testing.T, o *operator, changes ...string) *process {
+func startRunner(t testing.TB, o *operator, changes ...string) *process {
+	t.Helper()
+	return startRunnerBy(t, o, nil, changes...)
+}
+
+// startRunnerBy lets a command start the runner.
+func startRunnerBy(t testing.TB, o *operator, prefix []string, changes ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	p := &process{t: t, token: o.identity.Token("ns", "job", "job-uid"), termination: filepath.Join(dir, "termination-log")}
-	p.Cmd = exec.Command(os.Args[0])
+	argv := append(slices.Clone(prefix), os.Args[0])
+	p.Cmd = exec.Command(argv[0], argv[1:]...)
 	p.Dir = dir
 	p.Env = append([]string{
 		"PATH=/usr/bin:/bin", asRunner + "=" + p.termination,

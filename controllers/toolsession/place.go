@@ -137,7 +137,7 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 	if err != nil || !covers(template.Refs, o.origin.Refs) {
 		return nil, err
 	}
-	runner := r.Hosts.Claim(hash, claimOf(o.key()), string(o.session.UID))
+	runner := r.Hosts.ClaimForSession(hash, o.key(), string(o.session.UID))
 	if runner == nil {
 		return nil, nil
 	}

@@ -78,15 +78,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 const deletedSession = "the ToolSession was deleted"
 
-// claimOf is the name that a session's claim on a waiting runner has in the registry, where no call can have it.
-func claimOf(session types.NamespacedName) types.NamespacedName {
-	return types.NamespacedName{Namespace: session.Namespace, Name: "session/" + session.Name}
-}
-
 // releaseClaims ends the claims of sessions of a name which are gone, all but the one with a UID. A runner that is
 // recorded by then goes with its session's Job.
 func (r *Reconciler) releaseClaims(session types.NamespacedName, except string) {
-	for _, runner := range r.Hosts.ReleaseOthers(claimOf(session), except) {
+	for _, runner := range r.Hosts.ReleaseOtherSessions(session, except) {
 		runner.Refuse(deletedSession)
 	}
 }

@@ -59,6 +59,11 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 			return a.results.keepDecision(hello.Namespace, decision)
 		},
 	}
+	c.outbox.drained = func() {
+		if c.session.markRoom() {
+			a.Hub.notify(c.session)
+		}
+	}
 	c.session.hello.Token = ""
 	if s := hello.Session; s != nil {
 		// What the pod was made for says nothing any more.

@@ -16,6 +16,8 @@ const (
 	SmallResult                 = smallResult
 	PingBurst                   = pingBurst
 	SweepInterval               = sweepInterval
+	MaxQueuedBytes              = maxQueuedBytes
+	UnexpectedBurst             = unexpectedBurst
 )
 
 // Limits are what a test sets otherwise than a Server does, ResultBytes those of large results; zero is as a Server does.
@@ -23,6 +25,7 @@ type Limits struct {
 	HelloTimeout                   time.Duration
 	ResultBytes, BytesPerNamespace int64
 	SmallResultBytes               int64
+	DecisionBytes                  int64
 	RunnersPerSource, Runners      int
 	Records                        *Records
 }
@@ -41,6 +44,9 @@ func (s *Server) ServeWith(ctx context.Context, listener net.Listener, l Limits)
 	}
 	if l.SmallResultBytes > 0 {
 		a.results.small = newResultBudget(l.SmallResultBytes, l.SmallResultBytes)
+	}
+	if l.DecisionBytes > 0 {
+		a.results.decisions = newResultBudget(l.DecisionBytes, l.DecisionBytes/2)
 	}
 	if l.Runners > 0 {
 		a.runners = newQuota(l.Runners, l.Runners, l.Runners)

@@ -9,6 +9,38 @@
 // connection; and the key of its TLS certificate, which exists in that process's memory alone. The
 // reconciler records the key's hash in the call before the command may start, so that afterwards the
 // token alone is worth nothing.
+//
+// # Runners of sessions
+//
+// A runner serves one call, or one ToolSession (Begin), whose status records its key. Then it takes many calls
+// on one connection, and the Session holds what the runner has, by the call's UID (HeldCall):
+//
+//	its hello lists a call              Running, Ended
+//	AssignTo                            Assigned; Running when it says Started; Ended with its result
+//	Stop, of a call that it has         no change: the result follows
+//	Stop, of one that it doesn't have   Withdrawn; Ended with a result that says that nothing was started
+//	it answers Known                    Known: the result was acknowledged before
+//	Ack                                 dropped, with the result; at once when the result comes later
+//
+// Each of these is sent once a connection, so that a pass over a call can be repeated. A runner is served when all the
+// calls that its hello announces have come. What it says then replaces what was known of it: a call that was assigned
+// on an earlier connection and isn't listed was never started, and is assigned again.
+//
+// When the connection ends, the results stay (Result), and so does the list of what the runner had (Accepted): should it
+// never come back, only these calls can have been started by it. Another operator knows no such list until it hears the
+// runner's hello. The list goes when the session has another runner or is gone (Forget, DismissSession, the sweep).
+//
+// News says who has to look: a result is for its call, a runner that comes or goes for its session and the calls it had.
+// Only DismissHeld stops a session's calls that are gone, after somebody has read that past the cache: that the cache
+// doesn't have a call says nothing.
+//
+// # Bounds
+//
+// A session's runner has at most wire.MaxHeldCalls calls, and is assigned none while wire.MaxUnacknowledged results aren't
+// acknowledged or much of what it was sent waits to be read (ErrNoRoom). Each result takes its part of the budget of its
+// namespace. Decisions have a budget of their own: where it is used up, HeldCall.Decision is empty, and the result brings
+// the decision back. Results that outlive their connection are bounded by their size, and the namespace that has most of
+// them gives way.
 package dispatch
 
 import (
@@ -99,10 +131,10 @@ func (h *Hub) Accepted(keyHash string) (calls []HeldCall, known bool) {
 	defer h.mu.Unlock()
 	if s := h.keys[keyHash]; s != nil {
 		// One that waits has no calls.
-		return s.HeldCalls(), true
+		return acceptedOf(s.HeldCalls()), true
 	}
 	if seen := h.seen.runners[keyHash]; seen != nil {
-		return seen.calls, true
+		return acceptedOf(seen.calls), true
 	}
 	return nil, false
 }
@@ -125,30 +157,58 @@ func (h *Hub) Release(keyHash, callUID string) {
 
 // Dismiss refuses the runners that were made for a call which is gone, or have it, and forgets the results that were
 // left for it. Those of the call of the same name that has the UID except stay, and then those too that have no call yet.
-// The runner of a session stops the call, and goes on.
+// Calls of sessions stay as they are, unless the call is gone altogether: the UID may be that of a cache which is behind.
 func (h *Hub) Dismiss(namespace, call, except, reason string) {
 	stays := func(uid string) bool { return except != "" && (uid == "" || uid == except) }
 	name := types.NamespacedName{Namespace: namespace, Name: call}
-	var gone, sessions []*Session
+	var gone []*Session
 	h.mu.Lock()
 	for s := range h.calls[name] {
-		_, serves := s.ToolSession()
-		switch {
-		case serves:
-			sessions = append(sessions, s)
-		case !stays(s.CallUID()):
+		if _, serves := s.ToolSession(); !serves && !stays(s.CallUID()) {
 			gone = append(gone, s)
 		}
 	}
-	h.left.forgetCall(name, stays)
+	h.left.forgetCall(name, func(one *leftResult) bool { return one.inSession || stays(one.result.CallUID) })
 	h.mu.Unlock()
 	for _, s := range gone {
 		s.Refuse(reason)
 		// Its connection may have ended a moment before.
 		h.Release(s.keyHash, s.CallUID())
 	}
+	if except == "" {
+		h.DismissHeld(namespace, call, "")
+	}
+}
+
+// HoldsOther says that a session's runner has, or reported, a call of a name with another UID. Whoever asks reads the call
+// past the cache before DismissHeld.
+func (h *Hub) HoldsOther(namespace, call, uid string) bool {
+	name := types.NamespacedName{Namespace: namespace, Name: call}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.calls[name] {
+		if len(s.othersOf(call, uid)) > 0 {
+			return true
+		}
+	}
+	for one := range h.left.calls[name] {
+		if one.inSession && one.result.CallUID != uid {
+			return true
+		}
+	}
+	return false
+}
+
+// DismissHeld has the runners of sessions stop the calls of a name which are gone, and acknowledges their results. The one
+// that has the UID except stays. A runner goes on with the calls of other names.
+func (h *Hub) DismissHeld(namespace, call, except string) {
+	name := types.NamespacedName{Namespace: namespace, Name: call}
+	h.mu.Lock()
+	sessions := slices.Collect(maps.Keys(h.calls[name]))
+	h.left.forgetCall(name, func(one *leftResult) bool { return !one.inSession || one.result.CallUID == except })
+	h.mu.Unlock()
 	for _, s := range sessions {
-		s.dismissCalls(call, stays)
+		s.dismissCalls(call, except)
 	}
 }
 
@@ -248,6 +308,9 @@ func (h *Hub) enter(s *Session) {
 		h.served.set(name, s, true)
 		h.left.forgetRunner(s.keyHash, func(callUID string) bool { _, has := s.HeldCall(callUID); return has })
 	}
+	if seen := h.seen.runners[s.keyHash]; seen != nil {
+		s.markLost(seen.calls)
+	}
 	h.seen.forget(s.keyHash)
 }
 
@@ -265,7 +328,7 @@ func (h *Hub) leave(s *Session) {
 	for _, r := range results {
 		// The budget is for what connected runners send.
 		r.release()
-		h.left.keep(s.keyHash, r.call, r.result, r.size)
+		h.left.keep(s.keyHash, r)
 	}
 }
 

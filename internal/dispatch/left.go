@@ -37,8 +37,10 @@ type leftResult struct {
 	keyHash string
 	call    types.NamespacedName
 	result  *wire.Result
-	bytes   int
-	place   *list.Element
+	// inSession says that it is a result of a session's call.
+	inSession bool
+	bytes     int
+	place     *list.Element
 }
 
 func newLeftResults(most int) *leftResults {
@@ -56,10 +58,11 @@ func (l *leftResults) get(keyHash, callUID string) *wire.Result {
 	return nil
 }
 
-// keep holds on to a result of a size.
-func (l *leftResults) keep(keyHash string, call types.NamespacedName, r *wire.Result, size int) {
+// keep holds on to a result.
+func (l *leftResults) keep(keyHash string, held *heldResult) {
+	call, r := held.call, held.result
 	l.forget(keyHash, r.CallUID)
-	one := &leftResult{keyHash: keyHash, call: call, result: r, bytes: size + leftOverhead}
+	one := &leftResult{keyHash: keyHash, call: call, result: r, inSession: held.inSession, bytes: held.size + leftOverhead}
 	if l.runners[keyHash] == nil {
 		l.runners[keyHash] = map[string]*leftResult{}
 	}
@@ -108,10 +111,10 @@ func (l *leftResults) forgetRunner(keyHash string, has func(callUID string) bool
 	}
 }
 
-// forgetCall drops the results of a call of a name, but for those of a UID that stays.
-func (l *leftResults) forgetCall(call types.NamespacedName, stays func(callUID string) bool) {
+// forgetCall drops the results of a call of a name, but for those that stay.
+func (l *leftResults) forgetCall(call types.NamespacedName, stays func(*leftResult) bool) {
 	for one := range l.calls[call] {
-		if !stays(one.result.CallUID) {
+		if !stays(one) {
 			l.drop(one)
 		}
 	}

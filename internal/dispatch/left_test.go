@@ -11,7 +11,7 @@ import (
 )
 
 func keepOne(l *leftResults, namespace, key, uid string, size int) {
-	l.keep(key, types.NamespacedName{Namespace: namespace, Name: "call-" + uid}, &wire.Result{CallUID: uid}, size)
+	l.keep(key, &heldResult{call: types.NamespacedName{Namespace: namespace, Name: "call-" + uid}, result: &wire.Result{CallUID: uid}, size: size})
 }
 
 func TestTheNamespaceWhoseResultsTakeMostGivesWay(t *testing.T) {
@@ -60,7 +60,7 @@ func TestLeftResultsStayWithinTheirBoundAndLeaveNothing(t *testing.T) {
 				l.forget(name("key", 5), name("c", 5))
 			case 1:
 				stays := name("c", 5)
-				l.forgetCall(types.NamespacedName{Namespace: name("ns", 3), Name: "call-" + name("c", 5)}, func(uid string) bool { return uid == stays })
+				l.forgetCall(types.NamespacedName{Namespace: name("ns", 3), Name: "call-" + name("c", 5)}, func(one *leftResult) bool { return one.result.CallUID == stays })
 			case 2:
 				l.forgetRunner(name("key", 5), func(uid string) bool { return uid == "c0" })
 			default:

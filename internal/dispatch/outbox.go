@@ -30,6 +30,8 @@ type outbox struct {
 	conn net.Conn
 	// abort closes the connection at once.
 	abort func()
+	// drained is called when hasRoom says true again; nil for nobody.
+	drained func()
 
 	mu      sync.Mutex
 	frames  [][]byte
@@ -99,7 +101,14 @@ func (o *outbox) start() {
 }
 
 func (o *outbox) write() {
-	for frame := o.next(); frame != nil; frame = o.next() {
+	for {
+		frame, drained := o.next()
+		if drained && o.drained != nil {
+			o.drained()
+		}
+		if frame == nil {
+			return
+		}
 		err := o.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if err == nil {
 			_, err = o.conn.Write(frame)
@@ -112,21 +121,22 @@ func (o *outbox) write() {
 	}
 }
 
-// next takes the frame that is to be written; nil when there is none, and the writer ends.
-func (o *outbox) next() []byte {
+// next takes the frame that is to be written; nil when there is none, and the writer ends. drained says that there is room
+// again which there wasn't before.
+func (o *outbox) next() (frame []byte, drained bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.frames) > 0 {
-		frame := o.frames[0]
-		o.frames, o.bytes = o.frames[1:], o.bytes-len(frame)
-		return frame
+		frame, before := o.frames[0], o.bytes
+		o.frames, o.bytes = o.frames[1:], before-len(frame)
+		return frame, before >= maxQueuedBytes && o.bytes < maxQueuedBytes
 	}
 	if o.pong {
 		o.pong = false
-		return pongFrame
+		return pongFrame, false
 	}
 	o.writing = false
-	return nil
+	return nil, false
 }
 
 // fail ends the connection; what is queued is lost. It needs the lock.

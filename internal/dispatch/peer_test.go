@@ -97,6 +97,26 @@ func (p *peer) receive() (*wire.Message, error) { return wire.Read(p, wire.MaxAs
 // awaitEnd reads until the operator ends the connection.
 func (p *peer) awaitEnd() { _, _ = io.Copy(io.Discard, p) }
 
+// keepAlive pings and reads what the operator sends, until the connection or the test ends.
+func keepAlive(t *testing.T, p *peer) {
+	go p.awaitEnd()
+	keepPinging(t, p)
+}
+
+func keepPinging(t *testing.T, p *peer) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	go func() {
+		for p.write(`{"ping":{}}`) == nil {
+			select {
+			case <-over:
+				return
+			case <-time.After(wire.PingInterval):
+			}
+		}
+	}()
+}
+
 // network is a listener in memory, for a bubble of testing/synctest: connections there pass time only when all wait.
 type network struct {
 	conns  chan net.Conn

@@ -31,6 +31,8 @@ type objects struct {
 	mu    sync.Mutex
 	jobs  map[string]types.UID
 	calls map[string]*v1alpha1.ToolCall
+	// sessions are by their name.
+	sessions map[string]*v1alpha1.ToolSession
 	// fails is the answer to every request; hangs gives none.
 	fails error
 	hangs bool
@@ -38,7 +40,7 @@ type objects struct {
 }
 
 func newObjects() *objects {
-	return &objects{jobs: map[string]types.UID{}, calls: map[string]*v1alpha1.ToolCall{}}
+	return &objects{jobs: map[string]types.UID{}, calls: map[string]*v1alpha1.ToolCall{}, sessions: map[string]*v1alpha1.ToolSession{}}
 }
 
 // Get implements client.Reader.
@@ -65,6 +67,11 @@ func (o *objects) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	case *v1alpha1.ToolCall:
 		if call := o.calls[name]; call != nil {
 			call.DeepCopyInto(into)
+			return nil
+		}
+	case *v1alpha1.ToolSession:
+		if session := o.sessions[name]; session != nil {
+			session.DeepCopyInto(into)
 			return nil
 		}
 	}
@@ -270,22 +277,6 @@ func TestAnAPIServerThatDoesNotAnswerCostsNoResult(t *testing.T) {
 			}
 		})
 	}
-}
-
-// keepAlive pings and reads what the operator sends, until the connection or the test ends.
-func keepAlive(t *testing.T, p *peer) {
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	go p.awaitEnd()
-	go func() {
-		for p.write(`{"ping":{}}`) == nil {
-			select {
-			case <-over:
-				return
-			case <-time.After(wire.PingInterval):
-			}
-		}
-	}()
 }
 
 // Nobody keeps the questions of others from being asked.

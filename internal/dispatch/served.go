@@ -19,10 +19,17 @@ type served struct {
 	calls map[string]*heldCall
 	// came is how many have come.
 	came int
+	// stops counts the Stops that may be answered by a result that came already.
+	stops int
 	// ending says that the runner was told to end.
 	ending bool
-	// isNew says that the runner has come or gone, and nobody has taken the news.
+	// isNew says that there is news for the session, and nobody has taken it.
 	isNew bool
+	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
+	isAwaited bool
+	// lost are the names of calls that the runner had on its last connection and doesn't list: it never started them. They
+	// are news.
+	lost []string
 }
 
 // heldCall is a call that the runner has, or may have.
@@ -75,6 +82,17 @@ func (v *served) list() []HeldCall {
 	return list
 }
 
+// acceptedOf are the calls that a runner which has these may have started. One that it was only told not to start isn't
+// among them: what was sent on earlier connections is in its hello, or was never handled.
+func acceptedOf(calls []HeldCall) (accepted []HeldCall) {
+	for _, call := range calls {
+		if call.State != Withdrawn {
+			accepted = append(accepted, call)
+		}
+	}
+	return accepted
+}
+
 // hasRoom says whether the runner may have another call: it keeps the result of each until that is acknowledged.
 func (v *served) hasRoom() bool {
 	running, ended := 0, 0
@@ -91,8 +109,11 @@ func (v *served) hasRoom() bool {
 
 // mayReport says whether a result can come now.
 func (v *served) mayReport() bool {
+	if v.stops > 0 {
+		return true
+	}
 	for _, call := range v.calls {
-		if call.result == nil && call.State != Known {
+		if !call.hasReported() {
 			return true
 		}
 	}
@@ -106,6 +127,9 @@ func (v *served) markAll() {
 		call.isNew = true
 	}
 }
+
+// hasReported says that the runner has said how the call ended, and nobody has acknowledged it.
+func (c *heldCall) hasReported() bool { return c.result != nil || c.State == Known }
 
 // release gives back the memory that a call takes.
 func (c *heldCall) release() {
@@ -176,13 +200,15 @@ func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool
 	s.mu.Lock()
 	call := s.served.get(r.CallUID)
 	if s.over || call == nil || call.result != nil || call.State == Known {
-		over := s.over
+		crossed := s.served.stops > 0
+		s.served.stops = max(s.served.stops-1, 0)
+		expected := s.over || crossed
 		s.mu.Unlock()
 		release()
-		return over
+		return expected
 	}
 	call.State, call.isNew = Ended, true
-	call.result = &heldResult{s.objectName(call.Name), r, size, release}
+	call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, inSession: true, release: release}
 	discard := call.discard
 	s.mu.Unlock()
 	if discard {
@@ -200,11 +226,36 @@ func (s *Session) remind() bool {
 	}
 	found := false
 	for _, call := range s.served.calls {
-		if call.result != nil || call.State == Known {
+		if call.hasReported() {
 			call.isNew, found = true, true
 		}
 	}
 	return found
+}
+
+// markRoom has the session looked at when a call waits for the runner to read. It says whether one does.
+func (s *Session) markRoom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil || !s.served.isAwaited {
+		return false
+	}
+	s.served.isAwaited, s.served.isNew = false, true
+	return true
+}
+
+// markLost has the calls looked at that the runner had before, and has no more.
+func (s *Session) markLost(before []HeldCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return
+	}
+	for _, call := range before {
+		if s.served.get(call.UID) == nil {
+			s.served.lost = append(s.served.lost, call.Name)
+		}
+	}
 }
 
 // markNew has all looked at that a session's runner has.

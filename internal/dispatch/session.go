@@ -40,6 +40,8 @@ type heldResult struct {
 	call   types.NamespacedName
 	result *wire.Result
 	size   int
+	// inSession says that it is a result of a session's call.
+	inSession bool
 	// release gives back the memory that the result takes of the budget.
 	release func()
 }
@@ -276,5 +278,5 @@ func (s *Session) setResult(r *wire.Result, size int, release func()) {
 		release()
 		return
 	}
-	s.result = &heldResult{s.objectName(s.call), r, size, release}
+	s.result = &heldResult{call: s.objectName(s.call), result: r, size: size, release: release}
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -51,8 +50,8 @@ type HeldCall struct {
 
 // Errors of what a session's runner is told.
 var (
-	// ErrNoRoom says that the runner has as many calls or results as it may: ask again when a result came or was
-	// acknowledged.
+	// ErrNoRoom says that the runner has as many calls or results as it may, or has much to read. There is news when a
+	// result comes, or when it has read.
 	ErrNoRoom = errors.New("the session's runner has as many calls as it may have")
 	// ErrEnding says that the runner was told to end its session.
 	ErrEnding = errors.New("the session's runner takes no more calls")
@@ -175,7 +174,10 @@ func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err 
 		return true, nil
 	case v.ending:
 		return false, ErrEnding
-	case !v.hasRoom() || !s.hasRoom():
+	case !v.hasRoom():
+		return false, ErrNoRoom
+	case !s.hasRoom():
+		v.isAwaited = true
 		return false, ErrNoRoom
 	}
 	call := v.add(HeldCall{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
@@ -209,13 +211,13 @@ func (s *Session) stop(callUID, callName string) (added, again bool, err error) 
 	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
 		return false, false, ErrNoRoom
 	case call == nil:
-		v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}).stopped = true
-		return true, false, nil
+		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
 	case call.stopped || call.State == Ended || call.State == Known:
 		return false, true, nil
 	}
 	call.stopped = true
-	return false, false, nil
+	v.stops++
+	return added, false, nil
 }
 
 // End tells the runner, once a connection, to stop what runs and to start nothing more. It exits when all results are
@@ -274,12 +276,15 @@ func (s *Session) ackServed(callUID string) error {
 	return s.sendOrClose(&wire.Message{Ack: &wire.Ack{CallUID: callUID}})
 }
 
-// dismissCalls has the runner of a session stop the calls of a name that don't stay, and acknowledges their results.
-func (s *Session) dismissCalls(name string, stays func(uid string) bool) {
-	for _, call := range s.HeldCalls() {
-		if call.Name != name || stays(call.UID) {
-			continue
-		}
+// othersOf are the calls of a name that a session's runner has, but for the one with a UID.
+func (s *Session) othersOf(name, uid string) []HeldCall {
+	return slices.DeleteFunc(s.HeldCalls(), func(call HeldCall) bool { return call.Name != name || call.UID == uid })
+}
+
+// dismissCalls has the runner of a session stop the calls of a name, but for the one with a UID, and acknowledges their
+// results.
+func (s *Session) dismissCalls(name, except string) {
+	for _, call := range s.othersOf(name, except) {
 		s.discard(call.UID)
 		if s.ackServed(call.UID) != nil {
 			_ = s.Stop(call.UID, call.Name, v1alpha1.ReasonCancelRequested)
@@ -312,10 +317,11 @@ func (s *Session) drop(callUID string) {
 
 // News is what the reconcilers have to look at because of a session's runner.
 type News struct {
-	// Session says that the runner has come or gone.
+	// Session says that the runner has come or gone, or has room again for a call that wasn't assigned.
 	Session bool
-	// Calls are the names of calls that the runner has reported about, or that it had when it came or went.
-	Calls []string
+	// Ended are the names of calls whose end the runner has reported, Calls those of others that it had when it came or
+	// went, or has lost.
+	Ended, Calls []string
 }
 
 // TakeNews is what is new since it was last taken.
@@ -325,15 +331,20 @@ func (s *Session) TakeNews() News {
 	if s.served == nil {
 		return News{}
 	}
-	n := News{Session: s.served.isNew}
-	s.served.isNew = false
+	n := News{Session: s.served.isNew, Calls: s.served.lost}
+	s.served.isNew, s.served.lost = false, nil
 	for _, call := range s.served.calls {
-		if call.isNew {
-			call.isNew = false
+		switch {
+		case !call.isNew:
+			continue
+		case call.hasReported():
+			n.Ended = append(n.Ended, call.Name)
+		default:
 			n.Calls = append(n.Calls, call.Name)
 		}
+		call.isNew = false
 	}
-	slices.SortFunc(n.Calls, cmp.Compare)
-	n.Calls = slices.Compact(n.Calls)
+	slices.Sort(n.Ended)
+	slices.Sort(n.Calls)
 	return n
 }

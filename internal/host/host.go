@@ -1,12 +1,16 @@
-// Package host knows the pods with our runner in them that can take calls: made for one call, or waiting in a pool.
+// Package host knows the pods with our runner in them that can take calls: made for one call, waiting in a pool, or a
+// session's.
 //
 // A Host is a Job, its pod and the connection of its runner, as they were observed. The Registry holds the claims that
-// calls have on waiting hosts. Placers find or make a host for a call that was decided about; a cold start and a warm
-// pool are two of them behind one interface.
+// calls and sessions have on waiting hosts. Placers find or make a host for a call that was decided about; a cold start
+// and a warm pool are two of them behind one interface, the host of the call's session is the third.
 //
-// A claim is in memory only. It becomes durable with the write that records the runner in the call's status; an
-// operator that ends before that leaves a host that waits and a call that has none. The package writes nothing to the
-// API: it returns what is to be made.
+// A claim is in memory only. It becomes durable with the write that records the runner in the status of the call or the
+// session; an operator that ends before that leaves a host that waits, and a call or a session that has none. The package
+// writes nothing to the API: it returns what is to be made.
+//
+// A SessionHost says what is certain of the one process that a session records: which calls it may have got, how many
+// more it can run, and whether it is gone. Until it is, its word alone ends those calls.
 package host
 
 import (

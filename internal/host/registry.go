@@ -14,11 +14,11 @@ type Runners interface {
 	Session(jobUID string) *dispatch.Session
 }
 
-// Registry holds which waiting runners calls may claim, by what their pods were made from, and which call has claimed
-// which. Its methods may be called at the same time.
+// Registry holds which waiting runners calls and sessions may claim, by what their pods were made from, and which of them
+// has claimed which. Its methods may be called at the same time. What is said of calls here goes for sessions, too.
 //
-// After a restart it is empty: the pools' controller offers the runners that connect and wait, and the calls' status
-// says which runners have a call.
+// After a restart it is empty: the pools' controller offers the runners that connect and wait, and the status of calls
+// and sessions says which runners they have.
 type Registry struct {
 	runners Runners
 
@@ -30,10 +30,16 @@ type Registry struct {
 	claims map[string]claim
 }
 
-// claim names a call and its runner: the Job, the key of its very process, and what its pod was made from.
+// claim names a claimant and its runner: the Job, the key of its very process, and what its pod was made from.
 type claim struct {
-	call                      types.NamespacedName
+	claimant
 	jobUID, keyHash, template string
+}
+
+// claimant is a call or a session. Both may have the same name.
+type claimant struct {
+	types.NamespacedName
+	isSession bool
 }
 
 // NewRegistry makes an empty one.
@@ -41,7 +47,7 @@ func NewRegistry(runners Runners) *Registry {
 	return &Registry{runners: runners, offered: map[string]string{}, order: map[string][]string{}, claims: map[string]claim{}}
 }
 
-// Offer lets calls claim a Job's runner, if it is connected and has no call. Offering it twice is fine.
+// Offer lets calls claim a Job's runner, if it is connected and waits. Offering it twice is fine.
 func (r *Registry) Offer(jobUID, template string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,28 +62,37 @@ func (r *Registry) Offer(jobUID, template string) {
 // A call whose write failed half way finds the same runner again, never a second one while that is connected. One that
 // was made from another template by then is refused.
 func (r *Registry) Claim(template string, call types.NamespacedName, callUID string) *dispatch.Session {
-	runner, outdated := r.claim(template, call, callUID)
+	return r.claimFor(template, claimant{NamespacedName: call}, callUID)
+}
+
+// ClaimForSession is Claim for a session.
+func (r *Registry) ClaimForSession(template string, session types.NamespacedName, sessionUID string) *dispatch.Session {
+	return r.claimFor(template, claimant{session, true}, sessionUID)
+}
+
+func (r *Registry) claimFor(template string, by claimant, uid string) *dispatch.Session {
+	runner, outdated := r.claim(template, by, uid)
 	if outdated != nil {
 		outdated.Refuse("the pod's environment was changed")
 	}
 	return runner
 }
 
-func (r *Registry) claim(template string, call types.NamespacedName, callUID string) (runner, outdated *dispatch.Session) {
+func (r *Registry) claim(template string, by claimant, uid string) (runner, outdated *dispatch.Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.claimed(callUID); s != nil {
-		if r.claims[callUID].template == template {
+	if s := r.claimed(uid); s != nil {
+		if r.claims[uid].template == template {
 			return s, nil
 		}
-		delete(r.claims, callUID)
+		delete(r.claims, uid)
 		outdated = s
 	}
 	for len(r.order[template]) > 0 {
 		jobUID := r.order[template][0]
 		r.withdraw(jobUID)
 		if s := r.idle(jobUID); s != nil {
-			r.claims[callUID] = claim{call, jobUID, s.KeyHash(), template}
+			r.claims[uid] = claim{by, jobUID, s.KeyHash(), template}
 			return s, outdated
 		}
 	}
@@ -101,11 +116,20 @@ func (r *Registry) Release(callUID string) {
 // ReleaseOthers ends the claims of all calls of a name but the one with a UID, and returns their runners, which may have
 // to be refused.
 func (r *Registry) ReleaseOthers(call types.NamespacedName, except string) []*dispatch.Session {
+	return r.releaseOthers(claimant{NamespacedName: call}, except)
+}
+
+// ReleaseOtherSessions is ReleaseOthers for sessions.
+func (r *Registry) ReleaseOtherSessions(session types.NamespacedName, except string) []*dispatch.Session {
+	return r.releaseOthers(claimant{session, true}, except)
+}
+
+func (r *Registry) releaseOthers(by claimant, except string) []*dispatch.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var runners []*dispatch.Session
 	for uid, c := range r.claims {
-		if c.call != call || uid == except {
+		if c.claimant != by || uid == except {
 			continue
 		}
 		if s := r.claimed(uid); s != nil {
@@ -127,7 +151,7 @@ func (r *Registry) Withdraw(jobUID string) bool {
 	return true
 }
 
-// IsBusy says that a Job's connected runner has a call, or that a call has claimed it.
+// IsBusy says that a Job's connected runner has a call or a session, or that one has claimed it.
 func (r *Registry) IsBusy(jobUID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +183,7 @@ func (r *Registry) Waiting(template string) int {
 
 func (r *Registry) idle(jobUID string) *dispatch.Session {
 	s := r.runners.Session(jobUID)
-	if s == nil || s.CallUID() != "" {
+	if s == nil || !s.IsWaiting() {
 		return nil
 	}
 	return s
@@ -192,7 +216,7 @@ func (r *Registry) isBusy(jobUID string) bool {
 		return true
 	}
 	s := r.runners.Session(jobUID)
-	return s != nil && s.CallUID() != ""
+	return s != nil && !s.IsWaiting()
 }
 
 func (r *Registry) withdraw(jobUID string) {

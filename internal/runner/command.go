@@ -64,6 +64,8 @@ type options struct {
 	now      func() time.Time
 	oomKills func() (count uint64, known bool)
 	onStart  func(time.Time)
+	// isShared says that other commands run in the container.
+	isShared bool
 }
 
 func newOptions(opts []Option) options {
@@ -87,4 +89,10 @@ func WithOOMKills(count func() (uint64, bool)) Option {
 // WithOnStart sets a function that is called once, when the process has started. It must not block.
 func WithOnStart(f func(at time.Time)) Option {
 	return func(o *options) { o.onStart = f }
+}
+
+// WithOthers says that other commands run in the container at the same time: the kernel counts the processes that it kills
+// for memory of all of them together.
+func WithOthers() Option {
+	return func(o *options) { o.isShared = true }
 }

@@ -60,7 +60,7 @@ func (r *run) describeEnd(o *result.Outcome) {
 	case signaled:
 		o.Reason, o.Message = result.Signaled, "The command was ended by "+o.Signal+"."
 	default:
-		describeExit(o, r.status.ExitStatus())
+		r.describeExit(o, r.status.ExitStatus())
 	}
 }
 
@@ -69,7 +69,7 @@ const outOfMemory = "The kernel killed the command for using more memory than it
 // killedChild is the exit code of a shell whose last command was ended by SIGKILL.
 const killedChild = 128 + int(unix.SIGKILL)
 
-func describeExit(o *result.Outcome, code int) {
+func (r *run) describeExit(o *result.Outcome, code int) {
 	o.ExitCode = result.Exit(int32(code))
 	o.Reason, o.Message = result.NonZeroExit, fmt.Sprintf("The command exited with code %d.", code)
 	switch {
@@ -79,7 +79,10 @@ func describeExit(o *result.Outcome, code int) {
 		o.Reason, o.Message = result.OOMKilled, outOfMemory
 		return
 	}
-	if o.OOMKilled {
+	switch {
+	case o.OOMKilled && r.isShared:
+		o.Message += " While it ran, the kernel killed a process of the container for memory; that may have been another command's."
+	case o.OOMKilled:
 		o.Message += " While it ran, the kernel killed one of its processes for memory."
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// ready is the stage for the next call with rules, if one was started ahead; support is what the node gives, if that is
-// known. Whoever runs owns them.
+// ready is the stage for the next call whose rules list programs, if one was started ahead; support is what the node
+// gives, if that is known. Whoever runs owns them.
 var (
 	ready   *sandbox.Stage
 	support *rules.Support
 )
 
-// Prepare starts the stage for the next call with rules, so that the call needn't wait for it, and returns what the node
-// gives for such calls. A stage is a process: Prepare is for a supervisor that waits for a call, before the first one and
-// between two. A call without rules ends the stage.
+// Prepare starts the stage for the next call whose rules list programs, so that the call needn't wait for it, and returns
+// what the node gives for calls with rules. A stage is a process: Prepare is for a supervisor that waits for a call, before
+// the first one and between two. Another call ends the stage.
 func Prepare() rules.Support {
 	runMutex.Lock()
 	defer runMutex.Unlock()
@@ -92,7 +92,7 @@ func closeDomain(d *sandbox.Domain) {
 	}
 }
 
-// startInside starts the program in a domain. The stage becomes the leader of the tree. One that was started ahead may
+// startInside starts the program in a domain that lists programs. The stage becomes the leader of the tree. One that was started ahead may
 // have ended since; a new one takes its place.
 func (r *run) startInside(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
 	defer domain.Close()

@@ -50,10 +50,13 @@ func (r *run) start() (err error) {
 	}
 	defer files.closeChild()
 	closeOnExec()
-	if domain != nil {
+	switch {
+	case domain == nil:
+		err = r.startPlain(program, dir, files, r.denyNetwork())
+	case domain.ListsPrograms():
 		err = r.startInside(domain, program, dir, files)
-	} else {
-		err = r.startPlain(program, dir, files)
+	default:
+		err = r.startOnThread(domain, program, dir, files)
 	}
 	if err != nil {
 		r.startedAt = time.Time{}
@@ -66,16 +69,40 @@ func (r *run) start() (err error) {
 	return nil
 }
 
-// startPlain starts the program without rules.
-func (r *run) startPlain(program string, dir *workDir, files *childFiles) error {
+// startPlain starts the program. restrict is called on its thread before; it may be nil.
+func (r *run) startPlain(program string, dir *workDir, files *childFiles, restrict func() error) error {
 	discardStage()
 	tree := r.newTree()
 	r.startedAt = r.now()
-	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd) })
+	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd, restrict) })
 	if err == nil {
 		r.tree = tree(pid)
 	}
 	return err
+}
+
+// startOnThread starts the program in a domain that lists no programs.
+func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
+	defer domain.Close()
+	err := r.startPlain(program, dir, files, func() error { return domain.Enter(r.cmd.DenyNetwork) })
+	if err == nil {
+		r.inside = domain.Process()
+	}
+	return err
+}
+
+// denyNetwork returns what denies the network to a program without rules; nil if nothing does.
+func (r *run) denyNetwork() func() error {
+	if !r.cmd.DenyNetwork {
+		return nil
+	}
+	return func() error {
+		if err := sandbox.DenyNetwork(); err != nil {
+			return &startError{result.InvalidEnvironment,
+				"The command was not started, because its network access could not be denied: " + err.Error() + "."}
+		}
+		return nil
+	}
 }
 
 // newTree notes the processes that exist before the start. It returns a function that makes the tree, given the process
@@ -88,9 +115,9 @@ func (r *run) newTree() func(leader int) tree {
 	return func(leader int) tree { t.lead(leader); return t }
 }
 
-// fork starts the program in a session of its own. It installs the network filter on a thread that is used for nothing
-// else: the child inherits the filter, the other threads of this process don't.
-func fork(program string, cmd *Command, files *childFiles, cwd string) (int, error) {
+// fork starts the program in a session of its own. It restricts a thread that is used for nothing else: the child inherits
+// the restriction, the other threads of this process don't.
+func fork(program string, cmd *Command, files *childFiles, cwd string, restrict func() error) (int, error) {
 	argv := withSource(cmd.Argv, cmd.Source != nil)
 	attr := &syscall.ProcAttr{
 		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true},
@@ -98,13 +125,12 @@ func fork(program string, cmd *Command, files *childFiles, cwd string) (int, err
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would be our own
 	}
-	if !cmd.DenyNetwork {
+	if restrict == nil {
 		return syscall.ForkExec(program, argv, attr)
 	}
 	return onThreadOfItsOwn(func() (int, error) {
-		if err := sandbox.DenyNetwork(); err != nil {
-			return 0, &startError{result.InvalidEnvironment,
-				"The command was not started, because its network access could not be denied: " + err.Error() + "."}
+		if err := restrict(); err != nil {
+			return 0, err
 		}
 		return syscall.ForkExec(program, argv, attr)
 	})

@@ -210,3 +210,19 @@ func TestOOM(t *testing.T) {
 		})
 	}
 }
+
+func TestAnOOMKillInASharedContainerIsNotSaidToBeTheCommands(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []Option
+		want string
+	}{
+		"alone":       {nil, "the kernel killed one of its processes for memory."},
+		"with others": {[]Option{WithOthers()}, "that may have been another command's."},
+	} {
+		calls := uint64(0)
+		opts := append(c.opts, WithOOMKills(func() (uint64, bool) { calls++; return calls, true }))
+		if o := runIt(t, t.Context(), bash("exit 3"), opts...); !strings.HasSuffix(o.Message, c.want) {
+			t.Errorf("%s: %s", name, o.Message)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -348,5 +349,45 @@ git clone -q . ../c && git gc -q && git stash list && git submodule status && cd
 				t.Errorf("%s\nrefused %+v", describe(o), o.Refused)
 			}
 		})
+	}
+}
+
+// A domain that lists no programs is entered by a thread of this process. It must end.
+func TestNoThreadOfTheSupervisorStaysInADomain(t *testing.T) {
+	ownRules(t)
+	dir := publicDir(t)
+	var running sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		// Work for other threads, so that some are started meanwhile.
+		running.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = os.ReadFile("/proc/self/status")
+				}
+			}
+		})
+	}
+	for range 30 {
+		cmd := bash("echo x >" + dir + "/file")
+		cmd.Rules = &rules.Rules{WritePaths: []string{}}
+		o := runIt(t, t.Context(), cmd)
+		if o.Reason == result.IsolationUnavailable {
+			t.Skip(o.Message)
+		}
+		if o.Reason != result.NonZeroExit || !strings.Contains(text(o.Stderr), "Permission denied") || !o.Isolation.Writes {
+			t.Fatal(describe(o))
+		}
+	}
+	close(stop)
+	running.Wait()
+	for _, id := range proc.Threads() {
+		status, err := os.ReadFile("/proc/self/task/" + itoa(id) + "/status")
+		if err == nil && strings.Contains(string(status), "NoNewPrivs:\t1") {
+			t.Errorf("thread %d is in a domain", id)
+		}
 	}
 }

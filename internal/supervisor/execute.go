@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,8 @@ type Executor struct {
 	Stdout, Stderr io.Writer
 	// Run runs a command and calls started when it runs; runner.Run does it when nil.
 	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
+	// Rules hold for calls that have none of their own; nil for none.
+	Rules *rules.Rules
 }
 
 // Execute finishes the plan with what only the pod knows, and runs the command. The result is within the bounds that the
@@ -64,7 +67,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
 		MaxBytesPerStream: a.MaxBytesPerStream,
 		DenyNetwork:       a.DenyNetwork,
-		Rules:             writable(a, path),
+		Rules:             writable(cmp.Or(a.Rules, e.Rules), a, path),
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
 	}
@@ -83,11 +86,11 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 
 // writable says where the commands of root may write when the policy doesn't: without a bound, root can write to every
 // program, so that none of those that are listed could run.
-func writable(a *wire.Assignment, dir string) *rules.Rules {
-	if a.Rules == nil || a.Rules.Programs == nil || a.Rules.WritePaths != nil || os.Geteuid() != 0 {
-		return a.Rules
+func writable(r *rules.Rules, a *wire.Assignment, dir string) *rules.Rules {
+	if r == nil || r.Programs == nil || r.WritePaths != nil || os.Geteuid() != 0 {
+		return r
 	}
-	bounded := *a.Rules
+	bounded := *r
 	bounded.WritePaths = []string{"/workspace", "/tmp"}
 	for _, path := range append([]string{dir}, a.Environment.AllowedPaths...) {
 		if path != "/" {

@@ -6,12 +6,13 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// link is a connection from which messages are received.
+// link is a connection from which messages are received. broken says why no more come, ended is closed then, and closed by
+// the one who handles the messages.
 type link struct {
-	conn     Conn
-	incoming chan *wire.Message
-	broken   chan error
-	closed   chan struct{}
+	conn          Conn
+	incoming      chan *wire.Message
+	broken        chan error
+	ended, closed chan struct{}
 }
 
 // maxUnhandled is how many messages may wait to be handled. For one call an operator sends only a few in all.
@@ -20,7 +21,8 @@ const maxUnhandled = 8
 // receive reads messages until the connection ends. Nobody has to read the channels for it to end.
 func (s *Supervisor) receive(conn Conn) *link {
 	l := &link{
-		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), broken: make(chan error, 1), closed: make(chan struct{}),
+		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), broken: make(chan error, 1),
+		ended: make(chan struct{}), closed: make(chan struct{}),
 	}
 	go l.receive(s.session != nil)
 	return l
@@ -33,6 +35,7 @@ func (l *link) close() {
 }
 
 func (l *link) receive(inSession bool) {
+	defer close(l.ended)
 	for {
 		m, err := l.conn.Receive()
 		if err != nil {

@@ -56,11 +56,11 @@ func (s *sender) send(messages ...*wire.Message) error {
 }
 
 // finish lets what is queued leave, unless the connection or the process ends before.
-func (s *sender) finish(ctx context.Context, broken <-chan error) {
+func (s *sender) finish(ctx context.Context, ended <-chan struct{}) {
 	close(s.queue)
 	select {
 	case <-s.done:
-	case <-broken:
+	case <-ended:
 	case <-ctx.Done():
 	}
 	s.conn.Close()
@@ -95,7 +95,7 @@ func (s *Supervisor) serveSession(ctx, terminate context.Context, l *link, said 
 	if !errors.Is(err, errAcknowledged) {
 		l.conn.Close()
 	}
-	out.finish(ctx, l.broken)
+	out.finish(ctx, l.ended)
 	return err
 }
 

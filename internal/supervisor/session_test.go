@@ -272,6 +272,21 @@ func TestAStop(t *testing.T) {
 	})
 }
 
+func TestAnAcknowledgementOfACallThatRunsIsIgnored(t *testing.T) {
+	inSession(t, func(b *sessionBench, p *pipe) {
+		p.in <- assigned("c1")
+		b.wantStarted(p, "c1")
+		p.in <- ack("c1")
+		p.in <- assigned("c1")
+		b.wantStarted(p, "c1")
+		b.finish("c1")
+		b.wantResult(p, "c1")
+		p.in <- ack("c1")
+		p.in <- assigned("c1")
+		b.wantKnown(p, "c1")
+	})
+}
+
 func TestAHelloSaysWhatTheRunnerHas(t *testing.T) {
 	inSession(t, func(b *sessionBench, p *pipe) {
 		for _, uid := range []string{"c1", "c2"} {
@@ -309,6 +324,7 @@ func TestAHelloSaysWhatTheRunnerHas(t *testing.T) {
 		synctest.Wait()
 		// What ends while there is no connection is said in the next hello.
 		p.Close()
+		synctest.Wait()
 		b.finish("c3")
 		synctest.Wait()
 		p, said := b.again()

@@ -1,14 +1,44 @@
-// Package supervisor takes a runner from its start to its end: it connects to the operator, takes one call,
-// runs it, and sends the result until that is acknowledged.
+// Package supervisor takes a runner from its start to its end: it connects to the operator, takes one call, or the calls of
+// one session, runs them, and sends each result until that is acknowledged. It knows nothing of how a process is run
+// (Execute, BeginSession) or of Kubernetes beyond that SIGTERM means that the pod goes away.
 //
-// Whatever happens to the connection, a command is started at most once in the life of the process: a second
-// assignment is ignored. A result is kept until it is acknowledged, over as many connections as it takes, and
-// a copy of it is saved for the case that the pod ends first. The package knows nothing of how a process
-// is run (Execute) or of Kubernetes beyond that SIGTERM means that the pod goes away.
+// # A hello is a promise
 //
-// A hello is a promise. Before it says the next one, a runner closes the old connection and discards what it
-// hasn't handled of it. So a hello without a call says for certain that no command was started, and that none
-// will be because of an earlier connection.
+// Before it says the next hello, a runner closes the old connection and discards what it hasn't handled of it. So a hello
+// says for certain what the runner has, and nothing comes of an earlier connection any more: without a call or a session,
+// no command was started; in a session, no call runs but those that it lists.
+//
+// # One call
+//
+// Whatever happens to the connection, a command is started at most once in the life of the process: a second assignment is
+// ignored. A result is kept until it is acknowledged, over as many connections as it takes, and a copy of it is saved for
+// the case that the pod ends first. The runner exits after the acknowledgement.
+//
+// # A session
+//
+// Begin makes a runner that waits a session's runner, for good. It can't begin in a runner that has a call. The runner
+// remembers the UID of each call that it was given or told to stop; these are the calls that MaxCalls counts, 16 bytes each.
+// A UID is in one of these states, which it never goes back from:
+//
+//	unknown       Assign remembers it and starts it; Stop remembers it and makes it one that is never started.
+//	running       Assign is answered by Started, as soon as it has; Stop stops the command. Its end makes it an ended one.
+//	ended         The result is sent when it is there, once on each connection, and to answer Assign and Stop. Ack makes
+//	              it an acknowledged one. Other messages don't.
+//	acknowledged  Assign and Stop are answered by Known.
+//	never started Assign and Stop are answered by a Result that says that it wasn't started. It isn't kept and needs no
+//	              Ack, because it can be asked for again.
+//
+// A call that comes after the session's end, after MaxCalls, or after SIGTERM isn't started. It is an ended one, with a
+// result that says so. Each answer to a message is sent after the state has changed, and the state outlives connections, so
+// that it doesn't matter which frames are lost.
+//
+// The runner is bounded whatever an operator does. It leaves a connection, and goes on with what it has, when the operator
+// assigns more calls than may run (MaxConcurrentCalls, and wire.MaxBackgroundCalls beside them) or leaves more results
+// unacknowledged than wire.MaxHeldCalls; when it reads less than it asks for; and when it sends a call that the hello
+// couldn't carry. No copy of a result is saved: there is room for one only. When the process is gone, what it had is lost.
+//
+// Reading, sending and running are apart in a session: an operator that reads slowly is still heard, and a call that ends
+// never waits for one that doesn't.
 package supervisor
 
 import (

@@ -18,7 +18,8 @@
 //
 // The domain and the filter are set in a stage. That is this program's own binary, started again, which sets them on
 // itself and then executes the command. Init makes every program that imports the package able to be the stage. Starting
-// it takes milliseconds, so one can be started ahead (Ahead).
+// it takes milliseconds, so one can be started ahead (Ahead). A domain that lists no programs needs no gate: a thread of this
+// process enters it (Domain.Enter), starts the command and ends.
 //
 // When this process ends, the kernel answers each further execve of the call with ENOSYS.
 //

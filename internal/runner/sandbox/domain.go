@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,6 +85,30 @@ func (d *Domain) Close() {
 		d.ruleset.file.Close()
 	}
 }
+
+// ListsPrograms reports whether the domain needs a gate, and a stage to be entered in.
+func (d *Domain) ListsPrograms() bool { return d.programs != nil }
+
+// Enter puts the calling thread and what it starts into the domain, which lists no programs. The thread must be used for
+// nothing else afterwards.
+func (d *Domain) Enter(denyNetwork bool) error {
+	if d.ListsPrograms() {
+		return errNeedsStage
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up new privileges: %w", err)
+	}
+	if err := restrictSelf(int(d.ruleset.file.Fd())); err != nil {
+		return err
+	}
+	_, err := install(filter(auditArch, filterOptions{denyNetwork: denyNetwork}), 0)
+	return err
+}
+
+var errNeedsStage = errors.New("a domain that lists programs is entered in a stage")
+
+// Process returns what a command is held by that was started in the domain by a thread.
+func (d *Domain) Process() *Process { return &Process{domain: d} }
 
 // Rules returns the number of Landlock rules.
 func (d *Domain) Rules() int { return d.ruleset.count }

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,8 +17,8 @@ const defaultOverdue = 15 * time.Second
 
 // call is one command in one shim.
 type call struct {
-	shim *process
-	cmd  *runner.Command
+	shim           *process
+	timeout, grace time.Duration
 	// started is called when the command runs.
 	started func(time.Time)
 	// kill is asked to end the command for memory. It has room for one.
@@ -26,7 +27,8 @@ type call struct {
 	killed bool
 
 	replies chan reply
-	lost    chan error
+	// lost is closed when the shim is gone.
+	lost chan struct{}
 	// overdue fires when the shim has taken limit too long.
 	overdue *time.Timer
 	limit   time.Duration
@@ -62,14 +64,16 @@ var errNotHandedOver = errors.New("the command was not handed over")
 func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, started func(time.Time)) (result.Outcome, error) {
 	s.number++
 	c := &call{
-		shim: s, cmd: cmd, started: started, kill: make(chan runner.Stop, 1),
-		replies: make(chan reply), lost: make(chan error, 1), limit: p.overdue, handedOver: time.Now(),
+		shim: s, timeout: cmd.Timeout, grace: cmp.Or(cmd.Grace, runner.DefaultGrace), started: started, kill: make(chan runner.Stop, 1),
+		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(),
 	}
 	c.oomBefore, _ = runner.CgroupOOMKills()
 	if err := send(s.conn, &request{Number: s.number, Run: newCommand(cmd)}, cmd.DirFD); err != nil {
 		p.discard(s)
 		return result.Outcome{}, errNotHandedOver
 	}
+	// The shim has it. A command may run for hours.
+	cmd.Stdin, cmd.Source = nil, nil
 	p.add(c)
 	go c.receive()
 	ended := c.supervise(ctx)
@@ -109,7 +113,7 @@ func (c *call) receive() {
 	for {
 		var r reply
 		if _, err := receive(c.shim.conn, &r, maxReply); err != nil {
-			c.lost <- err
+			close(c.lost)
 			return
 		}
 		c.replies <- r
@@ -123,8 +127,8 @@ func (c *call) receive() {
 func (c *call) supervise(ctx context.Context) *reply {
 	c.overdue = time.NewTimer(c.limit)
 	defer c.overdue.Stop()
-	if c.cmd.Timeout > 0 {
-		c.overdue.Reset(c.cmd.Timeout + c.grace() + c.limit)
+	if c.timeout > 0 {
+		c.overdue.Reset(c.timeout + c.grace + c.limit)
 	} else {
 		c.overdue.Stop()
 	}
@@ -153,13 +157,6 @@ func (c *call) supervise(ctx context.Context) *reply {
 	}
 }
 
-func (c *call) grace() time.Duration {
-	if c.cmd.Grace > 0 {
-		return c.cmd.Grace
-	}
-	return runner.DefaultGrace
-}
-
 // stop tells the shim to end the command. One that ends already and has to end at once goes with its shim.
 func (c *call) stop(why runner.Stop) {
 	if c.why != nil {
@@ -171,7 +168,7 @@ func (c *call) stop(why runner.Stop) {
 	c.why = &why
 	limit := c.limit
 	if !why.Kill {
-		limit += c.grace()
+		limit += c.grace
 	}
 	c.overdue.Reset(limit)
 	if err := send(c.shim.conn, &request{Number: c.shim.number, Stop: &why}, nil); err != nil {

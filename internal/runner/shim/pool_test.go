@@ -231,7 +231,7 @@ func TestCommandsWithRulesRunBesideOthers(t *testing.T) {
 func TestAStageIsStartedAheadForTheNextCommandWithRules(t *testing.T) {
 	b := newBench(t, 1)
 	cmd := bash("echo $PPID")
-	cmd.Rules = &rules.Rules{Policy: "p", WritePaths: []string{b.dir}}
+	cmd.Rules = &rules.Rules{Policy: "p", WritePaths: []string{b.dir}, Programs: &rules.Programs{Own: "bash"}}
 	o := b.run(t.Context(), cmd)
 	if o.Reason == result.IsolationUnavailable {
 		t.Skip(o.Message)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -22,6 +23,10 @@ const shimName = "toolcall-shim"
 
 // controlFD is the shim's end of its socket.
 const controlFD = 3
+
+// gcPercent keeps a shim small, which counts in the memory of the commands' container: what a command allocates here is
+// freed after a few commands.
+const gcPercent = 25
 
 // init makes this program a shim if it was started as one.
 func init() {
@@ -57,6 +62,7 @@ func serve() error {
 	if err := runner.Harden(); err != nil {
 		return err
 	}
+	debug.SetGCPercent(gcPercent)
 	// Only the pool ends a shim, and only the first process is told that the pod ends.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -147,7 +153,7 @@ func (s *server) run(c received) error {
 		defer c.dir.Close()
 		cmd.DirFD = c.dir
 	}
-	outcome := runner.Run(c.ctx, cmd, runner.WithOnStart(func(at time.Time) {
+	outcome := runner.Run(c.ctx, cmd, runner.WithOthers(), runner.WithOnStart(func(at time.Time) {
 		// When it fails, so does what follows.
 		_ = send(s.conn, &reply{Started: &at}, nil)
 	}))
@@ -155,7 +161,7 @@ func (s *server) run(c received) error {
 	if err := send(s.conn, &reply{Ended: &outcome, Reusable: !hasChildren()}, nil); err != nil {
 		return err
 	}
-	if cmd.Rules != nil {
+	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
 	}
 	return nil

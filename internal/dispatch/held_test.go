@@ -1,0 +1,337 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+func sessionOf(h *wire.Hello, held int) *wire.Session {
+	h.Call = ""
+	h.Session = &wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: held}
+	return h.Session
+}
+
+// Rule 4: what a hello says of a session is checked before anything is kept.
+func TestASessionsHelloThatIsNotValidIsRefused(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		for name, change := range map[string]func(*wire.Hello){
+			"no UID":                 func(h *wire.Hello) { sessionOf(h, 0).UID = "" },
+			"a UID that isn't one":   func(h *wire.Hello) { sessionOf(h, 0).UID = "a b" },
+			"a long UID":             func(h *wire.Hello) { sessionOf(h, 0).UID = longUID + "f" },
+			"no name":                func(h *wire.Hello) { sessionOf(h, 0).Name = "" },
+			"a name with a slash":    func(h *wire.Hello) { sessionOf(h, 0).Name = "x/1" },
+			"a long name":            func(h *wire.Hello) { sessionOf(h, 0).Name = longName + "a" },
+			"no incarnation":         func(h *wire.Hello) { sessionOf(h, 0).Incarnation = 0 },
+			"fewer than no calls":    func(h *wire.Hello) { sessionOf(h, -1) },
+			"too many calls":         func(h *wire.Hello) { sessionOf(h, wire.MaxHeldCalls+1) },
+			"less taken than none":   func(h *wire.Hello) { sessionOf(h, 0).Taken = -1 },
+			"a call of its own, too": func(h *wire.Hello) { sessionOf(h, 0); h.CallUID = "c1" },
+		} {
+			l := &line{peer: n.peer(t)}
+			go l.read()
+			l.send(changedHello(t, o, "", change))
+			if got := l.hears(); !strings.HasSuffix(got, "refuse") || !l.isOver() || len(o.events) != 0 || o.hub.Len() != 0 {
+				t.Errorf("%s: heard %q, and %d are connected", name, got, o.hub.Len())
+			}
+		}
+	})
+}
+
+func TestWhatFollowsASessionsHelloIsChecked(t *testing.T) {
+	for name, follow := range map[string]string{
+		"a UID that isn't one":   `{"held":{"uid":"a b","name":"call","state":"Running"}}`,
+		"no UID":                 `{"held":{"name":"call","state":"Running"}}`,
+		"a name that isn't one":  `{"held":{"uid":"c1","name":"../x","state":"Running"}}`,
+		"no name":                `{"held":{"uid":"c1","state":"Running"}}`,
+		"a state that isn't one": `{"held":{"uid":"c1","name":"call","state":"Known"}}`,
+		"a call twice":           `{"held":{"uid":"c0","name":"call","state":"Running"}}`,
+		"a result before all":    resultOf("c0"),
+		"a large result":         largeResultOf("c0", 10<<10),
+		"junk":                   `junk`,
+		"nothing of its kind":    `{"started":{"callUID":"c0"}}`,
+	} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
+			m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: 2})
+			m.send(`{"held":{"uid":"c0","name":"call","state":"Running"}}`)
+			_ = m.write(follow)
+			if !m.isOver() || len(o.events) != 0 || o.hub.Len() != 0 {
+				t.Errorf("%s: it is served", name)
+			}
+		})
+	}
+}
+
+func TestARunnerCountsOnceAllItsCallsHaveCome(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
+		m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 2, Held: wire.MaxHeldCalls})
+		for i := range wire.MaxHeldCalls {
+			if o.hub.Len() != 0 {
+				t.Fatalf("it is served after %d calls", i)
+			}
+			// It pings between, and the frames are as large as they can be.
+			call := held(fmt.Sprint("c", i), wire.Running)
+			call.Decision = strings.Repeat("d", wire.MaxDecision)
+			m.say(&wire.Message{Held: &call})
+			time.Sleep(time.Second)
+			m.say(&wire.Message{Ping: &wire.Ping{}})
+		}
+		s := o.event(t)
+		if got := len(s.HeldCalls()); got != wire.MaxHeldCalls {
+			t.Errorf("%d calls are held", got)
+		}
+	})
+}
+
+// A frame of a hello that doesn't arrive takes nothing from others for long.
+func TestAHeldCallThatDoesNotArriveIsGivenUp(t *testing.T) {
+	inBubble(t, dispatch.Limits{ResultBytes: 100 << 10, BytesPerNamespace: 100 << 10}, func(t *testing.T, n *network, o *operator) {
+		m := &member{t: t, n: n, o: o, process: newProcess(t), job: "job"}
+		m.dial(&wire.Session{UID: "s1", Name: "session", Incarnation: 1, Held: 1})
+		m.announce(100 << 10)
+		synctest.Wait()
+		began := time.Now()
+		go reporter(t, n, o, "quick", 100<<10).awaitEnd()
+		if s := o.event(t); s.Result() == nil || time.Since(began) != dispatch.ResultGrace {
+			t.Errorf("another's result came after %s", time.Since(began))
+		}
+		if !m.isOver() {
+			t.Error("its connection goes on")
+		}
+	})
+}
+
+// Decisions of one namespace don't take the memory for those of others, and nobody waits for it.
+func TestDecisionsAreKeptAsLongAsThereIsMemory(t *testing.T) {
+	const size = 1000
+	inBubble(t, dispatch.Limits{DecisionBytes: 4 * size}, func(t *testing.T, n *network, o *operator) {
+		m := newServing(t, n, o)
+		var calls []wire.Held
+		for i := range 4 {
+			call := held(fmt.Sprint("c", i), wire.Running)
+			call.Decision = strings.Repeat("d", size)
+			calls = append(calls, call)
+		}
+		kept := func() (n int) {
+			for _, call := range m.session.HeldCalls() {
+				if call.Decision != "" {
+					n++
+				}
+			}
+			return n
+		}
+		for range 5 {
+			// The older connection gives its part back.
+			m.connect(calls...)
+			if got := kept(); got != 2 || len(m.session.HeldCalls()) != len(calls) {
+				t.Fatalf("of %d calls %d decisions are kept", len(m.session.HeldCalls()), got)
+			}
+			m.disconnect()
+		}
+		m.connect(calls[0])
+		for i := range 10 {
+			a := assignmentOf(fmt.Sprint("a", i))
+			a.Decision = strings.Repeat("d", size)
+			if err := m.session.AssignTo("s1", a); err != nil {
+				t.Fatal(err)
+			}
+			m.report(a.CallUID, a.Decision)
+			if got := kept(); got != 2 {
+				t.Fatalf("%d decisions are kept", got)
+			}
+			if err := m.session.Ack(a.CallUID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestResultsOfASessionTakeTheirPartsOfTheBudget(t *testing.T) {
+	const size = 100 << 10
+	inBubble(t, dispatch.Limits{ResultBytes: 2 * size, BytesPerNamespace: 2 * size}, func(t *testing.T, n *network, o *operator) {
+		m := newServing(t, n, o)
+		m.mustAssign("c1", "c2", "c3")
+		for _, uid := range []string{"c1", "c2", "c3"} {
+			body := largeResultOf(uid, size)
+			if uid != "c3" {
+				m.send(body)
+				continue
+			}
+			go func() { _ = m.write(body) }()
+		}
+		expect(t, "news", o.news(), "call-c1, call-c2")
+		time.Sleep(dispatch.IdleTimeout)
+		expect(t, "news without room", o.news(), "")
+		if err := m.session.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "news with room", o.news(), "call-c3")
+		for name, end := range map[string]func(){"an end": func() { m.disconnect() }, "a refusal": func() { m.session.Refuse("no"); o.news() }} {
+			m.connect(held("c2", wire.Ended), held("c3", wire.Ended))
+			m.session.TakeNews()
+			for _, uid := range []string{"c2", "c3"} {
+				m.send(largeResultOf(uid, size))
+			}
+			expect(t, "news before "+name, o.news(), "call-c2, call-c3")
+			end()
+		}
+	})
+}
+
+// The largest result of a session's call has a decision, too. The operator waits for the frame before it begins.
+func TestTheLargestResultOfASessionArrives(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		m := newServing(t, n, o)
+		m.mustAssign("c1")
+		m.send(largeResultOf("c1", wire.MaxSessionResult))
+		expect(t, "news", o.news(), "call-c1")
+		m.mustAssign("c2")
+		m.announce(wire.MaxSessionResult + 1)
+		if !m.isOver() {
+			t.Error("a larger one is waited for")
+		}
+	})
+}
+
+// A Stop may cross the result that it would bring about: the runner answers with the result once more.
+func TestAnAnswerThatCrossedAResultIsIgnored(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		m := newServing(t, n, o)
+		m.mustAssign("c1")
+		if err := m.session.Stop("c1", "call-c1", result.CancelRequested); err != nil {
+			t.Fatal(err)
+		}
+		m.report("c1", "sealed-c1")
+		taken := m.session.ResultOf("c1")
+		m.send(largeResultOf("c1", 10<<10))
+		synctest.Wait()
+		if m.isOver() || m.session.ResultOf("c1") != taken {
+			t.Error("the second one counts")
+		}
+		if err := m.session.Ack("c1"); err != nil {
+			t.Fatal(err)
+		}
+		m.send(resultOf("c1"))
+		if m.isOver() || len(m.session.HeldCalls()) != 0 {
+			t.Error("a result after the acknowledgement counts")
+		}
+	})
+}
+
+func TestWhatNobodyExpectsIsIgnoredAndEndsAConnectionWhenItIsMuch(t *testing.T) {
+	for name, message := range map[string]string{
+		"results":        resultOf("c2"),
+		"starts":         `{"started":{"callUID":"c2","startedMicroseconds":1}}`,
+		"repeated":       `{"started":{"callUID":"c1","startedMicroseconds":1}}`,
+		"known calls":    `{"known":{"callUID":"c2"}}`,
+		"known, running": `{"known":{"callUID":"c1"}}`,
+	} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			m := newServing(t, n, o)
+			m.mustAssign("c1")
+			m.say(&wire.Message{Started: &wire.Started{CallUID: "c1", StartedMicroseconds: 1}})
+			for range dispatch.UnexpectedBurst {
+				_ = m.write(message)
+			}
+			if m.isOver() || states(m.session.HeldCalls()) != "c1 Running" || o.news() != "" {
+				t.Errorf("%s: taken for something: %v", name, m.session.HeldCalls())
+			}
+			_ = m.write(message)
+			if !m.isOver() {
+				t.Errorf("%s: without end", name)
+			}
+		})
+	}
+	for name, message := range map[string]string{
+		"a hello": `{"hello":{}}`, "a held call": `{"held":{"uid":"c1","name":"call","state":"Running"}}`, "an assignment": `{"assign":{"callUID":"c1"}}`,
+		"a large result of no call": largeResultOf("c1", 2<<10),
+	} {
+		inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+			m := newServing(t, n, o)
+			_ = m.write(message)
+			if !m.isOver() {
+				t.Errorf("%s: it goes on", name)
+			}
+		})
+	}
+}
+
+// Assignments can be large: for a runner that doesn't read, no more of them wait than there is room for.
+func TestARunnerThatDoesNotReadIsAssignedNoMore(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		p := n.peer(t)
+		p.send(changedHello(t, o, "", func(h *wire.Hello) { sessionOf(h, 0) }))
+		s := o.event(t)
+		s.TakeNews()
+		large := func(uid string) *wire.Assignment {
+			a := assignmentOf(uid)
+			a.Stdin = make([]byte, dispatch.MaxQueuedBytes)
+			return a
+		}
+		for _, uid := range []string{"c1", "c2"} {
+			// The first is on its way.
+			if err := s.AssignTo("s1", large(uid)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := s.AssignTo("s1", assignmentOf("c3")); !errors.Is(err, dispatch.ErrNoRoom) {
+			t.Errorf("a third: %v", err)
+		}
+		for range 2 {
+			if m, err := p.receive(); err != nil || m.Assign == nil {
+				t.Fatalf("got %+v, %v", m, err)
+			}
+			synctest.Wait()
+		}
+		expect(t, "news", o.news(), "session")
+		if err := s.AssignTo("s1", assignmentOf("c3")); err != nil {
+			t.Errorf("after it has read: %v", err)
+		}
+		go p.awaitEnd()
+	})
+}
+
+// All that a session can have at a time can be said at once to a runner that hasn't read yet.
+func TestASessionIsStartedAndStoppedAtOnce(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		p := n.peer(t)
+		p.send(changedHello(t, o, "", func(h *wire.Hello) { sessionOf(h, 0) }))
+		s := o.event(t)
+		most := wire.MaxConcurrentCalls + wire.MaxBackgroundCalls
+		for i := range most {
+			if err := s.AssignTo("s1", assignmentOf(fmt.Sprint("c", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.AssignTo("s1", assignmentOf("more")); !errors.Is(err, dispatch.ErrNoRoom) {
+			t.Errorf("one more than can run: %v", err)
+		}
+		for i := range wire.MaxHeldCalls {
+			if err := s.Stop(fmt.Sprint("c", i), "call", result.SessionEnded); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Stop("more", "call", result.SessionEnded); !errors.Is(err, dispatch.ErrNoRoom) {
+			t.Errorf("more than a runner may have: %v", err)
+		}
+		if err := s.End("now"); err != nil {
+			t.Fatal(err)
+		}
+		for range most + wire.MaxHeldCalls + 1 {
+			if _, err := p.receive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go p.awaitEnd()
+	})
+}

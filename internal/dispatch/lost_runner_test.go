@@ -1,0 +1,89 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+)
+
+// accepted are the calls that the operator says the runner may have started.
+func accepted(t *testing.T, o *operator, m *member) string {
+	t.Helper()
+	calls, known := o.hub.Accepted(m.process.keyHash)
+	if !known {
+		return "unknown"
+	}
+	return states(calls)
+}
+
+func TestDismissedResultsThatWereLeftAreForgotten(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		m := newServing(t, n, o)
+		m.mustAssign("c1", "c2")
+		m.report("c1", "sealed-c1")
+		m.report("c2", "sealed-c2")
+		m.disconnect()
+		key := m.process.keyHash
+		o.hub.Dismiss("ns", "call-c1", "", "gone")
+		o.hub.Dismiss("ns", "call-c2", "old", "gone")
+		if o.hub.Result(key, "c1") != nil || o.hub.Result(key, "c2") == nil || !o.hub.HoldsOther("ns", "call-c2", "old") {
+			t.Error("the wrong result is kept")
+		}
+		o.hub.DismissHeld("ns", "call-c2", "new")
+		if o.hub.Result(key, "c2") != nil || o.hub.HoldsOther("ns", "call-c2", "new") {
+			t.Error("a result of a call that is gone is kept")
+		}
+	})
+}
+
+// What a runner had when it was lost is all that it can have started.
+func TestWhatALostRunnerHadIsRemembered(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		m := newMember(t, n, o)
+		key := m.process.keyHash
+		expect(t, "one that waits", accepted(t, o, m), "")
+		m.disconnect()
+		expect(t, "one that waited", accepted(t, o, m), "unknown")
+		m.dial(nil)
+		m.session = o.event(t)
+		m.begin()
+		m.mustAssign("c1", "c2")
+		if err := m.session.Stop("c3", "call-c3", result.CancelRequested); err != nil {
+			t.Fatal(err)
+		}
+		m.disconnect()
+		expect(t, "a lost one", accepted(t, o, m), "c1 Assigned, c2 Assigned")
+		m.connect(held("c2", wire.Running))
+		expect(t, "its hello", accepted(t, o, m), "c2 Running")
+		expect(t, "its news", fmt.Sprint(m.session.TakeNews()), "{true [] [call-c1 call-c2 call-c3]}")
+		m.disconnect()
+		expect(t, "lost again", accepted(t, o, m), "c2 Running")
+		o.hub.Forget(key)
+		expect(t, "forgotten", accepted(t, o, m), "unknown")
+		m.connect(held("c2", wire.Running))
+		m.disconnect()
+		o.hub.DismissSession("ns", "session", "s1", "gone")
+		o.hub.DismissSession("ns", "other", "", "gone")
+		expect(t, "its session is there", accepted(t, o, m), "c2 Running")
+		o.hub.DismissSession("ns", "session", "s2", "gone")
+		expect(t, "its session is gone", accepted(t, o, m), "unknown")
+	})
+}
+
+func TestTheRunnerOfASessionThatIsGoneEnds(t *testing.T) {
+	inBubble(t, dispatch.Limits{}, func(t *testing.T, n *network, o *operator) {
+		m := newServing(t, n, o)
+		m.mustAssign("c1")
+		m.report("c1", "sealed-c1")
+		o.hub.DismissSession("ns", "session", "s1", "gone")
+		expect(t, "heard of another's end", m.hears(), "assign c1")
+		o.hub.DismissSession("ns", "session", "", "gone")
+		expect(t, "heard", m.hears(), "end SessionEnded, refuse")
+		if !m.isOver() || o.hub.SessionByKey(m.process.keyHash) != nil || o.hub.Result(m.process.keyHash, "c1") != nil {
+			t.Error("its connection goes on, or its result is kept")
+		}
+	})
+}
