@@ -46,7 +46,7 @@ func TestConvergenceOfWarmCallsWithCancelsFailingReadsAndLongOutages(t *testing.
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newWarmStory(t, seed, staysForWeeks)
-			s.readFails = func() bool { return s.broken && s.random.IntN(12) == 0 }
+			s.readFails = func() bool { return s.broken && s.random.IntN(16) == 0 }
 			s.rebuild()
 			steps := []func(){s.pass, s.pass, s.pass, s.poolPass, s.kubelet, s.hear, s.hear, s.report, s.crash, s.crashForLong}
 			cancelAt := s.random.IntN(40)
