@@ -131,11 +131,15 @@ func TestThePoolLeavesAPodAloneThatASessionRecords(t *testing.T) {
 	r.hearBegin()
 	w.use = nil
 	w.restart()
+	// One that didn't hear Begin waits.
+	begun := r.begun
+	r.begun = nil
+	r.reconnect(w)
 	w.fill(env)
-	// Before the runner has said whose it is.
 	if name := r.config.Hello.Job; !w.hasNamedJob(name) || w.hosts.IsOffered(string(w.jobNamed(name).UID)) {
 		t.Fatal("the pool took the session's pod")
 	}
+	r.begun = begun
 	r.reconnect(w)
 	w.fill(env)
 	call := w.call("c")
