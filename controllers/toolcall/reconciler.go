@@ -43,6 +43,8 @@ type Options struct {
 	// Hosts holds the claims on waiting runners; Placers give hosts to calls, the first that can.
 	Hosts   *host.Registry
 	Placers []host.Placer
+	// Nodes learns what the node of each cold call's runner can hold.
+	Nodes *host.Nodes
 	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
 	Queue   *queue.Queues
 	Pending *queue.Budget

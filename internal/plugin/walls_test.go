@@ -159,7 +159,7 @@ func TestProblemsOfEnvironmentsAreSaid(t *testing.T) {
 	if got := f.run("env", "list"); got.err != "" {
 		t.Errorf("without a problem it says %q", got.err)
 	}
-	const missing = `policy "p" has the kernel hold what calls do, and the node of a waiting pod gives no Landlock`
+	const missing = `policy "p" has the kernel hold what calls do, and 1 of 2 nodes that runners were on lately can't: worker-2 gives no Landlock`
 	env := f.readEnvironment("a")
 	before := env.DeepCopy()
 	meta.SetStatusCondition(&env.Status.Conditions, metav1.Condition{
