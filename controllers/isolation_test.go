@@ -164,3 +164,14 @@ func TestAnEnvironmentSaysThatNodesOfWaitingPodsCannotHoldItsPolicy(t *testing.T
 	w.clock.set(w.clock.Now().Add(time.Hour))
 	w.expectUnavailable(env, "while they wait", "1 of 2 nodes")
 }
+
+// Nobody has to look at the environment for it: the call's own changes do.
+func TestAColdCallHasItsEnvironmentJudged(t *testing.T) {
+	w := newWorld(t)
+	w.listedPrograms()
+	w.managePools()
+	env := w.environment("env", asDefault)
+	eventually(t, func() bool { return w.isReady(env) })
+	w.runOn("old", holdsNot)
+	eventually(t, func() bool { return !w.isReady(env) })
+}
