@@ -139,7 +139,8 @@ const (
 	// ReasonPodLost says that the pod is gone and left no result. With retrySafe false the command may have run.
 	ReasonPodLost = "PodLost"
 	// ReasonIsolationUnavailable says that the policy has the kernel hold what the call executes, reads or writes, and
-	// that the node can't; the message names what it lacks. Nothing was started.
+	// that the node can't; the message names what it lacks. Nothing was started. On an environment's Ready it says that
+	// runners of the environment were on such a node.
 	ReasonIsolationUnavailable = "IsolationUnavailable"
 	// ReasonCancelRequested says that somebody set spec.cancel.
 	ReasonCancelRequested = "CancelRequested"

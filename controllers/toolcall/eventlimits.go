@@ -8,7 +8,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Bounds of the Events about one namespace's calls: a flood of denials must not fill etcd, nor hide what else happens.
+// Bounds of the Events about one namespace's calls, and of the records in the log: a flood of denials must not fill etcd
+// or the log, nor hide what else happens.
 const (
 	eventsPerSecond = 5
 	eventBurst      = 100
@@ -16,7 +17,7 @@ const (
 	maxLimitedNamespaces = 4096
 )
 
-// eventLimits bounds Events, namespace by namespace.
+// eventLimits bounds Events or records, namespace by namespace.
 type eventLimits struct {
 	mu       sync.Mutex
 	limiters *lru.Cache
@@ -24,7 +25,7 @@ type eventLimits struct {
 
 func newEventLimits() *eventLimits { return &eventLimits{limiters: lru.New(maxLimitedNamespaces)} }
 
-// allow says whether the namespace may have another Event.
+// allow says whether the namespace may have another one.
 func (l *eventLimits) allow(namespace string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,7 +78,7 @@ func (v *evaluation) wallFields() []field {
 	if r := v.decision.Rules; r != nil {
 		switch {
 		case r.ReadPaths != nil:
-			fields[1].value = "held by the kernel: " + orText(strings.Join(r.ReadPaths, ", "), "no path") + ", and what programs need"
+			fields[1].value = "held by the kernel: " + orText(strings.Join(slices.Concat(r.ReadPaths, r.WritePaths), ", "), "no path") + ", and what programs need"
 		case r.Programs != nil:
 			fields[1].value = "not held, except that programs which aren't listed can't be read"
 		}

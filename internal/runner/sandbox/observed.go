@@ -64,7 +64,7 @@ func shortPath(path string) string {
 
 func shortPaths(paths []string) []string {
 	var short []string
-	for _, path := range paths[:min(len(paths), result.MaxPrograms)] {
+	for _, path := range paths[:min(len(paths), result.MaxPaths)] {
 		short = append(short, shortPath(path))
 	}
 	return short
