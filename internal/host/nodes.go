@@ -49,6 +49,8 @@ func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
 	defer n.mu.Unlock()
 	nodes := n.all[env]
 	if nodes == nil {
+		// A call may have its runner after its environment is gone.
+		maps.DeleteFunc(n.all, func(_ types.NamespacedName, nodes map[string]Node) bool { return len(current(nodes, now)) == 0 })
 		nodes = map[string]Node{}
 		n.all[env] = nodes
 	}
@@ -63,9 +65,14 @@ func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
 func (n *Nodes) Of(env types.NamespacedName, now time.Time) []Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	nodes := n.all[env]
-	maps.DeleteFunc(nodes, func(_ string, node Node) bool { return !now.Before(node.Until) })
+	nodes := current(n.all[env], now)
 	return slices.SortedFunc(maps.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// current drops the nodes that count no more.
+func current(nodes map[string]Node, now time.Time) map[string]Node {
+	maps.DeleteFunc(nodes, func(_ string, node Node) bool { return !now.Before(node.Until) })
+	return nodes
 }
 
 // Forget drops what is known for an environment, which is gone or has changed.

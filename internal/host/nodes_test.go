@@ -51,6 +51,19 @@ func TestNodesAreBounded(t *testing.T) {
 	}
 }
 
+func TestNodesOfEnvironmentsThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	n := NewNodes()
+	for i := range 10 {
+		hello := wire.Hello{Node: "node", Support: &rules.Support{}}
+		n.Add(types.NamespacedName{Name: fmt.Sprint(i)}, hello, start.Add(time.Duration(i)*time.Hour))
+	}
+	if len(n.all) != 1 {
+		t.Errorf("%d environments are remembered", len(n.all))
+	}
+}
+
 func described(nodes []Node) []string {
 	var all []string
 	for _, node := range nodes {
