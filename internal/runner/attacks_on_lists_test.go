@@ -65,7 +65,8 @@ func TestTheSupervisorsLimitsAreItsOwn(t *testing.T) {
 	script := `
 import os, resource
 for change in [lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0)),
-               lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)]:
+               lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+               lambda: os.setpriority(os.PRIO_USER, 0, 19)]:
     try:
         change()
         print("changed")
@@ -75,7 +76,7 @@ resource.prlimit(0, resource.RLIMIT_NOFILE, (50, 50))
 print(resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)[0] > 0)
 `
 	o := held(t, &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"python3"}}}, "exec python3 -c '"+script+"'")
-	if text(o.Stdout) != "refused\nrefused\nTrue\n" || o.Reason != result.Completed {
+	if text(o.Stdout) != "refused\nrefused\nrefused\nTrue\n" || o.Reason != result.Completed {
 		t.Error(describe(o))
 	}
 }

@@ -46,7 +46,9 @@ func filter(arch uint32, o filterOptions) []unix.SockFilter {
 		load(offArg2), jumpEqual(0, 0, 3),
 		load(offArg2High), jumpEqual(0, 0, 1), allow,
 		deny(unix.EPERM))...)
-	f = append(f, on(unix.SYS_SETPRIORITY, load(offArg1), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
+	f = append(f, on(unix.SYS_SETPRIORITY,
+		load(offArg0), jumpEqual(unix.PRIO_USER, 0, 1), deny(unix.EPERM),
+		load(offArg1), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
 	if o.gate {
 		f = append(f, gateFilter()...)
 	}

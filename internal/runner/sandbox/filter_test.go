@@ -35,18 +35,19 @@ func (c calls) check(t *testing.T, o filterOptions) {
 
 // always holds whatever the filter is for.
 var always = calls{
-	"another call":       {unix.SYS_GETPID, [3]uint32{2}, unix.SECCOMP_RET_ALLOW},
-	"io_uring":           {unix.SYS_IO_URING_SETUP, [3]uint32{1}, refused(unix.ENOSYS)},
-	"an entered ring":    {unix.SYS_IO_URING_ENTER, [3]uint32{1}, refused(unix.ENOSYS)},
-	"x32":                {unix.SYS_GETPID | foreignBit, [3]uint32{1}, refused(unix.ENOSYS)},
-	"a negative number":  {0xffffffff, [3]uint32{1}, refused(unix.ENOSYS)},
-	"one's own limits":   {unix.SYS_PRLIMIT64, [3]uint32{0, 7, 1}, unix.SECCOMP_RET_ALLOW},
-	"another's limits":   {unix.SYS_PRLIMIT64, [3]uint32{1, 7, 1}, refused(unix.EPERM)},
-	"to read them":       {unix.SYS_PRLIMIT64, [3]uint32{1, 7, 0}, unix.SECCOMP_RET_ALLOW},
-	"one's own priority": {unix.SYS_SETPRIORITY, [3]uint32{0, 0, 5}, unix.SECCOMP_RET_ALLOW},
-	"another's priority": {unix.SYS_SETPRIORITY, [3]uint32{0, 1, 5}, refused(unix.EPERM)},
-	"a Unix socket":      {unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
-	"a Unix pair":        {unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+	"another call":        {unix.SYS_GETPID, [3]uint32{2}, unix.SECCOMP_RET_ALLOW},
+	"io_uring":            {unix.SYS_IO_URING_SETUP, [3]uint32{1}, refused(unix.ENOSYS)},
+	"an entered ring":     {unix.SYS_IO_URING_ENTER, [3]uint32{1}, refused(unix.ENOSYS)},
+	"x32":                 {unix.SYS_GETPID | foreignBit, [3]uint32{1}, refused(unix.ENOSYS)},
+	"a negative number":   {0xffffffff, [3]uint32{1}, refused(unix.ENOSYS)},
+	"one's own limits":    {unix.SYS_PRLIMIT64, [3]uint32{0, 7, 1}, unix.SECCOMP_RET_ALLOW},
+	"another's limits":    {unix.SYS_PRLIMIT64, [3]uint32{1, 7, 1}, refused(unix.EPERM)},
+	"to read them":        {unix.SYS_PRLIMIT64, [3]uint32{1, 7, 0}, unix.SECCOMP_RET_ALLOW},
+	"one's own priority":  {unix.SYS_SETPRIORITY, [3]uint32{0, 0, 5}, unix.SECCOMP_RET_ALLOW},
+	"another's priority":  {unix.SYS_SETPRIORITY, [3]uint32{0, 1, 5}, refused(unix.EPERM)},
+	"the user's priority": {unix.SYS_SETPRIORITY, [3]uint32{unix.PRIO_USER, 0, 5}, refused(unix.EPERM)},
+	"a Unix socket":       {unix.SYS_SOCKET, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
+	"a Unix pair":         {unix.SYS_SOCKETPAIR, [3]uint32{unix.AF_UNIX}, unix.SECCOMP_RET_ALLOW},
 }
 
 var (
