@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 //go:embed testdata/mark.c
@@ -22,8 +23,10 @@ func (m Mark) Build(to string) error {
 		return err
 	}
 	defer os.Remove(file)
+	dekot := []byte(m.Token)
+	slices.Reverse(dekot)
 	define := func(name, value string) string { return fmt.Sprintf("-D%s=%q", name, value) }
-	out, err := exec.Command("gcc", "-O1", "-s", "-o", to, define("RECORD", m.Record), define("TOKEN", m.Token), define("LISTED", m.Listed), file).CombinedOutput()
+	out, err := exec.Command("gcc", "-O1", "-s", "-o", to, define("RECORD", m.Record), define("DEKOT", string(dekot)), define("LISTED", m.Listed), file).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("compile the mark: %w: %s", err, out)
 	}
