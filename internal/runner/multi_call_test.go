@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,5 +64,41 @@ func TestBusyboxIsOnlyWhatIsListed(t *testing.T) {
 	o := run("echo a | cat; env echo b; find . -name script; echo c | xargs echo", &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}})
 	if text(o.Stdout) != "a\nb\n./script\nc\n" || !slices.Equal(o.Isolation.NamesOnly, result.Paths{bin + "/busybox"}) {
 		t.Errorf("%s\n%+v", describe(o), o.Isolation)
+	}
+}
+
+// Names are looked at where it matters: not where a policy lists all of them, and not where they are of one program.
+func TestHardLinksOfOneProgram(t *testing.T) {
+	needs(t, "gcc")
+	for name, c := range map[string]struct {
+		names, allowed []string
+		stdout         string
+		namesOnly      bool
+	}{
+		"some are listed":   {[]string{"one", "two"}, []string{"one"}, "I am one\n", true},
+		"all are listed":    {[]string{"one", "two"}, []string{"one", "two"}, "I am one\nI am two\n", false},
+		"versions":          {[]string{"one", "one5.36.0"}, []string{"one"}, "I am one\nI am one5.36.0\n", false},
+		"a name in a table": {[]string{"bzip2", "bzcat"}, []string{"bzip2"}, "I am bzip2\nI am bzcat\n", false},
+		"a multi-call name": {[]string{"busybox-one", "two"}, []string{"busybox-one", "two"}, "I am busybox-one\nI am two\n", true},
+	} {
+		bin, work := worlds(t)
+		source := write(t, work, "multi.c", multiCall, 0o644)
+		file := filepath.Join(bin, c.names[0])
+		if out, err := exec.Command("gcc", "-o", file, source).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if err := os.Link(file, filepath.Join(bin, c.names[1])); err != nil {
+			t.Fatal(err)
+		}
+		o := superviseApart(t, supervision{
+			Argv: []string{"bash", "-c", strings.Join(c.names, "; ")}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
+			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: c.allowed, Own: "bash"}},
+		}, nobody(t)).Outcome
+		if text(o.Stdout) != c.stdout || (len(o.Isolation.NamesOnly) > 0) != c.namesOnly {
+			t.Errorf("%s: names only %q, %s", name, o.Isolation.NamesOnly, describe(o))
+		}
+		if c.namesOnly && !slices.Equal(o.Isolation.NamesOnly, result.Paths{file}) {
+			t.Errorf("%s: names only %q", name, o.Isolation.NamesOnly)
+		}
 	}
 }
