@@ -134,6 +134,9 @@ func TestNoAttackGetsAnUnlistedProgramToRun(t *testing.T) {
 					t.Errorf("nothing was refused as %s: %+v", rule, o.Refused)
 				}
 			}
+			if slices.ContainsFunc(o.Refused, func(p result.Program) bool { return p.Rule == result.RuleUnreadable }) {
+				t.Errorf("a program that may be looked at was refused: %+v", o.Refused)
+			}
 			for _, p := range o.Executed {
 				if p.Path != a.program && p.Path != filepath.Join(a.bin, "one") {
 					t.Errorf("%s was executed", p.Path)
