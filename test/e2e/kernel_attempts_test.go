@@ -52,7 +52,7 @@ func newPodAttempts(t *testing.T) *podAttempts {
 	var err error
 	a.Mark, err = os.ReadFile(program)
 	must(t, err)
-	a.Attempts = append(bypassAttempts(t), a.generated(200)...)
+	a.Attempts = append(bypassAttempts(t), a.generated(400)...)
 	return a
 }
 
