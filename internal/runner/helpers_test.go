@@ -31,6 +31,9 @@ var helpers = map[string]func(args []string){
 	"spy":       spyHelper,
 	"fds":       fdsHelper,
 	"loop":      loopHelper,
+
+	"attempts-world": attemptsWorldHelper,
+	"attempts":       attemptsHelper,
 }
 
 // supervision is what a supervisor that is a process of its own is to do.

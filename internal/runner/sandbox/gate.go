@@ -132,9 +132,9 @@ func (g *gate) close() {
 func (g *gate) handle(n *notification) {
 	switch n.number {
 	case unix.SYS_EXECVE:
-		g.handleExec(n, execution{dirfd: unix.AT_FDCWD, path: n.args[0], argv: n.args[1]})
+		g.handleExec(n, execution{dirfd: unix.AT_FDCWD, path: n.args[0], argv: n.args[1], env: n.args[2]})
 	case unix.SYS_EXECVEAT:
-		g.handleExec(n, execution{dirfd: int(int32(n.args[0])), path: n.args[1], argv: n.args[2], flags: int(int32(n.args[4]))})
+		g.handleExec(n, execution{dirfd: int(int32(n.args[0])), path: n.args[1], argv: n.args[2], env: n.args[3], flags: int(int32(n.args[4]))})
 	case unix.SYS_MEMFD_CREATE:
 		g.handleMemory(n)
 	default:
@@ -148,14 +148,14 @@ func (g *gate) handleExec(n *notification, e execution) {
 	if !g.listener.isValid(n.id) {
 		return
 	}
-	if v.rule != "" {
-		g.observed.addRefused(v.path, v.rule)
-	}
-	if v.errno != 0 {
-		g.listener.refuse(n.id, v.errno)
+	if v.errno == 0 {
+		g.follow(n, v)
 		return
 	}
-	g.follow(n, v)
+	if v.rule != "" {
+		g.observed.addTry(try{thread: n.pid, argv: e.argv, env: e.env, path: v.path, rule: v.rule}, v.asked)
+	}
+	g.listener.refuse(n.id, v.errno)
 }
 
 // handleMemory makes a file in memory that can't be executed, whatever becomes of its mode.

@@ -188,15 +188,17 @@ func (p *Process) Report(o *result.Outcome) {
 	}
 }
 
-// refusal is a sentence about the last program that was refused.
+// refusal is a sentence about the last program that was refused, and one about how many others were.
 func (p *Process) refusal() string {
-	p.gate.observed.mu.Lock()
-	last := p.gate.observed.last
-	p.gate.observed.mu.Unlock()
-	if last.Path == "" {
+	last, others := p.gate.observed.lastRefused()
+	switch {
+	case last.Path == "":
 		return ""
+	case others == "":
+		return Refusal(last, p.domain.rules.Policy)
+	default:
+		return Refusal(last, p.domain.rules.Policy) + " " + others + ": see status.refused."
 	}
-	return Refusal(last, p.domain.rules.Policy)
 }
 
 // Refusal says which program a policy doesn't let run, and how to change that.

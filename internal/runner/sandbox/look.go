@@ -11,9 +11,9 @@ import (
 
 // execution is what a thread asks to execute: addresses are of its memory.
 type execution struct {
-	dirfd      int
-	path, argv uint64
-	flags      int
+	dirfd           int
+	path, argv, env uint64
+	flags           int
 }
 
 // verdict is what the gate thinks of an execution.
@@ -22,6 +22,8 @@ type verdict struct {
 	errno unix.Errno
 	// path is the program, or what was refused. rule is empty unless it was refused.
 	path, rule string
+	// asked is the path that was asked for.
+	asked string
 	// script is the script that path is the interpreter of, interpreter the name of one that is still to be judged.
 	script, interpreter string
 }
@@ -57,6 +59,7 @@ func (g *gate) look(t target, e execution) verdict {
 	v := g.judge(t, f, path, e)
 	for range maxScripts {
 		if v.interpreter == "" {
+			v.asked = path
 			return v
 		}
 		v = g.judgeInterpreter(t, v)

@@ -32,8 +32,9 @@ type programs struct {
 type program struct {
 	path string
 	interpreters
-	// multiCall says that it is many programs, told apart by name.
+	// multiCall says that it is many programs, told apart by name; calls are its names, if they are known.
 	multiCall bool
+	calls     []string
 }
 
 // resolver finds programs in the pod.
@@ -76,7 +77,16 @@ func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*program
 			return nil, err
 		}
 	}
+	for _, p := range res.files {
+		// One whose names are all listed needn't be looked at.
+		p.multiCall = p.multiCall && !p.isWholly(res.names)
+	}
 	return res.programs, nil
+}
+
+// isWholly reports whether all names of a program are among those.
+func (p *program) isWholly(names map[string]bool) bool {
+	return len(p.calls) > 0 && !slices.ContainsFunc(p.calls, func(name string) bool { return !names[name] })
 }
 
 // openDirs opens the directories of PATH that are there, each once: some are often links to others.
@@ -213,7 +223,8 @@ func (r *resolver) addFile(f *openFile, name string) error {
 	if r.files[f.id] != nil || r.loaders[f.id] {
 		return nil
 	}
-	p := &program{path: f.path, interpreters: readInterpreters(f), multiCall: isMultiCall(f)}
+	p := &program{path: f.path, interpreters: readInterpreters(f)}
+	p.multiCall, p.calls = isMultiCall(f)
 	r.files[f.id] = p
 	if err := r.addLoader(p.loader); err != nil {
 		return err
@@ -308,12 +319,19 @@ func isMultiCallName(base string) bool {
 	return slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) })
 }
 
-// isMultiCall reports whether a program is one of those, or has another name in its directory.
-func isMultiCall(f *openFile) bool {
-	if isMultiCallName(filepath.Base(f.path)) {
-		return true
+// isMultiCall reports whether a program is one of those, or has other names in its directory, and which. Names that
+// differ by a version are of one program: perl and perl5.36.0.
+func isMultiCall(f *openFile) (multi bool, names []string) {
+	own := filepath.Base(f.path)
+	if isMultiCallName(own) {
+		return true, nil
 	}
-	return f.isLinked && linksIn(filepath.Dir(f.path))[f.id] > 1
+	if !f.isLinked {
+		return false, nil
+	}
+	names = linksIn(filepath.Dir(f.path))[f.id]
+	isOther := func(name string) bool { return unversioned(name) != unversioned(own) }
+	return slices.ContainsFunc(names, isOther), names
 }
 
 // identify takes a descriptor of what is about to be executed. A listed file needn't be asked for its path.

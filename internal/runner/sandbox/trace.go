@@ -61,7 +61,13 @@ func peek(pid, options int) (int, State, error) {
 // nothing else.
 func (g *gate) follow(n *notification, v verdict) {
 	tid := int(n.pid)
-	if err := seize(tid); err != nil {
+	err := seize(tid)
+	for errors.Is(err, unix.EPERM) && g.listener.isValid(n.id) && target(tid).isTracedHere() {
+		// Another worker is about to let it go: an execution that failed is followed by the next at once.
+		pause(strayWait)
+		err = seize(tid)
+	}
+	if err != nil {
 		if !errors.Is(err, unix.ESRCH) && g.listener.isValid(n.id) {
 			g.observed.addRefused(v.path, result.RuleUnreadable)
 			g.listener.refuse(n.id, unix.EACCES)
@@ -87,6 +93,18 @@ func seize(tid int) error {
 		return errno
 	}
 	return nil
+}
+
+// isTracedHere reports whether a thread of this process traces the target.
+func (t target) isTracedHere() bool {
+	status, err := os.ReadFile(t.proc("status"))
+	if err != nil {
+		return false
+	}
+	_, after, _ := bytes.Cut(status, []byte("\nTracerPid:"))
+	line, _, _ := bytes.Cut(after, []byte("\n"))
+	tracer, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	return err == nil && tracer != 0 && unix.Tgkill(os.Getpid(), tracer, 0) == nil
 }
 
 // detach lets a stopped thread go, with the signal that it was about to get.

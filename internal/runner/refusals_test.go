@@ -1,0 +1,47 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// A C library goes on with the next directory of PATH when one is refused.
+func TestOneTryCountsOnce(t *testing.T) {
+	a := newAttacker(t)
+	again := filepath.Join(filepath.Dir(a.bin), "again")
+	if err := os.Symlink(a.bin, again); err != nil {
+		t.Fatal(err)
+	}
+	for script, tries := range map[string]int64{"env two": 1, "env two; env two": 2, "two": 1, a.bin + "/two; " + again + "/two": 2} {
+		o := superviseApart(t, supervision{
+			Argv: []string{"bash", "-c", script}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + a.bin + ":" + again + ":" + testPath},
+			Rules: &rules.Rules{WritePaths: []string{a.work}, Programs: &rules.Programs{Allowed: []string{"env"}, Own: "bash"}},
+		}, nobody(t)).Outcome
+		if diff := cmp.Diff(result.Programs{{Path: a.bin + "/busybox", Count: tries, Rule: result.RuleNotListed}}, o.Refused); diff != "" {
+			t.Errorf("%s: %s", script, diff)
+		}
+	}
+}
+
+func TestTheMessageSaysHowManyWereRefused(t *testing.T) {
+	_, work := worlds(t)
+	for script, want := range map[string]string{
+		"id; false":                          `id" was not allowed to run: add it to binaries.allowed of policy "agents".`,
+		"id; id; false":                      `id" was not allowed to run: add it to binaries.allowed of policy "agents".`,
+		"uname; id; false":                   `id" was not allowed to run: add it to binaries.allowed of policy "agents". 1 other program was refused too: see status.refused.`,
+		"uname; date; uname; id; id; false ": `id" was not allowed to run: add it to binaries.allowed of policy "agents". 2 other programs were refused too: see status.refused.`,
+		"for i in {1..40}; do printf '#!/bin/id\n' > " + work + "/$i; chmod 755 " + work + "/$i; " + work + "/$i; done; id; false": `id" was not allowed to run: add it to binaries.allowed of policy "agents". At least 16 other programs were refused too: see status.refused.`,
+	} {
+		o := held(t, &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"chmod"}}}, script)
+		if !strings.HasSuffix(o.Message, want) {
+			t.Errorf("%s: %s", script, o.Message)
+		}
+	}
+}
