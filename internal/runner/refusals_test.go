@@ -37,7 +37,7 @@ func TestTheMessageSaysHowManyWereRefused(t *testing.T) {
 		"id; id; false":                      `id" was not allowed to run: add it to binaries.allowed of policy "agents".`,
 		"uname; id; false":                   `id" was not allowed to run: add it to binaries.allowed of policy "agents". 1 other program was refused too: see status.refused.`,
 		"uname; date; uname; id; id; false ": `id" was not allowed to run: add it to binaries.allowed of policy "agents". 2 other programs were refused too: see status.refused.`,
-		"for i in {1..40}; do printf '#!/bin/id\n' > " + work + "/$i; chmod 755 " + work + "/$i; " + work + "/$i; done; id; false": `id" was not allowed to run: add it to binaries.allowed of policy "agents". At least 16 other programs were refused too: see status.refused.`,
+		"for i in {1..140}; do printf '#!/bin/id\n' > " + work + "/$i; chmod 755 " + work + "/$i; " + work + "/$i; done; id; false": `id" was not allowed to run: add it to binaries.allowed of policy "agents". At least 128 other programs were refused too: see status.refused.`,
 	} {
 		o := held(t, &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"chmod"}}}, script)
 		if !strings.HasSuffix(o.Message, want) {
