@@ -18,8 +18,6 @@ type programs struct {
 	dirs []string
 	// loaders start programs for the kernel. Nobody else may start them: they would run any file.
 	loaders map[fileID]bool
-	// names are the names that are listed, for programs that do what they are called.
-	names map[string]bool
 
 	// anyMayWrite says that what the call can write to may run, where it is below a listed directory.
 	anyMayWrite bool
@@ -32,6 +30,8 @@ type programs struct {
 type program struct {
 	path string
 	interpreters
+	// names are those by which it is listed.
+	names map[string]bool
 	// multiCall says that it is many programs, told apart by name; calls are its names, if they are known.
 	multiCall bool
 	calls     []string
@@ -56,7 +56,7 @@ type resolver struct {
 // resolve finds what the rules list in a command's PATH.
 func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
 	res := &resolver{
-		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}, names: map[string]bool{}},
+		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}},
 		rules:    r, grant: grant, writableDirs: map[string]bool{}, found: map[string]string{},
 	}
 	res.writePaths = roots(r.WritePaths)
@@ -79,14 +79,14 @@ func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*program
 	}
 	for _, p := range res.files {
 		// One whose names are all listed needn't be looked at.
-		p.multiCall = p.multiCall && !p.isWholly(res.names)
+		p.multiCall = p.multiCall && !p.isListedWholly()
 	}
 	return res.programs, nil
 }
 
-// isWholly reports whether all names of a program are among those.
-func (p *program) isWholly(names map[string]bool) bool {
-	return len(p.calls) > 0 && !slices.ContainsFunc(p.calls, func(name string) bool { return !names[name] })
+// isListedWholly reports whether a program is listed by all its names.
+func (p *program) isListedWholly() bool {
+	return len(p.calls) > 0 && !slices.ContainsFunc(p.calls, func(name string) bool { return !p.names[name] })
 }
 
 // openDirs opens the directories of PATH that are there, each once: some are often links to others.
@@ -219,11 +219,14 @@ func (r *resolver) addFile(f *openFile, name string) error {
 	if !f.isRegular() {
 		return nil
 	}
-	r.names[name] = true
-	if r.files[f.id] != nil || r.loaders[f.id] {
+	if known := r.files[f.id]; known != nil {
+		known.names[name] = true
 		return nil
 	}
-	p := &program{path: f.path, interpreters: readInterpreters(f)}
+	if r.loaders[f.id] {
+		return nil
+	}
+	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}}
 	p.multiCall, p.calls = isMultiCall(f)
 	r.files[f.id] = p
 	if err := r.addLoader(p.loader); err != nil {
@@ -310,28 +313,6 @@ func realPath(path string) string {
 	}
 	defer f.close()
 	return f.path
-}
-
-// multiCallNames begin the names of files that are many programs.
-var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
-
-func isMultiCallName(base string) bool {
-	return slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) })
-}
-
-// isMultiCall reports whether a program is one of those, or has other names in its directory, and which. Names that
-// differ by a version are of one program: perl and perl5.36.0.
-func isMultiCall(f *openFile) (multi bool, names []string) {
-	own := filepath.Base(f.path)
-	if isMultiCallName(own) {
-		return true, nil
-	}
-	if !f.isLinked {
-		return false, nil
-	}
-	names = linksIn(filepath.Dir(f.path))[f.id]
-	isOther := func(name string) bool { return unversioned(name) != unversioned(own) }
-	return slices.ContainsFunc(names, isOther), names
 }
 
 // identify takes a descriptor of what is about to be executed. A listed file needn't be asked for its path.
