@@ -69,11 +69,10 @@ func (g *gate) look(t target, e execution) verdict {
 
 // judge judges a file.
 func (g *gate) judge(t target, f *openFile, asked string, e execution) verdict {
-	if g.programs.loaders[f.id] {
-		return refusedAs(f.path, result.RuleLoader)
-	}
-	p := g.programs.allowed(f)
+	p := g.programs.find(f)
 	switch {
+	case p != nil && p.isLoader:
+		return refusedAs(f.path, result.RuleLoader)
 	case p != nil && p.multiCall:
 		name, listed := p.calledAs(asked, t.arguments(e.argv, 2))
 		path := filepath.Join(filepath.Dir(f.path), name)
@@ -101,9 +100,9 @@ func (g *gate) judgeInterpreter(t target, v verdict) verdict {
 		return failed(errno)
 	}
 	defer f.close()
-	p := g.programs.allowed(f)
+	p := g.programs.find(f)
 	switch {
-	case g.programs.loaders[f.id]:
+	case p != nil && p.isLoader:
 		return refusedAs(f.path, result.RuleLoader)
 	case p == nil && !f.isExecutable():
 		return failed(unix.EACCES)

@@ -229,6 +229,9 @@ func (r *resolver) addFile(f *openFile, name string) error {
 	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}}
 	p.multiCall, p.calls = isMultiCall(f)
 	r.files[f.id] = p
+	if p.isLoader {
+		return nil
+	}
 	if err := r.addLoader(p.loader); err != nil {
 		return err
 	}
@@ -330,8 +333,20 @@ func (p *programs) identify(fd int) (*openFile, error) {
 	return f, nil
 }
 
-// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.
+// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others and for
+// loaders.
 func (p *programs) allowed(f *openFile) *program {
+	if known := p.find(f); known != nil && !known.isLoader {
+		return known
+	}
+	return nil
+}
+
+// find is allowed with loaders: those of programs, those that are listed, and those in listed directories.
+func (p *programs) find(f *openFile) *program {
+	if p.loaders[f.id] {
+		return &program{path: f.path, interpreters: interpreters{isLoader: true}}
+	}
 	if known := p.files[f.id]; known != nil {
 		return known
 	}
