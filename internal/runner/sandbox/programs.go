@@ -53,13 +53,17 @@ type resolver struct {
 	found map[string]string
 }
 
+func newResolver(r *rules.Rules) *resolver {
+	return &resolver{
+		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}},
+		rules:    r, writePaths: roots(r.WritePaths), writableDirs: map[string]bool{}, found: map[string]string{},
+	}
+}
+
 // resolve finds what the rules list in a command's PATH.
 func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
-	res := &resolver{
-		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}},
-		rules:    r, grant: grant, writableDirs: map[string]bool{}, found: map[string]string{},
-	}
-	res.writePaths = roots(r.WritePaths)
+	res := newResolver(r)
+	res.grant = grant
 	// Where writing is restricted, directories that the call can write to aren't listed.
 	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil
 	res.openDirs(path)
