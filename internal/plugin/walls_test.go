@@ -59,7 +59,7 @@ func TestEveryRuleIsExplained(t *testing.T) {
 	t.Parallel()
 	all := []string{
 		result.RuleNotListed, result.RuleInterpreter, result.RuleLoader, result.RuleName,
-		result.RuleUnnamed, result.RuleChanged, result.RuleUnreadable,
+		result.RuleUnnamed, result.RuleChanged, result.RuleUnreadable, result.RuleUnreadableFile,
 	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(all)), slices.Sorted(maps.Keys(refusalText))); diff != "" {
 		t.Error(diff)

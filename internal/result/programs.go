@@ -33,6 +33,8 @@ const (
 	RuleChanged = "Changed"
 	// RuleUnreadable says that the process can't be looked at.
 	RuleUnreadable = "Unreadable"
+	// RuleUnreadableFile says that the call's user may execute the file and not read it. Its process couldn't be looked at.
+	RuleUnreadableFile = "UnreadableFile"
 )
 
 // Program is a program that was executed or refused.
@@ -136,7 +138,7 @@ func (o *Outcome) validatePrograms() error {
 
 func isRule(rule string) bool {
 	switch rule {
-	case "", RuleNotListed, RuleInterpreter, RuleLoader, RuleName, RuleUnnamed, RuleChanged, RuleUnreadable:
+	case "", RuleNotListed, RuleInterpreter, RuleLoader, RuleName, RuleUnnamed, RuleChanged, RuleUnreadable, RuleUnreadableFile:
 		return true
 	default:
 		return false

@@ -52,6 +52,22 @@ func TestARefusedCommandIsInTheStatus(t *testing.T) {
 	}
 }
 
+// Nobody could look at its process.
+func TestAListedProgramThatCannotBeReadSaysSo(t *testing.T) {
+	bin, work := worlds(t)
+	program := write(t, bin, "unreadable", readFile(t, "/bin/cat"), 0o711)
+	script := write(t, bin, "script", "#!"+program+"\n", 0o755)
+	for name, allowed := range map[string][]string{"by its path": {program, script}, "in a listed directory": {bin + "/"}} {
+		for _, run := range []string{program, script} {
+			o := held(t, &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: allowed}}, run+" /dev/null; exit 1")
+			want := result.Programs{{Path: program, Count: 1, Rule: result.RuleUnreadableFile}}
+			if diff := cmp.Diff(want, o.Refused); diff != "" || !strings.Contains(o.Message, "can't read it") {
+				t.Errorf("%s, %s: %s\n%s", name, run, diff, describe(o))
+			}
+		}
+	}
+}
+
 func TestTheMessageSaysHowManyWereRefused(t *testing.T) {
 	_, work := worlds(t)
 	for script, want := range map[string]string{

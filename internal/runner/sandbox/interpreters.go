@@ -18,22 +18,24 @@ type interpreters struct {
 	loader string
 	// isLoader says that the file is a loader itself: it runs any file, or any that it can read.
 	isLoader bool
+	// unreadable says that nobody knows.
+	unreadable bool
 }
 
-// readInterpreters reads a file's first bytes. A file that can't be read names nothing: it isn't a script for its user.
+// readInterpreters reads a file's first bytes.
 func readInterpreters(f *openFile) interpreters {
 	fd := f.fd
 	if !f.readable {
 		var err error
 		if fd, err = unix.Open(procFD(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
-			return interpreters{}
+			return interpreters{unreadable: true}
 		}
 		defer unix.Close(fd)
 	}
 	head := make([]byte, headSize)
 	n, err := unix.Pread(fd, head, 0)
 	if err != nil {
-		return interpreters{}
+		return interpreters{unreadable: true}
 	}
 	head = head[:n]
 	if strings.HasPrefix(string(head), "#!") {

@@ -219,6 +219,8 @@ func Refusal(p result.Program, policy string) string {
 		return name + " was not allowed to run: its process executed something else than it had asked for, and was killed."
 	case result.RuleUnreadable:
 		return name + " was not allowed to run a program: its process can't be looked at."
+	case result.RuleUnreadableFile:
+		return name + " was not allowed to run: the call's user can't read it, so its process can't be looked at. Make it readable."
 	case result.RuleInterpreter:
 		name += ", the interpreter of a script,"
 	}

@@ -73,6 +73,8 @@ func (g *gate) judge(t target, f *openFile, asked string, e execution) verdict {
 	switch {
 	case p != nil && p.isLoader:
 		return refusedAs(f.path, result.RuleLoader)
+	case p != nil && p.unreadable && f.isExecutable():
+		return refusedAs(f.path, result.RuleUnreadableFile)
 	case p != nil && p.multiCall:
 		name, listed := p.calledAs(asked, t.arguments(e.argv, 2))
 		path := filepath.Join(filepath.Dir(f.path), name)
@@ -104,6 +106,8 @@ func (g *gate) judgeInterpreter(t target, v verdict) verdict {
 	switch {
 	case p != nil && p.isLoader:
 		return refusedAs(f.path, result.RuleLoader)
+	case p != nil && p.unreadable && f.isExecutable():
+		return refusedAs(f.path, result.RuleUnreadableFile)
 	case p == nil && !f.isExecutable():
 		return failed(unix.EACCES)
 	case p == nil:
