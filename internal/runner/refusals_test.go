@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -65,6 +66,17 @@ func TestAListedProgramThatCannotBeReadSaysSo(t *testing.T) {
 				t.Errorf("%s, %s: %s\n%s", name, run, diff, describe(o))
 			}
 		}
+	}
+}
+
+func TestACallThatTimesOutNamesWhatWasRefused(t *testing.T) {
+	_, work := worlds(t)
+	o := superviseApart(t, supervision{
+		Argv: []string{"bash", "-c", "until id; do sleep 0.1; done"}, Dir: "/", NoNewPrivs: true, Timeout: time.Second, Grace: time.Second,
+		Rules: &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"sleep"}, Own: "bash"}},
+	}, nobody(t)).Outcome
+	if o.Reason != result.TimedOut || !strings.Contains(o.Message, real(t, "id")+`" was not allowed to run: add it`) {
+		t.Error(describe(o))
 	}
 }
 

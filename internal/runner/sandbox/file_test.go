@@ -149,6 +149,20 @@ func TestEachRefusalSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestTheMessageOfACallThatFailedNamesWhatWasRefused(t *testing.T) {
+	p := &Process{gate: &gate{}, domain: &Domain{rules: &rules.Rules{Policy: "agents"}}}
+	p.gate.observed.addRefused("/usr/bin/curl", result.RuleNotListed)
+	for reason, named := range map[string]bool{
+		result.NonZeroExit: true, result.Signaled: true, result.TimedOut: true, result.OOMKilled: true,
+		result.Completed: false, result.CancelRequested: false, result.CommandNotFound: false,
+	} {
+		o := result.Outcome{Reason: reason}
+		if p.Report(&o); strings.Contains(o.Message, "/usr/bin/curl") != named {
+			t.Errorf("%s: the message is %s", reason, o.Message)
+		}
+	}
+}
+
 func TestWhatRulesNeed(t *testing.T) {
 	all := rules.Support{LandlockABI: rules.ABIPaths, Listener: true, AddDescriptor: true, ReadMemory: true, Trace: true}
 	programs, paths := &rules.Rules{Programs: &rules.Programs{}}, &rules.Rules{}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -181,6 +182,10 @@ func (p *Process) Stop() {
 	}
 }
 
+// namesRefused are the reasons for which a program that was refused may be why. A command that waits for what is refused
+// ends at its time limit.
+var namesRefused = []string{result.NonZeroExit, result.Signaled, result.TimedOut, result.OOMKilled}
+
 // Report adds to an outcome what was executed and refused, and which walls held. It says so in the message of a call
 // that didn't succeed and to which a program was refused.
 func (p *Process) Report(o *result.Outcome) {
@@ -189,7 +194,7 @@ func (p *Process) Report(o *result.Outcome) {
 		return
 	}
 	p.gate.observed.report(o)
-	if message := p.refusal(); message != "" && (o.Reason == result.NonZeroExit || o.Reason == result.Signaled) {
+	if message := p.refusal(); message != "" && slices.Contains(namesRefused, o.Reason) {
 		o.Message += " " + message
 	}
 }
