@@ -80,6 +80,36 @@ func TestACallThatTimesOutNamesWhatWasRefused(t *testing.T) {
 	}
 }
 
+// What the message says to do is enough.
+func TestTheMessageSaysWhatAWritableProgramNeeds(t *testing.T) {
+	_, work := worlds(t)
+	tool := write(t, work, "tool", "#!/bin/bash\necho ran\n", 0o755)
+	script := write(t, work, "script", "#!"+tool+"\n", 0o755)
+	const needs = ` was not allowed to run: the call can write to it. Put it where calls can't write, or add its path to ` +
+		`binaries.allowed of policy "agents" and set binaries.allowWritable.`
+	for name, c := range map[string]struct {
+		programs rules.Programs
+		run      string
+		message  string
+	}{
+		"not listed":         {rules.Programs{Allowed: []string{"ls"}}, tool, tool + `"` + needs},
+		"listed":             {rules.Programs{Allowed: []string{tool}}, tool, tool + `"` + needs},
+		"by its directory":   {rules.Programs{Allowed: []string{work + "/"}}, tool, tool + `"` + needs},
+		"removed":            {rules.Programs{Allowed: []string{"rm"}}, tool + "; rm " + tool, tool + `"` + needs},
+		"an interpreter":     {rules.Programs{Allowed: []string{"ls", script}, AllowWritable: true}, script, tool + `", the interpreter of a script, was not allowed to run: add it to binaries.allowed of policy "agents".`},
+		"with allowWritable": {rules.Programs{Allowed: []string{"ls"}, AllowWritable: true}, tool, tool + `" was not allowed to run: add it to binaries.allowed of policy "agents".`},
+		"with both":          {rules.Programs{Allowed: []string{tool}, AllowWritable: true}, tool, "The command exited with code 1."},
+	} {
+		for paths, writePaths := range map[string][]string{"with paths": {work}, "without paths": nil} {
+			write(t, work, "tool", "#!/bin/bash\necho ran\n", 0o755)
+			o := held(t, &rules.Rules{Policy: "agents", WritePaths: writePaths, Programs: &c.programs}, "("+c.run+"); exit 1")
+			if !strings.HasSuffix(o.Message, c.message) {
+				t.Errorf("%s, %s: %s", name, paths, o.Message)
+			}
+		}
+	}
+}
+
 func TestTheMessageSaysHowManyWereRefused(t *testing.T) {
 	_, work := worlds(t)
 	for script, want := range map[string]string{

@@ -202,14 +202,17 @@ func (p *Process) Report(o *result.Outcome) {
 // refusal is a sentence about the last program that was refused, and one about how many others were.
 func (p *Process) refusal() string {
 	last, others := p.gate.observed.lastRefused()
-	switch {
-	case last.Path == "":
+	if last.Path == "" {
 		return ""
-	case others == "":
-		return Refusal(last, p.domain.rules.Policy)
-	default:
-		return Refusal(last, p.domain.rules.Policy) + " " + others + ": see status.refused."
 	}
+	message := Refusal(last, p.domain.rules.Policy)
+	if p.domain.isRefusedAsWritable(last) {
+		message = writableRefusal(last, p.domain.rules.Policy)
+	}
+	if others != "" {
+		message += " " + others + ": see status.refused."
+	}
+	return message
 }
 
 // Refusal says which program a policy doesn't let run, and how to change that.
