@@ -94,11 +94,75 @@ func TestHardLinksOfOneProgram(t *testing.T) {
 			Argv: []string{"bash", "-c", strings.Join(c.names, "; ")}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
 			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: c.allowed, Own: "bash"}},
 		}, nobody(t)).Outcome
-		if text(o.Stdout) != c.stdout || (len(o.Isolation.NamesOnly) > 0) != c.namesOnly {
+		// Helpers that another directory of PATH has may be told apart by name as well.
+		if text(o.Stdout) != c.stdout || slices.Contains(o.Isolation.NamesOnly, file) != c.namesOnly {
 			t.Errorf("%s: names only %q, %s", name, o.Isolation.NamesOnly, describe(o))
 		}
-		if c.namesOnly && !slices.Equal(o.Isolation.NamesOnly, result.Paths{file}) {
-			t.Errorf("%s: names only %q", name, o.Isolation.NamesOnly)
+	}
+}
+
+// likeCoreutils are two programs in one, which don't know what they are called and then look at their first argument:
+// as GNU's single binary does with argv[0], and as uutils' newest does with the path that was executed.
+const likeCoreutils = `
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+static const char *last(const char *s) { return strrchr(s, '/') ? strrchr(s, '/') + 1 : s; }
+static int known(const char *s) { return !strcmp(s, "ls") || !strcmp(s, "rm"); }
+static const char *first(char **argv) {
+	if (!argv[1]) return "nothing";
+	return argv[1] + (strncmp(argv[1], "--coreutils-prog=", 17) ? 0 : 17);
+}
+int main(int argc, char **argv) {
+	const char *called = last(argv[0]), *path = (char *)getauxval(AT_EXECFN);
+	printf("I am %s\n", known(called) ? called : first(argv));
+	if (strncmp(path, "/proc/", 6)) printf("I am %s\n", known(last(path)) ? last(path) : first(argv));
+	return 0;
+}`
+
+// The name of the shell is listed for the shell, and another file's name for that file.
+func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
+	bin, work := worlds(t)
+	needs(t, "gcc")
+	source := write(t, work, "multi.c", likeCoreutils, 0o644)
+	coreutils := filepath.Join(bin, "coreutils")
+	if out, err := exec.Command("gcc", "-o", coreutils, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"ls", "rm", "mv"} {
+		if err := os.Symlink("coreutils", filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := filepath.Join(bin, "other")
+	if err := os.Mkdir(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listed := []string{"ls", write(t, other, "rm", "#!/bin/bash\n", 0o755), write(t, other, "mv", "#!/bin/bash\n", 0o755)}
+	run := func(script string, r *rules.Rules) result.Outcome {
+		return superviseApart(t, supervision{
+			Argv: []string{"bash", "-c", "cd " + bin + "; " + script}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath}, Rules: r,
+		}, nobody(t)).Outcome
+	}
+	allowed := func() *rules.Rules {
+		return &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}}
+	}
+	for _, script := range []string{
+		"(exec -a bash ls rm)", "(exec -a bash ls --coreutils-prog=rm)", "(exec -a rm ls)", "rm", "(exec -a mv ls rm)", "(exec -a x/ ls rm)",
+		"(exec -a ls/ ls rm)", "(exec -a -ls ls rm)", "(exec -a -bash ls rm)", "(exec -a '' ls rm)", "(exec -a ls rm)", "(exec -a ls coreutils rm)",
+		"(exec -a ls mv rm)", "(exec -a coreutils ls rm)", "(exec -a ls ./coreutils rm)", "(exec -a coreutils /proc/self/root" + bin + "/ls rm)",
+	} {
+		if o := run(script, nil); !strings.Contains(text(o.Stdout), "I am rm\n") {
+			t.Errorf("%s: without rules it isn't rm: %s", script, describe(o))
+		}
+		if o := run(script, allowed()); text(o.Stdout) != "" || len(o.Refused) != 1 || o.Refused[0].Rule != result.RuleName {
+			t.Errorf("%s: %s\nexecuted %+v, refused %+v", script, describe(o), o.Executed, o.Refused)
+		}
+	}
+	for _, script := range []string{"ls", "ls rm", "(exec -a /x/ls ls)", "coreutils ls", "(exec -a ls coreutils ls)"} {
+		o := run(script, allowed())
+		if text(o.Stdout) != "I am ls\nI am ls\n" || len(o.Refused) > 0 {
+			t.Errorf("%s: %s\nrefused %+v", script, describe(o), o.Refused)
 		}
 	}
 }

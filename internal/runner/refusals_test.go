@@ -30,6 +30,28 @@ func TestOneTryCountsOnce(t *testing.T) {
 	}
 }
 
+// The command itself is refused before it runs, or after its first line was read.
+func TestARefusedCommandIsInTheStatus(t *testing.T) {
+	bin, work := worlds(t)
+	needs(t, "perl")
+	script := write(t, bin, "script", "#!/usr/bin/perl\nprint \"ran\\n\";\n", 0o755)
+	for path, want := range map[string]result.Program{
+		script:                     {Path: real(t, "perl"), Count: 1, Rule: result.RuleInterpreter},
+		newAttacker(t).loader:      {Path: real2(t, newAttacker(t).loader), Count: 1, Rule: result.RuleLoader},
+		real(t, "id"):              {Path: real(t, "id"), Count: 1, Rule: result.RuleNotListed},
+		"/proc/self/root" + script: {Path: real(t, "perl"), Count: 1, Rule: result.RuleInterpreter},
+	} {
+		o := superviseApart(t, supervision{
+			Argv: []string{path}, Dir: "/", NoNewPrivs: true,
+			Rules: &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{script, "nothing"}}},
+		}, nobody(t)).Outcome
+		if diff := cmp.Diff(result.Programs{want}, o.Refused); diff != "" || o.Isolation == nil || !o.Isolation.Programs ||
+			len(o.Isolation.NotFound) != 1 || o.Reason != result.CommandNotFound || strings.Count(o.Message, "was not allowed to run") != 1 {
+			t.Errorf("%s: %s, isolation %+v\n%s", path, diff, o.Isolation, describe(o))
+		}
+	}
+}
+
 func TestTheMessageSaysHowManyWereRefused(t *testing.T) {
 	_, work := worlds(t)
 	for script, want := range map[string]string{

@@ -39,8 +39,16 @@ func TestTheLoaderOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.close()
-	if got := readInterpreters(f); got.loader != loaders[0] || got.script != "" {
+	if got := readInterpreters(f); got != (interpreters{loader: loaders[0]}) {
 		t.Errorf("got %+v, want the loader %s", got, loaders[0])
+	}
+	loader, err := openProgram(-1, loaders[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loader.close()
+	if got := readInterpreters(loader); got != (interpreters{isLoader: true}) {
+		t.Errorf("the loader itself: got %+v", got)
 	}
 }
 
@@ -62,7 +70,7 @@ func FuzzInterpreters(f *testing.F) {
 		}
 		defer file.close()
 		got := readInterpreters(file)
-		if got.script != "" && (got.loader != "" || !strings.Contains(string(content), got.script)) {
+		if got.isLoader && got.loader != "" || got.script != "" && (got.loader != "" || !strings.Contains(string(content), got.script)) {
 			t.Errorf("got %+v", got)
 		}
 	})

@@ -82,9 +82,15 @@ type Process struct {
 }
 
 // RefusedError says that the command itself may not run.
-type RefusedError struct{ Message string }
+type RefusedError struct {
+	Message string
+	process *Process
+}
 
 func (e *RefusedError) Error() string { return e.Message }
+
+// Report adds to an outcome what was executed and refused, and which walls held.
+func (e *RefusedError) Report(o *result.Outcome) { e.process.Report(o) }
 
 // ErrStageLost says that the stage ended before it could become the command. Another may be tried: nothing ran.
 var ErrStageLost = errors.New("the stage has ended")
@@ -105,7 +111,7 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 	}
 	p.gate.close()
 	if message := p.refusal(); message != "" {
-		return nil, &RefusedError{message}
+		return nil, &RefusedError{message, p}
 	}
 	return nil, err
 }

@@ -254,9 +254,9 @@ func (g *gate) compare(pid int, v *verdict) bool {
 	}
 	path := f.path
 	if p.multiCall {
-		name := multiCallName(filepath.Base(v.path), p, startedArguments(pid, 2))
+		name, listed := p.calledAs(v.startedPath(pid), startedArguments(pid, 2))
 		path = filepath.Join(filepath.Dir(f.path), name)
-		if !g.programs.names[name] {
+		if !listed {
 			g.observed.addRefused(path, result.RuleName)
 			return false
 		}
