@@ -23,37 +23,73 @@ type gate struct {
 	// stop is a pipe whose other end is closed to stop the workers.
 	stop [2]int
 	done sync.WaitGroup
-
-	mu            sync.Mutex
-	workers, idle int
 }
 
 // maxWorkers is how many processes can be in their execve at a time; others wait. One that waits for a slow disk
 // doesn't hold up the others.
 const maxWorkers = 4
 
+// workers are threads that wait for the gate that they will answer for. They are there before the command starts: it may
+// take all processes that there may be, and Go ends a program that needs another thread and doesn't get it.
+type workers chan *gate
+
+func startWorkers() workers {
+	w := make(workers)
+	var there sync.WaitGroup
+	for range maxWorkers {
+		there.Add(1)
+		go onThreadOfItsOwn(func() {
+			there.Done()
+			if g, ok := <-w; ok {
+				defer g.done.Done()
+				g.work()
+			}
+		})
+	}
+	there.Wait()
+	return w
+}
+
+// spareThreads is how many threads the runtime has in reserve, for what it does while a command runs.
+const spareThreads = 8
+
+// reserveThreads makes the runtime start threads, which it keeps.
+var reserveThreads = sync.OnceFunc(func() {
+	var there, done sync.WaitGroup
+	there.Add(spareThreads)
+	release := make(chan struct{})
+	for range spareThreads {
+		done.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			there.Done()
+			<-release
+		})
+	}
+	there.Wait()
+	close(release)
+	done.Wait()
+})
+
 // stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
 const stopLimit = time.Second
 
-// newGate starts to answer. It takes the listener.
-func newGate(l listener, p *programs, wake func()) (*gate, error) {
+// newGate starts to answer. It takes the listener and the workers.
+func newGate(l listener, p *programs, wake func(), w workers) (*gate, error) {
 	g := &gate{listener: l, programs: p, wake: wake}
 	if err := unix.Pipe2(g.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(int(l))
 		return nil, err
 	}
-	g.addWorker()
+	for range maxWorkers {
+		g.done.Add(1)
+		w <- g
+	}
 	return g, nil
 }
 
-func (g *gate) addWorker() {
-	g.workers++
-	g.idle++
-	g.done.Go(func() { onThreadOfItsOwn(g.work) })
-}
-
 // onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
-// the first one is the parent of orphans as well.
+// must have no children but those that it traces: the first thread is the parent of orphans.
 func onThreadOfItsOwn(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -78,13 +114,10 @@ func (g *gate) work() {
 			return
 		}
 		g.handle(&n)
-		g.mu.Lock()
-		g.idle++
-		g.mu.Unlock()
 	}
 }
 
-// next waits for the kernel. Whoever leaves makes sure that another worker waits.
+// next waits for the kernel.
 func (g *gate) next() (notification, bool) {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
@@ -100,11 +133,6 @@ func (g *gate) next() (notification, bool) {
 			continue
 		}
 		if n, errno := g.listener.receive(); errno == 0 {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.idle--; g.idle == 0 && g.workers < maxWorkers {
-				g.addWorker()
-			}
 			return n, true
 		}
 	}

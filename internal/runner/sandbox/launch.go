@@ -16,6 +16,7 @@ import (
 type Stage struct {
 	PID     int
 	control int
+	workers workers
 }
 
 // NewStage starts a stage.
@@ -31,21 +32,27 @@ func NewStage() (*Stage, error) {
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
 	defer unix.Close(null)
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{},
-		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+	var pid int
+	// The thread that forks is the parent, until it ends. A worker must not be.
+	onThreadOfItsOwn(func() {
+		pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
+			Dir: "/", Env: []string{},
+			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		})
 	})
 	if err != nil {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	return &Stage{PID: pid, control: pair[0]}, nil
+	reserveThreads()
+	return &Stage{PID: pid, control: pair[0], workers: startWorkers()}, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
 func (s *Stage) Discard() {
 	unix.Close(s.control)
+	close(s.workers)
 	_ = unix.Kill(s.PID, unix.SIGKILL)
 	for {
 		if _, err := unix.Wait4(s.PID, nil, unix.WALL, nil); err != unix.EINTR {
@@ -94,11 +101,11 @@ var ErrStageLost = errors.New("the stage has ended")
 func (s *Stage) Execute(c *Start) (*Process, error) {
 	p := &Process{domain: c.Domain}
 	err := s.execute(c, p)
-	unix.Close(s.control)
 	if err == nil {
+		unix.Close(s.control)
+		close(s.workers)
 		return p, nil
 	}
-	s.control = -1
 	s.Discard()
 	if p.gate == nil {
 		return nil, err
@@ -151,7 +158,7 @@ func (s *Stage) await(c *Start, p *Process) error {
 		case n == 0:
 			return nil
 		case said[0] == sayListener:
-			if p.gate, err = c.Domain.newGate(rights[:nrights], c.Wake); err != nil {
+			if p.gate, err = c.Domain.newGate(rights[:nrights], c.Wake, s.workers); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -162,7 +169,7 @@ func (s *Stage) await(c *Start, p *Process) error {
 	}
 }
 
-func (d *Domain) newGate(rights []byte, wake func()) (*gate, error) {
+func (d *Domain) newGate(rights []byte, wake func(), w workers) (*gate, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
 		return nil, errMalformed
@@ -171,7 +178,7 @@ func (d *Domain) newGate(rights []byte, wake func()) (*gate, error) {
 	if err != nil || len(fds) != 1 {
 		return nil, errMalformed
 	}
-	return newGate(listener(fds[0]), d.programs, wake)
+	return newGate(listener(fds[0]), d.programs, wake, w)
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything
