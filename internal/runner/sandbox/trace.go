@@ -234,7 +234,7 @@ func (t *trace) stopped(pid int) bool {
 // compare reports whether what was executed may run, and counts it.
 func (g *gate) compare(pid int, v *verdict) bool {
 	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err == unix.ENOENT || err == unix.ESRCH {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return false // it was killed
 	}
 	if err != nil {
@@ -248,7 +248,7 @@ func (g *gate) compare(pid int, v *verdict) bool {
 	}
 	defer f.close()
 	p := g.programs.allowed(f)
-	if p == nil || g.programs.loaders[f.id] {
+	if p == nil {
 		g.observed.addRefused(f.path, result.RuleChanged)
 		return false
 	}
