@@ -14,10 +14,6 @@ import (
 const (
 	// maxDepth bounds how deep scripts within scripts and launchers of launchers nest.
 	maxDepth = 8
-	// maxNesting bounds how deep the constructs of one script nest.
-	maxNesting = 100
-	// maxOperators bounds the operators of a line, for which the syntax tree nests.
-	maxOperators = 5000
 	// workPerByte bounds the steps of a check for each byte of the call. Parsing a byte is one step.
 	workPerByte = 6
 	// leastWork is the bound for short calls.
@@ -223,13 +219,16 @@ func checkReadable(text string) *refusal {
 		refused.line, refused.col = position(text, odd)
 		return refused
 	}
-	if nestsTooDeep(text) || hasTooManyCommands(text) {
-		return refuseText("the script nests too deeply, or has too many commands and expansions", "split it into several calls")
+	if hasTooManyCommands(text) {
+		return refuseText("the script has too many commands and expansions", "split it into several calls")
 	}
 	return nil
 }
 
 func parseRefusal(err error) *refusal {
+	if errors.Is(err, errNestsTooDeep) {
+		return &refusal{what: "the script nests too deeply, or joins too many commands in one list", fix: "split it into several calls", parse: true}
+	}
 	refused := &refusal{what: "the script can't be parsed as bash", fix: "write plain bash", parse: true}
 	if failure, ok := errors.AsType[syntax.ParseError](err); ok {
 		refused.what = "the script can't be parsed as bash: " + printable(cutBytes(failure.Text, 200))
