@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"encoding/json"
 	"errors"
 	"runtime"
 	"strings"
@@ -93,6 +94,38 @@ func TestOnlyDeepNestingIsRefused(t *testing.T) {
 		denial := checkScript(policy, c.script)
 		if (denial == nil) != c.passes || denial != nil && !strings.Contains(denial.Message, "nests too deeply") {
 			t.Errorf("%.40q, %d bytes: %+v", c.script, len(c.script), denial)
+		}
+	}
+}
+
+// A shell's argument ends at a NUL byte. The API refuses them in spec.shell, and not in a tool's arguments.
+func TestNULBytesAreRefused(t *testing.T) {
+	t.Parallel()
+	calls := map[string]string{
+		`{"name":"bash","arguments":{"command":"ls\u0000; id"}}`:                                 "byte 2 of the command is NUL",
+		`{"name":"bash","arguments":{"mode":"structured","binary":"l\u0000s"}}`:                  "contains a NUL byte",
+		`{"name":"bash","arguments":{"mode":"structured","binary":"ls","args":["a","b\u0000"]}}`: "argument 1, ",
+		`{"name":"bash","arguments":{"command":"` + strings.Repeat(`if \u0000`, 20000) + `"}}`:   "byte 3 of the command is NUL",
+	}
+	for text, contains := range calls {
+		var tool v1alpha1.ToolAction
+		if err := json.Unmarshal([]byte(text), &tool); err != nil {
+			t.Fatal(err)
+		}
+		action, denial := Map(&v1alpha1.ToolCallSpec{Tool: &tool})
+		if denial != nil {
+			t.Fatal(denial)
+		}
+		open := `{"access":"Open","shell":{"enabled":true},"arguments":{"metacharacters":"Allow"}}`
+		unrestricted, err := Compile(specFrom(t, open))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, policy := range []*Policy{unrestricted, kernelPolicy(t, "ls")} {
+			denial := policy.Check(Input{Action: action})
+			if denial == nil || denial.Reason != v1alpha1.ReasonInvalidArguments || !strings.Contains(denial.Message, contains) {
+				t.Errorf("%.80s: %+v", text, denial)
+			}
 		}
 	}
 }

@@ -36,6 +36,9 @@ func (p *Policy) checkCommandGiven(in *Input) *Denial {
 	if strings.TrimSpace(in.Action.Command) == "" {
 		return deny(v1alpha1.ReasonEmptyCommand, "the command is empty: give a command line, like \"ls -l\"")
 	}
+	if at := strings.IndexByte(in.Action.Command, 0); at >= 0 {
+		return deny(v1alpha1.ReasonInvalidArguments, "byte %d of the command is NUL, at which every shell's argument ends: remove it, or write \\0 in a format of printf", at)
+	}
 	return nil
 }
 
