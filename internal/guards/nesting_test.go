@@ -129,3 +129,27 @@ func TestNULBytesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// What is printed is an argument of bash, so it has the bound of one, however deep its lines are indented.
+func TestScriptsThatAreTooLongWhenPrintedAreRefused(t *testing.T) {
+	t.Parallel()
+	policy := allowlistedPolicy(t, "ls")
+	nested := func(depth, lines int) string {
+		return strings.Repeat("{\n", depth) + strings.Repeat("ls\n", lines) + strings.Repeat("};", depth-1) + "}"
+	}
+	for _, c := range []struct {
+		script, contains string
+	}{
+		{nested(10, 4000), ""},
+		{nested(90, 4000), "more than 131071 bytes"},
+		{"ls " + strings.Repeat("é", 100000), "more than 131071 bytes"},
+	} {
+		verdict, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: c.script}})
+		if c.contains == "" && (denial != nil || len(verdict.Command) > maxCommandBytes) {
+			t.Errorf("%.20q: %d bytes, %+v", c.script, len(verdict.Command), denial)
+		}
+		if c.contains != "" && (denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.Contains(denial.Message, c.contains)) {
+			t.Errorf("%.20q: %+v", c.script, denial)
+		}
+	}
+}

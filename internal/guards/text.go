@@ -2,6 +2,7 @@ package guards
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -134,15 +135,18 @@ func (c *checker) callScript(text string) (string, *refusal) {
 	if refused := newWalker(c, text, syntax.LangBash, scriptOfCall).file(file); refused != nil {
 		return "", refused
 	}
-	printed, ok := printScript(file)
-	if !ok {
+	printed, err := printScript(file)
+	if errors.Is(err, errTooLong) {
+		return "", &refusal{what: fmt.Sprintf("the script takes more than %d bytes when it is printed from its syntax tree", maxCommandBytes), fix: "split it into several calls", parse: true}
+	}
+	if err != nil {
 		return "", unprintable()
 	}
 	again, refused := c.parse(printed, syntax.LangBash)
 	if refused != nil {
 		return "", unprintable()
 	}
-	if second, ok := printScript(again); !ok || second != printed {
+	if second, err := printScript(again); err != nil || second != printed {
 		return "", unprintable()
 	}
 	if refused := newWalker(c, printed, syntax.LangBash, scriptAsPrinted).file(again); refused != nil {
@@ -159,10 +163,26 @@ func unprintable() *refusal {
 	return &refusal{what: "the script reads differently after it is printed from its syntax tree", fix: "write it in a simpler way, with one command on each line", parse: true}
 }
 
-func printScript(file *syntax.File) (string, bool) {
-	var printed strings.Builder
+// errTooLong is the printer's error for a script that is too long to be an argument.
+var errTooLong = errors.New("the script is too long")
+
+// boundedText takes as much as an argument holds: indentation can make a script longer than the call.
+type boundedText struct {
+	text []byte
+}
+
+func (b *boundedText) Write(text []byte) (int, error) {
+	if len(b.text)+len(text) > maxCommandBytes {
+		return 0, errTooLong
+	}
+	b.text = append(b.text, text...)
+	return len(text), nil
+}
+
+func printScript(file *syntax.File) (string, error) {
+	var printed boundedText
 	err := syntax.NewPrinter().Print(&printed, file)
-	return printed.String(), err == nil
+	return string(printed.text), err
 }
 
 // innerScript checks a script that another shell reads as it is written, like that of bash -c.
