@@ -13,6 +13,9 @@ func (p *Policy) checkBinaryGiven(in *Input) *Denial {
 	if strings.TrimSpace(in.Action.Binary) == "" {
 		return deny(v1alpha1.ReasonEmptyCommand, "the binary is empty: name the program to run, like \"ls\"")
 	}
+	if strings.Contains(in.Action.Binary, "\x00") {
+		return deny(v1alpha1.ReasonInvalidArguments, "binary %s contains a NUL byte: remove it", quote(in.Action.Binary))
+	}
 	return nil
 }
 
@@ -59,6 +62,11 @@ func (p *Policy) checkLaunch(in *Input) *Denial {
 }
 
 func (p *Policy) checkArguments(in *Input) *Denial {
+	for i, arg := range in.Action.Args {
+		if !p.denyMeta && strings.Contains(arg, "\x00") {
+			return deny(v1alpha1.ReasonInvalidArguments, "argument %d, %s, contains a NUL byte, at which every argument ends: remove it, or pass the text by stdin", i, quote(arg))
+		}
+	}
 	if !p.denyMeta {
 		return nil
 	}
