@@ -143,7 +143,7 @@ func TestEachRefusalSaysWhatToDo(t *testing.T) {
 		result.RuleUnreadable:     `"/usr/bin/curl" was not allowed to run a program: its process can't be looked at.`,
 		result.RuleUnreadableFile: `"/usr/bin/curl" was not allowed to run: the call's user can't read it, so its process can't be looked at. Make it readable.`,
 	} {
-		if got := Refusal(result.Program{Path: "/usr/bin/curl", Rule: rule}, "agents"); got != want {
+		if got := refusalOf(result.Program{Path: "/usr/bin/curl", Rule: rule}, "agents", false); got != want {
 			t.Errorf("%s: got %s", rule, got)
 		}
 	}

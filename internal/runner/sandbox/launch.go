@@ -205,39 +205,3 @@ func (p *Process) Report(o *result.Outcome) {
 		o.Message += " " + message
 	}
 }
-
-// refusal is a sentence about the last program that was refused, and one about how many others were.
-func (p *Process) refusal() string {
-	last, others := p.gate.observed.lastRefused()
-	if last.Path == "" {
-		return ""
-	}
-	message := Refusal(last, p.domain.rules.Policy)
-	if p.domain.isRefusedAsWritable(last) {
-		message = writableRefusal(last, p.domain.rules.Policy)
-	}
-	if others != "" {
-		message += " " + others + ": see status.refused."
-	}
-	return message
-}
-
-// Refusal says which program a policy doesn't let run, and how to change that.
-func Refusal(p result.Program, policy string) string {
-	name := fmt.Sprintf("%q", p.Path)
-	switch p.Rule {
-	case result.RuleLoader:
-		return name + " was not allowed to run: a loader runs any file, so it can't be started by hand."
-	case result.RuleUnnamed:
-		return name + " was not allowed to run: a program must be a file with a name."
-	case result.RuleChanged:
-		return name + " was not allowed to run: its process executed something else than it had asked for, and was killed."
-	case result.RuleUnreadable:
-		return name + " was not allowed to run a program: its process can't be looked at."
-	case result.RuleUnreadableFile:
-		return name + " was not allowed to run: the call's user can't read it, so its process can't be looked at. Make it readable."
-	case result.RuleInterpreter:
-		name += ", the interpreter of a script,"
-	}
-	return fmt.Sprintf("%s was not allowed to run: add it to binaries.allowed of policy %q.", name, policy)
-}
