@@ -172,12 +172,22 @@ const deadLooks = 20
 
 // isDead reports whether a thread has ended and waits to be reaped.
 func (t target) isDead() bool {
+	state, _ := t.stat()
+	return state == "Z" || state == "X"
+}
+
+// stat returns a thread's state, as ps shows it, and its parent; both are empty if there is no such thread.
+func (t target) stat() (state, parent string) {
 	stat, err := os.ReadFile(t.proc("stat"))
 	if err != nil {
-		return false
+		return "", ""
 	}
+	// They follow the name, which is in parentheses and may hold any byte.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(fields) > 0 && (fields[0][0] == 'Z' || fields[0][0] == 'X')
+	if len(fields) < 2 {
+		return "", ""
+	}
+	return string(fields[0]), string(fields[1])
 }
 
 // pause waits on this thread, in steps that no test depends on.
@@ -201,13 +211,8 @@ func isOwnChild(pid int) bool {
 	if unix.Tgkill(pid, pid, 0) != nil {
 		return false
 	}
-	stat, err := os.ReadFile(target(pid).proc("stat"))
-	if err != nil {
-		return false
-	}
-	// The state and the parent follow the name, which is in parentheses and may hold any byte.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid())
+	_, parent := target(pid).stat()
+	return parent == strconv.Itoa(os.Getpid())
 }
 
 // stopped handles a stop, and reports whether the trace is over.
