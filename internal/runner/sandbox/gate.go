@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"runtime"
 	"sync"
 	"time"
 
@@ -29,51 +28,6 @@ type gate struct {
 // doesn't hold up the others.
 const maxWorkers = 4
 
-// workers are threads that wait for the gate that they will answer for. They are there before the command starts: it may
-// take all processes that there may be, and Go ends a program that needs another thread and doesn't get it.
-type workers chan *gate
-
-func startWorkers() workers {
-	w := make(workers)
-	var there sync.WaitGroup
-	for range maxWorkers {
-		there.Add(1)
-		go onThreadOfItsOwn(func() {
-			there.Done()
-			if g, ok := <-w; ok {
-				defer g.done.Done()
-				g.work()
-			}
-		})
-	}
-	there.Wait()
-	return w
-}
-
-// spareThreads is how many threads the runtime has in reserve, for what it does while a command runs.
-const spareThreads = 8
-
-// reserveThreads makes the runtime start threads, which it keeps.
-var reserveThreads = sync.OnceFunc(func() {
-	var there, done sync.WaitGroup
-	there.Add(spareThreads)
-	release := make(chan struct{})
-	for range spareThreads {
-		done.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			there.Done()
-			<-release
-		})
-	}
-	there.Wait()
-	close(release)
-	done.Wait()
-})
-
-// stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
-const stopLimit = time.Second
-
 // newGate starts to answer. It takes the listener and the workers.
 func newGate(l listener, p *programs, wake func(), w workers) (*gate, error) {
 	g := &gate{listener: l, programs: p, wake: wake}
@@ -86,24 +40,6 @@ func newGate(l listener, p *programs, wake func(), w workers) (*gate, error) {
 		w <- g
 	}
 	return g, nil
-}
-
-// onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
-// must have no children but those that it traces: the first thread is the parent of orphans.
-func onThreadOfItsOwn(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// While this goroutine holds the first thread, another goroutine gets another thread.
-			onThreadOfItsOwn(f)
-			runtime.UnlockOSThread()
-			return
-		}
-		f() // never unlocked: the thread ends with this goroutine
-	}()
-	<-done
 }
 
 // work answers until the gate is stopped.
