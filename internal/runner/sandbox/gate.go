@@ -28,6 +28,9 @@ type gate struct {
 // doesn't hold up the others.
 const maxWorkers = 4
 
+// stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
+const stopLimit = time.Second
+
 // newGate starts to answer. It takes the listener and the workers.
 func newGate(l listener, p *programs, wake func(), w workers) (*gate, error) {
 	g := &gate{listener: l, programs: p, wake: wake}

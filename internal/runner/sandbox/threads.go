@@ -3,7 +3,6 @@ package sandbox
 import (
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,9 +48,6 @@ var reserveThreads = sync.OnceFunc(func() {
 	close(release)
 	done.Wait()
 })
-
-// stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
-const stopLimit = time.Second
 
 // onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
 // must have no children but those that it traces: the first thread is the parent of orphans.
