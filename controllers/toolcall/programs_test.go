@@ -19,7 +19,7 @@ func TestRecordsOfProgramsAreBounded(t *testing.T) {
 	c := newCluster(t)
 	var log bytes.Buffer
 	ctx := ctrl.LoggerInto(t.Context(), zap.New(zap.WriteTo(&log)))
-	for i := range 2 * eventBurst {
+	for i := range 2 * rateBurst {
 		o := observed(bound)
 		o.call.Name = fmt.Sprint("call-", i)
 		o.result = outcome(func(o *result.Outcome) {
@@ -37,7 +37,7 @@ func TestRecordsOfProgramsAreBounded(t *testing.T) {
 		c.announce(ctx, o, after)
 	}
 	lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
-	if len(lines) != eventBurst {
+	if len(lines) != rateBurst {
 		t.Errorf("%d records were written", len(lines))
 	}
 	if size := len(lines[0]); size < 64<<10 || size > 96<<10 {

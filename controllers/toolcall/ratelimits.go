@@ -11,27 +11,27 @@ import (
 // Bounds of the Events about one namespace's calls, and of the records in the log: a flood of denials must not fill etcd
 // or the log, nor hide what else happens.
 const (
-	eventsPerSecond = 5
-	eventBurst      = 100
+	ratePerSecond = 5
+	rateBurst     = 100
 	// maxLimitedNamespaces bounds the namespaces that are remembered; the one that was quiet the longest is forgotten.
 	maxLimitedNamespaces = 4096
 )
 
-// eventLimits bounds Events or records, namespace by namespace.
-type eventLimits struct {
+// rateLimits bounds what is written about calls, namespace by namespace.
+type rateLimits struct {
 	mu       sync.Mutex
 	limiters *lru.Cache
 }
 
-func newEventLimits() *eventLimits { return &eventLimits{limiters: lru.New(maxLimitedNamespaces)} }
+func newRateLimits() *rateLimits { return &rateLimits{limiters: lru.New(maxLimitedNamespaces)} }
 
 // allow says whether the namespace may have another one.
-func (l *eventLimits) allow(namespace string, now time.Time) bool {
+func (l *rateLimits) allow(namespace string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limiter, ok := l.limiters.Get(namespace)
 	if !ok {
-		limiter = rate.NewLimiter(eventsPerSecond, eventBurst)
+		limiter = rate.NewLimiter(ratePerSecond, rateBurst)
 		l.limiters.Add(namespace, limiter)
 	}
 	return limiter.(*rate.Limiter).AllowN(now, 1)

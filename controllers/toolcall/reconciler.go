@@ -24,7 +24,7 @@ type Reconciler struct {
 	starts, changes *shares
 	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
 	large                     chan struct{}
-	eventLimits, recordLimits *eventLimits
+	eventLimits, recordLimits *rateLimits
 }
 
 // Options are what the reconciler needs.
@@ -64,6 +64,6 @@ type Options struct {
 func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
-		large: make(chan struct{}, 2), eventLimits: newEventLimits(), recordLimits: newEventLimits(),
+		large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
 	}
 }
