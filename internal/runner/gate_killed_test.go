@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -43,12 +42,8 @@ int main(int argc, char **argv) {
 // and nothing was refused.
 func TestAProcessThatIsKilledAtItsStartEnds(t *testing.T) {
 	bin, work := worlds(t)
-	needs(t, "gcc")
-	source := write(t, work, "k.c", killedAtItsStart, 0o644)
 	program := filepath.Join(bin, "killed")
-	if out, err := exec.Command("gcc", "-w", "-o", program, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	compile(t, program, killedAtItsStart)
 	held := supervision{
 		Argv: []string{program}, Dir: "/", NoNewPrivs: true, Timeout: 30 * time.Second, Grace: 100 * time.Millisecond,
 		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{program}}},

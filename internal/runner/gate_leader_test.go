@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,12 +40,8 @@ int main(int argc, char **argv) {
 // others have. It must not hold up a worker of the gate.
 func TestAFirstThreadThatEndsHoldsUpNoWorker(t *testing.T) {
 	bin, work := worlds(t)
-	needs(t, "gcc")
-	source := write(t, work, "leaders.c", deadLeaders, 0o644)
 	program := filepath.Join(bin, "leaders")
-	if out, err := exec.Command("gcc", "-w", "-pthread", "-o", program, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	compile(t, program, deadLeaders, "-pthread")
 	o := superviseApart(t, supervision{Argv: []string{program}, Dir: "/", NoNewPrivs: true, Harden: true,
 		Timeout: 6 * time.Second, Grace: 100 * time.Millisecond,
 		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{program}}}}, nobody(t)).Outcome

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -42,12 +41,9 @@ int main(int argc, char **argv) {
 // another thread.
 func TestForksUnderALimitDontEndTheSupervisor(t *testing.T) {
 	bin, work := worlds(t)
-	needs(t, "gcc", "setpriv", "prlimit")
-	source := write(t, work, "fork.c", forkThenExecute, 0o644)
+	needs(t, "setpriv", "prlimit")
 	program := filepath.Join(bin, "forks")
-	if out, err := exec.Command("gcc", "-w", "-o", program, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	compile(t, program, forkThenExecute)
 	for range 5 {
 		// A user of its own: the limit counts what a user has.
 		o := superviseApart(t, supervision{

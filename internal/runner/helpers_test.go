@@ -342,3 +342,13 @@ func spyByCalls(parent int) {
 		}
 	}
 }
+
+// compile makes a program of C source, as to.
+func compile(t testing.TB, to, source string, flags ...string) {
+	t.Helper()
+	needs(t, "gcc")
+	file := write(t, t.TempDir(), "source.c", source, 0o644)
+	if out, err := exec.Command("gcc", append(flags, "-w", "-o", to, file)...).CombinedOutput(); err != nil {
+		t.Fatalf("compile: %v: %s", err, out)
+	}
+}

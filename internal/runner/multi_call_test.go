@@ -2,7 +2,6 @@ package runner
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,7 +68,6 @@ func TestBusyboxIsOnlyWhatIsListed(t *testing.T) {
 
 // Names are looked at where it matters: not where a policy lists all of them, and not where they are of one program.
 func TestHardLinksOfOneProgram(t *testing.T) {
-	needs(t, "gcc")
 	for name, c := range map[string]struct {
 		names, allowed []string
 		stdout         string
@@ -82,11 +80,8 @@ func TestHardLinksOfOneProgram(t *testing.T) {
 		"a multi-call name": {[]string{"busybox-one", "two"}, []string{"busybox-one", "two"}, "I am busybox-one\nI am two\n", true},
 	} {
 		bin, work := worlds(t)
-		source := write(t, work, "multi.c", multiCall, 0o644)
 		file := filepath.Join(bin, c.names[0])
-		if out, err := exec.Command("gcc", "-o", file, source).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		compile(t, file, multiCall)
 		if err := os.Link(file, filepath.Join(bin, c.names[1])); err != nil {
 			t.Fatal(err)
 		}
@@ -123,12 +118,8 @@ int main(int argc, char **argv) {
 // The name of the shell is listed for the shell, and another file's name for that file.
 func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
 	bin, work := worlds(t)
-	needs(t, "gcc")
-	source := write(t, work, "multi.c", likeCoreutils, 0o644)
 	coreutils := filepath.Join(bin, "coreutils")
-	if out, err := exec.Command("gcc", "-o", coreutils, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	compile(t, coreutils, likeCoreutils)
 	for _, name := range []string{"ls", "rm", "mv"} {
 		if err := os.Symlink("coreutils", filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)

@@ -178,12 +178,8 @@ int main(int argc, char **argv) {
 
 func TestNamesOfAMultiCallProgramAreLookedAt(t *testing.T) {
 	bin, work := worlds(t)
-	needs(t, "gcc")
-	source := write(t, work, "multi.c", multiCall, 0o644)
 	busybox := filepath.Join(bin, "busybox")
-	if out, err := exec.Command("gcc", "-o", busybox, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	compile(t, busybox, multiCall)
 	for _, name := range []string{"one", "two"} {
 		if err := os.Symlink("busybox", filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
