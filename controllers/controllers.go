@@ -71,6 +71,9 @@ type Memory struct {
 	// Hosts holds which waiting runners calls may claim, and unrecorded claims. The environments' controller offers
 	// what waits; an unrecorded claim binds nobody.
 	Hosts *host.Registry
+	// Nodes holds for five minutes what nodes give the runners of each environment. Runners say it again when they
+	// connect; until then the environment's status says what was found before.
+	Nodes *host.Nodes
 	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight.
 	Queue *queue.Queues
 	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
@@ -96,6 +99,7 @@ type Memory struct {
 func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccessReviewInterface, pending queue.BudgetOptions) *Memory {
 	m := &Memory{
 		Pending:  queue.NewBudget(pending),
+		Nodes:    host.NewNodes(),
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
 		Calls:    trigger.New(),
@@ -171,13 +175,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
+		Nodes: m.Nodes,
 		Queue: m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
-		Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
+		Nodes: m.Nodes, Identity: o.Identity, Runtime: o.Runtime, Queue: m.Queue, Calls: m.Calls,
 		OperatorNamespace: o.Operator.Namespace, OperatorPort: o.Operator.Port,
 	})
 	sessions := toolsession.NewReconciler(toolsession.Options{

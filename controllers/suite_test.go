@@ -144,6 +144,7 @@ type world struct {
 
 	hub        *dispatch.Hub
 	hosts      *host.Registry
+	nodes      *host.Nodes
 	objects    apicache.Reader
 	address    string
 	reconciler *toolcall.Reconciler
@@ -192,6 +193,7 @@ func (w *world) restart() {
 	w.hub = dispatch.NewHub(func(*dispatch.Session) {})
 	w.hub.Listening(w.clock.Now())
 	w.hosts = host.NewRegistry(w.hub)
+	w.nodes = host.NewNodes()
 	conf, err := w.identity.ServerTLS(time.Now())
 	if err != nil {
 		w.t.Fatal(err)
@@ -229,7 +231,7 @@ func (w *world) rebuild() {
 	waiting := callqueue.New(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) })
 	w.pools = executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Hub: w.hub, Hosts: w.hosts,
-		Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(),
+		Nodes: w.nodes, Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(),
 		OperatorNamespace: "toolcall-system", OperatorPort: 9443,
 	})
 	w.sessions = toolsession.NewReconciler(toolsession.Options{
@@ -239,7 +241,7 @@ func (w *world) rebuild() {
 	w.reconciler = toolcall.NewReconciler(toolcall.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,
 		Requesters: &access.Requesters{Reader: used}, Reviews: access.NewReviews(reviews, w.clock),
-		Identity: w.identity, Hub: w.hub, Hosts: w.hosts,
+		Identity: w.identity, Hub: w.hub, Hosts: w.hosts, Nodes: w.nodes,
 		Placers: []host.Placer{&host.Warm{Runtime: runtime, Registry: w.hosts}, &host.Cold{Runtime: runtime, Sealer: w.identity}},
 		Queue:   waiting, Pending: callqueue.NewBudget(w.pending),
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),

@@ -35,6 +35,8 @@ counted go -C hack build -v -o "$PWD/bin/test/images" ./images
 counted go -C hack/release build -v -o "$PWD/bin/test/" . helm.sh/helm/v4/cmd/helm
 cluster build
 
+debian gcc gcc --version
+debian busybox busybox true
 debian npm npm --version
 node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
 debian python3-kubernetes /usr/bin/python3 -c 'import kubernetes'

@@ -171,7 +171,8 @@ const (
 	// ReasonSessionEnded says that the call's session ended before the call started.
 	ReasonSessionEnded = "SessionEnded"
 	// ReasonIsolationUnavailable says that the policy has the kernel hold what the call executes, reads or writes, and
-	// that the node can't; the message names what it lacks. Nothing was started.
+	// that the node can't; the message names what it lacks. Nothing was started. On an environment's Ready it says that
+	// runners of the environment were on such a node.
 	ReasonIsolationUnavailable = "IsolationUnavailable"
 	// ReasonCancelRequested says that somebody set spec.cancel.
 	ReasonCancelRequested = "CancelRequested"

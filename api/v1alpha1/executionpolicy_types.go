@@ -183,8 +183,10 @@ type HelperList []string
 
 // FilesPolicy says which files the commands of a call may read and write.
 type FilesPolicy struct {
-	// readPaths are directories, absolute: a call's commands read files below them, and what the listed programs need
-	// to run. Unset: any file that the pod's user may read. An empty list leaves only what the programs need.
+	// readPaths are directories, absolute: a call's commands read files below them, below writePaths, and in the
+	// directories of the system, which programs need (/usr, /etc, /lib, /opt, /dev, /proc, /sys). Unset: any file that the
+	// pod's user may read. An empty list leaves writePaths and the directories of the system. Where the kernel holds a list
+	// of programs, only the listed ones of a directory of programs, such as /usr/bin, can be read either way.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
@@ -194,7 +196,8 @@ type FilesPolicy struct {
 	ReadPaths []string `json:"readPaths,omitzero"`
 
 	// writePaths are directories, absolute: a call's commands create, change and remove files only below them. Unset:
-	// wherever the pod's user may write. An empty list allows no writing.
+	// wherever the pod's user may write, also where the kernel holds a list of programs, but not below /proc then. An empty
+	// list allows no writing. Devices such as /dev/null, and /dev/shm, can always be written.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024

@@ -27,7 +27,8 @@ type RefusedProgram struct {
 	// rule is why: NotListed (the policy doesn't list it), Interpreter (the first line of a script names a program that
 	// isn't listed), Loader (a loader was started by hand, which would run any file), Name (a multi-call program under a
 	// name that isn't listed), Unnamed (the file has no name: it is in memory, or was removed), Changed (another program
-	// than the one looked at was about to run; its process was killed), Unreadable (the process can't be looked at).
+	// than the one looked at was about to run; its process was killed), Unreadable (the process can't be looked at),
+	// UnreadableFile (the call's user may execute the program and not read it).
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Rule string `json:"rule"`

@@ -163,6 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// The calls that wait are decided about again, and told.
 		r.Queue.RemoveEnvironment(req.NamespacedName)
 		r.backoffs.forget(req.NamespacedName)
+		r.Nodes.Forget(req.NamespacedName)
 		// The namespace's other environments may have no pass soon.
 		if err := r.ensureNetworkPolicies(ctx, req.Namespace); err != nil {
 			return ctrl.Result{}, err
@@ -179,6 +180,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	in, err := r.readInputs(ctx, env)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if env.Status.ObservedGeneration != env.Generation {
+		// Its pods may run elsewhere now.
+		r.Nodes.Forget(req.NamespacedName)
 	}
 	p := r.newPool(env)
 	poolErr := r.reconcilePool(ctx, p, in, jobs)

@@ -24,7 +24,6 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -40,8 +39,6 @@ type pool struct {
 	hash     string
 	now      time.Time
 	size     int
-	// support is what the node of a waiting pod gives for holding rules; nil when none waits.
-	support *rules.Support
 	// alive counts the pods that wait or will.
 	alive int
 	// deletions counts the requests to delete a Job, leftover the Jobs that the next pass has to delete.
@@ -179,9 +176,6 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		return err
 	}
 	p.alive++
-	if s := r.Hub.Session(uid); s != nil {
-		p.support = s.Hello().Support
-	}
 	r.offer(p, host.Host{Job: job, Pod: pod, Runner: r.Hub.Session(uid)})
 	return nil
 }
@@ -191,6 +185,7 @@ func (r *Reconciler) offer(p *pool, h host.Host) {
 	switch {
 	case host.IsIdle(h):
 		r.Hosts.Offer(string(h.Job.UID), p.hash)
+		r.Nodes.Add(client.ObjectKeyFromObject(p.env), h.Runner.Hello(), p.now)
 		p.backoff.reset()
 	case h.Runner == nil && jobspec.IsSuspended(h.Job):
 		// What lets it run changes the Job.

@@ -28,6 +28,8 @@ type Options struct {
 	Policies *apicache.Compiled
 	Hub      *dispatch.Hub
 	Hosts    *host.Registry
+	// Nodes says what the nodes of an environment's runners can hold.
+	Nodes    *host.Nodes
 	Identity *dispatch.Identity
 	Runtime  jobspec.Runtime
 	// Queue is told when another number of calls may run at the same time.

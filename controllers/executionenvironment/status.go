@@ -1,9 +1,11 @@
 package executionenvironment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // writeStatus writes the environment's status if it changed. Counts wait until countDelay has passed since the last
@@ -95,9 +98,9 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 	if err != nil {
 		return no(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: "+err.Error())
 	}
-	if held := decide.RulesOf(policy, compiled); held != nil && p.support != nil {
-		if missing := p.support.Missing(held); missing != "" {
-			return no(v1alpha1.ReasonIsolationUnavailable, fmt.Sprintf("policy %q has the kernel hold what calls do, and the node of a waiting pod gives no %s: use other nodes or another runtimeClassName, or set binaries.enforcement to Text and leave files out", policy.Name, missing))
+	if held := decide.RulesOf(policy, compiled); held != nil {
+		if problem := r.isolationProblem(p, held); problem != "" {
+			return no(v1alpha1.ReasonIsolationUnavailable, problem)
 		}
 	}
 	message := "Calls can run"
@@ -105,4 +108,24 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 		message = "The environment is suspended: no new call starts"
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
+}
+
+// isolationProblem says which nodes can't hold a policy's rules, as the environment's runners found out; empty when none
+// is known. What was found last stays in the status until a runner connects, or the environment changes.
+func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
+	nodes := r.Nodes.Of(client.ObjectKeyFromObject(p.env), p.now)
+	last := meta.FindStatusCondition(p.env.Status.Conditions, v1alpha1.ConditionReady)
+	if len(nodes) == 0 && last != nil && last.Reason == v1alpha1.ReasonIsolationUnavailable && last.ObservedGeneration == p.env.Generation {
+		return last.Message
+	}
+	lacking := slices.DeleteFunc(slices.Clone(nodes), func(n host.Node) bool { return n.Support.Missing(held) == "" })
+	if len(lacking) == 0 {
+		return ""
+	}
+	for _, node := range lacking {
+		p.wakeIn(node.Until.Sub(p.now))
+	}
+	return fmt.Sprintf("policy %q has the kernel hold what calls do, and %d of %d nodes that runners were on lately can't: %s gives no %s. "+
+		"Use other nodes or another runtimeClassName, or set binaries.enforcement to Text and leave files out",
+		held.Policy, len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held))
 }

@@ -152,7 +152,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 	if after.Status.Runner != nil {
 		r.Pending.Release(client.ObjectKeyFromObject(o.call))
 	}
-	r.announce(o, after)
+	r.announce(ctx, o, after)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package toolcall
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -9,13 +11,14 @@ import (
 )
 
 // announce tells the world of a transition that was just recorded.
-func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolCall) {
+func (r *Reconciler) announce(ctx context.Context, o *observation, after *v1alpha1.ToolCall) {
 	s := &after.Status
 	if o.call.Status.Phase == s.Phase || !s.Phase.Terminal() {
 		return
 	}
 	metrics.CountFinished(s)
 	r.Trace.RecordCall(after, o.created, o.now)
+	r.recordPrograms(ctx, o, after)
 	if s.Phase == v1alpha1.PhaseSucceeded {
 		// The status says it all: an Event for each would be a fifth of what a call costs the API server.
 		return

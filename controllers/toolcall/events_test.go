@@ -46,15 +46,15 @@ func TestAnEndIsAnnouncedOnce(t *testing.T) {
 func TestEventsOfANamespaceAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.recorder.Events = make(chan string, 10*eventBurst)
-	for i := range 5 * eventBurst {
+	c.recorder.Events = make(chan string, 10*rateBurst)
+	for i := range 5 * rateBurst {
 		o := observed()
 		o.call.Name = fmt.Sprint("call-", i)
 		after := o.call.DeepCopy()
 		after.Status = *o.end(v1alpha1.PhaseDenied, "Why", "because")
-		c.announce(o, after)
+		c.announce(t.Context(), o, after)
 	}
-	if got := len(c.recorder.Events); got != eventBurst {
+	if got := len(c.recorder.Events); got != rateBurst {
 		t.Errorf("%d Events", got)
 	}
 }

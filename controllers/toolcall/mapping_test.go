@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -75,5 +76,28 @@ func TestWhatHappensToAPodOfThePoolHasTheCallLookedAtThatTookIt(t *testing.T) {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// A request to create a Job may come through after its call has ended: the call is looked at again, and deletes it.
+func TestALateJobHasItsEndedCallLookedAt(t *testing.T) {
+	ended := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ended", UID: "ended-uid"}}
+	r := NewReconciler(Options{Objects: apicache.Reader{Reader: oneCall{&v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "another"},
+	}}}})
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "tc-ended", OwnerReferences: []metav1.OwnerReference{{Kind: "ToolCall", Name: "ended", Controller: ptr.To(true)}},
+	}}
+	if got := r.callsOfJob(t.Context(), job); len(got) != 0 {
+		t.Errorf("of a call that nobody remembers: %v", got)
+	}
+	r.finished.keep(ended, time.Now())
+	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(ended)}}
+	if diff := cmp.Diff(want, r.callsOfJob(t.Context(), job)); diff != "" {
+		t.Error(diff)
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if got := r.callsOfJob(t.Context(), job); len(got) != 0 {
+		t.Errorf("of a Job that has ended: %v", got)
 	}
 }

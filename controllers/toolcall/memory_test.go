@@ -240,32 +240,32 @@ func TestSharesHoldForManyAtOnce(t *testing.T) {
 
 func TestAFloodOfEventsIsHeldBackInItsNamespace(t *testing.T) {
 	t.Parallel()
-	l := newEventLimits()
+	l := newRateLimits()
 	count := func(namespace string, now time.Time) (allowed int) {
-		for range 10 * eventBurst {
+		for range 10 * rateBurst {
 			if l.allow(namespace, now) {
 				allowed++
 			}
 		}
 		return allowed
 	}
-	if got := count("a", start); got != eventBurst {
+	if got := count("a", start); got != rateBurst {
 		t.Errorf("at first %d Events are let through", got)
 	}
-	if got := count("b", start); got != eventBurst {
+	if got := count("b", start); got != rateBurst {
 		t.Errorf("of another namespace %d", got)
 	}
-	if got := count("a", start.Add(2*time.Second)); got != 2*eventsPerSecond {
+	if got := count("a", start.Add(2*time.Second)); got != 2*ratePerSecond {
 		t.Errorf("two seconds later %d", got)
 	}
-	if got := count("a", start.Add(time.Hour)); got != eventBurst {
+	if got := count("a", start.Add(time.Hour)); got != rateBurst {
 		t.Errorf("an hour later %d", got)
 	}
 }
 
 func TestNamespacesWithEventsAreBounded(t *testing.T) {
 	t.Parallel()
-	l := newEventLimits()
+	l := newRateLimits()
 	for i := range maxLimitedNamespaces + 10 {
 		if !l.allow(fmt.Sprint("ns-", i), start) {
 			t.Fatal("a namespace's first Event is held back")

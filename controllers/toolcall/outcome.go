@@ -2,7 +2,6 @@ package toolcall
 
 import (
 	"encoding/json"
-	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,31 +29,6 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	setPrograms(s, outcome)
 	setOutput(s, outcome, specBytes)
 	return s
-}
-
-// setPrograms writes what the kernel held, and what the call's processes executed and tried.
-func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
-	path := func(p string) string { return bounds.PathEnd(p, v1alpha1.MaxPathBytes) }
-	paths := func(list result.Paths) []string {
-		var out []string
-		for _, p := range list {
-			out = append(out, path(p))
-		}
-		return out
-	}
-	s.OmittedExecuted, s.OmittedRefused = o.MoreExecuted, o.MoreRefused
-	for _, p := range o.Executed {
-		s.Executed = append(s.Executed, v1alpha1.ExecutedProgram{Path: path(p.Path), Count: p.Count})
-	}
-	for _, p := range o.Refused {
-		s.Refused = append(s.Refused, v1alpha1.RefusedProgram{Path: path(p.Path), Count: p.Count, Rule: p.Rule})
-	}
-	if i := o.Isolation; i != nil {
-		s.Isolation = &v1alpha1.Isolation{
-			LandlockABI: int32(min(max(i.LandlockABI, 0), math.MaxInt32)), Programs: i.Programs, Reads: i.Reads, Writes: i.Writes, Signals: i.Signals,
-			NamesOnly: paths(i.NamesOnly), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
-		}
-	}
 }
 
 func phaseOf(reason string) v1alpha1.Phase {

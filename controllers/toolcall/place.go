@@ -97,16 +97,26 @@ func (r *Reconciler) decide(ctx context.Context, call *v1alpha1.ToolCall) (decis
 	if err := r.readRequester(ctx, s); err != nil {
 		return nil, done, err
 	}
-	if apicache.InputBytes(call) > largeInput {
-		select {
-		case r.large <- struct{}{}:
-			defer func() { <-r.large }()
-		case <-ctx.Done():
-			return nil, done, ctx.Err()
-		}
+	checked, err := r.acquireLarge(ctx, call)
+	if err != nil {
+		return nil, done, err
 	}
+	defer checked()
 	decision, err = decide.Decide(s)
 	return decision, done, err
+}
+
+// acquireLarge waits until the call's input may be checked: only a few large ones are at the same time.
+func (r *Reconciler) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) (release func(), err error) {
+	if apicache.InputBytes(call) <= largeInput {
+		return func() {}, nil
+	}
+	select {
+	case r.large <- struct{}{}:
+		return func() { <-r.large }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // readContext reads the environments and the skill.

@@ -19,12 +19,12 @@ import (
 type Reconciler struct {
 	Options
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
-	// eventLimits the Events.
+	// eventLimits the Events, recordLimits the records in the log.
 	finished        finishedCalls
 	starts, changes *shares
 	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
-	large       chan struct{}
-	eventLimits *eventLimits
+	large                     chan struct{}
+	eventLimits, recordLimits *rateLimits
 }
 
 // Options are what the reconciler needs.
@@ -43,6 +43,8 @@ type Options struct {
 	// Hosts holds the claims on waiting runners; Placers give hosts to calls, the first that can.
 	Hosts   *host.Registry
 	Placers []host.Placer
+	// Nodes learns what the node of each cold call's runner can hold.
+	Nodes *host.Nodes
 	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
 	Queue   *queue.Queues
 	Pending *queue.Budget
@@ -62,6 +64,6 @@ type Options struct {
 func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
-		large: make(chan struct{}, 2), eventLimits: newEventLimits(),
+		large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
 	}
 }

@@ -30,6 +30,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this call's Job"})
 		return e, err
 	}
+	r.Nodes.Add(types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, hello, o.now)
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
 		return effects{status: o.heldBack()}, err

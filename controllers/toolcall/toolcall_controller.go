@@ -7,7 +7,7 @@
 //
 // The files use each other in one direction: toolcall_controller.go, apply.go, stage.go, the handlers (end.go, run.go,
 // start.go, place.go), what they decide by (queued.go, retention.go, deadlines.go), what they make (outcome.go,
-// status.go, effects.go), observe.go, and reconciler.go with what a pass needs.
+// programs.go, status.go, effects.go), observe.go, and reconciler.go with what a pass needs.
 package toolcall
 
 import (

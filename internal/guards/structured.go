@@ -13,6 +13,9 @@ func (p *Policy) checkBinaryGiven(in *Input) *Denial {
 	if strings.TrimSpace(in.Action.Binary) == "" {
 		return deny(v1alpha1.ReasonEmptyCommand, "the binary is empty: name the program to run, like \"ls\"")
 	}
+	if strings.Contains(in.Action.Binary, "\x00") {
+		return deny(v1alpha1.ReasonInvalidArguments, "binary %s contains a NUL byte: remove it", quote(in.Action.Binary))
+	}
 	return nil
 }
 
@@ -58,9 +61,19 @@ func (p *Policy) checkLaunch(in *Input) *Denial {
 	return deny(v1alpha1.ReasonLaunchNotAllowed, "%s (binaries.mode is Enforced): %s", refused.what, refused.fix)
 }
 
+// checkNUL refuses arguments that a process can't be started with.
+func checkNUL(args []string) *Denial {
+	for i, arg := range args {
+		if strings.Contains(arg, "\x00") {
+			return deny(v1alpha1.ReasonInvalidArguments, "argument %d, %s, contains a NUL byte, at which every argument ends: remove it, or pass the text by stdin", i, quote(arg))
+		}
+	}
+	return nil
+}
+
 func (p *Policy) checkArguments(in *Input) *Denial {
 	if !p.denyMeta {
-		return nil
+		return checkNUL(in.Action.Args)
 	}
 	for i, arg := range in.Action.Args {
 		if at := strings.IndexAny(arg, metacharacters); at >= 0 {

@@ -2,6 +2,7 @@ package guards
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -14,10 +15,6 @@ import (
 const (
 	// maxDepth bounds how deep scripts within scripts and launchers of launchers nest.
 	maxDepth = 8
-	// maxNesting bounds how deep the constructs of one script nest.
-	maxNesting = 100
-	// maxOperators bounds the operators of a line, for which the syntax tree nests.
-	maxOperators = 5000
 	// workPerByte bounds the steps of a check for each byte of the call. Parsing a byte is one step.
 	workPerByte = 6
 	// leastWork is the bound for short calls.
@@ -39,6 +36,9 @@ func (p *Policy) checkShellEnabled(*Input) *Denial {
 func (p *Policy) checkCommandGiven(in *Input) *Denial {
 	if strings.TrimSpace(in.Action.Command) == "" {
 		return deny(v1alpha1.ReasonEmptyCommand, "the command is empty: give a command line, like \"ls -l\"")
+	}
+	if at := strings.IndexByte(in.Action.Command, 0); at >= 0 {
+		return deny(v1alpha1.ReasonInvalidArguments, "byte %d of the command is NUL, at which every shell's argument ends: remove it, or write \\0 in a format of printf", at)
 	}
 	return nil
 }
@@ -135,15 +135,18 @@ func (c *checker) callScript(text string) (string, *refusal) {
 	if refused := newWalker(c, text, syntax.LangBash, scriptOfCall).file(file); refused != nil {
 		return "", refused
 	}
-	printed, ok := printScript(file)
-	if !ok {
+	printed, err := printScript(file)
+	if errors.Is(err, errTooLong) {
+		return "", &refusal{what: fmt.Sprintf("the script takes more than %d bytes when it is printed from its syntax tree", maxCommandBytes), fix: "split it into several calls", parse: true}
+	}
+	if err != nil {
 		return "", unprintable()
 	}
 	again, refused := c.parse(printed, syntax.LangBash)
 	if refused != nil {
 		return "", unprintable()
 	}
-	if second, ok := printScript(again); !ok || second != printed {
+	if second, err := printScript(again); err != nil || second != printed {
 		return "", unprintable()
 	}
 	if refused := newWalker(c, printed, syntax.LangBash, scriptAsPrinted).file(again); refused != nil {
@@ -160,10 +163,26 @@ func unprintable() *refusal {
 	return &refusal{what: "the script reads differently after it is printed from its syntax tree", fix: "write it in a simpler way, with one command on each line", parse: true}
 }
 
-func printScript(file *syntax.File) (string, bool) {
-	var printed strings.Builder
+// errTooLong is the printer's error for a script that is too long to be an argument.
+var errTooLong = errors.New("the script is too long")
+
+// boundedText takes as much as an argument holds: indentation can make a script longer than the call.
+type boundedText struct {
+	text []byte
+}
+
+func (b *boundedText) Write(text []byte) (int, error) {
+	if len(b.text)+len(text) > maxCommandBytes {
+		return 0, errTooLong
+	}
+	b.text = append(b.text, text...)
+	return len(text), nil
+}
+
+func printScript(file *syntax.File) (string, error) {
+	var printed boundedText
 	err := syntax.NewPrinter().Print(&printed, file)
-	return printed.String(), err == nil
+	return string(printed.text), err
 }
 
 // innerScript checks a script that another shell reads as it is written, like that of bash -c.
@@ -223,13 +242,16 @@ func checkReadable(text string) *refusal {
 		refused.line, refused.col = position(text, odd)
 		return refused
 	}
-	if nestsTooDeep(text) || hasTooManyCommands(text) {
-		return refuseText("the script nests too deeply, or has too many commands and expansions", "split it into several calls")
+	if hasTooManyCommands(text) {
+		return refuseText("the script has too many commands and expansions", "split it into several calls")
 	}
 	return nil
 }
 
 func parseRefusal(err error) *refusal {
+	if errors.Is(err, errNestsTooDeep) {
+		return &refusal{what: "the script nests too deeply, or joins too many commands in one list", fix: "split it into several calls", parse: true}
+	}
 	refused := &refusal{what: "the script can't be parsed as bash", fix: "write plain bash", parse: true}
 	if failure, ok := errors.AsType[syntax.ParseError](err); ok {
 		refused.what = "the script can't be parsed as bash: " + printable(cutBytes(failure.Text, 200))

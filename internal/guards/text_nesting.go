@@ -1,55 +1,76 @@
 package guards
 
-import "strings"
+import (
+	"errors"
+	"io"
+	"runtime"
+	"unicode/utf8"
 
-// nestsTooDeep bounds the recursion of the parser and of the walker. It ignores quotes: it counts characters that may open
-// or close a construct. Ordinary scripts are far below both bounds.
-func nestsTooDeep(text string) bool {
-	depth, deepest, operators := 0, 0, 0
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '(' || c == '{' || c == '[':
-			depth++
-		case c == ')' || c == '}' || c == ']':
-			depth = max(depth-1, 0)
-		case strings.IndexByte("|&!~-+*/<>=,?:%^`\"", c) >= 0:
-			operators++
-		case c == '\n' || c == ';':
-			operators = 0
-		case wordStarts(text, i):
-			depth = max(depth+keywordDepth(text[i:]), 0)
-		}
-		if operators > maxOperators {
-			return true
-		}
-		deepest = max(deepest, depth)
-	}
-	return deepest > maxNesting
+	"mvdan.cc/sh/v3/syntax"
+)
+
+const (
+	// maxNesting bounds how deep the constructs of one script nest.
+	maxNesting = 100
+	// maxOperators bounds the operators of one list, for which the syntax tree nests.
+	maxOperators = 5000
+	// maxFrames bounds the calls within calls of the parser. maxNesting commands take about half of them, and an operator or
+	// a parenthesis of arithmetic up to 35.
+	maxFrames = 2048
+)
+
+// errNestsTooDeep is the parser's error for a script that nests too deeply.
+var errNestsTooDeep = errors.New("the script nests too deeply")
+
+// depthReader ends a parse that recurses too deeply. The parser reads each part of the text from within its recursion, so
+// the stack shows how deep that is, whatever the parser takes for quotes and comments.
+type depthReader struct {
+	rest string
 }
 
-func wordStarts(text string, i int) bool {
-	return i == 0 || strings.IndexByte(" \t\n;&|(){}!`", text[i-1]) >= 0
+// Read never ends within a character: the parser takes no error there.
+func (r *depthReader) Read(buffer []byte) (int, error) {
+	var frame [1]uintptr
+	if runtime.Callers(maxFrames, frame[:]) > 0 {
+		return 0, errNestsTooDeep
+	}
+	if r.rest == "" {
+		return 0, io.EOF
+	}
+	n := copy(buffer, cutBytes(r.rest, max(len(buffer), utf8.UTFMax)))
+	r.rest = r.rest[n:]
+	return n, nil
 }
 
-// keywordDepth is by how much a reserved word at the start of the text changes the nesting.
-func keywordDepth(text string) int {
-	switch text[0] {
-	case 'i', 'w', 'u', 'f', 'c', 's', 't', 'd', 'e':
-	default:
-		return 0
+// nestsTooDeep bounds the recursion of all that reads the tree, and the indentation of what is printed.
+func nestsTooDeep(file *syntax.File) bool {
+	var path []syntax.Node
+	nesting, operators := 0, 0
+	tooDeep := false
+	count := func(node syntax.Node, by int) {
+		switch node.(type) {
+		case *syntax.File, *syntax.Stmt, *syntax.CallExpr, *syntax.Word, *syntax.Lit:
+		case *syntax.BinaryCmd, *syntax.BinaryArithm:
+			operators += by
+		default:
+			nesting += by
+		}
 	}
-	end := 0
-	for end < len(text) && end < 9 && 'a' <= text[end] && text[end] <= 'z' {
-		end++
-	}
-	switch text[:end] {
-	case "if", "while", "until", "for", "case", "select", "time", "coproc", "function", "elif":
-		return 1
-	case "fi", "done", "esac":
-		return -1
-	default:
-		return 0
-	}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		if tooDeep {
+			return false
+		}
+		if node == nil {
+			count(path[len(path)-1], -1)
+			path = path[:len(path)-1]
+			return false
+		}
+		path = append(path, node)
+		count(node, 1)
+		tooDeep = nesting > maxNesting || operators > maxOperators
+		return !tooDeep
+	})
+	return tooDeep
 }
 
 // hasTooManyCommands counts characters that can begin a command or an expansion.

@@ -1,7 +1,6 @@
 package guards
 
 import (
-	"strings"
 	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -13,6 +12,7 @@ type parsers struct {
 	bash, posix sync.Pool
 }
 
+// parse returns the tree of a script that doesn't nest too deeply.
 func (p *parsers) parse(text string, lang syntax.LangVariant) (*syntax.File, error) {
 	pool := &p.bash
 	if lang == syntax.LangPOSIX {
@@ -22,8 +22,11 @@ func (p *parsers) parse(text string, lang syntax.LangVariant) (*syntax.File, err
 	if parser == nil {
 		parser = syntax.NewParser(syntax.Variant(lang))
 	}
-	file, err := parser.Parse(strings.NewReader(text), "")
+	file, err := parser.Parse(&depthReader{text}, "")
 	// A parser that panics isn't returned to the pool.
 	pool.Put(parser)
+	if err == nil && nestsTooDeep(file) {
+		return nil, errNestsTooDeep
+	}
 	return file, err
 }

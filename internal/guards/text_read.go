@@ -146,9 +146,7 @@ func (r *wordReader) literal(value string, first bool) {
 			continue
 		case c == '~':
 			r.tilde(value, first && i == 0)
-		case c == '*' || c == '?' || c == '[' && strings.IndexByte(value[i:], ']') > 0:
-			r.frozen, r.many = true, true
-		case c == '[' && value != "[":
+		case c == '*', c == '?', c == '[' && value != "[":
 			r.frozen, r.many = true, true
 		}
 		r.bare.WriteByte(c)

@@ -192,7 +192,7 @@ const (
 	// worstSize is the size of the largest call, and mostAllocations bounds the allocations of its check: they count the
 	// nodes and words that are looked at, and don't depend on what the check counts itself.
 	worstSize       = 131072
-	mostAllocations = 300000
+	mostAllocations = 400000
 )
 
 // worstScripts are inputs that once took seconds, at the largest size.
@@ -227,22 +227,47 @@ func TestTheWorstScriptsTakeBoundedWork(t *testing.T) {
 	}
 }
 
+// closings close what a part opens, so that the whole is read and not only its start.
+var closings = map[string]string{
+	"{ ls ')';": "};", "{\n": "}\n", "( ls \"}\";": ") ", "if ls 'fi'; then ": "; fi", "if \x00": "", "i\\\nf ls # fi\n": "then ls; fi\n", "case x in x) ": ";; esac", "ls $'\\')' $(": ")", "echo $((1+": "1))", "$((1?": ":1))", "(1?": ":1)", "a[": "]", "[}": "", "[": "]", "\"$(": ")\"", "f() {\n": "\n}\n", "[[ ! ( ": "a ) ]]", "é\r{ ls é;": "};", "ls &&\n": "", "x=(": ")", "cat <<E\n)\nE\n{\n": "}\n",
+}
+
+// mostBytes bounds what a check of the largest call allocates, in bytes.
+const mostBytes = 1 << 26
+
+func expectBounded(t *testing.T, policy *Policy, script string) {
+	t.Helper()
+	if times, bytes := allocated(func() { checkScript(policy, script) }); times > mostAllocations || bytes > mostBytes {
+		t.Errorf("%.80q, %d bytes: %d allocations of %d bytes", script, len(script), times, bytes)
+	}
+}
+
 // FuzzWork looks for texts whose repetition makes a check take more work than its size allows.
 func FuzzWork(f *testing.F) {
 	for _, part := range append(append([]string{}, scriptParts...), sourceParts...) {
-		f.Add(part)
+		f.Add(part, "")
+	}
+	for opening, closing := range closings {
+		f.Add(opening, closing)
 	}
 	policy := allowlistedPolicy(f, append([]string{"sed", "awk", "sh", "sort", "git", "tar"}, usualList...)...)
 	scanner := newModuleScanner(defaultDeniedModules(), true)
-	f.Fuzz(func(t *testing.T, part string) {
-		if part == "" || len(part) > 200 {
+	kernel := kernelPolicy(f, "ls")
+	f.Fuzz(func(t *testing.T, part, closing string) {
+		if part == "" || len(part) > 200 || len(closing) > 200 {
 			return
 		}
-		text := strings.Repeat(part, worstSize/len(part))
-		if allocations := testing.AllocsPerRun(1, func() { checkScript(policy, text) }); allocations > mostAllocations {
-			t.Errorf("%q takes %.0f allocations as a script", part, allocations)
+		// As many as fit into the largest call, as pass the bound on commands, and as pass that on nesting.
+		whole := worstSize / (len(part) + len(closing))
+		for _, times := range []int{whole, maxSeparators/2 - maxNesting, maxNesting / 2} {
+			nested := strings.Repeat(part, times) + strings.Repeat(closing, times)
+			for _, text := range []string{nested, strings.Repeat(nested+"\n", max(1, worstSize/(len(nested)+1)))} {
+				for _, policy := range []*Policy{policy, kernel} {
+					expectBounded(t, policy, text)
+				}
+			}
 		}
-		source := text[:len(text)/2]
+		source := strings.Repeat(part, worstSize/2/len(part))
 		if steps := scanner.scan(source, "javascript").steps; steps > 100*len(source)+20*leastAhead {
 			t.Errorf("%q takes %d steps as a source", part, steps)
 		}

@@ -42,10 +42,14 @@ var (
 		Name: "toolcall_events_dropped_total",
 		Help: "Events about finished calls that were not sent, because their namespace had too many.",
 	})
+	recordsDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toolcall_program_records_dropped_total",
+		Help: "Records of the programs of finished calls that were not written to the log, because their namespace had too many.",
+	})
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped, sessionsEnded, sessionsReady)
+	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped, recordsDropped, sessionsEnded, sessionsReady)
 }
 
 // ReportOutcome is what the operator did with a result that a runner sent.
@@ -63,6 +67,9 @@ func CountReport(outcome ReportOutcome) { reports.WithLabelValues(string(outcome
 
 // CountDroppedEvent counts an Event that a namespace's limit kept back.
 func CountDroppedEvent() { eventsDropped.Inc() }
+
+// CountDroppedRecord counts a record for the log that a namespace's limit kept back.
+func CountDroppedRecord() { recordsDropped.Inc() }
 
 // CountFinished counts a call that ended.
 func CountFinished(status *v1alpha1.ToolCallStatus) {

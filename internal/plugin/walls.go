@@ -13,13 +13,14 @@ import (
 
 // refusalText explains the rules by which a program is refused.
 var refusalText = map[string]string{
-	"NotListed":   "the policy doesn't list it",
-	"Interpreter": "it is the interpreter of a script, and the policy doesn't list it",
-	"Loader":      "a loader runs any file, so it can't be started by hand",
-	"Name":        "the policy lists this multi-call program under other names",
-	"Unnamed":     "the file has no name: it is in memory, or was removed",
-	"Changed":     "another program than the one asked for was about to run, and its process was killed",
-	"Unreadable":  "its process can't be looked at",
+	"NotListed":      "the policy doesn't list it",
+	"Interpreter":    "it is the interpreter of a script, and the policy doesn't list it",
+	"Loader":         "a loader runs any file, so it can't be started by hand",
+	"Name":           "the policy lists this multi-call program under other names",
+	"Unnamed":        "the file has no name: it is in memory, or was removed",
+	"Changed":        "another program than the one asked for was about to run, and its process was killed",
+	"Unreadable":     "its process can't be looked at",
+	"UnreadableFile": "the call's user may not read it",
 }
 
 // programFields list the programs that a call executed, and those that were refused to it.
@@ -78,7 +79,7 @@ func (v *evaluation) wallFields() []field {
 	if r := v.decision.Rules; r != nil {
 		switch {
 		case r.ReadPaths != nil:
-			fields[1].value = "held by the kernel: " + orText(strings.Join(r.ReadPaths, ", "), "no path") + ", and what programs need"
+			fields[1].value = "held by the kernel: " + orText(strings.Join(slices.Concat(r.ReadPaths, r.WritePaths), ", "), "no path") + ", and what programs need"
 		case r.Programs != nil:
 			fields[1].value = "not held, except that programs which aren't listed can't be read"
 		}

@@ -59,7 +59,7 @@ func TestEveryRuleIsExplained(t *testing.T) {
 	t.Parallel()
 	all := []string{
 		result.RuleNotListed, result.RuleInterpreter, result.RuleLoader, result.RuleName,
-		result.RuleUnnamed, result.RuleChanged, result.RuleUnreadable,
+		result.RuleUnnamed, result.RuleChanged, result.RuleUnreadable, result.RuleUnreadableFile,
 	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(all)), slices.Sorted(maps.Keys(refusalText))); diff != "" {
 		t.Error(diff)
@@ -113,15 +113,15 @@ func TestCheckSaysWhichWallsWouldHold(t *testing.T) {
 		"Kernel by the shell's list": {func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Shell.Commands = v1alpha1.ShellAllowlisted
 			p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "/workspace/bin/"}, AllowWritable: ptr.To(true)}
-			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/workspace"}, WritePaths: []string{}}
+			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/workspace"}, WritePaths: []string{"/data"}}
 		}, []string{"--shell", "ls | ls"}, []string{
 			"Programs: held by the kernel: ls, /workspace/bin/, besides bash itself; what the call writes to a listed path may start too",
-			"Reading: held by the kernel: /workspace, and what programs need Writing: held by the kernel: no path, devices and /dev/shm",
+			"Reading: held by the kernel: /workspace, /data, and what programs need Writing: held by the kernel: /data, devices and /dev/shm",
 		}, "Warning"},
 		"paths alone": {func(p *v1alpha1.ExecutionPolicySpec) {
-			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{}}
+			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{}, WritePaths: []string{}}
 		}, []string{"--", "ls"}, []string{
-			"Programs: not held: any program may start Reading: held by the kernel: no path, and what programs need Writing: not held Signals: held",
+			"Programs: not held: any program may start Reading: held by the kernel: no path, and what programs need Writing: held by the kernel: no path, devices and /dev/shm Signals: held",
 		}, "Warning"},
 		"Text": {textPolicy, []string{"--shell", "ls"}, []string{
 			"Warning: binaries.enforcement is Text, and nothing holds what these listed programs start, since they run code: python3",
@@ -159,7 +159,7 @@ func TestProblemsOfEnvironmentsAreSaid(t *testing.T) {
 	if got := f.run("env", "list"); got.err != "" {
 		t.Errorf("without a problem it says %q", got.err)
 	}
-	const missing = `policy "p" has the kernel hold what calls do, and the node of a waiting pod gives no Landlock`
+	const missing = `policy "p" has the kernel hold what calls do, and 1 of 2 nodes that runners were on lately can't: worker-2 gives no Landlock`
 	env := f.readEnvironment("a")
 	before := env.DeepCopy()
 	meta.SetStatusCondition(&env.Status.Conditions, metav1.Condition{

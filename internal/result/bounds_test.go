@@ -32,6 +32,8 @@ func largest() *Outcome {
 	path := strings.Repeat("\x01", MaxProgramPath)
 	for range MaxPrograms {
 		o.Executed = append(o.Executed, Program{Path: path, Count: 1<<63 - 1, Rule: RuleInterpreter})
+	}
+	for range MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
 	}
 	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = slices.Clone(o.Executed), slices.Clone(o.Isolation.NamesOnly), slices.Clone(o.Isolation.NamesOnly)
@@ -154,11 +156,12 @@ func TestListsOfProgramsAreReadUpToTheirBound(t *testing.T) {
 	t.Parallel()
 	var o Outcome
 	empty := strings.Repeat("{},", 1000) + "{}"
-	raw := `{"executed":[` + empty + `],"isolation":{"writable":["a"],"notFound":null}}`
+	paths := strings.Repeat(`"a",`, 1000) + `"a"`
+	raw := `{"executed":[` + empty + `],"isolation":{"namesOnly":[` + paths + `],"writable":["a"],"notFound":null}}`
 	if err := json.Unmarshal([]byte(raw), &o); err != nil {
 		t.Fatal(err)
 	}
-	if len(o.Executed) != MaxPrograms+1 || len(o.Isolation.Writable) != 1 || o.Isolation.NotFound != nil {
+	if len(o.Executed) != MaxPrograms+1 || len(o.Isolation.NamesOnly) != MaxPaths+1 || len(o.Isolation.Writable) != 1 || o.Isolation.NotFound != nil {
 		t.Errorf("read %d programs and %+v", len(o.Executed), o.Isolation)
 	}
 	for _, raw := range []string{`{"executed":{}}`, `{"executed":[1]}`, `{"isolation":{"writable":"a"}}`} {

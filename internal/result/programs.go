@@ -9,9 +9,11 @@ import (
 
 // Bounds of what an outcome says about programs.
 const (
-	// MaxPrograms is how many programs each list holds.
-	MaxPrograms = 16
-	// MaxProgramPath bounds a program's path, in bytes.
+	// MaxPrograms is how many programs are listed as executed, and how many as refused: more than a status lists.
+	MaxPrograms = 128
+	// MaxPaths is how many paths each list of Isolation holds.
+	MaxPaths = 16
+	// MaxProgramPath bounds a program's path, and any path of Isolation, in bytes.
 	MaxProgramPath = 256
 )
 
@@ -31,6 +33,8 @@ const (
 	RuleChanged = "Changed"
 	// RuleUnreadable says that the process can't be looked at.
 	RuleUnreadable = "Unreadable"
+	// RuleUnreadableFile says that the call's user may execute the file and not read it. Its process couldn't be looked at.
+	RuleUnreadableFile = "UnreadableFile"
 )
 
 // Program is a program that was executed or refused.
@@ -48,19 +52,19 @@ type Programs []Program
 
 // UnmarshalJSON reads no more programs than the list may hold, and one to show that there are more.
 func (p *Programs) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]Program)(p))
+	return decodeBounded(raw, (*[]Program)(p), MaxPrograms)
 }
 
-// Paths is a list of at most MaxPrograms.
+// Paths is a list of at most MaxPaths.
 type Paths []string
 
 // UnmarshalJSON reads no more paths than the list may hold, and one to show that there are more.
 func (p *Paths) UnmarshalJSON(raw []byte) error {
-	return decodeBounded(raw, (*[]string)(p))
+	return decodeBounded(raw, (*[]string)(p), MaxPaths)
 }
 
 // decodeBounded keeps a list of empty elements from taking many times the memory of its encoding.
-func decodeBounded[T any](raw []byte, into *[]T) error {
+func decodeBounded[T any](raw []byte, into *[]T, limit int) error {
 	*into = nil
 	if string(raw) == "null" {
 		return nil
@@ -69,7 +73,7 @@ func decodeBounded[T any](raw []byte, into *[]T) error {
 	if start, err := dec.Token(); err != nil || start != json.Delim('[') {
 		return errors.New("not a list")
 	}
-	for dec.More() && len(*into) <= MaxPrograms {
+	for dec.More() && len(*into) <= limit {
 		var v T
 		if err := dec.Decode(&v); err != nil {
 			return err
@@ -100,7 +104,7 @@ type Isolation struct {
 
 // maxEncodedPrograms is room for the five lists. encoding/json writes one byte of a path as at most six.
 const maxEncodedPrograms = 2*MaxPrograms*(6*MaxProgramPath+len(`{"path":"","count":9223372036854775807,"rule":"Interpreter"},`)) +
-	3*MaxPrograms*(6*MaxProgramPath+len(`"",`))
+	3*MaxPaths*(6*MaxProgramPath+len(`"",`))
 
 func (o *Outcome) validatePrograms() error {
 	if o.MoreExecuted < 0 || o.MoreRefused < 0 {
@@ -120,7 +124,7 @@ func (o *Outcome) validatePrograms() error {
 		return nil
 	}
 	for _, list := range []Paths{o.Isolation.NamesOnly, o.Isolation.Writable, o.Isolation.NotFound} {
-		if len(list) > MaxPrograms {
+		if len(list) > MaxPaths {
 			return errors.New("isolation names more paths than it may")
 		}
 		for _, path := range list {
@@ -134,7 +138,7 @@ func (o *Outcome) validatePrograms() error {
 
 func isRule(rule string) bool {
 	switch rule {
-	case "", RuleNotListed, RuleInterpreter, RuleLoader, RuleName, RuleUnnamed, RuleChanged, RuleUnreadable:
+	case "", RuleNotListed, RuleInterpreter, RuleLoader, RuleName, RuleUnnamed, RuleChanged, RuleUnreadable, RuleUnreadableFile:
 		return true
 	default:
 		return false

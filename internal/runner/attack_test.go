@@ -14,7 +14,14 @@ import (
 )
 
 // attacker is the attacking program, a directory of its own, and the loader that it was built for.
-type attacker struct{ program, work, loader string }
+type attacker struct {
+	program, work, loader string
+	// bin holds the program as busybox, with the names one and two.
+	bin string
+	// prefix starts the supervisor, unhidden leaves it open to processes of its user.
+	prefix   []string
+	unhidden bool
+}
 
 var buildAttack = sync.OnceValues(func() (string, error) {
 	self, err := copySelf() // its directory is removed at the end
@@ -22,7 +29,7 @@ var buildAttack = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	program := filepath.Join(filepath.Dir(self), "attack")
-	out, err := exec.Command("gcc", "-O1", "-w", "-pthread", "-o", program, "testdata/attack.c").CombinedOutput()
+	out, err := exec.Command("gcc", "-O1", "-w", "-pthread", "-o", program, "testdata/attack.c", "testdata/races.c").CombinedOutput()
 	if err != nil {
 		return string(out), err
 	}
@@ -37,35 +44,48 @@ func newAttacker(t testing.TB) *attacker {
 	if err != nil {
 		t.Fatalf("%v: %s", err, program)
 	}
-	work := filepath.Join(publicDir(t), "work")
-	if err := os.Mkdir(work, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(work, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	bin, work := worlds(t)
 	code, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, work, "evil", string(code), 0o755)
+	write(t, bin, "busybox", string(code), 0o755)
+	for _, name := range []string{"one", "two"} {
+		if err := os.Symlink("busybox", filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	loaders, _ := filepath.Glob("/lib*/ld-linux-*.so.*")
 	if len(loaders) == 0 {
 		t.Skip("there is no loader of the usual name")
 	}
-	return &attacker{program, work, loaders[0]}
+	return &attacker{program: program, work: work, loader: loaders[0], bin: bin}
 }
 
 // run lets an unprivileged supervisor run an attack, with the attacker alone listed.
 func (a *attacker) run(t testing.TB, r *rules.Rules, args ...string) result.Outcome {
 	t.Helper()
 	argv := slices.Insert(append([]string{a.program}, args...), 2, a.work, a.program, a.loader)
-	return superviseApart(t, supervision{Argv: argv, Dir: "/", NoNewPrivs: true, Harden: true, Rules: r}, nobody(t)).Outcome
+	s := supervision{Argv: argv, Dir: "/", NoNewPrivs: true, Harden: !a.unhidden, Rules: r}
+	return superviseApart(t, s, nobody(t), a.prefix...).Outcome
+}
+
+// prepare arranges what an attack needs.
+func (a *attacker) prepare(t testing.TB, args []string) *attacker {
+	switch args[0] {
+	case "names":
+		args[2] = a.bin
+	case "inherited":
+		// The supervisor has an unlisted program and its directory open, and doesn't hide.
+		a.prefix, a.unhidden = []string{"bash", "-c", `exec 7< "$0/evil" 8< "$0" "$@"`, a.work}, true
+	}
+	return a
 }
 
 func (a *attacker) rules() *rules.Rules {
 	return &rules.Rules{
-		Policy: "agents", WritePaths: []string{a.work}, Programs: &rules.Programs{Allowed: []string{a.program}},
+		Policy: "agents", WritePaths: []string{a.work}, Programs: &rules.Programs{Allowed: []string{a.program, a.bin + "/one"}},
 	}
 }
 
@@ -98,10 +118,13 @@ func TestNoAttackGetsAnUnlistedProgramToRun(t *testing.T) {
 		{[]string{"race-evil", "300"}, []string{result.RuleNotListed}},
 		{[]string{"race-loader", "300"}, []string{result.RuleLoader}},
 		{[]string{"race-shared", "300"}, []string{result.RuleLoader}},
+		{[]string{"leaders", "300"}, []string{result.RuleLoader, result.RuleNotListed}},
+		{[]string{"names", "300", "bin"}, []string{result.RuleName}},
+		{[]string{"inherited"}, nil},
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
 			a := newAttacker(t)
-			o := a.run(t, a.rules(), c.args...)
+			o := a.prepare(t, c.args).run(t, a.rules(), c.args...)
 			want{reason: result.Completed, exit: result.Exit(0), stdout: new("done\n")}.check(t, o)
 			if marks := a.marks(t); len(marks) > 0 {
 				t.Errorf("unlisted programs ran: %q", marks)
@@ -111,8 +134,11 @@ func TestNoAttackGetsAnUnlistedProgramToRun(t *testing.T) {
 					t.Errorf("nothing was refused as %s: %+v", rule, o.Refused)
 				}
 			}
+			if slices.ContainsFunc(o.Refused, func(p result.Program) bool { return p.Rule == result.RuleUnreadable }) {
+				t.Errorf("a program that may be looked at was refused: %+v", o.Refused)
+			}
 			for _, p := range o.Executed {
-				if p.Path != a.program {
+				if p.Path != a.program && p.Path != filepath.Join(a.bin, "one") {
 					t.Errorf("%s was executed", p.Path)
 				}
 			}
@@ -123,11 +149,14 @@ func TestNoAttackGetsAnUnlistedProgramToRun(t *testing.T) {
 
 // The attacks work where nothing holds them: otherwise the test above would show nothing.
 func TestTheAttacksWorkWithoutRules(t *testing.T) {
-	for _, name := range []string{"files", "loaders", "scripts", "memory", "descriptors", "children"} {
+	for _, args := range [][]string{
+		{"files"}, {"loaders"}, {"scripts"}, {"memory"}, {"descriptors"}, {"children"}, {"threads"}, {"many", "10"},
+		{"race-evil", "50"}, {"race-loader", "50"}, {"race-shared", "50"}, {"leaders", "50"}, {"names", "50", "bin"}, {"inherited"},
+	} {
 		a := newAttacker(t)
-		o := a.run(t, nil, name)
+		o := a.prepare(t, args).run(t, nil, args...)
 		if len(a.marks(t)) == 0 {
-			t.Errorf("%s: no unlisted program ran: %s", name, describe(o))
+			t.Errorf("%s: no unlisted program ran: %s", args, describe(o))
 		}
 	}
 	a := newAttacker(t)

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -63,9 +65,15 @@ func TestTheSupervisorsLimitsAreItsOwn(t *testing.T) {
 	needs(t, "python3")
 	_, work := worlds(t)
 	script := `
-import os, resource
+import ctypes, os, resource
+def ioprio(which, who):
+    if ctypes.CDLL(None).syscall(%d, which, who, 3 << 13) < 0:
+        raise PermissionError
 for change in [lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0)),
-               lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)]:
+               lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+               lambda: os.setpriority(os.PRIO_USER, 0, 19),
+               lambda: os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0)),
+               lambda: ioprio(1, os.getppid()), lambda: ioprio(3, 0)]:
     try:
         change()
         print("changed")
@@ -74,8 +82,9 @@ for change in [lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0
 resource.prlimit(0, resource.RLIMIT_NOFILE, (50, 50))
 print(resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)[0] > 0)
 `
+	script = fmt.Sprintf(script, unix.SYS_IOPRIO_SET)
 	o := held(t, &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"python3"}}}, "exec python3 -c '"+script+"'")
-	if text(o.Stdout) != "refused\nrefused\nTrue\n" || o.Reason != result.Completed {
+	if text(o.Stdout) != strings.Repeat("refused\n", 6)+"True\n" || o.Reason != result.Completed {
 		t.Error(describe(o))
 	}
 }

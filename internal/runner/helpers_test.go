@@ -32,6 +32,9 @@ var helpers = map[string]func(args []string){
 	"spy":       spyHelper,
 	"fds":       fdsHelper,
 	"loop":      loopHelper,
+
+	"attempts-world": attemptsWorldHelper,
+	"attempts":       attemptsHelper,
 }
 
 // supervision is what a supervisor that is a process of its own is to do.
@@ -338,5 +341,15 @@ func spyByCalls(parent int) {
 		if _, err := unix.PidfdGetfd(fd, 0, 0); err == nil {
 			fmt.Println("took a descriptor")
 		}
+	}
+}
+
+// compile makes a program of C source, as to.
+func compile(t testing.TB, to, source string, flags ...string) {
+	t.Helper()
+	needs(t, "gcc")
+	file := write(t, t.TempDir(), "source.c", source, 0o644)
+	if out, err := exec.Command("gcc", append(flags, "-w", "-o", to, file)...).CombinedOutput(); err != nil {
+		t.Fatalf("compile: %v: %s", err, out)
 	}
 }

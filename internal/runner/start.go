@@ -20,6 +20,12 @@ type startError struct{ reason, message string }
 func (e *startError) Error() string { return e.reason + ": " + e.message }
 
 func startFailure(err error) result.Outcome {
+	var refused *sandbox.RefusedError
+	if errors.As(err, &refused) {
+		o := result.Outcome{Reason: result.CommandNotFound, Message: refused.Message}
+		refused.Report(&o)
+		return o
+	}
 	var e *startError
 	if !errors.As(err, &e) {
 		e = &startError{result.InvalidEnvironment, "The command could not be started: " + err.Error() + "."}

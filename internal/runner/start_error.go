@@ -20,7 +20,7 @@ func classify(err error, program string, dir *workDir) error {
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &refused):
-		return notFound(refused.Message)
+		return refused
 	case errors.As(err, &known):
 		return known
 	case !errors.As(err, &errno):

@@ -41,7 +41,7 @@ var testName = regexp.MustCompile("`(Test\\w+)(?:/([\\w-]+))?`")
 func TestSecurityPageNamesItsTests(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{}
-	for _, pattern := range []string{"internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/guards/*_test.go"} {
+	for _, pattern := range []string{"internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/guards/*_test.go", "test/e2e/*_test.go"} {
 		paths, _ := filepath.Glob(filepath.Join(root, pattern))
 		for _, path := range paths {
 			relative, _ := filepath.Rel(root, path)

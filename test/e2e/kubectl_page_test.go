@@ -82,7 +82,7 @@ func TestPluginPageIsTrue(t *testing.T) {
 func withoutProgress(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
-		if !strings.Contains(line, ": waiting") {
+		if !strings.Contains(line, ": waiting") && line != "waiting for the operator\n" {
 			kept.WriteString(line)
 		}
 	}

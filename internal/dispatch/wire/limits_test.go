@@ -39,6 +39,8 @@ func largestResult() *wire.Result {
 	o.Isolation = &result.Isolation{LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true}
 	for range result.MaxPrograms {
 		o.Executed = append(o.Executed, result.Program{Path: path, Count: 1<<63 - 1, Rule: result.RuleInterpreter})
+	}
+	for range result.MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
 	}
 	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = o.Executed, o.Isolation.NamesOnly, o.Isolation.NamesOnly

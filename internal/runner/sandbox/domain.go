@@ -192,17 +192,18 @@ func (d *Domain) grantReads(path string) error {
 }
 
 // hiddenDirs are the directories of programs, without links: the usual ones, and those in PATH. One with another name
-// than these have may hold a program's data as well, and one that is listed hides nothing.
+// than these have may hold a program's data as well, one that is listed hides nothing, and in one that the call can
+// write to it reads what it has written.
 func (d *Domain) hiddenDirs(path string) []string {
 	var dirs []string
+	calls := newResolver(d.rules)
 	for _, dir := range append(filepath.SplitList(path), programDirs...) {
 		real := realPath(dir)
 		if !filepath.IsAbs(dir) || slices.Contains(dirs, real) || !slices.Contains(programDirNames, filepath.Base(real)) {
 			continue
 		}
 		listed := slices.ContainsFunc(d.programs.dirs, func(listed string) bool { return strings.HasPrefix(real+"/", listed) })
-		writable := slices.ContainsFunc(d.rules.WritePaths, func(root string) bool { return isBelow(real, realPath(root)) })
-		if !listed && !writable {
+		if !listed && !calls.isWritablePath(real) {
 			dirs = append(dirs, real)
 		}
 	}

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -130,93 +129,3 @@ func (f *openFile) mayAccess(mode uint32) bool {
 }
 
 func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-
-// headSize is how much of a file the kernel looks at to tell what it is, and enough for a loader's name.
-const headSize = 4096
-
-// interpreters are what the kernel starts to run a file.
-type interpreters struct {
-	// script is what the first line of a script names.
-	script string
-	// loader is what a dynamically linked program names.
-	loader string
-}
-
-// readInterpreters reads a file's first bytes. A file that can't be read names nothing: it isn't a script for its user.
-func readInterpreters(f *openFile) interpreters {
-	fd := f.fd
-	if !f.readable {
-		var err error
-		if fd, err = unix.Open(procFD(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
-			return interpreters{}
-		}
-		defer unix.Close(fd)
-	}
-	head := make([]byte, headSize)
-	n, err := unix.Pread(fd, head, 0)
-	if err != nil {
-		return interpreters{}
-	}
-	head = head[:n]
-	if strings.HasPrefix(string(head), "#!") {
-		return interpreters{script: scriptInterpreter(head)}
-	}
-	return interpreters{loader: elfLoader(head, func(b []byte, at int64) bool {
-		if at >= 0 && at <= int64(len(head)-len(b)) {
-			copy(b, head[at:])
-			return true
-		}
-		n, err := unix.Pread(fd, b, at)
-		return err == nil && n == len(b)
-	})}
-}
-
-// scriptInterpreter is the path in a #! line, as the kernel reads it: at most 256 bytes, ended by white space.
-func scriptInterpreter(head []byte) string {
-	line := string(head[2:min(len(head), 256)])
-	line, _, _ = strings.Cut(line, "\n")
-	line = strings.TrimLeft(line, " \t")
-	if end := strings.IndexAny(line, " \t\x00"); end >= 0 {
-		line = line[:end]
-	}
-	return line
-}
-
-// Positions in the header of a 64-bit ELF file and in its table of segments.
-const (
-	elfHeader       = 64
-	elfSegments     = 32
-	elfSegmentSize  = 54
-	elfSegmentCount = 56
-	elfInterp       = 3
-	maxSegments     = 64
-)
-
-// elfLoader returns the loader that a 64-bit little-endian program names. Others don't run under the filter.
-func elfLoader(head []byte, read func(b []byte, at int64) bool) string {
-	if len(head) < elfHeader || string(head[:6]) != "\x7fELF\x02\x01" {
-		return ""
-	}
-	at := int64(binary.LittleEndian.Uint64(head[elfSegments:]))
-	size := int64(binary.LittleEndian.Uint16(head[elfSegmentSize:]))
-	count := int64(binary.LittleEndian.Uint16(head[elfSegmentCount:]))
-	segment := make([]byte, 56)
-	for i := range min(count, maxSegments) {
-		if !read(segment, at+i*size) {
-			return ""
-		}
-		if binary.LittleEndian.Uint32(segment) != elfInterp {
-			continue
-		}
-		length := binary.LittleEndian.Uint64(segment[32:])
-		if length > unix.PathMax {
-			return ""
-		}
-		name := make([]byte, length)
-		if !read(name, int64(binary.LittleEndian.Uint64(segment[8:]))) {
-			return ""
-		}
-		return strings.TrimRight(string(name), "\x00")
-	}
-	return ""
-}

@@ -39,8 +39,16 @@ func TestTheLoaderOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.close()
-	if got := readInterpreters(f); got.loader != loaders[0] || got.script != "" {
+	if got := readInterpreters(f); got != (interpreters{loader: loaders[0]}) {
 		t.Errorf("got %+v, want the loader %s", got, loaders[0])
+	}
+	loader, err := openProgram(-1, loaders[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loader.close()
+	if got := readInterpreters(loader); got != (interpreters{isLoader: true}) {
+		t.Errorf("the loader itself: got %+v", got)
 	}
 }
 
@@ -62,7 +70,7 @@ func FuzzInterpreters(f *testing.F) {
 		}
 		defer file.close()
 		got := readInterpreters(file)
-		if got.script != "" && (got.loader != "" || !strings.Contains(string(content), got.script)) {
+		if got.isLoader && got.loader != "" || got.script != "" && (got.loader != "" || !strings.Contains(string(content), got.script)) {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -126,16 +134,31 @@ func TestCountsAreBounded(t *testing.T) {
 
 func TestEachRefusalSaysWhatToDo(t *testing.T) {
 	for rule, want := range map[string]string{
-		result.RuleNotListed:   `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "agents".`,
-		result.RuleName:        `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "agents".`,
-		result.RuleInterpreter: `"/usr/bin/curl", the interpreter of a script, was not allowed to run: add it to binaries.allowed of policy "agents".`,
-		result.RuleLoader:      `"/usr/bin/curl" was not allowed to run: a loader runs any file, so it can't be started by hand.`,
-		result.RuleUnnamed:     `"/usr/bin/curl" was not allowed to run: a program must be a file with a name.`,
-		result.RuleChanged:     `"/usr/bin/curl" was not allowed to run: its process executed something else than it had asked for, and was killed.`,
-		result.RuleUnreadable:  `"/usr/bin/curl" was not allowed to run a program: its process can't be looked at.`,
+		result.RuleNotListed:      `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "agents".`,
+		result.RuleName:           `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "agents".`,
+		result.RuleInterpreter:    `"/usr/bin/curl", the interpreter of a script, was not allowed to run: add it to binaries.allowed of policy "agents".`,
+		result.RuleLoader:         `"/usr/bin/curl" was not allowed to run: a loader runs any file, so it can't be started by hand.`,
+		result.RuleUnnamed:        `"/usr/bin/curl" was not allowed to run: a program must be a file with a name.`,
+		result.RuleChanged:        `"/usr/bin/curl" was not allowed to run: its process executed something else than it had asked for, and was killed.`,
+		result.RuleUnreadable:     `"/usr/bin/curl" was not allowed to run a program: its process can't be looked at.`,
+		result.RuleUnreadableFile: `"/usr/bin/curl" was not allowed to run: the call's user can't read it, so its process can't be looked at. Make it readable.`,
 	} {
-		if got := Refusal(result.Program{Path: "/usr/bin/curl", Rule: rule}, "agents"); got != want {
+		if got := refusalOf(result.Program{Path: "/usr/bin/curl", Rule: rule}, "agents", false); got != want {
 			t.Errorf("%s: got %s", rule, got)
+		}
+	}
+}
+
+func TestTheMessageOfACallThatFailedNamesWhatWasRefused(t *testing.T) {
+	p := &Process{gate: &gate{}, domain: &Domain{rules: &rules.Rules{Policy: "agents"}}}
+	p.gate.observed.addRefused("/usr/bin/curl", result.RuleNotListed)
+	for reason, named := range map[string]bool{
+		result.NonZeroExit: true, result.Signaled: true, result.TimedOut: true, result.OOMKilled: true,
+		result.Completed: false, result.CancelRequested: false, result.CommandNotFound: false,
+	} {
+		o := result.Outcome{Reason: reason}
+		if p.Report(&o); strings.Contains(o.Message, "/usr/bin/curl") != named {
+			t.Errorf("%s: the message is %s", reason, o.Message)
 		}
 	}
 }

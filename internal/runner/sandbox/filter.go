@@ -23,6 +23,9 @@ const (
 // foreignBit marks system calls of the x32 ABI on amd64. No other numbers are that high.
 const foreignBit = 0x40000000
 
+// ioprioWhoUser has ioprio_set change all processes of a user.
+const ioprioWhoUser = 3
+
 // filterOptions are the parts of the filter that a call needs.
 type filterOptions struct{ gate, denyNetwork bool }
 
@@ -46,7 +49,15 @@ func filter(arch uint32, o filterOptions) []unix.SockFilter {
 		load(offArg2), jumpEqual(0, 0, 3),
 		load(offArg2High), jumpEqual(0, 0, 1), allow,
 		deny(unix.EPERM))...)
-	f = append(f, on(unix.SYS_SETPRIORITY, load(offArg1), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
+	f = append(f, on(unix.SYS_SETPRIORITY,
+		load(offArg0), jumpEqual(unix.PRIO_USER, 0, 1), deny(unix.EPERM),
+		load(offArg1), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
+	f = append(f, on(unix.SYS_IOPRIO_SET,
+		load(offArg0), jumpEqual(ioprioWhoUser, 0, 1), deny(unix.EPERM),
+		load(offArg1), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
+	for _, number := range []uint32{unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
+		f = append(f, on(number, load(offArg0), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
+	}
 	if o.gate {
 		f = append(f, gateFilter()...)
 	}
@@ -73,9 +84,9 @@ func gateFilter() []unix.SockFilter {
 	for _, number := range []uint32{unix.SYS_USERFAULTFD, unix.SYS_CLONE3} {
 		f = append(f, on(number, deny(unix.ENOSYS))...)
 	}
-	for _, number := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
-		f = append(f, on(number, load(offArg0), unlessSet(unix.CLONE_NEWUSER|unix.CLONE_PTRACE), deny(unix.EPERM), allow)...)
-	}
+	// With CLONE_PARENT, a child of the command would be the supervisor's.
+	f = append(f, on(unix.SYS_CLONE, load(offArg0), unlessSet(unix.CLONE_NEWUSER|unix.CLONE_PTRACE|unix.CLONE_PARENT), deny(unix.EPERM), allow)...)
+	f = append(f, on(unix.SYS_UNSHARE, load(offArg0), unlessSet(unix.CLONE_NEWUSER), deny(unix.EPERM), allow)...)
 	// An undumpable process can't be looked at: say yes, and do nothing.
 	f = append(f, on(unix.SYS_PRCTL, load(offArg0), jumpEqual(unix.PR_SET_DUMPABLE, 0, 1), deny(0), allow)...)
 	f = append(f, on(unix.SYS_SECCOMP, load(offArg1), unlessSet(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), deny(unix.EBUSY), allow)...)

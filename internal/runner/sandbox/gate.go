@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"runtime"
 	"sync"
 	"time"
 
@@ -23,9 +22,6 @@ type gate struct {
 	// stop is a pipe whose other end is closed to stop the workers.
 	stop [2]int
 	done sync.WaitGroup
-
-	mu            sync.Mutex
-	workers, idle int
 }
 
 // maxWorkers is how many processes can be in their execve at a time; others wait. One that waits for a slow disk
@@ -35,39 +31,18 @@ const maxWorkers = 4
 // stopLimit bounds how long stopping waits for a worker whose process hangs in the kernel.
 const stopLimit = time.Second
 
-// newGate starts to answer. It takes the listener.
-func newGate(l listener, p *programs, wake func()) (*gate, error) {
+// newGate starts to answer. It takes the listener and the workers.
+func newGate(l listener, p *programs, wake func(), w workers) (*gate, error) {
 	g := &gate{listener: l, programs: p, wake: wake}
 	if err := unix.Pipe2(g.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(int(l))
 		return nil, err
 	}
-	g.addWorker()
+	for range maxWorkers {
+		g.done.Add(1)
+		w <- g
+	}
 	return g, nil
-}
-
-func (g *gate) addWorker() {
-	g.workers++
-	g.idle++
-	g.done.Go(func() { onThreadOfItsOwn(g.work) })
-}
-
-// onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
-// the first one is the parent of orphans as well.
-func onThreadOfItsOwn(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// While this goroutine holds the first thread, another goroutine gets another thread.
-			onThreadOfItsOwn(f)
-			runtime.UnlockOSThread()
-			return
-		}
-		f() // never unlocked: the thread ends with this goroutine
-	}()
-	<-done
 }
 
 // work answers until the gate is stopped.
@@ -78,13 +53,10 @@ func (g *gate) work() {
 			return
 		}
 		g.handle(&n)
-		g.mu.Lock()
-		g.idle++
-		g.mu.Unlock()
 	}
 }
 
-// next waits for the kernel. Whoever leaves makes sure that another worker waits.
+// next waits for the kernel.
 func (g *gate) next() (notification, bool) {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
@@ -100,11 +72,6 @@ func (g *gate) next() (notification, bool) {
 			continue
 		}
 		if n, errno := g.listener.receive(); errno == 0 {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.idle--; g.idle == 0 && g.workers < maxWorkers {
-				g.addWorker()
-			}
 			return n, true
 		}
 	}
@@ -132,9 +99,9 @@ func (g *gate) close() {
 func (g *gate) handle(n *notification) {
 	switch n.number {
 	case unix.SYS_EXECVE:
-		g.handleExec(n, execution{dirfd: unix.AT_FDCWD, path: n.args[0], argv: n.args[1]})
+		g.handleExec(n, execution{dirfd: unix.AT_FDCWD, path: n.args[0], argv: n.args[1], env: n.args[2]})
 	case unix.SYS_EXECVEAT:
-		g.handleExec(n, execution{dirfd: int(int32(n.args[0])), path: n.args[1], argv: n.args[2], flags: int(int32(n.args[4]))})
+		g.handleExec(n, execution{dirfd: int(int32(n.args[0])), path: n.args[1], argv: n.args[2], env: n.args[3], flags: int(int32(n.args[4]))})
 	case unix.SYS_MEMFD_CREATE:
 		g.handleMemory(n)
 	default:
@@ -148,14 +115,14 @@ func (g *gate) handleExec(n *notification, e execution) {
 	if !g.listener.isValid(n.id) {
 		return
 	}
-	if v.rule != "" {
-		g.observed.addRefused(v.path, v.rule)
-	}
-	if v.errno != 0 {
-		g.listener.refuse(n.id, v.errno)
+	if v.errno == 0 {
+		g.follow(n, v)
 		return
 	}
-	g.follow(n, v)
+	if v.rule != "" {
+		g.observed.addTry(try{thread: n.pid, argv: e.argv, env: e.env, path: v.path, rule: v.rule}, v.asked)
+	}
+	g.listener.refuse(n.id, v.errno)
 }
 
 // handleMemory makes a file in memory that can't be executed, whatever becomes of its mode.

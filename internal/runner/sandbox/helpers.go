@@ -48,14 +48,17 @@ var helperTable = map[string][]string{
 	"go":      {"/usr/local/go/pkg/tool/", "/usr/lib/go*/pkg/tool/", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"},
 	"cargo":   {"rustc", "cc", "gcc", "as", "ld", "/usr/lib/gcc/*/*/", "/usr/libexec/gcc/*/*/"},
 	"rustc":   append([]string{"cc", "gcc"}, compilerHelpers...),
-	"tar":     {"sh", "gzip", "bzip2", "xz", "zstd"},
+	"tar":     {"sh", "gzip", "bzip2", "bunzip2", "bzcat", "xz", "zstd"},
 	"zgrep":   {"sh", "gzip", "grep", "sed"},
 	"zcat":    {"sh", "gzip"},
-	"gunzip":  {"sh", "gzip"},
-	"man":     {"sh"},
-	"sort":    {"sh"},
-	"patch":   {"ed"},
-	"ldd":     {"sh", "bash"},
+	"gunzip":  {"sh", "gzip", "uncompress"},
+	// These are one file, with a name for each way to use it.
+	"bzip":  {"bunzip2", "bzcat"},
+	"unzip": {"zipinfo"},
+	"man":   {"sh"},
+	"sort":  {"sh"},
+	"patch": {"ed"},
+	"ldd":   {"sh", "bash"},
 }
 
 // systemPrefixes hold many programs that don't belong together.

@@ -17,9 +17,9 @@ const maxNames = 4096
 type dirIndex struct {
 	// changed is the state of the directory that was read.
 	changed unix.Timespec
-	// names are all names, nil if there are too many. counts are how many of them a file has, for files with several.
+	// names are all names, nil if there are too many. linked are the names of a file, for files with several.
 	names  map[string]bool
-	counts map[fileID]int
+	linked map[fileID][]string
 }
 
 var (
@@ -37,21 +37,22 @@ func ReadAhead(path string) {
 	}
 }
 
-// linksIn counts the names of files in a directory. It reads the directory again only when that has changed.
-func linksIn(path string) map[fileID]int {
+// linksIn returns the names of files that have several in a directory. It reads the directory again only when that has
+// changed.
+func linksIn(path string) map[fileID][]string {
 	dir, err := openPath(path)
 	if err != nil {
 		return nil
 	}
 	defer dir.close()
 	if known := dir.index(); known != nil {
-		return known.counts
+		return known.linked
 	}
 	read := dir.read()
 	indexMutex.Lock()
 	defer indexMutex.Unlock()
 	indexes[path] = read
-	return read.counts
+	return read.linked
 }
 
 // mayHold reports whether a directory can hold a name: without it being read, as far as is known.
@@ -71,7 +72,7 @@ func (f *openFile) index() *dirIndex {
 }
 
 func (f *openFile) read() *dirIndex {
-	index := &dirIndex{changed: f.changed, counts: map[fileID]int{}}
+	index := &dirIndex{changed: f.changed, linked: map[fileID][]string{}}
 	dir, err := os.Open(procFD(f.fd))
 	if err != nil {
 		return index
@@ -87,7 +88,8 @@ func (f *openFile) read() *dirIndex {
 		}
 		var file unix.Stat_t
 		if unix.Fstatat(f.fd, name, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Nlink > 1 && file.Mode&unix.S_IFMT == unix.S_IFREG {
-			index.counts[fileID{file.Dev, file.Ino}]++
+			id := fileID{file.Dev, file.Ino}
+			index.linked[id] = append(index.linked[id], name)
 		}
 	}
 	return index

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,7 @@ import (
 type Stage struct {
 	PID     int
 	control int
+	workers workers
 }
 
 // NewStage starts a stage.
@@ -30,21 +32,27 @@ func NewStage() (*Stage, error) {
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
 	defer unix.Close(null)
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{},
-		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+	var pid int
+	// The thread that forks is the parent, until it ends. A worker must not be.
+	onThreadOfItsOwn(func() {
+		pid, err = syscall.ForkExec("/proc/self/exe", []string{stageName}, &syscall.ProcAttr{
+			Dir: "/", Env: []string{},
+			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		})
 	})
 	if err != nil {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	return &Stage{PID: pid, control: pair[0]}, nil
+	reserveThreads()
+	return &Stage{PID: pid, control: pair[0], workers: startWorkers()}, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
 func (s *Stage) Discard() {
 	unix.Close(s.control)
+	close(s.workers)
 	_ = unix.Kill(s.PID, unix.SIGKILL)
 	for {
 		if _, err := unix.Wait4(s.PID, nil, unix.WALL, nil); err != unix.EINTR {
@@ -75,9 +83,15 @@ type Process struct {
 }
 
 // RefusedError says that the command itself may not run.
-type RefusedError struct{ Message string }
+type RefusedError struct {
+	Message string
+	process *Process
+}
 
 func (e *RefusedError) Error() string { return e.Message }
+
+// Report adds to an outcome what was executed and refused, and which walls held.
+func (e *RefusedError) Report(o *result.Outcome) { e.process.Report(o) }
 
 // ErrStageLost says that the stage ended before it could become the command. Another may be tried: nothing ran.
 var ErrStageLost = errors.New("the stage has ended")
@@ -87,18 +101,18 @@ var ErrStageLost = errors.New("the stage has ended")
 func (s *Stage) Execute(c *Start) (*Process, error) {
 	p := &Process{domain: c.Domain}
 	err := s.execute(c, p)
-	unix.Close(s.control)
 	if err == nil {
+		unix.Close(s.control)
+		close(s.workers)
 		return p, nil
 	}
-	s.control = -1
 	s.Discard()
 	if p.gate == nil {
 		return nil, err
 	}
 	p.gate.close()
 	if message := p.refusal(); message != "" {
-		return nil, &RefusedError{message}
+		return nil, &RefusedError{message, p}
 	}
 	return nil, err
 }
@@ -144,7 +158,7 @@ func (s *Stage) await(c *Start, p *Process) error {
 		case n == 0:
 			return nil
 		case said[0] == sayListener:
-			if p.gate, err = c.Domain.newGate(rights[:nrights], c.Wake); err != nil {
+			if p.gate, err = c.Domain.newGate(rights[:nrights], c.Wake, s.workers); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -155,7 +169,7 @@ func (s *Stage) await(c *Start, p *Process) error {
 	}
 }
 
-func (d *Domain) newGate(rights []byte, wake func()) (*gate, error) {
+func (d *Domain) newGate(rights []byte, wake func(), w workers) (*gate, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
 		return nil, errMalformed
@@ -164,7 +178,7 @@ func (d *Domain) newGate(rights []byte, wake func()) (*gate, error) {
 	if err != nil || len(fds) != 1 {
 		return nil, errMalformed
 	}
-	return newGate(listener(fds[0]), d.programs, wake)
+	return newGate(listener(fds[0]), d.programs, wake, w)
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything
@@ -175,6 +189,10 @@ func (p *Process) Stop() {
 	}
 }
 
+// namesRefused are the reasons for which a program that was refused may be why. A command that waits for what is refused
+// ends at its time limit.
+var namesRefused = []string{result.NonZeroExit, result.Signaled, result.TimedOut, result.OOMKilled}
+
 // Report adds to an outcome what was executed and refused, and which walls held. It says so in the message of a call
 // that didn't succeed and to which a program was refused.
 func (p *Process) Report(o *result.Outcome) {
@@ -183,36 +201,7 @@ func (p *Process) Report(o *result.Outcome) {
 		return
 	}
 	p.gate.observed.report(o)
-	if message := p.refusal(); message != "" && (o.Reason == result.NonZeroExit || o.Reason == result.Signaled) {
+	if message := p.refusal(); message != "" && slices.Contains(namesRefused, o.Reason) {
 		o.Message += " " + message
 	}
-}
-
-// refusal is a sentence about the last program that was refused.
-func (p *Process) refusal() string {
-	p.gate.observed.mu.Lock()
-	last := p.gate.observed.last
-	p.gate.observed.mu.Unlock()
-	if last.Path == "" {
-		return ""
-	}
-	return Refusal(last, p.domain.rules.Policy)
-}
-
-// Refusal says which program a policy doesn't let run, and how to change that.
-func Refusal(p result.Program, policy string) string {
-	name := fmt.Sprintf("%q", p.Path)
-	switch p.Rule {
-	case result.RuleLoader:
-		return name + " was not allowed to run: a loader runs any file, so it can't be started by hand."
-	case result.RuleUnnamed:
-		return name + " was not allowed to run: a program must be a file with a name."
-	case result.RuleChanged:
-		return name + " was not allowed to run: its process executed something else than it had asked for, and was killed."
-	case result.RuleUnreadable:
-		return name + " was not allowed to run a program: its process can't be looked at."
-	case result.RuleInterpreter:
-		name += ", the interpreter of a script,"
-	}
-	return fmt.Sprintf("%s was not allowed to run: add it to binaries.allowed of policy %q.", name, policy)
 }

@@ -11,9 +11,9 @@ import (
 
 // execution is what a thread asks to execute: addresses are of its memory.
 type execution struct {
-	dirfd      int
-	path, argv uint64
-	flags      int
+	dirfd           int
+	path, argv, env uint64
+	flags           int
 }
 
 // verdict is what the gate thinks of an execution.
@@ -22,6 +22,8 @@ type verdict struct {
 	errno unix.Errno
 	// path is the program, or what was refused. rule is empty unless it was refused.
 	path, rule string
+	// asked is the path that was asked for.
+	asked string
 	// script is the script that path is the interpreter of, interpreter the name of one that is still to be judged.
 	script, interpreter string
 }
@@ -57,6 +59,7 @@ func (g *gate) look(t target, e execution) verdict {
 	v := g.judge(t, f, path, e)
 	for range maxScripts {
 		if v.interpreter == "" {
+			v.asked = path
 			return v
 		}
 		v = g.judgeInterpreter(t, v)
@@ -66,15 +69,16 @@ func (g *gate) look(t target, e execution) verdict {
 
 // judge judges a file.
 func (g *gate) judge(t target, f *openFile, asked string, e execution) verdict {
-	if g.programs.loaders[f.id] {
-		return refusedAs(f.path, result.RuleLoader)
-	}
-	p := g.programs.allowed(f)
+	p := g.programs.find(f)
 	switch {
+	case p != nil && p.isLoader:
+		return refusedAs(f.path, result.RuleLoader)
+	case p != nil && p.unreadable && f.isExecutable():
+		return refusedAs(f.path, result.RuleUnreadableFile)
 	case p != nil && p.multiCall:
-		name := multiCallName(filepath.Base(asked), p, t.arguments(e.argv, 2))
+		name, listed := p.calledAs(asked, t.arguments(e.argv, 2))
 		path := filepath.Join(filepath.Dir(f.path), name)
-		if !g.programs.names[name] {
+		if !listed {
 			return refusedAs(path, result.RuleName)
 		}
 		return verdict{path: path}
@@ -98,44 +102,23 @@ func (g *gate) judgeInterpreter(t target, v verdict) verdict {
 		return failed(errno)
 	}
 	defer f.close()
-	p := g.programs.allowed(f)
+	p := g.programs.find(f)
 	switch {
-	case g.programs.loaders[f.id]:
+	case p != nil && p.isLoader:
 		return refusedAs(f.path, result.RuleLoader)
+	case p != nil && p.unreadable && f.isExecutable():
+		return refusedAs(f.path, result.RuleUnreadableFile)
 	case p == nil && !f.isExecutable():
 		return failed(unix.EACCES)
 	case p == nil:
 		return refusedAs(f.path, result.RuleInterpreter)
 	case p.script != "":
 		return verdict{path: f.path, script: v.script, interpreter: p.script}
-	case p.multiCall && !g.programs.names[filepath.Base(v.interpreter)]:
+	case p.multiCall && !p.names[filepath.Base(v.interpreter)]:
 		return refusedAs(filepath.Join(filepath.Dir(f.path), filepath.Base(v.interpreter)), result.RuleInterpreter)
 	default:
 		return verdict{path: f.path, script: v.script}
 	}
-}
-
-// multiCallName is the name by which a multi-call program is told what to be: that of argv[0], or its first argument if
-// argv[0] is its own name.
-func multiCallName(asked string, p *program, args []string) string {
-	name := asked
-	if len(args) > 0 {
-		name = filepath.Base(args[0])
-	}
-	name = strings.TrimPrefix(name, "-") // a login shell's
-	own := filepath.Base(p.path)
-	if isOwn := name == own || strings.HasPrefix(own, name+"."); !isOwn || len(args) < 2 {
-		return name
-	}
-	if !isMultiCallName(own) {
-		return name
-	}
-	inner := filepath.Base(strings.TrimPrefix(args[1], "--coreutils-prog="))
-	if isMultiCallName(inner) {
-		// It looks for a name further on.
-		return own + " " + inner
-	}
-	return inner
 }
 
 // executable is the program that a thread runs.

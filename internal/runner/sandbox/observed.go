@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -14,6 +15,8 @@ type observed struct {
 	executed, refused programCounts
 	// last is the refusal that came last.
 	last result.Program
+	// tries are what threads tried last, by their numbers.
+	tries [16]search
 }
 
 type programCounts struct {
@@ -49,6 +52,25 @@ func (o *observed) addRefused(path, rule string) {
 	o.refused.add(o.last)
 }
 
+// lastRefused returns the refusal that came last, and a clause about how many other programs were refused, if any.
+func (o *observed) lastRefused() (last result.Program, others string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	paths := map[string]bool{o.last.Path: true}
+	for _, p := range o.refused.list {
+		paths[p.Path] = true
+	}
+	switch n := len(paths) - 1; {
+	case o.refused.more > 0:
+		return o.last, fmt.Sprintf("At least %d other programs were refused too", n)
+	case n == 1:
+		return o.last, "1 other program was refused too"
+	case n > 1:
+		return o.last, fmt.Sprintf("%d other programs were refused too", n)
+	}
+	return o.last, ""
+}
+
 // shortPath keeps the end of a path that is too long: its beginning says less.
 func shortPath(path string) string {
 	path = strings.ToValidUTF8(path, "\uFFFD")
@@ -64,7 +86,7 @@ func shortPath(path string) string {
 
 func shortPaths(paths []string) []string {
 	var short []string
-	for _, path := range paths[:min(len(paths), result.MaxPrograms)] {
+	for _, path := range paths[:min(len(paths), result.MaxPaths)] {
 		short = append(short, shortPath(path))
 	}
 	return short

@@ -18,8 +18,6 @@ type programs struct {
 	dirs []string
 	// loaders start programs for the kernel. Nobody else may start them: they would run any file.
 	loaders map[fileID]bool
-	// names are the names that are listed, for programs that do what they are called.
-	names map[string]bool
 
 	// anyMayWrite says that what the call can write to may run, where it is below a listed directory.
 	anyMayWrite bool
@@ -32,8 +30,11 @@ type programs struct {
 type program struct {
 	path string
 	interpreters
-	// multiCall says that it is many programs, told apart by name.
+	// names are those by which it is listed.
+	names map[string]bool
+	// multiCall says that it is many programs, told apart by name; calls are its names, if they are known.
 	multiCall bool
+	calls     []string
 }
 
 // resolver finds programs in the pod.
@@ -52,13 +53,17 @@ type resolver struct {
 	found map[string]string
 }
 
+func newResolver(r *rules.Rules) *resolver {
+	return &resolver{
+		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}},
+		rules:    r, writePaths: roots(r.WritePaths), writableDirs: map[string]bool{}, found: map[string]string{},
+	}
+}
+
 // resolve finds what the rules list in a command's PATH.
 func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
-	res := &resolver{
-		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}, names: map[string]bool{}},
-		rules:    r, grant: grant, writableDirs: map[string]bool{}, found: map[string]string{},
-	}
-	res.writePaths = roots(r.WritePaths)
+	res := newResolver(r)
+	res.grant = grant
 	// Where writing is restricted, directories that the call can write to aren't listed.
 	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil
 	res.openDirs(path)
@@ -76,7 +81,16 @@ func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*program
 			return nil, err
 		}
 	}
+	for _, p := range res.files {
+		// One whose names are all listed needn't be looked at.
+		p.multiCall = p.multiCall && !p.isListedWholly()
+	}
 	return res.programs, nil
+}
+
+// isListedWholly reports whether a program is listed by all its names.
+func (p *program) isListedWholly() bool {
+	return len(p.calls) > 0 && !slices.ContainsFunc(p.calls, func(name string) bool { return !p.names[name] })
 }
 
 // openDirs opens the directories of PATH that are there, each once: some are often links to others.
@@ -209,12 +223,19 @@ func (r *resolver) addFile(f *openFile, name string) error {
 	if !f.isRegular() {
 		return nil
 	}
-	r.names[name] = true
-	if r.files[f.id] != nil || r.loaders[f.id] {
+	if known := r.files[f.id]; known != nil {
+		known.names[name] = true
 		return nil
 	}
-	p := &program{path: f.path, interpreters: readInterpreters(f), multiCall: isMultiCall(f)}
+	if r.loaders[f.id] {
+		return nil
+	}
+	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}}
+	p.multiCall, p.calls = isMultiCall(f)
 	r.files[f.id] = p
+	if p.isLoader {
+		return nil
+	}
 	if err := r.addLoader(p.loader); err != nil {
 		return err
 	}
@@ -301,21 +322,6 @@ func realPath(path string) string {
 	return f.path
 }
 
-// multiCallNames begin the names of files that are many programs.
-var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
-
-func isMultiCallName(base string) bool {
-	return slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) })
-}
-
-// isMultiCall reports whether a program is one of those, or has another name in its directory.
-func isMultiCall(f *openFile) bool {
-	if isMultiCallName(filepath.Base(f.path)) {
-		return true
-	}
-	return f.isLinked && linksIn(filepath.Dir(f.path))[f.id] > 1
-}
-
 // identify takes a descriptor of what is about to be executed. A listed file needn't be asked for its path.
 func (p *programs) identify(fd int) (*openFile, error) {
 	f, err := statFile(fd)
@@ -331,8 +337,20 @@ func (p *programs) identify(fd int) (*openFile, error) {
 	return f, nil
 }
 
-// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others.
+// allowed returns the listed program that a file is, or one for a file in a listed directory; nil for others and for
+// loaders.
 func (p *programs) allowed(f *openFile) *program {
+	if known := p.find(f); known != nil && !known.isLoader {
+		return known
+	}
+	return nil
+}
+
+// find is allowed with loaders: those of programs, those that are listed, and those in listed directories.
+func (p *programs) find(f *openFile) *program {
+	if p.loaders[f.id] {
+		return &program{path: f.path, interpreters: interpreters{isLoader: true}}
+	}
 	if known := p.files[f.id]; known != nil {
 		return known
 	}

@@ -172,6 +172,8 @@ func stageCommand(control int, s *start, fds []int) error {
 		if err := <-sent; err != nil {
 			return err
 		}
+		// If the supervisor ends, the kernel answers what is executed: nobody else may hold the listener.
+		unix.Close(listener)
 	}
 	return syscall.Exec(s.program, s.argv, s.env)
 }

@@ -90,7 +90,8 @@ func startedArguments(pid int, count int) []string {
 	defer f.Close()
 	start := make([]byte, 2*maxName)
 	n, _ := f.Read(start)
-	args := strings.Split(string(start[:n]), "\x00")
+	// Each argument ends with a zero byte.
+	args := strings.Split(strings.TrimSuffix(string(start[:n]), "\x00"), "\x00")
 	for i, arg := range args {
 		if len(arg) >= maxName || n == len(start) && i == len(args)-1 {
 			args[i] = tooLong

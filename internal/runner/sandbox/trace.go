@@ -61,7 +61,14 @@ func peek(pid, options int) (int, State, error) {
 // nothing else.
 func (g *gate) follow(n *notification, v verdict) {
 	tid := int(n.pid)
-	if err := seize(tid); err != nil {
+	err := seize(tid)
+	for tries := 0; errors.Is(err, unix.EPERM) && g.listener.isValid(n.id) && (tries < seizeTries || target(tid).isTracedHere()); tries++ {
+		// Another worker is about to let it go, since an execution that failed is followed by the next at once; or it was
+		// killed.
+		pause(shortWait)
+		err = seize(tid)
+	}
+	if err != nil {
 		if !errors.Is(err, unix.ESRCH) && g.listener.isValid(n.id) {
 			g.observed.addRefused(v.path, result.RuleUnreadable)
 			g.listener.refuse(n.id, unix.EACCES)
@@ -69,14 +76,29 @@ func (g *gate) follow(n *notification, v verdict) {
 		return
 	}
 	defer g.wake()
+	trace := trace{gate: g, tid: tid, siblings: target(tid).hasSiblings()}
 	// The interrupt ends the trace also when the execution fails.
 	if g.listener.proceed(n.id) {
-		_ = unix.PtraceInterrupt(tid)
-		g.finish(tid, &v)
-		return
+		trace.expected = &v
 	}
 	_ = unix.PtraceInterrupt(tid)
-	g.finish(tid, nil)
+	trace.finish()
+}
+
+// trace is that of one thread, up to the end of its execution.
+type trace struct {
+	*gate
+	tid int
+	// siblings says that its process has other threads.
+	siblings bool
+	// expected is what it may execute, nil for nothing.
+	expected *verdict
+}
+
+// hasSiblings reports whether a thread's process has other threads. Each is a link of its directory of threads.
+func (t target) hasSiblings() bool {
+	var st unix.Stat_t
+	return unix.Stat(t.proc("task"), &st) != nil || st.Nlink > 3
 }
 
 // seize traces a thread without stopping it. It dies with this process.
@@ -89,40 +111,84 @@ func seize(tid int) error {
 	return nil
 }
 
-// detach lets a stopped thread go, with the signal that it was about to get.
-func detach(tid int, signal unix.Signal) {
-	_, _, _ = unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0)
+// isTracedHere reports whether a thread of this process traces the target.
+func (t target) isTracedHere() bool {
+	status, err := os.ReadFile(t.proc("status"))
+	if err != nil {
+		return false
+	}
+	_, after, _ := bytes.Cut(status, []byte("\nTracerPid:"))
+	line, _, _ := bytes.Cut(after, []byte("\n"))
+	tracer, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	return err == nil && tracer != 0 && unix.Tgkill(os.Getpid(), tracer, 0) == nil
 }
 
-// strayWait is the time between two looks while something else than the traced thread has changed its state.
-const strayWait = 50 * time.Microsecond
+// detach lets a stopped thread go, with the signal that it was about to get. It says false for one that was killed
+// meanwhile: its end follows.
+func detach(tid int, signal unix.Signal) bool {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0)
+	return errno != unix.ESRCH
+}
 
-// finish waits until the traced thread stops or ends, and lets it go or kills it. v is nil if nothing is expected to be
-// executed.
-func (g *gate) finish(tid int, v *verdict) {
-	for {
-		pid, state, err := peek(-1, unix.WSTOPPED|unix.WNOTHREAD)
+// shortWait is the time between two looks at a thread, seizeTries how often one that can't be traced is tried again.
+const (
+	shortWait  = 50 * time.Microsecond
+	seizeTries = 20
+)
+
+// finish waits until the traced thread stops or ends, and lets it go or kills it. This thread has no other children than
+// what it traces.
+func (t *trace) finish() {
+	options := unix.WSTOPPED | unix.WNOTHREAD
+	if t.siblings {
+		options |= unix.WNOHANG
+	}
+	for looks := 1; ; looks++ {
+		pid, state, err := peek(-1, options)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return // it was reaped by its parent
-		case state == Ended:
-			if pid != tid && !isThreadOf(pid, tid) {
-				pause(strayWait) // an orphan that this process reaps
-				continue
+		case pid == 0:
+			// The first thread of several has no end before the others have: nothing would be heard of it.
+			if looks%deadLooks == 0 && target(t.tid).isDead() {
+				_ = unix.Kill(t.tid, unix.SIGKILL)
 			}
+			pause(shortWait)
+			continue
+		case state == Ended:
 			reapTraced(pid)
 			return
 		}
-		if g.stopped(pid, v) {
+		if t.stopped(pid) {
 			return
 		}
 	}
 }
 
-// isThreadOf reports whether an ended process can be the one that a traced thread became by its execution.
-func isThreadOf(pid, tid int) bool { return pid != tid && unix.Kill(tid, 0) == unix.ESRCH }
+// deadLooks is how many looks pass until the thread is looked at whether it has ended.
+const deadLooks = 20
+
+// isDead reports whether a thread has ended and waits to be reaped.
+func (t target) isDead() bool {
+	state, _ := t.stat()
+	return state == "Z" || state == "X"
+}
+
+// stat returns a thread's state, as ps shows it, and its parent; both are empty if there is no such thread.
+func (t target) stat() (state, parent string) {
+	stat, err := os.ReadFile(t.proc("stat"))
+	if err != nil {
+		return "", ""
+	}
+	// They follow the name, which is in parentheses and may hold any byte.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return "", ""
+	}
+	return string(fields[0]), string(fields[1])
+}
 
 // pause waits on this thread, in steps that no test depends on.
 func pause(d time.Duration) {
@@ -145,17 +211,12 @@ func isOwnChild(pid int) bool {
 	if unix.Tgkill(pid, pid, 0) != nil {
 		return false
 	}
-	stat, err := os.ReadFile(target(pid).proc("stat"))
-	if err != nil {
-		return false
-	}
-	// The state and the parent follow the name, which is in parentheses and may hold any byte.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid())
+	_, parent := target(pid).stat()
+	return parent == strconv.Itoa(os.Getpid())
 }
 
 // stopped handles a stop, and reports whether the trace is over.
-func (g *gate) stopped(pid int, v *verdict) bool {
+func (t *trace) stopped(pid int) bool {
 	var status unix.WaitStatus
 	got, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
 	if err != nil || got != pid || !status.Stopped() {
@@ -163,23 +224,24 @@ func (g *gate) stopped(pid int, v *verdict) bool {
 	}
 	switch int(status) >> eventShift {
 	case unix.PTRACE_EVENT_EXEC:
-		if v != nil && g.compare(pid, v) {
-			detach(pid, 0)
-			return true
+		if t.expected != nil && t.compare(pid, t.expected) {
+			return detach(pid, 0)
 		}
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return false // its end follows
 	case unix.PTRACE_EVENT_STOP:
-		detach(pid, 0)
+		return detach(pid, 0)
 	default:
-		detach(pid, status.StopSignal())
+		return detach(pid, status.StopSignal())
 	}
-	return true
 }
 
 // compare reports whether what was executed may run, and counts it.
 func (g *gate) compare(pid int, v *verdict) bool {
 	fd, err := unix.Open(target(pid).proc("exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return false // it was killed
+	}
 	if err != nil {
 		g.observed.addRefused(v.path, result.RuleChanged)
 		return false
@@ -191,15 +253,15 @@ func (g *gate) compare(pid int, v *verdict) bool {
 	}
 	defer f.close()
 	p := g.programs.allowed(f)
-	if p == nil || g.programs.loaders[f.id] {
+	if p == nil {
 		g.observed.addRefused(f.path, result.RuleChanged)
 		return false
 	}
 	path := f.path
 	if p.multiCall {
-		name := multiCallName(filepath.Base(v.path), p, startedArguments(pid, 2))
+		name, listed := p.calledAs(v.startedPath(pid), startedArguments(pid, 2))
 		path = filepath.Join(filepath.Dir(f.path), name)
-		if !g.programs.names[name] {
+		if !listed {
 			g.observed.addRefused(path, result.RuleName)
 			return false
 		}

@@ -1,15 +1,9 @@
 // A listed program that tries to get an unlisted one executed. The unlisted one is a copy of this file: "mark FILE" makes
 // FILE, which the test looks for. What a wall must refuse, and doesn't, is printed as "escaped: ...".
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
+#include "attack.h"
 #include <sched.h>
-#include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -18,16 +12,12 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-static char *work, *listed, *loader;
-static char evil[4096];
-static int marks;
-extern char **environ;
+char *work, *listed, *loader, evil[4096];
+int marks;
 
 // Each attempt leaves its own mark.
-static char **mark_argv(const char *name, const char *program) {
+char **mark_argv(const char *name, const char *program) {
 	static char file[4096], *argv[5];
 	snprintf(file, sizeof file, "%s/mark-%s-%d", work, name, marks++);
 	argv[0] = (char *)name;
@@ -40,23 +30,7 @@ static char **mark_argv(const char *name, const char *program) {
 	return argv;
 }
 
-static void finish(pid_t pid) {
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-}
-
-#define IN_CHILD(...)               \
-	do {                        \
-		pid_t pid = fork(); \
-		if (pid == 0) {     \
-			__VA_ARGS__; \
-			_exit(0);   \
-		}                   \
-		finish(pid);        \
-		marks++;            \
-	} while (0)
-
-static void expect(const char *what, long got, int errno_wanted) {
+void expect(const char *what, long got, int errno_wanted) {
 	if (got >= 0 || errno != errno_wanted)
 		printf("escaped: %s: %ld, %s\n", what, got, got < 0 ? strerror(errno) : "");
 }
@@ -254,76 +228,56 @@ static void kernel(void) {
 #endif
 }
 
-static volatile char *raced;
-static const char *good, *bad;
-static volatile int stop;
-
-static void *flip(void *unused) {
-	(void)unused;
-	while (!stop) {
-		strcpy((char *)raced, good);
-		strcpy((char *)raced, bad);
-	}
-	return NULL;
-}
-
-// The path changes while the kernel is asked: by a thread, or by another process through shared memory.
-static void race(int rounds, const char *one, const char *another, const char *program, int by_thread) {
-	good = one, bad = another;
-	for (int i = 0; i < rounds; i++) {
-		raced = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		strcpy((char *)raced, good);
-		pid_t other = by_thread ? 0 : fork();
-		if (!by_thread && other == 0)
-			flip(NULL);
-		IN_CHILD({
-			pthread_t thread;
-			char **argv = mark_argv(by_thread ? "race" : "race-shared", program);
-			if (by_thread)
-				pthread_create(&thread, NULL, flip, NULL);
-			for (int j = 0; j < 20; j++)
-				execve((char *)raced, argv, environ);
-		});
-		if (other) {
-			kill(other, SIGKILL);
-			finish(other);
+// Descriptors of this process and of the runner, by their names. Those of the runner are there when it isn't hidden.
+static void inherited(void) {
+	char path[64];
+	for (int fd = 3; fd < 64; fd++) {
+		IN_CHILD(fexecve(fd, mark_argv("inherited", NULL), environ));
+		pid_t owners[] = {getpid(), getppid(), 1};
+		for (size_t i = 0; i < sizeof owners / sizeof *owners; i++) {
+			struct stat file;
+			snprintf(path, sizeof path, "/proc/%d/fd/%d", owners[i], fd);
+			if (stat(path, &file) == 0 && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode))
+				continue; // to read a pipe would take for ever
+			run("inherited-path", path, NULL);
+			run("inherited-loader", loader, path);
+			snprintf(path, sizeof path, "/proc/%d/fd/%d/evil", owners[i], fd);
+			run("inherited-directory", path, NULL);
 		}
-		munmap((void *)raced, 8192);
 	}
 }
 
-static void *execute(void *argv) {
-	execve(evil, argv, environ);
-	execve(loader, argv, environ);
-	return NULL;
+static socklen_t abstract_name(struct sockaddr_un *to, const char *name) {
+	*to = (struct sockaddr_un){.sun_family = AF_UNIX};
+	strncpy(to->sun_path + 1, name, sizeof to->sun_path - 2);
+	return offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
 }
 
-static void threads(void) {
-	IN_CHILD({
-		pthread_t t[8];
-		char **argv = mark_argv("thread", evil);
-		for (int i = 0; i < 8; i++)
-			pthread_create(&t[i], NULL, execute, argv);
-		for (int i = 0; i < 8; i++)
-			pthread_join(t[i], NULL);
-	});
+// Sockets without a file: another process of the pod listens at the name.
+static void abstract(const char *name) {
+	struct sockaddr_un outside, own;
+	socklen_t outside_length = abstract_name(&outside, name), own_length = abstract_name(&own, work);
+	int stream = socket(AF_UNIX, SOCK_STREAM, 0), packet = socket(AF_UNIX, SOCK_DGRAM, 0);
+	expect("an abstract socket", connect(stream, (struct sockaddr *)&outside, outside_length), EPERM);
+	outside.sun_path[outside_length - offsetof(struct sockaddr_un, sun_path)] = 'd';
+	expect("a packet to an abstract socket", sendto(packet, "x", 1, 0, (struct sockaddr *)&outside, outside_length + 1), EPERM);
+	int server = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+	if (bind(server, (struct sockaddr *)&own, own_length) || listen(server, 1) || connect(client, (struct sockaddr *)&own, own_length))
+		printf("cannot reach its own abstract socket: %s\n", strerror(errno));
 }
 
-static void many(int n) {
-	for (int i = 0; i < n; i++)
-		if (fork() == 0) {
-			char *args[] = {listed, "nothing", NULL};
-			execve(i % 2 ? evil : listed, i % 2 ? mark_argv("many", NULL) : args, environ);
-			_exit(0);
-		}
-	while (wait(NULL) > 0 || errno == EINTR)
-		;
+static const char *base(const char *path) {
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
 }
 
-// Only the listed program has this name.
-static int mark(const char *file) {
+// Only the listed program is called attack. A program called busybox is listed as one, and told by its arguments what to be.
+static int mark(char **argv, const char *file) {
 	char self[4096] = "";
-	if (readlink("/proc/self/exe", self, sizeof self - 1) > 7 && !strcmp(self + strlen(self) - 7, "/attack"))
+	if (readlink("/proc/self/exe", self, sizeof self - 1) > 0 && !strcmp(base(self), "attack"))
+		return 0;
+	const char *name = base(argv[0]);
+	if (!strcmp(base(self), "busybox") && !strcmp(strcmp(name, "busybox") ? name : argv[1], "one"))
 		return 0;
 	return close(open(file, O_CREAT | O_WRONLY, 0644)) < 0;
 }
@@ -331,7 +285,7 @@ static int mark(const char *file) {
 int main(int argc, char **argv) {
 	for (int i = 1; i + 1 < argc; i++)
 		if (!strcmp(argv[i], "mark"))
-			return mark(argv[i + 1]);
+			return mark(argv, argv[i + 1]);
 	if (argc < 5)
 		return 0;
 	char *what = argv[1];
@@ -352,6 +306,10 @@ int main(int argc, char **argv) {
 	else if (!strcmp(what, "race-evil")) race(rounds, listed, evil, NULL, 1);
 	else if (!strcmp(what, "race-loader")) race(rounds, listed, loader, evil, 1);
 	else if (!strcmp(what, "race-shared")) race(rounds, listed, loader, evil, 0);
+	else if (!strcmp(what, "leaders")) leaders(rounds);
+	else if (!strcmp(what, "names")) names(rounds, argv[6]);
+	else if (!strcmp(what, "inherited")) inherited();
+	else if (!strcmp(what, "abstract")) abstract(argv[5]);
 	else return 2;
 	puts("done");
 	return 0;

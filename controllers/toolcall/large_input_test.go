@@ -1,0 +1,34 @@
+package toolcall
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestFewLargeInputsAreCheckedAtOnce(t *testing.T) {
+	t.Parallel()
+	r := NewReconciler(Options{})
+	small, large := observed().call, observed().call.DeepCopy()
+	large.Spec.Stdin = strings.Repeat("x", largeInput+1)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	var release func()
+	for range cap(r.large) {
+		var err error
+		if release, err = r.acquireLarge(context.Background(), large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.acquireLarge(cancelled, large); !errors.Is(err, context.Canceled) {
+		t.Errorf("one more large input: %v", err)
+	}
+	if _, err := r.acquireLarge(cancelled, small); err != nil {
+		t.Errorf("a small input: %v", err)
+	}
+	release()
+	if _, err := r.acquireLarge(context.Background(), large); err != nil {
+		t.Errorf("a large input after another was checked: %v", err)
+	}
+}

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+const (
+	// nodeMemory is for how long a node counts whose runners say nothing more.
+	nodeMemory = 5 * time.Minute
+	// maxNodes bounds the nodes of one environment, whose names their runners say; the one not heard of for longest goes.
+	maxNodes = 256
+)
+
+// Nodes holds what nodes give the runners of each environment for holding rules, as the runners said when they
+// connected. Its methods may be called at the same time.
+//
+// After a restart it is empty: the environments' status says what was found before, until a runner connects.
+type Nodes struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]map[string]Node
+}
+
+// Node is what a node gives.
+type Node struct {
+	Name    string
+	Support rules.Support
+	// Until is when it stops to count.
+	Until time.Time
+}
+
+// NewNodes makes an empty one.
+func NewNodes() *Nodes { return &Nodes{all: map[types.NamespacedName]map[string]Node{}} }
+
+// Add takes in what a runner of an environment said. What its node gave before counts no more.
+func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
+	if hello.Support == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes := n.all[env]
+	if nodes == nil {
+		// A call may have its runner after its environment is gone.
+		maps.DeleteFunc(n.all, func(_ types.NamespacedName, nodes map[string]Node) bool { return len(current(nodes, now)) == 0 })
+		nodes = map[string]Node{}
+		n.all[env] = nodes
+	}
+	nodes[hello.Node] = Node{hello.Node, *hello.Support, now.Add(nodeMemory)}
+	if len(nodes) > maxNodes {
+		oldest := slices.MinFunc(slices.Collect(maps.Values(nodes)), func(a, b Node) int { return a.Until.Compare(b.Until) })
+		delete(nodes, oldest.Name)
+	}
+}
+
+// Of returns the nodes that count for an environment, by name.
+func (n *Nodes) Of(env types.NamespacedName, now time.Time) []Node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes := current(n.all[env], now)
+	return slices.SortedFunc(maps.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// current drops the nodes that count no more.
+func current(nodes map[string]Node, now time.Time) map[string]Node {
+	maps.DeleteFunc(nodes, func(_ string, node Node) bool { return !now.Before(node.Until) })
+	return nodes
+}
+
+// Forget drops what is known for an environment, which is gone or has changed.
+func (n *Nodes) Forget(env types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.all, env)
+}

@@ -1,0 +1,20 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// The stop of a command is nothing that the gate waits for, and holds up none that it does.
+func TestAStoppedCommandHoldsUpNoExecve(t *testing.T) {
+	ownRules(t)
+	for i := range 60 { // it depends on which thread does what
+		cmd := inside(bash("(sleep 0.02; /bin/true; kill -CONT $$) & kill -STOP $$; wait; echo done"), "true", "sleep")
+		cmd.Timeout, cmd.Grace = 3*time.Second, 500*time.Millisecond
+		if o := runIt(t, t.Context(), cmd); o.Reason != result.Completed {
+			t.Fatalf("round %d: %s", i, describe(o))
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// busybox is Debian's, in a directory of its own, with its names as links.
+func busybox(t *testing.T) (bin, work string) {
+	t.Helper()
+	needs(t, "busybox")
+	bin, work = worlds(t)
+	content, err := os.ReadFile(real(t, "busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, bin, "busybox", string(content), 0o755)
+	for _, name := range []string{"id", "cat", "echo", "env", "xargs", "find", "awk", "sh", "ash", "tac", "setpriv"} {
+		if err := os.Symlink("busybox", filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, work, "script", "#!"+bin+"/tac\nuid=\n", 0o755)
+	write(t, work, "script-argument", "#!"+bin+"/busybox tac\nuid=\n", 0o755)
+	return bin, work
+}
+
+// Each runs busybox's id or tac without rules. With them only some of its names are listed, and those aren't; sh is a helper
+// of awk.
+func TestBusyboxIsOnlyWhatIsListed(t *testing.T) {
+	bin, work := busybox(t)
+	listed := []string{"cat", "echo", "env", "xargs", "find", "awk"}
+	run := func(script string, r *rules.Rules) result.Outcome {
+		return superviseApart(t, supervision{
+			Argv: []string{"bash", "-c", "cd " + work + "; " + script}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath}, Rules: r,
+		}, nobody(t)).Outcome
+	}
+	for _, script := range []string{
+		"id", bin + "/id", "busybox id", bin + "/busybox id", "busybox busybox id", "(exec -a id cat)", "(exec -a busybox cat id)", "(exec -a /x/id cat)",
+		"(exec -a -id cat)", "(exec -a busybox.x cat id)", "(exec -a /x/busybox cat id)", "(exec -a busybox cat busybox id)", "env id", "env busybox id",
+		"echo x | xargs -I@ id", "find . -maxdepth 0 -exec id \\;", "find . -maxdepth 0 -exec busybox id \\;", "awk 'BEGIN { system(\"id\") }'",
+		"sh -c id", "busybox sh -c id", "busybox ash -c id", "./script", "./script-argument", "busybox setpriv id", "busybox env id", "PATH= " + bin + "/busybox id",
+	} {
+		if o := run(script, nil); !strings.Contains(text(o.Stdout), "uid=") {
+			t.Errorf("%s: without rules nothing runs: %s", script, describe(o))
+		}
+		o := run(script, &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}})
+		if strings.Contains(text(o.Stdout), "uid=") || len(o.Refused) == 0 {
+			t.Errorf("%s: refused %+v\n%s", script, o.Refused, describe(o))
+		}
+		for _, p := range o.Executed {
+			if name := filepath.Base(p.Path); name != "bash" && !slices.Contains(listed, name) && name != "sh" && name != "dash" {
+				t.Errorf("%s: %s was executed", script, p.Path)
+			}
+		}
+	}
+	o := run("echo a | cat; env echo b; find . -name script; echo c | xargs echo", &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}})
+	if text(o.Stdout) != "a\nb\n./script\nc\n" || !slices.Equal(o.Isolation.NamesOnly, result.Paths{bin + "/busybox"}) {
+		t.Errorf("%s\n%+v", describe(o), o.Isolation)
+	}
+}
+
+// Names are looked at where it matters: not where a policy lists all of them, and not where they are of one program.
+func TestHardLinksOfOneProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		names, allowed []string
+		stdout         string
+		namesOnly      bool
+	}{
+		"some are listed":   {[]string{"one", "two"}, []string{"one"}, "I am one\n", true},
+		"all are listed":    {[]string{"one", "two"}, []string{"one", "two"}, "I am one\nI am two\n", false},
+		"versions":          {[]string{"one", "one5.36.0"}, []string{"one"}, "I am one\nI am one5.36.0\n", false},
+		"a name in a table": {[]string{"bzip2", "bzcat"}, []string{"bzip2"}, "I am bzip2\nI am bzcat\n", false},
+		"a multi-call name": {[]string{"busybox-one", "two"}, []string{"busybox-one", "two"}, "I am busybox-one\nI am two\n", true},
+	} {
+		bin, work := worlds(t)
+		file := filepath.Join(bin, c.names[0])
+		compile(t, file, multiCall)
+		if err := os.Link(file, filepath.Join(bin, c.names[1])); err != nil {
+			t.Fatal(err)
+		}
+		o := superviseApart(t, supervision{
+			Argv: []string{"bash", "-c", strings.Join(c.names, "; ")}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
+			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: c.allowed, Own: "bash"}},
+		}, nobody(t)).Outcome
+		// Helpers that another directory of PATH has may be told apart by name as well.
+		if text(o.Stdout) != c.stdout || slices.Contains(o.Isolation.NamesOnly, file) != c.namesOnly {
+			t.Errorf("%s: names only %q, %s", name, o.Isolation.NamesOnly, describe(o))
+		}
+	}
+}
+
+// likeCoreutils are two programs in one, which don't know what they are called and then look at their first argument:
+// as GNU's single binary does with argv[0], and as uutils' newest does with the path that was executed.
+const likeCoreutils = `
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+static const char *last(const char *s) { return strrchr(s, '/') ? strrchr(s, '/') + 1 : s; }
+static int known(const char *s) { return !strcmp(s, "ls") || !strcmp(s, "rm"); }
+static const char *first(char **argv) {
+	if (!argv[1]) return "nothing";
+	return argv[1] + (strncmp(argv[1], "--coreutils-prog=", 17) ? 0 : 17);
+}
+int main(int argc, char **argv) {
+	const char *called = last(argv[0]), *path = (char *)getauxval(AT_EXECFN);
+	printf("I am %s\n", known(called) ? called : first(argv));
+	if (strncmp(path, "/proc/", 6)) printf("I am %s\n", known(last(path)) ? last(path) : first(argv));
+	return 0;
+}`
+
+// The name of the shell is listed for the shell, and another file's name for that file.
+func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
+	bin, work := worlds(t)
+	coreutils := filepath.Join(bin, "coreutils")
+	compile(t, coreutils, likeCoreutils)
+	for _, name := range []string{"ls", "rm", "mv"} {
+		if err := os.Symlink("coreutils", filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := filepath.Join(bin, "other")
+	if err := os.Mkdir(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listed := []string{"ls", write(t, other, "rm", "#!/bin/bash\n", 0o755), write(t, other, "mv", "#!/bin/bash\n", 0o755)}
+	run := func(script string, r *rules.Rules) result.Outcome {
+		return superviseApart(t, supervision{
+			Argv: []string{"bash", "-c", "cd " + bin + "; " + script}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath}, Rules: r,
+		}, nobody(t)).Outcome
+	}
+	allowed := func() *rules.Rules {
+		return &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}}
+	}
+	for _, script := range []string{
+		"(exec -a bash ls rm)", "(exec -a bash ls --coreutils-prog=rm)", "(exec -a rm ls)", "rm", "(exec -a mv ls rm)", "(exec -a x/ ls rm)",
+		"(exec -a ls/ ls rm)", "(exec -a -ls ls rm)", "(exec -a -bash ls rm)", "(exec -a '' ls rm)", "(exec -a ls rm)", "(exec -a ls coreutils rm)",
+		"(exec -a ls mv rm)", "(exec -a coreutils ls rm)", "(exec -a ls ./coreutils rm)", "(exec -a coreutils /proc/self/root" + bin + "/ls rm)",
+	} {
+		if o := run(script, nil); !strings.Contains(text(o.Stdout), "I am rm\n") {
+			t.Errorf("%s: without rules it isn't rm: %s", script, describe(o))
+		}
+		if o := run(script, allowed()); text(o.Stdout) != "" || len(o.Refused) != 1 || o.Refused[0].Rule != result.RuleName {
+			t.Errorf("%s: %s\nexecuted %+v, refused %+v", script, describe(o), o.Executed, o.Refused)
+		}
+	}
+	for _, script := range []string{"ls", "ls rm", "(exec -a /x/ls ls)", "coreutils ls", "(exec -a ls coreutils ls)"} {
+		o := run(script, allowed())
+		if text(o.Stdout) != "I am ls\nI am ls\n" || len(o.Refused) > 0 {
+			t.Errorf("%s: %s\nrefused %+v", script, describe(o), o.Refused)
+		}
+	}
+}

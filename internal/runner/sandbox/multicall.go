@@ -1,0 +1,103 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// multiCallNames begin the names of files that are many programs.
+var multiCallNames = []string{"busybox", "toybox", "coreutils", "uutils", "uu-"}
+
+func isMultiCallName(base string) bool {
+	return slices.ContainsFunc(multiCallNames, func(name string) bool { return strings.HasPrefix(base, name) })
+}
+
+// isMultiCall reports whether a program is one of those, or has other names in its directory, and which. Names that
+// differ by a version are of one program: perl and perl5.36.0.
+func isMultiCall(f *openFile) (multi bool, names []string) {
+	own := filepath.Base(f.path)
+	if isMultiCallName(own) {
+		return true, nil
+	}
+	if !f.isLinked {
+		return false, nil
+	}
+	names = linksIn(filepath.Dir(f.path))[f.id]
+	isOther := func(name string) bool { return unversioned(name) != unversioned(own) }
+	return slices.ContainsFunc(names, isOther), names
+}
+
+// byArgumentAlone are those of them that don't look at the path that they were executed by.
+var byArgumentAlone = []string{"busybox", "toybox"}
+
+// loginShells are names that may follow a dash, which login shells have.
+var loginShells = []string{"sh", "ash", "bash", "hush"}
+
+// calledAs returns what a multi-call program is told to be by the path that was executed and its first arguments, and
+// whether it is listed by that name. Programs differ in what they look at, and take any name that they don't know for
+// their own: each must be a name that is listed for this file.
+func (p *program) calledAs(path string, args []string) (name string, listed bool) {
+	called := ""
+	if len(args) > 0 {
+		called = lastPart(args[0])
+	}
+	if shell := strings.TrimPrefix(called, "-"); slices.Contains(loginShells, shell) {
+		called = shell
+	}
+	name, listed = p.named(called, args)
+	own := filepath.Base(p.path)
+	byArgument := slices.ContainsFunc(byArgumentAlone, func(prefix string) bool { return strings.HasPrefix(own, prefix) })
+	// Through /proc there is no name: busybox's shell executes itself so, and uutils then looks at the argument.
+	if !listed || byArgument || strings.HasPrefix(path, "/proc/") {
+		return name, listed
+	}
+	if byPath, isListed := p.named(lastPart(path), args); !isListed {
+		return byPath, false
+	}
+	return name, true
+}
+
+// named returns what a name means to the program, with its arguments: its own name, or that of such programs, or none
+// (a descriptor was executed) makes the first argument the name.
+func (p *program) named(name string, args []string) (meant string, listed bool) {
+	own := filepath.Base(p.path)
+	isOwn := isMultiCallName(own) && (name == own || strings.HasPrefix(own, name+"."))
+	if !isOwn && name != "" && !(p.names[name] && isMultiCallName(name)) {
+		return name, p.names[name]
+	}
+	if len(args) < 2 {
+		return own, p.names[own]
+	}
+	inner := lastPart(strings.TrimPrefix(args[1], "--coreutils-prog="))
+	if isMultiCallName(inner) {
+		// It looks for a name further on.
+		return own + " " + inner, false
+	}
+	return inner, p.names[inner]
+}
+
+// lastPart is what follows the last slash: nothing in "ls/", which such programs don't know as ls.
+func lastPart(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// executedPath is the number of the path that was executed in what the kernel tells a program (AT_EXECFN).
+const executedPath = 31
+
+// startedPath is the path that a process was executed by, which can be another one than the gate has seen. A program
+// that interprets a script has the script's there, which says nothing of itself.
+func (v *verdict) startedPath(pid int) string {
+	if v.script != "" {
+		return "/proc/"
+	}
+	vector, err := os.ReadFile(target(pid).proc("auxv"))
+	for err == nil && len(vector) >= 16 {
+		if binary.LittleEndian.Uint64(vector) == executedPath {
+			path, _ := target(pid).text(binary.LittleEndian.Uint64(vector[8:]), maxPath)
+			return path
+		}
+		vector = vector[16:]
+	}
+	return ""
+}

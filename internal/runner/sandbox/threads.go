@@ -1,0 +1,68 @@
+package sandbox
+
+import (
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// workers are threads that wait for the gate that they will answer for. They are there before the command starts: it may
+// take all processes that there may be, and Go ends a program that needs another thread and doesn't get it.
+type workers chan *gate
+
+func startWorkers() workers {
+	w := make(workers)
+	var there sync.WaitGroup
+	for range maxWorkers {
+		there.Add(1)
+		go onThreadOfItsOwn(func() {
+			there.Done()
+			if g, ok := <-w; ok {
+				defer g.done.Done()
+				g.work()
+			}
+		})
+	}
+	there.Wait()
+	return w
+}
+
+// spareThreads is how many threads the runtime has in reserve, for what it does while a command runs.
+const spareThreads = 8
+
+// reserveThreads makes the runtime start threads, which it keeps.
+var reserveThreads = sync.OnceFunc(func() {
+	var there, done sync.WaitGroup
+	there.Add(spareThreads)
+	release := make(chan struct{})
+	for range spareThreads {
+		done.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			there.Done()
+			<-release
+		})
+	}
+	there.Wait()
+	close(release)
+	done.Wait()
+})
+
+// onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
+// must have no children but those that it traces: the first thread is the parent of orphans.
+func onThreadOfItsOwn(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// While this goroutine holds the first thread, another goroutine gets another thread.
+			onThreadOfItsOwn(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		f() // never unlocked: the thread ends with this goroutine
+	}()
+	<-done
+}
