@@ -28,9 +28,10 @@ func (s *sessionShell) runLine(ctx context.Context, line string) error {
 	interrupts := newInterrupts(ctx, s.signals)
 	defer interrupts.close()
 	s.code = codeFailed
-	created, err := s.cluster.follow().Create(interrupts.creating, call)
+	// The first interrupt doesn't stop the creation: a call that may exist must be known, so that it can be cancelled.
+	created, err := s.cluster.follow().Create(interrupts.waiting, call)
 	if err != nil {
-		return err
+		return s.interrupted(interrupts, err)
 	}
 	done, newline, err := s.show(created, interrupts)
 	if err != nil {
