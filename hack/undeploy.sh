@@ -11,8 +11,8 @@ created() {
   "$KUBECTL" get jobs.batch,pods,secrets,networkpolicies.networking.k8s.io --all-namespaces --ignore-not-found -o name -l "$ours"
 }
 
-# The operator stops running calls and removes pools, so these go before it.
-for kind in toolcalls executionenvironments; do
+# The operator stops running calls, ends sessions and removes pools, so these go before it.
+for kind in toolcalls toolsessions executionenvironments; do
   if "$KUBECTL" get crd "$kind.toolcall.dev" >/dev/null 2>&1; then
     say "deleting all $kind"
     "$KUBECTL" delete "$kind.toolcall.dev" --all --all-namespaces --wait --timeout=120s >&2

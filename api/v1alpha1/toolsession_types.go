@@ -232,8 +232,9 @@ type SessionTimingsStatus struct {
 	Path Path `json:"path,omitempty"`
 }
 
-// ToolSession is one caller's trust domain: its calls share a pod, a workspace and a /tmp. Calls of one session can read
-// each other's files; calls of different sessions, and calls without one, share nothing.
+// ToolSession is one caller's trust domain. Calls of one session can read each other's files; calls of different sessions,
+// and calls without one, share nothing. A session's calls share its pod, with the workspace, the home directory and /tmp;
+// variables, directory and processes don't carry over from one call to the next.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -204,7 +204,7 @@ func checkInstall(t *testing.T, dir string, digests map[string]string) {
 			t.Errorf("%s is in crds.yaml: %v", name, !isKind)
 		}
 	}
-	if len(kinds) != 5 || len(objects) < 20 {
+	if len(kinds) != 6 || len(objects) < 20 {
 		t.Errorf("%d objects, %d kinds", len(objects), len(kinds))
 	}
 	raw, err := json.Marshal(objects["apps/v1/Deployment/toolcall-system/toolcall-operator"])
