@@ -81,7 +81,7 @@ func (c *cli) newSessionChange(change *sessionChange, command *cobra.Command) *c
 		if err := f.validate(); err != nil {
 			return err
 		}
-		ctx, release := f.context(command.Context())
+		ctx, release := f.interruptible(command.Context())
 		defer release()
 		return c.changeSessions(ctx, args, change, f)
 	}
@@ -105,6 +105,8 @@ func (c *cli) changeSessions(ctx context.Context, names []string, change *sessio
 		}
 		requested = append(requested, session)
 	}
+	ctx, cancel := f.waiting(ctx)
+	defer cancel()
 	for _, session := range requested {
 		if err := c.finishChange(ctx, cluster, session, change, f); err != nil {
 			failed = append(failed, err)

@@ -117,7 +117,7 @@ func (o *sessionStartOptions) run(ctx context.Context, args []string) error {
 	if o.dryRun != "none" {
 		return o.printDryRun(ctx, c, session)
 	}
-	ctx, release := o.context(ctx)
+	ctx, release := o.interruptible(ctx)
 	defer release()
 	created, err := c.follow().CreateSession(ctx, session)
 	if err != nil {
@@ -247,6 +247,8 @@ var readyGoal = sessionGoal{
 }
 
 func (o *sessionStartOptions) waitReady(ctx context.Context, c *cluster, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+	ctx, cancel := o.waiting(ctx)
+	defer cancel()
 	got, err := o.waitForSession(ctx, c, session, readyGoal, &o.waitFlags)
 	switch {
 	case err != nil:

@@ -38,14 +38,17 @@ func (f *waitFlags) validate() error {
 	return nil
 }
 
-// context ends with --timeout, and with the signals by which a user stops a program. The session isn't affected.
-func (f *waitFlags) context(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, release := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+// interruptible ends with the signals by which a user stops a program. The session isn't affected.
+func (f *waitFlags) interruptible(parent context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+}
+
+// waiting ends with --timeout, which doesn't cover the requests before the wait: cut off, their outcome is unknown.
+func (f *waitFlags) waiting(parent context.Context) (context.Context, context.CancelFunc) {
 	if f.timeout == 0 {
-		return ctx, release
+		return parent, func() {}
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	return ctx, func() { cancel(); release() }
+	return context.WithTimeout(parent, f.timeout)
 }
 
 // sessionGoal is the state of a session that a command waits for.
