@@ -1,7 +1,8 @@
-// Package follow creates a call, follows it until it finishes, and cancels it.
+// Package follow creates a call, follows it until it finishes, and cancels it. It creates and follows sessions too.
 //
-// Input is a client that can create, get, watch and patch calls, and a client that reads the logs of pods. Wait passes
-// every observed state of the call and the output of the command to its Watcher, and returns the finished call.
+// Input is a client that can create, get, watch and patch calls and sessions, and a client that reads the logs of pods.
+// Wait passes every observed state of the call and the output of the command to its Watcher, and returns the finished
+// call. WaitSession does the same for the states of a session.
 //
 // Invariants: the status of the call is authoritative, and the log of the pod only delivers output earlier, so Wait
 // never waits for a log if the status has the whole output; each byte of output is delivered once, in the order of the
@@ -42,6 +43,9 @@ type Clients struct {
 type Watcher struct {
 	// Changed receives each observed state of the call, including the last one.
 	Changed func(call *v1alpha1.ToolCall)
+
+	// Until, if set, ends the wait at the first state for which it returns true, though the call has not finished.
+	Until func(call *v1alpha1.ToolCall) bool
 
 	// Output receives what the command writes, while it runs if the log of the pod is readable. The log has whole
 	// lines, and mixes both streams unless the cluster can separate them.
@@ -91,7 +95,7 @@ func createError(call *v1alpha1.ToolCall, err error) error {
 	where := call.Namespace + "/" + call.Name
 	switch {
 	case NotInstalled(err):
-		return notInstalled(err)
+		return notInstalled("ToolCall", err)
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("call %s already exists, and a call with a given name runs at most once: choose another name, or inspect that call: %w", where, err)
 	case apierrors.IsForbidden(err):
@@ -105,8 +109,8 @@ func createError(call *v1alpha1.ToolCall, err error) error {
 	}
 }
 
-func notInstalled(err error) error {
-	return fmt.Errorf("this cluster has no ToolCall kind: install the operator, or choose another cluster with --context: %w", err)
+func notInstalled(kind string, err error) error {
+	return fmt.Errorf("this cluster has no %s kind: install the operator, or choose another cluster with --context: %w", kind, err)
 }
 
 // NotInstalled reports whether an error comes from a cluster that doesn't serve the kind.
@@ -140,12 +144,15 @@ func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if err := c.Calls.Patch(ctx, call, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if NotInstalled(err) {
-			err = notInstalled(err)
+			err = notInstalled("ToolCall", err)
 		}
 		return fmt.Errorf("cancel call %s: %w", key, err)
 	}
 	return nil
 }
+
+// InSession reports whether the call runs in a session.
+func InSession(call *v1alpha1.ToolCall) bool { return call.Spec.SessionRef != nil }
 
 // Finished reports whether the call has finished, whatever the outcome. Don't use another condition for
 // that: Succeeded is Unknown or False while the call runs.

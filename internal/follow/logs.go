@@ -84,16 +84,22 @@ func (r *logReader) run(ctx context.Context) {
 	case r.mixed:
 		r.follow(ctx, logMixed, nil)
 	default:
-		r.noticeNotLive(ctx)
+		r.noticeNotLive(ctx, mixedLog)
 	}
 }
 
-// noticeNotLive says that output comes at the end, unless the call finishes before the notice is due.
-func (r *logReader) noticeNotLive(ctx context.Context) {
+// Why output comes at the end.
+const (
+	mixedLog   = "the log of the pod mixes standard output and standard error: to keep them separate, both are shown when the call has finished"
+	sessionLog = "no live output: the log of the pod has the output of all calls of the session: what this call writes is shown when it has finished"
+)
+
+// noticeNotLive says why output comes at the end, unless the call finishes before the notice is due.
+func (r *logReader) noticeNotLive(ctx context.Context, why string) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(notLiveDelay):
-		r.send(ctx, chunk{notice: "the log of the pod mixes standard output and standard error: to keep them separate, both are shown when the call has finished"})
+		r.send(ctx, chunk{notice: why})
 	}
 }
 

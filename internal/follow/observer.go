@@ -25,27 +25,59 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// observation is an observed state of a call, or the error after which there are no more.
-type observation struct {
-	call *v1alpha1.ToolCall
-	err  error
+// subject is a kind of object that an observer watches.
+type subject[T client.Object] struct {
+	// name of an object of the kind, in messages.
+	name string
+	// kind is its name in the API.
+	kind   string
+	object func() T
+	list   func() client.ObjectList
+	// deleted means that the observed object is gone.
+	deleted error
 }
 
-// observer watches one call.
-type observer struct {
-	calls client.WithWatch
-	key   types.NamespacedName
-	out   chan<- observation
-	// uid of the call, once observed: another object with the same name is another call.
+var callSubject = subject[*v1alpha1.ToolCall]{
+	name: "call", kind: "ToolCall", deleted: ErrDeleted,
+	object: func() *v1alpha1.ToolCall { return &v1alpha1.ToolCall{} },
+	list:   func() client.ObjectList { return &v1alpha1.ToolCallList{} },
+}
+
+// observation is an observed state of an object, or the error after which there are no more.
+type observation[T client.Object] struct {
+	object T
+	err    error
+}
+
+// observer watches one object.
+type observer[T client.Object] struct {
+	subject[T]
+	client client.WithWatch
+	key    types.NamespacedName
+	// out receives the observations.
+	out chan observation[T]
+	// uid of the object, once known: another one with the same name is another object.
 	uid types.UID
 	// version is the last reported resource version: each watch starts with the current state.
 	version string
-	// failed receives the errors after which the observer retries.
-	failed func(error)
+	// broken receives an error after which the observer retries.
+	broken chan error
 }
 
-// run reports each state until the context ends, the call is deleted or can't be watched.
-func (o *observer) run(ctx context.Context) {
+func newObserver[T client.Object](of subject[T], c client.WithWatch, key types.NamespacedName) *observer[T] {
+	return &observer[T]{subject: of, client: c, key: key, out: make(chan observation[T]), broken: make(chan error, 1)}
+}
+
+// failed passes on an error after which the observer retries, unless the one before was not received yet.
+func (o *observer[T]) failed(err error) {
+	select {
+	case o.broken <- err:
+	default:
+	}
+}
+
+// run reports each state until the context ends, the object is deleted or can't be watched.
+func (o *observer[T]) run(ctx context.Context) {
 	retry := firstRetry
 	for {
 		progress, err := o.watch(ctx)
@@ -55,8 +87,8 @@ func (o *observer) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && isFinal(err):
-			o.report(ctx, observation{err: err})
+		case err != nil && o.isFinal(err):
+			o.report(ctx, observation[T]{err: err})
 			return
 		case err != nil:
 			o.failed(err)
@@ -74,23 +106,23 @@ func (o *observer) run(ctx context.Context) {
 
 // watch runs one watch. A watch without a resourceVersion starts with the current object, if there is one. Only a read
 // shows whether there is one; it follows the start of the watch, so that no change is lost between the two.
-func (o *observer) watch(ctx context.Context) (progress bool, err error) {
-	w, err := o.calls.Watch(ctx, &v1alpha1.ToolCallList{}, client.InNamespace(o.key.Namespace), &client.ListOptions{
+func (o *observer[T]) watch(ctx context.Context) (progress bool, err error) {
+	w, err := o.client.Watch(ctx, o.list(), client.InNamespace(o.key.Namespace), &client.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.key.Name),
 		Raw:           &metav1.ListOptions{TimeoutSeconds: ptr.To(int64(watchSeconds))},
 	})
 	if NotInstalled(err) {
-		return false, notInstalled(err)
+		return false, notInstalled(o.kind, err)
 	}
 	if err != nil {
-		return false, fmt.Errorf("watch call %s: %w", o.key, err)
+		return false, fmt.Errorf("watch %s %s: %w", o.name, o.key, err)
 	}
 	defer w.Stop()
-	call := &v1alpha1.ToolCall{}
-	if err := o.calls.Get(ctx, o.key, call); err != nil {
+	object := o.object()
+	if err := o.client.Get(ctx, o.key, object); err != nil {
 		return false, o.getError(err)
 	}
-	if err := o.observe(ctx, call); err != nil {
+	if err := o.observe(ctx, object); err != nil {
 		return false, err
 	}
 	for event := range w.ResultChan() {
@@ -101,54 +133,54 @@ func (o *observer) watch(ctx context.Context) (progress bool, err error) {
 	return true, nil
 }
 
-// getError tells the deletion of an observed call from a call that never existed.
-func (o *observer) getError(err error) error {
+// getError tells the deletion of a known object from one that never existed.
+func (o *observer[T]) getError(err error) error {
 	if apierrors.IsNotFound(err) && o.uid != "" {
-		return ErrDeleted
+		return o.deleted
 	}
-	return fmt.Errorf("get call %s: %w", o.key, err)
+	return fmt.Errorf("get %s %s: %w", o.name, o.key, err)
 }
 
-func (o *observer) handle(ctx context.Context, event watch.Event) error {
+func (o *observer[T]) handle(ctx context.Context, event watch.Event) error {
 	if event.Type == watch.Error {
-		return fmt.Errorf("watch call %s: %w", o.key, apierrors.FromObject(event.Object))
+		return fmt.Errorf("watch %s %s: %w", o.name, o.key, apierrors.FromObject(event.Object))
 	}
-	call, ok := event.Object.(*v1alpha1.ToolCall)
+	object, ok := event.Object.(T)
 	if !ok || event.Type == watch.Bookmark {
 		return nil
 	}
-	if err := o.observe(ctx, call); err != nil {
+	if err := o.observe(ctx, object); err != nil {
 		return err
 	}
 	if event.Type == watch.Deleted {
-		return ErrDeleted
+		return o.deleted
 	}
 	return nil
 }
 
-// observe reports a new state. The last state of a deleted call can be its end.
-func (o *observer) observe(ctx context.Context, call *v1alpha1.ToolCall) error {
-	if o.uid != "" && call.UID != o.uid {
-		return ErrDeleted
+// observe reports a new state. The last state of a deleted object can be its end.
+func (o *observer[T]) observe(ctx context.Context, object T) error {
+	if o.uid != "" && object.GetUID() != o.uid {
+		return o.deleted
 	}
-	o.uid = call.UID
-	if o.version == call.ResourceVersion {
+	o.uid = object.GetUID()
+	if o.version == object.GetResourceVersion() {
 		return nil
 	}
-	o.version = call.ResourceVersion
-	o.report(ctx, observation{call: call})
+	o.version = object.GetResourceVersion()
+	o.report(ctx, observation[T]{object: object})
 	return nil
 }
 
-func (o *observer) report(ctx context.Context, seen observation) {
+func (o *observer[T]) report(ctx context.Context, seen observation[T]) {
 	select {
 	case o.out <- seen:
 	case <-ctx.Done():
 	}
 }
 
-// isFinal reports whether a retry can't help: the call is gone, or the user has no permission to read it.
-func isFinal(err error) bool {
-	return errors.Is(err, ErrDeleted) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
+// isFinal reports whether a retry can't help: the object is gone, or the user has no permission to read it.
+func (o *observer[T]) isFinal(err error) bool {
+	return errors.Is(err, o.deleted) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || NotInstalled(err)
 }

@@ -123,6 +123,9 @@ func (f *follower) readRest(ctx context.Context, call *v1alpha1.ToolCall, kind l
 	if !single && f.watcher.Separate && f.watcher.Errors != nil && kind == logMixed {
 		return nil, fmt.Errorf("the log of the pod mixes the streams")
 	}
+	if InSession(call) {
+		return nil, fmt.Errorf("the log of the pod has the output of all calls of the session")
+	}
 	if f.clients.Pods == nil || call.Status.Pod == "" {
 		return nil, fmt.Errorf("the log of the pod is not available")
 	}

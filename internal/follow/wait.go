@@ -9,38 +9,31 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Wait follows a call until its condition Finished is True, and returns the call. It restarts broken watches. The error
-// wraps ErrDeleted if the call is deleted, and the context's error if that ends first.
+// Wait follows a call until its condition Finished is True or the watcher has seen enough of it, and returns the call. It
+// restarts broken watches. The error wraps ErrDeleted if the call is deleted, and the context's error if that ends first.
 func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) (*v1alpha1.ToolCall, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	observations := make(chan observation)
-	broken := make(chan error, 1)
-	o := &observer{calls: c.Calls, key: key, out: observations, failed: func(err error) {
-		select {
-		case broken <- err:
-		default:
-		}
-	}}
+	o := newObserver(callSubject, c.Calls, key)
 	running.Go(func() { o.run(ctx) })
 	f := &follower{clients: c, watcher: w, chunks: make(chan chunk), running: &running}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case err := <-broken:
+		case err := <-o.broken:
 			f.notice("watch", "the watch of the call failed, retrying: "+err.Error())
 		case got := <-f.chunks:
 			f.receive(got)
-		case seen := <-observations:
+		case seen := <-o.out:
 			if seen.err != nil {
 				return nil, seen.err
 			}
-			if f.observe(ctx, seen.call) {
-				return seen.call, ctx.Err()
+			if f.observe(ctx, seen.object) {
+				return seen.object, ctx.Err()
 			}
 		}
 	}
@@ -60,11 +53,15 @@ type follower struct {
 	noticed map[string]bool
 }
 
-// observe passes a state on. When the call has finished, it delivers the rest of the output first.
-func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (finished bool) {
+// observe passes a state on, and reports whether it is the last one. When the call has finished, it delivers the rest of
+// the output first.
+func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (last bool) {
 	if !Finished(call) {
 		if f.watcher.Changed != nil {
 			f.watcher.Changed(call)
+		}
+		if f.watcher.Until != nil && f.watcher.Until(call) {
+			return true
 		}
 		f.startReading(ctx, call)
 		return false
@@ -79,13 +76,19 @@ func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (finish
 	return true
 }
 
-// startReading starts to read the log once the status names the pod that runs the call.
+// startReading starts to read the log once the status names the pod that runs the call. The log of a session's pod isn't
+// read: nobody can tell which of the session's calls wrote what.
 func (f *follower) startReading(ctx context.Context, call *v1alpha1.ToolCall) {
 	if f.stopReading != nil || f.clients.Pods == nil || f.watcher.Output == nil || f.watcher.AtEnd ||
-		call.Status.Phase != v1alpha1.PhaseRunning || call.Status.Pod == "" {
+		call.Status.Phase != v1alpha1.PhaseRunning || call.Status.Pod == "" && !InSession(call) {
 		return
 	}
 	ctx, f.stopReading = context.WithCancel(ctx)
+	if InSession(call) {
+		r := &logReader{out: f.chunks, running: f.running}
+		f.running.Go(func() { r.noticeNotLive(ctx, sessionLog) })
+		return
+	}
 	r := &logReader{
 		pods: f.clients.Pods.Pods(call.Namespace), pod: call.Status.Pod, out: f.chunks, running: f.running,
 		split: f.watcher.Errors != nil, mixed: !f.watcher.Separate || f.watcher.Errors == nil,

@@ -17,6 +17,11 @@ func TestAClusterWithoutTheOperator(t *testing.T) {
 			t.Errorf("exit code %d, %s%s", p.code, p.out, p.err)
 		}
 	}
+	for _, p := range newFixture(t).bareSessions {
+		if p.code == 0 || p.out != "" || !strings.Contains(p.err, "this cluster has no ToolSession kind: install ") {
+			t.Errorf("exit code %d, %s%s", p.code, p.out, p.err)
+		}
+	}
 }
 
 func TestCheck(t *testing.T) {

@@ -24,6 +24,8 @@ const maxStdin = 512 << 10
 type callFlags struct {
 	environment string
 	skill       string
+	session     string
+	background  bool
 	shell       string
 	code        string
 	filename    string
@@ -47,25 +49,40 @@ func (f *callFlags) add(command *cobra.Command, c *cli) {
 	flags.SetInterspersed(false)
 	flags.StringVar(&f.environment, "env", "", "ExecutionEnvironment to run in (default: the namespace's default environment)")
 	flags.StringVar(&f.skill, "skill", "", "Skill to take variables from")
+	flags.StringVar(&f.session, "session", "", "ToolSession to run in, with its environment and skill")
+	must(command.RegisterFlagCompletionFunc("env", c.completeEnvironments))
+	must(command.RegisterFlagCompletionFunc("skill", c.completeSkills))
+	must(command.RegisterFlagCompletionFunc("session", c.completeSessions))
+	f.addAction(command)
+}
+
+// addAction adds the flags that don't say where the call runs.
+func (f *callFlags) addAction(command *cobra.Command) {
+	flags := command.Flags()
+	flags.BoolVar(&f.background, "background", false, "in a session: a server or watcher, which runs beside the session's other calls")
 	flags.StringVar(&f.shell, "shell", "", "command line for the environment's shell")
 	flags.StringVar(&f.code, "code", "", "language of the code in --filename")
 	flags.StringVarP(&f.filename, "filename", "f", "", "with --code: file with the code, or - for standard input")
 	flags.StringVar(&f.tool, "tool", "", "name of a tool as a model calls it, e.g. bash or python")
 	flags.StringVar(&f.arguments, "arguments", "", "with --tool: arguments of the tool, as a JSON object")
-	flags.StringVarP(&f.workingDir, "working-dir", "w", "", "directory to start in; a relative path is relative to the image's working directory")
-	flags.StringArrayVarP(&f.env, "set-env", "e", nil, "environment variable as NAME=VALUE; can be repeated")
-	flags.DurationVar(&f.timeout, "timeout", 0, "time limit of the command, e.g. 30s (default: the policy's default)")
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long to keep the finished call, e.g. 10m (default: the environment's value)")
+	f.addContext(command)
 	flags.BoolVarP(&f.stdin, "stdin", "i", false, "read standard input to its end and pass it to the command")
 	flags.BoolVar(&f.trusted, "trusted", false, "keep blocked variables; needs the verb \"trust\" on executionenvironments")
 	flags.BoolVar(&f.network, "network", false, "with --code: request network access, which the policy must allow")
 	flags.StringVar(&f.name, "name", "", "name of the call; a call with a given name runs at most once (default: generated)")
-	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels to set on the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
-	f.changed = flags.Changed
-	must(command.RegisterFlagCompletionFunc("env", c.completeEnvironments))
-	must(command.RegisterFlagCompletionFunc("skill", c.completeSkills))
 	must(command.RegisterFlagCompletionFunc("code", completeFrom("python", "javascript", "bash", "sh", "ruby", "perl")))
 	must(command.MarkFlagFilename("filename"))
+}
+
+// addContext adds the flags that many calls can share.
+func (f *callFlags) addContext(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVarP(&f.workingDir, "working-dir", "w", "", "directory to start in; a relative path is relative to the image's working directory")
+	flags.StringArrayVarP(&f.env, "set-env", "e", nil, "environment variable as NAME=VALUE; can be repeated")
+	flags.DurationVar(&f.timeout, "timeout", 0, "time limit of the command, e.g. 30s (default: the policy's default)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long to keep the finished call, e.g. 10m (default: the environment's value; 5m in a session)")
+	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels to set on the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
+	f.changed = flags.Changed
 }
 
 // build builds the call from the flags and the arguments of the command line.
@@ -78,21 +95,38 @@ func (f *callFlags) build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, e
 	}
 	for _, step := range []func(*v1alpha1.ToolCallSpec) error{
 		func(spec *v1alpha1.ToolCallSpec) error { return f.setAction(spec, args, stdin) },
-		f.setVariables, f.setLimits,
+		f.setPlace, f.setVariables, f.setLimits,
 		func(spec *v1alpha1.ToolCallSpec) error { return f.setStdin(spec, stdin) },
 	} {
 		if err := step(&call.Spec); err != nil {
 			return nil, err
 		}
 	}
-	if f.environment != "" {
-		call.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: f.environment}
-	}
-	if f.skill != "" {
-		call.Spec.SkillRef = &v1alpha1.LocalReference{Name: f.skill}
-	}
 	call.Spec.WorkingDir, call.Spec.Trusted = f.workingDir, f.trusted
 	return call, nil
+}
+
+// setPlace sets where the call runs.
+func (f *callFlags) setPlace(spec *v1alpha1.ToolCallSpec) error {
+	switch {
+	case f.background && f.session == "":
+		return errors.New("--background needs --session: only the pod of a session runs on when a command goes to the background; to leave a call without a session running, use --detach")
+	case f.session != "" && (f.environment != "" || f.skill != ""):
+		return errors.New("--session can't be used with --env or --skill: a call in a session has the session's environment and skill, which \"kubectl toolcall session start\" sets")
+	}
+	if f.session != "" {
+		spec.SessionRef = &v1alpha1.SessionReference{Name: f.session}
+	}
+	spec.EnvironmentRef, spec.SkillRef, spec.Background = reference(f.environment), reference(f.skill), f.background
+	return nil
+}
+
+// reference is nil for no name.
+func reference(name string) *v1alpha1.LocalReference {
+	if name == "" {
+		return nil
+	}
+	return &v1alpha1.LocalReference{Name: name}
 }
 
 // errAction names the ways to specify an action.
@@ -185,15 +219,22 @@ func readText(what string, from io.Reader, limit int) (string, error) {
 	}
 }
 
-func (f *callFlags) setVariables(spec *v1alpha1.ToolCallSpec) error {
-	for _, pair := range f.env {
+func (f *callFlags) setVariables(spec *v1alpha1.ToolCallSpec) (err error) {
+	spec.Env, err = variables(f.env)
+	return err
+}
+
+// variables parses the values of --set-env.
+func variables(pairs []string) ([]v1alpha1.CallEnvVar, error) {
+	var list []v1alpha1.CallEnvVar
+	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return fmt.Errorf("-e %q: must be NAME=VALUE", pair)
+			return nil, fmt.Errorf("-e %q: must be NAME=VALUE", pair)
 		}
-		spec.Env = append(spec.Env, v1alpha1.CallEnvVar{Name: name, Value: value})
+		list = append(list, v1alpha1.CallEnvVar{Name: name, Value: value})
 	}
-	return nil
+	return list, nil
 }
 
 func (f *callFlags) setLimits(spec *v1alpha1.ToolCallSpec) error {

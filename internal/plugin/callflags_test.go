@@ -50,6 +50,9 @@ func TestFlagsBecomeACall(t *testing.T) {
 	full.WorkingDir, full.Trusted, full.Stdin = "/workspace/x", true, "in\n"
 	full.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "1=2,3"}, {Name: "B", Value: ""}}
 	full.TimeoutSeconds, full.TTLSecondsAfterFinished = ptr.To(int32(90)), ptr.To(int32(0))
+	inSession, background := structured("ls"), structured("ls")
+	inSession.SessionRef, inSession.WorkingDir = &v1alpha1.SessionReference{Name: "dev"}, "x"
+	background.SessionRef, background.Background = inSession.SessionRef, true
 	networked := v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "in\n", NetworkAccess: ptr.To(true)}}
 	tool := v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls"}`)}}}
 	cases := map[string]struct {
@@ -63,6 +66,8 @@ func TestFlagsBecomeACall(t *testing.T) {
 		"a snippet from a file":            {[]string{"--code", "python", "-f", script}, v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "print(1)\n"}}},
 		"a snippet from standard input":    {[]string{"--code", "python", "-f", "-", "--network"}, networked},
 		"a model's tool call":              {[]string{"--tool", "bash", "--arguments", `{"command": "ls"}`}, tool},
+		"a call in a session":              {strings.Split("--session dev -w x -- ls", " "), inSession},
+		"a server":                         {strings.Split("--session dev --background -- ls", " "), background},
 		"everything that a call can carry": {strings.Split("--env repo --skill review -w /workspace/x -e A=1=2,3 -e B= --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
 	}
 	for name, c := range cases {
@@ -100,30 +105,33 @@ func TestInvalidFlags(t *testing.T) {
 		stdin string
 		want  string
 	}{
-		"nothing to run":             {nil, "", "specify what to run"},
-		"two things to run":          {[]string{"--shell", "a", "--", "b"}, "", "in exactly one way"},
-		"a snippet without a file":   {[]string{"--code", "python"}, "", "--filename (-f)"},
-		"a file without a language":  {[]string{"-f", "x", "--", "ls"}, "", "only be used with --code"},
-		"a file that isn't there":    {[]string{"--code", "python", "-f", "/nowhere/x"}, "", "no such file"},
-		"standard input twice":       {[]string{"--code", "python", "-f", "-", "--stdin"}, "", "not both"},
-		"arguments without a tool":   {[]string{"--arguments", "{}", "--", "ls"}, "", "only be used with --tool"},
-		"arguments that aren't JSON": {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
-		"arguments that are a list":  {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
-		"a variable without a value": {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
-		"a label without a value":    {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
-		"a timeout of a half second": {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
-		"a timeout of a fraction":    {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},
-		"a negative time to live":    {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},
-		"input that isn't text":      {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
-		"input without end":          {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
-		"an unknown way to show":     {[]string{"--live=sometimes", "--", "ls"}, "", "auto, always or never"},
-		"an unknown dry run":         {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
-		"detaching from a dry run":   {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
-		"a cluster that isn't there": {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
-		"a context that isn't there": {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
-		"an unknown flag":            {[]string{"--what", "--", "ls"}, "", "unknown flag"},
-		"a name with a line break":   {[]string{"--context", "a\x1b[31m\nb", "--", "ls"}, "", "context was not found"},
-		"an unknown format":          {[]string{"--dry-run", "-o", "toml", "--", "ls"}, "", "yaml"},
+		"nothing to run":               {nil, "", "specify what to run"},
+		"two things to run":            {[]string{"--shell", "a", "--", "b"}, "", "in exactly one way"},
+		"a snippet without a file":     {[]string{"--code", "python"}, "", "--filename (-f)"},
+		"a file without a language":    {[]string{"-f", "x", "--", "ls"}, "", "only be used with --code"},
+		"a file that isn't there":      {[]string{"--code", "python", "-f", "/nowhere/x"}, "", "no such file"},
+		"standard input twice":         {[]string{"--code", "python", "-f", "-", "--stdin"}, "", "not both"},
+		"arguments without a tool":     {[]string{"--arguments", "{}", "--", "ls"}, "", "only be used with --tool"},
+		"arguments that aren't JSON":   {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
+		"arguments that are a list":    {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
+		"a variable without a value":   {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
+		"a label without a value":      {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
+		"a timeout of a half second":   {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
+		"a timeout of a fraction":      {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},
+		"a negative time to live":      {[]string{"--ttl", "-1s", "--", "ls"}, "", "whole seconds"},
+		"input that isn't text":        {[]string{"--stdin", "--", "cat"}, "\xff\xfe", "base64"},
+		"input without end":            {[]string{"--stdin", "--", "cat"}, strings.Repeat("x", maxStdin+1), "longer than 524288 bytes"},
+		"an unknown way to show":       {[]string{"--live=sometimes", "--", "ls"}, "", "auto, always or never"},
+		"an unknown dry run":           {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
+		"detaching from a dry run":     {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
+		"a server without a session":   {[]string{"--background", "--", "ls"}, "", "--background needs --session"},
+		"a session and an environment": {[]string{"--session", "a", "--env", "b", "--", "ls"}, "", "session start"},
+		"a session and a skill":        {[]string{"--session", "a", "--skill", "b", "--", "ls"}, "", "can't be used with --env or --skill"},
+		"a cluster that isn't there":   {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
+		"a context that isn't there":   {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
+		"an unknown flag":              {[]string{"--what", "--", "ls"}, "", "unknown flag"},
+		"a name with a line break":     {[]string{"--context", "a\x1b[31m\nb", "--", "ls"}, "", "context was not found"},
+		"an unknown format":            {[]string{"--dry-run", "-o", "toml", "--", "ls"}, "", "yaml"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +147,10 @@ func TestInvalidFlags(t *testing.T) {
 // Each command has help with examples, and rejects unknown flags.
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"run", "check", "logs", "wait", "cancel", "get", "describe", "explain-denial", "env", "env list", "convert", "version"} {
+	for _, name := range []string{
+		"run", "check", "logs", "wait", "cancel", "get", "describe", "explain-denial", "env", "env list", "session", "session start",
+		"session list", "session describe", "session exec", "session shell", "session suspend", "session resume", "session end", "convert", "version",
+	} {
 		out, _, code := command("", append(strings.Fields(name), "--help")...)
 		if code != 0 || !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "kubectl toolcall "+name) {
 			t.Errorf("%s: exit code %d\n%s", name, code, out)
@@ -148,7 +159,11 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 			t.Errorf("%s takes an unknown flag", name)
 		}
 	}
-	for _, line := range []string{"logs", "logs a b", "wait", "cancel", "describe", "explain-denial", "get --phase Odd", "get -A x", "wait x --timeout -1s"} {
+	for _, line := range []string{
+		"logs", "logs a b", "wait", "cancel", "describe", "explain-denial", "get --phase Odd", "get -A x", "wait x --timeout -1s",
+		"session describe", "session describe a b", "session suspend", "session end", "session shell", "session shell a b", "session exec",
+		"session list a", "session list --phase Odd", "session start a b", "session end a --timeout -1s",
+	} {
 		if _, errs, code := command("", strings.Fields(line)...); code == 0 || errs == "" {
 			t.Errorf("%q: exit code %d, %q", line, code, errs)
 		}

@@ -65,7 +65,7 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for kind, scope := range map[string]meta.RESTScope{
 		"ToolCall": meta.RESTScopeNamespace, "ExecutionEnvironment": meta.RESTScopeNamespace,
-		"Skill": meta.RESTScopeNamespace, "ExecutionPolicy": meta.RESTScopeRoot,
+		"Skill": meta.RESTScopeNamespace, "ToolSession": meta.RESTScopeNamespace, "ExecutionPolicy": meta.RESTScopeRoot,
 	} {
 		m.Add(v1alpha1.GroupVersion.WithKind(kind), scope)
 	}

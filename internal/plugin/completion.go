@@ -27,11 +27,16 @@ func completeFrom(values ...string) completer {
 
 // completeCalls completes the names of up to limit calls, or of any number if limit is negative.
 func (c *cli) completeCalls(limit int) completer {
+	return c.completeArguments(limit, func() client.ObjectList { return &v1alpha1.ToolCallList{} })
+}
+
+// completeArguments completes the names of up to limit different objects.
+func (c *cli) completeArguments(limit int, list func() client.ObjectList) completer {
 	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if limit >= 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names, directive := c.complete(&v1alpha1.ToolCallList{}, prefix)
+		names, directive := c.complete(list(), prefix)
 		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 	}
 }
@@ -41,13 +46,21 @@ func (c *cli) completeEnvironments(_ *cobra.Command, _ []string, prefix string) 
 }
 
 // completeEnvironmentArguments completes any number of environments.
-func (c *cli) completeEnvironmentArguments(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	names, directive := c.complete(&v1alpha1.ExecutionEnvironmentList{}, prefix)
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
+func (c *cli) completeEnvironmentArguments(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.completeArguments(-1, func() client.ObjectList { return &v1alpha1.ExecutionEnvironmentList{} })(command, args, prefix)
 }
 
 func (c *cli) completeSkills(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return c.complete(&v1alpha1.SkillList{}, prefix)
+}
+
+func (c *cli) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(&v1alpha1.ToolSessionList{}, prefix)
+}
+
+// completeSessionArguments completes the names of up to limit sessions, or of any number if limit is negative.
+func (c *cli) completeSessionArguments(limit int) completer {
+	return c.completeArguments(limit, func() client.ObjectList { return &v1alpha1.ToolSessionList{} })
 }
 
 // complete returns the names of objects that start with a prefix. On any error there are none.

@@ -31,6 +31,8 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 	f.environment("other", false)
 	f.detached("first")
 	f.detached("second")
+	f.session("dev")
+	f.session("deep")
 	for line, want := range map[string]string{
 		"logs ":                      "first second",
 		"logs s":                     "second",
@@ -47,6 +49,18 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 		"env suspend ":               "one other",
 		"env suspend one ":           "other",
 		"env resume o":               "one other",
+		"run --session ":             "deep dev",
+		"check --session dev":        "dev",
+		"get --session de":           "deep dev",
+		"session describe ":          "deep dev",
+		"session describe dev ":      "",
+		"session shell d":            "deep dev",
+		"session exec dee":           "deep",
+		"session end dev ":           "deep",
+		"session suspend ":           "deep dev",
+		"session resume ":            "deep dev",
+		"session start --env ":       "one other",
+		"session start ":             "",
 		"--namespace " + f.namespace: f.namespace,
 	} {
 		words := strings.Split(line, " ")
@@ -60,15 +74,18 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 	t.Parallel()
 	config := offline(t)
 	for line, want := range map[string]string{
-		"get --phase ":   "Cancelled Denied Failed Pending Running Succeeded",
-		"run --live ":    "always auto never",
-		"run --dry-run=": "client none server",
-		"run --code ":    "bash javascript perl python ruby sh",
-		"--context ":     "c",
-		"--cluster ":     "k",
-		"--user ":        "",
-		"e":              "env explain-denial",
-		"env ":           "list resume suspend",
+		"get --phase ":            "Cancelled Denied Failed Pending Running Succeeded",
+		"run --live ":             "always auto never",
+		"run --dry-run=":          "client none server",
+		"run --code ":             "bash javascript perl python ruby sh",
+		"--context ":              "c",
+		"--cluster ":              "k",
+		"--user ":                 "",
+		"e":                       "env explain-denial",
+		"env ":                    "list resume suspend",
+		"session ":                "describe end exec list resume shell start suspend",
+		"session list --phase ":   "Ended Pending Ready Suspended",
+		"session start --retain ": "Delete Keep",
 	} {
 		if got := completions(t, config, "n", strings.Split(line, " ")...); got != want {
 			t.Errorf("%q completes to %q, not %q", line, got, want)

@@ -59,8 +59,10 @@ type section struct {
 func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	w := newTable(out)
 	for _, part := range []section{
-		{"", callFields(call, now)}, {"Action", actionFields(call)}, {"Environment", environmentFields(call)},
-		{"Programs", programFields(&call.Status)}, {"Isolation", isolationFields(call.Status.Isolation)}, {"Conditions", conditionFields(call)}, {"Timings", timingFields(call)},
+		{"", callFields(call, now)}, {"Action", actionFields(call)},
+		{"Environment", environmentFields(call.Status.Environment, call.Spec.SkillRef)},
+		{"Programs", programFields(&call.Status)}, {"Isolation", isolationFields(call.Status.Isolation)},
+		{"Conditions", conditionFields(call.Status.Conditions, callConditions...)}, {"Timings", timingFields(call)},
 	} {
 		writeSection(w, part)
 	}
@@ -115,7 +117,23 @@ func callFields(call *v1alpha1.ToolCall, now time.Time) []field {
 		{"Signal", s.Signal},
 		{"Cancellation", map[bool]string{true: "requested"}[call.Spec.Cancel]},
 		{"Safe to retry", retry},
+		{"Session", sessionOf(call)},
 	}
+}
+
+// sessionOf is the session that a call runs in, and where in it.
+func sessionOf(call *v1alpha1.ToolCall) string {
+	if call.Spec.SessionRef == nil {
+		return ""
+	}
+	text := call.Spec.SessionRef.Name
+	if call.Spec.Background {
+		text += ", in the background"
+	}
+	if s := call.Status.Session; s != nil && s.Incarnation > 0 {
+		text += fmt.Sprintf(", in its pod number %d", s.Incarnation)
+	}
+	return text
 }
 
 func actionFields(call *v1alpha1.ToolCall) []field {
@@ -161,14 +179,13 @@ func quoted(args []string) string {
 	return strings.Join(shown, " ")
 }
 
-func environmentFields(call *v1alpha1.ToolCall) []field {
-	env := call.Status.Environment
+func environmentFields(env *v1alpha1.ResolvedEnvironment, skillRef *v1alpha1.LocalReference) []field {
 	if env == nil {
 		return nil
 	}
 	skill := ""
-	if call.Spec.SkillRef != nil {
-		skill = call.Spec.SkillRef.Name
+	if skillRef != nil {
+		skill = skillRef.Name
 	}
 	bySource := map[v1alpha1.EnvSource][]string{}
 	for _, v := range env.Env {
@@ -197,11 +214,14 @@ var sourceText = map[v1alpha1.EnvSource]string{
 	v1alpha1.EnvSourceImage:       "the image",
 }
 
-// conditionFields lists the conditions in the order in which a call reaches them.
-func conditionFields(call *v1alpha1.ToolCall) []field {
+// callConditions are the types of conditions in the order in which a call reaches them.
+var callConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded}
+
+// conditionFields lists conditions of the given types.
+func conditionFields(conditions []metav1.Condition, kinds ...string) []field {
 	var fields []field
-	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded} {
-		for _, c := range call.Status.Conditions {
+	for _, kind := range kinds {
+		for _, c := range conditions {
 			if c.Type == kind {
 				fields = append(fields, field{kind, string(c.Status) + " (" + c.Reason + ") since " + c.LastTransitionTime.UTC().Format(time.TimeOnly)})
 			}
@@ -210,14 +230,18 @@ func conditionFields(call *v1alpha1.ToolCall) []field {
 	return fields
 }
 
+var pathText = map[v1alpha1.Path]string{
+	v1alpha1.PathWarm:    "warm (a pod from the pool)",
+	v1alpha1.PathCold:    "cold (a new pod)",
+	v1alpha1.PathSession: "session (the session's pod)",
+}
+
 func timingFields(call *v1alpha1.ToolCall) []field {
 	var fields []field
 	if t := call.Status.Timings; t != nil {
 		fields = append(fields,
 			field{"Accepted after", optionalDuration(t.AcceptedMilliseconds)}, field{"Started after", optionalDuration(t.StartedMilliseconds)},
-			field{"Finished after", optionalDuration(t.FinishedMilliseconds)}, field{"Path", map[v1alpha1.Path]string{
-				v1alpha1.PathWarm: "warm (a pod from the pool)", v1alpha1.PathCold: "cold (a new pod)",
-			}[t.Path]})
+			field{"Finished after", optionalDuration(t.FinishedMilliseconds)}, field{"Path", pathText[t.Path]})
 	}
 	return append(fields,
 		field{"Process duration", optionalDuration(call.Status.DurationMilliseconds)},

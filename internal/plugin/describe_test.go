@@ -107,7 +107,7 @@ func TestSummaryOfPolicies(t *testing.T) {
 func TestProgressOfASlowCall(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	p := newProgress(&out, false)
+	p := newProgress(&out, false, progressDelay)
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	p.update(call)
 	if out.Len() > 0 {

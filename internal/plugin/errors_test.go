@@ -23,6 +23,9 @@ var commandLines = map[string]int{
 	"run -- ls": 125, "run --detach -- ls": 125, "run --dry-run=server -- ls": 125, "check -- ls": 125, "wait a": 125,
 	"logs a": 1, "logs -f a": 1, "get": 1, "get a": 1, "get -A": 1, "describe a": 1, "explain-denial a": 1, "cancel a": 1,
 	"env list": 1, "env suspend a": 1, "env resume a": 1,
+	"session start": 1, "session start --detach": 1, "session start --dry-run=server": 1, "session list": 1, "session describe a": 1,
+	"session suspend a": 1, "session resume a": 1, "session end a": 1, "session exec a -- ls": 125, "session shell a": 125,
+	"run --session a -- ls": 125,
 }
 
 // Every command reports an unreachable cluster, in one line on standard error, with the exit code for its errors.
@@ -71,7 +74,8 @@ func TestACommandWithoutPermission(t *testing.T) {
 			if got.code != want || got.out != "" || !strings.Contains(got.err, "forbidden") {
 				t.Errorf("got %+v", got)
 			}
-			if strings.HasPrefix(line, "run") && !strings.Contains(got.err, "toolcall-user") || strings.HasPrefix(line, "env s") && !strings.Contains(got.err, "toolcall-admin") {
+			if strings.Contains(line, "session") && !strings.Contains(got.err, "toolcall-user") ||
+				strings.HasPrefix(line, "run") && !strings.Contains(got.err, "toolcall-user") || strings.HasPrefix(line, "env s") && !strings.Contains(got.err, "toolcall-admin") {
 				t.Errorf("no role is named: %s", got.err)
 			}
 		})
@@ -200,7 +204,7 @@ func TestExitCodesOfErrors(t *testing.T) {
 			t.Errorf("got %q", e.err.Error())
 		}
 	}
-	for line, want := range map[string]int{"run": 125, "check": 125, "wait": 125, "logs": 1, "nonsense": 1, "--nonsense": 1, "": 0, "--help": 0, "version": 0} {
+	for line, want := range map[string]int{"run": 125, "check": 125, "wait": 125, "logs": 1, "session exec": 125, "session shell": 125, "session start a b": 1, "nonsense": 1, "--nonsense": 1, "": 0, "--help": 0, "version": 0} {
 		if _, _, code := command("", strings.Fields(line)...); code != want {
 			t.Errorf("%q exits with %d, not %d", line, code, want)
 		}

@@ -48,7 +48,7 @@ func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evalua
 	v.action, _ = guards.Map(&v.call.Spec)
 	v.snapshot.Requester.Vouched = v.call.Spec.RequestedBy != nil
 	e := &evaluator{cluster: c, evaluation: v}
-	for _, step := range []func(context.Context) error{e.readContext, e.readPolicies, e.readAccess, e.decide} {
+	for _, step := range []func(context.Context) error{e.readSession, e.readContext, e.readPolicies, e.beginSession, e.readAccess, e.decide} {
 		err := step(ctx)
 		var refusal *decide.Refusal
 		var undecided *decide.Undecided
@@ -76,7 +76,8 @@ type evaluator struct {
 
 // readContext reads the environments and the skill. An object that doesn't exist stays nil: the decision says so.
 func (e *evaluator) readContext(ctx context.Context) error {
-	if ref := e.call.Spec.EnvironmentRef; ref != nil {
+	environmentRef, skillRef := e.references()
+	if ref := environmentRef; ref != nil {
 		env := &v1alpha1.ExecutionEnvironment{}
 		exists, err := e.read(ctx, ref.Name, "get executionenvironments", env)
 		if err != nil {
@@ -86,7 +87,7 @@ func (e *evaluator) readContext(ctx context.Context) error {
 			e.snapshot.Named = env
 		}
 	}
-	if ref := e.call.Spec.SkillRef; ref != nil {
+	if ref := skillRef; ref != nil {
 		skill := &v1alpha1.Skill{}
 		exists, err := e.read(ctx, ref.Name, "get skills", skill)
 		if err != nil {
@@ -103,7 +104,7 @@ func (e *evaluator) readContext(ctx context.Context) error {
 	e.snapshot.Defaults = slices.DeleteFunc(environments.Items, func(env v1alpha1.ExecutionEnvironment) bool {
 		return env.Annotations[v1alpha1.AnnotationDefaultEnvironment] != "true"
 	})
-	return nil
+	return e.takeContext()
 }
 
 // read reads an object that the call refers to, and reports whether it exists.
@@ -204,18 +205,23 @@ func (e *evaluator) decide(context.Context) error {
 
 // mayUse asks the API server, as the operator does, whether the user has permission to use a tool.
 func (c *cluster) mayUse(ctx context.Context, tool string) (bool, error) {
-	review, err := c.reviews.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: c.namespace, Verb: "use", Group: v1alpha1.GroupVersion.Group,
-			Version: v1alpha1.GroupVersion.Version, Resource: "tools", Name: tool,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
-	}
-	may, err := decide.ReviewAnswer(&review.Status)
+	may, err := c.askUse(ctx, "tools", tool)
 	if err != nil {
 		return false, fmt.Errorf("check the permission to use the tool %q: %w", tool, err)
 	}
 	return may, nil
+}
+
+// askUse asks the API server whether the user has the verb "use" on an object of the project.
+func (c *cluster) askUse(ctx context.Context, resource, name string) (bool, error) {
+	review, err := c.reviews.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: c.namespace, Verb: "use", Group: v1alpha1.GroupVersion.Group,
+			Version: v1alpha1.GroupVersion.Version, Resource: resource, Name: name,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return decide.ReviewAnswer(&review.Status)
 }

@@ -61,23 +61,29 @@ func (v *evaluation) tool() string {
 func (v *evaluation) contextFields() []field {
 	env := v.snapshot.Effective()
 	name := env.Name
-	if v.snapshot.Named == nil {
+	switch {
+	case v.snapshot.Session.Object != nil:
+		name += " as it is now: the session keeps it as it was when the session began"
+	case v.snapshot.Named == nil:
 		name += " (the namespace's default)"
 	}
 	if env.Spec.Suspend {
 		name += ", suspended: the call would wait"
 	}
-	fields := []field{{"Environment", name}, {"Not ready", notReady(env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
+	fields := []field{{"Session", v.session()}, {"Environment", name}, {"Not ready", notReady(env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
 	fields = append(fields, v.warningFields()...)
 	if v.decision == nil {
 		return fields
 	}
-	limit := v.decision.Timeout()
+	limit := v.decision.Timeout().String()
+	if v.decision.TimeoutMilliseconds == 0 {
+		limit = "none: it ends with the session"
+	}
 	return append(fields,
 		field{"Command", v.command()},
 		field{"Directory", orText(v.decision.Plan.WorkingDir, "the image's working directory")},
 		field{"Allowed paths", orText(strings.Join(v.decision.Plan.AllowedPaths, ", "), "/workspace, /tmp and the image's working directory")},
-		field{"Time limit", limit.String()},
+		field{"Time limit", limit},
 		field{"Queue", v.queue(env)},
 		field{"Trusted", fmt.Sprint(v.decision.Plan.Trusted)},
 	)

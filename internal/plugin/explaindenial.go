@@ -39,6 +39,7 @@ type rule struct {
 var rules = map[string]rule{
 	v1alpha1.ReasonEmptyCommand:           {"a call needs a command", "", "name the program, or write the command"},
 	v1alpha1.ReasonAgentNotAllowed:        {"spec.access: RBAC", "bind a Role with the verb \"use\" on tools.toolcall.dev and the name of the tool as resourceName", "use a tool that you have permission to use: kubectl auth can-i use tools.toolcall.dev/NAME"},
+	v1alpha1.ReasonSessionNotAllowed:      {"a session is its creator's, and of those with the verb \"use\" on it: RBAC", "", "start a session of your own, or have a Role grant you the verb \"use\" on toolsessions with the session's name as resourceName"},
 	v1alpha1.ReasonBinaryPathTraversal:    {"a program is named without a path", "", "write the name of the program without a path"},
 	v1alpha1.ReasonBinaryNotBareName:      {"spec.binaries.allowed doesn't list the path", "add the absolute path to spec.binaries.allowed", "write the name of the program without a path: it is looked up in PATH"},
 	v1alpha1.ReasonBinaryNotAllowed:       {"spec.binaries", "add the program to spec.binaries.allowed", "use a listed program"},

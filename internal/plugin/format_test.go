@@ -107,7 +107,7 @@ func TestProgressComesAfterADelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
-		p := newProgress(&out, false)
+		p := newProgress(&out, false, progressDelay)
 		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 		p.update(call)
 		time.Sleep(progressDelay - time.Millisecond)
@@ -134,7 +134,7 @@ func TestProgressOfAQuickCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		p := newProgress(&out, false)
+		p := newProgress(&out, false, progressDelay)
 		p.update(&v1alpha1.ToolCall{Status: v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning}})
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -149,7 +149,7 @@ func TestQuietProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		p := newProgress(&out, true)
+		p := newProgress(&out, true, progressDelay)
 		p.update(&v1alpha1.ToolCall{})
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -21,6 +22,7 @@ import (
 const getExample = `  kubectl toolcall get
   kubectl toolcall get -A --phase Failed,Denied
   kubectl toolcall get -l team=search -o name
+  kubectl toolcall get --session dev --phase Running
   kubectl toolcall get nightly -o jsonpath='{.status.exitCode}'`
 
 // getOptions are the flags of get.
@@ -28,6 +30,7 @@ type getOptions struct {
 	*cli
 	allNamespaces bool
 	selector      string
+	session       string
 	phases        []string
 	print         *genericclioptions.PrintFlags
 }
@@ -41,7 +44,7 @@ func newGet(c *cli) *cobra.Command {
 		Use:               "get [NAME...]",
 		Aliases:           []string{"list", "ls"},
 		Short:             "List calls, newest first",
-		Long:              "List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the pod and the node.",
+		Long:              "List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, the pod and the node.",
 		Example:           getExample,
 		ValidArgsFunction: c.completeCalls(-1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -51,17 +54,19 @@ func newGet(c *cli) *cobra.Command {
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the calls of all namespaces")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, e.g. team=search")
+	flags.StringVar(&o.session, "session", "", "list only calls in sessions of this name")
 	flags.StringSliceVar(&o.phases, "phase", nil, "list only calls in these phases: "+strings.Join(phases, ", "))
 	o.print.AddFlags(command)
 	c.addRawFlag(command)
 	flags.Lookup("output").Usage = "output format: wide, or one of: " + strings.Join(o.print.AllowedFormats(), ", ")
 	must(command.RegisterFlagCompletionFunc("phase", completeFrom(phases...)))
+	must(command.RegisterFlagCompletionFunc("session", c.completeSessions))
 	return command
 }
 
 func (o *getOptions) run(ctx context.Context, names []string) error {
 	for _, phase := range o.phases {
-		if !slices.ContainsFunc(phases, func(p string) bool { return strings.EqualFold(p, phase) }) {
+		if !containsFold(phases, phase) {
 			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
 		}
 	}
@@ -112,6 +117,9 @@ func (o *getOptions) list(ctx context.Context, c *cluster, names []string) (*v1a
 		if o.allNamespaces {
 			opts.Namespace = ""
 		}
+		if o.session != "" {
+			opts.FieldSelector = fields.OneTermEqualSelector(fieldSession, o.session)
+		}
 		if err := c.client.List(ctx, list, opts); err != nil {
 			return nil, c.readError("calls", err)
 		}
@@ -121,12 +129,26 @@ func (o *getOptions) list(ctx context.Context, c *cluster, names []string) (*v1a
 	return list, nil
 }
 
-// selects reports whether the call is in one of the phases of --phase.
+// selects reports whether the call is in the session of --session, and in one of the phases of --phase.
 func (o *getOptions) selects(call *v1alpha1.ToolCall) bool {
+	if o.session != "" && sessionName(call) != o.session {
+		return false
+	}
 	if len(o.phases) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(o.phases, func(phase string) bool { return strings.EqualFold(phase, phaseOf(call)) })
+	return containsFold(o.phases, phaseOf(call))
+}
+
+// fieldSession is the field by which the API server selects the calls of a session.
+const fieldSession = "spec.sessionRef.name"
+
+// sessionName is the name of the session that the call runs in, empty if it runs in none.
+func sessionName(call *v1alpha1.ToolCall) string {
+	if call.Spec.SessionRef == nil {
+		return ""
+	}
+	return call.Spec.SessionRef.Name
 }
 
 // phaseOf returns Pending for a call that the operator has not seen yet.
@@ -168,7 +190,7 @@ func (o *getOptions) writeTable(out io.Writer, calls []v1alpha1.ToolCall) error 
 	}
 	wide := *o.print.OutputFormat == "wide"
 	if wide {
-		columns = append(columns, "REQUESTED-BY", "POD", "NODE")
+		columns = append(columns, "REQUESTED-BY", "SESSION", "POD", "NODE")
 	}
 	writeRow(w, columns)
 	for i := range calls {
@@ -177,7 +199,7 @@ func (o *getOptions) writeTable(out io.Writer, calls []v1alpha1.ToolCall) error 
 			cells = append([]string{calls[i].Namespace}, cells...)
 		}
 		if wide {
-			cells = append(cells, requester(&calls[i]), calls[i].Status.Pod, calls[i].Status.Node)
+			cells = append(cells, requester(&calls[i]), sessionName(&calls[i]), calls[i].Status.Pod, calls[i].Status.Node)
 		}
 		writeRow(w, cells)
 	}

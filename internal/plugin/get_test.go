@@ -58,10 +58,10 @@ func TestWideTableOfAllNamespaces(t *testing.T) {
 	o := &getOptions{allNamespaces: true, print: newPrintFlags("")}
 	*o.print.OutputFormat = "wide"
 	got := strings.Split(tableOf(t, o, exampleCalls()[:1]...), "\n")
-	if want := "NAMESPACE NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY POD NODE"; strings.Join(strings.Fields(got[0]), " ") != want {
+	if want := "NAMESPACE NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY SESSION POD NODE"; strings.Join(strings.Fields(got[0]), " ") != want {
 		t.Errorf("the header is %s", got[0])
 	}
-	if want := "agents good Succeeded Completed 0 tools git status 7ms 90s alice good-abc node-1"; strings.Join(strings.Fields(got[1]), " ") != want {
+	if want := "agents good Succeeded Completed 0 tools git status 7ms 90s alice - good-abc node-1"; strings.Join(strings.Fields(got[1]), " ") != want {
 		t.Errorf("the row is %s", got[1])
 	}
 }

@@ -25,6 +25,7 @@ type interrupts struct {
 	mu     sync.Mutex
 	cancel func(ctx context.Context, why string)
 	left   bool
+	first  os.Signal
 }
 
 // catchInterrupts starts to handle the signals that a user sends, until release.
@@ -57,6 +58,7 @@ func (i *interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
 			if s == syscall.SIGPIPE {
 				continue
 			}
+			i.setFirst(s)
 		case <-i.lost:
 			why = "nobody reads the output any more"
 		}
@@ -73,6 +75,21 @@ func (i *interrupts) run(stopCreating, stopWaiting context.CancelFunc) {
 		i.setLeft()
 		return
 	}
+}
+
+func (i *interrupts) setFirst(s os.Signal) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.first == nil {
+		i.first = s
+	}
+}
+
+// firstSignal is the first signal of the user, nil if there was none.
+func (i *interrupts) firstSignal() os.Signal {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first
 }
 
 func (i *interrupts) setLeft() {

@@ -17,7 +17,7 @@ import (
 const logsLong = `Print the output of a call.
 
 For a finished call, print its standard output and standard error. For a running call, print its output so far, or with
--f until it has finished. The exit code is 0 whatever the outcome of the call: use wait to get that.
+-f until it has finished. Output of a call in a session is available when the call has finished. The exit code is 0 whatever the outcome of the call: use wait to get that.
 
 ` + liveHelp
 
@@ -72,6 +72,10 @@ func (c *cli) logs(ctx context.Context, cluster *cluster, name string, shown *di
 
 // printLogSoFar prints the log of the pod of a running call.
 func (c *cli) printLogSoFar(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall) error {
+	if follow.InSession(call) {
+		fmt.Fprintf(c.ErrOut, "call %s has not finished: the log of the pod has the output of all calls of session %s, so the output of this one is shown when it has finished: kubectl toolcall logs -f %s\n", call.Name, call.Spec.SessionRef.Name, call.Name)
+		return nil
+	}
 	if call.Status.Pod == "" {
 		fmt.Fprintf(c.ErrOut, "call %s has not started: to wait for it, run kubectl toolcall logs -f %s\n", call.Name, call.Name)
 		return nil

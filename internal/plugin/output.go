@@ -24,7 +24,8 @@ const (
 const liveHelp = `Live output comes from the log of the call's pod, line by line. At the end, the status of the call completes it. The
 log of a pod mixes standard output and standard error unless the cluster has the feature PodLogsQuerySplitStreams. If
 the streams are mixed and go to different places, for example with "> file", --live=auto shows both when the call has
-finished, each in its place, and --live=always shows both on standard output while the call runs.
+finished, each in its place, and --live=always shows both on standard output while the call runs. The log of a session's
+pod has what all its calls write, so the output of a call in a session is shown when the call has finished.
 
 On a terminal, control characters in the output appear in visible form, such as ^[ for escape, so that the output
 can't control the terminal. --raw turns that off. Pipes and files get every byte unchanged.`
@@ -79,6 +80,8 @@ type display struct {
 	live, separate, mixed bool
 	// changed is called with each state of the call.
 	changed func(*v1alpha1.ToolCall)
+	// until, if set, ends the display before the call has finished.
+	until func(*v1alpha1.ToolCall) bool
 	// readerLost is called once a write has failed, because nobody reads the output any more.
 	readerLost func()
 	failed     atomic.Bool
@@ -87,6 +90,7 @@ type display struct {
 func (d *display) watcher() follow.Watcher {
 	w := follow.Watcher{
 		Changed: d.changed,
+		Until:   d.until,
 		AtEnd:   !d.live,
 		Notice:  func(text string) { fmt.Fprintln(d.errs, "note: "+terminal.Safe(text)) },
 	}

@@ -79,7 +79,7 @@ func newRoot(c *cli) *cobra.Command {
 	c.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newRun(c), newCheck(c), newLogs(c), newWait(c), newCancel(c),
-		newGet(c), newDescribe(c), newExplainDenial(c), newEnv(c),
+		newGet(c), newDescribe(c), newExplainDenial(c), newSession(c), newEnv(c),
 		newConvert(), newVersion(c),
 	)
 	for name, complete := range map[string]completer{

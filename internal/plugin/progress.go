@@ -12,10 +12,14 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// progressDelay is how long a call may take to start before progress messages appear.
-const progressDelay = time.Second
+// progressDelay is how long a call or a session may take to start before progress messages appear. sessionCallDelay is
+// that of a call in a session: the operator writes after a second that it runs.
+const (
+	progressDelay    = time.Second
+	sessionCallDelay = 2 * time.Second
+)
 
-// progress prints what a call waits for until it starts.
+// progress prints what a call or a session waits for until it starts.
 type progress struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -25,10 +29,10 @@ type progress struct {
 	text, printed string
 }
 
-func newProgress(out io.Writer, quiet bool) *progress {
+func newProgress(out io.Writer, quiet bool, delay time.Duration) *progress {
 	p := &progress{out: out, done: quiet, text: "waiting for the operator"}
 	if !quiet {
-		p.timer = time.AfterFunc(progressDelay, func() {
+		p.timer = time.AfterFunc(delay, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.due = true
@@ -47,10 +51,13 @@ func (p *progress) print() {
 }
 
 // update takes the new state of the call.
-func (p *progress) update(call *v1alpha1.ToolCall) {
+func (p *progress) update(call *v1alpha1.ToolCall) { p.set(pendingReason(call)) }
+
+// set takes what is waited for now. There is nothing more to print once it is empty.
+func (p *progress) set(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text = pendingReason(call)
+	p.text = text
 	p.done = p.done || p.text == ""
 	p.print()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,10 @@ const runLong = `Run one tool call, show its output while it runs, and exit with
 
 The command's standard output goes to standard output, its standard error to standard error. Ctrl-C cancels the call.
 A second Ctrl-C stops following it.
+
+With --session, the call runs in a session: see "kubectl toolcall session". With --background too, the command waits until
+the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
+any other.
 
 ` + liveHelp + `
 
@@ -40,6 +45,10 @@ const runExample = `  # A program with arguments, in the namespace's default env
   # Start a call and follow it later
   kubectl toolcall run --detach --name nightly --shell ./nightly.sh
   kubectl toolcall logs -f nightly
+
+  # In a session, where files stay from call to call; and a server that runs beside its other calls
+  kubectl toolcall run --session dev -- make test
+  kubectl toolcall run --session dev --background -- python3 -m http.server
 
   # Print the object without creating it
   kubectl toolcall run --dry-run -o yaml -- git status`
@@ -68,8 +77,14 @@ func newRun(c *cli) *cobra.Command {
 		},
 	}
 	o.call.add(command, c)
+	o.addFlags(command)
+	return command
+}
+
+// addFlags adds the flags that don't describe the call.
+func (o *runOptions) addFlags(command *cobra.Command) {
 	o.output.add(command)
-	c.addRawFlag(command)
+	o.addRawFlag(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.detach, "detach", false, "print the name of the call and don't wait for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
@@ -77,7 +92,6 @@ func newRun(c *cli) *cobra.Command {
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	o.print.AddFlags(command)
 	must(command.RegisterFlagCompletionFunc("dry-run", completeFrom("none", "client", "server")))
-	return command
 }
 
 func (o *runOptions) run(ctx context.Context, args []string) error {
@@ -93,6 +107,11 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	call.Namespace = c.namespace
+	if o.dryRun != "client" {
+		if err := o.joinSession(ctx, c, call, o.quiet); err != nil {
+			return err
+		}
+	}
 	if o.dryRun != "none" {
 		return o.printDryRun(ctx, c, call)
 	}
@@ -168,15 +187,19 @@ func (o *runOptions) printObject(call *v1alpha1.ToolCall) error {
 	return printer.PrintObj(call, o.Out)
 }
 
-// follow shows the call until it finishes. With -o it prints the finished object instead of the output.
+// follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
+// the output.
 func (o *runOptions) follow(c *cluster, call *v1alpha1.ToolCall, i *interrupts) error {
 	shown := o.output.display(o.cli)
 	if *o.print.OutputFormat != "" {
 		shown = noDisplay(o.cli)
 	}
-	p := newProgress(o.ErrOut, o.quiet)
+	p := newProgress(o.ErrOut, o.quiet, delayOf(call))
 	defer p.stop()
 	shown.changed = p.update
+	if call.Spec.Background {
+		shown.until = isRunning
+	}
 	done, err := o.wait(c, call, shown, i)
 	if err != nil {
 		return err
@@ -187,7 +210,32 @@ func (o *runOptions) follow(c *cluster, call *v1alpha1.ToolCall, i *interrupts) 
 		}
 	}
 	p.stop()
+	if !follow.Finished(done) {
+		return o.reportBackground(done)
+	}
 	return o.reportOutcome(done)
+}
+
+// reportBackground names a call that goes on running.
+func (o *runOptions) reportBackground(call *v1alpha1.ToolCall) error {
+	if !o.quiet {
+		fmt.Fprintf(o.ErrOut, "call %s runs in the background of session %s: to stop it, run kubectl toolcall cancel %s -n %s\n", call.Name, call.Spec.SessionRef.Name, call.Name, call.Namespace)
+	}
+	if *o.print.OutputFormat != "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(o.Out, call.Name)
+	return err
+}
+
+func isRunning(call *v1alpha1.ToolCall) bool { return call.Status.Phase == v1alpha1.PhaseRunning }
+
+// delayOf is how long a call may take to start before progress messages appear.
+func delayOf(call *v1alpha1.ToolCall) time.Duration {
+	if follow.InSession(call) {
+		return sessionCallDelay
+	}
+	return progressDelay
 }
 
 // wait follows a call until it finishes. It cancels the call when the user interrupts the program or nobody reads

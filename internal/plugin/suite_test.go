@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +38,8 @@ type apiServer struct {
 	kubeconfig string
 	// bare is what commands printed before the kinds were installed.
 	bare []printed
+	// bareSessions is what commands about sessions printed then.
+	bareSessions []printed
 }
 
 // printed is what a command printed, and its exit code.
@@ -93,9 +96,12 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 	}
 	s := &apiServer{kubeconfig: kubeconfig}
 	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list"} {
-		var p printed
-		p.out, p.err, p.code = command("", append([]string{"--kubeconfig", kubeconfig}, strings.Fields(line)...)...)
-		s.bare = append(s.bare, p)
+		s.bare = append(s.bare, s.runBare(line))
+	}
+	for _, line := range []string{
+		"session start", "session list", "session describe a", "session end a", "session shell a", "session exec a -- ls", "run --session a -- ls",
+	} {
+		s.bareSessions = append(s.bareSessions, s.runBare(line))
 	}
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
 		return nil, err
@@ -107,12 +113,21 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: all}); err != nil {
 		return nil, err
 	}
-	for _, file := range []string{"admission/requested_by.yaml", "admission/identity.yaml", "rbac/user_roles.yaml"} {
+	for _, file := range []string{
+		"admission/requested_by.yaml", "admission/identity.yaml", "admission/session_requested_by.yaml", "admission/session_identity.yaml",
+		"admission/session_spec.yaml", "rbac/user_roles.yaml",
+	} {
 		if err := s.install(file); err != nil {
 			return nil, fmt.Errorf("install %s: %w", file, err)
 		}
 	}
 	return s, s.awaitAdmission()
+}
+
+// runBare runs a command before the kinds are installed.
+func (s *apiServer) runBare(line string) (p printed) {
+	p.out, p.err, p.code = command("", append([]string{"--kubeconfig", s.kubeconfig}, strings.Fields(line)...)...)
+	return p
 }
 
 func (s *apiServer) install(file string) error {
@@ -133,7 +148,7 @@ func (s *apiServer) install(file string) error {
 	}
 }
 
-// awaitAdmission waits until admission records the requester of a call.
+// awaitAdmission waits until admission records the requester of a call and of a session.
 func (s *apiServer) awaitAdmission() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		probe := &v1alpha1.ToolCall{
@@ -141,7 +156,9 @@ func (s *apiServer) awaitAdmission() error {
 			Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "x"}},
 		}
 		err := s.client.Create(context.Background(), probe, client.DryRunAll)
-		if err == nil && probe.Spec.RequestedBy != nil {
+		session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+		err = errors.Join(err, s.client.Create(context.Background(), session, client.DryRunAll))
+		if err == nil && probe.Spec.RequestedBy != nil && session.Spec.RequestedBy != nil {
 			return nil
 		}
 		if time.Now().After(deadline) {

@@ -93,7 +93,16 @@ func TestNothingControlsTheTerminal(t *testing.T) {
 	})
 	f.hostileCall("failed", v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit)
 	f.hostileCall("denied", v1alpha1.PhaseDenied, v1alpha1.ReasonBinaryNotAllowed)
+	f.session("dev")
+	f.setSession("dev", func(s *v1alpha1.ToolSession) {
+		s.Status.Phase, s.Status.Reason, s.Status.Message = v1alpha1.SessionEnded, hostileText, hostileText
+		s.Status.Environment = &v1alpha1.ResolvedEnvironment{Name: hostileText, WorkingDir: hostileText}
+		s.Status.Pod, s.Status.Node = hostileText, hostileText
+	})
 	for _, line := range []string{
+		"session list", "session list -o wide", "session list -o yaml", "session describe dev", "session describe \x1b[31m", "session suspend dev",
+		"session exec dev -- ls", "session exec \x1b[31m -- ls", "session shell dev", "session end dev", "session start dev", "session start --\x1b[31m",
+		"run --session dev -- ls", "check --session dev -- ls", "session start \x1b[31m", "session start --workspace \x1b[31m",
 		"logs failed", "logs -f failed", "logs --live never failed", "describe failed", "get", "get -A", "get -o wide", "get failed -o yaml", "get failed -o json",
 		"get failed -o jsonpath={.status.stdout}{.status.message}", "get failed -o go-template={{.status.stderr}}", "get -o yaml",
 		"wait failed denied", "explain-denial denied", "env list", "env list -o yaml", "run --name failed -- ls", "cancel failed \x1b[31m",

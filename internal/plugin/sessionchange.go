@@ -1,0 +1,165 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const sessionSuspendLong = `Suspend sessions: running calls are cancelled, background calls too, and the pod is deleted. The files on the volume stay,
+/tmp doesn't. New calls wait until the session is resumed. A session without a workspace on a volume can't be suspended.`
+
+const sessionResumeLong = `Resume suspended sessions: they get a new pod, and the calls that wait in them start. A session that was suspended because
+it was idle needs no resume: its next call resumes it.`
+
+const sessionEndLong = `End sessions for good: running calls are cancelled, and calls that wait fail. The files are deleted, except on a volume
+with --retain Keep. A session can't be started again.`
+
+// sessionChange is a change of sessions that a command requests.
+type sessionChange struct {
+	// field of the spec that is set, or else cleared: a session that doesn't have it doesn't change then.
+	field string
+	set   bool
+	// requested and done are what the command prints.
+	requested, done string
+	goal            sessionGoal
+}
+
+func newSessionSuspend(c *cli) *cobra.Command {
+	return c.newSessionChange(&sessionChange{
+		field: "suspend", set: true, requested: "suspension requested", done: "suspended",
+		goal: sessionGoal{
+			text:    "suspended",
+			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionSuspended && isCurrent(s) },
+			hint:    "the request stands; to see how far it is, run kubectl toolcall session describe %s",
+		},
+	}, &cobra.Command{Use: "suspend NAME...", Short: "Delete the pods of sessions and keep their files", Long: sessionSuspendLong})
+}
+
+func newSessionResume(c *cli) *cobra.Command {
+	return c.newSessionChange(&sessionChange{
+		field: "suspend", set: false, requested: "resumption requested", done: "resumed",
+		goal: sessionGoal{
+			text:    "ready",
+			reached: func(s *v1alpha1.ToolSession) bool { return readyGoal.reached(s) || isIdle(s) },
+			hint:    "the request stands; to see how far it is, run kubectl toolcall session describe %s",
+		},
+	}, &cobra.Command{Use: "resume NAME...", Short: "Give suspended sessions a pod again", Long: sessionResumeLong})
+}
+
+func newSessionEnd(c *cli) *cobra.Command {
+	return c.newSessionChange(&sessionChange{
+		field: "end", set: true, requested: "end requested", done: "ended",
+		goal: sessionGoal{
+			text:    "ended",
+			reached: func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded },
+			hint:    "the request stands; to see how far it is, run kubectl toolcall session describe %s",
+		},
+	}, &cobra.Command{Use: "end NAME...", Aliases: []string{"stop"}, Short: "End sessions and delete their files", Long: sessionEndLong})
+}
+
+// isIdle reports whether a session is suspended only because it had no call.
+func isIdle(s *v1alpha1.ToolSession) bool {
+	return s.Status.Phase == v1alpha1.SessionSuspended && !s.Spec.Suspend && isCurrent(s)
+}
+
+// newSessionChange completes the command for a change.
+func (c *cli) newSessionChange(change *sessionChange, command *cobra.Command) *cobra.Command {
+	f := &waitFlags{}
+	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands."
+	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
+	command.Args, command.ValidArgsFunction = requireSessions, c.completeSessionArguments(-1)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if err := f.validate(); err != nil {
+			return err
+		}
+		ctx, release := f.interruptible(command.Context())
+		defer release()
+		return c.changeSessions(ctx, args, change, f)
+	}
+	f.add(command, "the sessions are "+change.goal.text)
+	return command
+}
+
+// changeSessions requests the change of all sessions, also after one that fails, and then waits for each.
+func (c *cli) changeSessions(ctx context.Context, names []string, change *sessionChange, f *waitFlags) error {
+	cluster, err := c.connect()
+	if err != nil {
+		return err
+	}
+	var requested []*v1alpha1.ToolSession
+	var failed []error
+	for _, name := range names {
+		session, err := cluster.patchSession(ctx, name, change)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		requested = append(requested, session)
+	}
+	ctx, cancel := f.waiting(ctx)
+	defer cancel()
+	for _, session := range requested {
+		if err := c.finishChange(ctx, cluster, session, change, f); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	joined := errors.Join(failed...)
+	var exit *exitError
+	if errors.As(joined, &exit) {
+		return &exitError{code: exit.code, err: joined}
+	}
+	return joined
+}
+
+// patchSession requests a change, and returns the session with it.
+func (c *cluster) patchSession(ctx context.Context, name string, change *sessionChange) (*v1alpha1.ToolSession, error) {
+	var value any
+	if change.set {
+		value = true
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{change.field: value}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
+	}
+	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}}
+	if err := c.client.Patch(ctx, session, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return nil, c.sessionError("patch", "session "+name, err)
+	}
+	return session, nil
+}
+
+// finishChange waits for a requested change, and prints what came of it.
+func (c *cli) finishChange(ctx context.Context, cluster *cluster, session *v1alpha1.ToolSession, change *sessionChange, f *waitFlags) error {
+	name, ending := session.Name, change.field == "end"
+	if f.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
+		fmt.Fprintf(c.Out, "%s: %s\n", name, change.requested)
+		return nil
+	}
+	got, err := c.waitForSession(ctx, cluster, session, change.goal, f)
+	switch {
+	case err != nil:
+		return err
+	case ending:
+		fmt.Fprintf(c.Out, "%s: %s\n", name, change.done)
+		return nil
+	case got == nil:
+		return fmt.Errorf("session %s was deleted before it was %s", name, change.goal.text)
+	case got.Status.Phase == v1alpha1.SessionEnded:
+		return fmt.Errorf("session %s has ended (%s): it can't be %s", name, endOf(got), change.done)
+	case !change.set && isIdle(got):
+		fmt.Fprintf(c.Out, "%s: suspended because it was idle: its next call resumes it\n", name)
+		return nil
+	default:
+		fmt.Fprintf(c.Out, "%s: %s\n", name, change.done)
+		return nil
+	}
+}
