@@ -66,7 +66,8 @@ func (d disks) reserve(path string, size int64) error {
 		return fmt.Errorf("look for free space in %s: %w", d.dir, err)
 	}
 	if free := int64(st.Bavail) * st.Bsize; size > free-keepFree {
-		return fmt.Errorf("%w: it needs %d MiB, %d MiB are free, and %d MiB have to stay free", errNoRoom, size>>20, free>>20, keepFree>>20)
+		// How much is free changes, and with it every try would make an Event of its own.
+		return fmt.Errorf("%w: it needs %d MiB, and %d MiB have to stay free", errNoRoom, size>>20, keepFree>>20)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

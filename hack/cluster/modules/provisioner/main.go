@@ -56,6 +56,8 @@ func run(ctx context.Context, o options) error {
 	p := &provisioner{node: o.node, disks: disks{dir: o.dir}}
 	controller.NewProvisionController(ctx, client, o.name, p,
 		controller.LeaderElection(false),
+		// A volume that is deleted before its claim is removed too.
+		controller.AddFinalizer(true),
 		controller.MetricsAddress("127.0.0.1"),
 		controller.MetricsPort(int32(o.metricsPort)),
 	).Run(ctx)
