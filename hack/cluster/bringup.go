@@ -56,8 +56,8 @@ func (b *bringUp) settleJobs() []job {
 	return []job{
 		{"waiting for the API server", timed(b.awaitComponents("etcd", "containerd", "kube-apiserver"))},
 		{"loading the pause image", b.loadPause},
-		{"setting up cluster DNS and roles", timed(b.bootstrap)},
-		{"waiting for the other components", timed(b.awaitComponents("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns"))},
+		{"setting up cluster DNS, roles and storage", timed(b.bootstrap)},
+		{"waiting for the other components", timed(b.awaitComponents("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns", "provisioner"))},
 		{"waiting for the node", timed(b.awaitNode)},
 		{"waiting for DNS and service accounts", timed(b.awaitServices)},
 	}
@@ -80,7 +80,7 @@ func (b *bringUp) prepare() error {
 	if err := host.Claim(s.Dir); err != nil {
 		return err
 	}
-	for _, dir := range []string{"pki", "kubeconfigs", "logs", "tmp", "home", "pod-logs", "kubelet"} {
+	for _, dir := range []string{"pki", "kubeconfigs", "logs", "tmp", "home", "pod-logs", "kubelet", "volumes"} {
 		if err := os.Mkdir(s.Path(dir), 0o700); err != nil {
 			return err
 		}

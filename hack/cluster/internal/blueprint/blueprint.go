@@ -26,6 +26,8 @@ const (
 	ClusterDomain     = "cluster.local"
 	KubeletClientUser = "kube-apiserver-kubelet-client"
 	CoreDNSUser       = "system:coredns"
+	ProvisionerUser   = "system:volume-provisioner"
+	ProvisionerName   = "toolcall.dev/local-volumes"
 	APIPort           = 6443
 )
 
@@ -117,6 +119,7 @@ type values struct {
 	PauseTag, PodCIDR, DNSService     string
 	ClusterDomain                     string
 	KubeletClientUser, CoreDNSUser    string
+	ProvisionerUser, ProvisionerName  string
 	CgroupV2, SysResource             bool
 }
 
@@ -125,6 +128,7 @@ func render(in Input) (map[string]string, error) {
 		Dir: in.Settings.Dir, NodeIP: in.NodeIP().String(), NodeName: settings.NodeName, CgroupRoot: settings.CgroupRoot,
 		PauseTag: PauseTag, PodCIDR: podCIDR.String(), DNSService: dnsService.String(), ClusterDomain: ClusterDomain,
 		KubeletClientUser: KubeletClientUser, CoreDNSUser: CoreDNSUser,
+		ProvisionerUser: ProvisionerUser, ProvisionerName: ProvisionerName,
 		CgroupV2: in.Facts.CgroupV2, SysResource: in.Facts.SysResource,
 	}
 	all, err := template.ParseFS(templates, "templates/*")

@@ -33,6 +33,8 @@ func components(in Input) []supervisor.Component {
 			After: []string{"kube-apiserver"}, Ready: "http://127.0.0.1:10256/livez"},
 		{Name: "coredns", Args: []string{bin("coredns", "coredns"), "-conf", s.Path("Corefile")},
 			After: []string{"kube-apiserver"}, Ready: "http://127.0.0.1:8181/ready"},
+		{Name: "provisioner", Args: append([]string{bin("provisioner", "provisioner")}, provisionerArgs(s)...),
+			After: []string{"kube-apiserver"}, Ready: "http://127.0.0.1:10270/metrics"},
 	}
 }
 
@@ -107,5 +109,12 @@ func kubeletArgs(in Input) []string {
 		"--config=" + s.Path("kubelet.yaml"), "--kubeconfig=" + s.Path("kubeconfigs", "kubelet"),
 		"--hostname-override=" + settings.NodeName, "--node-ip=" + in.NodeIP().String(),
 		"--root-dir=" + s.Path("kubelet"),
+	}
+}
+
+func provisionerArgs(s settings.Settings) []string {
+	return []string{
+		"-kubeconfig=" + s.Path("kubeconfigs", "provisioner"), "-name=" + ProvisionerName,
+		"-node=" + settings.NodeName, "-dir=" + s.Path("volumes"), "-metrics-port=10270",
 	}
 }

@@ -24,6 +24,7 @@ func clients() []client {
 		{"kubeconfigs/kube-scheduler", pki.Request{CommonName: "system:kube-scheduler"}},
 		{"kubeconfigs/kube-proxy", pki.Request{CommonName: "system:kube-proxy"}},
 		{"kubeconfigs/coredns", pki.Request{CommonName: CoreDNSUser}},
+		{"kubeconfigs/provisioner", pki.Request{CommonName: ProvisionerUser}},
 		{"kubeconfigs/kubelet", pki.Request{CommonName: "system:node:" + settings.NodeName, Organizations: []string{"system:nodes"}}},
 	}
 }

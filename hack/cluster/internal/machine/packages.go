@@ -26,6 +26,7 @@ func RuntimeNeeds() []Need {
 		{Program: "iptables", Package: "iptables", Why: "kube-proxy and the pod network"},
 		{Program: "nsenter", Package: "util-linux", Why: "commands inside the node"},
 		{Program: "mount", Package: "mount", Why: "the kubelet's volumes"},
+		{Program: "mkfs.ext4", Package: "e2fsprogs", Why: "volumes of claims"},
 		{File: "/etc/ssl/certs/ca-certificates.crt", Package: "ca-certificates", Why: "fetching Go modules"},
 	}
 }

@@ -1,5 +1,5 @@
-// Package programs builds the upstream programs of a node, unmodified, from
-// their Go modules into a cache. A program's folder in the cache is named after
+// Package programs builds the programs of a node from their Go modules into a
+// cache: upstream ones, unmodified, and the provisioner of its volumes. A program's folder in the cache is named after
 // everything that decides its contents, so what is there never needs a rebuild.
 package programs
 
@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Module is one build module below cluster/modules.
+// Module is one build module below cluster/modules. It has the version of the
+// upstream module that its programs are, or are made from.
 type Module struct {
 	Name     string
 	Upstream string
@@ -27,7 +28,7 @@ type Program struct {
 
 // Catalogue lists what a node runs; what the API server's tests need comes first.
 func Catalogue() []Module {
-	return []Module{etcd(), kubernetes(), containerd(), runc(), cni(), coredns()}
+	return []Module{etcd(), kubernetes(), containerd(), runc(), cni(), coredns(), provisioner()}
 }
 
 // Assets are the programs that tests against a bare API server need.
@@ -89,6 +90,14 @@ func cni() Module {
 func coredns() Module {
 	const path = "github.com/coredns/coredns"
 	return Module{Name: "coredns", Upstream: path, Programs: []Program{{"coredns", path}}}
+}
+
+// provisioner is a program of this project around a library.
+func provisioner() Module {
+	return Module{
+		Name: "provisioner", Upstream: "sigs.k8s.io/sig-storage-lib-external-provisioner/v13",
+		Programs: []Program{{"provisioner", "toolcall.dev/operator/hack/cluster/modules/provisioner"}},
+	}
 }
 
 func below(prefix string, names ...string) []Program {

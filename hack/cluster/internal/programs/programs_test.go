@@ -37,6 +37,7 @@ func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range m.Programs {
+			// A module's own program is in its module line.
 			if !strings.Contains(string(gomod), p.Package+"\n") {
 				t.Errorf("%s/go.mod has no tool line for %s", m.Name, p.Package)
 			}
@@ -48,27 +49,63 @@ func TestKeyChangesWithEverythingThatDecidesTheBuild(t *testing.T) {
 	t.Parallel()
 	tc := Toolchain{Version: "go1.1", OS: "linux", Arch: "amd64"}
 	m := Module{Name: "m", Tags: "a"}
-	base := key(m, "v1.0.0", []byte("mod"), []byte("sum"), tc)
+	base := key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, tc)
 	tagged, static, newer, arm := m, m, tc, tc
 	tagged.Tags, static.Static, newer.Version, arm.Arch = "b", true, "go1.2", "arm64"
 	stamped := m
 	stamped.Stamp = func(v string) []string { return []string{"x=" + v} }
 	others := map[string]string{
-		"go.mod":    key(m, "v1.0.0", []byte("mods"), []byte("um"), tc),
-		"go.sum":    key(m, "v1.0.0", []byte("mod"), []byte("sun"), tc),
-		"tags":      key(tagged, "v1.0.0", []byte("mod"), []byte("sum"), tc),
-		"linking":   key(static, "v1.0.0", []byte("mod"), []byte("sum"), tc),
-		"stamps":    key(stamped, "v1.0.0", []byte("mod"), []byte("sum"), tc),
-		"toolchain": key(m, "v1.0.0", []byte("mod"), []byte("sum"), newer),
-		"machine":   key(m, "v1.0.0", []byte("mod"), []byte("sum"), arm),
+		"go.mod":    key(m, "v1.0.0", sources{mod: []byte("mods"), sum: []byte("um")}, tc),
+		"go.sum":    key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sun")}, tc),
+		"code":      key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum"), code: []byte("code")}, tc),
+		"tags":      key(tagged, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, tc),
+		"linking":   key(static, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, tc),
+		"stamps":    key(stamped, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, tc),
+		"toolchain": key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, newer),
+		"machine":   key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, arm),
 	}
 	for what, other := range others {
 		if other == base {
 			t.Errorf("the key ignores %s", what)
 		}
 	}
-	if again := key(m, "v1.0.0", []byte("mod"), []byte("sum"), tc); again != base {
+	if again := key(m, "v1.0.0", sources{mod: []byte("mod"), sum: []byte("sum")}, tc); again != base {
 		t.Error("the same input gave two keys")
+	}
+}
+
+func TestAModulesOwnCodeDecidesItsBuild(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		write(t, dir, name, name)
+	}
+	read := func() string {
+		src, err := readSources(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(src.code)
+	}
+	if got := read(); got != "" {
+		t.Errorf("without code: %q", got)
+	}
+	write(t, dir, "a.go", "package a")
+	before := read()
+	write(t, dir, "a_test.go", "package a")
+	if got := read(); got != before {
+		t.Errorf("a test changed %q to %q", before, got)
+	}
+	write(t, dir, "a.go", "package b")
+	if got := read(); got == before {
+		t.Error("changed code isn't noticed")
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -85,17 +85,38 @@ func Resolve(source, cache string) ([]Resolved, error) {
 }
 
 func resolve(m Module, dir, cache string, tc Toolchain) (Resolved, error) {
-	mod, err1 := os.ReadFile(filepath.Join(dir, "go.mod"))
-	sum, err2 := os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err := errors.Join(err1, err2); err != nil {
+	src, err := readSources(dir)
+	if err != nil {
 		return Resolved{}, fmt.Errorf("reading build module %s: %w", m.Name, err)
 	}
-	version, err := requiredVersion(string(mod), m.Upstream)
+	version, err := requiredVersion(string(src.mod), m.Upstream)
 	if err != nil {
 		return Resolved{}, err
 	}
-	name := fmt.Sprintf("%s-%s-%s", m.Name, version, key(m, version, mod, sum, tc))
+	name := fmt.Sprintf("%s-%s-%s", m.Name, version, key(m, version, src, tc))
 	return Resolved{Module: m, Version: version, Source: dir, Dir: filepath.Join(cache, "bin", name)}, nil
+}
+
+// sources are a build module's own files. Most modules have no code.
+type sources struct {
+	mod, sum, code []byte
+}
+
+func readSources(dir string) (sources, error) {
+	mod, err1 := os.ReadFile(filepath.Join(dir, "go.mod"))
+	sum, err2 := os.ReadFile(filepath.Join(dir, "go.sum"))
+	files, err3 := filepath.Glob(filepath.Join(dir, "*.go"))
+	s := sources{mod: mod, sum: sum}
+	err := errors.Join(err1, err2, err3)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, readErr := os.ReadFile(file)
+		err = errors.Join(err, readErr)
+		s.code = fmt.Appendf(s.code, "%s %d\n%s", filepath.Base(file), len(text), text)
+	}
+	return s, err
 }
 
 func requiredVersion(gomod, path string) (string, error) {
@@ -108,11 +129,12 @@ func requiredVersion(gomod, path string) (string, error) {
 	return "", fmt.Errorf("no go.mod line requires %s", path)
 }
 
-func key(m Module, version string, mod, sum []byte, tc Toolchain) string {
+func key(m Module, version string, src sources, tc Toolchain) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s %s\n%s\n%t\n%s\n", tc.Version, tc.OS, tc.Arch, m.Tags, m.CGO, m.ldflags(version))
-	fmt.Fprintf(h, "%d %d\n", len(mod), len(sum))
-	h.Write(mod)
-	h.Write(sum)
+	fmt.Fprintf(h, "%d %d\n", len(src.mod), len(src.sum))
+	h.Write(src.mod)
+	h.Write(src.sum)
+	h.Write(src.code)
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// These tests are about the local cluster, on which other tests use claims.
+
+// newClaim makes a claim that says no more than its size, and that one pod at a time may use it.
+func (sp *space) newClaim(t *testing.T, name, size string) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
+		},
+	}
+	must(t, sp.client.Create(t.Context(), claim))
+	return claim
+}
+
+// newClaimPod starts a pod with a claim at /data, for a user that isn't root.
+func (sp *space) newClaimPod(t *testing.T, name, claim, script string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: ptr.To(int64(0)),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(65532)), FSGroup: ptr.To(int64(65532)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "main", Image: toolImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"sh", "-c", script},
+				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}}},
+		},
+	}
+	must(t, sp.client.Create(t.Context(), pod))
+	return pod
+}
+
+// awaitPodLog waits until a pod's log has a text, and returns the log.
+func (sp *space) awaitPodLog(t *testing.T, pod *corev1.Pod, text string) string {
+	t.Helper()
+	var log string
+	err := poll(t.Context(), func(ctx context.Context) (bool, error) {
+		// Before the container starts there is none.
+		raw, err := sp.clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		log = string(raw)
+		return err == nil && strings.Contains(log, text), nil
+	})
+	if err != nil {
+		t.Fatalf("no %q in the log of pod %s: %v; it says:\n%s", text, pod.Name, err, log)
+	}
+	return log
+}
+
+// awaitUnschedulable waits until the scheduler says of a pod that, and why, it can't be placed.
+func (sp *space) awaitUnschedulable(t *testing.T, pod *corev1.Pod, why string) {
+	t.Helper()
+	sp.await(t, "pod that waits for: "+why, &corev1.PodList{}, func(o client.Object, gone bool) bool {
+		p, ok := o.(*corev1.Pod)
+		if !ok || gone {
+			return false
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, why) {
+				return true
+			}
+		}
+		return false
+	}, named(pod)...)
+}
+
+func onlyOneWay(t *testing.T) {
+	t.Helper()
+	if way != "" && way != wayCold {
+		t.Skip("no call is made")
+	}
+}
+
+func TestAClaimsVolumeHoldsItsSizeAndIsForOnePodAtATime(t *testing.T) {
+	t.Parallel()
+	onlyOneWay(t)
+	sp := newBareSpace(t)
+	claim := sp.newClaim(t, "data", "64Mi")
+	writer := sp.newClaimPod(t, "writer", claim.Name,
+		`echo kept >/data/kept; head -c 100M /dev/zero >/data/rest || true; du -sk /data; echo written; sleep 1000`)
+	if log := sp.awaitPodLog(t, writer, "written"); !strings.Contains(log, "No space left on device") {
+		t.Errorf("100 MiB fitted into a volume of 64:\n%s", log)
+	}
+	reader := sp.newClaimPod(t, "reader", claim.Name, `cat /data/kept; echo read`)
+	sp.awaitUnschedulable(t, reader, "ReadWriteOncePod access mode already in-use by another pod")
+	must(t, sp.client.Delete(t.Context(), writer))
+	if log := sp.awaitPodLog(t, reader, "read"); log != "kept\nread\n" {
+		t.Errorf("the next pod finds %q", log)
+	}
+	must(t, sp.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	volume := &corev1.PersistentVolume{}
+	must(t, sp.client.Get(t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume))
+	folder := filepath.Dir(volume.Spec.Local.Path)
+	sp.onNode(t, "test", "-e", filepath.Join(folder, "disk"))
+	must(t, sp.client.Delete(t.Context(), reader))
+	must(t, sp.client.Delete(t.Context(), claim))
+	sp.awaitGone(t, volume)
+	sp.onNode(t, "test", "!", "-e", folder)
+	if mounts := sp.onNode(t, "cat", "/proc/mounts"); strings.Contains(mounts, volume.Name) {
+		t.Errorf("the volume is gone, but it is mounted:\n%s", mounts)
+	}
+}
+
+func TestAClaimThatCannotBeBoundSaysWhy(t *testing.T) {
+	t.Parallel()
+	onlyOneWay(t)
+	sp := newBareSpace(t)
+	claim := sp.newClaim(t, "huge", "1Pi")
+	pod := sp.newClaimPod(t, "waits", claim.Name, "true")
+	sp.awaitEvent(t, claim, "ProvisioningFailed", "the machine's disk has no room for the volume")
+	sp.awaitUnschedulable(t, pod, `provisioning failed for PVC "huge"`)
+}
