@@ -13,10 +13,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
@@ -26,6 +29,7 @@ import (
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
@@ -76,6 +80,10 @@ type Memory struct {
 	Nodes *host.Nodes
 	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight.
 	Queue *queue.Queues
+	// Turns holds which calls wait in each session. The cache shows them all after a start, in their order.
+	Turns *queue.Turns
+	// Earlier holds which sessions' calls an operator before this one may have handed over. They are listed at the start.
+	Earlier *host.EarlierCalls
 	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
 	Pending *queue.Budget
 	// Expiry holds when finished calls are deleted. It is seeded from the finished calls' metadata.
@@ -100,6 +108,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 	m := &Memory{
 		Pending:  queue.NewBudget(pending),
 		Nodes:    host.NewNodes(),
+		Earlier:  &host.EarlierCalls{},
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
 		Calls:    trigger.New(),
@@ -107,7 +116,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
-	m.Queue = queue.New(start)
+	m.Queue, m.Turns = queue.New(start), queue.NewTurns(start)
 	m.Expiry = toolcall.NewExpiry(c, func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) })
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hosts = host.NewRegistry(m.Hub)
@@ -148,12 +157,30 @@ func (m *Memory) routeSession(namespace, session string, news dispatch.News) {
 	for _, call := range news.Ended {
 		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityResult)
 	}
-	if news.Session {
-		m.Sessions.Enqueue(types.NamespacedName{Namespace: namespace, Name: session}, trigger.PriorityStart)
-	}
+	name := types.NamespacedName{Namespace: namespace, Name: session}
 	for _, call := range news.Calls {
 		m.Calls.Enqueue(types.NamespacedName{Namespace: namespace, Name: call}, trigger.PriorityStart)
 	}
+	if news.Session {
+		m.Sessions.Enqueue(name, trigger.PriorityStart)
+		m.Turns.Wake(name, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+		return
+	}
+	// Each has left its place to the next.
+	m.Turns.Wake(name, len(news.Ended), len(news.Ended))
+}
+
+// readEarlier lists the calls that an operator before this one may have handed over, for as long as that takes. Calls of
+// sessions whose runners don't connect wait meanwhile.
+func (m *Memory) readEarlier(ctx context.Context, api client.Reader, namespaces []string) error {
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		err := m.Earlier.Read(ctx, api, namespaces)
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Failed to list the calls of sessions; retrying")
+		}
+		return err == nil, nil
+	})
+	return nil
 }
 
 // requestTimeout bounds each request of a pass, so that a slow webhook keeps a worker for no longer.
@@ -175,8 +202,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Warm{Runtime: o.Runtime, Registry: m.Hosts},
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
-		Nodes: m.Nodes,
-		Queue: m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
+		Nodes:    m.Nodes,
+		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity}, Turns: m.Turns, Earlier: m.Earlier,
+		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
+		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})
@@ -187,7 +216,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	})
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
-		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, Concurrent: o.ConcurrentCalls,
+		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, Turns: m.Turns, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
 	})
 	m.sessionsOfJob = sessions.SessionsOfJob
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
@@ -196,11 +225,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("make the client that watches finished calls: %w", err)
 	}
 	seed := &toolcall.RetentionSeed{Calls: calls, Client: watching, Namespaces: o.Namespaces}
-	if err := errors.Join(mgr.Add(m.Expiry), mgr.Add(seed)); err != nil {
-		return fmt.Errorf("add the expiry of finished calls: %w", err)
+	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
+	if err := errors.Join(mgr.Add(m.Expiry), mgr.Add(seed), mgr.Add(earlier)); err != nil {
+		return fmt.Errorf("add what runs beside the controllers: %w", err)
 	}
 	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
-	metrics.RegisterCallsQueued(m.Queue.Waiting)
+	metrics.RegisterCallsQueued(func() int { return m.Queue.Waiting() + m.Turns.Waiting() })
 	metrics.RegisterSessions(func(phase v1alpha1.SessionPhase) int { return apicache.CountSessions(api)[phase] })
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),

@@ -9,15 +9,26 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/decide"
 )
 
 func (w *world) serving(s *v1alpha1.ToolSession) *toolsession.Serving {
 	w.t.Helper()
-	v, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity}).Look(context.Background(), client.ObjectKeyFromObject(s))
+	v, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity}).Look(context.Background(), client.ObjectKeyFromObject(s), "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return v
+}
+
+// origin is what a session began with.
+func (w *world) origin(s *v1alpha1.ToolSession) *decide.Origin {
+	w.t.Helper()
+	origin, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity}).Origin(context.Background(), w.getSession(s))
+	if err != nil || origin == nil {
+		w.t.Fatalf("what the session began with: %v, %v", origin, err)
+	}
+	return origin
 }
 
 // What the controller of calls is told, from before a session's pod to after its end.
@@ -27,8 +38,8 @@ func TestASessionTakesCallsWhileItIsReadyAlone(t *testing.T) {
 	expect := func(s *v1alpha1.ToolSession, when, wait string) {
 		t.Helper()
 		v := w.serving(s)
-		if v.TakesCalls != (wait == "") || v.Wait != wait || v.TakesCalls && (v.Runner == nil || v.Origin == nil || v.Origin.Effective().Name != "env") {
-			t.Errorf("%s: takes calls: %v, runner: %v, origin: %v, waits: %s (%s)", when, v.TakesCalls, v.Runner != nil, v.Origin != nil, v.Wait, v.Message)
+		if v.TakesCalls != (wait == "") || v.Wait != wait || v.TakesCalls && (v.Host.Runner == nil || w.origin(s).Effective().Name != "env") {
+			t.Errorf("%s: takes calls: %v, host: %v, waits: %s (%s)", when, v.TakesCalls, v.Host, v.Wait, v.Message)
 		}
 	}
 	s := w.session("s", withWorkspace)
@@ -69,7 +80,7 @@ func TestOnlyTheRecordedIncarnationServesASession(t *testing.T) {
 	again.Incarnation = 2
 	r.begun = &again
 	r.reconnect(w)
-	if v := w.serving(s); v.TakesCalls || v.Runner != nil {
+	if v := w.serving(s); v.TakesCalls || v.Host.IsServing() {
 		t.Error("another incarnation takes the session's calls")
 	}
 }
@@ -81,7 +92,7 @@ func TestASessionWithALargeEnvironmentOutlivesItsPod(t *testing.T) {
 		e.Spec.Env = []v1alpha1.EnvVar{{Name: "LARGE", Value: longText(20 << 10)}}
 	})
 	s, r := w.readySession("s", withWorkspace)
-	if v := w.serving(s); !v.TakesCalls || len(v.Origin.Effective().Spec.Env) != 1 {
+	if v := w.serving(s); !v.TakesCalls || len(w.origin(s).Effective().Spec.Env) != 1 {
 		t.Error("the session takes no calls, or its variables are lost")
 	}
 	w.disconnect(r.runner)

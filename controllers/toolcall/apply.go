@@ -11,11 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
@@ -147,6 +149,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 	}
 	if after.Status.Phase.Terminal() {
 		r.finished.keep(after, o.now)
+		r.Earlier.Forget(after.UID)
+		if after.Spec.SessionRef != nil {
+			if goes, is := r.lastCalls.add(after); is {
+				r.Expiry.Add(goes, o.now)
+			}
+		}
 		r.forget(client.ObjectKeyFromObject(o.call))
 	}
 	if after.Status.Runner != nil {
@@ -178,7 +186,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 		r.Queue.Release(key)
 	}
 	for _, m := range e.messages {
-		m.deliver()
+		r.deliver(o, e, m)
 	}
 	if e.release {
 		r.Hosts.Release(string(o.call.UID))
@@ -186,17 +194,25 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 	if e.reported != "" {
 		metrics.CountReport(e.reported)
 	}
-	if bound := o.call.Status.Runner; e.forgetResult && bound != nil {
-		r.Hub.Release(bound.KeyHash, string(o.call.UID))
+	if key := o.keyHash(); e.forgetResult && key != "" {
+		r.Hub.Release(key, string(o.call.UID))
 	}
 	if !e.expire.IsZero() {
 		r.Expiry.Add(key, e.expire)
 	}
+	if o.session != nil && e.makesRoom() {
+		room := o.session.Host.Room()
+		r.Turns.Wake(o.session.name, room.Calls, room.Background)
+	}
 }
 
 // deliver tells the runner. One that can't be reached dials in again.
-func (m message) deliver() {
+func (r *Reconciler) deliver(o *observation, e *effects, m message) {
 	switch {
+	case m.session != "":
+		r.assignInSession(o, e, m)
+	case m.stop != "":
+		_ = m.to.Stop(m.stop, m.name, v1alpha1.ReasonCancelRequested)
 	case m.assign != nil:
 		_ = m.to.Assign(m.assign)
 	case m.ack != "":
@@ -205,6 +221,22 @@ func (m message) deliver() {
 		_ = m.to.Cancel(m.cancel)
 	default:
 		m.to.Refuse(m.refuse)
+	}
+}
+
+// assignInSession hands a call over to its session's process. Where that takes none now, there is news when it does.
+func (r *Reconciler) assignInSession(o *observation, e *effects, m message) {
+	err := m.to.AssignTo(string(m.session), m.assign)
+	if errors.Is(err, wire.ErrTooLarge) {
+		e.wake = latestRetry
+	}
+	if err != nil {
+		return
+	}
+	r.Turns.Hand(o.key(), m.session)
+	r.Pending.Release(o.key())
+	if m.to.Taken() >= int(ptr.Deref(o.session.Session.Spec.MaxCalls, 0)) {
+		r.KeepSession(o.session.name)
 	}
 }
 
@@ -223,6 +255,7 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) err
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the finished call: %w", err)
 		}
+		r.lastCalls.forget(o.call)
 	}
 	return nil
 }
@@ -246,4 +279,5 @@ func (r *Reconciler) forget(call types.NamespacedName) {
 	r.Pending.Release(call)
 	r.starts.forget(call)
 	r.changes.forget(call)
+	r.Turns.Forget(call)
 }

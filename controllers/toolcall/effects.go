@@ -1,9 +1,11 @@
 package toolcall
 
 import (
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
@@ -43,13 +45,20 @@ type effects struct {
 	wake time.Duration
 }
 
+// makesRoom says that others of the session may have become the first in its line, or have got room.
+func (e *effects) makesRoom() bool {
+	return e.status != nil && e.status.Phase.Terminal() || slices.ContainsFunc(e.messages, func(m message) bool { return m.session != "" || m.ack != "" })
+}
+
 // message is one thing to tell a runner.
 type message struct {
 	to     *dispatch.Session
 	assign *wire.Assignment
-	// ack and cancel hold the call's UID.
-	ack, cancel string
-	refuse      string
+	// session is the UID of the session that the assignment is for; empty for a runner that takes one call.
+	session types.UID
+	// ack, cancel and stop hold the call's UID, name its name; stop is for the runner of a session.
+	ack, cancel, stop, name string
+	refuse                  string
 }
 
 // wakeIn has the call looked at again after d at the latest.

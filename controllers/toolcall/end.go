@@ -74,9 +74,13 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 			return effects{}, err
 		}
 	}
-	var err error
-	if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
-		return effects{}, err
+	if o.session != nil {
+		o.letGoInSession(&e)
+	} else {
+		var err error
+		if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
+			return effects{}, err
+		}
 	}
 	ttl, err := r.ttl(ctx, o.call)
 	if err != nil {

@@ -61,7 +61,7 @@ func finishedPart(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 			Namespace: call.Namespace, Name: call.Name, UID: call.UID,
 			CreationTimestamp: call.CreationTimestamp, DeletionTimestamp: call.DeletionTimestamp,
 		},
-		Spec: v1alpha1.ToolCallSpec{TTLSecondsAfterFinished: call.Spec.TTLSecondsAfterFinished},
+		Spec: v1alpha1.ToolCallSpec{TTLSecondsAfterFinished: call.Spec.TTLSecondsAfterFinished, SessionRef: call.Spec.SessionRef},
 		Status: v1alpha1.ToolCallStatus{
 			Phase: call.Status.Phase, Reason: call.Status.Reason, Runner: call.Status.Runner,
 			Conditions: call.Status.Conditions, Environment: call.Status.Environment,

@@ -39,6 +39,27 @@ type observation struct {
 	claimed *dispatch.Session
 	// queued says that the call waits for a place in its environment.
 	queued bool
+	// session is what there is to know of the session that the call names; nil when it names none.
+	session *inSession
+}
+
+func (o *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(o.call) }
+
+// isHandedOver says that somebody may have started the call: a runner that the call records, or its session's.
+func (o *observation) isHandedOver() bool {
+	return o.isBound() || o.session != nil && o.session.handedOver
+}
+
+// keyHash is the key of the process that may report the call's result; empty when there is none.
+func (o *observation) keyHash() string {
+	switch {
+	case o.isBound():
+		return o.call.Status.Runner.KeyHash
+	case o.session != nil && o.session.Host != nil:
+		return o.session.Session.Status.Runner.KeyHash
+	default:
+		return ""
+	}
 }
 
 // isBound says that it is recorded which runner has the call: its command may have started.
@@ -57,6 +78,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	}
 	o := &observation{call: call, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(call.UID))}
 	o.created = firstSeen(call.CreationTimestamp.Time, o.now)
+	if call.Spec.SessionRef != nil {
+		return o, r.observeSession(ctx, o)
+	}
 	if seen, ok := r.Queue.FirstSeen(key, call.UID); ok {
 		o.created = seen
 	}

@@ -32,36 +32,62 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if o.foreignJob != "" {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, foreignJobMessage(o.foreignJob))}, nil
 	}
-	if err := r.seedPending(ctx); err != nil {
-		return effects{}, err
+	j, otherwise, err := r.judge(ctx, o)
+	if err != nil || otherwise != nil {
+		return ptr.Deref(otherwise, effects{}), err
 	}
-	if over := reservePending(r.Pending, o.call); over != nil {
-		return effects{status: o.refuse(over)}, nil
-	}
-	whole, err := r.Objects.Whole(ctx, o.call)
-	if err != nil {
-		return effects{}, err
-	}
-	decision, done, err := r.decide(ctx, whole)
-	defer done()
-	var refusal *decide.Refusal
-	var open *decide.Undecided
-	switch {
-	case errors.As(err, &refusal):
-		return effects{status: o.withAction(whole).refuse(refusal)}, nil
-	case errors.As(err, &open):
-		return o.postpone(ctx, open), nil
-	case err != nil:
-		return effects{}, err
-	}
-	decision.CreatedMicroseconds = o.created.UnixMicro()
-	decision.AcceptedMicroseconds = acceptedAt(o).UnixMicro()
-	o = o.decided(whole, decision)
+	defer j.done()
+	o = j.observation
 	admitted, err := r.admit(ctx, o)
 	if err != nil || admitted != nil {
 		return ptr.Deref(admitted, effects{}), err
 	}
-	return r.placeOnHost(ctx, o, whole)
+	return r.placeOnHost(ctx, o, j.whole)
+}
+
+// judged is the observation of a call that may run.
+type judged struct {
+	*observation
+	// whole is the call with its input, snapshot what was decided by.
+	whole    *v1alpha1.ToolCall
+	snapshot *decide.Snapshot
+	// done lets the later calls of the same requester pass.
+	done func()
+}
+
+// judge counts a call as pending and decides about it; otherwise is what is to be done when it may not run, or not yet.
+func (r *Reconciler) judge(ctx context.Context, o *observation) (j *judged, otherwise *effects, err error) {
+	if err := r.seedPending(ctx); err != nil {
+		return nil, nil, err
+	}
+	if over := reservePending(r.Pending, o.call); over != nil {
+		return nil, &effects{status: o.refuse(over)}, nil
+	}
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshot, decision, done, err := r.decide(ctx, o, whole)
+	var refusal *decide.Refusal
+	var open *decide.Undecided
+	switch {
+	case errors.As(err, &refusal):
+		otherwise = &effects{status: o.withAction(whole).refuse(refusal)}
+	case errors.As(err, &open) && errors.Is(open, decide.ErrNotBegun):
+		otherwise = o.withAction(whole).notBegun()
+	case errors.As(err, &open):
+		otherwise = ptr.To(o.postpone(ctx, open))
+	}
+	if err != nil {
+		done()
+		if otherwise != nil {
+			err = nil
+		}
+		return nil, otherwise, err
+	}
+	decision.CreatedMicroseconds = o.created.UnixMicro()
+	decision.AcceptedMicroseconds = acceptedAt(o).UnixMicro()
+	return &judged{observation: o.decided(whole, decision), whole: whole, snapshot: snapshot, done: done}, nil, nil
 }
 
 // acceptedAt is when the call was first found to be allowed; it may have waited for a place since.
@@ -80,30 +106,29 @@ func foreignJobMessage(job string) string {
 const largeInput = 16 << 10
 
 // decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
-func (r *Reconciler) decide(ctx context.Context, call *v1alpha1.ToolCall) (decision *decide.Decision, done func(), err error) {
+func (r *Reconciler) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
 	done = func() {}
-	s, err := r.readContext(ctx, call)
-	if err != nil {
-		return nil, done, err
+	if s, err = r.readContext(ctx, o, call); err != nil {
+		return nil, nil, done, err
 	}
-	if env := s.Effective(); env != nil {
-		if maxConcurrent(env) > 0 {
+	if env := s.PolicyEnvironment(); env != nil {
+		if o.session == nil && maxConcurrent(env) > 0 {
 			done = r.Queue.Announce(client.ObjectKeyFromObject(env), entryOf(call))
 		}
 		if s.Policies, err = r.Objects.Policies(ctx, env); err != nil {
-			return nil, done, err
+			return nil, nil, done, err
 		}
 	}
 	if err := r.readRequester(ctx, s); err != nil {
-		return nil, done, err
+		return nil, nil, done, err
 	}
 	checked, err := r.acquireLarge(ctx, call)
 	if err != nil {
-		return nil, done, err
+		return nil, nil, done, err
 	}
 	defer checked()
 	decision, err = decide.Decide(s)
-	return decision, done, err
+	return s, decision, done, err
 }
 
 // acquireLarge waits until the call's input may be checked: only a few large ones are at the same time.
@@ -119,9 +144,12 @@ func (r *Reconciler) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) 
 	}
 }
 
-// readContext reads the environments and the skill.
-func (r *Reconciler) readContext(ctx context.Context, call *v1alpha1.ToolCall) (*decide.Snapshot, error) {
+// readContext reads the environments and the skill, or the session.
+func (r *Reconciler) readContext(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (*decide.Snapshot, error) {
 	s := &decide.Snapshot{Call: call, Compile: r.Policies.Compile}
+	if o.session != nil {
+		return s, r.readSession(ctx, o, s)
+	}
 	if ref := call.Spec.EnvironmentRef; ref != nil {
 		env := &v1alpha1.ExecutionEnvironment{}
 		found, err := r.Objects.Find(ctx, types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}, env)
@@ -153,6 +181,9 @@ func (r *Reconciler) readRequester(ctx context.Context, s *decide.Snapshot) (err
 	s.Requester.Vouched, s.Requester.Missing, err = r.Requesters.Vouched(ctx, s.Call)
 	if err != nil || !s.Requester.Vouched {
 		return err
+	}
+	if decide.SessionReviewNeeded(s) {
+		s.Session.Use.Allowed, s.Session.Use.Err = r.Reviews.MayUseSession(ctx, s.Call.Spec.RequestedBy, s.Call.Namespace, s.Session.Object.Name)
 	}
 	tool, needed := decide.ReviewNeeded(s)
 	if !needed {

@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
@@ -21,6 +22,7 @@ type Reconciler struct {
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
 	// eventLimits the Events, recordLimits the records in the log.
 	finished        finishedCalls
+	lastCalls       *lastCalls
 	starts, changes *shares
 	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
 	large                     chan struct{}
@@ -48,6 +50,12 @@ type Options struct {
 	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
 	Queue   *queue.Queues
 	Pending *queue.Budget
+	// Sessions looks up the sessions of calls, Turns holds the order of their calls, Earlier those that an operator before
+	// this one may have handed over. KeepSession has a session looked at.
+	Sessions    *toolsession.Servings
+	Turns       *queue.Turns
+	Earlier     *host.EarlierCalls
+	KeepSession func(types.NamespacedName)
 	// Expiry has finished calls looked at when their time is up.
 	Expiry *Expiry
 	// Pools has an environment looked at whose waiting pod was taken.
@@ -64,6 +72,6 @@ type Options struct {
 func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
-		large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
+		lastCalls: newLastCalls(), large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
 	}
 }

@@ -55,8 +55,8 @@ func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
-		for _, own := range []bool{false, true} {
-			n, err := s.seed(ctx, namespace, own)
+		for _, of := range []finishedOf{callsWithTTL, callsOfSessions, otherCalls} {
+			n, err := s.seed(ctx, namespace, of)
 			seeded += n
 			if err != nil {
 				return seeded, err
@@ -66,18 +66,34 @@ func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
 	return seeded, nil
 }
 
-// fieldTTL is the field that tells calls which say themselves how long they stay.
-const fieldTTL = "spec.ttlSecondsAfterFinished"
+// Fields that tell calls which say themselves how long they stay, and calls of sessions.
+const (
+	fieldTTL     = "spec.ttlSecondsAfterFinished"
+	fieldSession = "spec.sessionRef.name"
+)
+
+// finishedOf is a part of the finished calls.
+type finishedOf int
+
+const (
+	callsWithTTL finishedOf = iota
+	callsOfSessions
+	otherCalls
+)
 
 // seed reads the finished calls, one by one: a page of them could be hundreds of MiB of output. Of those that don't say
 // themselves how long they stay it reads metadata only, and looks at them when their time can be up at the earliest.
-func (s *RetentionSeed) seed(ctx context.Context, namespace string, own bool) (seeded int, err error) {
+func (s *RetentionSeed) seed(ctx context.Context, namespace string, of finishedOf) (seeded int, err error) {
 	var list client.ObjectList = &v1alpha1.ToolCallList{}
 	selector := fields.AndSelectors(apicache.Finished(), fields.OneTermNotEqualSelector(fieldTTL, ""))
-	if !own {
+	if of != callsWithTTL {
 		metadata := &metav1.PartialObjectMetadataList{}
 		metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
-		list, selector = metadata, fields.AndSelectors(apicache.Finished(), fields.OneTermEqualSelector(fieldTTL, ""))
+		inSession := fields.OneTermEqualSelector(fieldSession, "")
+		if of == callsOfSessions {
+			inSession = fields.OneTermNotEqualSelector(fieldSession, "")
+		}
+		list, selector = metadata, fields.AndSelectors(apicache.Finished(), fields.OneTermEqualSelector(fieldTTL, ""), inSession)
 	}
 	watching, err := s.Client.Watch(ctx, list, &client.ListOptions{
 		Namespace: namespace, FieldSelector: selector,
@@ -100,7 +116,7 @@ func (s *RetentionSeed) seed(ctx context.Context, namespace string, own bool) (s
 		if o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			return seeded, nil
 		}
-		due, err := s.dueTime(ctx, o)
+		due, err := s.dueTime(ctx, o, of)
 		if err != nil {
 			return seeded, err
 		}
@@ -111,7 +127,10 @@ func (s *RetentionSeed) seed(ctx context.Context, namespace string, own bool) (s
 }
 
 // dueTime is when a finished call is to be looked at.
-func (s *RetentionSeed) dueTime(ctx context.Context, o client.Object) (time.Time, error) {
+func (s *RetentionSeed) dueTime(ctx context.Context, o client.Object, of finishedOf) (time.Time, error) {
+	if of == callsOfSessions {
+		return o.GetCreationTimestamp().Add(sessionTTLSeconds * time.Second), nil
+	}
 	if call, whole := o.(*v1alpha1.ToolCall); whole {
 		ttl, err := s.Calls.ttl(ctx, call)
 		return sinceFinished(call).Add(ttl), err
@@ -136,10 +155,23 @@ func (r *Reconciler) shortestTTL(ctx context.Context, namespace string) (time.Du
 // defaultTTLSeconds is how long a finished call stays when neither it nor its environment says so.
 const defaultTTLSeconds = 3600
 
+// sessionTTLSeconds is how long a finished call of a session stays that doesn't say so itself, and keptInSession how many of
+// one session do at most: at a hundred a second, etcd would not have room for an hour of them.
+const (
+	sessionTTLSeconds = 300
+	keptInSession     = 200
+)
+
 // ttl is how long a finished call stays.
 func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
+	if r.lastCalls.isOver(call) {
+		return 0, nil
+	}
 	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
 		return time.Duration(*seconds) * time.Second, nil
+	}
+	if call.Spec.SessionRef != nil {
+		return sessionTTLSeconds * time.Second, nil
 	}
 	if call.Status.Environment != nil {
 		env := &v1alpha1.ExecutionEnvironment{}

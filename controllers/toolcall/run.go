@@ -134,6 +134,9 @@ func (r *Reconciler) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (in
 
 // finish ends the call with what its runner reports, and acknowledges that once it is written.
 func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error) {
+	if o.session != nil {
+		return r.finishInSession(ctx, o)
+	}
 	if err := o.result.Validate(); err != nil {
 		metrics.CountReport(metrics.ReportRefused)
 		e := effects{forgetResult: true}

@@ -19,12 +19,18 @@ const (
 	Running    Stage = "Running"
 	Starting   Stage = "Starting"
 	Placed     Stage = "Placed"
+	HandedOver Stage = "HandedOver"
+	Waiting    Stage = "Waiting"
+	Turn       Stage = "Turn"
 	Queued     Stage = "Queued"
 	New        Stage = "New"
 )
 
 // stageOf works out a call's stage. The first that applies counts.
 func stageOf(o *observation) Stage {
+	if o.session != nil {
+		return o.stageInSession()
+	}
 	switch {
 	case o.call.DeletionTimestamp != nil:
 		return Deleting
@@ -78,13 +84,13 @@ func Table() []Row {
 			(*Reconciler).retire,
 		},
 		{
-			Reported, "a runner is recorded, and its result has arrived",
-			"writes the result, then acknowledges it; refuses one that isn't valid", []Stage{Finished, Running},
+			Reported, "a runner is recorded, in the call or its session, and its result has arrived",
+			"writes the result, then acknowledges it; refuses one that isn't valid", []Stage{Finished, Running, Waiting, Turn, Cancelling},
 			(*Reconciler).finish,
 		},
 		{
 			Cancelling, "spec.cancel is true, or the spec was edited, and the command was not handed over",
-			"ends the call as Cancelled (an edited one as Denied), then turns its runner away and deletes its Job", []Stage{Finished, Running},
+			"ends the call as Cancelled (an edited one as Denied), then turns its runner away and deletes its Job", []Stage{Finished, Running, HandedOver},
 			(*Reconciler).cancel,
 		},
 		{
@@ -108,12 +114,27 @@ func Table() []Row {
 			(*Reconciler).watchStart,
 		},
 		{
+			HandedOver, "a session's call was handed over to the process that the session records, or may have been by an operator before this one",
+			"says that the call runs when it hasn't ended after a second; passes on a cancel; ends the call when the process is proven to be gone", []Stage{Reported, Turn, Waiting, Cancelling, Finished},
+			(*Reconciler).watchInSession,
+		},
+		{
+			Waiting, "a session's call waits for its turn, or for the session's pod, and its status says so",
+			"does nothing", []Stage{Turn, HandedOver, Cancelling},
+			(*Reconciler).wait,
+		},
+		{
+			Turn, "none of these, and the call names a session",
+			"decides about the call; then hands it over if its turn has come, or says what it waits for", []Stage{HandedOver, Waiting, Reported, Cancelling, Finished},
+			(*Reconciler).takeTurn,
+		},
+		{
 			Queued, "the call waits for a place in its environment",
 			"does nothing; decides about the call when the place is free", []Stage{New, Cancelling},
 			(*Reconciler).wait,
 		},
 		{
-			New, "none of these",
+			New, "none of these, and the call names no session",
 			"decides about the call; then claims a waiting pod and records its runner, or creates a Job", []Stage{Queued, Placed, Starting, Bound, Running, Reported, Cancelling, Finished},
 			(*Reconciler).place,
 		},

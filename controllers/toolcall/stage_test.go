@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/dispatch"
 )
 
@@ -21,6 +22,8 @@ type sight struct {
 	deleting, terminal, cancel, edited, bound, result, queued bool
 	runner                                                    runnerSight
 	job                                                       jobSight
+	// inSession is for a session's call: bound says that it was handed over, queued that its status says what it waits for.
+	inSession bool
 }
 
 type runnerSight int
@@ -53,7 +56,13 @@ func newSessions(t *testing.T) sessions {
 // observation is the one in which a pass sees that.
 func (s sight) observation(with sessions) *observation {
 	o := observed()
-	if s.bound {
+	switch {
+	case s.inSession:
+		o.session = &inSession{Serving: &toolsession.Serving{Session: &v1alpha1.ToolSession{}, Wait: v1alpha1.ReasonSessionStarting}, handedOver: s.bound}
+		if s.queued {
+			o.call.Status = *o.waiting(v1alpha1.ReasonSessionStarting, "")
+		}
+	case s.bound:
 		bound(o)
 	}
 	switch s.job {
@@ -83,6 +92,9 @@ func (s sight) observation(with sessions) *observation {
 // isPossible says that observe can see that: a result only of a recorded runner, of an ended call neither Job nor place,
 // no wait for a place of a call that has one, and a runner that isn't recorded only as that of the call's own Job.
 func (s sight) isPossible() bool {
+	if s.inSession {
+		return s.job == noJob && s.runner == noRunner && (s.bound || !s.result)
+	}
 	switch {
 	case s.result && !s.bound, s.terminal && (s.job != noJob || s.queued), s.queued && (s.bound || s.job != noJob):
 		return false
@@ -95,13 +107,13 @@ func (s sight) isPossible() bool {
 
 func allSights() []sight {
 	var all []sight
-	for bits := range 1 << 7 {
+	for bits := range 1 << 8 {
 		has := func(i int) bool { return bits>>i&1 == 1 }
 		for _, runner := range []runnerSight{noRunner, idleRunner, busyRunner} {
 			for _, job := range []jobSight{noJob, suspendedJob, runningJob} {
 				all = append(all, sight{
 					deleting: has(0), terminal: has(1), cancel: has(2), edited: has(3), bound: has(4), result: has(5), queued: has(6),
-					runner: runner, job: job,
+					inSession: has(7), runner: runner, job: job,
 				})
 			}
 		}
@@ -143,6 +155,15 @@ func TestEachObservationHasItsStage(t *testing.T) {
 		"a call that ended":                              {sight{terminal: true}, Finished},
 		"a call that ended, with a result again":         {sight{terminal: true, bound: true, result: true, runner: busyRunner}, Finished},
 		"a call that ended, and is cancelled then":       {sight{terminal: true, cancel: true}, Finished},
+		"a new call of a session":                        {sight{inSession: true}, Turn},
+		"one that says what it waits for":                {sight{inSession: true, queued: true}, Waiting},
+		"one that waits, in a session, and is edited":    {sight{inSession: true, queued: true, edited: true}, Cancelling},
+		"one that was handed over":                       {sight{inSession: true, bound: true}, HandedOver},
+		"one that was handed over after it had waited":   {sight{inSession: true, bound: true, queued: true}, HandedOver},
+		"one that was handed over and is cancelled":      {sight{inSession: true, bound: true, cancel: true}, HandedOver},
+		"one that was handed over and is being deleted":  {sight{inSession: true, bound: true, deleting: true}, HandedOver},
+		"one that waits and is being deleted":            {sight{inSession: true, queued: true, deleting: true}, Deleting},
+		"a result of a session's call, being deleted":    {sight{inSession: true, bound: true, result: true, deleting: true}, Reported},
 		"a call that is being deleted":                   {sight{deleting: true, bound: true, result: true, runner: busyRunner}, Deleting},
 		"a call that ended and is being deleted":         {sight{deleting: true, terminal: true}, Deleting},
 	} {
@@ -163,17 +184,20 @@ func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 		}
 		stage := stageOf(s.observation(with))
 		reached[stage] = true
-		live := !s.deleting && !s.terminal
+		// The process of a session says how a call that it was given ends, whatever becomes of the call meanwhile.
+		held := s.inSession && s.bound && !s.terminal
+		live := (!s.deleting || held) && !s.terminal
 		for promise, kept := range map[string]bool{
 			"a call that is deleted or has ended gets nothing else": live || stage == Deleting || stage == Finished,
 			"a call that lives isn't taken for ended":               !live || stage != Deleting && stage != Finished,
-			"nothing is decided or placed twice":                    !s.bound || !slices.Contains([]Stage{New, Queued, Placed, Starting}, stage),
+			"nothing is decided or placed twice":                    !s.bound || !slices.Contains([]Stage{New, Queued, Placed, Starting, Waiting, Turn}, stage),
+			"calls of sessions get no pod of their own":             !s.inSession || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound, Running}, stage),
 			"no runner is recorded while a queue holds the Job":     stage != Starting || s.job == runningJob,
 			"a result is never ignored":                             !live || !s.result || stage == Reported,
-			"a cancelled call doesn't start":                        !live || !s.cancel || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound}, stage),
+			"a cancelled call doesn't start":                        !live || !s.cancel || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound, Waiting, Turn}, stage),
 			"an edited call doesn't start":                          !live || !s.edited || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound}, stage),
 			"a command is handed to an idle runner only":            stage != Bound || s.runner == idleRunner && s.bound,
-			"what may have started isn't called cancelled at once":  stage != Cancelling || !s.bound || s.runner == idleRunner,
+			"what may have started isn't called cancelled at once":  stage != Cancelling || !s.bound || s.runner == idleRunner && !s.inSession,
 		} {
 			if !kept {
 				t.Errorf("%+v is %s: broken is that %s", s, stage, promise)
@@ -245,6 +269,15 @@ func stageConstants(t *testing.T) []Stage {
 
 // outside are the sights of the next pass when one thing has happened that no handler did.
 func (s sight) outside() []sight {
+	if s.inSession {
+		return []sight{
+			s.with(func(s *sight) { s.cancel = true }),
+			s.with(func(s *sight) { s.edited = true }),
+			s.with(func(s *sight) { s.queued = false }),
+			s.with(func(s *sight) { s.bound, s.result = !s.bound, false }),
+			s.with(func(s *sight) { s.result = s.bound }),
+		}
+	}
 	next := []sight{
 		s.with(func(s *sight) { s.cancel = true }),
 		s.with(func(s *sight) { s.edited = true }),
@@ -277,6 +310,21 @@ func (s sight) handled(stage Stage) []sight {
 	// The connection broke, or the operator ended, before the command was handed over.
 	recorded := s.with(func(s *sight) { s.bound, s.runner = true, idleRunner })
 	ended := s.with(func(s *sight) { s.terminal, s.job, s.queued, s.runner = true, noJob, false, noRunner })
+	if s.inSession {
+		handedOver := s.with(func(s *sight) { s.bound = true })
+		waits := s.with(func(s *sight) { s.bound, s.result, s.queued = false, false, true })
+		ended.bound = s.bound
+		switch stage {
+		case Turn:
+			return []sight{handedOver, handedOver.with(func(s *sight) { s.result = true }), waits, ended}
+		case Reported:
+			return []sight{waits, ended}
+		case HandedOver, Cancelling:
+			return []sight{ended}
+		default:
+			return nil
+		}
+	}
 	switch stage {
 	case New:
 		given.job, recorded.job = runningJob, runningJob

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"fmt"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -62,7 +63,9 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 			s.Environment = &v1alpha1.ResolvedEnvironment{}
 		}
 		s.Environment.Name, s.Environment.Trusted = d.Environment, d.Plan.Trusted
-		s.TimeoutSeconds = ptr.To(int32((d.TimeoutMilliseconds + 999) / 1000))
+		if d.TimeoutMilliseconds > 0 {
+			s.TimeoutSeconds = ptr.To(int32((d.TimeoutMilliseconds + 999) / 1000))
+		}
 		s.Timings.AcceptedMilliseconds = ptr.To(d.Accepted().Sub(d.Created()).Milliseconds())
 	}
 	if o.job != nil {
@@ -164,7 +167,11 @@ func (o *observation) running(bound *v1alpha1.RunnerBinding, hello wire.Hello, p
 
 // milliseconds is the time since the call's creation.
 func (o *observation) milliseconds() *int64 {
-	return ptr.To(max(o.now.Sub(o.created).Milliseconds(), 0))
+	return millisecondsBetween(o.created, o.now)
+}
+
+func millisecondsBetween(from, to time.Time) *int64 {
+	return ptr.To(max(to.Sub(from).Milliseconds(), 0))
 }
 
 // fail ends a call that did not run to its own end.
@@ -193,7 +200,7 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 	// Of a command that ran there is more to tell: see withOutcome.
 	s.Output = message
 	s.Timings.FinishedMilliseconds = o.milliseconds()
-	started := o.isBound()
+	started := o.isHandedOver()
 	if phase == v1alpha1.PhaseFailed || phase == v1alpha1.PhaseCancelled {
 		s.RetrySafe = ptr.To(!started)
 	}
@@ -208,10 +215,14 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted):
 		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
 	}
-	if started {
+	switch {
+	case o.isBound():
 		// The decision isn't needed any more.
 		s.Runner.Decision = ""
-	} else {
+	case started:
+		o.setSession(s)
+		o.setHandedOver(s)
+	default:
 		o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "no command was started")
 	}
 	o.set(s, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message)

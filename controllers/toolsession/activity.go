@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -14,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 )
 
 // activity holds when sessions had a call last. After a restart of the operator it is empty, and idleness counts anew.
@@ -90,28 +92,30 @@ func (r *Reconciler) noteCall(ctx context.Context, o client.Object, ended bool, 
 	if ended {
 		r.activity.end(name, r.Clock.Now())
 	}
-	if session.Status.Phase != v1alpha1.SessionReady || session.DeletionTimestamp != nil {
+	if session.Status.Phase != v1alpha1.SessionReady || session.DeletionTimestamp != nil || ended && r.hasHadAll(session) {
 		q.Add(reconcile.Request{NamespacedName: name})
 	}
 }
 
-// heldBy counts the calls that a session's runner runs, and those whose results it keeps.
-func heldBy(runner *dispatch.Session) (running, ended int) {
+// hasHadAll says that a session's runner takes no more calls.
+func (r *Reconciler) hasHadAll(session *v1alpha1.ToolSession) bool {
+	process := host.FindSessionHost(r.Hub, session)
+	return process != nil && process.Runner != nil && process.Runner.Taken() >= int(ptr.Deref(session.Spec.MaxCalls, defaultMaxCalls))
+}
+
+// heldBy counts the calls that a session's runner runs, those of them that take the session's turns, and those whose results
+// it keeps.
+func heldBy(runner *dispatch.Session) (running, foreground, ended int) {
 	for _, call := range runner.HeldCalls() {
 		switch call.State {
 		case dispatch.Assigned, dispatch.Running:
 			running++
+			if !call.Background {
+				foreground++
+			}
 		case dispatch.Ended:
 			ended++
 		}
 	}
-	return running, ended
-}
-
-// taken is how many calls the runner has taken, as far as it has said.
-func taken(runner *dispatch.Session) int {
-	if said := runner.Hello().Session; said != nil {
-		return said.Taken
-	}
-	return 0
+	return running, foreground, ended
 }

@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -196,6 +197,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 func (r *Reconciler) follow(o *observation, e *effects) {
 	for _, m := range e.messages {
 		m.deliver()
+		if m.begin != nil {
+			r.Turns.Wake(o.key(), m.begin.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+		}
 	}
 	if e.forgetKey != "" {
 		r.Hub.Forget(e.forgetKey)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -127,6 +128,6 @@ func (r *Reconciler) hasCalls(ctx context.Context, o *observation) (bool, error)
 
 // hasCallsOf says whether the session has calls that have not ended and that the recorded runner may have got.
 func (r *Reconciler) hasCallsOf(ctx context.Context, o *observation) (bool, error) {
-	mayHave := MayHave(r.Hub, o.session)
-	return r.Objects.AnyCall(ctx, o.session, mayHave)
+	process := host.FindSessionHost(r.Hub, o.session)
+	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool { return process.MayHave(call.UID, r.Earlier) })
 }

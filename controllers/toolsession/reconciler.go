@@ -9,6 +9,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -33,6 +34,10 @@ type Options struct {
 	Hub      *dispatch.Hub
 	// Hosts holds the claims on waiting runners.
 	Hosts *host.Registry
+	// Earlier are the calls that an operator before this one may have handed over.
+	Earlier *host.EarlierCalls
+	// Turns has the calls looked at that wait for a session, when that begins to take calls.
+	Turns *queue.Turns
 	// Pools has an environment looked at whose waiting pod was taken.
 	Pools *trigger.Trigger
 	// Concurrent is how many sessions are reconciled at the same time.

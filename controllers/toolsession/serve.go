@@ -24,7 +24,8 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 		// It was never this session's, and nothing was handed to it.
 		status := o.pending(v1alpha1.ReasonSessionStarting, "the pod was given to somebody else; the session gets another")
 		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
-	case taken(o.runner) >= o.maxCalls() && o.calls.total() == 0:
+	}
+	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.maxCalls() {
 		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.maxCalls())), nil
 	}
 	if e := r.idle(o); e != nil {

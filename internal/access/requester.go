@@ -49,6 +49,11 @@ var (
 	}
 )
 
+// Vouches says that an admission policy, or a binding, of this name is one of those that vouch for requesters.
+func Vouches(name string) bool {
+	return slices.ContainsFunc(slices.Concat(callGuards, sessionGuards), func(g guard) bool { return g.name == name })
+}
+
 // admissionDelay is how long after its creation a policy may not be in force yet: the API server learns of
 // policies through a watch.
 const admissionDelay = 2 * time.Second

@@ -27,14 +27,11 @@ import (
 
 // Options keep in memory what the controllers read, and nothing else: of calls those that have not ended; of Jobs and
 // pods those that the operator made, of each the few fields that count, and of pods none that ended well, since their
-// calls have mostly ended too; of the cluster's admission policies the two that vouch for requesters; every session. Namespaces limits
+// calls have mostly ended too; of the cluster's admission policies those that vouch for requesters; every session. Namespaces limits
 // all namespaced kinds; empty for the whole cluster.
 func Options(namespaces []string) cache.Options {
 	own := labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})
 	notSucceeded := fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded))
-	named := func(name string) cache.ByObject {
-		return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
-	}
 	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -44,10 +41,19 @@ func Options(namespaces []string) cache.Options {
 			&v1alpha1.ToolCall{}:          {Field: InFlight(), Transform: transform(slimCall)},
 			&v1alpha1.ToolSession{}:       {Transform: transform(slimSession)},
 
-			&admissionv1.MutatingAdmissionPolicy{}:          named(access.StampPolicy),
-			&admissionv1.MutatingAdmissionPolicyBinding{}:   named(access.StampPolicy),
-			&admissionv1.ValidatingAdmissionPolicy{}:        named(access.CheckPolicy),
-			&admissionv1.ValidatingAdmissionPolicyBinding{}: named(access.CheckPolicy),
+			&admissionv1.MutatingAdmissionPolicy{}: {Transform: transform(func(p *admissionv1.MutatingAdmissionPolicy) {
+				slimAdmission(p, &p.Spec)
+			})},
+			&admissionv1.MutatingAdmissionPolicyBinding{}: {Transform: transform(func(b *admissionv1.MutatingAdmissionPolicyBinding) {
+				slimAdmission(b, &b.Spec)
+			})},
+			&admissionv1.ValidatingAdmissionPolicy{}: {Transform: transform(func(p *admissionv1.ValidatingAdmissionPolicy) {
+				p.Status = admissionv1.ValidatingAdmissionPolicyStatus{}
+				slimAdmission(p, &p.Spec)
+			})},
+			&admissionv1.ValidatingAdmissionPolicyBinding{}: {Transform: transform(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+				slimAdmission(b, &b.Spec)
+			})},
 		},
 	}
 	if len(namespaces) > 0 {
@@ -91,6 +97,16 @@ func transform[T client.Object](slim func(T)) toolscache.TransformFunc {
 		object.SetManagedFields(nil)
 		slim(object)
 		return object, nil
+	}
+}
+
+// slimAdmission leaves the spec out of an admission policy, or its binding, that vouches for nobody's requester: the API server
+// can't select those that do.
+func slimAdmission[T any](o client.Object, spec *T) {
+	if !access.Vouches(o.GetName()) {
+		var none T
+		*spec = none
+		o.SetAnnotations(nil)
 	}
 }
 

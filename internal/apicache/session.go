@@ -16,6 +16,11 @@ import (
 // fieldSession is the field that the API server selects a session's calls by.
 const fieldSession = "spec.sessionRef.name"
 
+// InSession selects the calls of sessions that have not ended.
+func InSession() fields.Selector {
+	return fields.AndSelectors(InFlight(), fields.OneTermNotEqualSelector(fieldSession, ""))
+}
+
 // slimSession leaves out what a session with a large environment began with.
 func slimSession(session *v1alpha1.ToolSession) {
 	if bound := session.Status.Runner; bound != nil && len(bound.Decision) > maxCachedInput {

@@ -79,6 +79,8 @@ type Decision struct {
 	// the Unix epoch. Whoever asked for the decision sets them.
 	CreatedMicroseconds  int64 `json:"createdMicroseconds"`
 	AcceptedMicroseconds int64 `json:"acceptedMicroseconds"`
+	// AssignedMicroseconds is when a session's call was handed over, since the Unix epoch.
+	AssignedMicroseconds int64 `json:"assignedMicroseconds,omitempty"`
 	// SessionEnv are variables of the call's session, under the call's own.
 	SessionEnv []v1alpha1.CallEnvVar `json:"sessionEnv,omitempty"`
 	// Plan says how the variables and the directory are resolved in the pod.
@@ -160,7 +162,7 @@ func (s *Snapshot) checkContext(asked *request) error {
 		return err
 	}
 	if s.Call.Spec.SessionRef != nil && s.Session.Origin == nil {
-		return &Undecided{Cause: errNotBegun, Otherwise: deny(v1alpha1.ReasonGuardError, "%s", errNotBegun.Error())}
+		return &Undecided{Cause: ErrNotBegun, Otherwise: deny(v1alpha1.ReasonGuardError, "%s", ErrNotBegun.Error())}
 	}
 	return s.check(asked)
 }

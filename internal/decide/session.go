@@ -24,8 +24,8 @@ type Session struct {
 	Current *v1alpha1.ExecutionEnvironment
 }
 
-// errNotBegun is why nothing is decided about a call whose session has no pod yet.
-var errNotBegun = errors.New("the session has not begun")
+// ErrNotBegun is why nothing is decided about a call whose session has no pod yet.
+var ErrNotBegun = errors.New("the session has not begun")
 
 // CheckSession says why a call can't run in the session that it names; nil for a call that can, or names none. It needs
 // nothing of the snapshot but the call, the requester, and the session without its origin, so that a call which waits for

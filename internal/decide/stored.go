@@ -50,6 +50,18 @@ func withoutCall(layers []envresolve.Layer) []envresolve.Layer {
 	return kept
 }
 
+// HandedOver is what the status of a session's call needs of a decision when the call ends. Its runner has the rest, and nobody
+// decides about the call again.
+func (d *Decision) HandedOver(at time.Time) *Decision {
+	return &Decision{
+		Environment: d.Environment, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
+		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
+	}
+}
+
+// Assigned is when a session's call was handed over.
+func (d *Decision) Assigned() time.Time { return time.UnixMicro(d.AssignedMicroseconds) }
+
 // Created is when the call was created.
 func (d *Decision) Created() time.Time { return time.UnixMicro(d.CreatedMicroseconds) }
 

@@ -68,6 +68,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 	if s := hello.Session; s != nil {
 		// What the pod was made for says nothing any more.
 		c.session.call, c.session.served = "", newServed(ToolSession{s.UID, s.Name, s.Incarnation})
+		c.session.served.taken = s.Taken
 	}
 	return c
 }

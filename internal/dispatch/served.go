@@ -19,6 +19,8 @@ type served struct {
 	calls map[string]*heldCall
 	// came is how many have come.
 	came int
+	// taken is how many calls the runner had taken when it said hello, and was assigned or told never to start since.
+	taken int
 	// stops counts the Stops that may be answered by a result that came already.
 	stops int
 	// ending says that the runner was told to end.
@@ -161,7 +163,7 @@ func (s *Session) hold(h *wire.Held) error {
 	if s.served.get(h.UID) != nil {
 		return fmt.Errorf("call %s is held twice", h.UID)
 	}
-	call := s.served.add(HeldCall{UID: h.UID, Name: h.Name, State: state})
+	call := s.served.add(HeldCall{UID: h.UID, Name: h.Name, State: state, Background: h.Background})
 	call.Decision, call.releaseDecision = s.keepDecision(h.Decision)
 	return nil
 }
@@ -187,6 +189,7 @@ func (s *Session) setKnown(m *wire.Known) bool {
 		return false
 	}
 	call.State, call.isNew = Known, true
+	s.served.taken--
 	discard := call.discard
 	s.mu.Unlock()
 	if discard {

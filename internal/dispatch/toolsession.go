@@ -39,7 +39,7 @@ const (
 type HeldCall struct {
 	UID, Name string
 	State     CallState
-	// Background is as it was assigned on this connection; a hello doesn't say it.
+	// Background is as it was assigned.
 	Background bool
 	// StartedMicroseconds is when the runner started the call, by its clock; 0 when it hasn't said so on this connection.
 	StartedMicroseconds int64
@@ -79,6 +79,17 @@ func (s *Session) IsWaiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.served == nil && s.callUID == ""
+}
+
+// Taken is how many calls a session's runner has taken: those that it was given, and those that it was told never to
+// start.
+func (s *Session) Taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return 0
+	}
+	return s.served.taken
 }
 
 // HeldCalls are the calls that a session's runner has, in the order in which they came.
@@ -180,6 +191,7 @@ func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err 
 		v.isAwaited = true
 		return false, ErrNoRoom
 	}
+	v.taken++
 	call := v.add(HeldCall{UID: a.CallUID, Name: a.CallName, State: Assigned, Background: a.Background})
 	call.Decision, call.releaseDecision = s.keepDecision(a.Decision)
 	return false, nil
@@ -211,6 +223,7 @@ func (s *Session) stop(callUID, callName string) (added, again bool, err error) 
 	case call == nil && len(v.calls) >= wire.MaxHeldCalls:
 		return false, false, ErrNoRoom
 	case call == nil:
+		v.taken++
 		call, added = v.add(HeldCall{UID: callUID, Name: callName, State: Withdrawn}), true
 	case call.stopped || call.State == Ended || call.State == Known:
 		return false, true, nil

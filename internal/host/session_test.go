@@ -3,16 +3,16 @@ package host
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
-	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -20,7 +20,7 @@ import (
 func sessionOf(runner *dispatch.Session, maxConcurrent int32) *v1alpha1.ToolSession {
 	s := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "session", UID: "s1"}}
 	s.Spec.MaxConcurrentCalls = ptr.To(maxConcurrent)
-	s.Status.Runner = &v1alpha1.RunnerBinding{PodUID: "a-pod-uid", KeyHash: runner.KeyHash()}
+	s.Status = v1alpha1.ToolSessionStatus{Pod: "a-pod", Incarnation: 1, Runner: &v1alpha1.RunnerBinding{PodUID: "a-pod-uid", KeyHash: runner.KeyHash()}}
 	return s
 }
 
@@ -58,7 +58,7 @@ func (p *process) connectSession(t *testing.T, uids ...string) *dispatch.Session
 	}
 	t.Cleanup(conn.Close)
 	for _, uid := range uids {
-		held := &wire.Held{UID: uid, Name: "call-" + uid, State: wire.Running, Decision: "sealed"}
+		held := &wire.Held{UID: uid, Name: "call-" + uid, State: wire.Running, Decision: "sealed", Background: strings.HasPrefix(uid, "background-")}
 		if err := conn.Send(&wire.Message{Held: held}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,75 +67,18 @@ func (p *process) connectSession(t *testing.T, uids ...string) *dispatch.Session
 	return p.o.event(t)
 }
 
-func nodeWith(taints ...string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
-	for _, key := range taints {
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
-	}
-	return node
-}
-
-// Rule 2: what proves that a process has ended, and what doesn't.
-func TestARunnerHasEndedWhenTheKubeletSaysSoOrItsNodeIsGone(t *testing.T) {
-	t.Parallel()
-	bound := &v1alpha1.RunnerBinding{PodUID: "a-pod-uid", KeyHash: "key"}
-	ended := container(jobspec.ContainerName, terminated("Error", ""))
-	another := func(pod *corev1.Pod) { pod.UID = "another" }
-	for name, tc := range map[string]struct {
-		traces RunnerTraces
-		want   bool
-	}{
-		"nothing at all":                     {RunnerTraces{}, false},
-		"a pod that isn't there, on a node":  {RunnerTraces{Node: nodeWith()}, false},
-		"a pod that runs":                    {RunnerTraces{Pod: podOf("a", inPhase(corev1.PodRunning)), Node: nodeWith()}, false},
-		"a pod that is being deleted":        {RunnerTraces{Pod: podOf("a", deleted)}, false},
-		"a pod that was marked as failed":    {RunnerTraces{Pod: podOf("a", inPhase(corev1.PodFailed))}, false},
-		"its container ended":                {RunnerTraces{Pod: podOf("a", ended)}, true},
-		"another container ended":            {RunnerTraces{Pod: podOf("a", container("istio-proxy", terminated("Error", "")))}, false},
-		"the container of a later pod ended": {RunnerTraces{Pod: podOf("a", ended, another)}, false},
-		"its node is deleted":                {RunnerTraces{NodeIsDeleted: true}, true},
-		"its node is deleted, its pod isn't": {RunnerTraces{Pod: podOf("a", inPhase(corev1.PodRunning)), NodeIsDeleted: true}, true},
-		"its node is out of service":         {RunnerTraces{Node: nodeWith(corev1.TaintNodeUnreachable, corev1.TaintNodeOutOfService)}, true},
-		"its node is unreachable":            {RunnerTraces{Node: nodeWith(corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady)}, false},
-		"its node was cordoned":              {RunnerTraces{Node: nodeWith(corev1.TaintNodeUnschedulable)}, false},
-	} {
-		if got := HasRunnerEnded(bound, tc.traces); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestASessionWithoutARunnerHasNoHost(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
-	if FindSessionHost(o.hub, &v1alpha1.ToolSession{}, RunnerTraces{NodeIsDeleted: true}) != nil {
-		t.Error("it has one")
-	}
-	placement, err := (&InSession{}).Place(&v1alpha1.ToolCall{}, nil)
-	if placement != nil || err != nil {
-		t.Errorf("a call is placed there: %+v, %v", placement, err)
-	}
-}
-
-func TestARunnerThatIsConnectedIsNotGone(t *testing.T) {
-	t.Parallel()
-	o := startOperator(t)
-	runner, p := o.connectRunner(t, "a")
+	runner, _ := o.connectRunner(t, "a")
 	session := sessionOf(runner, 1)
-	for name, traces := range map[string]RunnerTraces{
-		"its node is deleted": {NodeIsDeleted: true},
-		"its container ended": {Pod: podOf("a", container(jobspec.ContainerName, terminated("Error", "")))},
-	} {
-		if h := FindSessionHost(o.hub, session, traces); h.IsGone || h.Runner != runner {
-			t.Errorf("connected, and %s: %+v", name, h)
+	// Each call that the process may have got has ended.
+	session.Status.Pod = ""
+	for _, s := range []*v1alpha1.ToolSession{{}, session} {
+		h := FindSessionHost(o.hub, s)
+		if h != nil || h.MayHave("c1", &EarlierCalls{}) || h.Room() != (Room{}) {
+			t.Error("it has one")
 		}
-	}
-	p.disconnect(t)
-	if h := FindSessionHost(o.hub, session, RunnerTraces{}); h.IsGone || h.Runner != nil {
-		t.Errorf("not connected: %+v", h)
-	}
-	if h := FindSessionHost(o.hub, session, RunnerTraces{NodeIsDeleted: true}); !h.IsGone {
-		t.Error("not connected, and its node deleted: it isn't gone")
 	}
 }
 
@@ -147,19 +90,23 @@ func TestARunnerMayHaveWhatItListedAndWhatItWasGiven(t *testing.T) {
 	runner := p.connect(t, "")
 	session := sessionOf(runner, 4)
 	p.disconnect(t)
-	unheard := FindSessionHost(o.hub, session, RunnerTraces{})
-	if unheard.HasSaidHello || !unheard.MayHave("listed", true) || unheard.MayHave("later", false) {
-		t.Errorf("one that was never heard: %+v", unheard)
+	earlier := &EarlierCalls{}
+	unheard := FindSessionHost(o.hub, session)
+	if unheard.HasSaidHello || !unheard.MayHave("later", earlier) {
+		t.Error("before anybody knows what was there, a process that was never heard may have anything")
+	}
+	earlier.known, earlier.uids = true, map[types.UID]struct{}{"listed": {}, "waits": {}}
+	if !unheard.MayHave("listed", earlier) || unheard.MayHave("later", earlier) {
+		t.Error("a process that was never heard may have what was there before, and nothing else")
 	}
 	runner = p.connectSession(t, "listed")
 	assign(t, runner, "given", false)
 	check := func(what string) {
 		t.Helper()
-		h := FindSessionHost(o.hub, session, RunnerTraces{})
-		for uid, want := range map[string]bool{"listed": true, "given": true, "waits": false} {
-			_, accepted := h.Accepted(uid)
-			if got := h.MayHave(uid, true); got != want || accepted != want || h.MayHave(uid, false) != want {
-				t.Errorf("%s: it may have %s: %t, %t", what, uid, got, accepted)
+		h := FindSessionHost(o.hub, session)
+		for uid, want := range map[types.UID]bool{"listed": true, "given": true, "waits": false} {
+			if got := h.MayHave(uid, earlier); got != want {
+				t.Errorf("%s: it may have %s: %t", what, uid, got)
 			}
 		}
 		if !h.HasSaidHello {
@@ -170,7 +117,7 @@ func TestARunnerMayHaveWhatItListedAndWhatItWasGiven(t *testing.T) {
 	p.disconnect(t)
 	check("lost")
 	p.connectSession(t, "listed")
-	if h := FindSessionHost(o.hub, session, RunnerTraces{}); h.MayHave("given", true) {
+	if h := FindSessionHost(o.hub, session); h.MayHave("given", earlier) {
 		t.Error("it has what its hello doesn't list")
 	}
 }
@@ -181,9 +128,7 @@ func TestARunnerIsGivenAsManyCallsAsItsSessionMayRun(t *testing.T) {
 	p := o.process(t, "a")
 	runner := p.connect(t, "")
 	session := sessionOf(runner, 2)
-	kinds := map[string]bool{"f1": false, "f2": false, "b1": true}
-	kind := func(uid string) (bool, bool) { background, known := kinds[uid]; return background, known }
-	room := func() Room { return FindSessionHost(o.hub, session, RunnerTraces{}).Room(kind) }
+	room := func() Room { return FindSessionHost(o.hub, session).Room() }
 	check := func(what string, want Room) {
 		t.Helper()
 		if got := room(); got != want {
@@ -207,8 +152,8 @@ func TestARunnerIsGivenAsManyCallsAsItsSessionMayRun(t *testing.T) {
 	p.conn.Close()
 	o.event(t)
 	check("lost", Room{})
-	p.connectSession(t, "f2", "b1", "unknown")
-	check("a call of which nothing is known", Room{0, wire.MaxBackgroundCalls - 2})
+	p.connectSession(t, "f2", "background-b1")
+	check("connected again", Room{1, wire.MaxBackgroundCalls - 1})
 	runner = p.connectSession(t)
 	for i := range wire.MaxUnacknowledged {
 		check(fmt.Sprint(i, " results unrecorded"), Room{2, wire.MaxBackgroundCalls})
@@ -219,36 +164,25 @@ func TestARunnerIsGivenAsManyCallsAsItsSessionMayRun(t *testing.T) {
 	check("as many results as may be unacknowledged", Room{})
 }
 
-func TestACallOfASessionGetsItsRunnerWhileThereIsRoom(t *testing.T) {
+func TestOnlyTheRunnerThatWasToldOfTheSessionHasRoom(t *testing.T) {
 	t.Parallel()
 	o := startOperator(t)
 	runner, _ := o.connectRunner(t, "a")
 	session := sessionOf(runner, 1)
-	known := func(uid string) (bool, bool) { return false, true }
-	place := func(background bool) *Placement {
-		t.Helper()
-		placer := Placer(&InSession{Host: FindSessionHost(o.hub, session, RunnerTraces{}), IsBackground: known})
-		call := &v1alpha1.ToolCall{}
-		call.Spec.Background = background
-		p, err := placer.Place(call, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	if place(false) != nil {
+	has := func() bool { return FindSessionHost(o.hub, session).Room() != Room{} }
+	if has() {
 		t.Error("a runner that wasn't told of the session is given a call")
 	}
 	begin(t, runner)
-	if p := place(false); p == nil || p.Runner != runner || p.Path != v1alpha1.PathSession || p.Create != nil {
-		t.Errorf("placed: %+v", p)
+	if !has() {
+		t.Error("there is no room in an idle session")
 	}
-	assign(t, runner, "c1", false)
-	if place(false) != nil || place(true) == nil {
-		t.Error("a call takes a turn that there isn't, or a background call takes one")
+	session.Status.Incarnation = 2
+	if has() {
+		t.Error("the runner of an earlier incarnation is given a call")
 	}
-	session.UID = "another"
-	if place(true) != nil {
+	session.Status.Incarnation, session.UID = 1, "another"
+	if has() {
 		t.Error("the runner of another session is given a call")
 	}
 }

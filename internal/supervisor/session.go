@@ -139,7 +139,7 @@ func (s *session) assign(a *wire.Assignment) (*wire.Message, error) {
 		return nil, errTooMany
 	}
 	c := &call{
-		held:       wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision},
+		held:       wire.Held{UID: a.CallUID, Name: a.CallName, State: wire.Running, Decision: a.Decision, Background: a.Background},
 		background: a.Background,
 	}
 	s.calls = append(s.calls, c)

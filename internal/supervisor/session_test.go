@@ -308,7 +308,7 @@ func TestAHelloSaysWhatTheRunnerHas(t *testing.T) {
 			p, said = b.again()
 			want := []wire.Held{
 				{UID: "c2", Name: "name-c2", State: wire.Ended, Decision: "sealed-c2"},
-				{UID: "c3", Name: "name-c3", State: wire.Running, Decision: "sealed-c3"},
+				{UID: "c3", Name: "name-c3", State: wire.Running, Decision: "sealed-c3", Background: true},
 			}
 			if said.UID != "s1" || said.Name != "session" || said.Incarnation != 3 || said.Taken != 3 || said.Held != 2 || !slices.Equal(said.Calls, want) {
 				t.Errorf("the hello says %+v", said)

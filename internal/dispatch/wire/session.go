@@ -76,6 +76,8 @@ type Held struct {
 	Name     string    `json:"name"`
 	State    CallState `json:"state"`
 	Decision string    `json:"decision,omitempty"`
+	// Background is as the call was assigned.
+	Background bool `json:"background,omitempty"`
 }
 
 // Started answers an Assign in a session: the call's process runs.

@@ -1,0 +1,234 @@
+package toolcall
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/queue"
+)
+
+// inSession is what a pass sees of the session that a call names.
+type inSession struct {
+	*toolsession.Serving
+	name types.NamespacedName
+	// handedOver says that the process which the session records may have the call, or one before that may have had it: how
+	// the call ends, only that process can say, or that it is gone.
+	handedOver bool
+	// held is what the connected process has of the call; nil when it has none, or isn't connected.
+	held *dispatch.HeldCall
+	// orphaned says that the session which the call was handed over in is gone.
+	orphaned bool
+	// turn is the place of a call that waits, ahead how many calls come before it.
+	turn  queue.Turn
+	ahead int
+}
+
+func sessionName(call *v1alpha1.ToolCall) types.NamespacedName {
+	return types.NamespacedName{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name}
+}
+
+// observeSession looks for the session of a call that names one, and for what its process has of the call.
+func (r *Reconciler) observeSession(ctx context.Context, o *observation) error {
+	ref := o.call.Spec.SessionRef
+	if ref == nil {
+		return nil
+	}
+	v := &inSession{name: sessionName(o.call)}
+	o.session = v
+	var err error
+	if v.Serving, err = r.Sessions.Look(ctx, v.name, ref.UID); err != nil {
+		return err
+	}
+	r.observeProcess(o)
+	if v.handedOver || o.call.Status.Phase.Terminal() {
+		return nil
+	}
+	v.turn = r.Turns.Add(v.name, o.key(), turnOf(o.call, o.now))
+	v.ahead = r.Turns.Ahead(o.key())
+	o.created = v.turn.FirstSeen
+	return nil
+}
+
+// observeProcess looks for the call among those of the process that the session records.
+func (r *Reconciler) observeProcess(o *observation) {
+	v, uid := o.session, o.call.UID
+	handedIn := r.Turns.HandedIn(o.key(), uid)
+	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))
+	switch {
+	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && o.sessionStatus().Incarnation > 0:
+		v.handedOver, v.orphaned = true, true
+		return
+	case v.Host == nil:
+		return
+	}
+	v.handedOver = v.Host.MayHave(uid, r.Earlier)
+	sealed := ""
+	if v.Host.Runner != nil {
+		if held, ok := v.Host.Runner.HeldCall(string(uid)); ok {
+			v.held, sealed = &held, held.Decision
+		}
+	}
+	if o.result = r.Hub.Result(v.Session.Status.Runner.KeyHash, string(uid)); o.result != nil {
+		sealed = o.result.Decision
+	}
+	if decision, ok := jobspec.UnsealDecision(r.Identity, sealed, sessionSealContext(o.call, v.Session)...); ok {
+		o.decision, o.created = decision, decision.Created()
+	}
+}
+
+// sessionSealContext is where what was decided about a session's call counts: for this call, in this session.
+func sessionSealContext(call *v1alpha1.ToolCall, session *v1alpha1.ToolSession) []string {
+	return []string{"session call", call.Namespace, call.Name, string(call.UID), string(session.UID)}
+}
+
+// turnOf is a call's place in the order of its session. Calls that nobody has written to since their creation have resource
+// versions in the order of their creation; those that wait keep theirs in the status.
+func turnOf(call *v1alpha1.ToolCall, now time.Time) queue.Turn {
+	sequence, _ := strconv.ParseInt(call.ResourceVersion, 10, 64)
+	if s := call.Status.Session; s != nil && s.Sequence > 0 {
+		sequence = s.Sequence
+	}
+	return queue.Turn{UID: call.UID, Sequence: sequence, Background: call.Spec.Background, FirstSeen: firstSeen(call.CreationTimestamp.Time, now)}
+}
+
+// sessionStatus is what the call's status says of its session.
+func (o *observation) sessionStatus() v1alpha1.CallSessionStatus {
+	if o.call.Status.Session == nil {
+		return v1alpha1.CallSessionStatus{}
+	}
+	return *o.call.Status.Session
+}
+
+// runner is the connected process of the session, nil when there is none.
+func (v *inSession) runner() *dispatch.Session {
+	if v.Host == nil {
+		return nil
+	}
+	return v.Host.Runner
+}
+
+// stageInSession works out the stage of a session's call. The first that applies counts.
+func (o *observation) stageInSession() Stage {
+	ended := o.call.Status.Phase.Terminal()
+	switch v := o.session; {
+	case o.call.DeletionTimestamp != nil && (ended || !v.handedOver):
+		return Deleting
+	case ended:
+		return Finished
+	case o.result != nil:
+		return Reported
+	case v.handedOver:
+		return HandedOver
+	case o.call.Spec.Cancel || o.call.IsEdited():
+		return Cancelling
+	case o.saysWhatItWaitsFor():
+		return Waiting
+	default:
+		return Turn
+	}
+}
+
+// waitsFor is what a call waits for that was not handed over; empty when its turn has come, or it can only end.
+func (o *observation) waitsFor() (reason, message string) {
+	v := o.session
+	switch {
+	case v.Session == nil || !v.Session.TakesCalls():
+		return "", ""
+	case !v.TakesCalls:
+		return v.Wait, v.Message
+	}
+	room := v.Host.Room()
+	switch {
+	case o.call.Spec.Background && v.ahead >= room.Background:
+		return v1alpha1.ReasonQueued, "the session has as many background calls as it may have: the call waits until one has ended"
+	case !o.call.Spec.Background && v.ahead >= room.Calls:
+		return v1alpha1.ReasonQueued, "the session's calls run in the order of their creation (maxConcurrentCalls): the call waits for its turn"
+	default:
+		return "", ""
+	}
+}
+
+// saysWhatItWaitsFor says that the status tells already that the call waits. A session that has got its pod by now is as good
+// as one that runs other calls; that it is suspended, the caller has to know.
+func (o *observation) saysWhatItWaitsFor() bool {
+	reason, _ := o.waitsFor()
+	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
+	if reason == "" || c == nil || c.Status != metav1.ConditionFalse || o.call.Status.Session == nil {
+		return false
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonSessionSuspended:
+		return reason == v1alpha1.ReasonSessionSuspended
+	case v1alpha1.ReasonSessionStarting, v1alpha1.ReasonQueued:
+		return reason != v1alpha1.ReasonSessionSuspended
+	default:
+		return false
+	}
+}
+
+// setSession says where in its session the call ran, or waits.
+func (o *observation) setSession(s *v1alpha1.ToolCallStatus) {
+	v := o.session
+	if s.Session == nil {
+		s.Session = &v1alpha1.CallSessionStatus{Name: v.name.Name, Sequence: turnOf(o.call, o.now).Sequence}
+	}
+	s.Timings.Path = v1alpha1.PathSession
+	if !v.handedOver || v.orphaned || v.Session == nil {
+		return
+	}
+	now := &v.Session.Status
+	s.Session.Incarnation, s.Pod, s.Node = now.Incarnation, now.Pod, now.Node
+	if s.Environment == nil && now.Environment != nil {
+		s.Environment = &v1alpha1.ResolvedEnvironment{Name: now.Environment.Name}
+	}
+}
+
+// setHandedOver says when the call was handed over.
+func (o *observation) setHandedOver(s *v1alpha1.ToolCallStatus) {
+	at := o.now
+	if o.decision != nil && o.decision.AssignedMicroseconds > 0 {
+		at = o.decision.Assigned()
+		s.Timings.StartedMilliseconds = millisecondsBetween(o.created, at)
+	}
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionStarted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAssigned, Message: "the call was given to its session's pod",
+		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(at),
+	})
+}
+
+// waiting says what a session's call waits for. It may be decided about only when its session has begun.
+func (o *observation) waiting(reason, message string) *v1alpha1.ToolCallStatus {
+	if o.decision != nil {
+		s := o.pending(reason, message)
+		o.setSession(s)
+		return s
+	}
+	s := o.status()
+	o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its session takes calls")
+	o.setWaiting(s, reason, message)
+	o.setSession(s)
+	return s
+}
+
+// runningInSession says that a call runs which hasn't ended soon.
+func (o *observation) runningInSession() *v1alpha1.ToolCallStatus {
+	s := o.status()
+	if o.decision != nil {
+		o.setAccepted(s, "the call may run")
+	} else {
+		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
+	}
+	s.Phase = v1alpha1.PhaseRunning
+	o.setSession(s)
+	o.setHandedOver(s)
+	return s
+}

@@ -1,0 +1,234 @@
+package toolcall
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/result"
+)
+
+// takeTurn decides about a session's call, and hands it over if its turn has come.
+func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
+	j, otherwise, err := r.judge(ctx, o)
+	if err != nil || otherwise != nil {
+		return ptr.Deref(otherwise, effects{}), err
+	}
+	defer j.done()
+	o = j.observation
+	if now := j.snapshot.Session.Current; now != nil && now.Spec.Suspend {
+		// Its next change has the call looked at again.
+		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name))}, nil
+	}
+	if reason, message := o.waitsFor(); reason != "" {
+		return effects{status: o.waiting(reason, message)}, nil
+	}
+	stale, err := r.mayHaveEnded(ctx, o)
+	if err != nil || stale {
+		return effects{wake: retryPause}, err
+	}
+	return r.handOver(o, j)
+}
+
+// mayHaveEnded says that the cache shows a call as it was before the session's pod took calls, and that the API server shows
+// that it has ended: the pod before this one ran it. The process of this pod can't know the call.
+func (r *Reconciler) mayHaveEnded(ctx context.Context, o *observation) (bool, error) {
+	session := o.session.Session
+	if session.Status.Incarnation <= 1 || revisionOf(o.call.ResourceVersion) > revisionOf(session.ResourceVersion) {
+		return false, nil
+	}
+	now, err := r.Objects.LiveCall(ctx, o.key())
+	return now == nil || now.UID != o.call.UID || now.Status.Phase.Terminal(), err
+}
+
+func revisionOf(resourceVersion string) int64 {
+	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
+	return n
+}
+
+// handOver gives a call to its session's process. That is recorded, in the session, so that nothing is written for the call.
+func (r *Reconciler) handOver(o *observation, j *judged) (effects, error) {
+	v := o.session
+	sealed, err := jobspec.SealDecision(r.Identity, o.decision.HandedOver(o.now), sessionSealContext(o.call, v.Session)...)
+	if err != nil {
+		return effects{}, err
+	}
+	assignment, err := o.decision.Assignment(j.whole)
+	if err != nil {
+		return effects{}, err
+	}
+	assignment.Decision, assignment.Background = sealed, o.call.Spec.Background
+	return effects{messages: []message{{to: v.runner(), assign: assignment, session: v.Session.UID}}, wake: acceptWait}, nil
+}
+
+// retryPause is when to look again at what may change without a word.
+const retryPause = 10 * time.Second
+
+// watchInSession looks after a call that its session's process may have started.
+func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effects, error) {
+	v := o.session
+	switch {
+	case v.orphaned:
+		return effects{status: o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("the ToolSession %q that the call was handed over in is gone; the command may have run", v.name.Name))}, nil
+	case v.held != nil && v.held.State == dispatch.Known:
+		return r.watchKnown(ctx, o)
+	case v.runner() == nil:
+		return r.watchLostSession(ctx, o)
+	case v.held == nil:
+		// Its connection has changed since it was looked for.
+		return effects{wake: apicache.Lag}, nil
+	}
+	e := o.saysRunning()
+	if o.call.Spec.Cancel || o.call.DeletionTimestamp != nil {
+		// The process knows the call: its result follows.
+		e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
+	}
+	return e, nil
+}
+
+// saysRunning has the status say that the call runs, if it doesn't end soon.
+func (o *observation) saysRunning() effects {
+	if o.call.Status.Phase == v1alpha1.PhaseRunning {
+		return effects{}
+	}
+	if d := o.decision; d != nil {
+		if left := d.Assigned().Add(acceptWait).Sub(o.now); left > 0 {
+			return effects{wake: left}
+		}
+	}
+	return effects{status: o.runningInSession()}
+}
+
+// watchLostSession looks after a call whose session's process isn't connected. While that may live, only it can say how the
+// call ends.
+func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effects, error) {
+	why, err := toolsession.Gone(ctx, r.Objects, o.session.Session)
+	switch {
+	case err != nil:
+		return effects{}, err
+	case why != "" && o.call.Spec.Cancel:
+		return effects{status: o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled, and "+why+"; how far the command came is not known")}, nil
+	case why != "":
+		return effects{status: o.fail(v1alpha1.ReasonPodLost, why+" and left no result; the command may have run")}, nil
+	}
+	e := effects{}
+	if o.session.Host.HasSaidHello {
+		e = o.saysRunning()
+	}
+	e.wakeIn(retryPause)
+	return e, nil
+}
+
+// watchKnown looks after a call of which the process says that its result was acknowledged. The cache may be behind.
+func (r *Reconciler) watchKnown(ctx context.Context, o *observation) (effects, error) {
+	now, err := r.Objects.LiveCall(ctx, o.key())
+	if err != nil {
+		return effects{}, err
+	}
+	if now == nil || now.UID != o.call.UID || now.Status.Phase.Terminal() {
+		return effects{wake: retryPause}, nil
+	}
+	return effects{status: o.fail(v1alpha1.ReasonPodLost, "the call's result was recorded before and is lost, as after etcd was restored from a backup; the command has run")}, nil
+}
+
+// finishInSession ends a session's call with what the process reports, and acknowledges that once it is written.
+func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effects, error) {
+	e := effects{forgetResult: true, reported: metrics.ReportRecorded}
+	if runner := o.session.runner(); runner != nil {
+		e.messages = []message{{to: runner, ack: string(o.call.UID)}}
+	}
+	if err := o.result.Validate(); err != nil {
+		e.reported = metrics.ReportRefused
+		e.status = o.fail(v1alpha1.ReasonPodLost, "the result that the session's pod sent isn't valid: "+err.Error()+"; the command may have run")
+		return e, nil
+	}
+	session := o.session.Session
+	if o.result.Outcome.Reason == result.SessionEnded && !o.result.Outcome.Started && session.TakesCalls() && o.isSuspended() {
+		// It came to the process after the suspension, and goes to the next one.
+		e.status = o.putBack().waiting(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
+		return e, nil
+	}
+	specBytes, err := r.specBytes(ctx, o.call)
+	if err != nil {
+		return effects{}, err
+	}
+	reported := *o.result
+	if reported.Outcome.Reason == result.SessionEnded && reported.Outcome.Started {
+		// The end of a session cancels what runs in it.
+		reported.Outcome.Reason = result.CancelRequested
+	}
+	e.status = o.withResult(&reported, specBytes)
+	return e, nil
+}
+
+// isSuspended says that the call's session was told to give up its pod, and goes on.
+func (o *observation) isSuspended() bool {
+	session := o.session.Session
+	return session.Spec.Suspend || session.Status.Phase == v1alpha1.SessionSuspended
+}
+
+// putBack is the observation of a call that was handed over and certainly has not been started.
+func (o *observation) putBack() *observation {
+	next, session := *o, *o.session
+	session.handedOver = false
+	next.session = &session
+	return &next
+}
+
+// letGoInSession answers the process that still has a call which has ended.
+func (o *observation) letGoInSession(e *effects) {
+	v := o.session
+	if v.held == nil {
+		return
+	}
+	if v.held.State == dispatch.Ended || v.held.State == dispatch.Known {
+		e.messages = append(e.messages, message{to: v.runner(), ack: string(o.call.UID)})
+		return
+	}
+	// Somebody else ended it.
+	e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
+}
+
+// readSession reads what the decision about a session's call depends on.
+func (r *Reconciler) readSession(ctx context.Context, o *observation, s *decide.Snapshot) error {
+	session := o.session.Session
+	if session == nil {
+		return nil
+	}
+	s.Session.Object = session
+	var err error
+	if s.Session.Requester.Vouched, s.Session.Requester.Missing, err = r.Requesters.SessionVouched(ctx, session); err != nil {
+		return err
+	}
+	if s.Session.Origin, err = r.Sessions.Origin(ctx, session); err != nil || s.Session.Origin == nil {
+		return err
+	}
+	env := &v1alpha1.ExecutionEnvironment{}
+	name := o.key()
+	name.Name = s.Session.Origin.Effective().Name
+	found, err := r.Objects.Find(ctx, name, env)
+	if err == nil && found && env.UID == s.Session.Origin.Effective().UID {
+		s.Session.Current = env
+	}
+	return err
+}
+
+// notBegun says what a call waits for whose session has no pod yet.
+func (o *observation) notBegun() *effects {
+	reason, message := o.waitsFor()
+	if reason == "" {
+		// It takes calls, and what it began with can't be read.
+		return &effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more: create another session, and the call again")}
+	}
+	return &effects{status: o.waiting(reason, message)}
+}

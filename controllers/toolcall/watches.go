@@ -1,0 +1,152 @@
+package toolcall
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// callsOfPod maps a pod to the call that it was made for or given to. A pod that carries another call's annotation can
+// at most have that call looked at once more.
+func (r *Reconciler) callsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetAnnotations()[jobspec.AnnotationCall]})
+	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "Job" {
+		requests = append(requests, r.recordedIn(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})...)
+	}
+	return requests
+}
+
+// callsOfJob maps a Job to the call that owns it, or that records it.
+func (r *Reconciler) callsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.recordedIn(ctx, client.ObjectKeyFromObject(o))
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != "ToolCall" {
+		return requests
+	}
+	call := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
+	job, ok := o.(*batchv1.Job)
+	if ok && (jobspec.WasSuspended(job) || !jobspec.HasEnded(job) && r.finished.get(call) != nil) {
+		// It may start again, also after its call has ended, or was made by a request that came through late.
+		return append(requests, reconcile.Request{NamespacedName: call})
+	}
+	return append(requests, r.ifInFlight(ctx, call)...)
+}
+
+// recordedIn are the calls in flight that record a Job as theirs.
+func (r *Reconciler) recordedIn(ctx context.Context, job types.NamespacedName) []reconcile.Request {
+	calls, err := r.Objects.CallsOfJob(ctx, job)
+	if err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range calls {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&calls[i])})
+	}
+	return requests
+}
+
+// ifInFlight leaves out calls that the cache doesn't have: they have ended, or are looked at when they come into it.
+func (r *Reconciler) ifInFlight(ctx context.Context, call types.NamespacedName) []reconcile.Request {
+	if call.Name == "" || r.Objects.Get(ctx, call, &v1alpha1.ToolCall{}, client.DisableReadYourWritesConsistency) != nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: call}}
+}
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// onEnvironments has the calls looked at that wait for a suspended environment, when that is resumed or deleted.
+func (r *Reconciler) onEnvironments() handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+			before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
+			after, isEnv := e.ObjectNew.(*v1alpha1.ExecutionEnvironment)
+			if ok && isEnv && before.Spec.Suspend && !after.Spec.Suspend {
+				r.enqueueWaiting(ctx, after, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { r.enqueueWaiting(ctx, e.Object, q) },
+	}
+}
+
+func (r *Reconciler) enqueueWaiting(ctx context.Context, env client.Object, q requests) {
+	calls := &v1alpha1.ToolCallList{}
+	if r.Objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
+		return
+	}
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		if call.Status.Runner == nil && call.Status.Environment != nil && call.Status.Environment.Name == env.GetName() {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(call)})
+		}
+	}
+}
+
+// onCalls has calls looked at. Those of sessions take their turns here, in the order in which they come.
+func (r *Reconciler) onCalls() handler.EventHandler {
+	look := handler.WithLowPriorityWhenUnchanged(&handler.EnqueueRequestForObject{})
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
+			if call, ok := e.Object.(*v1alpha1.ToolCall); ok && call.Spec.SessionRef != nil {
+				r.Turns.Add(sessionName(call), client.ObjectKeyFromObject(call), turnOf(call, r.Clock.Now()))
+			}
+			look.Create(ctx, e, q)
+		},
+		UpdateFunc:  look.Update,
+		DeleteFunc:  look.Delete,
+		GenericFunc: look.Generic,
+	}
+}
+
+// onSessions has a session's calls looked at: all of them when it ends, is suspended or loses its pod, the first in line when
+// it takes calls.
+func (r *Reconciler) onSessions() handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
+			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
+			after, isSession := e.ObjectNew.(*v1alpha1.ToolSession)
+			if !ok || !isSession || !concernsCalls(before, after) {
+				return
+			}
+			if after.Status.Phase == v1alpha1.SessionReady && after.TakesCalls() && !after.Spec.Suspend {
+				r.Turns.Wake(client.ObjectKeyFromObject(after), wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+				return
+			}
+			r.enqueueCallsOf(ctx, after, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) {
+			if session, ok := e.Object.(*v1alpha1.ToolSession); ok {
+				r.enqueueCallsOf(ctx, session, q)
+			}
+		},
+	}
+}
+
+// concernsCalls says that a change of a session is one that its calls may wait for.
+func concernsCalls(before, after *v1alpha1.ToolSession) bool {
+	a, b := &before.Status, &after.Status
+	return a.Phase != b.Phase || a.Reason != b.Reason || a.Message != b.Message || a.Pod != b.Pod ||
+		before.Spec.Suspend != after.Spec.Suspend || before.TakesCalls() != after.TakesCalls()
+}
+
+func (r *Reconciler) enqueueCallsOf(ctx context.Context, session *v1alpha1.ToolSession, q requests) {
+	calls, err := r.Objects.CallsOfSession(ctx, session)
+	if err != nil {
+		return
+	}
+	for i := range calls {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&calls[i])})
+	}
+}

@@ -1,0 +1,81 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
+)
+
+// EarlierCalls are the sessions' calls that had not ended when this operator began to work: an operator before it may have
+// handed any of them to its session's runner, which alone can say. What came later, nobody else has handed over.
+//
+// They are read once, past the cache, which may lack some of them for a while.
+type EarlierCalls struct {
+	mu    sync.Mutex
+	known bool
+	uids  map[types.UID]struct{}
+}
+
+// maxEarlier bounds a page of the list, which has metadata only.
+const maxEarlier = 500
+
+// Read lists them. Runners must not have been able to get calls from this operator before. Reading again changes nothing.
+func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces []string) error {
+	if e.isKnown() {
+		return nil
+	}
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	uids := map[types.UID]struct{}{}
+	for _, namespace := range namespaces {
+		for page := ""; ; {
+			calls := &metav1.PartialObjectMetadataList{}
+			calls.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
+			err := api.List(ctx, calls, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: apicache.InSession()}, client.Limit(maxEarlier), client.Continue(page))
+			if err != nil {
+				return fmt.Errorf("list the sessions' calls that an operator before may have handed over: %w", err)
+			}
+			for i := range calls.Items {
+				uids[calls.Items[i].UID] = struct{}{}
+			}
+			if page = calls.Continue; page == "" {
+				break
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.known {
+		e.known, e.uids = true, uids
+	}
+	return nil
+}
+
+func (e *EarlierCalls) isKnown() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.known
+}
+
+// Has says whether an operator before this one may have handed a call over. Before they are read, that is any.
+func (e *EarlierCalls) Has(uid types.UID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, has := e.uids[uid]
+	return has || !e.known
+}
+
+// Forget drops a call that has ended.
+func (e *EarlierCalls) Forget(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.uids, uid)
+}
