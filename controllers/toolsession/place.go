@@ -28,7 +28,10 @@ const retryPause = 10 * time.Second
 // place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
 	if o.foreignJob != "" {
-		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob))}, nil
+		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob), nil), nil
+	}
+	if left := o.since(v1alpha1.ConditionReady).Add(nextTry).Sub(o.now); o.isTriedAgain() && left > 0 {
+		return effects{wake: left}, nil
 	}
 	if o.session.Status.Runner != nil && o.origin == nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more")}, nil
@@ -55,6 +58,9 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	e, err := r.claimWaiting(ctx, o, s)
 	if err != nil || e != nil {
 		return ptr.Deref(e, effects{}), err
+	}
+	if lost, err := r.hasLostClaim(ctx, o); err != nil || lost {
+		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, fmt.Sprintf("the workspace's PersistentVolumeClaim %s is gone, and the session's files with it", jobspec.ClaimName(o.session)))}, err
 	}
 	return r.launch(o), nil
 }
@@ -232,12 +238,12 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 		remove = append(remove, job)
 	}
 	if isRefused(cause) {
-		return effects{hold: true, status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause)), remove: remove}
+		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause), remove)
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
 	status := o.pending(v1alpha1.ReasonSessionStarting, fmt.Sprintf("%s can't be created yet; it is tried again: %v", what, cause))
 	if limit := o.startTimeout(); !o.now.Before(o.heardUntil(o.startsFrom().Add(limit))) {
-		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause)), remove: remove}
+		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause), remove)
 	}
 	return effects{hold: true, status: status, wake: time.Second}
 }

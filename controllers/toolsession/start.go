@@ -113,7 +113,7 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	return effects{hold: true, status: o.failed(why.Reason, why.Message), remove: o.ownJobs()}
+	return o.noPod(why.Reason, why.Message, o.ownJobs())
 }
 
 func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {
