@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func TestASessionsFilesOutliveItsPods(t *testing.T) {
 			e.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 			e.VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
 		}, "/home/session", "1000"},
+		"in a user namespace": {func(e *v1alpha1.ExecutionEnvironmentSpec) { e.HostUsers = ptr.To(false) }, "/home/session", "1000"},
 		"with a home of its own": {func(e *v1alpha1.ExecutionEnvironmentSpec) {
 			e.Env = []v1alpha1.EnvVar{value("HOME", "/workspace/home/")}
 		}, "/workspace/home/", "1000"},
@@ -236,6 +238,44 @@ func TestSessionsWhosePodIsTakenAway(t *testing.T) {
 				t.Errorf("the next pod finds %q", text)
 			}
 		})
+	}
+}
+
+// Nothing is left of a session that nobody waited for, whatever it had got by then.
+func TestSessionsThatAreDeletedWhileTheyStart(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	var deleted []*v1alpha1.ToolSession
+	for i, until := range []func(*v1alpha1.ToolSession) bool{
+		func(*v1alpha1.ToolSession) bool { return true },
+		func(s *v1alpha1.ToolSession) bool { return s.Status.Job != "" },
+		func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionReady },
+	} {
+		session := sp.createSession(t, "brief-"+strconv.Itoa(i), workspace("16Mi"))
+		session = sp.awaitSession(t, session, "progress", until)
+		must(t, sp.client.Delete(t.Context(), session.DeepCopy()))
+		deleted = append(deleted, session)
+	}
+	for _, session := range deleted {
+		sp.awaitGone(t, session.DeepCopy())
+		sp.awaitNoSessionPod(t, session)
+		sp.awaitGone(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: jobspec.ClaimName(session)}})
+	}
+}
+
+func TestASessionThatIsSuspendedBeforeItStartsBeginsWhenItIsResumed(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	fromTheStart := func(s *v1alpha1.ToolSession) { s.Spec.Suspend = true }
+	early, late := sp.createSession(t, "early", workspace("16Mi"), fromTheStart), sp.createSession(t, "late", workspace("16Mi"))
+	late = sp.awaitSession(t, late, "Job", func(s *v1alpha1.ToolSession) bool { return s.Status.Job != "" })
+	sp.editSession(t, late, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = true })
+	for _, session := range []*v1alpha1.ToolSession{early, late} {
+		suspended := sp.awaitSessionSuspended(t, session)
+		sp.awaitNoSessionPod(t, suspended)
+		sp.editSession(t, suspended, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = false })
+		now := sp.awaitSession(t, session, "pod", func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionReady })
+		sp.inPod(t, now, "touch /workspace/new")
 	}
 }
 
