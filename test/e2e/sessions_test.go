@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -157,6 +158,7 @@ func TestSessionsThatCannotStart(t *testing.T) {
 	sp := newBareSpace(t)
 	soon := func(e *v1alpha1.ExecutionEnvironmentSpec) { e.StartTimeoutSeconds = ptr.To(int32(5)) }
 	class := func(s *v1alpha1.ToolSession) { s.Spec.Workspace.StorageClassName = ptr.To("no-such-class") }
+	classless := func(s *v1alpha1.ToolSession) { s.Spec.Workspace.StorageClassName = ptr.To("") }
 	for name, test := range map[string]struct {
 		environment func(*v1alpha1.ExecutionEnvironmentSpec)
 		session     []func(*v1alpha1.ToolSession)
@@ -173,6 +175,10 @@ func TestSessionsThatCannotStart(t *testing.T) {
 		"a storage class that isn't there": {
 			soon, []func(*v1alpha1.ToolSession){workspace("16Mi"), class},
 			[]string{v1alpha1.ReasonUnschedulable + ": ", "did not start within 5 s", `"no-such-class" not found`},
+		},
+		"no storage class and no volume": {
+			soon, []func(*v1alpha1.ToolSession){workspace("16Mi"), classless},
+			[]string{v1alpha1.ReasonUnschedulable + ": ", "did not start within 5 s", "no storage class is set"},
 		},
 		"a claim that is too large": {
 			soon, []func(*v1alpha1.ToolSession){workspace("1Pi")},
@@ -239,6 +245,29 @@ func TestSessionsWhosePodIsTakenAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A session that isn't let in has neither pod nor claim, and one that is suspended gives its place away.
+func TestSessionsOverTheLimitWait(t *testing.T) {
+	t.Parallel()
+	sp := newBareSpace(t)
+	sp.newEnvironment(t, "limited", func(e *v1alpha1.ExecutionEnvironment) {
+		e.Spec.Sessions = &v1alpha1.SessionLimits{Max: ptr.To(int32(1))}
+	})
+	first := sp.awaitIncarnation(t, sp.createSession(t, "first", sessionIn("limited"), workspace("16Mi")), 1)
+	second := sp.createSession(t, "second", sessionIn("limited"), workspace("16Mi"))
+	waiting := sp.awaitSession(t, second, "wait", func(s *v1alpha1.ToolSession) bool { return s.Status.Reason == v1alpha1.ReasonTooManySessions })
+	claim := &corev1.PersistentVolumeClaim{}
+	err := sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: jobspec.ClaimName(second)}, claim)
+	if waiting.Status.Phase != v1alpha1.SessionPending || !apierrors.IsNotFound(err) {
+		t.Errorf("the session over the limit is %s, its claim: %v", waiting.Status.Phase, err)
+	}
+	sp.editSession(t, first, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = true })
+	second = sp.awaitIncarnation(t, second, 1)
+	sp.editSession(t, sp.awaitSessionSuspended(t, first), func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = false })
+	sp.awaitSession(t, first, "wait", func(s *v1alpha1.ToolSession) bool { return s.Status.Reason == v1alpha1.ReasonTooManySessions })
+	sp.editSession(t, second, func(spec *v1alpha1.ToolSessionSpec) { spec.End = true })
+	sp.awaitIncarnation(t, first, 2)
 }
 
 // Nothing is left of a session that nobody waited for, whatever it had got by then.
