@@ -36,6 +36,13 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if o.session.Status.Runner != nil && o.origin == nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more")}, nil
 	}
+	lost, err := r.lostFiles(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	if lost != "" {
+		return effects{status: o.failed(v1alpha1.ReasonPodRejected, lost)}, nil
+	}
 	s, err := r.readContext(ctx, o)
 	if err != nil {
 		return effects{}, err
@@ -183,7 +190,7 @@ func (r *Reconciler) claimedJob(ctx context.Context, o *observation, runner *dis
 	return job, nil
 }
 
-// launch creates the session's Job, and its claim before that.
+// launch creates the session's Job, and before the first one its claim.
 func (r *Reconciler) launch(o *observation) effects {
 	job, err := jobspec.BuildSession(jobspec.SessionInput{
 		Session: o.session, Origin: o.origin, Incarnation: o.session.Status.Incarnation + 1, Created: o.created, Runtime: r.Runtime, Sealer: r.Identity,
@@ -192,7 +199,7 @@ func (r *Reconciler) launch(o *observation) effects {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}
 	}
 	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job.Name, ptr.Deref(job.Spec.Suspend, false)), wake: o.startTimeout()}
-	if o.hasWorkspace() {
+	if o.hasWorkspace() && !o.hadPod() {
 		e.claim = jobspec.BuildClaim(o.session)
 	}
 	return e

@@ -1,6 +1,7 @@
 package toolsession
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,7 +79,11 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	case found != nil && found.Final:
 		return o.cannotStart(found), nil
 	case !o.now.Before(deadline):
-		return o.cannotStart(startTimeout(decide.StartTimeoutSeconds(o.origin.Effective()), found)), nil
+		unbound, err := r.diagnoseClaim(ctx, o)
+		if err != nil {
+			return effects{}, err
+		}
+		return o.cannotStart(startTimeout(decide.StartTimeoutSeconds(o.origin.Effective()), cmp.Or(unbound, found))), nil
 	}
 	e.wake = deadline.Sub(o.now)
 	if pod == nil {
