@@ -1,16 +1,13 @@
 package controllers_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/jobspec"
 )
 
 // suspendedSession is one with files, and without a pod.
@@ -59,20 +56,5 @@ func TestASessionWithFilesGetsAnotherPodWhenOneCannotStart(t *testing.T) {
 	r.hearBegin()
 	if now := w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady); now.Status.Incarnation != r.begun.Incarnation {
 		t.Errorf("incarnation %d, the process was told %d", now.Status.Incarnation, r.begun.Incarnation)
-	}
-}
-
-// A claim that is gone isn't replaced by an empty one.
-func TestASessionWhoseClaimIsGoneEnds(t *testing.T) {
-	w := newWorld(t)
-	w.environment("env", asDefault)
-	s := w.suspendedSession("s")
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: jobspec.ClaimName(s)}}
-	if err := w.client.Delete(context.Background(), claim); err != nil {
-		t.Fatal(err)
-	}
-	w.resume(s)
-	if now := w.expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonStartFailed); !strings.Contains(now.Status.Message, "is gone") {
-		t.Errorf("message: %s", now.Status.Message)
 	}
 }

@@ -66,9 +66,6 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 	if err != nil || e != nil {
 		return ptr.Deref(e, effects{}), err
 	}
-	if lost, err := r.hasLostClaim(ctx, o); err != nil || lost {
-		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, fmt.Sprintf("the workspace's PersistentVolumeClaim %s is gone, and the session's files with it", jobspec.ClaimName(o.session)))}, err
-	}
 	return r.launch(o), nil
 }
 

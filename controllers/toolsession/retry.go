@@ -1,7 +1,6 @@
 package toolsession
 
 import (
-	"context"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,13 +29,4 @@ func (o *observation) hasFiles() bool { return o.hasWorkspace() && o.session.Sta
 // isTriedAgain says that the session's last pod couldn't be started.
 func (o *observation) isTriedAgain() bool {
 	return o.session.Status.Phase == v1alpha1.SessionPending && o.session.Status.Reason == v1alpha1.ReasonStartFailed
-}
-
-// hasLostClaim says that the claim with the session's files is gone: another one would be empty, and nobody would say so.
-func (r *Reconciler) hasLostClaim(ctx context.Context, o *observation) (bool, error) {
-	if !o.hasFiles() {
-		return false, nil
-	}
-	claim, err := r.liveClaim(ctx, o)
-	return claim == nil || claim.DeletionTimestamp != nil, err
 }

@@ -9,7 +9,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,27 +16,13 @@ import (
 )
 
 // startSession creates a session and waits until it takes calls.
-func (sp *space) startSession(t *testing.T, name string, adjust ...func(*v1alpha1.ToolSessionSpec)) *v1alpha1.ToolSession {
+func (sp *space) startSession(t *testing.T, name string, adjust ...func(*v1alpha1.ToolSession)) *v1alpha1.ToolSession {
 	t.Helper()
-	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name}}
-	for _, change := range adjust {
-		change(&session.Spec)
-	}
-	must(t, sp.client.Create(t.Context(), session))
-	return sp.awaitSession(t, session, v1alpha1.SessionReady)
+	return sp.awaitIncarnation(t, sp.createSession(t, name, adjust...), 1)
 }
 
-// awaitSession waits until a session has a phase.
-func (sp *space) awaitSession(t *testing.T, session *v1alpha1.ToolSession, phase v1alpha1.SessionPhase) *v1alpha1.ToolSession {
-	t.Helper()
-	o := sp.await(t, string(phase)+" of session "+session.Name, &v1alpha1.ToolSessionList{}, func(o client.Object, gone bool) bool {
-		now, ok := o.(*v1alpha1.ToolSession)
-		if ok && now.Status.Phase == v1alpha1.SessionEnded && phase != v1alpha1.SessionEnded {
-			t.Fatalf("session %s ended: %s: %s", now.Name, now.Status.Reason, now.Status.Message)
-		}
-		return ok && !gone && now.Status.Phase == phase
-	}, named(session)...)
-	return o.(*v1alpha1.ToolSession)
+func concurrent(n int32) func(*v1alpha1.ToolSession) {
+	return func(s *v1alpha1.ToolSession) { s.Spec.MaxConcurrentCalls = ptr.To(n) }
 }
 
 // inside has a call run in a session.
@@ -120,9 +105,7 @@ func TestAServerRunsInTheBackground(t *testing.T) {
 	sp.awaitPhase(t, waiting, v1alpha1.PhaseRunning)
 	behind := sp.create(t, inside(session, shell("true")))
 	sp.awaitCall(t, behind, "turn", func(c *v1alpha1.ToolCall) bool { return len(c.Status.Conditions) > 0 })
-	now := session.DeepCopy()
-	now.Spec.End = true
-	must(t, sp.client.Patch(t.Context(), now, client.MergeFrom(session)))
+	sp.editSession(t, session, func(spec *v1alpha1.ToolSessionSpec) { spec.End = true })
 	for _, call := range []*v1alpha1.ToolCall{again, waiting} {
 		if c := sp.awaitFinished(t, call); c.Status.Phase != v1alpha1.PhaseCancelled || ptr.Deref(c.Status.RetrySafe, true) {
 			t.Errorf("a running call ended %s/%s, retrySafe %v", c.Status.Phase, c.Status.Reason, c.Status.RetrySafe)
@@ -169,7 +152,7 @@ func TestACallOfASessionIsDeletedWhileItRuns(t *testing.T) {
 func TestASessionKeepsItsLastCallsOnly(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	session := sp.startSession(t, "many", func(s *v1alpha1.ToolSessionSpec) { s.MaxConcurrentCalls = ptr.To(int32(8)) })
+	session := sp.startSession(t, "many", concurrent(8))
 	const calls = 230
 	for range calls {
 		must(t, sp.client.Create(t.Context(), sp.newCall(inside(session, structured("true")))))
@@ -191,7 +174,7 @@ func TestASessionKeepsItsLastCallsOnly(t *testing.T) {
 // An operator that is killed loses nothing of a session, and nothing runs twice.
 func TestOperatorKilledWhileASessionRuns(t *testing.T) {
 	sp := newSpace(t)
-	session := sp.startSession(t, "survives", func(s *v1alpha1.ToolSessionSpec) { s.MaxConcurrentCalls = ptr.To(int32(4)) })
+	session := sp.startSession(t, "survives", concurrent(4))
 	var calls []*v1alpha1.ToolCall
 	create := func(n int) {
 		for range n {
