@@ -214,7 +214,7 @@ func (r *Reconciler) bindTo(o *observation, job *batchv1.Job, runner *dispatch.S
 	if bound.Decision, err = jobspec.SealOrigin(r.Identity, o.origin, sealContext(o.session, bound)...); err != nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
 	}
-	e := effects{hold: true, status: o.ready(bound, hello, job.Name, path)}
+	e := effects{holdLater: true, status: o.ready(bound, hello, job.Name, path)}
 	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}
 	if jobspec.PoolOf(job) != "" {
 		e.adopt = job
