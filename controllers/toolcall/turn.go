@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -20,6 +21,11 @@ import (
 
 // takeTurn decides about a session's call, and hands it over if its turn has come.
 func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
+	reason, _ := o.waitsFor()
+	if left := o.created.Add(acceptWait).Sub(o.now); reason == v1alpha1.ReasonQueued && left > 0 && len(o.call.Status.Conditions) == 0 {
+		// Most have had their turn by then, and nothing is written of them before their end.
+		return effects{wake: left}, nil
+	}
 	j, otherwise, err := r.judge(ctx, o)
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
@@ -76,6 +82,10 @@ const retryPause = 10 * time.Second
 
 // watchInSession looks after a call that its session's process may have started.
 func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effects, error) {
+	o, err := r.withItsAction(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
 	v := o.session
 	switch {
 	case v.orphaned:
@@ -94,6 +104,22 @@ func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effect
 		e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
 	}
 	return e, nil
+}
+
+// withItsAction is the observation of a call whose status doesn't say yet what it does: nothing was written when it was handed
+// over.
+func (r *Reconciler) withItsAction(ctx context.Context, o *observation) (*observation, error) {
+	if o.call.Status.Action != nil {
+		return o, nil
+	}
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if apierrors.IsNotFound(err) {
+		return o, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.withAction(whole), nil
 }
 
 // saysRunning has the status say that the call runs, if it doesn't end soon.
@@ -143,6 +169,10 @@ func (r *Reconciler) watchKnown(ctx context.Context, o *observation) (effects, e
 
 // finishInSession ends a session's call with what the process reports, and acknowledges that once it is written.
 func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effects, error) {
+	o, err := r.withItsAction(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
 	e := effects{forgetResult: true, reported: metrics.ReportRecorded}
 	if runner := o.session.runner(); runner != nil {
 		e.messages = []message{{to: runner, ack: string(o.call.UID)}}

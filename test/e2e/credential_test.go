@@ -52,6 +52,7 @@ echo done`
 
 // Every file and every process that the command can read, searched for anything that looks like a token.
 func TestNoReadableFileHoldsTheCredential(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
 	const search = `
@@ -95,6 +96,7 @@ print('searched')
 }
 
 func TestPodShowsNoCredential(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.run(t, shell("ls /var/run/secrets/kubernetes.io/serviceaccount 2>/dev/null || echo none"))
@@ -127,6 +129,7 @@ func TestPodShowsNoCredential(t *testing.T) {
 // Neither the command nor its variables nor its input is in the pod: they may hold what readers of pods
 // shouldn't see.
 func TestPodDoesNotShowTheCall(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	spec := shell("cat >/dev/null # sesame-command")
@@ -149,6 +152,7 @@ func forged(t *testing.T) string {
 }
 
 func TestTerminationMessageCannotBeForged(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	spec := shell(`cat >/dev/termination-log; kill -KILL 1; kill -STOP 1; for s in HUP ABRT SEGV USR1 PIPE; do kill -$s 1; done
@@ -189,6 +193,7 @@ func (s *suite) awaitProcess(t *testing.T, text string) {
 // A pod that wasn't made for the call is of no interest to the operator, and can't have the operator's label. By the Job's
 // labels the Job controller takes it for one of the Job's, and deletes one of the two: not the one that is ready.
 func TestForeignPodIsIgnored(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.create(t, shell("echo running; "+held+"; echo end"))

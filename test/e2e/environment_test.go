@@ -170,6 +170,7 @@ func TestEnvironmentPrecedence(t *testing.T) {
 
 // What a call lacks names the object and the key, and nothing runs.
 func TestMissingReferences(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newData(t, map[string]string{"key": "value"})
@@ -196,6 +197,7 @@ func TestMissingReferences(t *testing.T) {
 
 // What the operator of the platform set survives only in a context that a model didn't choose.
 func TestTrustDecidesOnBlockedVariables(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newBareSpace(t)
 	sp.newData(t, map[string]string{"key": "from the Secret"})
@@ -247,6 +249,7 @@ func TestTrustDecidesOnBlockedVariables(t *testing.T) {
 
 // A call keeps what it was accepted with.
 func TestEnvironmentThatChangesUnderACall(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	t.Run("deleted while the command runs", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // However a pod is taken away while its command runs, the call ends as lost, with the output so far where the
 // runner had time to report it, and is never said to be safe to create again.
 func TestPodsThatAreTakenAway(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	counting := sp.countPods(t)
@@ -74,6 +75,7 @@ func TestPodsThatAreTakenAway(t *testing.T) {
 }
 
 func TestPodThatAnAdmissionPolicyRefuses(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newBareSpace(t)
 	object := metav1.ObjectMeta{Name: sp.namespace, Labels: map[string]string{labelRun: sp.id}}

@@ -135,6 +135,7 @@ func TestStandardInput(t *testing.T) {
 }
 
 func TestCallsDoNotSeeEachOthersFiles(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	// Each writes where the other would see it, and looks when the other has written too.

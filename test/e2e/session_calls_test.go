@@ -192,7 +192,7 @@ func TestOperatorKilledWhileASessionRuns(t *testing.T) {
 			calls = append(calls, call)
 		}
 	}
-	for range 3 {
+	for range 2 {
 		create(10)
 		sp.awaitRestarted(t, sp.killOperator(t))
 	}

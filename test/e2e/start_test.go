@@ -14,6 +14,7 @@ import (
 // Whatever keeps a pod from starting, the call ends with the reason, can be created again, and leaves no Job. What
 // can be known at once isn't waited for: the start timeout is longer than the tests are patient.
 func TestCallsThatCannotStart(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	for name, test := range map[string]struct {
@@ -77,6 +78,7 @@ func TestCallsThatCannotStart(t *testing.T) {
 }
 
 func TestPodThatQuotaRefuses(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newBareSpace(t)
 	quota := &corev1.ResourceQuota{
@@ -93,6 +95,7 @@ func TestPodThatQuotaRefuses(t *testing.T) {
 }
 
 func TestJobThatQuotaRefuses(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newBareSpace(t)
 	quota := &corev1.ResourceQuota{
@@ -108,6 +111,7 @@ func TestJobThatQuotaRefuses(t *testing.T) {
 }
 
 func TestReferencesThatLeadNowhere(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "unruled", func(e *v1alpha1.ExecutionEnvironment) {

@@ -16,6 +16,7 @@ import (
 
 // No more processes run at the same time than the environment lets, and a flood holds up its sender only.
 func TestCallsTakeTurns(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "narrow", func(e *v1alpha1.ExecutionEnvironment) {
@@ -92,6 +93,7 @@ func atTheSameTime(calls []*v1alpha1.ToolCall) int {
 }
 
 func TestACallThatWaitsForItsTurnSaysSoAndCanBeCancelled(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "narrow", func(e *v1alpha1.ExecutionEnvironment) {

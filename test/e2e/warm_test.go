@@ -42,6 +42,7 @@ func expectPath(t *testing.T, call *v1alpha1.ToolCall, want v1alpha1.Path) {
 
 // Each call brings something of its own that a pod which was started before it can't have known.
 func TestWaitingPodsTakeAnyCall(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t, codeOnlyGated)
 	sp.newData(t, map[string]string{"key": "from a Secret"})
@@ -87,6 +88,7 @@ except PermissionError:
 `
 
 func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 1)
@@ -101,6 +103,7 @@ func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
 }
 
 func TestCancelAndDeletionEndCallsInPodsThatWaited(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 2)
@@ -122,6 +125,7 @@ func TestCancelAndDeletionEndCallsInPodsThatWaited(t *testing.T) {
 // An image that nobody has: pods are tried less and less often, the environment says why, and calls end in
 // seconds.
 func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	watching, err := sp.client.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(sp.namespace))
@@ -162,6 +166,7 @@ func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
 
 // What changes in the environment is in the pods of the next calls, and the running one keeps what it has.
 func TestAChangedEnvironmentReplacesTheWaitingPods(t *testing.T) {
+	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {

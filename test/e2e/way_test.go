@@ -93,9 +93,11 @@ func (sp *space) enterSession(t *testing.T, spec v1alpha1.ToolCallSpec) v1alpha1
 		env.Name = spec.EnvironmentRef.Name
 	}
 	key := client.ObjectKey{Namespace: sp.namespace, Name: env.Name}
-	if err := sp.client.Get(t.Context(), key, env); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
+	err := sp.client.Get(t.Context(), key, env)
+	if apierrors.IsNotFound(err) {
+		return spec
 	}
+	must(t, err)
 	parts := []string{"way", env.Name, strconv.FormatInt(env.Generation, 10)}
 	if spec.EnvironmentRef == nil {
 		parts = append(parts, "default")
