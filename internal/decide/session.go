@@ -53,7 +53,7 @@ func CheckSession(s *Snapshot) error {
 
 func sessionEnded(session *v1alpha1.ToolSession) *Refusal {
 	if session.Status.Phase == v1alpha1.SessionEnded {
-		return Refuse(v1alpha1.ReasonSessionEnded, "the ToolSession %q has ended: %s: %s. Create another one, and the call again", session.Name, session.Status.Reason, session.Status.Message)
+		return Refuse(v1alpha1.ReasonSessionEnded, "the ToolSession %q has ended (%s: %s): create another one, and the call again", session.Name, session.Status.Reason, session.Status.Message)
 	}
 	return Refuse(v1alpha1.ReasonSessionEnded, "the ToolSession %q is being ended: create another one, and the call again", session.Name)
 }

@@ -75,7 +75,7 @@ func sessionRefusals() map[string]refusalCase {
 		},
 		"a session that ended": {one(ending(func(o *v1alpha1.ToolSession) {
 			o.Status.Phase, o.Status.Reason = v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout
-		})), ended, false, "has ended (IdleTimeout)"},
+		})), ended, false, "has ended (IdleTimeout"},
 		"a session that somebody ends":    {one(ofSession(func(s *v1alpha1.ToolSessionSpec) { s.End = true })), ended, false, "is being ended"},
 		"a session that somebody deleted": {one(ending(func(o *v1alpha1.ToolSession) { o.DeletionTimestamp = &metav1.Time{} })), ended, false, "is being ended"},
 		"a session that ended, of somebody else": {
