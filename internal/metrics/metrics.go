@@ -23,7 +23,7 @@ var (
 	}, []string{"phase", "reason"})
 	stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "toolcall_call_stage_seconds",
-		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, or None for a call without a pod).",
+		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, Session, or None for a call without a pod).",
 		Buckets: buckets,
 	}, []string{"stage", "path"})
 	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -107,9 +107,9 @@ func RegisterCallsInFlight(count func() int) {
 	register("toolcall_calls_in_flight", "Calls that have not ended.", nil, func() float64 { return float64(count()) })
 }
 
-// RegisterCallsQueued exposes the number of calls that wait because of their environment's limit.
+// RegisterCallsQueued exposes the number of calls that wait because of their environment's limit, or for their session.
 func RegisterCallsQueued(count func() int) {
-	register("toolcall_calls_queued", "Calls that wait because their environment runs as many as it may.", nil,
+	register("toolcall_calls_queued", "Calls that wait because their environment runs as many as it may, or for their session.", nil,
 		func() float64 { return float64(count()) })
 }
 
