@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts the local cluster, installs the operator, runs the calls of config/samples and shows their results. Running it
-# again repeats the calls.
+# Starts the local cluster, installs the operator, runs the calls of config/samples, one after the other and in a session,
+# and shows their results. Running it again repeats the calls.
 #
 # KUBECONFIG can name another cluster. Push the three images to a registry first, and set MANAGER_IMAGE, RUNNER_IMAGE and
 # TOOLS_IMAGE to their names.
@@ -8,8 +8,9 @@ source "$(dirname "$0")/lib.sh"
 
 readonly NAMESPACE=toolcall-demo
 readonly CALLS=config/samples/10-calls.yaml
+readonly SESSION=config/samples/20-sessions.yaml
 
-# expected prints how each sample call must end: name, phase, reason, exit code.
+# expected prints how each sample call must end: name, phase, reason, exit code. Those of the session are called desk-*.
 expected() {
   cat <<'END'
 git Succeeded Completed 0
@@ -24,6 +25,10 @@ too-slow Failed TimedOut -1
 denied Denied ArgumentNotAllowed -
 nowhere Failed EnvironmentNotFound -
 walls Failed NonZeroExit 3
+desk-write Succeeded Completed 0
+desk-add Succeeded Completed 0
+desk-read Succeeded Completed 0
+desk-fetch Succeeded Completed 0
 END
 }
 
@@ -39,6 +44,9 @@ rm -rf /usr -> Permission denied
 /workspace/allowed is written
 END
 }
+
+# expected_basket prints what the session's calls read of the file that they share: sorted, and from the session's server.
+expected_basket() { printf '%s\n' apple fig pear pear fig apple; }
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -105,16 +113,27 @@ install_all() {
 
 # apply_samples deletes the calls of an earlier demo first: a call runs only once.
 apply_samples() {
-  "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f "$CALLS"
+  "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f "$CALLS" -f "$SESSION"
   "$KUBECTL" kustomize config/samples |
     sed "s|toolcall.dev/tools:dev|${TOOLS_IMAGE:-toolcall.dev/tools:dev}|" | "$KUBECTL" apply -f -
 }
 
-await_calls() { "$KUBECTL" wait --for=condition=Finished --timeout=180s -f "$CALLS"; }
+# call_names prints the calls that end by themselves, with the kind.
+call_names() { expected | sed 's|^\([^ ]*\) .*|tc/\1|'; }
+
+# await_calls waits for the calls to end. The session's server doesn't: it runs.
+await_calls() {
+  local names
+  mapfile -t names < <(call_names)
+  "$KUBECTL" wait -n "$NAMESPACE" --for=condition=Finished --timeout=180s "${names[@]}"
+  "$KUBECTL" wait -n "$NAMESPACE" --for=jsonpath='{.status.phase}'=Running --timeout=60s tc/desk-server
+}
 
 # outcomes prints each call's name, phase, reason, exit code and milliseconds, with a dash for a missing value.
 outcomes() {
-  "$KUBECTL" get -f "$CALLS" -o go-template='{{range .items}}{{.metadata.name}} {{.status.phase}} {{.status.reason}} {{if exists .status "exitCode"}}{{.status.exitCode}}{{else}}-{{end}} {{if exists .status "durationMilliseconds"}}{{.status.durationMilliseconds}}{{else}}-{{end}}{{"\n"}}{{end}}'
+  local names
+  mapfile -t names < <(call_names)
+  "$KUBECTL" get -n "$NAMESPACE" "${names[@]}" -o go-template='{{range .items}}{{.metadata.name}} {{.status.phase}} {{.status.reason}} {{if exists .status "exitCode"}}{{.status.exitCode}}{{else}}-{{end}} {{if exists .status "durationMilliseconds"}}{{.status.durationMilliseconds}}{{else}}-{{end}}{{"\n"}}{{end}}'
 }
 
 show_table() {
@@ -133,16 +152,27 @@ show_outputs() {
   template+='{{if ne .status.phase "Succeeded"}}{{.status.reason}}: {{.status.message}}{{"\n"}}{{end}}'
   template+='{{if exists .status "refused"}}{{range .status.refused}}refused: {{.path}} ({{.rule}}){{"\n"}}{{end}}{{end}}'
   template+='{{if exists .status "output"}}{{if ne .status.output .status.message}}{{.status.output}}{{"\n"}}{{end}}{{end}}{{end}}'
-  "$KUBECTL" get -f "$CALLS" -o go-template="$template" |
+  local names
+  mapfile -t names < <(call_names)
+  "$KUBECTL" get -n "$NAMESPACE" "${names[@]}" -o go-template="$template" |
     awk 'sub(/^\001/, "") { print "\n" $0; next } { print ($0 == "" ? "" : "    " $0) }'
 }
+
+# show_session prints the session, whose calls share a file, with the server that still runs in it.
+show_session() {
+  printf '\nThe session "desk", in which the calls desk-* ran (kubectl toolcall session describe desk):\n\n'
+  bin/kubectl-toolcall session describe desk -n "$NAMESPACE" | sed 's/^\(.\)/    \1/'
+}
+
+# basket prints what the session's calls read of the file that they share.
+basket() { "$KUBECTL" get -n "$NAMESPACE" tc/desk-read tc/desk-fetch -o jsonpath='{range .items[*]}{.status.stdout}{end}'; }
 
 # refusals prints what was refused to the call "walls", and its output.
 refusals() {
   "$KUBECTL" get -n "$NAMESPACE" tc/walls -o jsonpath='{range .status.refused[*]}{.path} {.rule}{"\n"}{end}{.status.stdout}'
 }
 
-# unexpected prints the calls that didn't end as expected, and what was refused if that is something else.
+# unexpected prints the calls that didn't end as expected, and what was refused or read if that is something else.
 unexpected() {
   local name want got
   while read -r name want; do
@@ -151,6 +181,8 @@ unexpected() {
   done < <(expected)
   got=$(refusals)
   [[ $got == "$(expected_refusals)" ]] || printf 'to the call walls was refused:\n%s\nexpected is:\n%s\n' "$got" "$(expected_refusals)"
+  got=$(basket)
+  [[ $got == "$(expected_basket)" ]] || printf 'the calls of the session read:\n%s\nexpected is:\n%s\n' "$got" "$(expected_basket)"
 }
 
 # show_next prints commands to try next.
@@ -177,6 +209,12 @@ YAML
 )
 kubectl wait -n toolcall-demo --for=condition=Finished "$call"
 kubectl get -n toolcall-demo "$call" -o jsonpath='{.status.output}{"\n"}'
+
+# More in the session, which ends after 15 minutes without a call:
+export PATH=$PATH:$PWD/bin
+kubectl toolcall session exec desk -n toolcall-demo -- ls -l
+kubectl toolcall cancel desk-server -n toolcall-demo
+kubectl toolcall session end desk -n toolcall-demo
 
 # One that is cancelled:
 call=$(kubectl create -o name -f - <<'YAML'
@@ -213,6 +251,7 @@ main() {
   results=$(outcomes)
   show_table <<<"$results"
   show_outputs
+  show_session
   show_next
   wrong=$(unexpected "$results")
   [[ -z $wrong ]] || die "$wrong"

@@ -23,7 +23,7 @@ var (
 	}, []string{"phase", "reason"})
 	stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "toolcall_call_stage_seconds",
-		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, or None for a call without a pod).",
+		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, Session, or None for a call without a pod).",
 		Buckets: buckets,
 	}, []string{"stage", "path"})
 	refused = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -72,6 +72,7 @@ func TestGaugesShowWhatIsCountedNow(t *testing.T) {
 		"toolcall_calls_in_flight":    {"": 3},
 		"toolcall_calls_queued":       {"": 2},
 		"toolcall_runner_connections": {"": 1},
+		"toolcall_sessions":           {"phase=Pending": 7, "phase=Ready": 5, "phase=Suspended": 9, "phase=Ended": 5},
 		"toolcall_clock_skew_seconds": {"clock=operator": -1.5, "clock=apiservers": 2},
 	} {
 		if got := values(t, name); !maps.Equal(got, want) {

@@ -23,6 +23,7 @@ var registerAll = sync.OnceFunc(func() {
 	RegisterCallsInFlight(func() int { return 3 })
 	RegisterCallsQueued(func() int { return 2 })
 	RegisterRunnerConnections(func() int { return 1 })
+	RegisterSessions(func(phase v1alpha1.SessionPhase) int { return len(phase) })
 	RegisterClockSkew(func() time.Duration { return -1500 * time.Millisecond }, func() time.Duration { return 2 * time.Second })
 })
 
@@ -36,6 +37,8 @@ func gather(t *testing.T) map[string]*dto.MetricFamily {
 		Refused: []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}},
 		Timings: &v1alpha1.CallTimings{FinishedMilliseconds: ptr.To[int64](1)},
 	})
+	CountSessionEnded(&v1alpha1.ToolSessionStatus{Reason: v1alpha1.ReasonEndRequested})
+	CountSessionReady(&v1alpha1.ToolSessionStatus{Timings: &v1alpha1.SessionTimingsStatus{ReadyMilliseconds: ptr.To[int64](1), Path: v1alpha1.PathCold}})
 	families, err := crmetrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +65,7 @@ func TestEveryMetricOfTheDashboardAndTheAlertsExists(t *testing.T) {
 			t.Errorf("%s names %d metrics only", file, len(found))
 		}
 		for _, name := range found {
-			name = strings.TrimSuffix(name, "_bucket")
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
 			if exposed[name] == nil {
 				t.Errorf("%s names %s, which nothing exposes", file, name)
 			}

@@ -83,6 +83,9 @@ func attributes(call *v1alpha1.ToolCall) []attribute.KeyValue {
 	if call.Status.Timings != nil {
 		list = append(list, attribute.String("toolcall.path", string(call.Status.Timings.Path)))
 	}
+	if session := call.Status.Session; session != nil {
+		list = append(list, attribute.String("toolcall.session", session.Name), attribute.Int("toolcall.session.incarnation", int(session.Incarnation)))
+	}
 	if call.Status.Pod != "" {
 		list = append(list, attribute.String("k8s.pod.name", call.Status.Pod), attribute.String("k8s.node.name", call.Status.Node))
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,40 @@ func TestACallIsASpanWithItsStages(t *testing.T) {
 	}
 	if got := spans["start"].EndTime.Sub(spans["accept"].StartTime); got != 5*time.Millisecond {
 		t.Errorf("acceptance and start take %s", got)
+	}
+}
+
+// attributesOf are those of the call's own span.
+func attributesOf(call *v1alpha1.ToolCall) map[attribute.Key]attribute.Value {
+	attributes := map[attribute.Key]attribute.Value{}
+	for _, span := range record(call) {
+		if span.Name != "toolcall" {
+			continue
+		}
+		for _, a := range span.Attributes {
+			attributes[a.Key] = a.Value
+		}
+	}
+	return attributes
+}
+
+func TestACallInASessionSaysWhichOneAndInWhichOfItsPods(t *testing.T) {
+	t.Parallel()
+	call := finishedCall(nil)
+	call.Status.Timings.Path = v1alpha1.PathSession
+	call.Status.Session = &v1alpha1.CallSessionStatus{Name: "work", Incarnation: 2, Sequence: 7}
+	got := attributesOf(call)
+	if name := got["toolcall.session"].AsString(); name != "work" {
+		t.Errorf("the session is %q", name)
+	}
+	if n := got["toolcall.session.incarnation"].AsInt64(); n != 2 {
+		t.Errorf("the incarnation is %d", n)
+	}
+	if path := got["toolcall.path"].AsString(); path != string(v1alpha1.PathSession) {
+		t.Errorf("the path is %q", path)
+	}
+	if _, has := attributesOf(finishedCall(nil))["toolcall.session"]; has {
+		t.Error("a call without a session names one")
 	}
 }
 

@@ -56,30 +56,27 @@ func (b block) why() string {
 	return ""
 }
 
-// script is what a block has to run: of a console, the lines after prompts and their continuations.
+// script is what a block has to run: of a console, the commands, and around what they print marks.
 func (b block) script() string {
 	if b.language != "console" {
 		return b.text
 	}
 	var commands strings.Builder
-	goesOn := false
-	for line := range strings.Lines(b.text) {
-		typed, isCommand := strings.CutPrefix(line, "$ ")
-		if isCommand || goesOn {
-			commands.WriteString(typed)
-			goesOn = strings.HasSuffix(strings.TrimRight(typed, "\n"), `\`)
-		}
+	for _, s := range b.console() {
+		commands.WriteString(s.marked())
 	}
 	return commands.String()
 }
 
-// Every command of every page does what it says, in order, in one shell for each page.
+// Every command of every page does what it says, in order, in one shell for each page. Those of consoles print what the page
+// shows.
 func TestCommands(t *testing.T) {
 	needCluster(t)
 	ran := 0
 	for _, page := range pages(t) {
 		found, _ := blocks(page, read(t, page))
 		var script strings.Builder
+		var consoles []shown
 		for _, b := range found {
 			if b.language != "sh" && b.language != "console" {
 				continue
@@ -89,10 +86,13 @@ func TestCommands(t *testing.T) {
 				continue
 			}
 			ran++
+			if b.language == "console" {
+				consoles = append(consoles, b.console()...)
+			}
 			fmt.Fprintf(&script, "echo 'in the block at line %d' >&2\n%s\n", b.line, b.script())
 		}
 		if script.Len() > 0 {
-			t.Run(page, func(t *testing.T) { runPage(t, page, script.String()) })
+			t.Run(page, func(t *testing.T) { compareShown(t, page, runPage(t, page, script.String()), consoles) })
 		}
 	}
 	if ran < 3 {
@@ -100,8 +100,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// runPage runs a page's commands as a person does who types them in the project's folder.
-func runPage(t *testing.T, page, script string) {
+// runPage runs a page's commands as a person does who types them in the project's folder, and gives what they printed.
+func runPage(t *testing.T, page, script string) string {
 	before := map[string][]string{}
 	for _, kind := range left {
 		before[kind] = names(t, kind)
@@ -118,9 +118,11 @@ func runPage(t *testing.T, page, script string) {
 		c.env, c.limit = append(c.env, releasing(t)...), 10*time.Minute
 	}
 	c.args = []string{"bash", "-euo", "pipefail", "-c", script}
-	if out, errOut, err := c.run(t); err != nil {
+	out, errOut, err := c.run(t)
+	if err != nil {
 		t.Errorf("the commands of %s: %v\n%s\n%s", page, err, out, errOut)
 	}
+	return out
 }
 
 // left is what pages may make and leave there: objects of the cluster, and those in the operator's namespace.
@@ -247,14 +249,6 @@ func TestMarkers(t *testing.T) {
 		if _, err := regexp.Compile(pattern); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-func TestScriptOfAConsole(t *testing.T) {
-	t.Parallel()
-	b := block{language: "console", text: "$ kubectl get \\\n  tc\nNAME\nfirst\n$ true\n"}
-	if got, want := b.script(), "kubectl get \\\n  tc\ntrue\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -74,6 +74,11 @@ var samples = map[string]sample{
 	},
 	"two-agents.yaml": {namespace: "toolcall-agents", more: eachWithItsTools},
 	"warm.yaml":       {namespace: "toolcall-warm", more: warmAndBounded},
+	"session-workspace.yaml": {
+		namespace: "toolcall-workspace", more: sharedAndKept,
+		calls: map[string]want{"write": prints(""), "read": prints("remember\n")},
+	},
+	"afternoon.yaml": {namespace: "toolcall-afternoon", more: showsTheRepository},
 }
 
 func TestSamples(t *testing.T) {

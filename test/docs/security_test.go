@@ -37,11 +37,11 @@ func TestSecurityPageListsTheOperatorsRights(t *testing.T) {
 
 var testName = regexp.MustCompile("`(Test\\w+)(?:/([\\w-]+))?`")
 
-// The security page promises nothing about walls that no test shows: each row of its table names tests, and they exist.
-func TestSecurityPageNamesItsTests(t *testing.T) {
-	t.Parallel()
+// testsIn are the tests of files, with the whole text of their files.
+func testsIn(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
 	tests := map[string]string{}
-	for _, pattern := range []string{"internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/guards/*_test.go", "test/e2e/*_test.go"} {
+	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(filepath.Join(root, pattern))
 		for _, path := range paths {
 			relative, _ := filepath.Rel(root, path)
@@ -51,6 +51,36 @@ func TestSecurityPageNamesItsTests(t *testing.T) {
 			}
 		}
 	}
+	return tests
+}
+
+// Each rule of the protocol of sessions names tests that show it, and they exist.
+func TestSessionsPageNamesItsTests(t *testing.T) {
+	t.Parallel()
+	tests := testsIn(t, "internal/*/*_test.go", "internal/dispatch/*/*_test.go", "controllers/*_test.go", "controllers/*/*_test.go", "cmd/*/*_test.go")
+	_, section, _ := strings.Cut(read(t, "docs/sessions.md"), "## One write for a call\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rules := regexp.MustCompile(`(?m)^\| (\d+) \| .+ \| ([^|]+) \|$`).FindAllStringSubmatch(section, -1)
+	for i, rule := range rules {
+		names := testName.FindAllStringSubmatch(rule[2], -1)
+		if rule[1] != fmt.Sprint(i+1) || len(names) == 0 {
+			t.Errorf("rule %d names no test in its last cell: %s", i+1, rule[0])
+		}
+		for _, name := range names {
+			if tests[name[1]] == "" {
+				t.Errorf("there is no test %s, which rule %d names", name[1], i+1)
+			}
+		}
+	}
+	if len(rules) != 13 {
+		t.Errorf("found %d rules", len(rules))
+	}
+}
+
+// The security page promises nothing about walls that no test shows: each row of its table names tests, and they exist.
+func TestSecurityPageNamesItsTests(t *testing.T) {
+	t.Parallel()
+	tests := testsIn(t, "internal/runner/*_test.go", "internal/runner/sandbox/*_test.go", "internal/guards/*_test.go", "test/e2e/*_test.go")
 	_, section, _ := strings.Cut(read(t, "docs/security.md"), "## Walls around a call\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	rows := 0
