@@ -25,8 +25,8 @@ else
 fi
 read -ra more <<<"${BENCH_ARGS:-}"
 go run ./test/bench "$command" "${args[@]}" "${more[@]}" "${@:2}"
-# Flags may have the figures written elsewhere, or nowhere.
-if [[ $command == calls && " ${more[*]} $* " != *" -json"* ]]; then
+# Flags may have the figures written elsewhere, or nowhere; of sessions alone there is no plot.
+if [[ $command == calls && " ${more[*]} $* " != *" -json"* && " ${more[*]} $* " != *" -only sessions "* ]]; then
   go -C hack run ./benchplot -in "$PWD/bin/bench.json" -out "$PWD/bin/bench.png"
   say "bench: all figures are in bin/bench.json, a plot is in bin/bench.png"
 fi

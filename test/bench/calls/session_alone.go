@@ -86,20 +86,23 @@ func (b *sessionBench) roundAlone(ctx context.Context, calls *cluster.Tracker, n
 	if err := b.roundOfExecs(ctx, namespace); err != nil {
 		return err
 	}
-	for title, of := range map[string]struct {
-		kind  string
-		times int
-	}{timeWarm: {kindWarm, warmPerSessionRound}, timeJob: {kindJob, 1}} {
-		f := b.fixture(of.kind)
-		for i := 0; f != nil && i < of.times; i++ {
-			one, err := b.measureOne(ctx, f, fmt.Sprintf("beside-%02d-%02d", round, i))
-			if err != nil {
-				return err
-			}
-			b.values[title] = append(b.values[title], one.Seconds)
-			if err := f.clear(ctx); err != nil {
-				return err
-			}
+	if err := b.roundBeside(ctx, kindWarm, timeWarm, round, warmPerSessionRound); err != nil {
+		return err
+	}
+	return b.roundBeside(ctx, kindJob, timeJob, round, 1)
+}
+
+// roundBeside measures what has a pod of its own, where it is among the kinds that were asked for.
+func (b *sessionBench) roundBeside(ctx context.Context, kind, title string, round, times int) error {
+	f := b.fixture(kind)
+	for i := 0; f != nil && i < times; i++ {
+		one, err := b.measureOne(ctx, f, fmt.Sprintf("beside-%02d-%02d", round, i))
+		if err != nil {
+			return err
+		}
+		b.values[title] = append(b.values[title], one.Seconds)
+		if err := f.clear(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,14 +108,7 @@ func (r *run) measureSessions(ctx context.Context) (err error) {
 	return nil
 }
 
-func (b *sessionBench) measures(part string) bool {
-	for _, wanted := range b.session.parts {
-		if wanted == part {
-			return true
-		}
-	}
-	return false
-}
+func (b *sessionBench) measures(part string) bool { return slices.Contains(b.session.parts, part) }
 
 const (
 	floorRoom = "session-floor"
