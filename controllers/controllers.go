@@ -183,8 +183,13 @@ func (m *Memory) readEarlier(ctx context.Context, api client.Reader, namespaces 
 	return nil
 }
 
-// requestTimeout bounds each request of a pass, so that a slow webhook keeps a worker for no longer.
-const requestTimeout = 15 * time.Second
+const (
+	// requestTimeout bounds each request of a pass, so that a slow webhook keeps a worker for no longer.
+	requestTimeout = 15 * time.Second
+	// StatusTimeout bounds each write of a status. It is shorter than the leader's lease: nothing is written when a session's
+	// call is handed over, so that a write of the leader before must not arrive after that.
+	StatusTimeout = 5 * time.Second
+)
 
 // Setup registers every controller of the operator.
 func Setup(mgr ctrl.Manager, o Options) error {
@@ -192,7 +197,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("set up the cache: %w", err)
 	}
 	m := o.Memory
-	api := apicache.WithTimeout(mgr.GetClient(), requestTimeout)
+	api := apicache.WithTimeout(mgr.GetClient(), requestTimeout, StatusTimeout)
 	objects := apicache.Reader{Reader: api, Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), requestTimeout)}
 	recorder := mgr.GetEventRecorder(EventSource)
 	calls := toolcall.NewReconciler(toolcall.Options{

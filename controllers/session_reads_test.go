@@ -45,6 +45,18 @@ func TestAPassOverASessionThatCannotReadAllItNeedsWritesNothing(t *testing.T) {
 			w.elapse(time.Hour)
 			return s
 		},
+		"ending a session whose claim gets no volume": func(w *world) *v1alpha1.ToolSession {
+			s := w.session("s", withWorkspace)
+			w.settle(s)
+			w.elapse(time.Hour)
+			return s
+		},
+		"resuming": func(w *world) *v1alpha1.ToolSession {
+			s, r := w.readySession("s", withWorkspace)
+			r.exit(w, corev1.PodFailed)
+			w.keep(s)
+			return s
+		},
 		"losing the pod": func(w *world) *v1alpha1.ToolSession {
 			s, r := w.readySession("s", withWorkspace)
 			r.exit(w, corev1.PodFailed)

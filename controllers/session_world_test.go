@@ -2,7 +2,6 @@ package controllers_test
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -301,7 +299,7 @@ func (w *world) writeCall(c *v1alpha1.ToolCall, change func(*v1alpha1.ToolCallSt
 }
 
 func isHeldByFinalizer(s *v1alpha1.ToolSession) bool {
-	return slices.Contains(s.Finalizers, toolsession.Finalizer)
+	return s.IsHeld()
 }
 
 func seconds(n int32) *int32 { return ptr.To(n) }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -268,6 +270,12 @@ type ToolSession struct {
 	// +optional
 	Status ToolSessionStatus `json:"status,omitempty"`
 }
+
+// SessionFinalizer keeps the name of a session until its calls have ended.
+const SessionFinalizer = "toolcall.dev/session"
+
+// IsHeld says that the session's name isn't free before its calls have ended. No call is handed over before that.
+func (s *ToolSession) IsHeld() bool { return slices.Contains(s.Finalizers, SessionFinalizer) }
 
 // TakesCalls says that the session hasn't ended and that nobody has asked to end or delete it.
 func (s *ToolSession) TakesCalls() bool {

@@ -137,7 +137,7 @@ func (r *Reconciler) onSessions() handler.EventHandler {
 // concernsCalls says that a change of a session is one that its calls may wait for.
 func concernsCalls(before, after *v1alpha1.ToolSession) bool {
 	a, b := &before.Status, &after.Status
-	return a.Phase != b.Phase || a.Reason != b.Reason || a.Message != b.Message || a.Pod != b.Pod ||
+	return a.Phase != b.Phase || a.Reason != b.Reason || a.Message != b.Message || a.Pod != b.Pod || before.IsHeld() != after.IsHeld() ||
 		before.Spec.Suspend != after.Spec.Suspend || before.TakesCalls() != after.TakesCalls()
 }
 

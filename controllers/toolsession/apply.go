@@ -38,10 +38,16 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	if again != nil {
 		return r.continueWith(ctx, again)
 	}
-	if err := r.writeStatus(ctx, o, e.status); err != nil {
+	o, err = r.writeStatus(ctx, o, e.status)
+	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.follow(o, &e)
+	if e.holdLater {
+		if o, err = r.hold(ctx, o); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
 	if err := errors.Join(r.changeJobs(ctx, o, &e), r.remove(ctx, o, &e)); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -56,18 +62,15 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	return ctrl.Result{RequeueAfter: e.wake}, nil
 }
 
-// Finalizer keeps the name of a session until its calls have ended.
-const Finalizer = "toolcall.dev/session"
-
 // hold puts the finalizer on the session, before anything is made for it. It returns the observation of the session as it
 // is then.
 func (r *Reconciler) hold(ctx context.Context, o *observation) (*observation, error) {
-	if slices.Contains(o.session.Finalizers, Finalizer) || o.session.DeletionTimestamp != nil {
+	if o.session.IsHeld() || o.session.DeletionTimestamp != nil {
 		return o, nil
 	}
 	next := *o
 	next.session = o.session.DeepCopy()
-	next.session.Finalizers = append(next.session.Finalizers, Finalizer)
+	next.session.Finalizers = append(next.session.Finalizers, v1alpha1.SessionFinalizer)
 	held := next.session.DeepCopy()
 	if err := r.Client.Patch(ctx, held, client.MergeFromWithOptions(o.session, client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, fmt.Errorf("hold the session: %w", err)
@@ -78,7 +81,7 @@ func (r *Reconciler) hold(ctx context.Context, o *observation) (*observation, er
 
 // letGo takes the finalizer away.
 func (r *Reconciler) letGo(ctx context.Context, o *observation) error {
-	if !slices.Contains(o.session.Finalizers, Finalizer) {
+	if !o.session.IsHeld() {
 		return nil
 	}
 	now := &v1alpha1.ToolSession{}
@@ -86,7 +89,7 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation) error {
 		return client.IgnoreNotFound(err)
 	}
 	free := now.DeepCopy()
-	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(name string) bool { return name == Finalizer })
+	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(name string) bool { return name == v1alpha1.SessionFinalizer })
 	patch := client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, free, patch, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("let the session's name go: %w", err)
@@ -171,10 +174,11 @@ func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Res
 	return r.apply(ctx, o, e)
 }
 
-// writeStatus writes the status if it changed, and says what became true by that.
-func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolSessionStatus) error {
+// writeStatus writes the status if it changed, and says what became true by that. It returns the observation of the session as
+// it is then, but for its status.
+func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolSessionStatus) (*observation, error) {
 	if status == nil || equality.Semantic.DeepEqual(&o.session.Status, status) {
-		return nil
+		return o, nil
 	}
 	written := o.session.DeepCopy()
 	written.Status = *status
@@ -184,13 +188,16 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 	after := written.DeepCopy()
 	patch := client.MergeFromWithOptions(o.session, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, written, patch); err != nil {
-		return fmt.Errorf("write the session's status: %w", err)
+		return nil, fmt.Errorf("write the session's status: %w", err)
 	}
 	if after.Status.Phase == v1alpha1.SessionEnded || after.Status.Phase == v1alpha1.SessionSuspended && after.Status.Job == "" {
 		r.places.release(o.session.UID)
 	}
 	r.announce(o, after)
-	return nil
+	next := *o
+	next.session = o.session.DeepCopy()
+	next.session.ResourceVersion = written.ResourceVersion
+	return &next, nil
 }
 
 // follow tells the runners, and the rest of the operator.

@@ -14,8 +14,9 @@ import (
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there before
 // the status says so, the status, and only then what follows from it.
 type effects struct {
-	// hold puts the finalizer on the session.
-	hold bool
+	// hold puts the finalizer on the session before anything is made for it; holdLater after the status was written, and
+	// before the first call is handed over, where nothing is made that would outlive the session.
+	hold, holdLater bool
 	// claim is the PersistentVolumeClaim to make, create the Job, credential the Job whose pod has to have its token.
 	claim              *corev1.PersistentVolumeClaim
 	create, credential *batchv1.Job

@@ -3,7 +3,6 @@ package toolsession
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +57,7 @@ func (o *observation) dismiss(e *effects, reason string) {
 func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
 	e := effects{release: true}
 	o.dismiss(&e, o.session.Status.Reason)
-	if slices.Contains(o.session.Finalizers, Finalizer) {
+	if o.session.IsHeld() {
 		left, err := r.hasCalls(ctx, o)
 		if err != nil {
 			return effects{}, err

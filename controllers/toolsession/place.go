@@ -28,10 +28,20 @@ const retryPause = 10 * time.Second
 // place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
 	if o.foreignJob != "" {
-		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob))}, nil
+		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob), nil), nil
+	}
+	if left := o.since(v1alpha1.ConditionReady).Add(nextTry).Sub(o.now); o.isTriedAgain() && left > 0 {
+		return effects{wake: left}, nil
 	}
 	if o.session.Status.Runner != nil && o.origin == nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more")}, nil
+	}
+	lost, err := r.lostFiles(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	if lost != "" {
+		return effects{status: o.failed(v1alpha1.ReasonPodRejected, lost)}, nil
 	}
 	s, err := r.readContext(ctx, o)
 	if err != nil {
@@ -177,7 +187,7 @@ func (r *Reconciler) claimedJob(ctx context.Context, o *observation, runner *dis
 	return job, nil
 }
 
-// launch creates the session's Job, and its claim before that.
+// launch creates the session's Job, and before the first one its claim.
 func (r *Reconciler) launch(o *observation) effects {
 	job, err := jobspec.BuildSession(jobspec.SessionInput{
 		Session: o.session, Origin: o.origin, Incarnation: o.session.Status.Incarnation + 1, Created: o.created, Runtime: r.Runtime, Sealer: r.Identity,
@@ -186,7 +196,7 @@ func (r *Reconciler) launch(o *observation) effects {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}
 	}
 	e := effects{hold: true, create: job, credential: job, from: o, status: o.starting(job.Name, ptr.Deref(job.Spec.Suspend, false)), wake: o.startTimeout()}
-	if o.hasWorkspace() {
+	if o.hasWorkspace() && !o.hadPod() {
 		e.claim = jobspec.BuildClaim(o.session)
 	}
 	return e
@@ -204,7 +214,7 @@ func (r *Reconciler) bindTo(o *observation, job *batchv1.Job, runner *dispatch.S
 	if bound.Decision, err = jobspec.SealOrigin(r.Identity, o.origin, sealContext(o.session, bound)...); err != nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
 	}
-	e := effects{hold: true, status: o.ready(bound, hello, job.Name, path)}
+	e := effects{holdLater: true, status: o.ready(bound, hello, job.Name, path)}
 	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}
 	if jobspec.PoolOf(job) != "" {
 		e.adopt = job
@@ -232,12 +242,12 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 		remove = append(remove, job)
 	}
 	if isRefused(cause) {
-		return effects{hold: true, status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause)), remove: remove}
+		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause), remove)
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
 	status := o.pending(v1alpha1.ReasonSessionStarting, fmt.Sprintf("%s can't be created yet; it is tried again: %v", what, cause))
 	if limit := o.startTimeout(); !o.now.Before(o.heardUntil(o.startsFrom().Add(limit))) {
-		return effects{status: o.failed(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause)), remove: remove}
+		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause), remove)
 	}
 	return effects{hold: true, status: status, wake: time.Second}
 }

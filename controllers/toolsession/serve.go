@@ -31,7 +31,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	if e := r.idle(o); e != nil {
 		return *e, nil
 	}
-	e := effects{status: o.serving(), adopt: o.poolJob()}
+	e := effects{status: o.serving(), holdLater: true, adopt: o.poolJob()}
 	e.wakeAt(o, o.lifetimeEnds())
 	if until, limited := r.idleUntil(o); limited && o.calls.foreground == 0 {
 		e.wakeAt(o, until)
@@ -49,7 +49,7 @@ func (r *Reconciler) beginAgain(ctx context.Context, o *observation) (effects, e
 	if now.UID != o.session.UID || now.ResourceVersion != o.session.ResourceVersion {
 		return effects{wake: apicache.Lag}, nil
 	}
-	e := effects{status: o.serving(), messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: o.poolJob()}
+	e := effects{status: o.serving(), holdLater: true, messages: []message{{to: o.runner, begin: o.begin(o.session.Status.Incarnation)}}, adopt: o.poolJob()}
 	e.wakeAt(o, o.lifetimeEnds())
 	return e, nil
 }

@@ -46,7 +46,7 @@ func (l *Servings) Look(ctx context.Context, name types.NamespacedName, uid stri
 		return v, nil
 	}
 	v.Host = host.FindSessionHost(l.Hub, session)
-	v.TakesCalls = session.TakesCalls() && session.Status.Phase == v1alpha1.SessionReady && !session.Spec.Suspend && v.Host != nil && v.Host.IsServing()
+	v.TakesCalls = session.TakesCalls() && session.IsHeld() && session.Status.Phase == v1alpha1.SessionReady && !session.Spec.Suspend && v.Host != nil && v.Host.IsServing()
 	if !v.TakesCalls {
 		v.Wait, v.Message = waitsFor(session)
 	}

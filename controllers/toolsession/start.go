@@ -1,6 +1,7 @@
 package toolsession
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,7 +79,11 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	case found != nil && found.Final:
 		return o.cannotStart(found), nil
 	case !o.now.Before(deadline):
-		return o.cannotStart(startTimeout(decide.StartTimeoutSeconds(o.origin.Effective()), found)), nil
+		unbound, err := r.diagnoseClaim(ctx, o)
+		if err != nil {
+			return effects{}, err
+		}
+		return o.cannotStart(startTimeout(decide.StartTimeoutSeconds(o.origin.Effective()), cmp.Or(unbound, found))), nil
 	}
 	e.wake = deadline.Sub(o.now)
 	if pod == nil {
@@ -113,7 +118,7 @@ func (o *observation) startsFrom() time.Time {
 }
 
 func (o *observation) cannotStart(why *host.Problem) effects {
-	return effects{hold: true, status: o.failed(why.Reason, why.Message), remove: o.ownJobs()}
+	return o.noPod(why.Reason, why.Message, o.ownJobs())
 }
 
 func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {

@@ -82,21 +82,37 @@ func TestOnlyWhatTheOperatorMadeIsCached(t *testing.T) {
 			t.Errorf("pods that are %s are cached: %t", phase, !cached)
 		}
 	}
-	for kind, tc := range map[string]struct {
-		by   cache.ByObject
-		name string
-	}{
-		"the policy that stamps": {byKind[*admissionv1.MutatingAdmissionPolicy](t), access.StampPolicy},
-		"its binding":            {byKind[*admissionv1.MutatingAdmissionPolicyBinding](t), access.StampPolicy},
-		"the policy that checks": {byKind[*admissionv1.ValidatingAdmissionPolicy](t), access.CheckPolicy},
-		"the binding of that":    {byKind[*admissionv1.ValidatingAdmissionPolicyBinding](t), access.CheckPolicy},
-	} {
-		if f := tc.by.Field; !f.Matches(fields.Set{metav1.ObjectNameField: tc.name}) || f.Matches(fields.Set{metav1.ObjectNameField: "other"}) {
-			t.Errorf("%s is selected by %s", kind, f)
-		}
-	}
 	if calls := byKind[*v1alpha1.ToolCall](t).Field; calls.String() != InFlight().String() {
 		t.Errorf("calls are selected by %s", calls)
+	}
+}
+
+// Of the admission policies of a cluster, those count that vouch for requesters.
+func TestOnlyTheAdmissionPoliciesThatVouchAreKeptWhole(t *testing.T) {
+	t.Parallel()
+	for name, whole := range map[string]bool{
+		access.StampPolicy: true, access.CheckPolicy: true, access.SessionStampPolicy: true, access.SessionCheckPolicy: true,
+		access.SessionUpdatePolicy: true, "another": false,
+	} {
+		object := metav1.ObjectMeta{Name: name, Annotations: map[string]string{"large": "x"}}
+		mutating := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: object, Spec: admissionv1.MutatingAdmissionPolicySpec{FailurePolicy: ptr.To(admissionv1.Fail)}}
+		bound := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: object, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}}
+		validating := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: object, Spec: admissionv1.ValidatingAdmissionPolicySpec{FailurePolicy: ptr.To(admissionv1.Fail)}}
+		checks := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: object, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name}}
+		for o, by := range map[client.Object]cache.ByObject{
+			mutating: byKind[*admissionv1.MutatingAdmissionPolicy](t), bound: byKind[*admissionv1.MutatingAdmissionPolicyBinding](t),
+			validating: byKind[*admissionv1.ValidatingAdmissionPolicy](t), checks: byKind[*admissionv1.ValidatingAdmissionPolicyBinding](t),
+		} {
+			if _, err := by.Transform(o); err != nil || by.Field != nil {
+				t.Fatalf("%T: %v, selected by %v", o, err, by.Field)
+			}
+		}
+		kept := []bool{mutating.Spec.FailurePolicy != nil, bound.Spec.PolicyName != "", validating.Spec.FailurePolicy != nil, checks.Spec.PolicyName != ""}
+		for i, is := range kept {
+			if is != whole {
+				t.Errorf("%s, kind %d: kept %t", name, i, is)
+			}
+		}
 	}
 }
 

@@ -29,14 +29,15 @@ func (b *boundedReader) List(ctx context.Context, list client.ObjectList, opts .
 	return b.Reader.List(ctx, list, opts...)
 }
 
-// WithTimeout bounds each request of a client. A webhook that answers slowly then costs its caller no more than that.
-func WithTimeout(c client.Client, timeout time.Duration) client.Client {
-	return &bounded{Client: c, timeout: timeout}
+// WithTimeout bounds each request of a client. A webhook that answers slowly then costs its caller no more than that. Writes of
+// statuses have a bound of their own.
+func WithTimeout(c client.Client, timeout, ofStatus time.Duration) client.Client {
+	return &bounded{Client: c, timeout: timeout, ofStatus: ofStatus}
 }
 
 type bounded struct {
 	client.Client
-	timeout time.Duration
+	timeout, ofStatus time.Duration
 }
 
 func (b *bounded) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -73,7 +74,7 @@ func (b *bounded) Delete(ctx context.Context, o client.Object, opts ...client.De
 
 // Status bounds the writes of statuses.
 func (b *bounded) Status() client.SubResourceWriter {
-	return &boundedStatus{b.Client.Status(), b.timeout}
+	return &boundedStatus{b.Client.Status(), b.ofStatus}
 }
 
 type boundedStatus struct {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path"
 	"strconv"
 	"time"
 
@@ -115,19 +116,20 @@ func homeOf(origin *decide.Origin) string {
 		}
 		for _, v := range env.Spec.Env {
 			if v.Name == homeVariable && v.ValueFrom == nil && v.Value != "" {
-				return v.Value
+				return path.Clean(v.Value)
 			}
 		}
 	}
 	return sessionHome
 }
 
-// mountClaim puts the workspace and the home directory on the session's claim, in place of what is mounted there.
+// mountClaim puts the workspace and the home directory on the session's claim, in place of what is mounted there. A home
+// directory that is the root directory can't lie on a volume.
 func mountClaim(pod *corev1.PodSpec, claim, home string) {
 	container := &pod.Containers[0]
 	var kept []corev1.VolumeMount
 	for _, m := range container.VolumeMounts {
-		if m.MountPath != workspaceMount && m.MountPath != home {
+		if at := path.Clean(m.MountPath); at != workspaceMount && at != home {
 			kept = append(kept, m)
 		}
 	}
@@ -141,7 +143,7 @@ func mountClaim(pod *corev1.PodSpec, claim, home string) {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}})
 	container.VolumeMounts = append(kept, corev1.VolumeMount{Name: workspaceVolume, MountPath: workspaceMount, SubPath: workspacePart})
-	if home != workspaceMount {
+	if home != workspaceMount && home != "/" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workspaceVolume, MountPath: home, SubPath: homePart})
 	}
 	container.Env = append(container.Env, corev1.EnvVar{Name: homeVariable, Value: home})

@@ -1,6 +1,7 @@
 package jobspec_test
 
 import (
+	"path"
 	"testing"
 	"time"
 
@@ -157,6 +158,20 @@ func TestTheWorkspaceAndTheHomeDirectoryLieOnTheClaim(t *testing.T) {
 			},
 			map[string]string{"/workspace": "workspace"},
 		},
+		"one whose directories end with a slash": {
+			func(e *v1alpha1.ExecutionEnvironmentSpec) {
+				e.Env = []v1alpha1.EnvVar{{Name: "HOME", Value: "/workspace/"}}
+				e.Volumes = []corev1.Volume{{Name: "own"}}
+				e.VolumeMounts = []corev1.VolumeMount{{Name: "own", MountPath: "/workspace/"}}
+			},
+			map[string]string{"/workspace": "workspace"},
+		},
+		"one whose home directory is the root directory": {
+			func(e *v1alpha1.ExecutionEnvironmentSpec) {
+				e.Env = []v1alpha1.EnvVar{{Name: "HOME", Value: "/"}}
+			},
+			map[string]string{"/workspace": "workspace"},
+		},
 		"one that mounts a workspace itself": {
 			func(e *v1alpha1.ExecutionEnvironmentSpec) {
 				e.Volumes = []corev1.Volume{{Name: "own"}}
@@ -173,7 +188,7 @@ func TestTheWorkspaceAndTheHomeDirectoryLieOnTheClaim(t *testing.T) {
 		pod := &job.Spec.Template.Spec
 		got, paths := map[string]string{}, map[string]int{}
 		for _, m := range pod.Containers[0].VolumeMounts {
-			paths[m.MountPath]++
+			paths[path.Clean(m.MountPath)]++
 			for _, v := range pod.Volumes {
 				if v.Name == m.Name && v.PersistentVolumeClaim != nil {
 					got[m.MountPath] = m.SubPath
@@ -184,7 +199,7 @@ func TestTheWorkspaceAndTheHomeDirectoryLieOnTheClaim(t *testing.T) {
 			t.Errorf("%s: %s%v", name, diff, paths)
 		}
 		home := pod.Containers[0].Env[len(pod.Containers[0].Env)-1]
-		if home.Name != "HOME" || got[home.Value] == "" {
+		if home.Name != "HOME" || home.Value != "/" && got[home.Value] == "" {
 			t.Errorf("%s: HOME is %+v", name, home)
 		}
 	}

@@ -107,9 +107,9 @@ func RegisterCallsInFlight(count func() int) {
 	register("toolcall_calls_in_flight", "Calls that have not ended.", nil, func() float64 { return float64(count()) })
 }
 
-// RegisterCallsQueued exposes the number of calls that wait because of their environment's limit.
+// RegisterCallsQueued exposes the number of calls that wait for a place in their environment or for their session.
 func RegisterCallsQueued(count func() int) {
-	register("toolcall_calls_queued", "Calls that wait because their environment runs as many as it may.", nil,
+	register("toolcall_calls_queued", "Calls that wait for a place in their environment, or for their session.", nil,
 		func() float64 { return float64(count()) })
 }
 

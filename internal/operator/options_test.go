@@ -4,7 +4,17 @@ import (
 	"flag"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/controllers"
 )
+
+// The next leader may hand a session's call over at once: what the one before wrote must have arrived, or never arrive.
+func TestAStatusIsWrittenWithinTheLease(t *testing.T) {
+	t.Parallel()
+	if controllers.StatusTimeout >= leaseDuration || renewDeadline >= leaseDuration {
+		t.Errorf("a status may be written for %s, the leader's lease lasts %s and is renewed within %s", controllers.StatusTimeout, leaseDuration, renewDeadline)
+	}
+}
 
 func TestProfilesStayOnTheMachine(t *testing.T) {
 	t.Parallel()

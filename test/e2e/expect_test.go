@@ -96,8 +96,11 @@ func checkFinished(t *testing.T, call *v1alpha1.ToolCall) {
 func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 	t.Helper()
 	s := &call.Status
-	if s.StartTime == nil || s.CompletionTime == nil || s.DurationMilliseconds == nil || s.Job == "" || s.Pod == "" || s.Node == "" {
-		t.Fatalf("call %s: a call that ran has times, a duration, and the names of its Job, pod and node", call.Name)
+	if s.StartTime == nil || s.CompletionTime == nil || s.DurationMilliseconds == nil || s.Pod == "" || s.Node == "" {
+		t.Fatalf("call %s: a call that ran has times, a duration, and the names of its pod and node", call.Name)
+	}
+	if inSession := s.Timings.Path == v1alpha1.PathSession; inSession != (s.Session != nil) || inSession != (s.Job == "") {
+		t.Errorf("call %s went %s, with session %v and Job %q", call.Name, s.Timings.Path, s.Session, s.Job)
 	}
 	took := s.CompletionTime.Sub(s.StartTime.Time)
 	duration := time.Duration(*s.DurationMilliseconds) * time.Millisecond

@@ -92,8 +92,8 @@ func (sp *space) newEnvironment(t *testing.T, name string, adjust ...func(*v1alp
 // create makes a call. When the test fails, everything that is known of the call is printed.
 func (sp *space) create(t *testing.T, spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall {
 	t.Helper()
-	call := sp.newCall(spec)
 	sp.awaitPod(t, spec)
+	call := sp.newCall(sp.enterSession(t, spec))
 	must(t, sp.client.Create(t.Context(), call))
 	sp.reportOnFailure(t, call)
 	return call

@@ -16,7 +16,7 @@ import (
 // These tests are about the local cluster, on which other tests use claims.
 
 // newClaim makes a claim that says no more than its size, and that one pod at a time may use it.
-func (sp *space) newClaim(t *testing.T, name, size string) *corev1.PersistentVolumeClaim {
+func (sp *space) newClaim(t *testing.T, name, size string, adjust ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name},
@@ -24,6 +24,9 @@ func (sp *space) newClaim(t *testing.T, name, size string) *corev1.PersistentVol
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}},
 		},
+	}
+	for _, change := range adjust {
+		change(claim)
 	}
 	must(t, sp.client.Create(t.Context(), claim))
 	return claim
@@ -118,13 +121,24 @@ func TestAClaimsVolumeHoldsItsSizeAndIsForOnePodAtATime(t *testing.T) {
 	must(t, sp.client.Get(t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume))
 	folder := filepath.Dir(volume.Spec.Local.Path)
 	sp.onNode(t, "test", "-e", filepath.Join(folder, "disk"))
+	if held := sp.mountsAndLoops(t); !strings.Contains(held, "\n"+filepath.Join(folder, "disk")+"\n") {
+		t.Errorf("no loop device has the volume's file:\n%s", held)
+	}
 	must(t, sp.client.Delete(t.Context(), reader))
 	must(t, sp.client.Delete(t.Context(), claim))
 	sp.awaitGone(t, volume)
 	sp.onNode(t, "test", "!", "-e", folder)
-	if mounts := sp.onNode(t, "cat", "/proc/mounts"); strings.Contains(mounts, volume.Name) {
-		t.Errorf("the volume is gone, but it is mounted:\n%s", mounts)
-	}
+	// The API server forgets a pod that has ended at once; the kubelet unmounts its volumes later.
+	sp.awaitTrue(t, "end of the mounts and the loop device of volume "+volume.Name, func(context.Context) (bool, error) {
+		return !strings.Contains(sp.mountsAndLoops(t), volume.Name), nil
+	})
+}
+
+// mountsAndLoops lists the node's mounts, and the files that its loop devices have.
+func (s *suite) mountsAndLoops(t *testing.T) string {
+	t.Helper()
+	// A device that is freed in between has no such file.
+	return s.onNode(t, "sh", "-c", "cat /proc/mounts; cat /sys/block/loop*/loop/backing_file 2>/dev/null || true")
 }
 
 func TestAClaimThatCannotBeBoundSaysWhy(t *testing.T) {
@@ -135,4 +149,22 @@ func TestAClaimThatCannotBeBoundSaysWhy(t *testing.T) {
 	pod := sp.newClaimPod(t, "waits", claim.Name, "true")
 	sp.awaitEvent(t, claim, "ProvisioningFailed", "the machine's disk has no room for the volume")
 	sp.awaitUnschedulable(t, pod, `provisioning failed for PVC "huge"`)
+	sp.expectPending(t, claim)
+
+	classless := sp.newClaim(t, "classless", "16Mi", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.StorageClassName = ptr.To("no-such-class")
+	})
+	pod = sp.newClaimPod(t, "waits-too", classless.Name, "true")
+	sp.awaitEvent(t, classless, "ProvisioningFailed", `"no-such-class" not found`)
+	sp.awaitUnschedulable(t, pod, "unbound immediate PersistentVolumeClaims")
+	sp.expectPending(t, classless)
+}
+
+func (sp *space) expectPending(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+	t.Helper()
+	now := &corev1.PersistentVolumeClaim{}
+	must(t, sp.client.Get(t.Context(), keyOf(claim), now))
+	if now.Status.Phase != corev1.ClaimPending || now.Spec.VolumeName != "" {
+		t.Errorf("claim %s is %s with volume %q", claim.Name, now.Status.Phase, now.Spec.VolumeName)
+	}
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -26,6 +30,8 @@ const (
 	wayImage = "image"
 	// wayWarm has a pod wait for each call.
 	wayWarm = "warm"
+	// waySession runs the calls of a test in a session for each environment and skill, many at a time.
+	waySession = "session"
 )
 
 const (
@@ -72,7 +78,48 @@ func (sp *space) awaitPod(t *testing.T, spec v1alpha1.ToolCallSpec) {
 	})
 }
 
-var ran = map[v1alpha1.Path]*atomic.Int32{v1alpha1.PathCold: {}, v1alpha1.PathWarm: {}}
+// enterSession has a call run in a session where calls go that way, in place of its environment and skill as they are now.
+func (sp *space) enterSession(t *testing.T, spec v1alpha1.ToolCallSpec) v1alpha1.ToolCallSpec {
+	t.Helper()
+	if way != waySession || spec.SessionRef != nil {
+		return spec
+	}
+	session := &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{
+		EnvironmentRef: spec.EnvironmentRef, SkillRef: spec.SkillRef, MaxConcurrentCalls: ptr.To(int32(16)), IdleTimeoutSeconds: ptr.To(int32(0)),
+	}}
+	env := &v1alpha1.ExecutionEnvironment{}
+	env.Name = defaultEnv
+	if spec.EnvironmentRef != nil {
+		env.Name = spec.EnvironmentRef.Name
+	}
+	key := client.ObjectKey{Namespace: sp.namespace, Name: env.Name}
+	if err := sp.client.Get(t.Context(), key, env); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	parts := []string{"way", env.Name, strconv.FormatInt(env.Generation, 10)}
+	if spec.EnvironmentRef == nil {
+		parts = append(parts, "default")
+	}
+	if spec.SkillRef != nil {
+		parts = append(parts, spec.SkillRef.Name)
+	}
+	session.Namespace, session.Name = sp.namespace, strings.Join(parts, "-")
+	if err := sp.client.Create(t.Context(), session); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	spec.SessionRef, spec.EnvironmentRef, spec.SkillRef = &v1alpha1.SessionReference{Name: session.Name}, nil, nil
+	return spec
+}
+
+// needsOwnPod skips a test of what calls have that get a pod of their own, where they run in sessions.
+func needsOwnPod(t *testing.T) {
+	t.Helper()
+	if way == waySession {
+		t.Skip("calls of sessions have no pod of their own")
+	}
+}
+
+var ran = map[v1alpha1.Path]*atomic.Int32{v1alpha1.PathCold: {}, v1alpha1.PathWarm: {}, v1alpha1.PathSession: {}}
 
 func notePath(call *v1alpha1.ToolCall) {
 	if timings := call.Status.Timings; timings != nil && ran[timings.Path] != nil {
@@ -82,8 +129,8 @@ func notePath(call *v1alpha1.ToolCall) {
 
 // checkPaths says which way the calls went, and is not content when it wasn't the one that was asked for.
 func checkPaths() error {
-	cold, warm := ran[v1alpha1.PathCold].Load(), ran[v1alpha1.PathWarm].Load()
-	fmt.Printf("calls that found a waiting pod: %d of %d\n", warm, cold+warm)
+	cold, warm, inSession := ran[v1alpha1.PathCold].Load(), ran[v1alpha1.PathWarm].Load(), ran[v1alpha1.PathSession].Load()
+	fmt.Printf("calls that found a waiting pod: %d of %d; calls in sessions: %d\n", warm, cold+warm, inSession)
 	switch way {
 	case "", wayCold, wayImage:
 		return nil
@@ -92,7 +139,12 @@ func checkPaths() error {
 			return fmt.Errorf("%d calls went cold and only %d warm", cold, warm)
 		}
 		return nil
+	case waySession:
+		if inSession < cold {
+			return fmt.Errorf("%d calls went cold and only %d in sessions", cold, inSession)
+		}
+		return nil
 	default:
-		return fmt.Errorf("TOOLCALL_E2E_WAY=%q: say %s, %s or %s", way, wayCold, wayImage, wayWarm)
+		return fmt.Errorf("TOOLCALL_E2E_WAY=%q: say %s, %s, %s or %s", way, wayCold, wayImage, wayWarm, waySession)
 	}
 }

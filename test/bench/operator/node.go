@@ -193,6 +193,15 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 			}
 			return nil, err
 		},
+		DialSession: func(ctx context.Context, session *wire.Session) (supervisor.Conn, error) {
+			return conf.DialSession(ctx, session)
+		},
+		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc {
+			return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
+				started(time.Now())
+				return execute(ctx, a)
+			}
+		},
 		Execute:  execute,
 		SaveCopy: func(*wire.Result) {},
 	}

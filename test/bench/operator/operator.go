@@ -28,6 +28,7 @@ const (
 	partCold     = "cold"
 	partBare     = "bare"
 	partWarm     = "warm"
+	partSession  = "session"
 	partFinished = "finished"
 )
 
@@ -50,7 +51,7 @@ type Command struct {
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
-	c.Options.AddFlags(fs, "bin/bench-operator.json", partFloor, partCold, partBare, partWarm, partFinished)
+	c.Options.AddFlags(fs, "bin/bench-operator.json", partFloor, partCold, partBare, partWarm, partSession, partFinished)
 	c.calls, c.inFlight, c.pool, c.finished, c.outputBytes, c.probes = 10000, 100, 100, 50000, 4096, 2000
 	many := figures.Between(1, 1000000)
 	fs.StringVar(&c.manager, "manager", "bin/manager", "the operator's program")
@@ -96,6 +97,7 @@ func (c *Command) Measure(ctx context.Context, say func(format string, args ...a
 		figures.Part{Name: partCold, Measure: func(ctx context.Context) error { return b.throughput(ctx, partCold, 0) }},
 		figures.Part{Name: partBare, Measure: b.bareWrites},
 		figures.Part{Name: partWarm, Measure: func(ctx context.Context) error { return b.throughput(ctx, partWarm, c.pool) }},
+		figures.Part{Name: partSession, Measure: b.sessionCalls},
 		figures.Part{Name: partFinished, Measure: b.rememberFinished})
 	return server.Explain(errors.Join(err, b.stopManager()))
 }

@@ -148,7 +148,7 @@ func (s *Server) install(ctx context.Context) error {
 			return err
 		}
 		for _, o := range objects {
-			if strings.HasPrefix(o.GetName(), "toolcall-operator-") && strings.Contains(o.GetKind(), "AdmissionPolicy") {
+			if strings.HasPrefix(o.GetName(), "toolcall-operator-") && o.GroupVersionKind().Group == "admissionregistration.k8s.io" {
 				// These hold the operator's own Jobs, Secrets and pods, whose other actors the benchmark plays itself.
 				continue
 			}

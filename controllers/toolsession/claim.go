@@ -1,0 +1,74 @@
+package toolsession
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
+	"toolcall.dev/operator/internal/jobspec"
+)
+
+// hadPod says that the session has had a pod, and with it its claim.
+func (o *observation) hadPod() bool { return o.session.Status.Incarnation > 0 }
+
+// lostFiles says why a session can't have another pod: its claim isn't there any more. Empty when it is, or when the session
+// hasn't had a pod. An empty claim in its place would have calls go on without the files that they made.
+func (r *Reconciler) lostFiles(ctx context.Context, o *observation) (why string, err error) {
+	if !o.hasWorkspace() || !o.hadPod() {
+		return "", nil
+	}
+	claim, err := r.liveClaim(ctx, o)
+	switch {
+	case err != nil:
+		return "", err
+	case claim == nil || claim.DeletionTimestamp != nil:
+		return fmt.Sprintf("PersistentVolumeClaim %s was deleted, and the session's files with it", jobspec.ClaimName(o.session)), nil
+	case !jobspec.IsClaimOf(claim, o.session):
+		return fmt.Sprintf("PersistentVolumeClaim %s isn't the one that the operator made for this session, or somebody changed its labels", claim.Name), nil
+	default:
+		return "", nil
+	}
+}
+
+// diagnoseClaim says why the session's claim has no volume; nil when it has one. The pod's own word on that is less.
+func (r *Reconciler) diagnoseClaim(ctx context.Context, o *observation) (*host.Problem, error) {
+	if !o.hasWorkspace() {
+		return nil, nil
+	}
+	claim, err := r.liveClaim(ctx, o)
+	if err != nil || claim == nil || claim.Status.Phase == corev1.ClaimBound {
+		return nil, err
+	}
+	events := &corev1.EventList{}
+	err = r.Objects.Live.List(ctx, events, client.InNamespace(o.session.Namespace), client.Limit(50), client.MatchingFieldsSelector{
+		Selector: fields.OneTermEqualSelector("involvedObject.uid", string(claim.UID)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the claim's Events: %w", err)
+	}
+	last := lastFailure(events.Items)
+	return &host.Problem{
+		Reason:  v1alpha1.ReasonUnschedulable,
+		Message: host.Sentence(fmt.Sprintf("PersistentVolumeClaim %s is %s", claim.Name, claim.Status.Phase), last.Reason, last.Message),
+	}, nil
+}
+
+// bindingFailures are the reasons of Events by which the control plane and provisioners say that a claim gets no volume.
+var bindingFailures = []string{"ProvisioningFailed", "FailedBinding"}
+
+// lastFailure is the newest Event that says why a claim gets no volume; empty when none does.
+func lastFailure(events []corev1.Event) corev1.Event {
+	var last corev1.Event
+	for _, e := range events {
+		if slices.Contains(bindingFailures, e.Reason) && !e.LastTimestamp.Before(&last.LastTimestamp) {
+			last = e
+		}
+	}
+	return last
+}

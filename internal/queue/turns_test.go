@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func named(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+
+// turnsOf is a Turns, and the names of the calls that it wakes.
+func turnsOf() (*Turns, *[]string) {
+	var woken []string
+	return NewTurns(func(call types.NamespacedName) { woken = append(woken, call.Name) }), &woken
+}
+
+func (t *Turns) enter(session string, sequence int64, background bool) string {
+	name := fmt.Sprint("c", sequence)
+	t.Add(named(session), named(name), Turn{UID: types.UID(name + "-uid"), Sequence: sequence, Background: background})
+	return name
+}
+
+func TestCallsTakeTurnsInTheOrderOfTheirCreation(t *testing.T) {
+	t.Parallel()
+	turns, woken := turnsOf()
+	for _, sequence := range []int64{30, 10, 20} {
+		turns.enter("s", sequence, false)
+	}
+	turns.enter("s", 5, true)
+	turns.enter("another", 1, false)
+	for name, want := range map[string]int{"c10": 0, "c20": 1, "c30": 2, "c5": 0, "c1": 0, "unknown": 0} {
+		if got := turns.Ahead(named(name)); got != want {
+			t.Errorf("%d are ahead of %s, want %d", got, name, want)
+		}
+	}
+	turns.Wake(named("s"), 2, 2)
+	if want := []string{"c10", "c20", "c5"}; !slices.Equal(*woken, want) {
+		t.Errorf("woken are %q, want %q", *woken, want)
+	}
+	if n := turns.Waiting(); n != 5 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
+	t.Parallel()
+	turns, woken := turnsOf()
+	turns.enter("s", 1, false)
+	turns.enter("s", 2, false)
+	turns.Hand(named("c1"), "s-uid")
+	if turns.Ahead(named("c2")) != 0 || turns.HandedIn(named("c1"), "c1-uid") != "s-uid" || turns.HandedIn(named("c1"), "another") != "" || turns.Waiting() != 1 {
+		t.Error("it waits, or isn't known as handed over")
+	}
+	turns.Wake(named("s"), 16, 16)
+	if !slices.Equal(*woken, []string{"c2"}) {
+		t.Errorf("woken are %q", *woken)
+	}
+	// It didn't arrive: the cache shows it with another resource version by now.
+	turns.Add(named("s"), named("c1"), Turn{UID: "c1-uid", Sequence: 9})
+	if turns.Ahead(named("c1")) != 0 || turns.Ahead(named("c2")) != 1 || turns.HandedIn(named("c1"), "c1-uid") != "" {
+		t.Error("a call that didn't arrive has lost its place")
+	}
+}
+
+func TestACallOfTheSameNameTakesATurnOfItsOwn(t *testing.T) {
+	t.Parallel()
+	turns, _ := turnsOf()
+	turns.enter("s", 1, false)
+	turns.enter("s", 2, false)
+	turns.Add(named("s"), named("c1"), Turn{UID: "again", Sequence: 3})
+	if turns.Ahead(named("c1")) != 1 || turns.Waiting() != 2 {
+		t.Error("it has the place of the one before")
+	}
+	turns.Hand(named("c1"), "s-uid")
+	turns.Add(named("other"), named("c1"), Turn{UID: "third", Sequence: 4})
+	if turns.HandedIn(named("c1"), "third") != "" || turns.Waiting() != 2 {
+		t.Error("it counts as handed over")
+	}
+}
+
+// A model of one slice that is sorted anew each time says the same, whatever happens; and nothing is left at the end.
+func TestTurnsAgreeWithAModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		turns, _ := turnsOf()
+		type place struct {
+			name     string
+			sequence int64
+		}
+		var model []place
+		for range 300 {
+			name := fmt.Sprint("c", random.IntN(40))
+			at := slices.IndexFunc(model, func(p place) bool { return p.name == name })
+			switch {
+			case at < 0:
+				sequence := random.Int64N(1000)
+				turns.Add(named("s"), named(name), Turn{UID: types.UID(name), Sequence: sequence})
+				model = append(model, place{name, sequence})
+			case random.IntN(2) == 0:
+				turns.Hand(named(name), "s-uid")
+				turns.Forget(named(name))
+				model = slices.Delete(model, at, at+1)
+			default:
+				turns.Forget(named(name))
+				model = slices.Delete(model, at, at+1)
+			}
+			slices.SortFunc(model, func(a, b place) int {
+				return compareTurns(&turnOfCall{Turn: Turn{UID: types.UID(a.name), Sequence: a.sequence}}, &turnOfCall{Turn: Turn{UID: types.UID(b.name), Sequence: b.sequence}})
+			})
+			for i, p := range model {
+				if got := turns.Ahead(named(p.name)); got != i {
+					t.Fatalf("seed %d: %d are ahead of %s, want %d", seed, got, p.name, i)
+				}
+			}
+		}
+		for _, p := range model {
+			turns.Forget(named(p.name))
+		}
+		if len(turns.calls)+len(turns.lines) > 0 {
+			t.Errorf("seed %d: %d calls and %d lines are left", seed, len(turns.calls), len(turns.lines))
+		}
+	}
+}
