@@ -14,7 +14,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]string{
 		"calls": "-n -1;-n 10001;-n x;-bursts 0;-bursts 10,x;-bursts 101;-rates 0;-rates NaN;-rates 1001;-rate-seconds 0;-pool 0;" +
-			"-only all;-kinds Cron;-max-job-ratio -1;more;-nope",
+			"-only all;-kinds Cron;-max-job-ratio -1;-session-parts all;-sessions 0;-session-loops 17;-session-seconds 0;-idle-sessions 0;-session-n 9;more;-nope",
 		"operator":  "-calls 0;-calls 1.5;-in-flight 0;-pool 201;-finished -1;-output-bytes -1;-probes 0;-qps -1;-qps Inf;-idle x;-only hot;more;-nope",
 		"footprint": "-finished -1;-output-bytes 262145;-rest 0;-samples 0;-only floor;more;-nope",
 	} {

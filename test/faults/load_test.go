@@ -30,6 +30,8 @@ type expected struct {
 	name           string
 	sleep          time.Duration
 	stdout, stderr string
+	// session is the call's, nil for a call with a pod of its own.
+	session *v1alpha1.ToolSession
 }
 
 func newExpected(prefix string, i int, sleep time.Duration) *expected {
@@ -61,23 +63,33 @@ func (e *expected) command() string {
 }
 
 func (e *expected) object(namespace string) *v1alpha1.ToolCall {
-	return &v1alpha1.ToolCall{
+	call := &v1alpha1.ToolCall{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: e.name},
 		Spec: v1alpha1.ToolCallSpec{
 			Shell: &v1alpha1.ShellAction{Command: e.command()}, TimeoutSeconds: ptr.To(int32(300)),
 		},
 	}
+	if e.session != nil {
+		call.Spec.SessionRef = &v1alpha1.SessionReference{Name: e.session.Name, UID: string(e.session.UID)}
+		// Until the test has judged it.
+		call.Spec.TTLSecondsAfterFinished = ptr.To(int32(7200))
+	}
+	return call
 }
 
 // load is calls in flight, and what was last seen of each.
 type load struct {
 	bed   *bed
 	calls []*expected
+	// next is the session of the call that is created after the fault; nil for one with a pod of its own.
+	next *v1alpha1.ToolSession
 
 	mu   sync.Mutex
 	seen map[string]*v1alpha1.ToolCall
 	// ended is when a call was first seen to be finished.
 	ended map[string]time.Time
+	// endedIn counts the calls that have ended by their session.
+	endedIn map[string]int
 	// broken are observations that may never be made.
 	broken []string
 }
@@ -85,17 +97,30 @@ type load struct {
 // newLoad creates calls that sleep from a second up to longest, and follows them until the test ends.
 func (b *bed) newLoad(t *testing.T, count int, longest time.Duration) *load {
 	t.Helper()
-	l := &load{bed: b, seen: map[string]*v1alpha1.ToolCall{}, ended: map[string]time.Time{}}
+	l := newFollowed(t, b)
 	for i := range count {
 		sleep := time.Second + time.Duration(i*7919%count)*(longest-time.Second)/time.Duration(count)
 		l.calls = append(l.calls, newExpected("call", i, sleep))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var following sync.WaitGroup
-	following.Go(func() { l.follow(ctx) })
-	t.Cleanup(func() { cancel(); following.Wait() })
 	l.create(t, l.calls...)
 	return l
+}
+
+// newFollowed is a load without calls, which follows those of the bed until the test ends.
+func newFollowed(t *testing.T, b *bed) *load {
+	t.Helper()
+	l := &load{bed: b, seen: map[string]*v1alpha1.ToolCall{}, ended: map[string]time.Time{}, endedIn: map[string]int{}}
+	l.inBackground(t, l.follow)
+	return l
+}
+
+// inBackground does something until the test ends.
+func (l *load) inBackground(t *testing.T, do func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var doing sync.WaitGroup
+	doing.Go(func() { do(ctx) })
+	t.Cleanup(func() { cancel(); doing.Wait() })
 }
 
 func (l *load) create(t *testing.T, calls ...*expected) {
@@ -140,6 +165,9 @@ func (l *load) saw(call *v1alpha1.ToolCall) {
 	}
 	if _, known := l.ended[call.Name]; call.Status.Phase.Terminal() && !known {
 		l.ended[call.Name] = time.Now()
+		if ref := call.Spec.SessionRef; ref != nil {
+			l.endedIn[ref.Name]++
+		}
 	}
 }
 
@@ -186,6 +214,7 @@ func (l *load) snapshot() (seen map[string]*v1alpha1.ToolCall, ended map[string]
 func (l *load) recover(t *testing.T, over time.Time) recovery {
 	t.Helper()
 	first := newExpected("after", 0, 0)
+	first.session = l.next
 	await(t, "API server that takes a call", func(ctx context.Context) (bool, error) {
 		err := l.bed.client.Create(ctx, first.object(l.bed.namespace))
 		return err == nil || apierrors.IsAlreadyExists(err), err

@@ -1,8 +1,9 @@
 // Package calls measures tool calls beside bare Pods and bare Jobs on the current cluster, in one run.
 //
-// It has three parts. Rounds: one object of each kind at a time, one after the other, round after round, so that
+// It has four parts. Rounds: one object of each kind at a time, one after the other, round after round, so that
 // whatever else the machine does hits all alike. Bursts: many of one kind at once. Rates: calls that come by the
-// clock, whether or not earlier ones have ended, at rising rates. All run the same command in the same image with
+// clock, whether or not earlier ones have ended, at rising rates. Sessions: calls that
+// share a pod, beside the floor and beside an exec into a pod that is there. All run the same command in the same image with
 // the same security settings and resources; the Pod and the Job are built from the pod that the operator would make,
 // without the runner and without volumes, which is the fastest that they can be. A sample is the time from just
 // before the create request until a watch that was opened beforehand shows the end: phase Succeeded, condition
@@ -26,6 +27,8 @@ const (
 	partRounds = "rounds"
 	partBursts = "bursts"
 	partRates  = "rates"
+	// partSessions has parts of its own.
+	partSessions = "sessions"
 )
 
 // Command is the benchmark's command calls.
@@ -49,13 +52,14 @@ type Command struct {
 	operatorSA  string
 	maxJobRatio float64
 	stages      bool
+	session     sessionOptions
 
 	report Report
 }
 
 // AddFlags adds the command's flags. A node has room for about a hundred pods.
 func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
-	c.Options.AddFlags(fs, "bin/bench.json", partRounds, partBursts, partRates)
+	c.Options.AddFlags(fs, "bin/bench.json", partRounds, partBursts, partRates, partSessions)
 	c.rounds, c.warmPerRound, c.pool, c.ratePool, c.rateSeconds = 10, 4, 2, 20, 15
 	c.bursts, c.rates, c.kinds = []int{10, 50}, []float64{1, 2, 4, 6, 8}, allKinds
 	figures.Add(fs, &c.rounds, "n", figures.Between(0, 10000), "rounds of one of each at a time; 0 for none")
@@ -74,6 +78,7 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
 	fs.StringVar(&c.operatorSA, "operator-account", "toolcall-operator", "service account of the operator, and the name in its pods' label app.kubernetes.io/name")
 	figures.Add(fs, &c.maxJobRatio, "max-job-ratio", figures.Between(0.0, 1000), "fail when the cold call's p50 is more than this times the bare Job's; 0 for never")
 	fs.BoolVar(&c.stages, "stages", true, "also show where the time goes; the clocks of this machine and the node must agree")
+	c.session.addFlags(fs)
 	return &c.Options
 }
 
@@ -94,7 +99,8 @@ func (c *Command) Measure(ctx context.Context, say func(format string, args ...a
 		return err
 	}
 	err = c.Options.Measure(ctx, figures.Part{Name: partRounds, Measure: r.measureRounds},
-		figures.Part{Name: partBursts, Measure: r.measureBursts}, figures.Part{Name: partRates, Measure: r.measureRates})
+		figures.Part{Name: partBursts, Measure: r.measureBursts}, figures.Part{Name: partRates, Measure: r.measureRates},
+		figures.Part{Name: partSessions, Measure: r.measureSessions})
 	c.report.compute(c.stages)
 	return err
 }

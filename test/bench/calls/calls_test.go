@@ -169,15 +169,24 @@ func measured(samples ...sample) *run {
 	return r
 }
 
-func TestCallsWithoutASingleWriteAreNotBelieved(t *testing.T) {
-	t.Parallel()
-	const log = `{"stage":"ResponseComplete","verb":"patch","requestReceivedTimestamp":"2026-01-01T00:00:05.000000Z","user":{"username":"system:serviceaccount:ns:op"},"objectRef":{"resource":"toolcalls","namespace":"warm"},"responseStatus":{"code":200}}` + "\n"
-	file := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+// auditLine is a write of the operator in a namespace.
+func auditLine(namespace string) string {
+	return `{"stage":"ResponseComplete","verb":"patch","requestReceivedTimestamp":"2026-01-01T00:00:05.000000Z","user":{"username":"system:serviceaccount:ns:op"},"objectRef":{"resource":"toolcalls","namespace":"` + namespace + `"},"responseStatus":{"code":200}}` + "\n"
+}
+
+func writeAuditLog(t *testing.T, lines string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func TestCallsWithoutASingleWriteAreNotBelieved(t *testing.T) {
+	t.Parallel()
 	r := measured(sample{Kind: kindWarm}, sample{Kind: kindWarm}, sample{Kind: kindPod})
-	r.auditLog = file
+	r.auditLog = writeAuditLog(t, auditLine("warm"))
 	got, err := r.writeReports(time.Time{})
 	if err != nil || len(got) != 1 || got[kindWarm].PerCall.Total() != 0.5 {
 		t.Errorf("got %+v, %v", got, err)

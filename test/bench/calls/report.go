@@ -18,6 +18,8 @@ type Report struct {
 	Writes map[string]*writeReport               `json:"operatorWrites,omitempty"`
 	Bursts []burst                               `json:"bursts,omitempty"`
 	Rates  []rateResult                          `json:"rates,omitempty"`
+	// Sessions is what was measured of calls that share a pod.
+	Sessions *sessionReport `json:"sessions,omitempty"`
 
 	Samples []sample `json:"samples"`
 }
@@ -58,7 +60,7 @@ func (r *Report) Tables() []*figures.Table {
 			tables = append(tables, w.table(titles[kind]))
 		}
 	}
-	return tables
+	return append(tables, r.Sessions.tables()...)
 }
 
 func (r *Report) totalsTable() *figures.Table {

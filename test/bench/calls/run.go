@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,7 @@ type run struct {
 	// other is a second client, with its own connection.
 	other   client.WithWatch
 	clients kubernetes.Interface
+	conf    *rest.Config
 	// name is the policy's, and the beginning of the namespaces'.
 	name string
 	// fixtures are what a round measures, in order.
@@ -45,7 +47,7 @@ func newRun(c *Command, say func(format string, args ...any)) (*run, error) {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	conf.QPS = -1
-	r := &run{Command: c, say: say, name: "toolcall-bench-" + rand.String(5), activities: map[string]*activity{}}
+	r := &run{Command: c, say: say, name: "toolcall-bench-" + rand.String(5), activities: map[string]*activity{}, conf: conf}
 	if r.client, err = cluster.Connect(conf); err != nil {
 		return nil, err
 	}
@@ -118,8 +120,8 @@ func (r *run) fixture(kind string) *fixture {
 	return nil
 }
 
-// cleanupTimeout bounds the deletion of the namespaces with all that is in them.
-const cleanupTimeout = 2 * time.Minute
+// cleanupTimeout bounds the deletion of the namespaces with all that is in them: thousands of calls, after sessions.
+const cleanupTimeout = 5 * time.Minute
 
 // remove deletes the namespaces with all that is in them, and the policy; also after an interrupt.
 func (r *run) remove() error {

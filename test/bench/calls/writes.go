@@ -115,10 +115,15 @@ func (r *run) readActivity(ctx context.Context) (*activity, error) {
 	return sum, nil
 }
 
+// operatorUser is the name of the operator's account.
+func (r *run) operatorUser() string {
+	return "system:serviceaccount:" + r.operatorNS + ":" + r.operatorSA
+}
+
 // writeReports are the writes for the samples since then, by kind of call. In the API server's audit log they are counted by the
 // namespaces of the kinds: exact, whatever else runs on the cluster.
 func (r *run) writeReports(since time.Time) (map[string]*writeReport, error) {
-	log := figures.AuditLog{File: r.auditLog, User: "system:serviceaccount:" + r.operatorNS + ":" + r.operatorSA, Since: since}
+	log := figures.AuditLog{File: r.auditLog, User: r.operatorUser(), Since: since}
 	var counts map[string]*figures.Writes
 	if r.auditLog != "" {
 		var err error

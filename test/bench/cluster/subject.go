@@ -94,3 +94,13 @@ func callDone(o client.Object) (bool, error) {
 	}
 	return true, nil
 }
+
+// PatchStatus writes a call's status as the operator does.
+func PatchStatus(ctx context.Context, c client.Client, call *v1alpha1.ToolCall, status v1alpha1.ToolCallStatus) error {
+	before := call.DeepCopy()
+	call.Status = status
+	if err := c.Status().Patch(ctx, call, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write the status of call %s: %w", call.Name, err)
+	}
+	return nil
+}

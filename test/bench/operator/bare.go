@@ -114,7 +114,7 @@ func writeOne(ctx context.Context, c client.Client, p *pattern, at metav1.Object
 	started.Phase, started.Reason, started.Message = v1alpha1.PhaseRunning, "", ""
 	started.Stdout, started.Output, started.Streams, started.ExitCode = "", "", nil, nil
 	for _, status := range []v1alpha1.ToolCallStatus{started, ended} {
-		if err := patchStatus(ctx, c, call, status); err != nil {
+		if err := cluster.PatchStatus(ctx, c, call, status); err != nil {
 			return err
 		}
 	}
@@ -122,14 +122,4 @@ func writeOne(ctx context.Context, c client.Client, p *pattern, at metav1.Object
 		return err
 	}
 	return completeJob(ctx, c, job)
-}
-
-// patchStatus writes a call's status as the operator does.
-func patchStatus(ctx context.Context, c client.Client, call *v1alpha1.ToolCall, status v1alpha1.ToolCallStatus) error {
-	before := call.DeepCopy()
-	call.Status = status
-	if err := c.Status().Patch(ctx, call, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write the status of call %s: %w", call.Name, err)
-	}
-	return nil
 }

@@ -9,9 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/bench/cluster"
 	"toolcall.dev/operator/test/bench/figures"
 	"toolcall.dev/operator/test/bench/standalone"
@@ -23,8 +21,6 @@ const (
 	floorAtOnce = 32
 	// floorBlocks is how often each variant has its turn with as many at once.
 	floorBlocks = 5
-	// floorOutput is the output of a call, in bytes: that of a small command.
-	floorOutput = 64
 	// floorPause lets the API server come to rest after a deletion of many.
 	floorPause = 200 * time.Millisecond
 )
@@ -41,13 +37,13 @@ func (b *bench) floor(ctx context.Context) (err error) {
 		return err
 	}
 	for _, v := range variants {
-		stop, failure := v.start(ctx)
+		stop, failure := v.Start(ctx, floorNamespace)
 		if failure != nil {
 			return failure
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 		// The first calls find the API server's caches empty.
-		if _, err := runCalls(ctx, v.tracker, "warm-up", 2*floorAtOnce, floorAtOnce); err != nil {
+		if _, err := runCalls(ctx, v.Tracker, "warm-up", 2*floorAtOnce, floorAtOnce); err != nil {
 			return err
 		}
 	}
@@ -61,29 +57,11 @@ func (b *bench) floor(ctx context.Context) (err error) {
 	}
 	for _, v := range variants {
 		b.report.Floor = append(b.report.Floor, v.result())
-		if err := errors.Join(v.clear(ctx), b.uninstall(ctx, v)); err != nil {
+		if err := errors.Join(v.clear(ctx), v.Uninstall(ctx, b.client)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// start has the variant's calls answered and tracked, each on a connection of its own.
-func (v *variant) start(ctx context.Context) (stop func() error, err error) {
-	calls := cluster.Calls(floorNamespace)
-	stopAnswering, err := cluster.Answer(ctx, v.other, calls, func(ctx context.Context, o client.Object) error {
-		return patchStatus(ctx, v.other, o.(*v1alpha1.ToolCall), standalone.FinishedStatus(o.GetName(), floorOutput))
-	})
-	if err != nil {
-		return nil, err
-	}
-	if v.tracker, err = cluster.Track(ctx, v.client, calls, nil); err != nil {
-		return nil, errors.Join(err, stopAnswering())
-	}
-	return func() error {
-		v.tracker.Stop()
-		return stopAnswering()
-	}, nil
 }
 
 // measureAlone has the variants take turns call by call.
@@ -95,7 +73,7 @@ func measureAlone(ctx context.Context, variants []*variant, calls int) error {
 	}
 	for i := range calls {
 		for _, v := range variants {
-			s, err := v.tracker.Measure(ctx, fmt.Sprintf("alone-%06d", i))
+			s, err := v.Tracker.Measure(ctx, fmt.Sprintf("alone-%06d", i))
 			if err != nil {
 				return err
 			}
@@ -114,7 +92,7 @@ func measureAtOnce(ctx context.Context, variants []*variant, calls int) error {
 				return err
 			}
 			used, _, err := standalone.During(func() error {
-				done, err := runCalls(ctx, v.tracker, fmt.Sprintf("block-%d", block), calls, floorAtOnce)
+				done, err := runCalls(ctx, v.Tracker, fmt.Sprintf("block-%d", block), calls, floorAtOnce)
 				if err == nil {
 					v.atOnce, v.took = append(v.atOnce, done.latencies...), v.took+done.took
 				}
@@ -130,17 +108,17 @@ func measureAtOnce(ctx context.Context, variants []*variant, calls int) error {
 	return nil
 }
 
-// clear deletes what was measured: the API server pays for each object that it has.
+// clear deletes what was measured.
 func (v *variant) clear(ctx context.Context) error {
-	if err := v.client.DeleteAllOf(ctx, &v1alpha1.ToolCall{}, client.InNamespace(floorNamespace)); err != nil {
-		return fmt.Errorf("delete the calls of %s: %w", v.title, err)
+	if err := v.Clear(ctx, floorNamespace); err != nil {
+		return err
 	}
 	return cluster.Pause(ctx, floorPause)
 }
 
 func (v *variant) result() *floorResult {
 	return &floorResult{
-		Variant: v.title, Rules: v.rules, Alone: figures.Summarize(v.alone), AtOnce: floorAtOnce,
+		Variant: v.Title, Rules: v.Rules, Alone: figures.Summarize(v.alone), AtOnce: floorAtOnce,
 		CallsPerSecond: float64(len(v.atOnce)) / v.took.Seconds(), Latency: figures.Summarize(v.atOnce),
 		CPU: v.used.MillisecondsPerCall(len(v.atOnce)),
 	}
