@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -27,6 +28,7 @@ type process struct {
 	// acked looks at an acknowledgement before it counts, started at each start of a command; nil for no check.
 	acked   func(p *process, uid string)
 	started func(*process, *processCall)
+	note    func(format string, args ...any)
 
 	conn    *dial.Conn
 	session *dispatch.Session
@@ -185,6 +187,7 @@ func (p *process) say() bool {
 	}
 	m := p.unsent[0]
 	p.unsent = p.unsent[1:]
+	p.tell("%s says %s", m)
 	if p.conn.Send(m) != nil {
 		p.disconnect()
 		return false
@@ -210,6 +213,15 @@ func (p *process) isHeard(m *wire.Message) bool {
 	return true
 }
 
+// tell notes a message.
+func (p *process) tell(format string, m *wire.Message) {
+	if p.note == nil {
+		return
+	}
+	raw, _ := json.Marshal(m)
+	p.note(format, p.job, raw[:min(len(raw), 120)])
+}
+
 func (p *process) answer(m *wire.Message) {
 	if m != nil {
 		p.unsent = append(p.unsent, m)
@@ -218,6 +230,7 @@ func (p *process) answer(m *wire.Message) {
 
 // handle does what the operator says.
 func (p *process) handle(m *wire.Message) {
+	p.tell("%s hears %s", m)
 	switch {
 	case m.Begin != nil && p.begun == nil:
 		p.begun = m.Begin

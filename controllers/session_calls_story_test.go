@@ -237,12 +237,16 @@ func (s *callStory) look() {
 
 func (s *callStory) lookAt(name string) {
 	_, err := s.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: name}})
-	s.note("look at %s: %v", name, err)
+	if s.broken {
+		s.note("look at %s: %v", name, err)
+	}
 }
 
 func (s *callStory) keepOne() {
 	session, _ := pick(s, s.sessions)
-	s.note("keep %s: %v", session.Name, s.keepError(session))
+	err := s.keepError(session)
+	now, _ := s.find(session)
+	s.note("keep %s: %v, it is %s/%s, incarnation %d in %s", session.Name, err, now.Status.Phase, now.Status.Reason, now.Status.Incarnation, now.Status.Job)
 }
 
 // all are the processes, in order.
@@ -297,7 +301,7 @@ func (s *callStory) startPodOf(job *batchv1.Job) {
 	}
 	p := s.process(config, pod, s.ledger)
 	p.acked = s.checkAck
-	p.started = s.checkStart
+	p.started, p.note = s.checkStart, s.note
 	s.processes[job.Name] = p
 	p.connect()
 }
@@ -362,7 +366,7 @@ func (s *callStory) die() {
 		return
 	}
 	s.note("the process of %s dies on %s", p.job, p.config.Hello.Node)
-	if p.config.Hello.Node == "node-1" {
+	if p.config.Hello.Node == "node-1" || p.begun == nil {
 		p.exit(corev1.PodFailed)
 		return
 	}
