@@ -24,8 +24,9 @@ type history struct {
 // callHistory is what is known of one call.
 type callHistory struct {
 	first, last *v1alpha1.ToolCall
-	// cancelled says that somebody cancelled or deleted it, gone that it isn't there any more.
-	cancelled, gone bool
+	// cancelled says that somebody cancelled or deleted it, gone that it isn't there any more. One that somebody edited before
+	// the operator wrote what it waits for may lose its place to later ones when the operator starts anew.
+	cancelled, edited, gone bool
 }
 
 // watchCalls records until the test ends.
@@ -86,6 +87,14 @@ func (h *history) wasCancelled(uid string) {
 	}
 }
 
+func (h *history) wasEdited(uid string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one := h.calls[uid]; one != nil {
+		one.edited = true
+	}
+}
+
 func (h *history) of(uid string) callHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +144,7 @@ func (h *history) checkStart(p *process, c *processCall) {
 	var earlier []string
 	for uid, other := range h.calls {
 		f := other.first
-		if f.Spec.SessionRef.Name == this.first.Spec.SessionRef.Name && !f.Spec.Background && !other.cancelled && !other.gone && revision(f) < revision(this.first) {
+		if f.Spec.SessionRef.Name == this.first.Spec.SessionRef.Name && !f.Spec.Background && !other.cancelled && !other.edited && !other.gone && revision(f) < revision(this.first) {
 			earlier = append(earlier, uid)
 		}
 	}

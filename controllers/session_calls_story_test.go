@@ -187,6 +187,8 @@ func (s *callStory) free() {
 	for i := range calls.Items {
 		call := &calls.Items[i]
 		if len(call.Finalizers) > 0 {
+			s.note("%s loses its finalizer", call.Name)
+			s.wasEdited(string(call.UID))
 			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 			if err := s.world.client.Patch(context.Background(), call, patch, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 				s.t.Fatal(err)
