@@ -383,14 +383,13 @@ func (s *callStory) die() {
 // may arrive late.
 func (s *callStory) crash() {
 	s.note("the operator crashes")
-	behind := s.isOneIn(3) && s.client.calls == nil
-	if behind {
-		s.note("the new operator's cache is behind")
-		if err := s.client.fallBehind(s.namespace); err != nil {
-			s.t.Fatal(err)
-		}
-	} else {
+	switch {
+	case s.isOneIn(2):
 		s.client.calls, s.client.sessions = nil, nil
+	case s.client.calls == nil && s.client.sessions == nil:
+		s.fallBehind()
+	default:
+		s.note("the new operator's cache shows what was there before it")
 	}
 	for _, p := range s.all() {
 		p.disconnect()
@@ -419,10 +418,31 @@ func (s *callStory) lag() {
 		s.client.calls, s.client.sessions = nil, nil
 		return
 	}
-	if s.client.calls == nil && s.client.sessions == nil && s.isOneIn(2) {
-		s.note("the cache falls behind")
-		if err := s.client.fallBehind(s.namespace); err != nil {
-			s.t.Fatal(err)
+	if s.client.calls == nil && s.client.sessions == nil {
+		s.fallBehind()
+	}
+}
+
+func (s *callStory) fallBehind() {
+	s.note("the cache falls behind")
+	if err := s.client.fallBehind(s.namespace); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// flow has everything be looked at once, and all be heard.
+func (s *callStory) flow() {
+	for _, session := range s.sessions {
+		_ = s.keepError(session)
+	}
+	s.enter()
+	for _, name := range s.names {
+		s.lookAt(name)
+	}
+	for _, p := range s.all() {
+		for p.hear() {
+		}
+		for p.say() {
 		}
 	}
 }
@@ -468,7 +488,7 @@ func (s *callStory) pool() {
 // tell has things happen in any order.
 func (s *callStory) tell(steps int) {
 	known := []func(){
-		s.look, s.look, s.look, s.look, s.look, s.look, s.keepOne, s.keepOne, s.keepOne, s.kubelet, s.hear, s.hear, s.hear, s.say, s.say, s.work, s.work,
+		s.look, s.look, s.look, s.look, s.keepOne, s.keepOne, s.keepOne, s.kubelet, s.hear, s.hear, s.say, s.say, s.work, s.work, s.work, s.work, s.flow, s.flow,
 		s.create, s.create, s.cancelOne, s.deleteOne, s.free, s.lose, s.redial, s.die, s.crash, s.arrive, s.lag, s.wait, s.suspendOne, s.finishOne, s.pool,
 	}
 	for range steps {
