@@ -33,6 +33,22 @@ func (w *world) session(name string, change ...func(*v1alpha1.ToolSession)) *v1a
 	return s
 }
 
+// vouchForRequesters has admission say who made each session and each call from now on, until the test ends.
+func (w *world) vouchForRequesters() {
+	w.t.Helper()
+	w.withAdmission()
+	eventually(w.t, func() bool {
+		probe := lsCall(w.namespace, "probe")
+		probe.CreationTimestamp = metav1.Now()
+		err := w.client.Create(context.Background(), probe, client.DryRunAll, client.DisableReadYourWritesConsistency)
+		if err != nil {
+			return false
+		}
+		known, _, _ := w.reconciler.Requesters.Vouched(context.Background(), probe)
+		return known
+	})
+}
+
 // node makes a Node, unless there is one.
 func (w *world) node(name string) {
 	w.t.Helper()

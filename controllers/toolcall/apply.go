@@ -149,7 +149,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 	}
 	if after.Status.Phase.Terminal() {
 		r.finished.keep(after, o.now)
-		r.Earlier.Forget(after.UID)
+		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if after.Spec.SessionRef != nil {
 			if goes, is := r.lastCalls.add(after); is {
 				r.Expiry.Add(goes, o.now)
@@ -181,6 +181,9 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 	}
 	if e.forget {
 		r.forget(key)
+	}
+	if o.call.Status.Phase.Terminal() {
+		r.Earlier.Forget(key, o.call.UID)
 	}
 	if e.leaveQueue {
 		r.Queue.Release(key)

@@ -52,10 +52,23 @@ func (r *Reconciler) observeSession(ctx context.Context, o *observation) error {
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
 	}
+	if v.Host != nil && v.Host.IsServing() {
+		r.Turns.Return(v.name, v.Session.UID, func(call types.UID) bool { return r.hasArrived(v.Session, call) })
+	}
 	v.turn = r.Turns.Add(v.name, o.key(), turnOf(o.call, o.now))
 	v.ahead = r.Turns.Ahead(o.key())
 	o.created = v.turn.FirstSeen
 	return nil
+}
+
+// hasArrived says whether a call that was handed over is one that the session's process has, as far as that can be asked now.
+func (r *Reconciler) hasArrived(session *v1alpha1.ToolSession, call types.UID) bool {
+	runner := r.Hub.SessionByKey(session.Status.Runner.KeyHash)
+	if runner == nil {
+		return true
+	}
+	_, has := runner.HeldCall(string(call))
+	return has
 }
 
 // observeProcess looks for the call among those of the process that the session records.

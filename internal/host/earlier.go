@@ -21,6 +21,8 @@ type EarlierCalls struct {
 	mu    sync.Mutex
 	known bool
 	uids  map[types.UID]struct{}
+	// names finds a call that is gone altogether.
+	names map[types.NamespacedName]types.UID
 }
 
 // maxEarlier bounds a page of the list, which has metadata only.
@@ -34,7 +36,7 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	uids := map[types.UID]struct{}{}
+	uids, names := map[types.UID]struct{}{}, map[types.NamespacedName]types.UID{}
 	for _, namespace := range namespaces {
 		for page := ""; ; {
 			calls := &metav1.PartialObjectMetadataList{}
@@ -45,6 +47,7 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 			}
 			for i := range calls.Items {
 				uids[calls.Items[i].UID] = struct{}{}
+				names[client.ObjectKeyFromObject(&calls.Items[i])] = calls.Items[i].UID
 			}
 			if page = calls.Continue; page == "" {
 				break
@@ -54,7 +57,7 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.known {
-		e.known, e.uids = true, uids
+		e.known, e.uids, e.names = true, uids, names
 	}
 	return nil
 }
@@ -74,8 +77,19 @@ func (e *EarlierCalls) Has(uid types.UID) bool {
 }
 
 // Forget drops a call that has ended.
-func (e *EarlierCalls) Forget(uid types.UID) {
+func (e *EarlierCalls) Forget(call types.NamespacedName, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.uids, uid)
+	if e.names[call] == uid {
+		delete(e.names, call)
+	}
+}
+
+// ForgetName drops the call of a name that nobody has any more.
+func (e *EarlierCalls) ForgetName(call types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.uids, e.names[call])
+	delete(e.names, call)
 }

@@ -40,8 +40,11 @@ type turnOfCall struct {
 	handedIn types.UID
 }
 
-// line are the calls that wait for one session.
-type line struct{ foreground, background []*turnOfCall }
+// line are the calls that wait for one session, and those that were handed over in it.
+type line struct {
+	foreground, background []*turnOfCall
+	handed                 map[*turnOfCall]struct{}
+}
 
 // NewTurns makes an empty one that calls wake for calls whose turn may have come.
 func NewTurns(wake func(types.NamespacedName)) *Turns {
@@ -74,14 +77,7 @@ func (t *Turns) Add(session, call types.NamespacedName, turn Turn) Turn {
 	t.forget(call)
 	one := &turnOfCall{Turn: turn, name: call, session: session}
 	t.calls[call] = one
-	l := t.lines[session]
-	if l == nil {
-		l = &line{}
-		t.lines[session] = l
-	}
-	turns := l.of(turn.Background)
-	i, _ := slices.BinarySearchFunc(*turns, one, compareTurns)
-	*turns = slices.Insert(*turns, i, one)
+	t.enter(one)
 	return turn
 }
 
@@ -104,6 +100,25 @@ func (t *Turns) Hand(call types.NamespacedName, sessionUID types.UID) {
 	if one := t.calls[call]; one != nil {
 		t.leave(one)
 		one.handedIn = sessionUID
+		t.enter(one)
+	}
+}
+
+// Return has the calls wait again, in their places, that were handed over in a session and that its process doesn't have:
+// they didn't arrive. Those that come after them don't overtake them.
+func (t *Turns) Return(session types.NamespacedName, sessionUID types.UID, has func(call types.UID) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.lines[session]
+	if l == nil {
+		return
+	}
+	for one := range l.handed {
+		if one.handedIn == sessionUID && !has(one.UID) {
+			t.leave(one)
+			one.handedIn = ""
+			t.enter(one)
+		}
 	}
 }
 
@@ -164,17 +179,34 @@ func (t *Turns) forget(call types.NamespacedName) {
 	}
 }
 
-// leave takes a call out of its session's line.
-func (t *Turns) leave(one *turnOfCall) {
+// enter puts a call into its session's line, or among those that were handed over.
+func (t *Turns) enter(one *turnOfCall) {
 	l := t.lines[one.session]
-	if l == nil || one.handedIn != "" {
+	if l == nil {
+		l = &line{handed: map[*turnOfCall]struct{}{}}
+		t.lines[one.session] = l
+	}
+	if one.handedIn != "" {
+		l.handed[one] = struct{}{}
 		return
 	}
 	turns := l.of(one.Background)
-	if i, found := slices.BinarySearchFunc(*turns, one, compareTurns); found {
+	i, _ := slices.BinarySearchFunc(*turns, one, compareTurns)
+	*turns = slices.Insert(*turns, i, one)
+}
+
+// leave takes a call out of its session's line, or from those that were handed over.
+func (t *Turns) leave(one *turnOfCall) {
+	l := t.lines[one.session]
+	if l == nil {
+		return
+	}
+	delete(l.handed, one)
+	turns := l.of(one.Background)
+	if i, found := slices.BinarySearchFunc(*turns, one, compareTurns); found && one.handedIn == "" {
 		*turns = slices.Delete(*turns, i, i+1)
 	}
-	if len(l.foreground)+len(l.background) == 0 {
+	if len(l.foreground)+len(l.background)+len(l.handed) == 0 {
 		delete(t.lines, one.session)
 	}
 }

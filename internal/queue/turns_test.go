@@ -6,10 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func named(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
 
 // turnsOf is a Turns, and the names of the calls that it wakes.
 func turnsOf() (*Turns, *[]string) {
@@ -123,5 +126,61 @@ func TestTurnsAgreeWithAModel(t *testing.T) {
 		if len(turns.calls)+len(turns.lines) > 0 {
 			t.Errorf("seed %d: %d calls and %d lines are left", seed, len(turns.calls), len(turns.lines))
 		}
+	}
+}
+
+// addTurns has calls wait in a session, in their order.
+func addTurns(t *Turns, names ...string) {
+	for i, name := range names {
+		t.Add(named("s"), named(name), Turn{UID: types.UID(name), Sequence: int64(i)})
+	}
+}
+
+func TestACallThatDidNotArriveIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(nil)
+	addTurns(turns, "a", "b", "c")
+	turns.Hand(named("a"), "s1")
+	turns.Hand(named("b"), "s1")
+	if turns.Ahead(named("c")) != 0 {
+		t.Fatal("calls that were handed over are ahead of others")
+	}
+	turns.Return(named("s"), "s1", func(call types.UID) bool { return call == "a" })
+	if ahead := turns.Ahead(named("c")); ahead != 1 {
+		t.Errorf("%d calls are ahead", ahead)
+	}
+	if turns.HandedIn(named("a"), "a") != "s1" || turns.HandedIn(named("b"), "b") != "" {
+		t.Error("it isn't known which call arrived")
+	}
+	if diff := cmp.Diff([]types.NamespacedName{named("b"), named("c")}, turns.first(named("s"), 3, 3)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What was handed over in a session that had the name before, that session's process alone knows.
+func TestACallOfASessionThatIsGoneDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(nil)
+	addTurns(turns, "a")
+	turns.Hand(named("a"), "s1")
+	turns.Return(named("s"), "s2", func(types.UID) bool { return false })
+	turns.Return(named("another"), "s1", func(types.UID) bool { return false })
+	if turns.HandedIn(named("a"), "a") != "s1" {
+		t.Error("the call waits again")
+	}
+}
+
+func TestTurnsForgetWhatIsGone(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(nil)
+	addTurns(turns, "a", "b", "c")
+	turns.Hand(named("a"), "s1")
+	turns.Hand(named("b"), "s1")
+	turns.Return(named("s"), "s1", func(call types.UID) bool { return call == "a" })
+	for _, name := range []string{"a", "b", "c"} {
+		turns.Forget(named(name))
+	}
+	if len(turns.calls)+len(turns.lines) > 0 {
+		t.Errorf("left are %v, %v", turns.calls, turns.lines)
 	}
 }

@@ -1,0 +1,161 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Whatever the order of events, lost answers and connections, late writes, caches that are behind, crashes of the operator and
+// of processes: a call is started at most once, ends once, and is said to be safe to repeat only when it wasn't started.
+func TestConvergenceOfCallsInSessions(t *testing.T) {
+	newWorld(t).vouchForRequesters()
+	plans := map[string]storyPlan{
+		"cold":           {sessions: 1, concurrent: 1},
+		"two, cold":      {sessions: 2, concurrent: 1},
+		"warm":           {sessions: 1, concurrent: 2, warmly: true},
+		"claim":          {sessions: 1, concurrent: 1, claim: true},
+		"two with claim": {sessions: 2, concurrent: 3, claim: true},
+	}
+	seen := map[v1alpha1.Phase]int{}
+	for name, plan := range plans {
+		for seed := range uint64(seeds()) {
+			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+				s := newCallStory(t, seed, plan)
+				defer s.tellIfFailed()
+				s.tell(120)
+				s.resume()
+				s.rest()
+				s.checkEnds(seen)
+				s.clear()
+				s.checkMemory()
+			})
+		}
+	}
+	t.Log(seen)
+}
+
+func (s *callStory) tellIfFailed() {
+	if s.t.Failed() {
+		s.t.Log("what happened:\n" + strings.Join(s.told, "\n"))
+	}
+}
+
+// resume has nobody keep a session from going on.
+func (s *callStory) resume() {
+	for _, session := range s.sessions {
+		if _, found := s.find(session); found && s.plan.claim {
+			s.editSession(session, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = false })
+		}
+	}
+}
+
+// checkEnds looks at what became of every call.
+func (s *callStory) checkEnds(seen map[v1alpha1.Phase]int) {
+	calls := &v1alpha1.ToolCallList{}
+	if err := shared.GetAPIReader().List(context.Background(), calls, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range calls.Items {
+		c := &calls.Items[i]
+		eventually(s.t, func() bool { return s.of(string(c.UID)).last.ResourceVersion == c.ResourceVersion })
+		if !c.Status.Phase.Terminal() {
+			s.t.Errorf("%s is %s: %+v", c.Name, c.Status.Phase, c.Status.Conditions)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, one := range s.calls {
+		seen[one.last.Status.Phase]++
+		s.checkEnd(uid, one)
+	}
+	before := s.client.writes
+	for range 3 {
+		for _, name := range s.names {
+			s.lookAt(name)
+		}
+		for _, session := range s.sessions {
+			_ = s.keepError(session)
+		}
+	}
+	if s.client.writes != before {
+		s.t.Errorf("what has come to rest is written %d times", s.client.writes-before)
+	}
+}
+
+// checkEnd compares what a call says with what the processes did.
+func (s *callStory) checkEnd(uid string, one *callHistory) {
+	c, starts := one.last, s.ledger.starts[uid]
+	st := &c.Status
+	ended := fmt.Sprintf("%s ended %s/%s (%s), started %+v", c.Name, st.Phase, st.Reason, st.Message, starts)
+	switch {
+	case ptr.Deref(st.RetrySafe, false) && len(starts) > 0:
+		s.t.Errorf("it is said to be safe to repeat: %s", ended)
+	case st.Phase == v1alpha1.PhaseSucceeded && (len(starts) != 1 || st.Stdout != starts[0].output):
+		s.t.Errorf("with stdout %q %s", st.Stdout, ended)
+	case len(starts) > 0 && st.Session != nil && st.Session.Incarnation > 0 && st.Session.Incarnation != starts[0].incarnation:
+		s.t.Errorf("in incarnation %d %s", st.Session.Incarnation, ended)
+	case (st.Phase == v1alpha1.PhaseFailed || st.Phase == v1alpha1.PhaseCancelled) && st.RetrySafe == nil:
+		s.t.Errorf("it isn't said whether it is safe to repeat: %s", ended)
+	case st.Phase == v1alpha1.PhaseDenied:
+		s.t.Errorf("it is denied: %s", ended)
+	}
+}
+
+// clear has all sessions and calls go.
+func (s *callStory) clear() {
+	for _, session := range s.sessions {
+		if err := s.world.client.Delete(context.Background(), session); client.IgnoreNotFound(err) != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.rest()
+	for _, name := range s.names {
+		s.remove(name)
+	}
+	s.rest()
+	for _, session := range s.sessions {
+		if now, found := s.find(session); found {
+			s.t.Errorf("session %s is left: %+v", session.Name, now.Status)
+		}
+	}
+}
+
+// checkMemory says that the operator remembers nothing of what is gone.
+func (s *callStory) checkMemory() {
+	for what, of := range map[string]any{
+		"turns.calls": s.turns, "turns.lines": s.turns, "earlier.uids": s.earlier, "budget.calls": s.reconciler.Pending, "hub.served": s.hub,
+		"seen.runners": field(s.hub, "seen"), "left.runners": field(s.hub, "left"),
+	} {
+		_, name, _ := strings.Cut(what, ".")
+		if n := field(of, name).Len(); n > 0 {
+			s.t.Errorf("%s still has %d entries", what, n)
+		}
+	}
+}
+
+// field is a field that only its package can name.
+func field(of any, name string) reflect.Value {
+	v, ok := of.(reflect.Value)
+	if !ok {
+		v = reflect.ValueOf(of)
+	}
+	return reflect.Indirect(v).FieldByName(name)
+}
+
+// seeds is how many stories of each kind are told.
+func seeds() int {
+	if n, err := strconv.Atoi(os.Getenv("SESSION_CALL_SEEDS")); err == nil {
+		return n
+	}
+	return 8
+}

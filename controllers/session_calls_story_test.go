@@ -1,0 +1,533 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	callqueue "toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/result"
+)
+
+// callStory is the life, under a seed, of one or two sessions with their pods and calls.
+type callStory struct {
+	*world
+	*history
+	random   *rand.Rand
+	plan     storyPlan
+	client   *rough
+	broken   bool
+	env      *v1alpha1.ExecutionEnvironment
+	sessions []*v1alpha1.ToolSession
+	// processes are those of pods, by their Jobs; leaving are told to end by the kubelet.
+	processes map[string]*process
+	leaving   map[string]bool
+	// names are those of calls, with their number of creations.
+	names []string
+	born  int
+	// entered are the calls that have come into the operator's cache.
+	entered map[string]bool
+	ledger  *ledger
+	// told is what happened, for the one who looks for a fault.
+	told []string
+}
+
+// storyPlan says what kind of story it is.
+type storyPlan struct {
+	warmly, claim bool
+	sessions      int
+	concurrent    int32
+}
+
+func newCallStory(t *testing.T, seed uint64, plan storyPlan) *callStory {
+	w := newWorld(t)
+	s := &callStory{
+		world: w, history: watchCalls(w), random: rand.New(rand.NewPCG(seed, 11)), plan: plan, processes: map[string]*process{},
+		leaving: map[string]bool{}, entered: map[string]bool{}, ledger: newLedger(),
+	}
+	s.history.ledger = s.ledger
+	s.client = &rough{Client: w.client, fate: func() failure {
+		if s.broken && s.random.IntN(6) == 0 {
+			return failure(s.random.IntN(int(arrivesLate) + 1))
+		}
+		return succeeds
+	}}
+	w.use = s.client
+	w.readFails = func() bool { return s.broken && s.random.IntN(40) == 0 }
+	w.rebuild()
+	if plan.warmly {
+		s.env = w.environment("env", asDefault, warm(1))
+		w.fill(s.env)
+		s.kubelet()
+		w.fillUntilOffered(s.env)
+	} else {
+		s.env = w.environment("env", asDefault)
+	}
+	for i := range plan.sessions {
+		s.sessions = append(s.sessions, s.newSession(fmt.Sprint("s-", i)))
+	}
+	s.broken = true
+	return s
+}
+
+func (s *callStory) newSession(name string) *v1alpha1.ToolSession {
+	return s.world.session(name, func(session *v1alpha1.ToolSession) {
+		session.Spec.MaxConcurrentCalls = ptr.To(s.plan.concurrent)
+		if s.plan.claim {
+			withWorkspace(session)
+		}
+	})
+}
+
+func (s *callStory) note(format string, args ...any) {
+	s.told = append(s.told, fmt.Sprintf(format, args...))
+}
+
+func (s *callStory) isOneIn(n int) bool { return s.random.IntN(n) == 0 }
+
+func pick[T any](s *callStory, of []T) (one T, is bool) {
+	if len(of) == 0 {
+		return one, false
+	}
+	return of[s.random.IntN(len(of))], true
+}
+
+// create makes a call, or one of a name that is free again.
+func (s *callStory) create() {
+	if s.born >= 8 {
+		return
+	}
+	session, _ := pick(s, s.sessions)
+	name := fmt.Sprint("c-", len(s.names))
+	if again, ok := pick(s, s.names); ok && s.isOneIn(3) && s.isFree(again) {
+		name = again
+	} else {
+		s.names = append(s.names, name)
+	}
+	s.born++
+	c := s.callIn(session, name, func(c *v1alpha1.ToolCall) {
+		c.Spec.Background = s.isOneIn(5)
+		if s.isOneIn(2) {
+			c.Spec.SessionRef.UID = string(session.UID)
+		}
+		if s.isOneIn(6) {
+			c.Finalizers = []string{"example.com/held"}
+		}
+	})
+	s.created(c)
+	s.note("create %s %s in %s background %v", name, c.UID, session.Name, c.Spec.Background)
+}
+
+func (s *callStory) isFree(name string) bool {
+	return apierrors.IsNotFound(shared.GetAPIReader().Get(context.Background(), client.ObjectKey{Namespace: s.namespace, Name: name}, &v1alpha1.ToolCall{}))
+}
+
+// live is a call as it is now.
+func (s *callStory) live() (*v1alpha1.ToolCall, bool) {
+	name, ok := pick(s, s.names)
+	call := &v1alpha1.ToolCall{}
+	if !ok || shared.GetAPIReader().Get(context.Background(), client.ObjectKey{Namespace: s.namespace, Name: name}, call) != nil {
+		return nil, false
+	}
+	return call, true
+}
+
+func (s *callStory) cancelOne() {
+	if call, ok := s.live(); ok && !call.Status.Phase.Terminal() {
+		s.note("cancel %s", call.Name)
+		s.wasCancelled(string(call.UID))
+		s.cancel(call)
+	}
+}
+
+func (s *callStory) deleteOne() {
+	if name, ok := pick(s, s.names); ok {
+		s.note("delete %s", name)
+		s.remove(name)
+	}
+}
+
+// remove deletes a call, if it is there.
+func (s *callStory) remove(name string) {
+	call := &v1alpha1.ToolCall{}
+	err := shared.GetAPIReader().Get(context.Background(), client.ObjectKey{Namespace: s.namespace, Name: name}, call)
+	if err == nil {
+		s.wasCancelled(string(call.UID))
+		var unseen []client.DeleteOption
+		if call.Status.Phase.Terminal() {
+			unseen = append(unseen, client.DisableReadYourWritesConsistency)
+		}
+		err = s.world.client.Delete(context.Background(), call, unseen...)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// free takes the foreign finalizers away.
+func (s *callStory) free() {
+	calls := &v1alpha1.ToolCallList{}
+	if err := shared.GetAPIReader().List(context.Background(), calls, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		if len(call.Finalizers) > 0 {
+			s.note("%s loses its finalizer", call.Name)
+			s.wasEdited(string(call.UID))
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+			if err := s.world.client.Patch(context.Background(), call, patch, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// enter has the calls take their turns that have come into the cache.
+func (s *callStory) enter() {
+	calls := &v1alpha1.ToolCallList{}
+	if err := s.client.List(context.Background(), calls, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	slices.SortFunc(calls.Items, func(a, b v1alpha1.ToolCall) int { return int(revision(&a) - revision(&b)) })
+	for i := range calls.Items {
+		c := &calls.Items[i]
+		if s.entered[string(c.UID)] {
+			continue
+		}
+		s.entered[string(c.UID)] = true
+		turn := callqueue.Turn{UID: c.UID, Sequence: revision(c), Background: c.Spec.Background, FirstSeen: s.clock.Now()}
+		if c.Status.Session != nil && c.Status.Session.Sequence > 0 {
+			turn.Sequence = c.Status.Session.Sequence
+		}
+		s.turns.Add(client.ObjectKey{Namespace: s.namespace, Name: c.Spec.SessionRef.Name}, client.ObjectKeyFromObject(c), turn)
+	}
+}
+
+func revision(o client.Object) int64 {
+	n, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	return n
+}
+
+// look has one call looked at, or all.
+func (s *callStory) look() {
+	s.enter()
+	if name, ok := pick(s, s.names); ok && !s.isOneIn(3) {
+		s.lookAt(name)
+		return
+	}
+	names := slices.Clone(s.names)
+	s.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names {
+		s.lookAt(name)
+	}
+}
+
+func (s *callStory) lookAt(name string) {
+	_, err := s.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: name}})
+	if s.broken {
+		s.note("look at %s: %v", name, err)
+	}
+}
+
+func (s *callStory) keepOne() {
+	session, _ := pick(s, s.sessions)
+	err := s.keepError(session)
+	now, _ := s.find(session)
+	s.note("keep %s: %v, it is %s/%s, incarnation %d in %s", session.Name, err, now.Status.Phase, now.Status.Reason, now.Status.Incarnation, now.Status.Job)
+}
+
+// all are the processes, in order.
+func (s *callStory) all() (all []*process) {
+	for _, job := range slices.Sorted(maps.Keys(s.processes)) {
+		if p := s.processes[job]; !p.gone {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// kubelet starts a pod for every Job that has its credential, and ends the processes of those that are gone.
+func (s *callStory) kubelet() {
+	list := &batchv1.JobList{}
+	if err := shared.GetAPIReader().List(context.Background(), list, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	jobs := map[string]*batchv1.Job{}
+	for i := range list.Items {
+		job := &list.Items[i]
+		jobs[job.Name] = job
+		if s.processes[job.Name] != nil || shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(job), &corev1.Secret{}) != nil {
+			continue
+		}
+		s.startPodOf(job)
+	}
+	for _, p := range s.all() {
+		job := jobs[p.job]
+		if job != nil && job.DeletionTimestamp == nil && ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0) != 1 {
+			continue
+		}
+		if p.begun == nil || s.leaving[p.job] || s.isOneIn(2) {
+			s.note("the pod of %s ends with its Job", p.job)
+			p.exit(corev1.PodFailed)
+			continue
+		}
+		s.note("the process of %s is told to end", p.job)
+		s.leaving[p.job] = true
+		p.end(result.PodLost, result.PodLost)
+		p.exitIfOver()
+	}
+}
+
+func (s *callStory) startPodOf(job *batchv1.Job) {
+	s.note("start the pod of %s", job.Name)
+	pod := s.pod(job)
+	config := s.runnerConfig(job, pod)
+	if s.isOneIn(3) {
+		config.Hello.Node = fmt.Sprintf("node-%s-%d", s.namespace, len(s.processes))
+		s.node(config.Hello.Node)
+	}
+	p := s.process(config, pod, s.ledger)
+	p.acked = s.checkAck
+	p.started, p.note = s.checkStart, s.note
+	s.processes[job.Name] = p
+	p.connect()
+}
+
+func (s *callStory) hear() {
+	if p, ok := pick(s, s.all()); ok {
+		for range 1 + s.random.IntN(3) {
+			if !p.hear() {
+				return
+			}
+		}
+	}
+}
+
+func (s *callStory) say() {
+	if p, ok := pick(s, s.all()); ok {
+		for range 1 + s.random.IntN(3) {
+			p.say()
+		}
+	}
+}
+
+func (s *callStory) work() {
+	if p, ok := pick(s, s.all()); ok {
+		if c, ok := pick(s, p.running()); ok {
+			s.note("work on %s in %s, begins %v, stopped %q", c.Name, p.job, c.begins, c.stopped)
+			p.work(c)
+		}
+	}
+}
+
+// lose has a connection break, with what is under way on it, and often come back.
+func (s *callStory) lose() {
+	if p, ok := pick(s, s.all()); ok {
+		s.note("%s loses its connection", p.job)
+		p.disconnect()
+		if n := len(p.calls); n > 0 && s.isOneIn(4) {
+			// It breaks again within the hello.
+			if conn, err := p.dial(s.random.IntN(n)); err == nil {
+				conn.Close()
+			}
+		}
+		if !s.isOneIn(3) {
+			s.redial()
+		}
+	}
+}
+
+func (s *callStory) redial() {
+	for _, p := range s.all() {
+		if p.conn == nil {
+			p.connect()
+			s.note("%s connects with %d calls", p.job, len(p.calls))
+		}
+	}
+}
+
+// die has a process end, as its kubelet says, or with its Node.
+func (s *callStory) die() {
+	p, ok := pick(s, s.all())
+	if !ok || !s.isOneIn(3) || p.begun == nil && !s.isOneIn(3) {
+		return
+	}
+	s.note("the process of %s dies on %s", p.job, p.config.Hello.Node)
+	if p.config.Hello.Node == "node-1" || p.begun == nil {
+		p.exit(corev1.PodFailed)
+		return
+	}
+	p.kill()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.config.Hello.Node}}
+	if err := s.world.client.Delete(context.Background(), node, client.DisableReadYourWritesConsistency); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// crash has another operator take over. Its cache may be behind, even from the beginning, and what the one before it wrote
+// may arrive late.
+func (s *callStory) crash() {
+	s.note("the operator crashes")
+	switch {
+	case s.isOneIn(2):
+		s.client.calls, s.client.sessions = nil, nil
+	case s.client.calls == nil && s.client.sessions == nil:
+		s.fallBehind()
+	default:
+		s.note("the new operator's cache shows what was there before it")
+	}
+	for _, p := range s.all() {
+		p.disconnect()
+	}
+	s.entered = map[string]bool{}
+	s.restart()
+	if !s.isOneIn(4) {
+		s.redial()
+	}
+}
+
+// arrive has a late write arrive.
+func (s *callStory) arrive() {
+	if len(s.client.late) == 0 {
+		return
+	}
+	i := s.random.IntN(len(s.client.late))
+	write := s.client.late[i]
+	s.client.late = slices.Delete(s.client.late, i, i+1)
+	s.note("a late write arrives")
+	write()
+}
+
+func (s *callStory) lag() {
+	if s.isOneIn(2) {
+		s.client.calls, s.client.sessions = nil, nil
+		return
+	}
+	if s.client.calls == nil && s.client.sessions == nil {
+		s.fallBehind()
+	}
+}
+
+func (s *callStory) fallBehind() {
+	s.note("the cache falls behind")
+	if err := s.client.fallBehind(s.namespace); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// flow has everything be looked at once, and all be heard.
+func (s *callStory) flow() {
+	for _, session := range s.sessions {
+		_ = s.keepError(session)
+	}
+	s.enter()
+	for _, name := range s.names {
+		s.lookAt(name)
+	}
+	for _, p := range s.all() {
+		for p.hear() {
+		}
+		for p.say() {
+		}
+	}
+}
+
+func (s *callStory) wait() { s.elapse(time.Duration(s.random.IntN(8000)) * time.Millisecond) }
+
+func (s *callStory) suspendOne() {
+	session, _ := pick(s, s.sessions)
+	if _, found := s.find(session); found && s.plan.claim && s.isOneIn(2) {
+		s.note("suspend or resume %s", session.Name)
+		s.editSession(session, func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = !spec.Suspend })
+	}
+}
+
+// finishOne ends a session, or deletes it, or makes another one of its name.
+func (s *callStory) finishOne() {
+	if !s.isOneIn(4) {
+		return
+	}
+	i := s.random.IntN(len(s.sessions))
+	_, found := s.find(s.sessions[i])
+	switch {
+	case !found:
+		s.sessions[i] = s.newSession(s.sessions[i].Name)
+		s.note("create %s again", s.sessions[i].Name)
+	case s.isOneIn(2):
+		s.note("end %s", s.sessions[i].Name)
+		s.editSession(s.sessions[i], func(spec *v1alpha1.ToolSessionSpec) { spec.End = true })
+	default:
+		s.note("delete %s", s.sessions[i].Name)
+		if err := s.world.client.Delete(context.Background(), s.sessions[i]); client.IgnoreNotFound(err) != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *callStory) pool() {
+	if s.plan.warmly {
+		_, _ = s.pools.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.env)})
+	}
+}
+
+// tell has things happen in any order.
+func (s *callStory) tell(steps int) {
+	known := []func(){
+		s.look, s.look, s.look, s.look, s.keepOne, s.keepOne, s.keepOne, s.kubelet, s.hear, s.hear, s.say, s.say, s.work, s.work, s.work, s.work, s.flow, s.flow,
+		s.create, s.create, s.cancelOne, s.deleteOne, s.free, s.lose, s.redial, s.die, s.crash, s.arrive, s.lag, s.wait, s.suspendOne, s.finishOne, s.pool,
+	}
+	for range steps {
+		known[s.random.IntN(len(known))]()
+	}
+}
+
+// rest has everything go well for as long as it takes.
+func (s *callStory) rest() {
+	s.broken = false
+	for len(s.client.late) > 0 {
+		s.arrive()
+	}
+	s.client.calls, s.client.sessions = nil, nil
+	s.free()
+	for range 14 {
+		s.elapse(4 * time.Second)
+		s.redial()
+		for _, session := range s.sessions {
+			_ = s.keepError(session)
+			_ = s.keepError(session)
+		}
+		s.pool()
+		s.kubelet()
+		s.enter()
+		for _, name := range s.names {
+			s.lookAt(name)
+		}
+		for _, p := range s.all() {
+			for p.hear() {
+			}
+			for _, c := range p.running() {
+				p.work(c)
+				if c.result == nil && !c.Background {
+					p.work(c)
+				}
+			}
+			for p.say() {
+			}
+		}
+	}
+}
