@@ -34,9 +34,61 @@ type RefusedProgram struct {
 	Rule string `json:"rule"`
 }
 
-// Isolation is which walls the kernel held.
+// SeccompMode is the mode of a process's seccomp filter.
+// +kubebuilder:validation:Enum=Disabled;Strict;Filter
+type SeccompMode string
+
+// Modes of seccomp.
+const (
+	// SeccompDisabled is no filter.
+	SeccompDisabled SeccompMode = "Disabled"
+	// SeccompStrict allows four system calls.
+	SeccompStrict SeccompMode = "Strict"
+	// SeccompFilter is a filter, such as that of the profile RuntimeDefault.
+	SeccompFilter SeccompMode = "Filter"
+)
+
+// HeldNetwork is what of the network a call's processes had.
+// +kubebuilder:validation:Enum=None;Pod
+type HeldNetwork string
+
+// What of the network there was.
+const (
+	// HeldNetworkNone is no network: a filter refused all sockets but Unix sockets.
+	HeldNetworkNone HeldNetwork = "None"
+	// HeldNetworkPod is the network that the pod has.
+	HeldNetworkPod HeldNetwork = "Pod"
+)
+
+// Isolation is which walls held a call's processes. A field is absent where the runner didn't look, or couldn't tell.
 type Isolation struct {
-	// landlockABI is the version of the kernel's Landlock.
+	// user is the UID that commands ran as, as the pod counts UIDs: in a user namespace, the node knows it as another one.
+	// +optional
+	User *int64 `json:"user,omitempty"`
+
+	// seccomp is the mode of the filter that the container's runtime set, as the kernel says: Disabled, Strict or Filter.
+	// What a filter lets through, nobody can see from inside. The runner's own filters come on top and don't count.
+	// +optional
+	Seccomp SeccompMode `json:"seccomp,omitempty"`
+
+	// userNamespace says that the kernel maps the pod's UIDs to others: it has a user namespace of its own. False says that
+	// every UID is mapped to itself, as in the node's initial user namespace; a user namespace that does the same looks no
+	// different from inside. A sandbox with a kernel of its own, such as gVisor, speaks for that kernel only.
+	// +optional
+	UserNamespace *bool `json:"userNamespace,omitempty"`
+
+	// runtimeClass is the runtimeClassName that the operator gave the pod; absent for the cluster's default.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	RuntimeClass string `json:"runtimeClass,omitempty"`
+
+	// network is None (the runner's filter refused all sockets but Unix sockets) or Pod (the runner held nothing: the
+	// processes had the pod's network, and NetworkPolicies may have held more, which nobody inside can see).
+	// +optional
+	Network HeldNetwork `json:"network,omitempty"`
+
+	// landlockABI is the version of Landlock whose domain held the call's processes. 0 says that none did: the kernel has
+	// no Landlock, or nothing asked for it. Then programs, reads, writes and signals aren't held.
 	// +required
 	LandlockABI int32 `json:"landlockABI"`
 
@@ -48,7 +100,9 @@ type Isolation struct {
 	// +optional
 	Reads bool `json:"reads,omitempty"`
 
-	// writes says that files could be written below the policy's files.writePaths only.
+	// writes says that files could be written below the policy's files.writePaths only. Where the policy sets none, a
+	// call of a session could write below /workspace, /tmp, the home directory, and its working directory if that lies
+	// in the environment's allowedPaths.
 	// +optional
 	Writes bool `json:"writes,omitempty"`
 

@@ -117,7 +117,9 @@ type ToolCallStatus struct {
 	// +optional
 	OmittedRefused int64 `json:"omittedRefused,omitempty"`
 
-	// isolation says which walls the kernel held around the call's processes; absent when the policy asks for none.
+	// isolation says which walls held the call's processes, as their runner found out; absent when the command wasn't
+	// started, or the runner doesn't say.
+	// +structType=atomic
 	// +optional
 	Isolation *Isolation `json:"isolation,omitempty"`
 

@@ -190,6 +190,12 @@ type ToolSessionStatus struct {
 	// +optional
 	Incarnation int32 `json:"incarnation,omitempty"`
 
+	// isolation says what holds all calls of the session's pod, as its runner found out before the first one; absent when
+	// it doesn't say, and while there is no pod. Each call's own isolation says what held that call.
+	// +structType=atomic
+	// +optional
+	Isolation *SessionIsolation `json:"isolation,omitempty"`
+
 	// calls counts the session's calls, as they were when the phase last changed.
 	// +optional
 	Calls *SessionCallsStatus `json:"calls,omitempty"`
@@ -205,6 +211,40 @@ type ToolSessionStatus struct {
 	// observedGeneration is the generation that this status was made from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// SessionIsolation is what holds all calls of a session. A field is absent where the runner couldn't tell.
+type SessionIsolation struct {
+	// user is the UID that commands run as, as the pod counts UIDs: in a user namespace, the node knows it as another one.
+	// +required
+	User int64 `json:"user"`
+
+	// seccomp is the mode of the filter that the container's runtime set, as the kernel says: Disabled, Strict or Filter.
+	// What a filter lets through, nobody can see from inside. The runner's own filters come on top and don't count.
+	// +optional
+	Seccomp SeccompMode `json:"seccomp,omitempty"`
+
+	// userNamespace says that the kernel maps the pod's UIDs to others: it has a user namespace of its own. False says that
+	// every UID is mapped to itself, as in the node's initial user namespace; a user namespace that does the same looks no
+	// different from inside. A sandbox with a kernel of its own, such as gVisor, speaks for that kernel only.
+	// +optional
+	UserNamespace *bool `json:"userNamespace,omitempty"`
+
+	// runtimeClass is the runtimeClassName that the operator gave the pod; absent for the cluster's default.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	RuntimeClass string `json:"runtimeClass,omitempty"`
+
+	// network is Pod: calls have the pod's network, unless their own isolation says None. NetworkPolicies may hold more,
+	// which nobody inside can see.
+	// +optional
+	Network HeldNetwork `json:"network,omitempty"`
+
+	// landlockABI is the version of the node's Landlock, in a domain of which each call runs. 0 says that there is none:
+	// calls of the session can signal and trace each other's processes then, and write wherever their user may. Before
+	// version 6 (Linux 6.12) they can signal each other's processes, and can't trace them.
+	// +required
+	LandlockABI int32 `json:"landlockABI"`
 }
 
 // SessionCallsStatus counts the calls of a session.

@@ -101,9 +101,15 @@ func startRunner(t testing.TB, o *operator, changes ...string) *process {
 // startRunnerBy lets a command start the runner.
 func startRunnerBy(t testing.TB, o *operator, prefix []string, changes ...string) *process {
 	t.Helper()
-	dir := t.TempDir()
+	p := newProcess(t, o, t.TempDir(), append(slices.Clone(prefix), os.Args[0]), changes...)
+	p.start()
+	return p
+}
+
+// newProcess is a runner that isn't started yet.
+func newProcess(t testing.TB, o *operator, dir string, argv []string, changes ...string) *process {
+	t.Helper()
 	p := &process{t: t, token: o.identity.Token("ns", "job", "job-uid"), termination: filepath.Join(dir, "termination-log")}
-	argv := append(slices.Clone(prefix), os.Args[0])
 	p.Cmd = exec.Command(argv[0], argv[1:]...)
 	p.Dir = dir
 	p.Env = append([]string{
@@ -113,11 +119,15 @@ func startRunnerBy(t testing.TB, o *operator, prefix []string, changes ...string
 		wire.EnvPod + "=pod", wire.EnvPodUID + "=pod-uid", wire.EnvNode + "=node",
 	}, changes...)
 	p.Stderr = &p.stderr
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Process.Kill() })
 	return p
+}
+
+func (p *process) start() {
+	p.t.Helper()
+	if err := p.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = p.Process.Kill() })
 }
 
 // exit waits for the process's end.

@@ -33,6 +33,14 @@ type sessionOperator struct {
 // startSessionRunner starts the first process of a session's pod, which waits for its session.
 func startSessionRunner(t testing.TB, prefix ...string) (*sessionOperator, *process) {
 	t.Helper()
+	o := newSessionOperator(t)
+	p := startRunnerBy(t, &operator{identity: o.identity, address: o.listener.Addr().String()}, prefix)
+	return o, p
+}
+
+// newSessionOperator listens for one runner.
+func newSessionOperator(t testing.TB) *sessionOperator {
+	t.Helper()
 	identity, err := dispatch.NewIdentity(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +54,7 @@ func startSessionRunner(t testing.TB, prefix ...string) (*sessionOperator, *proc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	o := &sessionOperator{t: t, identity: identity, listener: listener}
-	p := startRunnerBy(t, &operator{identity: identity, address: listener.Addr().String()}, prefix)
-	return o, p
+	return &sessionOperator{t: t, identity: identity, listener: listener}
 }
 
 // accept takes the runner's next connection.

@@ -27,6 +27,9 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	}
 	setEnvironment(s, &reported.Environment)
 	setPrograms(s, outcome)
+	if i := outcome.Isolation; i != nil {
+		o.setPod(s.Isolation, i.Self)
+	}
 	setOutput(s, outcome, specBytes)
 	return s
 }

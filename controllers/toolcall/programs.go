@@ -5,12 +5,14 @@ import (
 	"math"
 	"strconv"
 
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // setPrograms writes what the kernel held, and what the call's processes executed and tried.
@@ -34,9 +36,23 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 	s.OmittedExecuted, s.OmittedRefused = sum(moreExecuted, o.MoreExecuted), sum(moreRefused, o.MoreRefused)
 	if i := o.Isolation; i != nil {
 		s.Isolation = &v1alpha1.Isolation{
+			Network:     v1alpha1.HeldNetwork(i.Network),
 			LandlockABI: int32(min(max(i.LandlockABI, 0), math.MaxInt32)), Programs: i.Programs, Reads: i.Reads, Writes: i.Writes, Signals: i.Signals,
 			NamesOnly: paths(i.NamesOnly), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
 		}
+	}
+}
+
+// setPod writes what the processes started as, and in which runtime class: that, the runner can't know.
+func (o *observation) setPod(i *v1alpha1.Isolation, self *rules.Self) {
+	if i == nil {
+		return
+	}
+	if o.decision != nil {
+		i.RuntimeClass = o.decision.RuntimeClass
+	}
+	if self != nil {
+		i.User, i.Seccomp, i.UserNamespace = ptr.To(int64(self.User)), v1alpha1.SeccompMode(self.Seccomp), self.UserNamespace
 	}
 }
 

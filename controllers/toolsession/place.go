@@ -231,7 +231,18 @@ func (o *observation) begin(incarnation int32) *wire.Begin {
 	return &wire.Begin{
 		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.maxCalls(),
 		MaxConcurrentCalls: int(ptr.Deref(o.session.Spec.MaxConcurrentCalls, defaultConcurrentCalls)),
+		Home:               homeOf(o.origin),
 	}
+}
+
+// homeOf is the session's own HOME: a call sees it among its own variables, which don't say where it may write.
+func homeOf(origin *decide.Origin) string {
+	for _, v := range origin.Env {
+		if v.Name == "HOME" {
+			return v.Value
+		}
+	}
+	return ""
 }
 
 // createFailed says what follows when the API server didn't take the session's claim, Job or Secret. The Job isn't recorded

@@ -2,6 +2,7 @@ package toolsession
 
 import (
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // The functions of this file are pure: each makes the status that a session gets from what was observed, whole, and leaves
@@ -80,7 +82,7 @@ func (o *observation) starting(job string, held bool) *v1alpha1.ToolSessionStatu
 
 // unplaced says that nobody has the session, and that it gets a pod again. What it began with stays.
 func (o *observation) unplaced(s *v1alpha1.ToolSessionStatus) *v1alpha1.ToolSessionStatus {
-	s.Job, s.Pod, s.Node = "", "", ""
+	s.Job, s.Pod, s.Node, s.Isolation = "", "", "", nil
 	return s
 }
 
@@ -88,12 +90,27 @@ func (o *observation) unplaced(s *v1alpha1.ToolSessionStatus) *v1alpha1.ToolSess
 func (o *observation) ready(bound *v1alpha1.RunnerBinding, hello wire.Hello, job string, path v1alpha1.Path) *v1alpha1.ToolSessionStatus {
 	s := o.serving()
 	s.Runner, s.Job, s.Pod, s.Node = bound, job, hello.Pod, hello.Node
+	s.Isolation = isolationOf(hello.Support, o.origin.Effective())
 	s.Incarnation++
 	if s.Timings.ReadyMilliseconds == nil {
 		s.Timings.ReadyMilliseconds = ptr.To(max(o.now.Sub(o.created).Milliseconds(), 0))
 		s.Timings.Path = path
 	}
 	return s
+}
+
+// isolationOf is what a runner found out before the first call, and what only the operator knows; nil when the runner
+// doesn't say, or says what can't be.
+func isolationOf(support *rules.Support, env *v1alpha1.ExecutionEnvironment) *v1alpha1.SessionIsolation {
+	if support == nil || support.Self == nil || support.Self.Check() != nil {
+		return nil
+	}
+	self := support.Self
+	return &v1alpha1.SessionIsolation{
+		User: int64(self.User), Seccomp: v1alpha1.SeccompMode(self.Seccomp), UserNamespace: self.UserNamespace,
+		RuntimeClass: ptr.Deref(env.Spec.RuntimeClassName, ""), Network: v1alpha1.HeldNetworkPod,
+		LandlockABI: int32(min(max(support.LandlockABI, 0), math.MaxInt32)),
+	}
 }
 
 // serving says that the session's pod takes calls.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/envresolve"
@@ -83,6 +84,8 @@ type Decision struct {
 	AssignedMicroseconds int64 `json:"assignedMicroseconds,omitempty"`
 	// SessionEnv are variables of the call's session, under the call's own.
 	SessionEnv []v1alpha1.CallEnvVar `json:"sessionEnv,omitempty"`
+	// RuntimeClass is the runtimeClassName of the pod; empty for the cluster's default.
+	RuntimeClass string `json:"runtimeClass,omitempty"`
 	// Plan says how the variables and the directory are resolved in the pod.
 	Plan envresolve.Plan `json:"plan"`
 
@@ -148,6 +151,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
 		SessionEnv:          s.sessionEnv(),
+		RuntimeClass:        ptr.Deref(env.Spec.RuntimeClassName, ""),
 		Plan:                plan,
 		In:                  env,
 		Default:             s.DefaultEnvironment(),

@@ -54,7 +54,7 @@ func withoutCall(layers []envresolve.Layer) []envresolve.Layer {
 // decides about the call again.
 func (d *Decision) HandedOver(at time.Time) *Decision {
 	return &Decision{
-		Environment: d.Environment, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
+		Environment: d.Environment, RuntimeClass: d.RuntimeClass, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
 		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
 	}
 }

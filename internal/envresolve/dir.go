@@ -96,6 +96,15 @@ func (r DirRequest) absolute(path string) string {
 	return "/" + r.ImageWorkingDir + "/" + path
 }
 
+// AllowedRoots are the allowed paths as absolute ones, otherwise as they are written: a link may lead elsewhere.
+func (r DirRequest) AllowedRoots() []string {
+	var roots []string
+	for _, allowed := range r.allowed() {
+		roots = append(roots, r.absolute(allowed))
+	}
+	return roots
+}
+
 func (r DirRequest) allowed() []string {
 	if len(r.AllowedPaths) > 0 {
 		return r.AllowedPaths

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // largest is the outcome that takes most bytes of all that Validate accepts.
@@ -28,7 +30,10 @@ func largest() *Outcome {
 	}
 	o.Stdout, o.Stderr = stream, stream
 	o.MoreExecuted, o.MoreRefused = 1<<63-1, 1<<63-1
-	o.Isolation = &Isolation{LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true}
+	o.Isolation = &Isolation{
+		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
+		Network: NetworkNone, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true,
+	}
 	path := strings.Repeat("\x01", MaxProgramPath)
 	for range MaxPrograms {
 		o.Executed = append(o.Executed, Program{Path: path, Count: 1<<63 - 1, Rule: RuleInterpreter})
@@ -70,6 +75,9 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"count":       func(o *Outcome) { o.Refused[0].Count = 0 },
 		"names only":  func(o *Outcome) { o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, "x") },
 		"writable":    func(o *Outcome) { o.Isolation.Writable[0] += "x" },
+		"user":        func(o *Outcome) { o.Isolation.Self.User = 1<<32 - 1 },
+		"seccomp":     func(o *Outcome) { o.Isolation.Self.Seccomp += "x" },
+		"network":     func(o *Outcome) { o.Isolation.Network = "Host" },
 		"more":        func(o *Outcome) { o.MoreRefused = -1 },
 	} {
 		o := largest()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // Bounds of what an outcome says about programs.
@@ -83,9 +85,21 @@ func decodeBounded[T any](raw []byte, into *[]T, limit int) error {
 	return nil
 }
 
+// What of the network a call's processes had.
+const (
+	// NetworkNone says that the runner's filter refused them all sockets but Unix sockets.
+	NetworkNone = "None"
+	// NetworkPod says that the runner held nothing: they had what the pod has.
+	NetworkPod = "Pod"
+)
+
 // Isolation is which walls held a call's processes.
 type Isolation struct {
-	// LandlockABI is the version of Landlock that held.
+	// Self is what the processes started as; nil when an older runner doesn't say it.
+	Self *rules.Self `json:"self,omitempty"`
+	// Network is NetworkNone or NetworkPod; empty when an older runner doesn't say it.
+	Network string `json:"network,omitempty"`
+	// LandlockABI is the version of Landlock that held; 0 when no domain did.
 	LandlockABI int `json:"landlockABI"`
 	// Programs says that only listed programs could be executed.
 	Programs bool `json:"programs,omitempty"`
@@ -120,10 +134,22 @@ func (o *Outcome) validatePrograms() error {
 			}
 		}
 	}
-	if o.Isolation == nil {
+	return o.Isolation.validate()
+}
+
+func (i *Isolation) validate() error {
+	if i == nil {
 		return nil
 	}
-	for _, list := range []Paths{o.Isolation.NamesOnly, o.Isolation.Writable, o.Isolation.NotFound} {
+	if i.Self != nil {
+		if err := i.Self.Check(); err != nil {
+			return fmt.Errorf("isolation: %w", err)
+		}
+	}
+	if i.Network != "" && i.Network != NetworkNone && i.Network != NetworkPod {
+		return fmt.Errorf("isolation: %.64q is no network", i.Network)
+	}
+	for _, list := range []Paths{i.NamesOnly, i.Writable, i.NotFound} {
 		if len(list) > MaxPaths {
 			return errors.New("isolation names more paths than it may")
 		}

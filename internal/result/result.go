@@ -67,7 +67,7 @@ type Outcome struct {
 	MoreExecuted int64    `json:"moreExecuted,omitempty"`
 	Refused      Programs `json:"refused,omitempty"`
 	MoreRefused  int64    `json:"moreRefused,omitempty"`
-	// Isolation is which walls held; nil for a call without rules.
+	// Isolation is which walls held; nil when the runner doesn't say.
 	Isolation *Isolation `json:"isolation,omitempty"`
 }
 

@@ -27,6 +27,7 @@ import (
 // helpers are the programs that the test binary can act as.
 var helpers = map[string]func(args []string){
 	"supervise": superviseHelper,
+	"filtered":  filteredHelper,
 	"flood":     floodHelper,
 	"relay":     relayHelper,
 	"spy":       spyHelper,

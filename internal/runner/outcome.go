@@ -32,6 +32,7 @@ func (r *run) outcome() result.Outcome {
 	if r.inside != nil {
 		r.inside.Report(&o)
 	}
+	r.reportSelf(&o)
 	if r.survivors {
 		o.Message += " Some of its processes could not be ended."
 	}

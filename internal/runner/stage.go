@@ -25,15 +25,22 @@ func Prepare() rules.Support {
 	defer runMutex.Unlock()
 	if stage, err := takeStage(); err == nil {
 		if support == nil {
-			support = new(sandbox.Probe(stage))
+			support = probe(stage)
 		}
 		ready = stage
 	}
 	sandbox.ReadAhead(os.Getenv("PATH"))
 	if support == nil {
-		return sandbox.Probe(nil)
+		return *probe(nil)
 	}
 	return *support
+}
+
+// probe finds out what the node and the container's runtime give.
+func probe(stage *sandbox.Stage) *rules.Support {
+	s := sandbox.Probe(stage)
+	s.Self = self()
+	return &s
 }
 
 // takeStage returns the stage that was started ahead, or a new one.
@@ -74,7 +81,7 @@ func (r *run) domain() (*sandbox.Domain, error) {
 		if err != nil {
 			return nil, err
 		}
-		support, ready = new(sandbox.Probe(stage)), stage
+		support, ready = probe(stage), stage
 	}
 	domain, err := sandbox.Prepare(r.cmd.Rules, variable(r.cmd.Env, "PATH"), *support)
 	var unavailable *sandbox.UnavailableError

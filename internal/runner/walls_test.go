@@ -159,7 +159,7 @@ func TestPathsHold(t *testing.T) {
 		if text(o.Stdout) != c.stdout {
 			t.Errorf("%s: want %q, got %s", name, c.stdout, describe(o))
 		}
-		walls := result.Isolation{LandlockABI: o.Isolation.LandlockABI, Programs: c.rules.Programs != nil,
+		walls := result.Isolation{Self: o.Isolation.Self, Network: result.NetworkPod, LandlockABI: o.Isolation.LandlockABI, Programs: c.rules.Programs != nil,
 			Reads: c.rules.ReadPaths != nil, Writes: c.rules.WritePaths != nil, Signals: true}
 		if diff := cmp.Diff(&walls, o.Isolation); diff != "" {
 			t.Errorf("%s: %s", name, diff)

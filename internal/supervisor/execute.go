@@ -1,11 +1,9 @@
 package supervisor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"os"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -28,6 +26,8 @@ type Executor struct {
 	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
 	// Rules hold for calls that have none of their own; nil for none.
 	Rules *rules.Rules
+	// Session is the session whose calls run here; nil for a call with a pod of its own.
+	Session *wire.Begin
 }
 
 // Execute finishes the plan with what only the pod knows, and runs the command. The result is within the bounds that the
@@ -67,7 +67,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
 		MaxBytesPerStream: a.MaxBytesPerStream,
 		DenyNetwork:       a.DenyNetwork,
-		Rules:             writable(cmp.Or(a.Rules, e.Rules), a, path),
+		Rules:             e.rulesOf(a, path),
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
 	}
@@ -82,22 +82,6 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 	}
 	r.Outcome.WorkingDir = path
 	return r
-}
-
-// writable says where the commands of root may write when the policy doesn't: without a bound, root can write to every
-// program, so that none of those that are listed could run.
-func writable(r *rules.Rules, a *wire.Assignment, dir string) *rules.Rules {
-	if r == nil || r.Programs == nil || r.WritePaths != nil || os.Geteuid() != 0 {
-		return r
-	}
-	bounded := *r
-	bounded.WritePaths = []string{"/workspace", "/tmp"}
-	for _, path := range append([]string{dir}, a.Environment.AllowedPaths...) {
-		if path != "/" {
-			bounded.WritePaths = append(bounded.WritePaths, path)
-		}
-	}
-	return &bounded
 }
 
 func notStarted(reason string, err error) result.Outcome {

@@ -14,6 +14,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // largestResult takes most bytes of all results that are legal.
@@ -36,7 +37,10 @@ func largestResult() *wire.Result {
 	}
 	path := strings.Repeat("\x01", result.MaxProgramPath)
 	o := &r.Outcome
-	o.Isolation = &result.Isolation{LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true}
+	o.Isolation = &result.Isolation{
+		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
+		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true,
+	}
 	for range result.MaxPrograms {
 		o.Executed = append(o.Executed, result.Program{Path: path, Count: 1<<63 - 1, Rule: result.RuleInterpreter})
 	}

@@ -28,6 +28,8 @@ type Begin struct {
 	// MaxCalls is how many calls the runner takes, MaxConcurrentCalls how many of them run at a time.
 	MaxCalls           int `json:"maxCalls"`
 	MaxConcurrentCalls int `json:"maxConcurrentCalls"`
+	// Home is the variable HOME of the session itself; empty when it sets none.
+	Home string `json:"home,omitempty"`
 }
 
 // Check says why a runner can't begin the session.

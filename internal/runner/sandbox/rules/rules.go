@@ -1,7 +1,7 @@
 // Package rules is what a policy says about the processes of one call, and what a node can hold, as plain data.
 //
-// The operator writes Rules, the runner's sandbox holds them. The package imports nothing, so that programs which only
-// decide or show rules don't link what enforces them.
+// The operator writes Rules, the runner's sandbox holds them. The package imports the standard library only, so
+// that programs which only decide or show rules don't link what enforces them.
 package rules
 
 // Rules hold for every process of one call. Relative paths and names never come from the call.
@@ -44,6 +44,8 @@ type Support struct {
 	// ReadMemory says that the runner can read what a process asks for, Trace that it can follow one through execve.
 	ReadMemory bool `json:"readMemory,omitempty"`
 	Trace      bool `json:"trace,omitempty"`
+	// Self is what the runner found its own process to be; nil when an older runner doesn't say it.
+	Self *Self `json:"self,omitempty"`
 }
 
 // Versions of Landlock, by what they can hold.
