@@ -20,7 +20,7 @@ func turnsOf() (*Turns, *[]string) {
 	return NewTurns(func(call types.NamespacedName) { woken = append(woken, call.Name) }), &woken
 }
 
-func (t *Turns) enter(session string, sequence int64, background bool) string {
+func (t *Turns) addOne(session string, sequence int64, background bool) string {
 	name := fmt.Sprint("c", sequence)
 	t.Add(named(session), named(name), Turn{UID: types.UID(name + "-uid"), Sequence: sequence, Background: background})
 	return name
@@ -30,10 +30,10 @@ func TestCallsTakeTurnsInTheOrderOfTheirCreation(t *testing.T) {
 	t.Parallel()
 	turns, woken := turnsOf()
 	for _, sequence := range []int64{30, 10, 20} {
-		turns.enter("s", sequence, false)
+		turns.addOne("s", sequence, false)
 	}
-	turns.enter("s", 5, true)
-	turns.enter("another", 1, false)
+	turns.addOne("s", 5, true)
+	turns.addOne("another", 1, false)
 	for name, want := range map[string]int{"c10": 0, "c20": 1, "c30": 2, "c5": 0, "c1": 0, "unknown": 0} {
 		if got := turns.Ahead(named(name)); got != want {
 			t.Errorf("%d are ahead of %s, want %d", got, name, want)
@@ -51,8 +51,8 @@ func TestCallsTakeTurnsInTheOrderOfTheirCreation(t *testing.T) {
 func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
 	t.Parallel()
 	turns, woken := turnsOf()
-	turns.enter("s", 1, false)
-	turns.enter("s", 2, false)
+	turns.addOne("s", 1, false)
+	turns.addOne("s", 2, false)
 	turns.Hand(named("c1"), "s-uid")
 	if turns.Ahead(named("c2")) != 0 || turns.HandedIn(named("c1"), "c1-uid") != "s-uid" || turns.HandedIn(named("c1"), "another") != "" || turns.Waiting() != 1 {
 		t.Error("it waits, or isn't known as handed over")
@@ -71,8 +71,8 @@ func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
 func TestACallOfTheSameNameTakesATurnOfItsOwn(t *testing.T) {
 	t.Parallel()
 	turns, _ := turnsOf()
-	turns.enter("s", 1, false)
-	turns.enter("s", 2, false)
+	turns.addOne("s", 1, false)
+	turns.addOne("s", 2, false)
 	turns.Add(named("s"), named("c1"), Turn{UID: "again", Sequence: 3})
 	if turns.Ahead(named("c1")) != 1 || turns.Waiting() != 2 {
 		t.Error("it has the place of the one before")
