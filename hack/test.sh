@@ -89,7 +89,7 @@ stage deploy make -s deploy || exit
 stage deploy-mcp make -s deploy-mcp || exit
 
 # More tests at once than there are processors: a call mostly waits for its pod. What works one way works the others.
-for way in cold image warm; do
+for way in cold image warm session; do
   TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . testname -count=1 -parallel=6 -timeout=15m ./test/e2e || true
 done
 # The pages' commands and manifests, the samples, and the example programs.

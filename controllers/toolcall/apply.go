@@ -258,7 +258,7 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) err
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the finished call: %w", err)
 		}
-		r.lastCalls.forget(o.call)
+		r.lastCalls.forget(o.key())
 	}
 	return nil
 }

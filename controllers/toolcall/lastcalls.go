@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,24 +14,34 @@ import (
 // before aren't among them: they stay for their time.
 type lastCalls struct {
 	mu       sync.Mutex
-	sessions map[types.NamespacedName][]finishedCall
-	// over are those that are to go before their time.
-	over map[types.NamespacedName]types.UID
+	sessions map[types.NamespacedName][]types.NamespacedName
+	calls    map[types.NamespacedName]lastCall
+}
+
+// lastCall is a finished call of a session. isOver says that it is to go before its time.
+type lastCall struct {
+	session types.NamespacedName
+	uid     types.UID
+	isOver  bool
 }
 
 func newLastCalls() *lastCalls {
-	return &lastCalls{sessions: map[types.NamespacedName][]finishedCall{}, over: map[types.NamespacedName]types.UID{}}
+	return &lastCalls{sessions: map[types.NamespacedName][]types.NamespacedName{}, calls: map[types.NamespacedName]lastCall{}}
 }
 
 // add takes a session's call that has ended, and returns the one that is to go for it, if any.
 func (l *lastCalls) add(call *v1alpha1.ToolCall) (goes types.NamespacedName, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	session := sessionName(call)
-	calls := append(l.sessions[session], finishedCall{key: client.ObjectKeyFromObject(call), uid: call.UID})
+	key, session := client.ObjectKeyFromObject(call), sessionName(call)
+	l.drop(key)
+	calls := append(l.sessions[session], key)
+	l.calls[key] = lastCall{session: session, uid: call.UID}
 	if len(calls) > keptInSession {
-		goes, is = calls[0].key, true
-		l.over[goes] = calls[0].uid
+		goes, is = calls[0], true
+		one := l.calls[goes]
+		one.isOver = true
+		l.calls[goes] = one
 		calls = calls[1:]
 	}
 	l.sessions[session] = calls
@@ -41,27 +52,26 @@ func (l *lastCalls) add(call *v1alpha1.ToolCall) (goes types.NamespacedName, is 
 func (l *lastCalls) isOver(call *v1alpha1.ToolCall) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	uid, over := l.over[client.ObjectKeyFromObject(call)]
-	return over && uid == call.UID
+	one, has := l.calls[client.ObjectKeyFromObject(call)]
+	return has && one.isOver && one.uid == call.UID
 }
 
 // forget drops a call that is gone.
-func (l *lastCalls) forget(call *v1alpha1.ToolCall) {
-	if call.Spec.SessionRef == nil {
-		return
-	}
+func (l *lastCalls) forget(call types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.over, client.ObjectKeyFromObject(call))
-	session := sessionName(call)
-	calls := l.sessions[session]
-	for i := range calls {
-		if calls[i].uid == call.UID {
-			calls = append(calls[:i:i], calls[i+1:]...)
-			break
-		}
+	l.drop(call)
+}
+
+// drop needs the lock.
+func (l *lastCalls) drop(call types.NamespacedName) {
+	one, has := l.calls[call]
+	if !has {
+		return
 	}
-	if l.sessions[session] = calls; len(calls) == 0 {
-		delete(l.sessions, session)
+	delete(l.calls, call)
+	calls := slices.DeleteFunc(l.sessions[one.session], func(other types.NamespacedName) bool { return other == call })
+	if l.sessions[one.session] = calls; len(calls) == 0 {
+		delete(l.sessions, one.session)
 	}
 }

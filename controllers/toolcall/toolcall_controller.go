@@ -62,6 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Hub.Dismiss(req.Namespace, req.Name, "", deletedCall)
 		r.releaseClaims(req.NamespacedName, "")
 		r.forget(req.NamespacedName)
+		r.lastCalls.forget(req.NamespacedName)
 		r.Earlier.ForgetName(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}

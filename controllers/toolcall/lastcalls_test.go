@@ -1,0 +1,57 @@
+package toolcall
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func endedIn(session string, i int) *v1alpha1.ToolCall {
+	name := fmt.Sprint(session, "-", i)
+	return &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       v1alpha1.ToolCallSpec{SessionRef: &v1alpha1.SessionReference{Name: session}},
+	}
+}
+
+// The last calls of each session stay, and nothing is left of those that are gone, whoever deleted them.
+func TestTheLastCallsOfEachSessionStay(t *testing.T) {
+	t.Parallel()
+	const more = 30
+	l := newLastCalls()
+	for i := range keptInSession + more {
+		for _, session := range []string{"a", "b"} {
+			goes, is := l.add(endedIn(session, i))
+			if is != (i >= keptInSession) || is && goes.Name != fmt.Sprint(session, "-", i-keptInSession) {
+				t.Fatalf("call %d of session %s: %s goes: %t", i, session, goes.Name, is)
+			}
+		}
+	}
+	for i := range keptInSession + more {
+		if got := l.isOver(endedIn("a", i)); got != (i < more) {
+			t.Errorf("call %d is over: %t", i, got)
+		}
+	}
+	again := endedIn("a", 0)
+	again.UID = "another"
+	if l.isOver(again) {
+		t.Error("a call of the same name is over")
+	}
+	// A repeated write counts once.
+	if _, is := l.add(endedIn("a", keptInSession+more-1)); is {
+		t.Error("a call that ended twice takes the place of another")
+	}
+	for i := range keptInSession + more {
+		for _, session := range []string{"a", "b"} {
+			l.forget(client.ObjectKeyFromObject(endedIn(session, i)))
+		}
+	}
+	if len(l.sessions)+len(l.calls) > 0 {
+		t.Errorf("%d sessions and %d calls are left", len(l.sessions), len(l.calls))
+	}
+}
