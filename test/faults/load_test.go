@@ -221,7 +221,11 @@ func (l *load) recover(t *testing.T, over time.Time) recovery {
 	})
 	l.calls = append(l.calls, first)
 	await(t, "end of every call", func(context.Context) (bool, error) {
-		return l.count(hasEnded) == len(l.calls), nil
+		if ended := l.count(hasEnded); ended < len(l.calls) {
+			_, _, broken := l.snapshot()
+			return false, fmt.Errorf("%d of %d have ended; seen what may not be: %q", ended, len(l.calls), broken)
+		}
+		return true, nil
 	})
 	_, ended, _ := l.snapshot()
 	r := recovery{firstCall: ended[first.name].Sub(over)}

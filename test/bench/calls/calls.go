@@ -105,10 +105,11 @@ func (c *Command) Measure(ctx context.Context, say func(format string, args ...a
 	return err
 }
 
-// Verdict says whether a cold call takes too long beside a bare Job.
+// Verdict says whether a cold call takes too long beside a bare Job, and whether parts of sessions failed.
 func (c *Command) Verdict() error {
+	failed := c.report.Sessions.verdict()
 	if got := c.report.Ratios[kindCold][kindJob].P50; c.maxJobRatio > 0 && got > c.maxJobRatio {
-		return fmt.Errorf("the cold call's p50 is %.3f of the bare Job's, more than %.3f", got, c.maxJobRatio)
+		return errors.Join(failed, fmt.Errorf("the cold call's p50 is %.3f of the bare Job's, more than %.3f", got, c.maxJobRatio))
 	}
-	return nil
+	return failed
 }

@@ -1,7 +1,11 @@
 package calls
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"toolcall.dev/operator/test/bench/figures"
 )
@@ -35,6 +39,27 @@ type sessionReport struct {
 	Writes      *writeReport               `json:"operatorWrites,omitempty"`
 	Operator    *operatorMemory            `json:"operatorMemory,omitempty"`
 	Runner      *runnerMemory              `json:"runnerMemory,omitempty"`
+	// Failed says why parts could not be measured to their end.
+	Failed map[string]string `json:"failed,omitempty"`
+}
+
+func (r *sessionReport) fail(part string, err error) {
+	if r.Failed == nil {
+		r.Failed = map[string]string{}
+	}
+	r.Failed[part] = err.Error()
+}
+
+// verdict says which parts failed.
+func (r *sessionReport) verdict() error {
+	if r == nil {
+		return nil
+	}
+	var failures []error
+	for _, part := range slices.Sorted(maps.Keys(r.Failed)) {
+		failures = append(failures, fmt.Errorf("sessions, %s: %s", part, r.Failed[part]))
+	}
+	return errors.Join(failures...)
 }
 
 func (r *sessionReport) summarize(values map[string][]float64) {
@@ -149,7 +174,15 @@ func (r *sessionReport) tables() []*figures.Table {
 	if r.Writes != nil {
 		tables = append(tables, r.Writes.table("call in a ready session"))
 	}
-	return append(tables, r.memoryTable())
+	return append(tables, r.memoryTable(), r.failedTable())
+}
+
+func (r *sessionReport) failedTable() *figures.Table {
+	t := figures.NewTable("not measured to its end|why")
+	for _, part := range slices.Sorted(maps.Keys(r.Failed)) {
+		t.Add("%s|%s", part, strings.NewReplacer("|", "/", "\n", " ").Replace(r.Failed[part]))
+	}
+	return t
 }
 
 func (r *sessionReport) aimsTable() *figures.Table {

@@ -141,8 +141,8 @@ func (b *sessionBench) measureResumes(ctx context.Context) error {
 
 // awaitSuspended waits until a session has no pod, and no call has one.
 func (b *sessionBench) awaitSuspended(ctx context.Context, room *fixture, session *v1alpha1.ToolSession) error {
-	return cluster.Eventually(ctx, "the session to be suspended and its pod to be gone", func(ctx context.Context) (bool, error) {
-		now := &v1alpha1.ToolSession{}
+	now := &v1alpha1.ToolSession{}
+	err := cluster.Eventually(ctx, "the session to be suspended and its pod to be gone", func(ctx context.Context) (bool, error) {
 		if err := b.client.Get(ctx, client.ObjectKeyFromObject(session), now); err != nil {
 			return false, err
 		}
@@ -151,4 +151,8 @@ func (b *sessionBench) awaitSuspended(ctx context.Context, room *fixture, sessio
 		}
 		return room.idle(ctx)
 	})
+	if err != nil {
+		return fmt.Errorf("session %s is %s, %s, with Job %q: %w", now.Name, now.Status.Phase, now.Status.Reason, now.Status.Job, err)
+	}
+	return nil
 }

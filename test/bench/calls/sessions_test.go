@@ -2,6 +2,7 @@ package calls
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -136,6 +137,25 @@ func TestWhatWasNotMeasuredHasNoAim(t *testing.T) {
 	}
 	if tables := (*sessionReport)(nil).tables(); tables != nil {
 		t.Errorf("without sessions there are %v", tables)
+	}
+}
+
+func TestAPartThatFailsCostsNoOtherItsFigures(t *testing.T) {
+	t.Parallel()
+	c := &Command{report: Report{Sessions: reportOfSessions()}}
+	if err := c.Verdict(); err != nil {
+		t.Error(err)
+	}
+	c.report.Sessions.fail(sessionsResume, errors.New("no claim | no volume"))
+	if err := c.Verdict(); err == nil || !strings.Contains(err.Error(), "sessions, resume: no claim") {
+		t.Errorf("got %v", err)
+	}
+	out := new(strings.Builder)
+	figures.Print(out, &c.report, true)
+	for _, want := range []string{"| resume | no claim / no volume |", "| kubectl exec | 1 | 100.0 |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
 	}
 }
 
