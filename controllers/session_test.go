@@ -198,6 +198,9 @@ func TestAnIdleSessionEnds(t *testing.T) {
 	call := w.callIn(s, "c")
 	w.keepAfter(9*time.Minute, s)
 	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
+	if again := w.keep(s).RequeueAfter; again > 10*time.Minute {
+		t.Errorf("a session with a call is looked at in %s: that the call ends has nobody look at it", again)
+	}
 	w.finishCall(call)
 	w.keepAfter(9*time.Minute, s)
 	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)

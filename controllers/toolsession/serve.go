@@ -33,8 +33,12 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	}
 	e := effects{status: o.serving(), holdLater: true, adopt: o.poolJob()}
 	e.wakeAt(o, o.lifetimeEnds())
-	if until, limited := r.idleUntil(o); limited && o.calls.foreground == 0 {
+	switch until, limited := r.idleUntil(o); {
+	case limited && o.calls.foreground == 0:
 		e.wakeAt(o, until)
+	case limited:
+		// No call has a session looked at that takes calls.
+		e.wakeIn(o.idleLimit())
 	}
 	return e, nil
 }
