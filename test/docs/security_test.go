@@ -77,6 +77,33 @@ func TestSessionsPageNamesItsTests(t *testing.T) {
 	}
 }
 
+// The security page promises nothing about sessions that no test shows, but for what nothing holds.
+func TestSecurityPageNamesTheTestsOfSessions(t *testing.T) {
+	t.Parallel()
+	tests := testsIn(t, "internal/runner/shim/*_test.go", "cmd/runner/*_test.go")
+	_, section, _ := strings.Cut(read(t, "docs/security.md"), "\n## Sessions\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := 0
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| a call may try to") {
+			continue
+		}
+		rows++
+		names := testName.FindAllStringSubmatch(line, -1)
+		if isHeld := !strings.Contains(line, " | **nothing**: "); isHeld != (len(names) > 0) {
+			t.Errorf("this row names no test, or one where nothing holds: %s", line)
+		}
+		for _, name := range names {
+			if tests[name[1]] == "" {
+				t.Errorf("there is no test %s, which this row names: %s", name[1], line)
+			}
+		}
+	}
+	if rows < 8 {
+		t.Errorf("found %d rows only", rows)
+	}
+}
+
 // The security page promises nothing about walls that no test shows: each row of its table names tests, and they exist.
 func TestSecurityPageNamesItsTests(t *testing.T) {
 	t.Parallel()
