@@ -52,14 +52,27 @@ func times(count int64) string {
 	return fmt.Sprintf(", %d times", count)
 }
 
-// isolationFields say which walls the kernel held around a call's processes.
+// isolationFields say which walls held a call's processes.
 func isolationFields(i *v1alpha1.Isolation) []field {
 	if i == nil {
 		return nil
 	}
+	landlock := "none"
+	if i.LandlockABI > 0 {
+		landlock = fmt.Sprintf("version %d", i.LandlockABI)
+	}
+	user, namespace := "", ""
+	if i.User != nil {
+		user = fmt.Sprint(*i.User)
+	}
+	if i.UserNamespace != nil {
+		namespace = map[bool]string{true: "of its own", false: "none, as far as can be seen inside"}[*i.UserNamespace]
+	}
 	return []field{
+		{"User", user}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
+		{"Network", string(i.Network)},
 		{"Programs", heldByKernel(i.Programs)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
-		{"Signals", heldByKernel(i.Signals)}, {"Landlock", fmt.Sprintf("version %d", i.LandlockABI)},
+		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
 		{"Listed and writable", strings.Join(i.Writable, ", ")},
 		{"Listed and not found", strings.Join(i.NotFound, ", ")},

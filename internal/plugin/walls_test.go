@@ -27,6 +27,7 @@ func refusedCall(phase v1alpha1.Phase, reason string, code int32) v1alpha1.ToolC
 			{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}, {Path: "/lib/ld.so", Count: 1, Rule: "Loader"}, {Path: "/x", Count: 1, Rule: "FromTheFuture"},
 		}, OmittedRefused: 5,
 		Isolation: &v1alpha1.Isolation{
+			User: new(int64(1000)), Seccomp: v1alpha1.SeccompFilter, UserNamespace: new(false), RuntimeClass: "gvisor", Network: v1alpha1.HeldNetworkPod,
 			LandlockABI: 7, Programs: true, Writes: true, Signals: true,
 			NamesOnly: []string{"/bin/busybox"}, Writable: []string{"/workspace/bin/"}, NotFound: []string{"rg", "fd"},
 		},
@@ -46,7 +47,7 @@ func TestDescribeShowsProgramsAndWalls(t *testing.T) {
 		"Refused: /lib/ld.so, once (Loader: a loader runs any file, so it can't be started by hand) "+
 		"Refused: /x, once (FromTheFuture) "+
 		"Refused: and other programs, 5 times "+
-		"Isolation: Programs: held by the kernel Reading: not held Writing: held by the kernel Signals: held by the kernel "+
+		"Isolation: User: 1000 User namespace: none, as far as can be seen inside Seccomp: Filter Runtime class: gvisor Network: Pod Programs: held by the kernel Reading: not held Writing: held by the kernel Signals: held by the kernel "+
 		"Landlock: version 7 Told apart by name only: /bin/busybox Listed and writable: /workspace/bin/ Listed and not found: rg, fd")
 	f.detached("free")
 	f.end("free", succeeded())
