@@ -482,3 +482,32 @@ func testNewOperatorAssignsNothingStale(t *testing.T) {
 		t.Errorf("it was started %+v", starts)
 	}
 }
+
+// Somebody takes the finalizer away that keeps the name of a session, and makes another of the name.
+func testForcedSession(t *testing.T) {
+	b := readyCallBench(t)
+	c, unheard := b.hand("c"), b.add("unheard", background)
+	b.reconcile(unheard)
+	first := b.p
+	b.deleteSession(b.session)
+	now := b.getSession(b.session)
+	now.Finalizers = nil
+	if err := b.world.client.Update(context.Background(), now); err != nil {
+		t.Fatal(err)
+	}
+	b.session = b.world.session("s")
+	b.begin()
+	for range 2 {
+		for _, call := range []*v1alpha1.ToolCall{c, unheard} {
+			b.reconcile(call)
+		}
+		b.hearAll()
+	}
+	for _, call := range []*v1alpha1.ToolCall{c, unheard} {
+		b.expectCall(call, v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, ptr.To(false))
+		if b.p.find(string(call.UID)) != nil {
+			t.Errorf("%s is handed over again", call.Name)
+		}
+	}
+	first.disconnect()
+}

@@ -154,6 +154,7 @@ func TestCallsInSessions(t *testing.T) {
 		"a result that was acknowledged before":                   testKnown,
 		"handed over just as the session was suspended":           testSuspendedOnTheWay,
 		"the end of a session cancels what runs":                  testSessionEnds,
+		"a session that is gone by force, and made again":         testForcedSession,
 		"a lost pod without a claim":                              testLostPod,
 		"a lost pod with a claim":                                 testLostPodWithClaim,
 		"a new operator waits for what the process has":           testNewOperator,
