@@ -208,7 +208,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
 		Nodes:    m.Nodes,
-		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity}, Turns: m.Turns, Earlier: m.Earlier,
+		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, Turns: m.Turns, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
 		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },

@@ -250,7 +250,7 @@ func (w *world) rebuild() {
 		Requesters: &access.Requesters{Reader: used}, Reviews: access.NewReviews(reviews, w.clock),
 		Identity: w.identity, Hub: w.hub, Hosts: w.hosts, Nodes: w.nodes,
 		Placers:  []host.Placer{&host.Warm{Runtime: runtime, Registry: w.hosts}, &host.Cold{Runtime: runtime, Sealer: w.identity}},
-		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity}, Turns: w.turns, Earlier: w.earlier,
+		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}, Turns: w.turns, Earlier: w.earlier,
 		KeepSession: func(types.NamespacedName) {},
 		Queue:       waiting, Pending: callqueue.NewBudget(w.pending),
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),

@@ -12,6 +12,7 @@ package toolcall
 
 import (
 	"context"
+	"errors"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -55,6 +58,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 // Reconcile takes one look at a call and moves it on as far as that look allows.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName)
+	if errors.Is(err, toolsession.ErrBehind) {
+		return ctrl.Result{RequeueAfter: apicache.Lag}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

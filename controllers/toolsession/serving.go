@@ -2,9 +2,13 @@ package toolsession
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
@@ -32,13 +36,18 @@ type Servings struct {
 	Objects  apicache.Reader
 	Hub      *dispatch.Hub
 	Identity *dispatch.Identity
+	// Earlier has the sessions as they were when this operator began to work.
+	Earlier *host.EarlierCalls
 }
+
+// ErrBehind says that the cache doesn't show yet which process a session had when this operator began to work. Nothing may be
+// handed over to another one, and nobody knows how a call ended.
+var ErrBehind = errors.New("the cache does not show the session as it was when this operator started")
 
 // Look says how it is with the session of a name. uid is the one that the session must have; empty for any.
 func (l *Servings) Look(ctx context.Context, name types.NamespacedName, uid string) (*Serving, error) {
-	session := &v1alpha1.ToolSession{}
-	found, err := l.Objects.Find(ctx, name, session)
-	if err != nil || !found {
+	session, err := l.find(ctx, name)
+	if err != nil || session == nil {
 		return &Serving{}, err
 	}
 	v := &Serving{Session: session}
@@ -51,6 +60,24 @@ func (l *Servings) Look(ctx context.Context, name types.NamespacedName, uid stri
 		v.Wait, v.Message = waitsFor(session)
 	}
 	return v, nil
+}
+
+// find gets a session from the cache, and past it when the cache has none; nil when there is none.
+func (l *Servings) find(ctx context.Context, name types.NamespacedName) (*v1alpha1.ToolSession, error) {
+	session := &v1alpha1.ToolSession{}
+	err := l.Objects.Get(ctx, name, session)
+	switch {
+	case err == nil && l.Earlier.IsBehind(session):
+		return nil, ErrBehind
+	case err == nil:
+		return session, nil
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("get session %s: %w", name.Name, err)
+	}
+	if err := l.Objects.Live.Get(ctx, name, session); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return session, nil
 }
 
 // Origin is what a session began with; nil before that, and after its end.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +17,22 @@ import (
 // EarlierCalls are the sessions' calls that had not ended when this operator began to work: an operator before it may have
 // handed any of them to its session's runner, which alone can say. What came later, nobody else has handed over.
 //
-// They are read once, past the cache, which may lack some of them for a while.
+// They are read once, past the cache, which may lack some of them for a while. So are the sessions: until the cache shows them
+// as they were then, it may show a process that another one has replaced.
 type EarlierCalls struct {
 	mu    sync.Mutex
 	known bool
 	uids  map[types.UID]struct{}
 	// names finds a call that is gone altogether.
 	names map[types.NamespacedName]types.UID
+	// sessions are those of each namespace that is watched, or of all.
+	sessions map[string]*earlierSessions
+}
+
+// earlierSessions are the sessions that there were at a revision, with their own.
+type earlierSessions struct {
+	revision int64
+	of       map[types.UID]int64
 }
 
 // maxEarlier bounds a page of the list, which has metadata only.
@@ -37,7 +47,12 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	uids, names := map[types.UID]struct{}{}, map[types.NamespacedName]types.UID{}
+	sessions := map[string]*earlierSessions{}
 	for _, namespace := range namespaces {
+		var err error
+		if sessions[namespace], err = readSessions(ctx, api, namespace); err != nil {
+			return err
+		}
 		for page := ""; ; {
 			calls := &metav1.PartialObjectMetadataList{}
 			calls.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
@@ -57,9 +72,59 @@ func (e *EarlierCalls) Read(ctx context.Context, api client.Reader, namespaces [
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.known {
-		e.known, e.uids, e.names = true, uids, names
+		e.known, e.uids, e.names, e.sessions = true, uids, names, sessions
 	}
 	return nil
+}
+
+// readSessions lists the sessions of a namespace.
+func readSessions(ctx context.Context, api client.Reader, namespace string) (*earlierSessions, error) {
+	earlier := &earlierSessions{of: map[types.UID]int64{}}
+	for page := ""; ; {
+		sessions := &metav1.PartialObjectMetadataList{}
+		sessions.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSessionList"))
+		if err := api.List(ctx, sessions, client.InNamespace(namespace), client.Limit(maxEarlier), client.Continue(page)); err != nil {
+			return nil, fmt.Errorf("list the sessions that there were before: %w", err)
+		}
+		earlier.revision = revision(sessions.ResourceVersion)
+		for i := range sessions.Items {
+			earlier.of[sessions.Items[i].UID] = revision(sessions.Items[i].ResourceVersion)
+		}
+		if page = sessions.Continue; page == "" {
+			return earlier, nil
+		}
+	}
+}
+
+func revision(resourceVersion string) int64 {
+	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
+	return n
+}
+
+// IsBehind says that a session, as the cache shows it, is not yet as it was when this operator began to work. Before they are
+// read, that is any.
+func (e *EarlierCalls) IsBehind(session *v1alpha1.ToolSession) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.known {
+		return true
+	}
+	namespace := session.Namespace
+	if e.sessions[metav1.NamespaceAll] != nil {
+		namespace = metav1.NamespaceAll
+	}
+	earlier := e.sessions[namespace]
+	if earlier == nil {
+		return false
+	}
+	now := revision(session.ResourceVersion)
+	if now > earlier.revision {
+		// What a cache shows comes in the order of its revisions: it isn't behind any more.
+		delete(e.sessions, namespace)
+		return false
+	}
+	at, listed := earlier.of[session.UID]
+	return !listed || now < at
 }
 
 func (e *EarlierCalls) isKnown() bool {

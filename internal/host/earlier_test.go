@@ -9,13 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // listOf is an API server with the metadata of calls.
-func listOf(calls ...metav1.PartialObjectMetadata) client.Reader {
+func listOf(calls ...metav1.PartialObjectMetadata) client.Reader { return listAt("", calls...) }
+
+// listAt is an API server at a revision that has objects.
+func listAt(revision string, objects ...metav1.PartialObjectMetadata) client.Reader {
 	return interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-			list.(*metav1.PartialObjectMetadataList).Items = calls
+			list.SetResourceVersion(revision)
+			list.(*metav1.PartialObjectMetadataList).Items = objects
 			return nil
 		},
 	})
@@ -48,5 +54,38 @@ func TestEarlierCallsAreForgottenWhenTheyEndOrAreGone(t *testing.T) {
 	}
 	if len(e.uids) != 1 || len(e.names) != 1 {
 		t.Errorf("%d UIDs and %d names are left of one call", len(e.uids), len(e.names))
+	}
+}
+
+// A cache shows sessions as they were at some time before, or after, the list.
+func TestASessionIsBehindUntilTheCacheShowsItAsItWas(t *testing.T) {
+	t.Parallel()
+	session := func(uid, revision string) *v1alpha1.ToolSession {
+		return &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: types.UID(uid), ResourceVersion: revision}}
+	}
+	e := &EarlierCalls{}
+	if !e.IsBehind(session("s1", "1000")) {
+		t.Error("before the sessions are read, one is believed")
+	}
+	listed := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", UID: "s1", ResourceVersion: "50"}}
+	if err := e.Read(t.Context(), listAt("90", listed), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		what, uid, revision string
+		behind              bool
+	}{
+		{"one before its last change", "s1", "49", true},
+		{"one as it was", "s1", "50", false},
+		{"one that was deleted", "s0", "40", true},
+		{"one that was made since", "s2", "91", false},
+		{"one that was deleted, when the cache has caught up", "s0", "40", false},
+	} {
+		if got := e.IsBehind(session(tc.uid, tc.revision)); got != tc.behind {
+			t.Errorf("%s: %v", tc.what, got)
+		}
+	}
+	if len(e.sessions) > 0 {
+		t.Error("it is remembered for ever")
 	}
 }

@@ -1,0 +1,303 @@
+package controllers_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	callqueue "toolcall.dev/operator/internal/queue"
+)
+
+// callBench is a world with a session, and the process in its pod.
+type callBench struct {
+	*world
+	client  *rough
+	ledger  *ledger
+	session *v1alpha1.ToolSession
+	p       *process
+}
+
+// newCallBench makes a session that has no pod yet.
+func newCallBench(t *testing.T, change ...func(*v1alpha1.ToolSession)) *callBench {
+	w := newWorld(t)
+	b := &callBench{world: w, client: &rough{Client: w.client, fate: func() failure { return succeeds }}, ledger: newLedger()}
+	w.use = b.client
+	w.rebuild()
+	w.environment("env", asDefault)
+	b.session = w.session("s", change...)
+	return b
+}
+
+// readyCallBench makes one that takes calls.
+func readyCallBench(t *testing.T, change ...func(*v1alpha1.ToolSession)) *callBench {
+	b := newCallBench(t, change...)
+	b.begin()
+	return b
+}
+
+// begin gives the session its next pod.
+func (b *callBench) begin() {
+	b.t.Helper()
+	b.settle(b.session)
+	job, found := b.sessionJob(b.session)
+	if !found {
+		b.t.Fatal("the session has no Job")
+	}
+	pod := b.pod(job)
+	b.p = b.process(b.runnerConfig(job, pod), pod, b.ledger)
+	b.p.connect()
+	b.keep(b.session)
+	if b.hearAll(); b.p.begun == nil {
+		b.t.Fatal("the process didn't hear Begin")
+	}
+	b.expect(b.session, v1alpha1.SessionReady, v1alpha1.ReasonReady)
+}
+
+func (b *callBench) hearAll() {
+	for b.p.hear() {
+	}
+}
+
+func (b *callBench) sayAll() {
+	for b.p.say() {
+	}
+}
+
+// add makes a call, which the cache shows.
+func (b *callBench) add(name string, change ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
+	b.t.Helper()
+	c := b.callIn(b.session, name, change...)
+	b.turns.Add(client.ObjectKeyFromObject(b.session), client.ObjectKeyFromObject(c), turnOf(c))
+	return c
+}
+
+// hand has a call handed over, and its command started.
+func (b *callBench) hand(name string, change ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
+	b.t.Helper()
+	c := b.add(name, change...)
+	b.reconcile(c)
+	b.hearAll()
+	if b.p.find(string(c.UID)) == nil {
+		b.t.Fatalf("the process doesn't have %s", name)
+	}
+	b.p.work(b.p.find(string(c.UID)))
+	b.sayAll()
+	return c
+}
+
+// complete has a command end, and its result come.
+func (b *callBench) complete(c *v1alpha1.ToolCall) {
+	b.t.Helper()
+	b.p.work(b.p.find(string(c.UID)))
+	b.sayAll()
+}
+
+// expectCall compares how a call is.
+func (b *callBench) expectCall(c *v1alpha1.ToolCall, phase v1alpha1.Phase, reason string, retrySafe *bool) *v1alpha1.ToolCallStatus {
+	b.t.Helper()
+	s := &b.get(c).Status
+	if s.Phase != phase || s.Reason != reason || ptr.Deref(s.RetrySafe, false) != ptr.Deref(retrySafe, false) || (s.RetrySafe == nil) != (retrySafe == nil) {
+		b.t.Errorf("%s is %s/%s (%s), retrySafe %v, want %s/%s, %v", c.Name, s.Phase, s.Reason, s.Message, ptr.Deref(s.RetrySafe, false), phase, reason, ptr.Deref(retrySafe, false))
+	}
+	return s
+}
+
+// expectWaiting compares what a call says that it waits for.
+func (b *callBench) expectWaiting(c *v1alpha1.ToolCall, reason string) {
+	b.t.Helper()
+	s := b.get(c).Status
+	started := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
+	if s.Phase != v1alpha1.PhasePending || started == nil || started.Status != metav1.ConditionFalse || started.Reason != reason || s.Session == nil {
+		b.t.Errorf("%s is %s: %+v; want it to wait for %s", c.Name, s.Phase, s.Conditions, reason)
+	}
+}
+
+// The commands of each subtest run in a session of its own. The admission policies, which say who created what, are for all.
+func TestCallsInSessions(t *testing.T) {
+	newWorld(t).vouchForRequesters()
+	for name, test := range map[string]func(*testing.T){
+		"a short call costs one write":                            testAShortCallCostsOneWrite,
+		"a call that goes on says so after a second":              testALongCallSaysSo,
+		"calls run in the order of their creation":                testOrder,
+		"background calls take no turns":                          testBackground,
+		"a call waits for its session to start":                   testWaitsForTheStart,
+		"a call waits while its session is suspended":             testWaitsForTheResumption,
+		"a call wakes a session that was idle":                    testWakesAnIdleSession,
+		"a call whose session isn't there fails":                  testSessionNotFound,
+		"a call of a session that has ended fails":                testSessionEnded,
+		"the last call that a session takes":                      testMaxCalls,
+		"the policy in force when a call comes decides":           testPolicyChanges,
+		"a call waits while its environment is suspended":         testEnvironmentSuspended,
+		"results that nobody has written bound what is handed":    testUnacknowledged,
+		"a call that waits for its session counts as pending":     testPendingBudget,
+		"a finished call stays for five minutes":                  testRetention,
+		"the last two hundred finished calls of a session stay":   testLastCalls,
+		"nobody else may use a session":                           testSessionNotAllowed,
+		"cancelled while it waits":                                testCancelWaiting,
+		"cancelled while it runs":                                 testCancelRunning,
+		"cancelled before its process heard of it":                testCancelUnheard,
+		"cancelled while its process isn't connected":             testCancelUnconnected,
+		"cancelled after its process was gone":                    testCancelLost,
+		"deleted and made again at each point":                    testRecreation,
+		"deleted while a foreign finalizer holds it":              testForeignFinalizer,
+		"a result that isn't valid":                               testInvalidResult,
+		"a command that couldn't be started":                      testNotStarted,
+		"a result that was acknowledged before":                   testKnown,
+		"handed over just as the session was suspended":           testSuspendedOnTheWay,
+		"the end of a session cancels what runs":                  testSessionEnds,
+		"a session that is gone by force, and made again":         testForcedSession,
+		"a lost pod without a claim":                              testLostPod,
+		"a lost pod with a claim":                                 testLostPodWithClaim,
+		"a new operator waits for what the process has":           testNewOperator,
+		"a new operator whose cache shows the process before":     testNewOperatorBehind,
+		"a new operator whose cache shows the pod before as live": testNewOperatorAssignsNothingStale,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func testAShortCallCostsOneWrite(t *testing.T) {
+	b := readyCallBench(t)
+	before := b.client.writes
+	c := b.add("c")
+	b.reconcile(c)
+	b.hearAll()
+	if b.p.find(string(c.UID)) == nil || b.client.writes != before {
+		t.Fatalf("handed over: %v, with %d writes", b.p.find(string(c.UID)) != nil, b.client.writes-before)
+	}
+	b.p.work(b.p.find(string(c.UID)))
+	b.sayAll()
+	b.reconcile(c)
+	if b.client.writes != before {
+		t.Errorf("the start costs %d writes", b.client.writes-before)
+	}
+	b.complete(c)
+	b.reconcile(c)
+	if b.client.writes != before+1 {
+		t.Errorf("the call costs %d writes", b.client.writes-before)
+	}
+	s := b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+	now := b.getSession(b.session).Status
+	want := v1alpha1.CallSessionStatus{Name: "s", Incarnation: 1, Sequence: revision(c)}
+	if s.Session == nil || *s.Session != want || s.Timings.Path != v1alpha1.PathSession || s.Pod != now.Pod || s.Node != now.Node || s.Pod == "" || s.Node == "" {
+		t.Errorf("it says %+v, path %s, pod %s, node %s", s.Session, s.Timings.Path, s.Pod, s.Node)
+	}
+	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionStarted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded} {
+		if !meta.IsStatusConditionTrue(s.Conditions, kind) {
+			t.Errorf("%s isn't true", kind)
+		}
+	}
+	b.hearAll()
+	b.reconcile(c)
+	if len(b.p.calls) > 0 || b.client.writes != before+1 {
+		t.Errorf("the process still has %d calls, after %d writes", len(b.p.calls), b.client.writes-before)
+	}
+}
+
+func testALongCallSaysSo(t *testing.T) {
+	b := readyCallBench(t)
+	c := b.hand("c")
+	before := b.client.writes
+	if wake := b.reconcile(c).RequeueAfter; wake <= 0 || wake > time.Second {
+		t.Errorf("it is looked at again after %s", wake)
+	}
+	if b.client.writes != before {
+		t.Error("it is written at once")
+	}
+	b.elapse(time.Second)
+	b.reconcile(c)
+	b.reconcile(c)
+	s := b.get(c).Status
+	if s.Phase != v1alpha1.PhaseRunning || b.client.writes != before+1 || s.Session.Incarnation != 1 || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStarted) {
+		t.Errorf("after %d writes it says %+v", b.client.writes-before, s)
+	}
+	b.complete(c)
+	b.reconcile(c)
+	b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+}
+
+// concurrently sets how many calls of a session run at a time.
+func concurrently(n int32) func(*v1alpha1.ToolSession) {
+	return func(s *v1alpha1.ToolSession) { s.Spec.MaxConcurrentCalls = ptr.To(n) }
+}
+
+func testOrder(t *testing.T) {
+	for _, limit := range []int{1, 3} {
+		b := readyCallBench(t, concurrently(int32(limit)))
+		var calls []*v1alpha1.ToolCall
+		for i := range 7 {
+			calls = append(calls, b.add(fmt.Sprint("c-", i)))
+		}
+		var ran []types.UID
+		for range 12 {
+			// The last comes first.
+			for _, c := range slices.Backward(calls) {
+				b.reconcile(c)
+			}
+			for _, c := range calls {
+				b.reconcile(c)
+			}
+			b.hearAll()
+			running := b.p.running()
+			if len(running) > limit {
+				t.Fatalf("%d calls run", len(running))
+			}
+			if len(running) == 0 {
+				continue
+			}
+			ran = append(ran, types.UID(running[0].UID))
+			b.p.work(running[0])
+			b.p.work(running[0])
+			b.sayAll()
+		}
+		for i, c := range calls {
+			b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+			if limit == 1 && ran[i] != c.UID {
+				t.Errorf("call %d of the order was %s", i, ran[i])
+			}
+		}
+	}
+}
+
+func testBackground(t *testing.T) {
+	b := readyCallBench(t)
+	var servers []*v1alpha1.ToolCall
+	for i := range wire.MaxBackgroundCalls + 1 {
+		c := b.add(fmt.Sprint("server-", i), background)
+		servers = append(servers, c)
+		b.reconcile(c)
+		b.hearAll()
+	}
+	if n := len(b.p.running()); n != wire.MaxBackgroundCalls {
+		t.Fatalf("%d background calls run", n)
+	}
+	b.expectWaiting(servers[wire.MaxBackgroundCalls], v1alpha1.ReasonQueued)
+	c := b.hand("c")
+	next := b.add("next")
+	b.reconcile(next)
+	b.expectWaiting(next, v1alpha1.ReasonQueued)
+	b.complete(c)
+	b.reconcile(c)
+	if !slices.Contains(b.woken, "next") {
+		t.Errorf("woken: %q", b.woken)
+	}
+	b.reconcile(next)
+	b.hearAll()
+	if b.p.find(string(next.UID)) == nil {
+		t.Error("the next call isn't handed over")
+	}
+}
+
+// turnOf is a call's place in the line of its session, as it enters the cache.
+func turnOf(c *v1alpha1.ToolCall) callqueue.Turn {
+	return callqueue.Turn{UID: c.UID, Sequence: revision(c), Background: c.Spec.Background, FirstSeen: time.Now()}
+}

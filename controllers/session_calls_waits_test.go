@@ -1,0 +1,308 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	callqueue "toolcall.dev/operator/internal/queue"
+)
+
+func testWaitsForTheStart(t *testing.T) {
+	b := newCallBench(t)
+	c := b.add("c")
+	b.reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonSessionStarting)
+	before := b.client.writes
+	b.reconcile(c)
+	if b.client.writes != before {
+		t.Error("waiting writes again and again")
+	}
+	b.begin()
+	if !slices.Contains(b.woken, "c") {
+		t.Errorf("woken: %q", b.woken)
+	}
+	b.reconcile(c)
+	b.hearAll()
+	if b.p.find(string(c.UID)) == nil {
+		t.Error("it isn't handed over")
+	}
+	if s := b.get(c).Status; s.Session.Sequence != revision(c) {
+		t.Errorf("its sequence is %d, and it was created at %d", s.Session.Sequence, revision(c))
+	}
+}
+
+func testWaitsForTheResumption(t *testing.T) {
+	b := readyCallBench(t, withWorkspace)
+	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = true })
+	c := b.add("c")
+	b.reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
+	b.settle(b.session)
+	b.hearAll()
+	b.settle(b.session)
+	b.reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
+	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = false })
+	b.settle(b.session)
+	b.reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonSessionStarting)
+	b.begin()
+	b.reconcile(c)
+	b.hearAll()
+	b.p.work(b.p.find(string(c.UID)))
+	b.complete(c)
+	b.reconcile(c)
+	if s := b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil); s.Session.Incarnation != 2 {
+		t.Errorf("it ran in incarnation %d", s.Session.Incarnation)
+	}
+}
+
+func testWakesAnIdleSession(t *testing.T) {
+	b := readyCallBench(t, withWorkspace, func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = ptr.To(int32(60)) })
+	b.keepAfter(2*time.Minute, b.session)
+	b.hearAll()
+	b.settle(b.session)
+	b.expect(b.session, v1alpha1.SessionSuspended, v1alpha1.ReasonIdleTimeout)
+	c := b.add("c")
+	b.reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
+	b.begin()
+	b.reconcile(c)
+	b.hearAll()
+	if b.p.find(string(c.UID)) == nil {
+		t.Error("it isn't handed over")
+	}
+}
+
+func testSessionNotFound(t *testing.T) {
+	b := readyCallBench(t)
+	none := b.add("none", func(c *v1alpha1.ToolCall) { c.Spec.SessionRef.Name = "nobody" })
+	other := b.add("other", func(c *v1alpha1.ToolCall) { c.Spec.SessionRef.UID = "11111111-2222-3333-4444-555555555555" })
+	for _, c := range []*v1alpha1.ToolCall{none, other} {
+		b.reconcile(c)
+		b.expectCall(c, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionNotFound, ptr.To(true))
+	}
+	same := b.hand("same", func(c *v1alpha1.ToolCall) { c.Spec.SessionRef.UID = string(b.session.UID) })
+	b.complete(same)
+	b.reconcile(same)
+	b.expectCall(same, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+}
+
+func testSessionEnded(t *testing.T) {
+	b := readyCallBench(t)
+	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.End = true })
+	early := b.add("early")
+	b.reconcile(early)
+	b.expectCall(early, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionEnded, ptr.To(true))
+	b.settle(b.session)
+	late := b.add("late")
+	b.reconcile(late)
+	b.expectCall(late, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionEnded, ptr.To(true))
+
+	deleted := readyCallBench(t)
+	waits := deleted.hand("waits")
+	deleted.deleteSession(deleted.session)
+	c := deleted.add("c")
+	deleted.reconcile(c)
+	deleted.expectCall(c, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionEnded, ptr.To(true))
+	deleted.stillHolds(waits)
+}
+
+// stillHolds fails the test when a call isn't the process's any more.
+func (b *callBench) stillHolds(c *v1alpha1.ToolCall) {
+	b.t.Helper()
+	if b.get(c).Status.Phase.Terminal() || b.p.find(string(c.UID)) == nil {
+		b.t.Errorf("%s is %s", c.Name, b.get(c).Status.Phase)
+	}
+}
+
+func testMaxCalls(t *testing.T) {
+	b := readyCallBench(t, func(s *v1alpha1.ToolSession) { s.Spec.MaxCalls = ptr.To(int32(2)) })
+	for i := range 2 {
+		c := b.hand(fmt.Sprint("c-", i))
+		b.complete(c)
+		b.reconcile(c)
+		b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+	}
+	b.settle(b.session)
+	b.expect(b.session, v1alpha1.SessionEnded, v1alpha1.ReasonMaxCalls)
+	c := b.add("over")
+	b.reconcile(c)
+	b.expectCall(c, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionEnded, ptr.To(true))
+}
+
+func testPolicyChanges(t *testing.T) {
+	b := readyCallBench(t)
+	first := b.hand("first")
+	b.complete(first)
+	b.reconcile(first)
+	policy := &v1alpha1.ExecutionPolicy{}
+	if err := b.world.client.Get(context.Background(), client.ObjectKey{Name: "open-" + b.namespace}, policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Spec.Shell.Enabled = ptr.To(false)
+	if err := b.world.client.Update(context.Background(), policy); err != nil {
+		t.Fatal(err)
+	}
+	second := b.add("second")
+	b.reconcile(second)
+	s := b.expectCall(second, v1alpha1.PhaseDenied, b.get(second).Status.Reason, nil)
+	if s.Reason == "" || s.Reason == v1alpha1.ReasonSessionNotAllowed {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	b.hearAll()
+	if len(b.ledger.starts) != 1 {
+		t.Errorf("%d calls were started", len(b.ledger.starts))
+	}
+	b.expectCall(first, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+}
+
+func testEnvironmentSuspended(t *testing.T) {
+	b := readyCallBench(t)
+	env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "env"}}
+	b.edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = true })
+	c := b.add("c")
+	b.reconcile(c)
+	b.expectWaiting(c, v1alpha1.ReasonEnvironmentSuspended)
+	b.edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = false })
+	b.reconcile(c)
+	b.hearAll()
+	if b.p.find(string(c.UID)) == nil {
+		t.Error("it isn't handed over")
+	}
+}
+
+func testUnacknowledged(t *testing.T) {
+	b := readyCallBench(t)
+	var calls []*v1alpha1.ToolCall
+	for i := range wire.MaxUnacknowledged {
+		c := b.hand(fmt.Sprint("c-", i))
+		b.complete(c)
+		calls = append(calls, c)
+	}
+	over := b.add("over")
+	b.reconcile(over)
+	b.hearAll()
+	if b.p.find(string(over.UID)) != nil {
+		t.Fatalf("a call is handed over while %d results aren't acknowledged", len(b.p.calls))
+	}
+	b.expectWaiting(over, v1alpha1.ReasonQueued)
+	b.reconcile(calls[0])
+	b.reconcile(over)
+	b.hearAll()
+	if b.p.find(string(over.UID)) == nil {
+		t.Error("it isn't handed over when one is")
+	}
+}
+
+func testPendingBudget(t *testing.T) {
+	b := newCallBench(t)
+	b.pending = callqueue.BudgetOptions{MaxCalls: 2}
+	b.rebuild()
+	// Those of other namespaces count.
+	requester := "requester-" + b.namespace
+	first, second := b.addAs(requester, "first", "system:masters"), b.addAs(requester, "second", "system:masters")
+	b.reconcile(first)
+	b.reconcile(second)
+	b.expectWaiting(second, v1alpha1.ReasonSessionStarting)
+	third := b.addAs(requester, "third", "system:masters")
+	b.reconcile(third)
+	b.expectCall(third, v1alpha1.PhaseDenied, v1alpha1.ReasonBudgetExceeded, nil)
+	b.begin()
+	b.reconcile(first)
+	b.hearAll()
+	fourth := b.addAs(requester, "fourth", "system:masters")
+	b.reconcile(fourth)
+	b.expectWaiting(fourth, v1alpha1.ReasonQueued)
+}
+
+// addAs has a user make a call.
+func (b *callBench) addAs(user, name string, groups ...string) *v1alpha1.ToolCall {
+	b.t.Helper()
+	c := lsCall(b.namespace, name)
+	c.Spec.SessionRef = &v1alpha1.SessionReference{Name: "s"}
+	if err := b.as(user, groups...).Create(context.Background(), c); err != nil {
+		b.t.Fatal(err)
+	}
+	eventually(b.t, func() bool {
+		return b.world.client.Get(context.Background(), client.ObjectKeyFromObject(c), &v1alpha1.ToolCall{}) == nil
+	})
+	return c
+}
+
+func testRetention(t *testing.T) {
+	b := readyCallBench(t)
+	c := b.hand("c")
+	longer := func(c *v1alpha1.ToolCall) { c.Spec.TTLSecondsAfterFinished = ptr.To(int32(900)) }
+	b.complete(c)
+	b.reconcile(c)
+	other := b.hand("other", longer)
+	b.complete(other)
+	b.reconcile(other)
+	b.elapse(299 * time.Second)
+	b.reconcile(c)
+	b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+	b.elapse(2 * time.Second)
+	b.reconcile(c)
+	b.reconcile(other)
+	if !b.isGone(c) || b.isGone(other) {
+		t.Errorf("after 301 s, gone: %v, and one that stays longer: %v", b.isGone(c), b.isGone(other))
+	}
+}
+
+func (b *callBench) isGone(c *v1alpha1.ToolCall) bool {
+	b.t.Helper()
+	err := shared.GetAPIReader().Get(context.Background(), client.ObjectKeyFromObject(c), &v1alpha1.ToolCall{})
+	if client.IgnoreNotFound(err) != nil {
+		b.t.Fatal(err)
+	}
+	return err != nil
+}
+
+func testLastCalls(t *testing.T) {
+	b := readyCallBench(t)
+	var calls []*v1alpha1.ToolCall
+	for i := range 202 {
+		c := b.add(fmt.Sprint("c-", i))
+		b.cancel(c)
+		b.reconcile(c)
+		calls = append(calls, c)
+	}
+	for _, c := range calls[:5] {
+		b.reconcile(c)
+	}
+	for i, c := range calls[:5] {
+		if b.isGone(c) != (i < 2) {
+			t.Errorf("call %d is gone: %v", i, b.isGone(c))
+		}
+	}
+}
+
+func testSessionNotAllowed(t *testing.T) {
+	b := readyCallBench(t)
+	b.grant(group("system:authenticated"), "toolcalls", nil, "create")
+	b.grant(user("friend"), "toolsessions", []string{"s"}, "use")
+	for _, tc := range []struct {
+		user    string
+		allowed bool
+	}{{"friend", true}, {"stranger", false}} {
+		c := b.addAs(tc.user, tc.user)
+		b.reconcile(c)
+		b.hearAll()
+		if has := b.p.find(string(c.UID)) != nil; has != tc.allowed {
+			t.Errorf("the call of %s is handed over: %v, %+v", tc.user, has, b.get(c).Status)
+		}
+		if !tc.allowed {
+			b.expectCall(c, v1alpha1.PhaseDenied, v1alpha1.ReasonSessionNotAllowed, nil)
+		}
+	}
+}
