@@ -26,7 +26,7 @@ func TestASessionSaysWhatItsRunnerFound(t *testing.T) {
 	want := &v1alpha1.SessionIsolation{
 		User: 1000, Seccomp: v1alpha1.SeccompFilter, UserNamespace: new(true), RuntimeClass: "gvisor", Network: v1alpha1.HeldNetworkPod, LandlockABI: 7,
 	}
-	status := readyWith(&rules.Support{LandlockABI: 7, Self: self})
+	status := readyWith(&rules.Support{LandlockABI: 7, Listener: true, Self: self})
 	if diff := cmp.Diff(want, status.Isolation); diff != "" {
 		t.Error(diff)
 	}
@@ -46,7 +46,10 @@ func TestNothingIsSaidOfASessionThatItsRunnerDidNotFind(t *testing.T) {
 			t.Errorf("%s: %+v", name, s.Isolation)
 		}
 	}
-	if s := readyWith(&rules.Support{LandlockABI: -1 << 40, Self: &rules.Self{}}); s.Isolation == nil || s.Isolation.LandlockABI != 0 {
-		t.Errorf("a version that can't be: %+v", s.Isolation)
+	for _, support := range []rules.Support{{LandlockABI: -1 << 40}, {LandlockABI: 2, Listener: true}, {LandlockABI: 7}} {
+		support.Self = &rules.Self{}
+		if s := readyWith(&support); s.Isolation == nil || s.Isolation.LandlockABI != 0 {
+			t.Errorf("a node that can make no domain: %+v", s.Isolation)
+		}
 	}
 }

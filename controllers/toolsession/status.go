@@ -109,8 +109,16 @@ func isolationOf(support *rules.Support, env *v1alpha1.ExecutionEnvironment) *v1
 	return &v1alpha1.SessionIsolation{
 		User: int64(self.User), Seccomp: v1alpha1.SeccompMode(self.Seccomp), UserNamespace: self.UserNamespace,
 		RuntimeClass: ptr.Deref(env.Spec.RuntimeClassName, ""), Network: v1alpha1.HeldNetworkPod,
-		LandlockABI: int32(min(max(support.LandlockABI, 0), math.MaxInt32)),
+		LandlockABI: landlockOf(support),
 	}
+}
+
+// landlockOf is the version of Landlock in a domain of which each call runs; 0 where the node can't make one.
+func landlockOf(support *rules.Support) int32 {
+	if support.Missing(&rules.Rules{}) != "" {
+		return 0
+	}
+	return int32(min(support.LandlockABI, math.MaxInt32))
 }
 
 // serving says that the session's pod takes calls.
