@@ -110,6 +110,8 @@ func (b *bed) newEnvironment(t *testing.T, adjust ...func(*v1alpha1.ExecutionEnv
 		Spec: v1alpha1.ExecutionPolicySpec{
 			Shell:  &v1alpha1.ShellPolicy{Enabled: ptr.To(true)},
 			Output: &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(kept))},
+			// Calls of sessions write nowhere else.
+			Files: &v1alpha1.FilesPolicy{WritePaths: []string{"/workspace", "/tmp", ledgerMount}},
 		},
 	}
 	must(t, b.client.Create(t.Context(), policy))

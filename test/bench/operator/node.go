@@ -199,6 +199,9 @@ func serve(ctx context.Context, pod *corev1.Pod, token string) error {
 		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc {
 			return func(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 				started(time.Now())
+				if strings.HasPrefix(a.CallName, heldPrefix) {
+					<-ctx.Done()
+				}
 				return execute(ctx, a)
 			}
 		},

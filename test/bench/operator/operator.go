@@ -29,6 +29,7 @@ const (
 	partBare     = "bare"
 	partWarm     = "warm"
 	partSession  = "session"
+	partCrowd    = "crowd"
 	partFinished = "finished"
 )
 
@@ -43,15 +44,17 @@ type Command struct {
 	finished    int
 	outputBytes int
 	probes      int
-	idle        time.Duration
-	profiles    string
-	beside      string
-	report      Report
+	// idleSessions and waiting are of the part crowd.
+	idleSessions, waiting int
+	idle                  time.Duration
+	profiles              string
+	beside                string
+	report                Report
 }
 
 // AddFlags adds the command's flags.
 func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
-	c.Options.AddFlags(fs, "bin/bench-operator.json", partFloor, partCold, partBare, partWarm, partSession, partFinished)
+	c.Options.AddFlags(fs, "bin/bench-operator.json", partFloor, partCold, partBare, partWarm, partSession, partCrowd, partFinished)
 	c.calls, c.inFlight, c.pool, c.finished, c.outputBytes, c.probes = 10000, 100, 100, 50000, 4096, 2000
 	many := figures.Between(1, 1000000)
 	fs.StringVar(&c.manager, "manager", "bin/manager", "the operator's program")
@@ -62,6 +65,10 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
 	figures.Add(fs, &c.finished, "finished", many, "finished calls in the part finished")
 	figures.Add(fs, &c.outputBytes, "output-bytes", figures.Between(0, 256<<10), "command and standard output of each finished call; its text for models holds the output again")
 	figures.Add(fs, &c.probes, "probes", many, "new calls before and after, to see whether they got slower, ten at a time")
+	c.idleSessions, c.waiting = 1000, 2000
+	// A requester keeps no more calls pending, and a quarter of the operator's connections may come from one address.
+	figures.Add(fs, &c.idleSessions, "idle-sessions", figures.Between(1, 2000), "sessions without calls in the part crowd")
+	figures.Add(fs, &c.waiting, "waiting", figures.Between(1, 2000), "calls that wait in one session in the part crowd")
 	fs.DurationVar(&c.idle, "idle", time.Minute, "how long the operator is left alone before its memory is looked at")
 	fs.StringVar(&c.profiles, "profiles", "", "folder for CPU profiles of the operator and of the API server, and the operator's heap profiles, for go tool pprof; empty for none")
 	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, whose definition and admission policies of a call the floor measures in the same run; empty for none")
@@ -98,6 +105,7 @@ func (c *Command) Measure(ctx context.Context, say func(format string, args ...a
 		figures.Part{Name: partBare, Measure: b.bareWrites},
 		figures.Part{Name: partWarm, Measure: func(ctx context.Context) error { return b.throughput(ctx, partWarm, c.pool) }},
 		figures.Part{Name: partSession, Measure: b.sessionCalls},
+		figures.Part{Name: partCrowd, Measure: b.crowd},
 		figures.Part{Name: partFinished, Measure: b.rememberFinished})
 	return server.Explain(errors.Join(err, b.stopManager()))
 }

@@ -13,6 +13,7 @@ type Report struct {
 	figures.Run
 	Floor    []*floorResult  `json:"floor,omitempty"`
 	Parts    []*part         `json:"parts,omitempty"`
+	Crowd    *crowdResult    `json:"crowd,omitempty"`
 	Finished *finishedResult `json:"finished,omitempty"`
 }
 
@@ -77,7 +78,7 @@ type floorResult struct {
 
 // Tables are the figures as tables.
 func (r *Report) Tables() []*figures.Table {
-	return append([]*figures.Table{r.floorTable(), r.partsTable(), r.cpuTable(), r.writesTable()}, r.finishedTables()...)
+	return append([]*figures.Table{r.floorTable(), r.partsTable(), r.cpuTable(), r.writesTable(), r.crowdTable()}, r.finishedTables()...)
 }
 
 func (r *Report) floorTable() *figures.Table {
