@@ -38,9 +38,13 @@ func missingReasons() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	without := notHere
+	if way == wayImage {
+		without = append(slices.Clone(notHere), v1alpha1.ReasonSessionNotFound, v1alpha1.ReasonSessionEnded, v1alpha1.ReasonSessionNotAllowed)
+	}
 	return slices.DeleteFunc(defined, func(reason string) bool {
 		_, was := reached.Load(reason)
-		return was || slices.Contains(notHere, reason)
+		return was || slices.Contains(without, reason)
 	}), nil
 }
 
