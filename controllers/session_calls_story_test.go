@@ -220,7 +220,13 @@ func (s *callStory) startPodOf(job *batchv1.Job) {
 	}
 	p := s.process(config, pod, s.ledger)
 	p.acked = s.checkAck
-	p.started, p.note = s.checkStart, s.note
+	p.note = s.note
+	p.started = func(p *process, c *processCall) {
+		// Nobody looks at a call that hasn't come into the cache, but this test.
+		if s.entered[c.UID] {
+			s.checkStart(p, c)
+		}
+	}
 	s.processes[job.Name] = p
 	p.connect()
 }
