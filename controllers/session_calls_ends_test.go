@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -232,6 +233,36 @@ func testNotStarted(t *testing.T) {
 	s := b.expectCall(c, v1alpha1.PhaseFailed, v1alpha1.ReasonWorkingDirNotFound, ptr.To(true))
 	if s.Session.Incarnation != 1 {
 		t.Errorf("it says %+v", s.Session)
+	}
+}
+
+// A result that isn't written isn't acknowledged, and the next operator hears it.
+func testUnwrittenResult(t *testing.T) {
+	b := readyCallBench(t)
+	c := b.hand("c")
+	b.complete(c)
+	for _, fate := range []failure{conflicts, timesOut, arrivesLate} {
+		b.client.fate = func() failure { return fate }
+		_, _ = b.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		if b.hearAll(); len(b.p.calls) != 1 {
+			t.Fatal("a result that isn't written is acknowledged")
+		}
+	}
+	b.client.fate = func() failure { return succeeds }
+	b.restart()
+	b.p.connect()
+	b.sayAll()
+	// What the operator before it wrote arrives now.
+	b.client.late[0]()
+	before := b.get(c).ResourceVersion
+	eventually(t, func() bool {
+		_, _ = b.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		b.hearAll()
+		return len(b.p.calls) == 0
+	})
+	b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)
+	if b.get(c).ResourceVersion != before {
+		t.Error("the end is written twice")
 	}
 }
 

@@ -134,7 +134,7 @@ func (s *callStory) redial() {
 // die has a process end, as its kubelet says, or with its Node.
 func (s *callStory) die() {
 	p, ok := pick(s, s.all())
-	if !ok || !s.isOneIn(3) || p.begun == nil && !s.isOneIn(3) {
+	if !ok || !s.isOneIn(4) || p.begun == nil && !s.isOneIn(3) {
 		return
 	}
 	s.note("the process of %s dies on %s", p.job, p.config.Hello.Node)
@@ -153,9 +153,12 @@ func (s *callStory) die() {
 // may arrive late.
 func (s *callStory) crash() {
 	s.note("the operator crashes")
+	if s.isOneIn(4) {
+		s.endUnseen()
+	}
 	switch {
-	case s.isOneIn(2):
-		s.client.calls, s.client.sessions = nil, nil
+	case s.client.calls == nil && s.isOneIn(2):
+		s.client.sessions = nil
 	case s.client.calls == nil && s.client.sessions == nil:
 		s.fallBehind()
 	default:
@@ -168,6 +171,21 @@ func (s *callStory) crash() {
 	s.restart()
 	if !s.isOneIn(4) {
 		s.redial()
+	}
+}
+
+// endUnseen has calls end, of which the next operator's cache will show nothing.
+func (s *callStory) endUnseen() {
+	s.client.calls, s.client.sessions = nil, nil
+	s.fallBehind()
+	s.client.sessions = nil
+	for range 3 {
+		for _, p := range s.all() {
+			for _, c := range p.running() {
+				p.work(c)
+			}
+		}
+		s.flow()
 	}
 }
 
@@ -229,7 +247,7 @@ func (s *callStory) suspendOne() {
 
 // finishOne ends a session, or deletes it, or makes another one of its name.
 func (s *callStory) finishOne() {
-	if !s.isOneIn(4) {
+	if !s.isOneIn(6) {
 		return
 	}
 	i := s.random.IntN(len(s.sessions))

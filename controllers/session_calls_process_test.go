@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,7 +78,8 @@ func (p *process) tell(format string, m *wire.Message) {
 		return
 	}
 	raw, _ := json.Marshal(m)
-	p.note(format, p.job, raw[:min(len(raw), 120)])
+	kind, _, _ := strings.Cut(strings.TrimPrefix(string(raw), `{"`), `"`)
+	p.note(fmt.Sprintf(format, "%s", kind+" %s"), p.job, raw[:min(len(raw), 120)])
 }
 
 func (p *process) answer(m *wire.Message) {

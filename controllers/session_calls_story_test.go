@@ -40,8 +40,9 @@ type callStory struct {
 	// entered are the calls that have come into the operator's cache.
 	entered map[string]bool
 	ledger  *ledger
-	// told is what happened, for the one who looks for a fault.
+	// told is what happened, for the one who looks for a fault; seen counts it, in all stories.
 	told []string
+	seen map[string]int
 }
 
 // storyPlan says what kind of story it is.
@@ -51,11 +52,11 @@ type storyPlan struct {
 	concurrent    int32
 }
 
-func newCallStory(t *testing.T, seed uint64, plan storyPlan) *callStory {
+func newCallStory(t *testing.T, seed uint64, plan storyPlan, seen map[string]int) *callStory {
 	w := newWorld(t)
 	s := &callStory{
 		world: w, history: watchCalls(w), random: rand.New(rand.NewPCG(seed, 11)), plan: plan, processes: map[string]*process{},
-		leaving: map[string]bool{}, entered: map[string]bool{}, ledger: newLedger(),
+		leaving: map[string]bool{}, entered: map[string]bool{}, ledger: newLedger(), seen: seen,
 	}
 	s.history.ledger = s.ledger
 	s.client = &rough{Client: w.client, fate: func() failure {
@@ -78,6 +79,13 @@ func newCallStory(t *testing.T, seed uint64, plan storyPlan) *callStory {
 	for i := range plan.sessions {
 		s.sessions = append(s.sessions, s.newSession(fmt.Sprint("s-", i)))
 	}
+	if !s.isOneIn(3) {
+		// Otherwise little happens but starts.
+		for range 3 {
+			s.flow()
+			s.kubelet()
+		}
+	}
 	s.broken = true
 	return s
 }
@@ -91,7 +99,9 @@ func (s *callStory) newSession(name string) *v1alpha1.ToolSession {
 	})
 }
 
+// note says what happens, and counts it by its kind.
 func (s *callStory) note(format string, args ...any) {
+	s.seen[format]++
 	s.told = append(s.told, fmt.Sprintf(format, args...))
 }
 
@@ -210,7 +220,13 @@ func (s *callStory) startPodOf(job *batchv1.Job) {
 	}
 	p := s.process(config, pod, s.ledger)
 	p.acked = s.checkAck
-	p.started, p.note = s.checkStart, s.note
+	p.note = s.note
+	p.started = func(p *process, c *processCall) {
+		// Nobody looks at a call that hasn't come into the cache, but this test.
+		if s.entered[c.UID] {
+			s.checkStart(p, c)
+		}
+	}
 	s.processes[job.Name] = p
 	p.connect()
 }
@@ -251,11 +267,20 @@ func (s *callStory) pool() {
 // tell has things happen in any order.
 func (s *callStory) tell(steps int) {
 	known := []func(){
-		s.look, s.look, s.look, s.look, s.keepOne, s.keepOne, s.keepOne, s.kubelet, s.hear, s.hear, s.say, s.say, s.work, s.work, s.work, s.work, s.flow, s.flow,
-		s.create, s.create, s.cancelOne, s.deleteOne, s.free, s.lose, s.redial, s.die, s.crash, s.arrive, s.lag, s.wait, s.suspendOne, s.finishOne, s.pool,
+		s.look, s.look, s.look, s.look, s.keepOne, s.keepOne, s.keepOne, s.kubelet, s.hear, s.hear, s.say, s.say, s.work, s.work, s.work, s.work, s.flow, s.flow, s.flow,
+		s.create, s.create, s.create, s.disturb, s.free, s.lose, s.redial, s.die, s.crash, s.arrive, s.lag, s.wait, s.suspendOne, s.finishOne, s.pool,
 	}
 	for range steps {
 		known[s.random.IntN(len(known))]()
+	}
+}
+
+// disturb has somebody cancel or delete a call.
+func (s *callStory) disturb() {
+	if s.isOneIn(2) {
+		s.cancelOne()
+	} else {
+		s.deleteOne()
 	}
 }
 
@@ -267,8 +292,8 @@ func (s *callStory) rest() {
 	}
 	s.client.calls, s.client.sessions = nil, nil
 	s.free()
-	for range 14 {
-		s.elapse(4 * time.Second)
+	for range 9 {
+		s.elapse(7 * time.Second)
 		s.redial()
 		for _, session := range s.sessions {
 			_ = s.keepError(session)

@@ -152,6 +152,7 @@ func TestCallsInSessions(t *testing.T) {
 		"a result that isn't valid":                               testInvalidResult,
 		"a command that couldn't be started":                      testNotStarted,
 		"a result that was acknowledged before":                   testKnown,
+		"a result that isn't written yet":                         testUnwrittenResult,
 		"handed over just as the session was suspended":           testSuspendedOnTheWay,
 		"the end of a session cancels what runs":                  testSessionEnds,
 		"a session that is gone by force, and made again":         testForcedSession,
