@@ -186,9 +186,9 @@ func (m *Memory) readEarlier(ctx context.Context, api client.Reader, namespaces 
 const (
 	// requestTimeout bounds each request of a pass, so that a slow webhook keeps a worker for no longer.
 	requestTimeout = 15 * time.Second
-	// StatusTimeout bounds each write of a status. It is shorter than the leader's lease: nothing is written when a session's
-	// call is handed over, so that a write of the leader before must not arrive after that.
-	StatusTimeout = 5 * time.Second
+	// StatusTimeout bounds each write of a status. One that begins when a leader gives up ends before the next one works:
+	// nothing is written when a session's call is handed over, so that a write of the leader before must not arrive after that.
+	StatusTimeout = 3500 * time.Millisecond
 )
 
 // Setup registers every controller of the operator.

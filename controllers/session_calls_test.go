@@ -114,6 +114,11 @@ func (b *callBench) expectCall(c *v1alpha1.ToolCall, phase v1alpha1.Phase, reaso
 // expectWaiting compares what a call says that it waits for.
 func (b *callBench) expectWaiting(c *v1alpha1.ToolCall, reason string) {
 	b.t.Helper()
+	if reason == v1alpha1.ReasonQueued && len(b.get(c).Status.Conditions) == 0 {
+		// Nothing is written of a call that may have its turn soon.
+		b.elapse(5 * time.Second)
+		b.reconcile(c)
+	}
 	s := b.get(c).Status
 	started := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
 	if s.Phase != v1alpha1.PhasePending || started == nil || started.Status != metav1.ConditionFalse || started.Reason != reason || s.Session == nil {

@@ -272,9 +272,10 @@ func testLastCalls(t *testing.T) {
 	b := readyCallBench(t)
 	var calls []*v1alpha1.ToolCall
 	for i := range 202 {
-		c := b.add(fmt.Sprint("c-", i))
-		b.cancel(c)
+		c := b.hand(fmt.Sprint("c-", i))
+		b.complete(c)
 		b.reconcile(c)
+		b.hearAll()
 		calls = append(calls, c)
 	}
 	for _, c := range calls[:5] {

@@ -135,7 +135,7 @@ func TestASessionWithAClaimOutlivesItsPod(t *testing.T) {
 	w.disconnect(r.runner)
 	w.podStatus(r.pod, terminated("Error", ""))
 	w.settle(s)
-	now := w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting)
+	now := w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonPodLost)
 	if now.Status.Runner.KeyHash != before.Runner.KeyHash || now.Status.Job != before.Job {
 		t.Fatal("another process may be given calls while the lost one's haven't ended")
 	}
@@ -157,7 +157,7 @@ func TestAfterARestartEveryCallOfALostProcessIsWaitedFor(t *testing.T) {
 	w.restart()
 	w.podStatus(r.pod, terminated("Error", ""))
 	w.settle(s)
-	if now := w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting); now.Status.Incarnation != 1 || now.Status.Pod == "" {
+	if now := w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonPodLost); now.Status.Incarnation != 1 || now.Status.Pod == "" {
 		t.Fatal("the session let its process go")
 	}
 	w.finishCall(call)

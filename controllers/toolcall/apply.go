@@ -150,7 +150,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 	if after.Status.Phase.Terminal() {
 		r.finished.keep(after, o.now)
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
-		if after.Spec.SessionRef != nil {
+		if in := after.Status.Session; in != nil && in.Incarnation > 0 {
 			if goes, is := r.lastCalls.add(after); is {
 				r.Expiry.Add(goes, o.now)
 			}

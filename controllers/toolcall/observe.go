@@ -67,7 +67,7 @@ func (o *observation) isBound() bool { return o.call.Status.Runner != nil }
 
 // isUnassigned says that the recorded runner is connected and has no call: its command has not started.
 func (o *observation) isUnassigned() bool {
-	return o.isBound() && o.runner != nil && o.runner.CallUID() == ""
+	return o.isBound() && o.runner != nil && o.runner.IsWaiting()
 }
 
 // observe gathers what a pass looks at; nil when the call is gone.

@@ -128,22 +128,20 @@ func (s *RetentionSeed) seed(ctx context.Context, namespace string, of finishedO
 
 // dueTime is when a finished call is to be looked at.
 func (s *RetentionSeed) dueTime(ctx context.Context, o client.Object, of finishedOf) (time.Time, error) {
-
 	if call, whole := o.(*v1alpha1.ToolCall); whole {
 		ttl, err := s.Calls.ttl(ctx, call)
 		return sinceFinished(call).Add(ttl), err
 	}
-	without := int32(defaultTTLSeconds)
 	if of == callsOfSessions {
-		without = sessionTTLSeconds
+		return o.GetCreationTimestamp().Add(sessionTTLSeconds * time.Second), nil
 	}
-	ttl, err := s.Calls.shortestTTL(ctx, o.GetNamespace(), without)
+	ttl, err := s.Calls.shortestTTL(ctx, o.GetNamespace())
 	return o.GetCreationTimestamp().Add(ttl), err
 }
 
-// shortestTTL is how long a finished call of the namespace stays at least that doesn't say so itself. It is seconds where its
-// environment says nothing either.
-func (r *Reconciler) shortestTTL(ctx context.Context, namespace string, seconds int32) (time.Duration, error) {
+// shortestTTL is how long a finished call of the namespace stays at least that doesn't say so itself.
+func (r *Reconciler) shortestTTL(ctx context.Context, namespace string) (time.Duration, error) {
+	seconds := int32(defaultTTLSeconds)
 	environments := &v1alpha1.ExecutionEnvironmentList{}
 	if err := r.Objects.List(ctx, environments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("list environments: %w", err)
@@ -157,8 +155,8 @@ func (r *Reconciler) shortestTTL(ctx context.Context, namespace string, seconds 
 // defaultTTLSeconds is how long a finished call stays when neither it nor its environment says so.
 const defaultTTLSeconds = 3600
 
-// sessionTTLSeconds is how long a finished call of a session stays when neither it nor its environment says so, and keptInSession
-// how many of one session do at most: at a hundred a second, etcd would not have room for an hour of them.
+// sessionTTLSeconds is how long a finished call of a session stays that doesn't say so itself, and keptInSession how many of
+// one session do at most: at a hundred a second, etcd would not have room for an hour of them.
 const (
 	sessionTTLSeconds = 300
 	keptInSession     = 200
@@ -172,6 +170,9 @@ func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Dur
 	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
 		return time.Duration(*seconds) * time.Second, nil
 	}
+	if call.Spec.SessionRef != nil {
+		return sessionTTLSeconds * time.Second, nil
+	}
 	if call.Status.Environment != nil {
 		env := &v1alpha1.ExecutionEnvironment{}
 		err := r.Objects.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}, env)
@@ -181,9 +182,6 @@ func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Dur
 		if err == nil && env.Spec.TTLSecondsAfterFinished != nil {
 			return time.Duration(*env.Spec.TTLSecondsAfterFinished) * time.Second, nil
 		}
-	}
-	if call.Spec.SessionRef != nil {
-		return sessionTTLSeconds * time.Second, nil
 	}
 	return defaultTTLSeconds * time.Second, nil
 }

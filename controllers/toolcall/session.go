@@ -25,7 +25,7 @@ type inSession struct {
 	handedOver bool
 	// held is what the connected process has of the call; nil when it has none, or isn't connected.
 	held *dispatch.HeldCall
-	// orphaned says that the session which the call was handed over in is gone.
+	// orphaned says that the session which the call was handed over in, or may have been by an operator before this one, is gone.
 	orphaned bool
 	// turn is the place of a call that waits, ahead how many calls come before it.
 	turn  queue.Turn
@@ -49,6 +49,10 @@ func (r *Reconciler) observeSession(ctx context.Context, o *observation) error {
 		return err
 	}
 	r.observeProcess(o)
+	if v.handedOver && !v.orphaned {
+		// Also where an operator before this one handed it over: it doesn't stand in line.
+		r.Turns.Hand(o.key(), v.Session.UID)
+	}
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
 	}
@@ -77,7 +81,7 @@ func (r *Reconciler) observeProcess(o *observation) {
 	handedIn := r.Turns.HandedIn(o.key(), uid)
 	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))
 	switch {
-	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && o.sessionStatus().Incarnation > 0:
+	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && (o.sessionStatus().Incarnation > 0 || r.Earlier.Has(uid)):
 		v.handedOver, v.orphaned = true, true
 		return
 	case v.Host == nil:

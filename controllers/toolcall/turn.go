@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -22,11 +23,19 @@ import (
 // takeTurn decides about a session's call, and hands it over if its turn has come.
 func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
 	reason, _ := o.waitsFor()
+	if reason != "" {
+		if refused, err := r.refuseSession(ctx, o); err != nil || refused != nil {
+			return ptr.Deref(refused, effects{}), err
+		}
+	}
 	if left := o.created.Add(acceptWait).Sub(o.now); reason == v1alpha1.ReasonQueued && left > 0 && len(o.call.Status.Conditions) == 0 {
 		// Most have had their turn by then, and nothing is written of them before their end.
 		return effects{wake: left}, nil
 	}
 	j, otherwise, err := r.judge(ctx, o)
+	if otherwise != nil && otherwise.status != nil && otherwise.status.Phase.Terminal() {
+		r.Turns.Exclude(o.key())
+	}
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
 	}
@@ -46,11 +55,35 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	return r.handOver(o, j)
 }
 
+// refuseSession ends a call that its session doesn't take, whoever else waits; nil for any other. It has no place in the line from
+// now on, also where the write of its end fails.
+func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effects, error) {
+	s := &decide.Snapshot{Call: o.call}
+	if err := r.readOwner(ctx, o, s); err != nil {
+		return nil, err
+	}
+	if err := r.readRequester(ctx, s); err != nil {
+		return nil, err
+	}
+	var refusal *decide.Refusal
+	if !errors.As(decide.CheckSession(s), &refusal) {
+		return nil, nil
+	}
+	r.Turns.Exclude(o.key())
+	whole, err := r.Objects.Whole(ctx, o.call)
+	if err != nil {
+		return nil, err
+	}
+	return &effects{status: o.withAction(whole).refuse(refusal)}, nil
+}
+
 // mayHaveEnded says that the cache shows a call as it was before the session's pod took calls, and that the API server shows
-// that it has ended: the pod before this one ran it. The process of this pod can't know the call.
+// that it has ended: the pod before this one ran it, or another session of the name did. The process of this pod can't know
+// the call.
 func (r *Reconciler) mayHaveEnded(ctx context.Context, o *observation) (bool, error) {
 	session := o.session.Session
-	if session.Status.Incarnation <= 1 || revisionOf(o.call.ResourceVersion) > revisionOf(session.ResourceVersion) {
+	isFirst := session.Status.Incarnation <= 1 && o.call.Spec.SessionRef.UID != ""
+	if isFirst || revisionOf(o.call.ResourceVersion) > revisionOf(session.ResourceVersion) {
 		return false, nil
 	}
 	now, err := r.Objects.LiveCall(ctx, o.key())
@@ -89,7 +122,7 @@ func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effect
 	v := o.session
 	switch {
 	case v.orphaned:
-		return effects{status: o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("the ToolSession %q that the call was handed over in is gone; the command may have run", v.name.Name))}, nil
+		return effects{status: o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("the ToolSession %q is not there any more, or is another one than the call may have been handed over in; the command may have run", v.name.Name))}, nil
 	case v.held != nil && v.held.State == dispatch.Known:
 		return r.watchKnown(ctx, o)
 	case v.runner() == nil:
@@ -229,15 +262,22 @@ func (o *observation) letGoInSession(e *effects) {
 	e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
 }
 
-// readSession reads what the decision about a session's call depends on.
-func (r *Reconciler) readSession(ctx context.Context, o *observation, s *decide.Snapshot) error {
+// readOwner reads who may run calls in the session.
+func (r *Reconciler) readOwner(ctx context.Context, o *observation, s *decide.Snapshot) (err error) {
 	session := o.session.Session
 	if session == nil {
 		return nil
 	}
 	s.Session.Object = session
-	var err error
-	if s.Session.Requester.Vouched, s.Session.Requester.Missing, err = r.Requesters.SessionVouched(ctx, session); err != nil {
+	s.Session.Requester.Vouched, s.Session.Requester.Missing, err = r.Requesters.SessionVouched(ctx, session)
+	return err
+}
+
+// readSession reads what the decision about a session's call depends on.
+func (r *Reconciler) readSession(ctx context.Context, o *observation, s *decide.Snapshot) error {
+	session := o.session.Session
+	err := r.readOwner(ctx, o, s)
+	if err != nil || session == nil {
 		return err
 	}
 	if s.Session.Origin, err = r.Sessions.Origin(ctx, session); err != nil || s.Session.Origin == nil {

@@ -23,6 +23,10 @@ func Gone(ctx context.Context, objects apicache.Reader, session *v1alpha1.ToolSe
 	if s.Runner == nil || s.Pod == "" {
 		return "", nil
 	}
+	if s.Reason == v1alpha1.ReasonPodLost {
+		// It was proven before, by what may not be there any more.
+		return fmt.Sprintf("pod %s was lost", s.Pod), nil
+	}
 	pod, err := objects.PodByUID(ctx, types.NamespacedName{Namespace: session.Namespace, Name: s.Pod}, s.Runner.PodUID)
 	if err != nil {
 		return "", err

@@ -130,7 +130,11 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if err != nil {
 		return effects{}, err
 	}
-	e := effects{status: o.pending(v1alpha1.ReasonSessionStarting, why+"; the session gets another pod"), wake: retryPause}
+	message := why + "; the session gets another pod"
+	if o.session.Status.Reason == v1alpha1.ReasonPodLost {
+		message = o.session.Status.Message
+	}
+	e := effects{status: o.pending(v1alpha1.ReasonPodLost, message), wake: retryPause}
 	if left {
 		return e, nil
 	}

@@ -90,6 +90,8 @@ func BuildSession(in SessionInput) (*batchv1.Job, error) {
 	}
 	copyInto(job.Labels, queueLabels(env))
 	job.Spec.ActiveDeadlineSeconds = ptr.To(sessionSeconds(in.Session, env))
+	// Its end is the proof that nothing runs any more: it stays until the session and its calls have seen that.
+	job.Spec.TTLSecondsAfterFinished = nil
 	sealed, err := SealOrigin(in.Sealer, in.Origin, originContext(job, in.Session, podDigest(&job.Spec.Template.Spec))...)
 	if err != nil {
 		return nil, err
@@ -170,6 +172,7 @@ func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.T
 		job.Labels = map[string]string{}
 	}
 	job.Labels[LabelSession] = string(session.UID)
+	job.Spec.TTLSecondsAfterFinished = nil
 	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
 	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(Lifetime(session).Milliseconds()))
 }

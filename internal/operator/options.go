@@ -40,7 +40,7 @@ type Options struct {
 
 // Lease timing. A leader that is gone without saying so is followed after leaseDuration.
 const (
-	leaseDuration = 6 * time.Second
+	leaseDuration = 8 * time.Second
 	renewDeadline = 4 * time.Second
 	retryPeriod   = time.Second
 )

@@ -36,9 +36,14 @@ type Turn struct {
 type turnOfCall struct {
 	Turn
 	name, session types.NamespacedName
-	// handedIn is the UID of the session that the call was handed over in; empty while it waits.
-	handedIn types.UID
+	// handedIn is the UID of the session that the call was handed over in; empty while it waits. isExcluded says that the
+	// session doesn't take the call: it waits for nothing.
+	handedIn   types.UID
+	isExcluded bool
 }
+
+// isInLine says that a call waits for its turn.
+func (c *turnOfCall) isInLine() bool { return c.handedIn == "" && !c.isExcluded }
 
 // line are the calls that wait for one session, and those that were handed over in it.
 type line struct {
@@ -86,7 +91,7 @@ func (t *Turns) Ahead(call types.NamespacedName) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.calls[call]
-	if one == nil || one.handedIn != "" {
+	if one == nil || !one.isInLine() {
 		return 0
 	}
 	i, _ := slices.BinarySearchFunc(*t.lines[one.session].of(one.Background), one, compareTurns)
@@ -119,6 +124,16 @@ func (t *Turns) Return(session types.NamespacedName, sessionUID types.UID, has f
 			one.handedIn = ""
 			t.enter(one)
 		}
+	}
+}
+
+// Exclude takes a call out of its session's line that the session doesn't take. Nobody waits for its end to be written.
+func (t *Turns) Exclude(call types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.calls[call]; one != nil && one.isInLine() {
+		t.leave(one)
+		one.isExcluded = true
 	}
 }
 
@@ -203,7 +218,7 @@ func (t *Turns) leave(one *turnOfCall) {
 	}
 	delete(l.handed, one)
 	turns := l.of(one.Background)
-	if i, found := slices.BinarySearchFunc(*turns, one, compareTurns); found && one.handedIn == "" {
+	if i, found := slices.BinarySearchFunc(*turns, one, compareTurns); found && one.isInLine() {
 		*turns = slices.Delete(*turns, i, i+1)
 	}
 	if len(l.foreground)+len(l.background)+len(l.handed) == 0 {

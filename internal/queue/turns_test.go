@@ -184,3 +184,24 @@ func TestTurnsForgetWhatIsGone(t *testing.T) {
 		t.Errorf("left are %v, %v", turns.calls, turns.lines)
 	}
 }
+
+// Nobody waits behind a call that its session doesn't take, also while the end of that call can't be written.
+func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
+	t.Parallel()
+	turns, woken := turnsOf()
+	addTurns(turns, "refused", "own")
+	turns.Exclude(named("refused"))
+	turns.Add(named("s"), named("refused"), Turn{UID: "refused", Sequence: 0})
+	if turns.Ahead(named("own")) != 0 || turns.Waiting() != 1 {
+		t.Error("another call waits for it")
+	}
+	turns.Wake(named("s"), 2, 2)
+	if !slices.Equal(*woken, []string{"own"}) {
+		t.Errorf("woken are %q", *woken)
+	}
+	turns.Forget(named("refused"))
+	turns.Forget(named("own"))
+	if len(turns.calls)+len(turns.lines) > 0 {
+		t.Error("something is left")
+	}
+}

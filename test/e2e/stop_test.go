@@ -171,6 +171,10 @@ func TestFinishedCallsAreDeletedInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if spec.TTLSecondsAfterFinished == nil {
+				// Those of sessions stay for less.
+				needsOwnPod(t)
+			}
 			call := sp.create(t, spec)
 			done := sp.awaitFinished(t, call)
 			sp.awaitGone(t, call.DeepCopy())
