@@ -30,9 +30,10 @@ func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
 	}
 }
 
-// endNow writes the end, and then tells the runner. The next passes do the rest.
+// endNow writes the end, and then tells the runner. The next passes do the rest. Somebody may have taken the finalizer away,
+// without which nothing of the session would be cleaned up.
 func (o *observation) endNow(reason, message string) effects {
-	e := effects{status: o.ended(reason, message), wake: time.Millisecond}
+	e := effects{hold: true, status: o.ended(reason, message), wake: time.Millisecond}
 	o.dismiss(&e, reason)
 	return e
 }
