@@ -86,6 +86,11 @@ func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
 // idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
 // count.
 func (r *Reconciler) idle(o *observation) *effects {
+	if _, foreground, _ := heldBy(o.runner); foreground > 0 {
+		// The cache may not show yet what was handed over.
+		r.activity.touch(o.key(), o.now)
+		return nil
+	}
 	until, limited := r.idleUntil(o)
 	if !limited || o.calls.foreground > 0 || o.now.Before(until) {
 		return nil
