@@ -34,7 +34,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	e := effects{status: o.serving(), holdLater: true, adopt: o.poolJob()}
 	e.wakeAt(o, o.lifetimeEnds())
 	switch until, limited := r.idleUntil(o); {
-	case limited && o.calls.foreground == 0:
+	case limited && o.calls.allowed == 0:
 		e.wakeAt(o, until)
 	case limited:
 		// No call has a session looked at that takes calls.
@@ -92,7 +92,7 @@ func (r *Reconciler) idle(o *observation) *effects {
 		return nil
 	}
 	until, limited := r.idleUntil(o)
-	if !limited || o.calls.foreground > 0 || o.now.Before(until) {
+	if !limited || o.calls.allowed > 0 || o.now.Before(until) {
 		return nil
 	}
 	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))
