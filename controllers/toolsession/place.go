@@ -85,6 +85,9 @@ func (r *Reconciler) readContext(ctx context.Context, o *observation) (*decide.S
 	}
 	spec := &o.session.Spec
 	var err error
+	if s.Session, err = r.Objects.WholeSession(ctx, o.session); err != nil {
+		return nil, err
+	}
 	if s.Named, err = find(ctx, r, o, spec.EnvironmentRef, &v1alpha1.ExecutionEnvironment{}); err != nil {
 		return nil, err
 	}
