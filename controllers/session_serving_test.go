@@ -14,7 +14,7 @@ import (
 
 func (w *world) serving(s *v1alpha1.ToolSession) *toolsession.Serving {
 	w.t.Helper()
-	v, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity}).Look(context.Background(), client.ObjectKeyFromObject(s), "")
+	v, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}).Look(context.Background(), client.ObjectKeyFromObject(s), "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func (w *world) serving(s *v1alpha1.ToolSession) *toolsession.Serving {
 // origin is what a session began with.
 func (w *world) origin(s *v1alpha1.ToolSession) *decide.Origin {
 	w.t.Helper()
-	origin, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity}).Origin(context.Background(), w.getSession(s))
+	origin, err := (&toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}).Origin(context.Background(), w.getSession(s))
 	if err != nil || origin == nil {
 		w.t.Fatalf("what the session began with: %v, %v", origin, err)
 	}
