@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
 )
@@ -365,5 +366,49 @@ func testSessionEnds(t *testing.T) {
 	}
 	if slices.Contains(b.getSession(b.session).Finalizers, "toolcall.dev/session") {
 		t.Error("the session's name isn't free")
+	}
+}
+
+// A process that was told to end and doesn't isn't waited for until its Job's deadline.
+func TestAConnectedProcessThatDoesNotEndItsCallIsEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stop     func(*v1alpha1.ToolSessionSpec)
+		answered bool
+	}{
+		"the session is ended":     {func(spec *v1alpha1.ToolSessionSpec) { spec.End = true }, false},
+		"the session is suspended": {func(spec *v1alpha1.ToolSessionSpec) { spec.Suspend = true }, false},
+		"its result waits":         {func(spec *v1alpha1.ToolSessionSpec) { spec.End = true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.vouchForRequesters()
+			w.environment("env", asDefault)
+			s, r := w.readySession("s", withWorkspace)
+			call := w.callIn(s, "c")
+			w.reconcile(call)
+			m := r.receive()
+			if m.Assign == nil {
+				t.Fatalf("got %+v", m)
+			}
+			w.editSession(s, tc.stop)
+			w.settle(s)
+			if tc.answered {
+				if err := r.conn.Send(&wire.Message{Result: &wire.Result{CallUID: string(call.UID), Outcome: completed, Decision: m.Assign.Decision}}); err != nil {
+					t.Fatal(err)
+				}
+				runner := w.hub.SessionByKey(w.getSession(s).Status.Runner.KeyHash)
+				eventually(t, func() bool { held, _ := runner.HeldCall(string(call.UID)); return held.State == dispatch.Ended })
+			}
+			w.keepAfter(40*time.Second, s)
+			job, _ := w.sessionJob(s)
+			if *job.Spec.ActiveDeadlineSeconds == 1 {
+				t.Error("its pod is ended at once")
+			}
+			w.keepAfter(30*time.Second, s)
+			job, _ = w.sessionJob(s)
+			if ended := *job.Spec.ActiveDeadlineSeconds == 1; ended == tc.answered {
+				t.Errorf("70 s later its pod is ended: %t", ended)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -306,4 +307,27 @@ func testSessionNotAllowed(t *testing.T) {
 			b.expectCall(c, v1alpha1.PhaseDenied, v1alpha1.ReasonSessionNotAllowed, nil)
 		}
 	}
+}
+
+// Who may not use a session doesn't keep it from being idle.
+func TestRefusedCallsDoNotKeepASessionFromBeingIdle(t *testing.T) {
+	w := newWorld(t)
+	w.vouchForRequesters()
+	w.environment("env", asDefault)
+	s, _ := w.readySession("s", func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = ptr.To[int32](60) })
+	w.grant(rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "mallory"}, "toolcalls", nil, "create")
+	mallory := w.as("mallory")
+	for i := range 4 {
+		w.elapse(50 * time.Second)
+		c := lsCall(w.namespace, fmt.Sprint("m-", i))
+		c.Spec.SessionRef = &v1alpha1.SessionReference{Name: s.Name}
+		eventually(t, func() bool { return mallory.Create(t.Context(), c) == nil })
+		eventually(t, func() bool {
+			return w.client.Get(t.Context(), client.ObjectKeyFromObject(c), &v1alpha1.ToolCall{}) == nil
+		})
+		w.keep(s)
+		w.reconcile(c)
+		w.keep(s)
+	}
+	w.expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
 }

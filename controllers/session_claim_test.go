@@ -119,3 +119,23 @@ func TestASessionWhoseClaimIsLostDoesNotBeginAgain(t *testing.T) {
 		})
 	}
 }
+
+// Somebody takes the finalizer away as they end the session: nobody owns the claim.
+func TestASessionThatIsEndedAndLetGoAtOnceLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	s, _ := w.readySession("s", withWorkspace)
+	now := w.getSession(s)
+	before := now.DeepCopy()
+	now.Finalizers, now.Spec.End = nil, true
+	if err := w.client.Patch(t.Context(), now, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(s)
+	w.expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonEndRequested)
+	w.elapse(24 * time.Hour)
+	w.settle(s)
+	if _, found := w.find(s); found || w.hasClaim(s) {
+		t.Errorf("session there: %t, claim there: %t", found, w.hasClaim(s))
+	}
+}

@@ -121,3 +121,15 @@ func TestTheEndOfASessionIsAnEvent(t *testing.T) {
 		t.Errorf("Event: %s", event)
 	}
 }
+
+// The cache leaves the session's large variables out.
+func TestASessionBeginsWithItsLargeVariables(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	s, _ := w.readySession("s", func(s *v1alpha1.ToolSession) {
+		s.Spec.Env = []v1alpha1.CallEnvVar{{Name: "LARGE", Value: longText(20 << 10)}}
+	})
+	if env := w.origin(s).Env; len(env) != 1 || len(env[0].Value) != 20<<10 {
+		t.Errorf("its calls have %d variables", len(env))
+	}
+}

@@ -204,3 +204,30 @@ func TestAClaimOfSomebodyElseIsNotTheSessions(t *testing.T) {
 		t.Error("the claim was deleted, or a Job made")
 	}
 }
+
+// unseen is a cache that has no calls yet.
+type unseen struct{ client.Client }
+
+func (u unseen) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*v1alpha1.ToolCallList); ok {
+		return nil
+	}
+	return u.Client.List(ctx, list, opts...)
+}
+
+// A call that was just handed over isn't cancelled because the list of calls doesn't show it.
+func TestASessionWhoseRunnerHasACallIsNotIdle(t *testing.T) {
+	w := newWorld(t)
+	w.vouchForRequesters()
+	w.environment("env", asDefault)
+	w.use = unseen{w.client}
+	w.rebuild()
+	s, r := w.readySession("s", withWorkspace, func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = seconds(60) })
+	call := w.callIn(s, "c")
+	w.reconcile(call)
+	if m := r.receive(); m.Assign == nil {
+		t.Fatalf("got %+v", m)
+	}
+	w.keepAfter(61*time.Second, s)
+	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
+}

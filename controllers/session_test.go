@@ -196,6 +196,7 @@ func TestAnIdleSessionEnds(t *testing.T) {
 	w.keepAfter(9*time.Minute, s)
 	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	call := w.callIn(s, "c")
+	w.waits(call, s)
 	w.keepAfter(9*time.Minute, s)
 	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	if again := w.keep(s).RequeueAfter; again > 10*time.Minute {

@@ -23,10 +23,12 @@ type activity struct {
 	mu sync.Mutex
 	// had is when a session had a call that takes turns, ended when one of its calls ended.
 	had, ended map[types.NamespacedName]time.Time
+	// taken is how many calls the session's runner had taken then.
+	taken map[types.NamespacedName]int
 }
 
 func newActivity() *activity {
-	return &activity{had: map[types.NamespacedName]time.Time{}, ended: map[types.NamespacedName]time.Time{}}
+	return &activity{had: map[types.NamespacedName]time.Time{}, ended: map[types.NamespacedName]time.Time{}, taken: map[types.NamespacedName]int{}}
 }
 
 // touch notes that a session has a call.
@@ -34,6 +36,15 @@ func (a *activity) touch(session types.NamespacedName, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.had[session] = now
+}
+
+// take notes how many calls a session's runner has taken. It says whether that is another number than before.
+func (a *activity) take(session types.NamespacedName, taken int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.taken[session]
+	a.taken[session] = taken
+	return taken != before
 }
 
 // end notes that a call of a session ended.
@@ -62,6 +73,7 @@ func (a *activity) forget(session types.NamespacedName) {
 	defer a.mu.Unlock()
 	delete(a.had, session)
 	delete(a.ended, session)
+	delete(a.taken, session)
 }
 
 // onCalls notes that sessions have calls, and has those looked at which wait for one to come or to end. A session that is
@@ -86,7 +98,7 @@ func (r *Reconciler) noteCall(ctx context.Context, o client.Object, ended bool, 
 	if r.Objects.Get(ctx, name, session, client.DisableReadYourWritesConsistency) != nil {
 		return
 	}
-	if !call.Spec.Background {
+	if r.isTaken(session) && !call.Spec.Background || isAllowed(call) {
 		r.activity.touch(name, r.Clock.Now())
 	}
 	if ended {
@@ -95,6 +107,23 @@ func (r *Reconciler) noteCall(ctx context.Context, o client.Object, ended bool, 
 	if session.Status.Phase != v1alpha1.SessionReady || session.DeletionTimestamp != nil || ended && r.hasHadAll(session) {
 		q.Add(reconcile.Request{NamespacedName: name})
 	}
+}
+
+// isAllowed says that a call which takes a session's turns was found to be one of a user who may use the session, and waits
+// for it or runs. Of others nothing is noted: they must not keep the session from being idle.
+func isAllowed(call *v1alpha1.ToolCall) bool {
+	return !call.Spec.Background && call.Status.Session != nil && !call.Status.Phase.Terminal()
+}
+
+// isTaken says that a session's runner has taken calls since this was last asked. A call that is short is in the cache only
+// as it was created, and as it was before it ended.
+func (r *Reconciler) isTaken(session *v1alpha1.ToolSession) bool {
+	bound := session.Status.Runner
+	if bound == nil {
+		return false
+	}
+	runner := r.Hub.SessionByKey(bound.KeyHash)
+	return runner != nil && r.activity.take(client.ObjectKeyFromObject(session), runner.Taken())
 }
 
 // hasHadAll says that a session's runner takes no more calls.

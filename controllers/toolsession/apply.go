@@ -191,7 +191,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		return nil, fmt.Errorf("write the session's status: %w", err)
 	}
 	if after.Status.Phase == v1alpha1.SessionEnded || after.Status.Phase == v1alpha1.SessionSuspended && after.Status.Job == "" {
-		r.places.release(o.session.UID)
+		r.places.release(o.session)
 	}
 	r.announce(o, after)
 	next := *o
@@ -212,7 +212,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 		r.Hub.Forget(e.forgetKey)
 	}
 	if e.forget {
-		r.places.release(o.session.UID)
+		r.places.release(o.session)
 		r.activity.forget(o.key())
 	}
 }

@@ -13,8 +13,12 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// stopWait is how long a runner that isn't connected may take to end its calls, before its pod is ended.
-const stopWait = 30 * time.Second
+// stopWait is how long a runner that isn't connected may take to end its calls, before its pod is ended; connectedStopWait
+// how long one that is.
+const (
+	stopWait          = 30 * time.Second
+	connectedStopWait = 60 * time.Second
+)
 
 // end ends a session that somebody wants to end, or whose time is up.
 func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
@@ -30,9 +34,10 @@ func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
 	}
 }
 
-// endNow writes the end, and then tells the runner. The next passes do the rest.
+// endNow writes the end, and then tells the runner. The next passes do the rest. Somebody may have taken the finalizer away,
+// without which nothing of the session would be cleaned up.
 func (o *observation) endNow(reason, message string) effects {
-	e := effects{status: o.ended(reason, message), wake: time.Millisecond}
+	e := effects{hold: true, status: o.ended(reason, message), wake: time.Millisecond}
 	o.dismiss(&e, reason)
 	return e
 }
@@ -86,13 +91,21 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 	return e, nil
 }
 
-// stopInTime ends the pod of a runner that was to end its calls, and isn't connected.
+// stopInTime ends the pod of a runner that was to end its calls and isn't connected, or is and doesn't. Results that only wait
+// to be written are no reason.
 func (o *observation) stopInTime(e *effects) {
 	e.wakeIn(retryPause)
-	if !o.isBound() || o.runner != nil || o.ownJobs() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
+	if !o.isBound() || o.ownJobs() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
 		return
 	}
-	deadline := o.heardUntil(o.since(v1alpha1.ConditionReady).Add(stopWait))
+	wait := stopWait
+	if o.runner != nil {
+		if running, _, _ := heldBy(o.runner); running == 0 {
+			return
+		}
+		wait = connectedStopWait
+	}
+	deadline := o.heardUntil(o.since(v1alpha1.ConditionReady).Add(wait))
 	if o.now.Before(deadline) {
 		e.wakeAt(o, deadline)
 		return

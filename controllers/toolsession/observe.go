@@ -44,9 +44,9 @@ type observation struct {
 
 // calls counts the calls of a session that have not ended.
 type calls struct {
-	// background are servers and watchers, foreground the others. waiting are those of both that were found to be allowed
-	// and wait for the session.
-	foreground, background, waiting int
+	// background are servers and watchers, foreground the others. allowed are those of the others that were found to be of
+	// who may use the session, waiting those of both that were and wait for the session.
+	foreground, background, allowed, waiting int
 }
 
 func (c calls) total() int { return c.foreground + c.background }
@@ -104,11 +104,14 @@ func (r *Reconciler) observeCalls(ctx context.Context, o *observation) error {
 		} else {
 			o.calls.foreground++
 		}
+		if isAllowed(call) {
+			o.calls.allowed++
+		}
 		if call.Status.Session != nil && call.Status.Phase != v1alpha1.PhaseRunning {
 			o.calls.waiting++
 		}
 	}
-	if o.calls.foreground > 0 {
+	if o.calls.allowed > 0 {
 		r.activity.touch(o.key(), o.now)
 	}
 	return nil

@@ -58,9 +58,9 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 		}
 		o = o.with(origin)
 	}
-	waits, err := r.admit(ctx, o)
+	waits, pause, err := r.admit(ctx, o)
 	if err != nil || waits != nil {
-		return effects{hold: waits != nil, status: waits, wake: retryPause}, err
+		return effects{hold: waits != nil, status: waits, wake: pause}, err
 	}
 	e, err := r.claimWaiting(ctx, o, s)
 	if err != nil || e != nil {
@@ -85,6 +85,9 @@ func (r *Reconciler) readContext(ctx context.Context, o *observation) (*decide.S
 	}
 	spec := &o.session.Spec
 	var err error
+	if s.Session, err = r.Objects.WholeSession(ctx, o.session); err != nil {
+		return nil, err
+	}
 	if s.Named, err = find(ctx, r, o, spec.EnvironmentRef, &v1alpha1.ExecutionEnvironment{}); err != nil {
 		return nil, err
 	}
@@ -100,27 +103,27 @@ func (r *Reconciler) readContext(ctx context.Context, o *observation) (*decide.S
 	return s, err
 }
 
-// admit says what the session waits for before it may have a pod; nil when it may.
-func (r *Reconciler) admit(ctx context.Context, o *observation) (*v1alpha1.ToolSessionStatus, error) {
+// admit says what the session waits for before it may have a pod, and when to look again; nil when it may.
+func (r *Reconciler) admit(ctx context.Context, o *observation) (*v1alpha1.ToolSessionStatus, time.Duration, error) {
 	name := o.environment()
 	env := &v1alpha1.ExecutionEnvironment{}
 	found, err := r.Objects.Find(ctx, name, env)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, 0, err
 	case found && env.Spec.Suspend:
-		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), nil
+		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), retryPause, nil
 	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
-		return nil, nil
+		return nil, 0, nil
 	}
 	sessions, err := r.Objects.SessionsIn(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if r.places.admit(env, o.session, sessions) {
-		return nil, nil
+		return nil, 0, nil
 	}
-	return o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), nil
+	return o.pending(v1alpha1.ReasonTooManySessions, tooMany(env)), waitInLine(o.session, sessions), nil
 }
 
 // environment is the name of the one that the session's pods are made from.

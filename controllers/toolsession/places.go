@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -22,82 +24,140 @@ import (
 // places holds which sessions were let into their environment. The sessions' status says it too, a moment later: two
 // passes at the same time must not both take the last place.
 type places struct {
+	mu sync.Mutex
+	// lines are the environments' own, names who was let in where.
+	lines map[types.NamespacedName]*line
+	names map[types.NamespacedName]place
+}
+
+// line is one environment's: those that were let in, with their requesters.
+type line struct {
 	mu       sync.Mutex
-	reserved map[types.UID]place
+	reserved map[types.UID]string
 }
 
 type place struct {
-	session, environment types.NamespacedName
-	requester            string
+	uid         types.UID
+	environment types.NamespacedName
 }
 
-func newPlaces() *places { return &places{reserved: map[types.UID]place{}} }
+func newPlaces() *places {
+	return &places{lines: map[types.NamespacedName]*line{}, names: map[types.NamespacedName]place{}}
+}
+
+func (p *places) line(environment types.NamespacedName) *line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[environment]
+	if l == nil {
+		l = &line{reserved: map[types.UID]string{}}
+		p.lines[environment] = l
+	}
+	return l
+}
 
 // admit lets a session into its environment if there is room, for as many as come before it too. sessions are those of the
 // environment that have not ended.
 func (p *places) admit(env *v1alpha1.ExecutionEnvironment, session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	in := client.ObjectKeyFromObject(env)
-	holders := map[types.UID]string{}
-	for uid, one := range p.reserved {
-		if one.environment == in {
-			holders[uid] = one.requester
-		}
-	}
-	var waiting []*v1alpha1.ToolSession
-	for i := range sessions {
-		switch other := &sessions[i]; {
-		case holdsPlace(other):
-			holders[other.UID] = requesterOf(other)
-		case other.UID != session.UID && isWaiting(other) && other.DeletionTimestamp == nil && isBefore(other, session):
-			waiting = append(waiting, other)
-		}
-	}
-	if _, has := holders[session.UID]; has {
+	l := p.line(in)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, has := l.reserved[session.UID]; has || holdsPlace(session) {
 		return true
 	}
-	slices.SortFunc(waiting, func(a, b *v1alpha1.ToolSession) int { return compare(a, b) })
-	for _, other := range append(waiting, session) {
-		if _, has := holders[other.UID]; has || !hasRoom(env.Spec.Sessions, holders, requesterOf(other)) {
-			continue
-		}
-		holders[other.UID] = requesterOf(other)
-		if other == session {
-			p.reserved[session.UID] = place{client.ObjectKeyFromObject(session), in, requesterOf(session)}
-			return true
+	t := l.count(env.Spec.Sessions, sessions)
+	if !t.hasRoom(requesterOf(session)) {
+		return false
+	}
+	for _, other := range l.before(session, sessions, t) {
+		if t.hasRoom(requesterOf(other)) {
+			t.take(requesterOf(other))
 		}
 	}
-	return false
+	if !t.hasRoom(requesterOf(session)) {
+		return false
+	}
+	l.reserved[session.UID] = requesterOf(session)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names[client.ObjectKeyFromObject(session)] = place{session.UID, in}
+	return true
+}
+
+// taken counts the places of an environment that somebody has.
+type taken struct {
+	limits *v1alpha1.SessionLimits
+	all    int
+	by     map[string]int
+}
+
+func (t *taken) take(requester string) {
+	t.all++
+	t.by[requester]++
 }
 
 // hasRoom says whether another session of a requester may have a pod.
-func hasRoom(limits *v1alpha1.SessionLimits, holders map[types.UID]string, requester string) bool {
-	own := 0
-	for _, other := range holders {
-		if other == requester {
-			own++
+func (t *taken) hasRoom(requester string) bool {
+	most, each := t.limits.Max, t.limits.MaxPerCaller
+	return (most == nil || t.all < int(*most)) && (each == nil || t.by[requester] < int(*each))
+}
+
+func (l *line) count(limits *v1alpha1.SessionLimits, sessions []v1alpha1.ToolSession) *taken {
+	t := &taken{limits: limits, by: map[string]int{}}
+	for _, requester := range l.reserved {
+		t.take(requester)
+	}
+	for i := range sessions {
+		if !holdsPlace(&sessions[i]) {
+			continue
+		}
+		if _, counted := l.reserved[sessions[i].UID]; !counted {
+			t.take(requesterOf(&sessions[i]))
 		}
 	}
-	return (limits.Max == nil || len(holders) < int(*limits.Max)) && (limits.MaxPerCaller == nil || own < int(*limits.MaxPerCaller))
+	return t
+}
+
+// before are the sessions that could have a place and come before one, the oldest first.
+func (l *line) before(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession, t *taken) []*v1alpha1.ToolSession {
+	var waiting []*v1alpha1.ToolSession
+	for i := range sessions {
+		other := &sessions[i]
+		if !isWaiting(other) || holdsPlace(other) || other.DeletionTimestamp != nil || !isBefore(other, session) || !t.hasRoom(requesterOf(other)) {
+			continue
+		}
+		if _, has := l.reserved[other.UID]; !has {
+			waiting = append(waiting, other)
+		}
+	}
+	slices.SortFunc(waiting, compare)
+	return waiting
 }
 
 // release gives a session's place back.
-func (p *places) release(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.reserved, uid)
+func (p *places) release(session *v1alpha1.ToolSession) {
+	p.drop(client.ObjectKeyFromObject(session), func(uid types.UID) bool { return uid == session.UID })
 }
 
-// releaseOthers gives the places back of the sessions of a name that are gone, all but the one with a UID.
+// releaseOthers gives the place back of a session of a name that is gone, unless it is the one with a UID.
 func (p *places) releaseOthers(session types.NamespacedName, except types.UID) {
+	p.drop(session, func(uid types.UID) bool { return uid != except })
+}
+
+func (p *places) drop(session types.NamespacedName, is func(types.UID) bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for uid, one := range p.reserved {
-		if one.session == session && uid != except {
-			delete(p.reserved, uid)
-		}
+	one, has := p.names[session]
+	if !has || !is(one.uid) {
+		p.mu.Unlock()
+		return
 	}
+	delete(p.names, session)
+	l := p.lines[one.environment]
+	p.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.reserved, one.uid)
 }
 
 // compare orders sessions by their creation.
@@ -126,8 +186,28 @@ func tooMany(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
-// maxWoken bounds how many waiting sessions one free place has looked at. The others look again by themselves.
-const maxWoken = 100
+// maxWoken bounds how many waiting sessions one free place has looked at, and maxWokenEach how many of one requester: those
+// that are over their own limit must not hide the others. The others look again by themselves, and seldom: there may be
+// thousands, and each look goes through all.
+const (
+	maxWoken     = 100
+	maxWokenEach = 20
+	seldom       = 5 * time.Minute
+)
+
+// waitInLine is how long a session waits that nobody wakes.
+func waitInLine(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) time.Duration {
+	ahead := 0
+	for i := range sessions {
+		if isWaiting(&sessions[i]) && isBefore(&sessions[i], session) {
+			ahead++
+		}
+	}
+	if ahead < maxWoken {
+		return retryPause
+	}
+	return wait.Jitter(seldom, 0.5)
+}
 
 // waitingIn are the sessions that wait for an environment, the oldest first.
 func (r *Reconciler) waitingIn(ctx context.Context, env client.Object) []reconcile.Request {
@@ -147,8 +227,12 @@ func (r *Reconciler) waiting(ctx context.Context, env types.NamespacedName) []re
 	}
 	slices.SortFunc(waiting, compare)
 	var names []types.NamespacedName
-	for _, session := range waiting[:min(len(waiting), maxWoken)] {
-		names = append(names, client.ObjectKeyFromObject(session))
+	woken := map[string]int{}
+	for _, session := range waiting {
+		if by := requesterOf(session); woken[by] < maxWokenEach && len(names) < maxWoken {
+			woken[by]++
+			names = append(names, client.ObjectKeyFromObject(session))
+		}
 	}
 	return requests(names)
 }

@@ -34,7 +34,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	e := effects{status: o.serving(), holdLater: true, adopt: o.poolJob()}
 	e.wakeAt(o, o.lifetimeEnds())
 	switch until, limited := r.idleUntil(o); {
-	case limited && o.calls.foreground == 0:
+	case limited && o.calls.allowed == 0:
 		e.wakeAt(o, until)
 	case limited:
 		// No call has a session looked at that takes calls.
@@ -86,8 +86,13 @@ func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
 // idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
 // count.
 func (r *Reconciler) idle(o *observation) *effects {
+	if _, foreground, _ := heldBy(o.runner); foreground > 0 {
+		// The cache may not show yet what was handed over.
+		r.activity.touch(o.key(), o.now)
+		return nil
+	}
 	until, limited := r.idleUntil(o)
-	if !limited || o.calls.foreground > 0 || o.now.Before(until) {
+	if !limited || o.calls.allowed > 0 || o.now.Before(until) {
 		return nil
 	}
 	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,11 +22,47 @@ func InSession() fields.Selector {
 	return fields.AndSelectors(InFlight(), fields.OneTermNotEqualSelector(fieldSession, ""))
 }
 
-// slimSession leaves out what a session with a large environment began with.
+// annotationEnvOmitted says, in memory only, that a session's variables were left out.
+const annotationEnvOmitted = "toolcall.dev/env-omitted"
+
+// slimSession leaves out what a session with a large environment began with, large variables, and what nobody reads of the
+// metadata. A session that has ended needs no variables at all. One that has been through it stays as it is.
 func slimSession(session *v1alpha1.ToolSession) {
 	if bound := session.Status.Runner; bound != nil && len(bound.Decision) > maxCachedInput {
 		bound.Decision = omittedDecision
 	}
+	_, omitted := session.Annotations[annotationEnvOmitted]
+	restored, isRestored := session.Annotations[v1alpha1.AnnotationRestored]
+	session.Labels, session.Annotations, session.OwnerReferences = nil, nil, nil
+	if isRestored {
+		session.Annotations = map[string]string{v1alpha1.AnnotationRestored: restored[:min(len(restored), maxCachedAnnotation)]}
+	}
+	size := 0
+	for _, v := range session.Spec.Env {
+		size += len(v.Name) + len(v.Value)
+	}
+	switch {
+	case session.Status.Phase == v1alpha1.SessionEnded:
+		session.Spec.Env = nil
+	case size > maxCachedInput || omitted && size == 0:
+		session.Spec.Env = nil
+		metav1.SetMetaDataAnnotation(&session.ObjectMeta, annotationEnvOmitted, "")
+	}
+}
+
+// WholeSession is a session with all its variables. The cache leaves large ones out.
+func (r Reader) WholeSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+	if _, omitted := session.Annotations[annotationEnvOmitted]; !omitted {
+		return session, nil
+	}
+	whole := &v1alpha1.ToolSession{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(session), whole); err != nil {
+		return nil, fmt.Errorf("read the session's variables: %w", err)
+	}
+	if whole.UID != session.UID {
+		return nil, errChanged
+	}
+	return whole, nil
 }
 
 // sessionOfCall is the session of a call that has not ended.

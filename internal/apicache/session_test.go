@@ -1,0 +1,71 @@
+package apicache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// sessionWith has that many bytes of variables, and of what kubectl apply writes.
+func sessionWith(variables int) *v1alpha1.ToolSession {
+	s := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "session", UID: "uid", Labels: map[string]string{"app": "agent"}, Finalizers: []string{v1alpha1.SessionFinalizer},
+		Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", variables), v1alpha1.AnnotationRestored: "velero"},
+	}}
+	s.Spec.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: strings.Repeat("y", variables)}}
+	return s
+}
+
+// Nothing bounds how many sessions a user makes, nor how long ended ones stay.
+func TestASessionTakesLittleOfTheCache(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []v1alpha1.SessionPhase{"", v1alpha1.SessionReady, v1alpha1.SessionEnded} {
+		s := sessionWith(90 << 10)
+		s.Status.Phase = phase
+		slimSession(s)
+		raw, err := json.Marshal(s)
+		if err != nil || len(raw) > 2<<10 {
+			t.Errorf("%d bytes of a session that is %q stay in memory (%v)", len(raw), phase, err)
+		}
+		if s.Annotations[v1alpha1.AnnotationRestored] != "velero" || !s.IsHeld() {
+			t.Errorf("what the operator reads of a session that is %q is gone: %+v", phase, s.ObjectMeta)
+		}
+		once := s.DeepCopy()
+		slimSession(s)
+		if diff := cmp.Diff(once, s); diff != "" {
+			t.Errorf("the second time changes it:\n%s", diff)
+		}
+	}
+}
+
+func TestASessionWithLargeVariablesIsReadWhole(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	small, large := sessionWith(10), sessionWith(maxCachedInput)
+	replaced := large.DeepCopy()
+	replaced.UID = "another"
+	live := large.DeepCopy()
+	slimSession(small)
+	slimSession(large)
+	got, err := Reader{Live: unasked(t)}.WholeSession(ctx, small)
+	if err != nil || len(got.Spec.Env) != 1 {
+		t.Errorf("a small one: %+v, %v", got, err)
+	}
+	got, err = Reader{Live: stored(t, false, live)}.WholeSession(ctx, large)
+	if err != nil || !cmp.Equal(got.Spec.Env, live.Spec.Env) {
+		t.Errorf("a large one: %v", err)
+	}
+	if _, err := (Reader{Live: stored(t, false, replaced)}).WholeSession(ctx, large); !errors.Is(err, errChanged) {
+		t.Errorf("one that was replaced: %v", err)
+	}
+	if _, err := (Reader{Live: down(stored(t, false, live))}).WholeSession(ctx, large); !errors.Is(err, errDown) {
+		t.Errorf("without an answer: %v", err)
+	}
+}
