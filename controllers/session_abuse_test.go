@@ -234,3 +234,31 @@ func TestWhatTheSessionKnowsOfItsLostProcessItsCallsKnowToo(t *testing.T) {
 		t.Errorf("after its session ended PodLost the call is %s/%s, retrySafe %v", st.Phase, st.Reason, st.RetrySafe)
 	}
 }
+
+// Whoever creates calls for a session that has ended doesn't keep its pod and its name.
+func TestCallsThatComeAfterTheEndHoldNothing(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	s, r := w.readySession("s", withWorkspace)
+	w.editSession(s, func(spec *v1alpha1.ToolSessionSpec) { spec.End = true })
+	before := w.callIn(s, "before")
+	w.settle(s)
+	r.hearEnd()
+	if now := w.getSession(s); !isHeldByFinalizer(now) {
+		t.Fatal("a call that was there before the end has not ended, and the session's name is free")
+	}
+	w.finishCall(before)
+	w.clock.set(time.Now().Add(-time.Hour))
+	now := w.getSession(s)
+	for i := range now.Status.Conditions {
+		now.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
+	}
+	if err := w.client.Status().Update(context.Background(), now); err != nil {
+		t.Fatal(err)
+	}
+	w.callIn(s, "late")
+	w.settle(s)
+	if now := w.getSession(s); isHeldByFinalizer(now) || w.hasClaim(s) {
+		t.Error("a call that came after the end keeps the session")
+	}
+}

@@ -130,12 +130,16 @@ func (r *Reconciler) claimToRemove(ctx context.Context, o *observation) (*corev1
 	return claim, nil
 }
 
-// hasCalls says whether the session has calls that have not ended. Only where the cache has none it asks the API server.
+// lateCalls is how long after a session's end a call may say that it was created before that: API servers' clocks differ.
+const lateCalls = 5 * time.Second
+
+// hasCalls says whether a session that has ended has calls that have not: those that its process may have got, and those that
+// were there before the end. What is created afterwards holds nothing.
 func (r *Reconciler) hasCalls(ctx context.Context, o *observation) (bool, error) {
-	if o.calls.total() > 0 {
-		return true, nil
-	}
-	return r.Objects.AnyCall(ctx, o.session, func(*v1alpha1.ToolCall) bool { return true })
+	process, until := host.FindSessionHost(r.Hub, o.session), o.since(v1alpha1.ConditionEnded).Add(lateCalls)
+	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool {
+		return process.MayHave(call.UID, r.Earlier) || !call.CreationTimestamp.After(until)
+	})
 }
 
 // hasCallsOf says whether the session has calls that have not ended and that the recorded runner may have got.
