@@ -244,3 +244,43 @@ func TestAnOriginCountsForItsSessionAndProcessAlone(t *testing.T) {
 		t.Errorf("the session has Job %s", jobspec.SessionJobName(now, 2))
 	}
 }
+
+// A recorded process that says that it serves another incarnation has the session's calls all the same.
+func TestASessionIsNotGivenOnWhileItsProcessMayHaveItsCalls(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ToolSession){"with a claim": withWorkspace, "without one": func(*v1alpha1.ToolSession) {}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.vouchForRequesters()
+			w.environment("env", asDefault)
+			s, r := w.readySession("s", change)
+			call := w.callIn(s, "c")
+			w.reconcile(call)
+			if m := r.receive(); m.Assign == nil {
+				t.Fatalf("got %+v", m)
+			}
+			w.elapse(3 * time.Second)
+			w.reconcile(call)
+			again := *r.begun
+			again.Incarnation = 2
+			r.begun = &again
+			r.reconnect(w)
+			w.settle(s)
+			if s.Spec.Workspace == nil {
+				w.expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonPodLost)
+				return
+			}
+			now := w.expect(s, v1alpha1.SessionPending, v1alpha1.ReasonSessionStarting)
+			if now.Status.Pod == "" || now.Status.Job == "" {
+				t.Error("another process gets the session, and a call runs in this one")
+			}
+			if job, _ := w.sessionJob(s); *job.Spec.ActiveDeadlineSeconds != 1 {
+				t.Error("the process, which can't be told to end its calls, goes on")
+			}
+			w.writeCall(call, func(status *v1alpha1.ToolCallStatus) { status.Phase = v1alpha1.PhaseFailed })
+			w.settle(s)
+			if now := w.getSession(s); now.Status.Pod != "" {
+				t.Errorf("its calls have ended, and pod %s has the session still", now.Status.Pod)
+			}
+		})
+	}
+}

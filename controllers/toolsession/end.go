@@ -147,3 +147,12 @@ func (r *Reconciler) hasCallsOf(ctx context.Context, o *observation) (bool, erro
 	process := host.FindSessionHost(r.Hub, o.session)
 	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool { return process.MayHave(call.UID, r.Earlier) })
 }
+
+// hasCallsOfThis says the same of a runner whose own word on that counts for nothing: also of calls that say so themselves.
+func (r *Reconciler) hasCallsOfThis(ctx context.Context, o *observation) (bool, error) {
+	process, incarnation := host.FindSessionHost(r.Hub, o.session), o.session.Status.Incarnation
+	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool {
+		in := call.Status.Session
+		return process.MayHave(call.UID, r.Earlier) || in != nil && in.Incarnation > 0 && in.Incarnation == incarnation
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,9 +22,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	case !serves && o.runner.IsWaiting():
 		return r.beginAgain(ctx, o)
 	case !serves || served.UID != string(o.session.UID) || served.Incarnation != o.session.Status.Incarnation:
-		// It was never this session's, and nothing was handed to it.
-		status := o.pending(v1alpha1.ReasonSessionStarting, "the pod was given to somebody else; the session gets another")
-		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
+		return r.strange(ctx, o, serves && served.UID == string(o.session.UID))
 	}
 	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.maxCalls() {
 		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.maxCalls())), nil
@@ -39,6 +38,27 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	case limited:
 		// No call has a session looked at that takes calls.
 		e.wakeIn(o.idleLimit())
+	}
+	return e, nil
+}
+
+// strange looks after a session whose recorded runner serves something else: it was given to another session, or, where
+// it once served this one, says what can't be. Nobody else gets the session while calls have not ended that it may have had.
+func (r *Reconciler) strange(ctx context.Context, o *observation, served bool) (effects, error) {
+	left, err := r.hasCallsOfThis(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
+	if (left || served) && !o.hasWorkspace() {
+		return o.endNow(v1alpha1.ReasonPodLost, "the session's process serves another incarnation of it; the session's files went with it"), nil
+	}
+	status := o.pending(v1alpha1.ReasonSessionStarting, "the pod was given to somebody else; the session gets another")
+	if !left {
+		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
+	}
+	e := effects{status: status, wake: retryPause}
+	if o.ownJobs() != nil && metav1.IsControlledBy(o.job, o.session) && !o.isExpired() {
+		e.expire = o.job
 	}
 	return e, nil
 }
