@@ -212,12 +212,14 @@ func (s *callStory) kubelet() {
 
 func (s *callStory) startPodOf(job *batchv1.Job) {
 	s.note("start the pod of %s", job.Name)
-	pod := s.pod(job)
-	config := s.runnerConfig(job, pod)
+	node := "node-1"
 	if s.isOneIn(3) {
-		config.Hello.Node = fmt.Sprintf("node-%s-%d", s.namespace, len(s.processes))
-		s.node(config.Hello.Node)
+		node = fmt.Sprintf("node-%s-%d", s.namespace, len(s.processes))
+		s.node(node)
 	}
+	pod := s.podOn(job, node)
+	config := s.runnerConfig(job, pod)
+	config.Hello.Node = node
 	p := s.process(config, pod, s.ledger)
 	p.acked = s.checkAck
 	p.note = s.note

@@ -23,7 +23,7 @@ func (w *world) onNode(node string) (*v1alpha1.ToolSession, *sessionRunner) {
 	s := w.session("s")
 	w.settle(s)
 	job, _ := w.sessionJob(s)
-	pod := w.pod(job)
+	pod := w.podOn(job, node)
 	r := &sessionRunner{runner: &runner{t: w.t, config: w.runnerConfig(job, pod)}, pod: pod}
 	r.config.Hello.Node = node
 	r.connect(w, "")
@@ -282,5 +282,21 @@ func TestASessionIsNotGivenOnWhileItsProcessMayHaveItsCalls(t *testing.T) {
 				t.Errorf("its calls have ended, and pod %s has the session still", now.Status.Pod)
 			}
 		})
+	}
+}
+
+// A runner that names another Node than its pod's would have itself proven gone.
+func TestASessionsNodeIsThatOfItsPod(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	s := w.session("s")
+	w.settle(s)
+	job, _ := w.sessionJob(s)
+	r := &runner{t: t, config: w.runnerConfig(job, w.podOn(job, "node-1"))}
+	r.config.Hello.Node = "none-such"
+	r.connect(w, "")
+	w.keep(s)
+	if now := w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady); now.Status.Node != "node-1" {
+		t.Errorf("the session's node is %q", now.Status.Node)
 	}
 }

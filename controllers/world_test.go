@@ -89,8 +89,16 @@ func (w *world) hasJob(call *v1alpha1.ToolCall) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// pod makes the pod that the Job controller would make.
+// pod makes the pod that the Job controller would make. That of a session is on a Node.
 func (w *world) pod(seen *batchv1.Job) *corev1.Pod {
+	w.t.Helper()
+	if jobspec.SessionOf(seen) != "" {
+		return w.podOn(seen, "node-1")
+	}
+	return w.podOn(seen, "")
+}
+
+func (w *world) podOn(seen *batchv1.Job, node string) *corev1.Pod {
 	w.t.Helper()
 	// The cache has no templates.
 	job := &batchv1.Job{}
@@ -104,7 +112,7 @@ func (w *world) pod(seen *batchv1.Job) *corev1.Pod {
 		},
 		Spec: job.Spec.Template.Spec,
 	}
-	pod.Spec.ServiceAccountName = ""
+	pod.Spec.ServiceAccountName, pod.Spec.NodeName = "", node
 	w.create(pod)
 	return pod
 }

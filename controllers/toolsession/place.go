@@ -163,7 +163,7 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 		return &effects{hold: true, release: true, messages: []message{{to: runner, refuse: "the pod's Job is gone"}}, wake: time.Millisecond}, nil
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("The session takes a waiting pod", "environment", env.Name, "pod", runner.Hello().Pod)
-	e, err := r.bindTo(o, job, runner, v1alpha1.PathWarm)
+	e, err := r.bindTo(ctx, o, job, runner, v1alpha1.PathWarm)
 	return &e, err
 }
 
@@ -209,13 +209,22 @@ func (o *observation) startTimeout() time.Duration {
 	return time.Duration(decide.StartTimeoutSeconds(o.origin.Effective())) * time.Second
 }
 
-// bindTo records which process takes the session's calls, and only then tells it so.
-func (r *Reconciler) bindTo(o *observation, job *batchv1.Job, runner *dispatch.Session, path v1alpha1.Path) (effects, error) {
+// bindTo records which process takes the session's calls, and only then tells it so. The pod says on which node it is: a
+// runner that names a node that isn't there would prove that it is gone.
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Job, runner *dispatch.Session, path v1alpha1.Path) (effects, error) {
 	hello := runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: runner.KeyHash()}
 	var err error
 	if bound.Decision, err = jobspec.SealOrigin(r.Identity, o.origin, sealContext(o.session, bound)...); err != nil {
 		return effects{status: o.failed(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
+	}
+	pod, err := r.Objects.PodByUID(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: hello.Pod}, hello.PodUID)
+	if err != nil {
+		return effects{}, err
+	}
+	hello.Node = ""
+	if pod != nil {
+		hello.Node = pod.Spec.NodeName
 	}
 	e := effects{holdLater: true, status: o.ready(bound, hello, job.Name, path)}
 	e.messages = []message{{to: runner, begin: o.begin(e.status.Incarnation)}}

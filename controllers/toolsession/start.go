@@ -36,7 +36,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this session's Job"})
 		return e, err
 	}
-	return r.bindTo(o, o.job, o.runner, v1alpha1.PathCold)
+	return r.bindTo(ctx, o, o.job, o.runner, v1alpha1.PathCold)
 }
 
 func isPodOf(pod *corev1.Pod, job *batchv1.Job) bool {
