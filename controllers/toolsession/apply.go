@@ -24,7 +24,15 @@ import (
 )
 
 // apply carries the effects out.
-func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
+func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (result ctrl.Result, err error) {
+	if e.paused {
+		runner := o.runner
+		defer func() {
+			if err != nil {
+				runner.Unpause()
+			}
+		}()
+	}
 	if e.hold {
 		var err error
 		if o, err = r.hold(ctx, o); err != nil {

@@ -22,6 +22,8 @@ type effects struct {
 	create, credential *batchv1.Job
 	// from is the observation with what this pass decided: what follows from a failed creation is made from it.
 	from *observation
+	// paused says that the runner is given no calls until the status is written, so that none is cancelled by that.
+	paused bool
 	// status is what the session's status becomes; nil leaves it.
 	status *v1alpha1.ToolSessionStatus
 	// messages go to runners.

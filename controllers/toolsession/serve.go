@@ -115,12 +115,18 @@ func (r *Reconciler) idle(o *observation) *effects {
 	if !limited || o.calls.allowed > 0 || o.now.Before(until) {
 		return nil
 	}
-	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))
-	if o.hasWorkspace() {
-		e := o.suspendNow(v1alpha1.ReasonIdleTimeout, message+"; the next call wakes it")
-		return &e
+	if !o.runner.Pause() {
+		// One was handed over since.
+		return nil
 	}
-	e := o.endNow(v1alpha1.ReasonIdleTimeout, message)
+	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))
+	e := effects{}
+	if o.hasWorkspace() {
+		e = o.suspendNow(v1alpha1.ReasonIdleTimeout, message+"; the next call wakes it")
+	} else {
+		e = o.endNow(v1alpha1.ReasonIdleTimeout, message)
+	}
+	e.paused = true
 	return &e
 }
 

@@ -23,8 +23,8 @@ type served struct {
 	taken int
 	// stops counts the Stops that may be answered by a result that came already.
 	stops int
-	// ending says that the runner was told to end.
-	ending bool
+	// ending says that the runner was told to end, paused that it is to be given nothing meanwhile.
+	ending, paused bool
 	// isNew says that there is news for the session, and nobody has taken it.
 	isNew bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.

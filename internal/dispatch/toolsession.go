@@ -183,7 +183,7 @@ func (s *Session) admit(sessionUID string, a *wire.Assignment) (again bool, err 
 		return false, errNotServed
 	case v.get(a.CallUID) != nil:
 		return true, nil
-	case v.ending:
+	case v.ending || v.paused:
 		return false, ErrEnding
 	case !v.hasRoom():
 		return false, ErrNoRoom
@@ -260,6 +260,32 @@ func (s *Session) markEnding() error {
 	}
 	s.served.ending = true
 	return nil
+}
+
+// Pause has a session's runner be given no call, until Unpause or a new connection. It says false, and does nothing, when the
+// runner has a call that takes the session's turn.
+func (s *Session) Pause() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		return false
+	}
+	for _, call := range s.served.calls {
+		if !call.Background && (call.State == Assigned || call.State == Running) {
+			return false
+		}
+	}
+	s.served.paused = true
+	return true
+}
+
+// Unpause ends Pause.
+func (s *Session) Unpause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served != nil {
+		s.served.paused = false
+	}
 }
 
 // ackServed says to a session's runner that a result is recorded. A result that is still on its way is acknowledged when
