@@ -175,7 +175,7 @@ func TestTheNamespacesEndFreesItsVolumes(t *testing.T) {
 // awaitNoLoop waits until no loop device has the file. The kernel lets go of it after the last mount.
 func awaitNoLoop(t *testing.T, file string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 		must(t, err)
 		used := false
