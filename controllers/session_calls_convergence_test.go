@@ -42,7 +42,7 @@ func TestConvergenceOfCallsInSessions(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"Succeeded Completed", "Failed PodLost", "Failed SessionEnded", "Cancelled CancelRequested", "Failed SessionNotFound",
+		"Succeeded Completed", "Failed PodLost", "Failed SessionEnded", "Cancelled CancelRequested",
 		"a late write arrives", "the cache falls behind", "the operator crashes", "%s loses its connection", "the process of %s dies on %s",
 		"%s hears stop %s", "%s hears end %s",
 	} {

@@ -232,6 +232,7 @@ func (r *sessionRunner) reconnect(w *world, held ...wire.Held) {
 		return
 	}
 	r.config.Endpoints = []string{w.address}
+	before := w.hub.Session(r.config.Hello.JobUID)
 	conn, err := r.config.DialSession(context.Background(), &wire.Session{
 		UID: r.begun.SessionUID, Name: r.begun.SessionName, Incarnation: r.begun.Incarnation, Taken: max(r.taken, len(held)), Held: len(held),
 	})
@@ -247,7 +248,7 @@ func (r *sessionRunner) reconnect(w *world, held ...wire.Held) {
 	r.conn = conn
 	eventually(r.t, func() bool {
 		s := w.hub.Session(r.config.Hello.JobUID)
-		if s == nil {
+		if s == nil || s == before {
 			return false
 		}
 		_, serves := s.ToolSession()

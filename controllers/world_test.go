@@ -175,6 +175,7 @@ type runner struct {
 func (r *runner) connect(w *world, callUID string) {
 	r.t.Helper()
 	r.config.Endpoints = []string{w.address}
+	before := w.hub.Session(r.config.Hello.JobUID)
 	conn, err := r.config.Dial(context.Background(), dial.Call{UID: callUID, Name: r.config.Hello.Call})
 	if err != nil {
 		r.t.Fatal(err)
@@ -183,7 +184,7 @@ func (r *runner) connect(w *world, callUID string) {
 	r.conn = conn
 	eventually(r.t, func() bool {
 		s := w.hub.Session(r.config.Hello.JobUID)
-		return s != nil && s.CallUID() == callUID
+		return s != nil && s != before && s.CallUID() == callUID
 	})
 }
 
