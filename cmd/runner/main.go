@@ -76,6 +76,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 // beginSession returns what runs the calls of a session. Its shims end with this process.
 func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support) supervisor.ExecuteFunc {
 	executor.Session = b
+	shim.KeepSmall()
 	// Each shim has a stage of its own.
 	runner.Discard()
 	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.

@@ -152,7 +152,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 {
 			if goes, is := r.lastCalls.add(after); is {
-				r.Expiry.Add(goes, o.now)
+				r.Expiry.Now(goes)
 			}
 		}
 		r.forget(client.ObjectKeyFromObject(o.call))

@@ -11,9 +11,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// podWait is how long a Job may have no pod before its Events are asked why.
-const podWait = time.Second
-
 // heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened,
 // and the operator to ask again for what it was refused before.
 func (o *observation) heardUntil(deadline time.Time) time.Time {

@@ -46,6 +46,9 @@ func (e *Expiry) Add(call types.NamespacedName, at time.Time) {
 	e.due[second][call] = struct{}{}
 }
 
+// Now has a call looked at at once: many of a second at the same time would have others wait.
+func (e *Expiry) Now(call types.NamespacedName) { e.wake(call) }
+
 // Start wakes calls until the context ends.
 func (e *Expiry) Start(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)

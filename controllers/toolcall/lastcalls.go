@@ -48,12 +48,14 @@ func (l *lastCalls) add(call *v1alpha1.ToolCall) (goes types.NamespacedName, is 
 	return goes, is
 }
 
-// isOver says that a call is to go before its time.
-func (l *lastCalls) isOver(call *v1alpha1.ToolCall) bool {
+// over is the call of a name that is to go before its time; empty when there is none.
+func (l *lastCalls) over(call types.NamespacedName) types.UID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, has := l.calls[client.ObjectKeyFromObject(call)]
-	return has && one.isOver && one.uid == call.UID
+	if one := l.calls[call]; one.isOver {
+		return one.uid
+	}
+	return ""
 }
 
 // forget drops a call that is gone.

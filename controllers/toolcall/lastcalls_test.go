@@ -33,14 +33,10 @@ func TestTheLastCallsOfEachSessionStay(t *testing.T) {
 		}
 	}
 	for i := range keptInSession + more {
-		if got := l.isOver(endedIn("a", i)); got != (i < more) {
-			t.Errorf("call %d is over: %t", i, got)
+		call := endedIn("a", i)
+		if got := l.over(client.ObjectKeyFromObject(call)); got != "" != (i < more) || got != "" && got != call.UID {
+			t.Errorf("of call %d %q is over", i, got)
 		}
-	}
-	again := endedIn("a", 0)
-	again.UID = "another"
-	if l.isOver(again) {
-		t.Error("a call of the same name is over")
 	}
 	// A repeated write counts once.
 	if _, is := l.add(endedIn("a", keptInSession+more-1)); is {

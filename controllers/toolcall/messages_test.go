@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
 )
 
 // texts are what others make the operator say.
@@ -21,13 +22,13 @@ func texts() []string {
 func TestAMessageBeginsWithACapital(t *testing.T) {
 	t.Parallel()
 	for _, text := range texts() {
-		upper := upperFirst(text)
+		upper := host.Capitalized(text)
 		if utf8.ValidString(text) && (!utf8.ValidString(upper) || !strings.EqualFold(upper, text)) {
 			t.Errorf("%.20q begins with %.20q", text, upper)
 		}
 	}
 	for text, want := range map[string]string{"": "", "the call": "The call", "über": "Über", "日本": "日本", "1": "1"} {
-		if got := upperFirst(text); got != want {
+		if got := host.Capitalized(text); got != want {
 			t.Errorf("%q became %q", text, got)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +17,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
-	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -255,7 +253,7 @@ func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1a
 			e.messages = turnedAway.messages
 			return e, nil
 		default:
-			job, err := r.claimedJob(ctx, o, p.Runner)
+			job, err := host.WaitingJob(ctx, r.Objects, o.call.Namespace, p.Runner)
 			if err != nil {
 				return effects{}, err
 			}
@@ -267,19 +265,6 @@ func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1a
 		}
 	}
 	return effects{}, errors.New("no placer takes the call")
-}
-
-// claimedJob is the Job of a waiting runner; nil when that is on its way out.
-func (r *Reconciler) claimedJob(ctx context.Context, o *observation, runner *dispatch.Session) (*batchv1.Job, error) {
-	hello := runner.Hello()
-	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: hello.Job})
-	if err != nil || job == nil {
-		return nil, err
-	}
-	if string(job.UID) != hello.JobUID || job.DeletionTimestamp != nil || jobspec.IsSuspended(job) || jobspec.HasEnded(job) {
-		return nil, nil
-	}
-	return job, nil
 }
 
 // acceptWait is for how long a call that was accepted may not say so: most have started by then, and both are one
@@ -321,7 +306,7 @@ func (r *Reconciler) bindTo(o *observation, whole *v1alpha1.ToolCall, job *batch
 
 // createFailed says what follows when the API server didn't take the call's Job.
 func (o *observation) createFailed(ctx context.Context, cause error) effects {
-	if isRefused(cause) {
+	if apicache.IsRefused(cause) {
 		return effects{status: o.fail(v1alpha1.ReasonPodRejected, "the API server refused the call's Job: "+cause.Error())}
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The call has no Job yet")
@@ -347,7 +332,7 @@ func (o *observation) createFailed(ctx context.Context, cause error) effects {
 // credentialFailed says what follows when the API server didn't take the Secret with the token of the call's pod. The
 // Job isn't recorded before the Secret is there, so that the next pass tries again.
 func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, cause error) effects {
-	if isRefused(cause) {
+	if apicache.IsRefused(cause) {
 		return effects{
 			status: o.withJob(job).fail(v1alpha1.ReasonPodRejected, "the API server refused the Secret with the token of the call's pod: "+cause.Error()),
 			remove: []*batchv1.Job{job},
@@ -363,9 +348,4 @@ func (o *observation) credentialFailed(ctx context.Context, job *batchv1.Job, ca
 // maxConcurrent is how many calls of an environment may run at the same time, 0 for any number.
 func maxConcurrent(env *v1alpha1.ExecutionEnvironment) int {
 	return int(ptr.Deref(env.Spec.MaxConcurrentCalls, 0))
-}
-
-// isRefused says that the API server will not take an object, however often it is sent.
-func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

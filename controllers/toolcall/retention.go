@@ -68,8 +68,7 @@ func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
 
 // Fields that tell calls which say themselves how long they stay, and calls of sessions.
 const (
-	fieldTTL     = "spec.ttlSecondsAfterFinished"
-	fieldSession = "spec.sessionRef.name"
+	fieldTTL = "spec.ttlSecondsAfterFinished"
 )
 
 // finishedOf is a part of the finished calls.
@@ -89,9 +88,9 @@ func (s *RetentionSeed) seed(ctx context.Context, namespace string, of finishedO
 	if of != callsWithTTL {
 		metadata := &metav1.PartialObjectMetadataList{}
 		metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCallList"))
-		inSession := fields.OneTermEqualSelector(fieldSession, "")
+		inSession := fields.OneTermEqualSelector(apicache.FieldSession, "")
 		if of == callsOfSessions {
-			inSession = fields.OneTermNotEqualSelector(fieldSession, "")
+			inSession = fields.OneTermNotEqualSelector(apicache.FieldSession, "")
 		}
 		list, selector = metadata, fields.AndSelectors(apicache.Finished(), fields.OneTermEqualSelector(fieldTTL, ""), inSession)
 	}
@@ -164,9 +163,6 @@ const (
 
 // ttl is how long a finished call stays.
 func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
-	if r.lastCalls.isOver(call) {
-		return 0, nil
-	}
 	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
 		return time.Duration(*seconds) * time.Second, nil
 	}
@@ -184,6 +180,22 @@ func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Dur
 		}
 	}
 	return defaultTTLSeconds * time.Second, nil
+}
+
+// removeOver deletes a session's call that is one too many. All that it takes is known, so that nothing is read before.
+func (r *Reconciler) removeOver(ctx context.Context, key types.NamespacedName) (done bool, err error) {
+	uid := r.lastCalls.over(key)
+	if uid == "" {
+		return false, nil
+	}
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err = r.Client.Delete(ctx, call, client.Preconditions{UID: &uid}, client.DisableReadYourWritesConsistency)
+	// A conflict says that another call has the name now.
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return true, fmt.Errorf("delete the finished call: %w", err)
+	}
+	r.lastCalls.forget(key)
+	return !apierrors.IsConflict(err), nil
 }
 
 // sinceFinished is when the call ended.

@@ -151,7 +151,7 @@ func TestAPodBelongsToTheJobThatMadeIt(t *testing.T) {
 		"of nobody":              {nil, false},
 		"of another Job":         {[]metav1.OwnerReference{{Kind: "Job", UID: "other", Controller: ptr.To(true)}}, false},
 	} {
-		if got := isPodOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}, job); got != tc.want {
+		if got := host.IsPodOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}, job); got != tc.want {
 			t.Errorf("a pod %s: %t", name, got)
 		}
 	}

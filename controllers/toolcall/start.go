@@ -2,13 +2,11 @@ package toolcall
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +23,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	if err != nil {
 		return effects{}, err
 	}
-	if pod == nil || !host.IsRunnerOf(o.runner, pod) || !isPodOf(pod, o.job) {
+	if pod == nil || !host.IsRunnerOf(o.runner, pod) || !host.IsPodOf(pod, o.job) {
 		e, err := r.watchStart(ctx, o)
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this call's Job"})
 		return e, err
@@ -40,15 +38,6 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		return effects{}, err
 	}
 	return r.bindTo(o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
-}
-
-func isPodOf(pod *corev1.Pod, job *batchv1.Job) bool {
-	for _, owner := range pod.OwnerReferences {
-		if owner.Kind == "Job" && owner.UID == job.UID && owner.Controller != nil && *owner.Controller {
-			return true
-		}
-	}
-	return false
 }
 
 // isHeld says that the call's environment was suspended after the call got its Job.
@@ -103,7 +92,7 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 	if err != nil {
 		return effects{}, err
 	}
-	found, err := r.diagnose(ctx, o, pod)
+	found, err := host.Diagnose(ctx, r.Objects, o.job, pod, o.now)
 	if err != nil {
 		return effects{}, err
 	}
@@ -130,7 +119,7 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 	}
 	e.status, e.wake = o.accepted(), deadline.Sub(o.now)
 	if pod == nil {
-		e.wake = min(e.wake, podWait)
+		e.wake = min(e.wake, host.PodWait)
 	}
 	return e, nil
 }
@@ -151,27 +140,4 @@ func (r *Reconciler) currentPod(ctx context.Context, job *batchv1.Job) (*corev1.
 		return nil, err
 	}
 	return pod, nil
-}
-
-func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {
-	if pod != nil {
-		return host.DiagnosePod(pod, o.job.Name), nil
-	}
-	if found := host.DiagnoseJob(o.job); found != nil {
-		return found, nil
-	}
-	if o.now.Sub(jobspec.StartsFrom(o.job)) < podWait {
-		return nil, nil
-	}
-	events := &corev1.EventList{}
-	err := r.Objects.Live.List(ctx, events, client.InNamespace(o.call.Namespace), client.Limit(10), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.uid": string(o.job.UID), "reason": "FailedCreate"}.AsSelector(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the Job's Events: %w", err)
-	}
-	if len(events.Items) == 0 {
-		return nil, nil
-	}
-	return &host.Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + events.Items[0].Message}, nil
 }

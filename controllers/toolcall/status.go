@@ -3,8 +3,6 @@ package toolcall
 import (
 	"fmt"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +14,7 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -194,7 +193,7 @@ func (o *observation) refuse(why *decide.Refusal) *v1alpha1.ToolCallStatus {
 
 // end writes the terminal phase, and all that follows from it alone.
 func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha1.ToolCallStatus {
-	message = bounds.Text(upperFirst(message), v1alpha1.MaxMessageBytes)
+	message = bounds.Text(host.Capitalized(message), v1alpha1.MaxMessageBytes)
 	s := o.status()
 	s.Phase, s.Reason, s.Message = phase, reason, message
 	// Of a command that ran there is more to tell: see withOutcome.
@@ -239,12 +238,4 @@ func (o *observation) neverStarted(phase v1alpha1.Phase, reason, message string)
 	s := o.end(phase, reason, message)
 	s.RetrySafe = ptr.To(true)
 	return s
-}
-
-func upperFirst(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	if first == utf8.RuneError {
-		return text
-	}
-	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -57,6 +57,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 
 // Reconcile takes one look at a call and moves it on as far as that look allows.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if done, err := r.removeOver(ctx, req.NamespacedName); done {
+		return ctrl.Result{}, err
+	}
 	o, err := r.observe(ctx, req.NamespacedName)
 	if errors.Is(err, toolsession.ErrBehind) {
 		return ctrl.Result{RequeueAfter: apicache.Lag}, nil

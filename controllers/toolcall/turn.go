@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,16 +82,11 @@ func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effect
 func (r *Reconciler) mayHaveEnded(ctx context.Context, o *observation) (bool, error) {
 	session := o.session.Session
 	isFirst := session.Status.Incarnation <= 1 && o.call.Spec.SessionRef.UID != ""
-	if isFirst || revisionOf(o.call.ResourceVersion) > revisionOf(session.ResourceVersion) {
+	if isFirst || apicache.Revision(o.call.ResourceVersion) > apicache.Revision(session.ResourceVersion) {
 		return false, nil
 	}
 	now, err := r.Objects.LiveCall(ctx, o.key())
 	return now == nil || now.UID != o.call.UID || now.Status.Phase.Terminal(), err
-}
-
-func revisionOf(resourceVersion string) int64 {
-	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
-	return n
 }
 
 // handOver gives a call to its session's process. That is recorded, in the session, so that nothing is written for the call.

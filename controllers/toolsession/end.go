@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -23,12 +24,8 @@ const (
 // end ends a session that somebody wants to end, or whose time is up.
 func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
 	switch {
-	case o.session.DeletionTimestamp != nil:
-		return o.endNow(v1alpha1.ReasonEndRequested, "the session was deleted"), nil
-	case o.session.Spec.End && o.session.Annotations[v1alpha1.AnnotationRestored] != "":
-		return o.endNow(v1alpha1.ReasonEndRequested, fmt.Sprintf("the session came back from a backup, or was applied by somebody else, and doesn't begin again (%s)", o.session.Annotations[v1alpha1.AnnotationRestored])), nil
-	case o.session.Spec.End:
-		return o.endNow(v1alpha1.ReasonEndRequested, "the session was ended"), nil
+	case o.session.DeletionTimestamp != nil, o.session.Spec.End:
+		return o.endNow(v1alpha1.ReasonEndRequested, decide.EndRequested(o.session)), nil
 	default:
 		return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(jobspec.Lifetime(o.session).Seconds()))), nil
 	}

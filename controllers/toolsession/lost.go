@@ -3,8 +3,6 @@ package toolsession
 import (
 	"context"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,12 +53,4 @@ func Gone(ctx context.Context, objects apicache.Reader, session *v1alpha1.ToolSe
 // lost says why the recorded runner, which isn't connected, is gone; empty when it may come back.
 func (r *Reconciler) lost(ctx context.Context, o *observation) (why string, err error) {
 	return Gone(ctx, r.Objects, o.session)
-}
-
-func upperFirst(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	if first == utf8.RuneError {
-		return text
-	}
-	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -147,14 +145,14 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 		return nil, err
 	}
 	template, hash, err := host.PoolTemplate(s.Effective(), s.DefaultEnvironment(), policy, compiled.EnvBlocklist(), r.Runtime)
-	if err != nil || !covers(template.Refs, o.origin.Refs) {
+	if err != nil || !host.Covers(template.Refs, o.origin.Refs) {
 		return nil, err
 	}
 	runner := r.Hosts.ClaimForSession(hash, o.key(), string(o.session.UID))
 	if runner == nil {
 		return nil, nil
 	}
-	job, err := r.claimedJob(ctx, o, runner)
+	job, err := host.WaitingJob(ctx, r.Objects, o.session.Namespace, runner)
 	if err != nil {
 		return nil, err
 	}
@@ -165,29 +163,6 @@ func (r *Reconciler) claimWaiting(ctx context.Context, o *observation, s *decide
 	ctrl.LoggerFrom(ctx).V(1).Info("The session takes a waiting pod", "environment", env.Name, "pod", runner.Hello().Pod)
 	e, err := r.bindTo(ctx, o, job, runner, v1alpha1.PathWarm)
 	return &e, err
-}
-
-// covers says whether a pod has all variables that the session's calls need.
-func covers(have, need []corev1.EnvVar) bool {
-	for _, v := range need {
-		if !slices.ContainsFunc(have, func(other corev1.EnvVar) bool { return other.Name == v.Name }) {
-			return false
-		}
-	}
-	return true
-}
-
-// claimedJob is the Job of a waiting runner; nil when that is on its way out.
-func (r *Reconciler) claimedJob(ctx context.Context, o *observation, runner *dispatch.Session) (*batchv1.Job, error) {
-	hello := runner.Hello()
-	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: hello.Job})
-	if err != nil || job == nil {
-		return nil, err
-	}
-	if string(job.UID) != hello.JobUID || job.DeletionTimestamp != nil || jobspec.IsSuspended(job) || jobspec.HasEnded(job) {
-		return nil, nil
-	}
-	return job, nil
 }
 
 // launch creates the session's Job, and before the first one its claim.
@@ -264,7 +239,7 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 	if job != nil {
 		remove = append(remove, job)
 	}
-	if isRefused(cause) {
+	if apicache.IsRefused(cause) {
 		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("the API server refused %s: %v", what, cause), remove)
 	}
 	ctrl.LoggerFrom(ctx).Error(cause, "The session has no pod yet", "lacks", what)
@@ -273,9 +248,4 @@ func (o *observation) createFailed(ctx context.Context, what string, job *batchv
 		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("within %s the API server did not take %s: %v", limit, what, cause), remove)
 	}
 	return effects{hold: true, status: status, wake: time.Second}
-}
-
-// isRefused says that the API server will not take an object, however often it is sent.
-func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -155,7 +156,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, er
 // have got.
 func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (effects, error) {
 	if !o.hasWorkspace() {
-		return o.endNow(v1alpha1.ReasonPodLost, upperFirst(why)+"; the session's files went with it"), nil
+		return o.endNow(v1alpha1.ReasonPodLost, host.Capitalized(why)+"; the session's files went with it"), nil
 	}
 	left, err := r.hasCallsOf(ctx, o)
 	if err != nil {

@@ -4,25 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
-
-// podWait is how long a Job may have no pod before its Events are asked why.
-const podWait = time.Second
 
 // bind records the runner of the session's own Job.
 func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) {
@@ -31,18 +22,12 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	if err != nil {
 		return effects{}, err
 	}
-	if pod == nil || !host.IsRunnerOf(o.runner, pod) || !isPodOf(pod, o.job) || !o.runner.IsWaiting() {
+	if pod == nil || !host.IsRunnerOf(o.runner, pod) || !host.IsPodOf(pod, o.job) || !o.runner.IsWaiting() {
 		e, err := r.watchStart(ctx, o)
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this session's Job"})
 		return e, err
 	}
 	return r.bindTo(ctx, o, o.job, o.runner, v1alpha1.PathCold)
-}
-
-func isPodOf(pod *corev1.Pod, job *batchv1.Job) bool {
-	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool {
-		return owner.Kind == "Job" && owner.UID == job.UID && owner.Controller != nil && *owner.Controller
-	})
 }
 
 // watchStart looks after a session whose runner has not said hello: it ends the session when that can't happen any more,
@@ -67,7 +52,7 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	if pod != nil && host.IsFromBefore(pod, o.job) {
 		pod = nil
 	}
-	found, err := r.diagnose(ctx, o, pod)
+	found, err := host.Diagnose(ctx, r.Objects, o.job, pod, o.now)
 	if err != nil {
 		return effects{}, err
 	}
@@ -87,7 +72,7 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 	}
 	e.wake = deadline.Sub(o.now)
 	if pod == nil {
-		e.wakeIn(podWait)
+		e.wakeIn(host.PodWait)
 	}
 	return e, nil
 }
@@ -119,27 +104,4 @@ func (o *observation) startsFrom() time.Time {
 
 func (o *observation) cannotStart(why *host.Problem) effects {
 	return o.noPod(why.Reason, why.Message, o.ownJobs())
-}
-
-func (r *Reconciler) diagnose(ctx context.Context, o *observation, pod *corev1.Pod) (*host.Problem, error) {
-	if pod != nil {
-		return host.DiagnosePod(pod, o.job.Name), nil
-	}
-	if found := host.DiagnoseJob(o.job); found != nil {
-		return found, nil
-	}
-	if o.now.Sub(jobspec.StartsFrom(o.job)) < podWait {
-		return nil, nil
-	}
-	events := &corev1.EventList{}
-	err := r.Objects.Live.List(ctx, events, client.InNamespace(o.session.Namespace), client.Limit(10), client.MatchingFieldsSelector{
-		Selector: fields.Set{"involvedObject.uid": string(o.job.UID), "reason": "FailedCreate"}.AsSelector(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the Job's Events: %w", err)
-	}
-	if len(events.Items) == 0 {
-		return nil, nil
-	}
-	return &host.Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + events.Items[0].Message}, nil
 }

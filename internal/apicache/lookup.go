@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -226,4 +227,15 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 	}
 	unmark(whole)
 	return whole, nil
+}
+
+// Revision is a resource version as a number, which grows with each write to the API server; 0 when it isn't one.
+func Revision(resourceVersion string) int64 {
+	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
+	return n
+}
+
+// IsRefused says that the API server will not take an object, however often it is sent.
+func IsRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

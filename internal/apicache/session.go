@@ -14,12 +14,12 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// fieldSession is the field that the API server selects a session's calls by.
-const fieldSession = "spec.sessionRef.name"
+// FieldSession is the field that the API server selects a session's calls by.
+const FieldSession = "spec.sessionRef.name"
 
 // InSession selects the calls of sessions that have not ended.
 func InSession() fields.Selector {
-	return fields.AndSelectors(InFlight(), fields.OneTermNotEqualSelector(fieldSession, ""))
+	return fields.AndSelectors(InFlight(), fields.OneTermNotEqualSelector(FieldSession, ""))
 }
 
 // annotationEnvOmitted says, in memory only, that a session's variables were left out.
@@ -124,7 +124,7 @@ func (r Reader) CallsOfSession(ctx context.Context, session *v1alpha1.ToolSessio
 // AnyCall says whether a session has a call that has not ended and of which is says true, past the cache: what nobody may be
 // wrong about.
 func (r Reader) AnyCall(ctx context.Context, session *v1alpha1.ToolSession, is func(*v1alpha1.ToolCall) bool) (bool, error) {
-	named := fields.AndSelectors(InFlight(), fields.OneTermEqualSelector(fieldSession, session.Name))
+	named := fields.AndSelectors(InFlight(), fields.OneTermEqualSelector(FieldSession, session.Name))
 	for page := ""; ; {
 		calls := &v1alpha1.ToolCallList{}
 		err := r.Live.List(ctx, calls, client.InNamespace(session.Namespace), client.MatchingFieldsSelector{Selector: named}, client.Limit(maxPage), client.Continue(page))

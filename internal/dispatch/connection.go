@@ -17,7 +17,7 @@ import (
 
 const (
 	// idleTimeout is how long a runner may say nothing. It pings every wire.PingInterval.
-	idleTimeout = 6 * wire.PingInterval
+	idleTimeout = 15 * wire.PingInterval
 	// resultGrace is how long a large result may take to begin once there is room for it, and minResultRate how many bytes
 	// of it must arrive in each second after that.
 	resultGrace   = 5 * time.Second

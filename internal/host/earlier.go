@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,19 +85,14 @@ func readSessions(ctx context.Context, api client.Reader, namespace string) (*ea
 		if err := api.List(ctx, sessions, client.InNamespace(namespace), client.Limit(maxEarlier), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("list the sessions that there were before: %w", err)
 		}
-		earlier.revision = revision(sessions.ResourceVersion)
+		earlier.revision = apicache.Revision(sessions.ResourceVersion)
 		for i := range sessions.Items {
-			earlier.of[sessions.Items[i].UID] = revision(sessions.Items[i].ResourceVersion)
+			earlier.of[sessions.Items[i].UID] = apicache.Revision(sessions.Items[i].ResourceVersion)
 		}
 		if page = sessions.Continue; page == "" {
 			return earlier, nil
 		}
 	}
-}
-
-func revision(resourceVersion string) int64 {
-	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
-	return n
 }
 
 // IsBehind says that a session, as the cache shows it, is not yet as it was when this operator began to work. Before they are
@@ -117,7 +111,7 @@ func (e *EarlierCalls) IsBehind(session *v1alpha1.ToolSession) bool {
 	if earlier == nil {
 		return false
 	}
-	now := revision(session.ResourceVersion)
+	now := apicache.Revision(session.ResourceVersion)
 	if now > earlier.revision {
 		// What a cache shows comes in the order of its revisions: it isn't behind any more.
 		delete(e.sessions, namespace)

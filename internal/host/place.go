@@ -55,7 +55,7 @@ func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Place
 		return nil, nil
 	}
 	template, hash, err := PoolTemplate(decision.In, decision.Default, decision.Policy, decision.Plan.Blocklist, w.Runtime)
-	if err != nil || !covers(template, decision) {
+	if err != nil || !Covers(template.Refs, decision.Refs) {
 		return nil, err
 	}
 	runner := w.Registry.Claim(hash, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, string(call.UID))
@@ -63,20 +63,6 @@ func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Place
 		return nil, nil
 	}
 	return &Placement{Path: v1alpha1.PathWarm, Runner: runner}, nil
-}
-
-// covers says whether a pod of the pool has all variables that the call needs.
-func covers(template jobspec.WarmInput, decision *decide.Decision) bool {
-	have := map[string]bool{}
-	for _, v := range template.Refs {
-		have[v.Name] = true
-	}
-	for _, v := range decision.Refs {
-		if !have[v.Name] {
-			return false
-		}
-	}
-	return true
 }
 
 // PoolSize is how many pods an environment keeps waiting.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
 // The next leader may hand a session's call over at once: what the one before wrote must have arrived, or never arrive.
@@ -38,5 +39,13 @@ func TestProfilesStayOnTheMachine(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", address, err)
 		}
+	}
+}
+
+// A leader that was paused, and doesn't know yet that another has followed, hands nothing to a runner any more.
+func TestARunnerLeavesASilentLeaderBeforeTheNextOneBegins(t *testing.T) {
+	t.Parallel()
+	if wire.SilenceTimeout+retryPeriod >= leaseDuration {
+		t.Errorf("a runner waits for %s, a leader renews its lease every %s, and the lease lasts %s", wire.SilenceTimeout, retryPeriod, leaseDuration)
 	}
 }

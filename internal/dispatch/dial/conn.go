@@ -10,9 +10,6 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
-// silenceTimeout is how long the operator may say nothing before the connection counts as dead.
-const silenceTimeout = 3 * wire.PingInterval
-
 // Conn is one connection. Send may be called from any goroutine, Receive from one at a time. Somebody must call
 // Receive all the time: it is what notices that the operator is gone.
 type Conn struct {
@@ -78,7 +75,7 @@ func (c *Conn) Receive() (*wire.Message, error) {
 }
 
 func (c *Conn) read() (*wire.Message, error) {
-	if err := c.conn.SetReadDeadline(time.Now().Add(silenceTimeout)); err != nil {
+	if err := c.conn.SetReadDeadline(time.Now().Add(wire.SilenceTimeout)); err != nil {
 		return nil, err
 	}
 	return wire.Read(c.conn, wire.MaxAssignment)

@@ -45,8 +45,13 @@ const (
 	OldestVersion = 1
 )
 
-// PingInterval is how often a runner asks whether the operator is still there.
-const PingInterval = 5 * time.Second
+// PingInterval is how often a runner asks whether the operator is still there, and SilenceTimeout how long the operator may
+// say nothing before the runner takes the connection for dead. That is less than a leader's lease: what a leader says that was
+// paused meanwhile, and that another has followed, reaches nobody.
+const (
+	PingInterval   = 2 * time.Second
+	SilenceTimeout = 3 * PingInterval
+)
 
 // ServerName is the name in the operator's certificate.
 const ServerName = "dispatch.toolcall.dev"

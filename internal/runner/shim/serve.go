@@ -24,9 +24,8 @@ const shimName = "toolcall-shim"
 // controlFD is the shim's end of its socket.
 const controlFD = 3
 
-// gcPercent keeps a shim small, which counts in the memory of the commands' container: what a command allocates here is
-// freed after a few commands.
-const gcPercent = 25
+// KeepSmall frees what commands left here after a few of them: this process counts in the memory of their container.
+func KeepSmall() { debug.SetGCPercent(25) }
 
 // init makes this program a shim if it was started as one.
 func init() {
@@ -62,7 +61,7 @@ func serve() error {
 	if err := runner.Harden(); err != nil {
 		return err
 	}
-	debug.SetGCPercent(gcPercent)
+	KeepSmall()
 	// Only the pool ends a shim, and only the first process is told that the pod ends.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

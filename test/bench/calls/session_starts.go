@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,9 +22,11 @@ func (b *sessionBench) closeSessions(ctx context.Context, room *fixture, session
 	}
 	return cluster.Eventually(ctx, "the sessions to be gone with their pods, and the pool to be full", func(ctx context.Context) (bool, error) {
 		for _, session := range sessions {
-			err := b.client.Get(ctx, client.ObjectKeyFromObject(session), &v1alpha1.ToolSession{})
-			if !apierrors.IsNotFound(err) {
-				return false, err
+			pod := client.ObjectKey{Namespace: session.Namespace, Name: session.Status.Pod}
+			for key, o := range map[client.ObjectKey]client.Object{client.ObjectKeyFromObject(session): &v1alpha1.ToolSession{}, pod: &corev1.Pod{}} {
+				if err := b.client.Get(ctx, key, o); key.Name != "" && !apierrors.IsNotFound(err) {
+					return false, err
+				}
 			}
 		}
 		return room.idle(ctx)
