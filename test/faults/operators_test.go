@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -25,19 +26,25 @@ func seed(t *testing.T) uint64 {
 	return value
 }
 
-const kills = 20
+// kills is how often the operator is killed: twenty times, and six where time is short.
+func kills() int {
+	if testing.Short() {
+		return 6
+	}
+	return 20
+}
 
-// Killed again and again while two hundred calls are anywhere on their way. After each kill the pod is replaced,
+// Killed again and again while many calls are anywhere on their way. After each kill the pod is replaced,
 // so that the kubelet's growing back-off doesn't keep the operator away from what it is to be caught at.
-func TestOperatorKilledTwentyTimes(t *testing.T) {
+func TestOperatorKilledAgainAndAgain(t *testing.T) {
 	b := newBed(t)
 	random := rand.New(rand.NewPCG(seed(t), 0))
-	l := b.newLoad(t, 200, 60*time.Second)
-	for range kills {
+	l := b.newLoad(t, 10*kills(), 60*time.Second)
+	for range kills() {
 		pause(t, time.Second+time.Duration(random.Int64N(int64(7*time.Second))))
 		b.killEveryOperator(t)
 	}
-	l.verify(t, "operator killed 20 times", l.recover(t, time.Now()))
+	l.verify(t, fmt.Sprintf("operator killed %d times", kills()), l.recover(t, time.Now()))
 }
 
 // killEveryOperator ends the processes with SIGKILL, those that start too, and has their pods replaced.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -8,17 +9,18 @@ import (
 
 // The operator is killed again and again while each of sixteen sessions has calls that run and calls that wait. Each kill
 // meets an operator that has ended calls since the last one.
-func TestSessionsOperatorKilledTwentyTimes(t *testing.T) {
+func TestSessionsOperatorKilledAgainAndAgain(t *testing.T) {
 	b := newBed(t)
 	s := b.newSessions(t, 0)
 	random := rand.New(rand.NewPCG(seed(t), 0))
-	l := s.newSessionLoad(t, inSessionsKilled)
-	for i := range kills {
-		l.awaitEnded(t, (i+1)*inSessionsKilled/(kills+2))
+	calls := perKill * kills()
+	l := s.newSessionLoad(t, calls)
+	for i := range kills() {
+		l.awaitEnded(t, (i+1)*calls/(kills()+2))
 		pause(t, time.Duration(random.Int64N(int64(time.Second))))
 		b.killEveryOperator(t)
 	}
-	l.verify(t, "sessions: operator killed 20 times", l.recover(t, time.Now()))
+	l.verify(t, fmt.Sprintf("sessions: operator killed %d times", kills()), l.recover(t, time.Now()))
 	s.expectUntouched(t)
 }
 

@@ -18,10 +18,9 @@ import (
 
 const (
 	sessionCount = 16
-	// inSessions is how many calls most faults meet in sessions, and inSessionsKilled how many those that kill the operator
-	// twenty times.
-	inSessions       = 480
-	inSessionsKilled = 2000
+	// inSessions is how many calls most faults meet in sessions, and perKill how many for each time that the operator is killed.
+	inSessions = 480
+	perKill    = 100
 	// atOnce is how many calls a session runs at once, unended how many it has that have not ended: some of them wait.
 	atOnce  = 2
 	unended = 6

@@ -65,10 +65,10 @@ func (c *Command) AddFlags(fs *flag.FlagSet) *figures.Options {
 	figures.Add(fs, &c.finished, "finished", many, "finished calls in the part finished")
 	figures.Add(fs, &c.outputBytes, "output-bytes", figures.Between(0, 256<<10), "command and standard output of each finished call; its text for models holds the output again")
 	figures.Add(fs, &c.probes, "probes", many, "new calls before and after, to see whether they got slower, ten at a time")
-	c.idleSessions, c.waiting = 1000, 2000
+	c.idleSessions, c.waiting = 1000, 1500
 	// A requester keeps no more calls pending, and a quarter of the operator's connections may come from one address.
 	figures.Add(fs, &c.idleSessions, "idle-sessions", figures.Between(1, 2000), "sessions without calls in the part crowd")
-	figures.Add(fs, &c.waiting, "waiting", figures.Between(1, 2000), "calls that wait in one session in the part crowd")
+	figures.Add(fs, &c.waiting, "waiting", figures.Between(1, 1900), "calls that wait in one session in the part crowd; a requester may have 2000")
 	fs.DurationVar(&c.idle, "idle", time.Minute, "how long the operator is left alone before its memory is looked at")
 	fs.StringVar(&c.profiles, "profiles", "", "folder for CPU profiles of the operator and of the API server, and the operator's heap profiles, for go tool pprof; empty for none")
 	fs.StringVar(&c.beside, "beside", "", "folder of another checkout of the project, whose definition and admission policies of a call the floor measures in the same run; empty for none")
