@@ -97,10 +97,13 @@ func (s *suite) awaitPhase(t *testing.T, call *v1alpha1.ToolCall, phase v1alpha1
 // awaitGone waits until an object is no longer there. A watch would miss a deletion that came before it.
 func (s *suite) awaitGone(t *testing.T, o client.Object) {
 	t.Helper()
-	s.awaitTrue(t, "deletion of "+o.GetName(), func(ctx context.Context) (bool, error) {
+	err := poll(t.Context(), func(ctx context.Context) (bool, error) {
 		err := s.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
+	if err != nil {
+		t.Fatalf("%s isn't deleted: %v; of %s, deleted at %v, finalizers %v", o.GetName(), err, o.GetCreationTimestamp(), o.GetDeletionTimestamp(), o.GetFinalizers())
+	}
 }
 
 // awaitTrue looks again and again, for what can't be watched.
