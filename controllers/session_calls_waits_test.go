@@ -277,6 +277,7 @@ func testLastCalls(t *testing.T) {
 		b.complete(c)
 		b.reconcile(c)
 		b.hearAll()
+		b.reconcile(c)
 		calls = append(calls, c)
 	}
 	for _, c := range calls[:5] {
@@ -286,6 +287,13 @@ func testLastCalls(t *testing.T) {
 		if b.isGone(c) != (i < 2) {
 			t.Errorf("call %d is gone: %v", i, b.isGone(c))
 		}
+	}
+	waiting, due := 0, field(b.reconciler.Expiry, "due")
+	for _, second := range due.MapKeys() {
+		waiting += due.MapIndex(second).Len()
+	}
+	if waiting != 200 {
+		t.Errorf("%d calls are to be looked at when their time is up", waiting)
 	}
 }
 

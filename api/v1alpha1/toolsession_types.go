@@ -64,7 +64,8 @@ type ToolSessionSpec struct {
 	// +optional
 	MaxConcurrentCalls *int32 `json:"maxConcurrentCalls,omitempty"`
 
-	// maxCalls is how many calls the session takes before it ends. Default 10000.
+	// maxCalls is how many calls the session takes before it ends, counted by its pod: one that is resumed counts anew. Default
+	// 10000.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +kubebuilder:default=10000
@@ -257,7 +258,7 @@ type SessionCallsStatus struct {
 	// +required
 	Queued int32 `json:"queued"`
 
-	// ended is how many calls have ended.
+	// ended is how many calls have ended in the session's pod.
 	// +required
 	Ended int32 `json:"ended"`
 }

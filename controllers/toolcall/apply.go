@@ -151,7 +151,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		r.finished.keep(after, o.now)
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 {
-			if goes, is := r.lastCalls.add(after); is {
+			if goes, is := r.lastCalls.add(after, sinceFinished(after).Add(sessionTTL(after))); is {
 				r.Expiry.Now(goes)
 			}
 		}

@@ -46,6 +46,13 @@ func (e *Expiry) Add(call types.NamespacedName, at time.Time) {
 	e.due[second][call] = struct{}{}
 }
 
+// Remove forgets a call that was to be looked at again at a time.
+func (e *Expiry) Remove(call types.NamespacedName, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.due[at.Unix()+1], call)
+}
+
 // Now has a call looked at at once: many of a second at the same time would have others wait.
 func (e *Expiry) Now(call types.NamespacedName) { e.wake(call) }
 

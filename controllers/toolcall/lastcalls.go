@@ -3,6 +3,7 @@ package toolcall
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,10 +19,11 @@ type lastCalls struct {
 	calls    map[types.NamespacedName]lastCall
 }
 
-// lastCall is a finished call of a session. isOver says that it is to go before its time.
+// lastCall is a finished call of a session. isOver says that it is to go before its time, which is at due.
 type lastCall struct {
 	session types.NamespacedName
 	uid     types.UID
+	due     time.Time
 	isOver  bool
 }
 
@@ -29,14 +31,14 @@ func newLastCalls() *lastCalls {
 	return &lastCalls{sessions: map[types.NamespacedName][]types.NamespacedName{}, calls: map[types.NamespacedName]lastCall{}}
 }
 
-// add takes a session's call that has ended, and returns the one that is to go for it, if any.
-func (l *lastCalls) add(call *v1alpha1.ToolCall) (goes types.NamespacedName, is bool) {
+// add takes a session's call that has ended, and is to go at a time, and returns the one that is to go for it, if any.
+func (l *lastCalls) add(call *v1alpha1.ToolCall, due time.Time) (goes types.NamespacedName, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key, session := client.ObjectKeyFromObject(call), sessionName(call)
 	l.drop(key)
 	calls := append(l.sessions[session], key)
-	l.calls[key] = lastCall{session: session, uid: call.UID}
+	l.calls[key] = lastCall{session: session, uid: call.UID, due: due}
 	if len(calls) > keptInSession {
 		goes, is = calls[0], true
 		one := l.calls[goes]
@@ -48,14 +50,12 @@ func (l *lastCalls) add(call *v1alpha1.ToolCall) (goes types.NamespacedName, is 
 	return goes, is
 }
 
-// over is the call of a name that is to go before its time; empty when there is none.
-func (l *lastCalls) over(call types.NamespacedName) types.UID {
+// over is the call of a name that is to go before its time, if any.
+func (l *lastCalls) over(call types.NamespacedName) (one lastCall, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one := l.calls[call]; one.isOver {
-		return one.uid
-	}
-	return ""
+	one = l.calls[call]
+	return one, one.isOver
 }
 
 // forget drops a call that is gone.

@@ -3,6 +3,7 @@ package toolcall
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,7 @@ func TestTheLastCallsOfEachSessionStay(t *testing.T) {
 	l := newLastCalls()
 	for i := range keptInSession + more {
 		for _, session := range []string{"a", "b"} {
-			goes, is := l.add(endedIn(session, i))
+			goes, is := l.add(endedIn(session, i), time.Time{})
 			if is != (i >= keptInSession) || is && goes.Name != fmt.Sprint(session, "-", i-keptInSession) {
 				t.Fatalf("call %d of session %s: %s goes: %t", i, session, goes.Name, is)
 			}
@@ -34,12 +35,12 @@ func TestTheLastCallsOfEachSessionStay(t *testing.T) {
 	}
 	for i := range keptInSession + more {
 		call := endedIn("a", i)
-		if got := l.over(client.ObjectKeyFromObject(call)); got != "" != (i < more) || got != "" && got != call.UID {
-			t.Errorf("of call %d %q is over", i, got)
+		if one, is := l.over(client.ObjectKeyFromObject(call)); is != (i < more) || is && one.uid != call.UID {
+			t.Errorf("call %d is over: %t, %s", i, is, one.uid)
 		}
 	}
 	// A repeated write counts once.
-	if _, is := l.add(endedIn("a", keptInSession+more-1)); is {
+	if _, is := l.add(endedIn("a", keptInSession+more-1), time.Time{}); is {
 		t.Error("a call that ended twice takes the place of another")
 	}
 	for i := range keptInSession + more {

@@ -60,6 +60,20 @@ func TestCallsAreWokenWhenTheirTimeHasCome(t *testing.T) {
 	})
 }
 
+func TestACallThatIsRemovedIsNotWoken(t *testing.T) {
+	t.Parallel()
+	e := NewExpiry(clock.RealClock{}, nil)
+	gone, stays := types.NamespacedName{Namespace: "ns", Name: "gone"}, types.NamespacedName{Namespace: "ns", Name: "stays"}
+	for _, call := range []types.NamespacedName{gone, stays} {
+		e.Add(call, start)
+	}
+	e.Remove(gone, start)
+	e.Remove(gone, start.Add(time.Hour))
+	if woken := e.take(start.Add(time.Minute)); !slices.Equal(woken, []types.NamespacedName{stays}) {
+		t.Errorf("woken: %v", woken)
+	}
+}
+
 // No call is woken before its time, each once, and within a second after it.
 func TestNoCallIsWokenEarlyOrForgotten(t *testing.T) {
 	t.Parallel()

@@ -161,13 +161,18 @@ const (
 	keptInSession     = 200
 )
 
+// sessionTTL is how long a finished call of a session stays at most.
+func sessionTTL(call *v1alpha1.ToolCall) time.Duration {
+	return time.Duration(ptr.Deref(call.Spec.TTLSecondsAfterFinished, sessionTTLSeconds)) * time.Second
+}
+
 // ttl is how long a finished call stays.
 func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
 	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
 		return time.Duration(*seconds) * time.Second, nil
 	}
 	if call.Spec.SessionRef != nil {
-		return sessionTTLSeconds * time.Second, nil
+		return sessionTTL(call), nil
 	}
 	if call.Status.Environment != nil {
 		env := &v1alpha1.ExecutionEnvironment{}
@@ -184,17 +189,18 @@ func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Dur
 
 // removeOver deletes a session's call that is one too many. All that it takes is known, so that nothing is read before.
 func (r *Reconciler) removeOver(ctx context.Context, key types.NamespacedName) (done bool, err error) {
-	uid := r.lastCalls.over(key)
-	if uid == "" {
+	one, is := r.lastCalls.over(key)
+	if !is {
 		return false, nil
 	}
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = r.Client.Delete(ctx, call, client.Preconditions{UID: &uid}, client.DisableReadYourWritesConsistency)
+	err = r.Client.Delete(ctx, call, client.Preconditions{UID: &one.uid}, client.DisableReadYourWritesConsistency)
 	// A conflict says that another call has the name now.
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return true, fmt.Errorf("delete the finished call: %w", err)
 	}
 	r.lastCalls.forget(key)
+	r.Expiry.Remove(key, one.due)
 	return !apierrors.IsConflict(err), nil
 }
 

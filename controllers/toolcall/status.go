@@ -99,7 +99,7 @@ func (o *observation) undecided() *v1alpha1.ToolCallStatus {
 	s := o.status()
 	o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
 		"nobody answers yet whether the call's requester may use the tool; the operator asks again")
-	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
+	o.setWaiting(s, v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
 	return s
 }
 

@@ -17,6 +17,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -62,7 +63,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	o, err := r.observe(ctx, req.NamespacedName)
 	if errors.Is(err, toolsession.ErrBehind) {
-		return ctrl.Result{RequeueAfter: apicache.Lag}, nil
+		// All calls of all sessions may ask, for as long as the API server doesn't answer.
+		return ctrl.Result{RequeueAfter: wait.Jitter(10*apicache.Lag, 1)}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err

@@ -98,7 +98,7 @@ func (r *Reconciler) noteCall(ctx context.Context, o client.Object, ended bool, 
 	if r.Objects.Get(ctx, name, session, client.DisableReadYourWritesConsistency) != nil {
 		return
 	}
-	if r.isTaken(session) && !call.Spec.Background || isAllowed(call) {
+	if !call.Spec.Background && r.isTaken(session) || isAllowed(call) {
 		r.activity.touch(name, r.Clock.Now())
 	}
 	if ended {

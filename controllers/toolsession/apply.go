@@ -194,12 +194,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		written.Status.LastCallTime = ptr.To(metav1.NewTime(ended))
 	}
 	after := written.DeepCopy()
+	if after.Status.Phase == v1alpha1.SessionEnded || after.Status.Phase == v1alpha1.SessionSuspended && after.Status.Job == "" {
+		// Before the write, which has those looked at that wait for the place. Until it is written, the status holds the place.
+		r.places.release(o.session)
+	}
 	patch := client.MergeFromWithOptions(o.session, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, written, patch); err != nil {
 		return nil, fmt.Errorf("write the session's status: %w", err)
-	}
-	if after.Status.Phase == v1alpha1.SessionEnded || after.Status.Phase == v1alpha1.SessionSuspended && after.Status.Job == "" {
-		r.places.release(o.session)
 	}
 	r.announce(o, after)
 	next := *o

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,8 +65,14 @@ func (o *observation) key() types.NamespacedName { return client.ObjectKeyFromOb
 // observe gathers what a pass looks at; nil when the session is gone.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
 	session := &v1alpha1.ToolSession{}
-	if err := r.Objects.Get(ctx, key, session); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	err := r.Objects.Get(ctx, key, session)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, r.checkGone(ctx, key)
+	case err != nil:
+		return nil, err
+	case r.Earlier.IsBehind(session):
+		return nil, ErrBehind
 	}
 	o := &observation{session: session, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(session.UID))}
 	o.created = session.CreationTimestamp.Time
@@ -89,6 +96,16 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 		o.runner = r.Hub.SessionByKey(session.Status.Runner.KeyHash)
 	}
 	return o, r.observeJob(ctx, o)
+}
+
+// checkGone asks past the cache whether a session is gone that the cache hasn't: its process must not be told to end because
+// the cache of a new leader is behind.
+func (r *Reconciler) checkGone(ctx context.Context, key types.NamespacedName) error {
+	err := r.Objects.Live.Get(ctx, key, &v1alpha1.ToolSession{})
+	if err == nil {
+		return ErrBehind
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // observeCalls counts the session's calls, and notes that it has some.

@@ -27,7 +27,7 @@ type Serving struct {
 	// TakesCalls says that a call whose turn it is may be handed over now.
 	TakesCalls bool
 	// Wait is the condition Started's reason, and Message its message, of a call that waits for the session; empty when the
-	// session takes calls. The time in which the call has to start counts from when the session takes calls.
+	// session takes calls.
 	Wait, Message string
 }
 

@@ -141,6 +141,9 @@ func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, err
 			if o.leftover != nil {
 				e.remove = append(e.remove, o.leftover)
 			}
+			if stage != Ended {
+				e.wakeAt(o, o.lifetimeEnds())
+			}
 			return e, err
 		}
 	}

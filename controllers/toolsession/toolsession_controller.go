@@ -12,6 +12,7 @@ package toolsession
 
 import (
 	"context"
+	"errors"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/trigger"
 )
@@ -43,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, sessions *trigger.Trigge
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.ToolSession{}).
 		Watches(&v1alpha1.ToolSession{}, r.onPlaces()).
-		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.waitingIn)).
+		Watches(&v1alpha1.ExecutionEnvironment{}, handler.EnqueueRequestsFromMapFunc(r.waitingIn), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ToolCall{}, r.onCalls()).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfJob)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfPod)).
@@ -55,6 +59,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, sessions *trigger.Trigge
 // Reconcile takes one look at a session and moves it on as far as that look allows.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req.NamespacedName)
+	if errors.Is(err, ErrBehind) {
+		return ctrl.Result{RequeueAfter: apicache.Lag}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -121,9 +121,18 @@ func (r Reader) CallsOfSession(ctx context.Context, session *v1alpha1.ToolSessio
 	return ofSession(calls.Items, session), nil
 }
 
-// AnyCall says whether a session has a call that has not ended and of which is says true, past the cache: what nobody may be
-// wrong about.
+// AnyCall says whether a session has a call that has not ended and of which is says true. That it has none nobody may be wrong
+// about: the API server says so, past the cache.
 func (r Reader) AnyCall(ctx context.Context, session *v1alpha1.ToolSession, is func(*v1alpha1.ToolCall) bool) (bool, error) {
+	cached, err := r.CallsOfSession(ctx, session)
+	if err != nil {
+		return false, err
+	}
+	for i := range cached {
+		if is(&cached[i]) {
+			return true, nil
+		}
+	}
 	named := fields.AndSelectors(InFlight(), fields.OneTermEqualSelector(FieldSession, session.Name))
 	for page := ""; ; {
 		calls := &v1alpha1.ToolCallList{}
