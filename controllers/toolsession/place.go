@@ -26,7 +26,7 @@ const retryPause = 10 * time.Second
 // place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
 	if o.foreignJob != "" {
-		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob), nil), nil
+		return o.noPod(v1alpha1.ReasonPodRejected, o.foreignJobMessage(), nil), nil
 	}
 	if left := o.since(v1alpha1.ConditionReady).Add(nextTry).Sub(o.now); o.isTriedAgain() && left > 0 {
 		return effects{wake: left}, nil
@@ -65,6 +65,16 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 		return ptr.Deref(e, effects{}), err
 	}
 	return r.launch(o), nil
+}
+
+// foreignJobMessage says what to do about a Job that has the name of the session's own. A session with files gets another
+// pod by itself, from a Job with another name.
+func (o *observation) foreignJobMessage() string {
+	advice := "delete the Job"
+	if !o.hasFiles() {
+		advice += " and create the session again"
+	}
+	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod: %s", o.foreignJob, advice)
 }
 
 // with is the observation with what the session begins with.
