@@ -133,7 +133,7 @@ func (r *Reconciler) idle(o *observation) *effects {
 
 // watchLost looks after a session whose runner isn't connected.
 func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, error) {
-	why, err := r.lost(ctx, o)
+	why, err := Gone(ctx, r.Objects, o.session)
 	if err != nil {
 		return effects{}, err
 	}
