@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -192,16 +191,5 @@ func (o *observation) since(kind string) time.Time {
 
 // lifetimeEnds is when the session ends at the latest.
 func (o *observation) lifetimeEnds() time.Time {
-	return o.session.CreationTimestamp.Add(jobspec.Lifetime(o.session))
+	return o.session.CreationTimestamp.Add(o.session.MaxLifetime())
 }
-
-// maxCalls is how many calls the session takes.
-func (o *observation) maxCalls() int { return int(ptr.Deref(o.session.Spec.MaxCalls, defaultMaxCalls)) }
-
-// Defaults of a session, as the API server fills them in.
-const (
-	defaultIdleSeconds     = 900
-	defaultMaxCalls        = 10000
-	defaultConcurrentCalls = 1
-	defaultTTLSeconds      = 3600
-)

@@ -219,15 +219,15 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 	if before := o.session.Status.Runner; before != nil {
 		e.forgetKey = before.KeyHash
 	}
-	e.wake = o.idleLimit()
+	e.wake = o.session.IdleTimeout()
 	return e, nil
 }
 
 // begin is what makes a runner the session's.
 func (o *observation) begin(incarnation int32) *wire.Begin {
 	return &wire.Begin{
-		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.maxCalls(),
-		MaxConcurrentCalls: int(ptr.Deref(o.session.Spec.MaxConcurrentCalls, defaultConcurrentCalls)),
+		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.session.MaxCalls(),
+		MaxConcurrentCalls: o.session.MaxConcurrentCalls(),
 		Home:               homeOf(o.origin),
 	}
 }

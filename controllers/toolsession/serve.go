@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -25,8 +24,8 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	case !serves || served.UID != string(o.session.UID) || served.Incarnation != o.session.Status.Incarnation:
 		return r.strange(ctx, o, serves && served.UID == string(o.session.UID))
 	}
-	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.maxCalls() {
-		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.maxCalls())), nil
+	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.session.MaxCalls() {
+		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.session.MaxCalls())), nil
 	}
 	if e := r.idle(o); e != nil {
 		return *e, nil
@@ -38,7 +37,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 		e.wakeAt(o, until)
 	case limited:
 		// No call has a session looked at that takes calls.
-		e.wakeIn(o.idleLimit())
+		e.wakeIn(o.session.IdleTimeout())
 	}
 	return e, nil
 }
@@ -87,11 +86,6 @@ func (o *observation) poolJob() *batchv1.Job {
 	return o.job
 }
 
-// idleLimit is how long the session may be without a call; 0 for no limit.
-func (o *observation) idleLimit() time.Duration {
-	return time.Duration(ptr.Deref(o.session.Spec.IdleTimeoutSeconds, defaultIdleSeconds)) * time.Second
-}
-
 // idleUntil is when the session has been without a call for too long, if none comes. After a restart of the operator that
 // counts anew, since nobody knows when the last call was.
 func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
@@ -101,7 +95,7 @@ func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
 			from = at
 		}
 	}
-	return from.Add(o.idleLimit()), o.idleLimit() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
+	return from.Add(o.session.IdleTimeout()), o.session.IdleTimeout() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
 }
 
 // idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
@@ -120,7 +114,7 @@ func (r *Reconciler) idle(o *observation) *effects {
 		// One was handed over since.
 		return nil
 	}
-	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))
+	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.session.IdleTimeout().Seconds()))
 	e := effects{}
 	if o.hasWorkspace() {
 		e = o.suspendNow(v1alpha1.ReasonIdleTimeout, message+"; the next call wakes it")

@@ -159,15 +159,7 @@ func mountClaim(pod *corev1.PodSpec, claim, home string) {
 
 // sessionSeconds is the deadline of a session's Job. It only ends what runner and operator have lost.
 func sessionSeconds(session *v1alpha1.ToolSession, env *v1alpha1.ExecutionEnvironment) int64 {
-	return int64(decide.StartTimeoutSeconds(env)) + RunSeconds(Lifetime(session).Milliseconds())
-}
-
-// defaultLifetimeSeconds holds for a session that sets no maxLifetimeSeconds.
-const defaultLifetimeSeconds = 28800
-
-// Lifetime is how long after its creation a session ends.
-func Lifetime(session *v1alpha1.ToolSession) time.Duration {
-	return time.Duration(ptr.Deref(session.Spec.MaxLifetimeSeconds, defaultLifetimeSeconds)) * time.Second
+	return int64(decide.StartTimeoutSeconds(env)) + RunSeconds(session.MaxLifetime().Milliseconds())
 }
 
 // AdoptForSession changes a pool's Job into the session's own: owned by it, so that it goes with the session, and with a
@@ -180,7 +172,7 @@ func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.T
 	job.Labels[LabelSession] = string(session.UID)
 	job.Spec.TTLSecondsAfterFinished = nil
 	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
-	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(Lifetime(session).Milliseconds()))
+	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(session.MaxLifetime().Milliseconds()))
 }
 
 // BuildClaim makes a session's PersistentVolumeClaim. It has no owner: one that is kept belongs to nobody.
