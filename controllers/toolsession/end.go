@@ -91,7 +91,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 // stopInTime ends the pod of a runner that was to end its calls and isn't connected, or is and doesn't. Results that only wait
 // to be written are no reason.
 func (o *observation) stopInTime(e *effects) {
-	e.wakeIn(retryPause)
+	e.wakeIn(host.RetryPause)
 	if !o.isBound() || o.ownJobs() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -169,16 +170,9 @@ func sealContext(session *v1alpha1.ToolSession, bound *v1alpha1.RunnerBinding) [
 	return []string{"session", session.Namespace, session.Name, string(session.UID), bound.PodUID, bound.KeyHash}
 }
 
-// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened.
+// heardUntil is a deadline, but never before the runners could be heard.
 func (o *observation) heardUntil(deadline time.Time) time.Time {
-	heard := o.heard
-	if heard.IsZero() {
-		heard = o.now
-	}
-	if earliest := heard.Add(dispatch.ReconnectWait); deadline.Before(earliest) {
-		return earliest
-	}
-	return deadline
+	return host.HeardUntil(o.heard, o.now, deadline)
 }
 
 // since is since when a condition is as it is; the session's creation when it isn't there.

@@ -20,9 +20,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// retryPause is when to look again at what may change without a word.
-const retryPause = 10 * time.Second
-
 // place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
 	if o.foreignJob != "" {
@@ -120,7 +117,7 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*v1alpha1.ToolS
 	case err != nil:
 		return nil, 0, err
 	case found && env.Spec.Suspend:
-		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), retryPause, nil
+		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), host.RetryPause, nil
 	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
 		return nil, 0, nil
 	}

@@ -56,7 +56,7 @@ func (r *Reconciler) strange(ctx context.Context, o *observation, served bool) (
 	if !left {
 		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
 	}
-	e := effects{status: status, wake: retryPause}
+	e := effects{status: status, wake: host.RetryPause}
 	if o.ownJobs() != nil && metav1.IsControlledBy(o.job, o.session) && !o.isExpired() {
 		e.expire = o.job
 	}
@@ -142,7 +142,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, er
 		return e, nil
 	}
 	e.status = o.unheard()
-	e.wakeIn(retryPause)
+	e.wakeIn(host.RetryPause)
 	return e, nil
 }
 
@@ -160,7 +160,7 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if o.session.Status.Reason == v1alpha1.ReasonPodLost {
 		message = o.session.Status.Message
 	}
-	e := effects{status: o.pending(v1alpha1.ReasonPodLost, message), wake: retryPause}
+	e := effects{status: o.pending(v1alpha1.ReasonPodLost, message), wake: host.RetryPause}
 	if left {
 		return e, nil
 	}
