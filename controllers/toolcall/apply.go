@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -238,7 +237,7 @@ func (r *Reconciler) assignInSession(o *observation, e *effects, m message) {
 	}
 	r.Turns.Hand(o.key(), m.session)
 	r.Pending.Release(o.key())
-	if m.to.Taken() >= int(ptr.Deref(o.session.Session.Spec.MaxCalls, 0)) {
+	if m.to.Taken() >= o.session.Session.MaxCalls() {
 		r.KeepSession(o.session.name)
 	}
 }

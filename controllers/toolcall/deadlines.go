@@ -7,21 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened,
-// and the operator to ask again for what it was refused before.
+// heardUntil is a deadline, but never before the runners could be heard.
 func (o *observation) heardUntil(deadline time.Time) time.Time {
-	heard := o.heard
-	if heard.IsZero() {
-		heard = o.now
-	}
-	if earliest := heard.Add(dispatch.ReconnectWait); deadline.Before(earliest) {
-		return earliest
-	}
-	return deadline
+	return host.HeardUntil(o.heard, o.now, deadline)
 }
 
 // startsFrom is since when the command could start: since the Job has been let run and the environment resumed.

@@ -16,7 +16,7 @@ import (
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there
 // before the status says so, the status, and only then what follows from it.
 type effects struct {
-	// create is the Job to make; credential the Job whose pod has to have its token.
+	// create is the Job to make; then credential is the Job whose pod has to have its token.
 	create, credential *batchv1.Job
 	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
 	decided *observation
@@ -25,22 +25,24 @@ type effects struct {
 	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
 	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
 	adopt *batchv1.Job
-	// release ends the call's claim on a waiting runner, leaveQueue its place in its environment's queue.
-	release, leaveQueue bool
+	// gone turns the call's runners away; forget drops what is remembered of a call in flight.
+	gone   string
+	forget bool
+	// leaveQueue ends the call's place in its environment's queue.
+	leaveQueue bool
 	// messages go to runners.
 	messages []message
+	// release ends the call's claim on a waiting runner.
+	release bool
 	// reported is what became of a runner's result, for the metric.
 	reported metrics.ReportOutcome
 	// forgetResult drops the copy of a result whose runner has gone.
 	forgetResult bool
-	// remove are Jobs to delete, with their pods.
-	remove []*batchv1.Job
-	// removeCall deletes the call; expire is when that is due.
+	// expire is when the call is to be deleted.
+	expire time.Time
+	// remove are Jobs to delete, with their pods; removeCall deletes the call.
+	remove     []*batchv1.Job
 	removeCall bool
-	expire     time.Time
-	// gone turns the call's runners away; forget drops what is remembered of a call in flight.
-	gone   string
-	forget bool
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
 }

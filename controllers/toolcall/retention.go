@@ -66,10 +66,8 @@ func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
 	return seeded, nil
 }
 
-// Fields that tell calls which say themselves how long they stay, and calls of sessions.
-const (
-	fieldTTL = "spec.ttlSecondsAfterFinished"
-)
+// fieldTTL is empty for calls that don't say themselves how long they stay.
+const fieldTTL = "spec.ttlSecondsAfterFinished"
 
 // finishedOf is a part of the finished calls.
 type finishedOf int

@@ -115,7 +115,7 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		e.status = o.heldBack()
 		return e, nil
 	case !o.now.Before(deadline):
-		return o.cannotStart(host.StartTimeout(o.decision.StartTimeoutSeconds, found)), nil
+		return o.cannotStart(host.StartTimeout("the command", o.decision.StartTimeoutSeconds, found)), nil
 	}
 	e.status, e.wake = o.accepted(), deadline.Sub(o.now)
 	if pod == nil {

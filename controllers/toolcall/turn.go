@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
@@ -14,6 +13,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
@@ -49,7 +49,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	stale, err := r.mayHaveEnded(ctx, o)
 	if err != nil || stale {
-		return effects{wake: retryPause}, err
+		return effects{wake: host.RetryPause}, err
 	}
 	return r.handOver(o, j)
 }
@@ -103,9 +103,6 @@ func (r *Reconciler) handOver(o *observation, j *judged) (effects, error) {
 	assignment.Decision, assignment.Background = sealed, o.call.Spec.Background
 	return effects{messages: []message{{to: v.runner(), assign: assignment, session: v.Session.UID}}, wake: acceptWait}, nil
 }
-
-// retryPause is when to look again at what may change without a word.
-const retryPause = 10 * time.Second
 
 // watchInSession looks after a call that its session's process may have started.
 func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effects, error) {
@@ -178,7 +175,7 @@ func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effe
 	if o.session.Host.HasSaidHello {
 		e = o.saysRunning()
 	}
-	e.wakeIn(retryPause)
+	e.wakeIn(host.RetryPause)
 	return e, nil
 }
 
@@ -189,7 +186,7 @@ func (r *Reconciler) watchKnown(ctx context.Context, o *observation) (effects, e
 		return effects{}, err
 	}
 	if now == nil || now.UID != o.call.UID || now.Status.Phase.Terminal() {
-		return effects{wake: retryPause}, nil
+		return effects{wake: host.RetryPause}, nil
 	}
 	return effects{status: o.fail(v1alpha1.ReasonPodLost, "the call's result was recorded before and is lost, as after etcd was restored from a backup; the command has run")}, nil
 }

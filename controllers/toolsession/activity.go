@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -129,7 +128,7 @@ func (r *Reconciler) isTaken(session *v1alpha1.ToolSession) bool {
 // hasHadAll says that a session's runner takes no more calls.
 func (r *Reconciler) hasHadAll(session *v1alpha1.ToolSession) bool {
 	process := host.FindSessionHost(r.Hub, session)
-	return process != nil && process.Runner != nil && process.Runner.Taken() >= int(ptr.Deref(session.Spec.MaxCalls, defaultMaxCalls))
+	return process != nil && process.Runner != nil && process.Runner.Taken() >= session.MaxCalls()
 }
 
 // heldBy counts the calls that a session's runner runs, those of them that take the session's turns, and those whose results

@@ -14,33 +14,34 @@ import (
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there before
 // the status says so, the status, and only then what follows from it.
 type effects struct {
-	// hold puts the finalizer on the session before anything is made for it; holdLater after the status was written, and
-	// before the first call is handed over, where nothing is made that would outlive the session.
-	hold, holdLater bool
+	// paused says that the runner is given no calls until the status is written, so that none is cancelled by that.
+	paused bool
+	// hold puts the finalizer on the session before anything is made for it.
+	hold bool
 	// claim is the PersistentVolumeClaim to make, create the Job, credential the Job whose pod has to have its token.
 	claim              *corev1.PersistentVolumeClaim
 	create, credential *batchv1.Job
 	// from is the observation with what this pass decided: what follows from a failed creation is made from it.
 	from *observation
-	// paused says that the runner is given no calls until the status is written, so that none is cancelled by that.
-	paused bool
 	// status is what the session's status becomes; nil leaves it.
 	status *v1alpha1.ToolSessionStatus
 	// messages go to runners.
 	messages []message
-	// adopt is a Job of a pool that becomes the session's own. Then release ends the claim on its runner.
-	adopt   *batchv1.Job
-	release bool
+	// forgetKey drops what is remembered of the runner with this key, forget what is remembered of the session.
+	forgetKey string
+	forget    bool
+	// holdLater puts the finalizer on the session before the first call is handed over, where nothing is made that would
+	// outlive the session.
+	holdLater bool
+	// adopt is a Job of a pool that becomes the session's own. The claim on its runner is released, then.
+	adopt *batchv1.Job
 	// expire is a Job whose deadline becomes now: its pod is ended, and the Job says when that is done.
 	expire *batchv1.Job
 	// removeClaim and remove are what the session doesn't need any more.
 	removeClaim *corev1.PersistentVolumeClaim
 	remove      []*batchv1.Job
-	// letGo takes the finalizer away, removeSession deletes the session.
-	letGo, removeSession bool
-	// forget drops what is remembered of the session, and of the runner with this key.
-	forget    bool
-	forgetKey string
+	// removeSession deletes the session, release ends its claim on a waiting runner, letGo takes the finalizer away.
+	removeSession, release, letGo bool
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
 }

@@ -27,7 +27,7 @@ func (r *Reconciler) end(_ context.Context, o *observation) (effects, error) {
 	case o.session.DeletionTimestamp != nil, o.session.Spec.End:
 		return o.endNow(v1alpha1.ReasonEndRequested, decide.EndRequested(o.session)), nil
 	default:
-		return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(jobspec.Lifetime(o.session).Seconds()))), nil
+		return o.endNow(v1alpha1.ReasonMaxLifetime, fmt.Sprintf("the session is older than %d s (maxLifetimeSeconds)", int(o.session.MaxLifetime().Seconds()))), nil
 	}
 }
 
@@ -77,7 +77,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 	if bound := o.session.Status.Runner; bound != nil {
 		e.forgetKey = bound.KeyHash
 	}
-	ttl := time.Duration(ptr.Deref(o.session.Spec.TTLSecondsAfterEnded, defaultTTLSeconds)) * time.Second
+	ttl := o.session.TTLAfterEnded()
 	switch until := o.since(v1alpha1.ConditionEnded).Add(ttl); {
 	case o.session.DeletionTimestamp != nil:
 	case until.After(o.now):
@@ -91,7 +91,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 // stopInTime ends the pod of a runner that was to end its calls and isn't connected, or is and doesn't. Results that only wait
 // to be written are no reason.
 func (o *observation) stopInTime(e *effects) {
-	e.wakeIn(retryPause)
+	e.wakeIn(host.RetryPause)
 	if !o.isBound() || o.ownJobs() == nil || jobspec.HasEnded(o.job) || o.isExpired() {
 		return
 	}

@@ -49,8 +49,3 @@ func Gone(ctx context.Context, objects apicache.Reader, session *v1alpha1.ToolSe
 	}
 	return fmt.Sprintf("the node of pod %s, %s, is gone or out of service", s.Pod, s.Node), nil
 }
-
-// lost says why the recorded runner, which isn't connected, is gone; empty when it may come back.
-func (r *Reconciler) lost(ctx context.Context, o *observation) (why string, err error) {
-	return Gone(ctx, r.Objects, o.session)
-}

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -187,16 +187,9 @@ func sealContext(session *v1alpha1.ToolSession, bound *v1alpha1.RunnerBinding) [
 	return []string{"session", session.Namespace, session.Name, string(session.UID), bound.PodUID, bound.KeyHash}
 }
 
-// heardUntil is a deadline, but never before the runners had the time to say what happened while no operator listened.
+// heardUntil is a deadline, but never before the runners could be heard.
 func (o *observation) heardUntil(deadline time.Time) time.Time {
-	heard := o.heard
-	if heard.IsZero() {
-		heard = o.now
-	}
-	if earliest := heard.Add(dispatch.ReconnectWait); deadline.Before(earliest) {
-		return earliest
-	}
-	return deadline
+	return host.HeardUntil(o.heard, o.now, deadline)
 }
 
 // since is since when a condition is as it is; the session's creation when it isn't there.
@@ -209,16 +202,5 @@ func (o *observation) since(kind string) time.Time {
 
 // lifetimeEnds is when the session ends at the latest.
 func (o *observation) lifetimeEnds() time.Time {
-	return o.session.CreationTimestamp.Add(jobspec.Lifetime(o.session))
+	return o.session.CreationTimestamp.Add(o.session.MaxLifetime())
 }
-
-// maxCalls is how many calls the session takes.
-func (o *observation) maxCalls() int { return int(ptr.Deref(o.session.Spec.MaxCalls, defaultMaxCalls)) }
-
-// Defaults of a session, as the API server fills them in.
-const (
-	defaultIdleSeconds     = 900
-	defaultMaxCalls        = 10000
-	defaultConcurrentCalls = 1
-	defaultTTLSeconds      = 3600
-)

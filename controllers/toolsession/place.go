@@ -20,13 +20,10 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// retryPause is when to look again at what may change without a word.
-const retryPause = 10 * time.Second
-
 // place decides what the session begins with and gives it a host. A session that has had a pod keeps what it began with.
 func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error) {
 	if o.foreignJob != "" {
-		return o.noPod(v1alpha1.ReasonPodRejected, fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod", o.foreignJob), nil), nil
+		return o.noPod(v1alpha1.ReasonPodRejected, o.foreignJobMessage(), nil), nil
 	}
 	if left := o.since(v1alpha1.ConditionReady).Add(nextTry).Sub(o.now); o.isTriedAgain() && left > 0 {
 		return effects{wake: left}, nil
@@ -65,6 +62,16 @@ func (r *Reconciler) place(ctx context.Context, o *observation) (effects, error)
 		return ptr.Deref(e, effects{}), err
 	}
 	return r.launch(o), nil
+}
+
+// foreignJobMessage says what to do about a Job that has the name of the session's own. A session with files gets another
+// pod by itself, from a Job with another name.
+func (o *observation) foreignJobMessage() string {
+	advice := "delete the Job"
+	if !o.hasFiles() {
+		advice += " and create the session again"
+	}
+	return fmt.Sprintf("a Job named %s is there already, and the operator didn't make it for this session, or somebody changed its pod: %s", o.foreignJob, advice)
 }
 
 // with is the observation with what the session begins with.
@@ -110,7 +117,7 @@ func (r *Reconciler) admit(ctx context.Context, o *observation) (*v1alpha1.ToolS
 	case err != nil:
 		return nil, 0, err
 	case found && env.Spec.Suspend:
-		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), retryPause, nil
+		return o.pending(v1alpha1.ReasonEnvironmentSuspended, fmt.Sprintf("ExecutionEnvironment %q is suspended: the session waits until its spec.suspend is false", env.Name)), host.RetryPause, nil
 	case o.session.Status.Job != "" || !found || env.Spec.Sessions == nil:
 		return nil, 0, nil
 	}
@@ -209,15 +216,15 @@ func (r *Reconciler) bindTo(ctx context.Context, o *observation, job *batchv1.Jo
 	if before := o.session.Status.Runner; before != nil {
 		e.forgetKey = before.KeyHash
 	}
-	e.wake = o.idleLimit()
+	e.wake = o.session.IdleTimeout()
 	return e, nil
 }
 
 // begin is what makes a runner the session's.
 func (o *observation) begin(incarnation int32) *wire.Begin {
 	return &wire.Begin{
-		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.maxCalls(),
-		MaxConcurrentCalls: int(ptr.Deref(o.session.Spec.MaxConcurrentCalls, defaultConcurrentCalls)),
+		SessionUID: string(o.session.UID), SessionName: o.session.Name, Incarnation: incarnation, MaxCalls: o.session.MaxCalls(),
+		MaxConcurrentCalls: o.session.MaxConcurrentCalls(),
 		Home:               homeOf(o.origin),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
 )
 
 // places holds which sessions were let into their environment. The sessions' status says it too, a moment later: two
@@ -204,7 +205,7 @@ func waitInLine(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) 
 		}
 	}
 	if ahead < maxWoken {
-		return retryPause
+		return host.RetryPause
 	}
 	return wait.Jitter(seldom, 0.5)
 }

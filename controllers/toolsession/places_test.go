@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/host"
 )
 
 // crowd are the sessions of a full environment, and n that wait. The last one waits for the longest.
@@ -47,7 +48,7 @@ func TestALookAtAFullEnvironmentCostsTheSameHoweverManyWait(t *testing.T) {
 func TestOnlyTheFirstInLineLookOften(t *testing.T) {
 	_, all := crowd(maxWoken + 1)
 	first, last := &all[10], &all[len(all)-1]
-	if pause := waitInLine(first, all); pause != retryPause {
+	if pause := waitInLine(first, all); pause != host.RetryPause {
 		t.Errorf("the first looks again in %s", pause)
 	}
 	if pause := waitInLine(last, all); pause < seldom {

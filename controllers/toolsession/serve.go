@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -25,8 +24,8 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 	case !serves || served.UID != string(o.session.UID) || served.Incarnation != o.session.Status.Incarnation:
 		return r.strange(ctx, o, serves && served.UID == string(o.session.UID))
 	}
-	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.maxCalls() {
-		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.maxCalls())), nil
+	if _, foreground, _ := heldBy(o.runner); foreground == 0 && o.runner.Taken() >= o.session.MaxCalls() {
+		return o.endNow(v1alpha1.ReasonMaxCalls, fmt.Sprintf("the session took %d calls (maxCalls)", o.session.MaxCalls())), nil
 	}
 	if e := r.idle(o); e != nil {
 		return *e, nil
@@ -38,7 +37,7 @@ func (r *Reconciler) serve(ctx context.Context, o *observation) (effects, error)
 		e.wakeAt(o, until)
 	case limited:
 		// No call has a session looked at that takes calls.
-		e.wakeIn(o.idleLimit())
+		e.wakeIn(o.session.IdleTimeout())
 	}
 	return e, nil
 }
@@ -57,7 +56,7 @@ func (r *Reconciler) strange(ctx context.Context, o *observation, served bool) (
 	if !left {
 		return effects{status: o.unplaced(status), release: true, wake: time.Millisecond}, nil
 	}
-	e := effects{status: status, wake: retryPause}
+	e := effects{status: status, wake: host.RetryPause}
 	if o.ownJobs() != nil && metav1.IsControlledBy(o.job, o.session) && !o.isExpired() {
 		e.expire = o.job
 	}
@@ -87,11 +86,6 @@ func (o *observation) poolJob() *batchv1.Job {
 	return o.job
 }
 
-// idleLimit is how long the session may be without a call; 0 for no limit.
-func (o *observation) idleLimit() time.Duration {
-	return time.Duration(ptr.Deref(o.session.Spec.IdleTimeoutSeconds, defaultIdleSeconds)) * time.Second
-}
-
 // idleUntil is when the session has been without a call for too long, if none comes. After a restart of the operator that
 // counts anew, since nobody knows when the last call was.
 func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
@@ -101,7 +95,7 @@ func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
 			from = at
 		}
 	}
-	return from.Add(o.idleLimit()), o.idleLimit() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
+	return from.Add(o.session.IdleTimeout()), o.session.IdleTimeout() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
 }
 
 // idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
@@ -120,7 +114,7 @@ func (r *Reconciler) idle(o *observation) *effects {
 		// One was handed over since.
 		return nil
 	}
-	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.idleLimit().Seconds()))
+	message := fmt.Sprintf("the session had no call for %d s (idleTimeoutSeconds)", int(o.session.IdleTimeout().Seconds()))
 	e := effects{}
 	if o.hasWorkspace() {
 		e = o.suspendNow(v1alpha1.ReasonIdleTimeout, message+"; the next call wakes it")
@@ -133,7 +127,7 @@ func (r *Reconciler) idle(o *observation) *effects {
 
 // watchLost looks after a session whose runner isn't connected.
 func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, error) {
-	why, err := r.lost(ctx, o)
+	why, err := Gone(ctx, r.Objects, o.session)
 	if err != nil {
 		return effects{}, err
 	}
@@ -148,7 +142,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation) (effects, er
 		return e, nil
 	}
 	e.status = o.unheard()
-	e.wakeIn(retryPause)
+	e.wakeIn(host.RetryPause)
 	return e, nil
 }
 
@@ -166,7 +160,7 @@ func (r *Reconciler) replace(ctx context.Context, o *observation, why string) (e
 	if o.session.Status.Reason == v1alpha1.ReasonPodLost {
 		message = o.session.Status.Message
 	}
-	e := effects{status: o.pending(v1alpha1.ReasonPodLost, message), wake: retryPause}
+	e := effects{status: o.pending(v1alpha1.ReasonPodLost, message), wake: host.RetryPause}
 	if left {
 		return e, nil
 	}

@@ -3,7 +3,6 @@ package toolsession
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,22 +67,13 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 		if err != nil {
 			return effects{}, err
 		}
-		return o.cannotStart(startTimeout(decide.StartTimeoutSeconds(o.origin.Effective()), cmp.Or(unbound, found))), nil
+		return o.cannotStart(host.StartTimeout("the session's pod", decide.StartTimeoutSeconds(o.origin.Effective()), cmp.Or(unbound, found))), nil
 	}
 	e.wake = deadline.Sub(o.now)
 	if pod == nil {
 		e.wakeIn(host.PodWait)
 	}
 	return e, nil
-}
-
-// startTimeout is the end of a session that waited too long for its pod.
-func startTimeout(seconds int32, found *host.Problem) *host.Problem {
-	late := &host.Problem{Reason: v1alpha1.ReasonStartTimeout, Message: fmt.Sprintf("the session's pod did not start within %d s (startTimeoutSeconds of the environment)", seconds)}
-	if found != nil {
-		late.Reason, late.Message = found.Reason, late.Message+": "+found.Message
-	}
-	return late
 }
 
 // startsFrom is since when the session's pod could start: since its Job has been let run, and the session is said to start.

@@ -184,9 +184,13 @@ func DiagnoseJob(job *batchv1.Job) *Problem {
 	return nil
 }
 
-// StartTimeout is the end of a call that waited too long for its start, with the best guess at why.
-func StartTimeout(seconds int32, found *Problem) *Problem {
-	late := &Problem{Final: true, Reason: v1alpha1.ReasonStartTimeout, Message: fmt.Sprintf("the command did not start within %d s (startTimeoutSeconds of the environment)", seconds)}
+// StartTimeout says that something waited too long for its start, with the best guess at why: the command of a call, or the
+// pod of a session.
+func StartTimeout(what string, seconds int32, found *Problem) *Problem {
+	late := &Problem{
+		Final: true, Reason: v1alpha1.ReasonStartTimeout,
+		Message: fmt.Sprintf("%s did not start within %d s (startTimeoutSeconds of the environment)", what, seconds),
+	}
 	if found != nil {
 		late.Reason = found.Reason
 		late.Message += ": " + found.Message

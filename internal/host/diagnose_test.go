@@ -225,11 +225,11 @@ func TestAJobSaysWhyItHasNoPod(t *testing.T) {
 
 func TestACallThatWaitedTooLongIsToldTheBestGuess(t *testing.T) {
 	t.Parallel()
-	alone := StartTimeout(30, nil)
-	if alone.Reason != v1alpha1.ReasonStartTimeout || !alone.Final || !strings.Contains(alone.Message, "within 30 s (startTimeoutSeconds") {
+	alone := StartTimeout("the command", 30, nil)
+	if alone.Reason != v1alpha1.ReasonStartTimeout || !alone.Final || !strings.Contains(alone.Message, "the command did not start within 30 s (startTimeoutSeconds") {
 		t.Errorf("without a guess: %+v", alone)
 	}
-	guess := StartTimeout(30, &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: 0/3 nodes"})
+	guess := StartTimeout("the command", 30, &Problem{Reason: v1alpha1.ReasonUnschedulable, Message: "no node takes the pod: 0/3 nodes"})
 	if guess.Reason != v1alpha1.ReasonUnschedulable || !guess.Final || !strings.HasSuffix(guess.Message, ": no node takes the pod: 0/3 nodes") {
 		t.Errorf("with one: %+v", guess)
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
@@ -75,7 +74,7 @@ func (h *SessionHost) Room() Room {
 	if h == nil || !h.IsServing() {
 		return Room{}
 	}
-	room := Room{Calls: int(ptr.Deref(h.Session.Spec.MaxConcurrentCalls, 1)), Background: wire.MaxBackgroundCalls}
+	room := Room{Calls: h.Session.MaxConcurrentCalls(), Background: wire.MaxBackgroundCalls}
 	ended := 0
 	for _, call := range h.Runner.HeldCalls() {
 		switch call.State {

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -19,6 +20,11 @@ import (
 
 // LabelSession is the UID of the ToolSession that a Job, its pod or a claim was made for.
 const LabelSession = "toolcall.dev/session-uid"
+
+// LabelSessionName is the name of the ToolSession that a claim was made for: a claim that is kept outlives the session, and
+// nobody knows a UID by heart. A name longer than 63 characters is no label's value, so its claim doesn't have the label: a
+// shortened one could be another session's.
+const LabelSessionName = "toolcall.dev/session-name"
 
 // AnnotationOrigin holds, on a session's Job, what the session begins with, sealed.
 const AnnotationOrigin = "toolcall.dev/session-origin"
@@ -153,15 +159,7 @@ func mountClaim(pod *corev1.PodSpec, claim, home string) {
 
 // sessionSeconds is the deadline of a session's Job. It only ends what runner and operator have lost.
 func sessionSeconds(session *v1alpha1.ToolSession, env *v1alpha1.ExecutionEnvironment) int64 {
-	return int64(decide.StartTimeoutSeconds(env)) + RunSeconds(Lifetime(session).Milliseconds())
-}
-
-// defaultLifetimeSeconds holds for a session that sets no maxLifetimeSeconds.
-const defaultLifetimeSeconds = 28800
-
-// Lifetime is how long after its creation a session ends.
-func Lifetime(session *v1alpha1.ToolSession) time.Duration {
-	return time.Duration(ptr.Deref(session.Spec.MaxLifetimeSeconds, defaultLifetimeSeconds)) * time.Second
+	return int64(decide.StartTimeoutSeconds(env)) + RunSeconds(session.MaxLifetime().Milliseconds())
 }
 
 // AdoptForSession changes a pool's Job into the session's own: owned by it, so that it goes with the session, and with a
@@ -174,17 +172,21 @@ func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.T
 	job.Labels[LabelSession] = string(session.UID)
 	job.Spec.TTLSecondsAfterFinished = nil
 	elapsed := int64(now.Sub(StartsFrom(job)).Seconds()) + 1
-	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(Lifetime(session).Milliseconds()))
+	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(session.MaxLifetime().Milliseconds()))
 }
 
 // BuildClaim makes a session's PersistentVolumeClaim. It has no owner: one that is kept belongs to nobody.
 func BuildClaim(session *v1alpha1.ToolSession) *corev1.PersistentVolumeClaim {
 	w := session.Spec.Workspace
+	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, LabelSession: string(session.UID)}
+	if len(validation.IsValidLabelValue(session.Name)) == 0 {
+		labels[LabelSessionName] = session.Name
+	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: session.Namespace,
 			Name:      ClaimName(session),
-			Labels:    map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, LabelSession: string(session.UID)},
+			Labels:    labels,
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},

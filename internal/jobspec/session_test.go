@@ -2,6 +2,7 @@ package jobspec_test
 
 import (
 	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -224,6 +226,28 @@ func TestAClaimIsEmptyAndBelongsToNobody(t *testing.T) {
 	copied.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
 	if jobspec.IsClaimOf(claim, other) || jobspec.IsClaimOf(copied, in.Session) {
 		t.Error("another session's claim counts, or a copy of one")
+	}
+}
+
+// Whoever looks for a claim whose session is gone knows the session's name.
+func TestAClaimIsFoundByItsSessionsName(t *testing.T) {
+	t.Parallel()
+	longest, tooLong := strings.Repeat("n", 63), strings.Repeat("n", 64)
+	for name, want := range map[string]string{"work": "work", "work.first-1": "work.first-1", longest: longest, tooLong: ""} {
+		in := sessionInput(t, func(in *jobspec.SessionInput) { in.Session = session(name) }, withClaim)
+		in.Session.UID = "uid"
+		claim := jobspec.BuildClaim(in.Session)
+		if got, has := claim.Labels[jobspec.LabelSessionName]; got != want || has != (want != "") {
+			t.Errorf("the claim of session %s has the label %q", name, got)
+		}
+		for key, value := range claim.Labels {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+				t.Errorf("session %s: label %s: %v", name, key, problems)
+			}
+		}
+		if !jobspec.IsClaimOf(claim, in.Session) {
+			t.Errorf("the claim of session %s isn't its own", name)
+		}
 	}
 }
 

@@ -144,34 +144,16 @@ func sessionFileFields(s *v1alpha1.ToolSession) []field {
 }
 
 func sessionLimitFields(s *v1alpha1.ToolSession) []field {
-	spec := &s.Spec
 	idle := "never"
-	if limit := ptr.Deref(spec.IdleTimeoutSeconds, 0); limit > 0 {
-		idle = map[bool]string{true: "suspended after ", false: "ended after "}[spec.Workspace != nil] + secondsText(&limit)
+	if limit := s.IdleTimeout(); limit > 0 {
+		idle = map[bool]string{true: "suspended after ", false: "ended after "}[s.Spec.Workspace != nil] + limit.String()
 	}
-	lifetime := ""
-	if spec.MaxLifetimeSeconds != nil {
-		end := s.CreationTimestamp.Add(time.Duration(*spec.MaxLifetimeSeconds) * time.Second)
-		lifetime = secondsText(spec.MaxLifetimeSeconds) + ", until " + end.UTC().Format(time.RFC3339)
-	}
+	end := s.CreationTimestamp.Add(s.MaxLifetime())
 	return []field{
-		{"Without calls", idle}, {"Lifetime", lifetime}, {"Calls at the same time", number(spec.MaxConcurrentCalls)},
-		{"Calls", number(spec.MaxCalls)}, {"Kept after its end", secondsText(spec.TTLSecondsAfterEnded)},
+		{"Without calls", idle}, {"Lifetime", s.MaxLifetime().String() + ", until " + end.UTC().Format(time.RFC3339)},
+		{"Calls at the same time", fmt.Sprint(s.MaxConcurrentCalls())}, {"Calls", fmt.Sprint(s.MaxCalls())},
+		{"Kept after its end", s.TTLAfterEnded().String()},
 	}
-}
-
-func secondsText(seconds *int32) string {
-	if seconds == nil {
-		return ""
-	}
-	return (time.Duration(*seconds) * time.Second).String()
-}
-
-func number(n *int32) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprint(*n)
 }
 
 func sessionPodFields(s *v1alpha1.ToolSession) []field {

@@ -1,13 +1,18 @@
-// Package queue bounds how many calls of an environment run at once, and decides which waiting call starts next.
+// Package queue bounds how many calls of an environment run at once, and decides which waiting call starts next. It also
+// keeps the order of the calls of each session.
 //
 // Each environment has a queue. When a slot is free, the requester with the fewest running calls goes next; of equal
 // ones, the requester that has waited longest since its last call was admitted. Calls of one requester start in the
 // order of their creation. A flood therefore delays its own sender and nobody else. A queue without a limit admits
 // every call and counts it, so that a limit that is set later holds at once.
 //
+// Turns has a line for the calls of each session, and another for its background calls. The requester doesn't matter
+// there: calls start in the order of their creation, as many at once as the session's process has room for. A call that
+// was handed over and didn't arrive gets its place back. No limit of an environment counts these calls.
+//
 // The package keeps its state in memory and starts nothing: it reports calls that it admits to a function. Seed
 // rebuilds the state of an environment from the API, so that a restart gives the same answers. Nothing in here may
-// read the API while it holds the lock.
+// read the API while it holds a lock.
 package queue
 
 import (

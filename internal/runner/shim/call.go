@@ -40,7 +40,8 @@ type call struct {
 	why *runner.Stop
 }
 
-// Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is. started is called when the command runs; it must not block.
+// Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is. started
+// is called when the command runs; it must not block.
 func (p *Pool) Run(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome {
 	for {
 		if err := context.Cause(ctx); err != nil {

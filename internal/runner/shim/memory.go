@@ -31,10 +31,9 @@ const (
 	memoryPercent = 95
 	// growth is how many bytes a container may come to need in a second: processors write little more.
 	growth = 4 << 30
-	// The next look is when the memory could be used up, within these bounds.
+	// The next look is when the memory could be used up, within these bounds. A command that takes the rest of the memory
+	// between two looks meets the kernel first.
 	minLook, maxLook = 2 * time.Millisecond, 100 * time.Millisecond
-	// A command that takes the rest of the memory between two looks meets the kernel first.
-	//
 	// limitLook is for a container without a limit: it may get one.
 	limitLook = time.Second
 )
