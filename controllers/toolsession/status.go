@@ -92,7 +92,9 @@ func (o *observation) ready(bound *v1alpha1.RunnerBinding, hello wire.Hello, job
 	s.Runner, s.Job, s.Pod, s.Node = bound, job, hello.Pod, hello.Node
 	s.Isolation = isolationOf(hello.Support, o.origin.Effective())
 	s.Incarnation++
-	s.Calls.Ended = 0
+	if s.Calls != nil {
+		s.Calls.Ended = 0
+	}
 	if s.Timings.ReadyMilliseconds == nil {
 		s.Timings.ReadyMilliseconds = ptr.To(max(o.now.Sub(o.created).Milliseconds(), 0))
 		s.Timings.Path = path
