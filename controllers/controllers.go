@@ -80,8 +80,8 @@ type Memory struct {
 	Nodes *host.Nodes
 	// Queue holds which calls run and wait in each environment. It is seeded from the calls in flight.
 	Queue *queue.Queues
-	// Turns holds which calls wait in each session. The cache shows them all after a start, in their order.
-	Turns *queue.Turns
+	// SessionQueue holds which calls wait in each session. The cache shows them all after a start, in their order.
+	SessionQueue *queue.SessionQueue
 	// Earlier holds which sessions' calls an operator before this one may have handed over. They are listed at the start.
 	Earlier *host.EarlierCalls
 	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
@@ -116,7 +116,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
-	m.Queue, m.Turns = queue.New(start), queue.NewTurns(start)
+	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
 	m.Expiry = toolcall.NewExpiry(c, func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) })
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hosts = host.NewRegistry(m.Hub)
@@ -163,11 +163,11 @@ func (m *Memory) routeSession(namespace, session string, news dispatch.News) {
 	}
 	if news.Session {
 		m.Sessions.Enqueue(name, trigger.PriorityStart)
-		m.Turns.Wake(name, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+		m.SessionQueue.Wake(name, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
 		return
 	}
 	// Each has left its place to the next.
-	m.Turns.Wake(name, len(news.Ended), len(news.Ended))
+	m.SessionQueue.Wake(name, len(news.Ended), len(news.Ended))
 }
 
 // readEarlier lists the calls that an operator before this one may have handed over, for as long as that takes. Calls of
@@ -208,7 +208,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
 		Nodes:    m.Nodes,
-		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, Turns: m.Turns, Earlier: m.Earlier,
+		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
 		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
@@ -221,7 +221,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	})
 	sessions := toolsession.NewReconciler(toolsession.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Identity: o.Identity, Runtime: o.Runtime,
-		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, Turns: m.Turns, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
+		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
 	})
 	m.sessionsOfJob = sessions.SessionsOfJob
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
@@ -235,7 +235,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("add what runs beside the controllers: %w", err)
 	}
 	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
-	metrics.RegisterCallsQueued(func() int { return m.Queue.Waiting() + m.Turns.Waiting() })
+	metrics.RegisterCallsQueued(func() int { return m.Queue.Waiting() + m.SessionQueue.Waiting() })
 	metrics.RegisterSessions(func(phase v1alpha1.SessionPhase) int { return apicache.CountSessions(api)[phase] })
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),

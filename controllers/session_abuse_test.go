@@ -19,8 +19,8 @@ import (
 
 // enters is what the watch of calls does with each call, at the start too.
 func (w *world) enters(s *v1alpha1.ToolSession, call *v1alpha1.ToolCall, sequence int64) {
-	w.turns.Add(client.ObjectKeyFromObject(s), client.ObjectKeyFromObject(call),
-		callqueue.Turn{UID: call.UID, Sequence: sequence, Background: call.Spec.Background, FirstSeen: w.clock.Now()})
+	w.queue.Add(client.ObjectKeyFromObject(s), client.ObjectKeyFromObject(call),
+		callqueue.Position{UID: call.UID, Sequence: sequence, Background: call.Spec.Background, FirstSeen: w.clock.Now()})
 }
 
 func (w *world) heldIn(s *v1alpha1.ToolSession, call *v1alpha1.ToolCall) (dispatch.HeldCall, bool) {

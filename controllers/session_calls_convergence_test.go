@@ -142,7 +142,7 @@ func (s *callStory) clear() {
 // checkMemory says that the operator remembers nothing of what is gone.
 func (s *callStory) checkMemory() {
 	for what, of := range map[string]any{
-		"turns.calls": s.turns, "turns.lines": s.turns, "earlier.uids": s.earlier, "budget.calls": s.reconciler.Pending, "hub.served": s.hub,
+		"queue.calls": s.queue, "queue.lines": s.queue, "earlier.uids": s.earlier, "budget.calls": s.reconciler.Pending, "hub.served": s.hub,
 		"seen.runners": field(s.hub, "seen"), "left.runners": field(s.hub, "left"),
 	} {
 		_, name, _ := strings.Cut(what, ".")

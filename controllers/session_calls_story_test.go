@@ -127,11 +127,11 @@ func (s *callStory) enter() {
 			continue
 		}
 		s.entered[string(c.UID)] = true
-		turn := callqueue.Turn{UID: c.UID, Sequence: revision(c), Background: c.Spec.Background, FirstSeen: s.clock.Now()}
+		turn := callqueue.Position{UID: c.UID, Sequence: revision(c), Background: c.Spec.Background, FirstSeen: s.clock.Now()}
 		if c.Status.Session != nil && c.Status.Session.Sequence > 0 {
 			turn.Sequence = c.Status.Session.Sequence
 		}
-		s.turns.Add(client.ObjectKey{Namespace: s.namespace, Name: c.Spec.SessionRef.Name}, client.ObjectKeyFromObject(c), turn)
+		s.queue.Add(client.ObjectKey{Namespace: s.namespace, Name: c.Spec.SessionRef.Name}, client.ObjectKeyFromObject(c), turn)
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *callBench) sayAll() {
 func (b *callBench) add(name string, change ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
 	b.t.Helper()
 	c := b.callIn(b.session, name, change...)
-	b.turns.Add(client.ObjectKeyFromObject(b.session), client.ObjectKeyFromObject(c), turnOf(c))
+	b.queue.Add(client.ObjectKeyFromObject(b.session), client.ObjectKeyFromObject(c), positionOf(c))
 	return c
 }
 
@@ -304,6 +304,6 @@ func testBackground(t *testing.T) {
 }
 
 // turnOf is a call's place in the line of its session, as it enters the cache.
-func turnOf(c *v1alpha1.ToolCall) callqueue.Turn {
-	return callqueue.Turn{UID: c.UID, Sequence: revision(c), Background: c.Spec.Background, FirstSeen: time.Now()}
+func positionOf(c *v1alpha1.ToolCall) callqueue.Position {
+	return callqueue.Position{UID: c.UID, Sequence: revision(c), Background: c.Spec.Background, FirstSeen: time.Now()}
 }

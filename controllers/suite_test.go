@@ -153,7 +153,7 @@ type world struct {
 	// pending bounds what a requester keeps pending; reviews replaces the authorizer when it is set.
 	pending callqueue.BudgetOptions
 	reviews authorizationv1client.SubjectAccessReviewInterface
-	turns   *callqueue.Turns
+	queue   *callqueue.SessionQueue
 	earlier *host.EarlierCalls
 	// woken are the calls whose turn came.
 	woken []string
@@ -236,21 +236,21 @@ func (w *world) rebuild() {
 		Nodes: w.nodes, Identity: w.identity, Runtime: runtime, Queue: waiting, Calls: trigger.New(),
 		OperatorNamespace: "toolcall-system", OperatorPort: 9443,
 	})
-	w.turns = callqueue.NewTurns(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) })
+	w.queue = callqueue.NewSessionQueue(func(call types.NamespacedName) { w.woken = append(w.woken, call.Name) })
 	w.earlier = &host.EarlierCalls{}
 	if err := w.earlier.Read(context.Background(), shared.GetAPIReader(), []string{w.namespace}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.sessions = toolsession.NewReconciler(toolsession.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Identity: w.identity, Runtime: runtime,
-		Hub: w.hub, Hosts: w.hosts, Pools: trigger.New(), Turns: w.turns, Earlier: w.earlier, Concurrent: 4,
+		Hub: w.hub, Hosts: w.hosts, Pools: trigger.New(), SessionQueue: w.queue, Earlier: w.earlier, Concurrent: 4,
 	})
 	w.reconciler = toolcall.NewReconciler(toolcall.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,
 		Requesters: &access.Requesters{Reader: used}, Reviews: access.NewReviews(reviews, w.clock),
 		Identity: w.identity, Hub: w.hub, Hosts: w.hosts, Nodes: w.nodes,
 		Placers:  []host.Placer{&host.Warm{Runtime: runtime, Registry: w.hosts}, &host.Cold{Runtime: runtime, Sealer: w.identity}},
-		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}, Turns: w.turns, Earlier: w.earlier,
+		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}, SessionQueue: w.queue, Earlier: w.earlier,
 		KeepSession: func(types.NamespacedName) {},
 		Queue:       waiting, Pending: callqueue.NewBudget(w.pending),
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),

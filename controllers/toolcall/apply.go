@@ -204,7 +204,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 	}
 	if o.session != nil && e.makesRoom() {
 		room := o.session.Host.Room()
-		r.Turns.Wake(o.session.name, room.Calls, room.Background)
+		r.SessionQueue.Wake(o.session.name, room.Calls, room.Background)
 	}
 }
 
@@ -235,7 +235,7 @@ func (r *Reconciler) assignInSession(o *observation, e *effects, m message) {
 	if err != nil {
 		return
 	}
-	r.Turns.Hand(o.key(), m.session)
+	r.SessionQueue.Hand(o.key(), m.session)
 	r.Pending.Release(o.key())
 	if m.to.Taken() >= o.session.Session.MaxCalls() {
 		r.KeepSession(o.session.name)
@@ -281,5 +281,5 @@ func (r *Reconciler) forget(call types.NamespacedName) {
 	r.Pending.Release(call)
 	r.starts.forget(call)
 	r.changes.forget(call)
-	r.Turns.Forget(call)
+	r.SessionQueue.Forget(call)
 }

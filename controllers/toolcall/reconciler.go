@@ -50,12 +50,12 @@ type Options struct {
 	// Queue holds calls back whose environment runs as many as it may, Pending those of a requester who has too many.
 	Queue   *queue.Queues
 	Pending *queue.Budget
-	// Sessions looks up the sessions of calls, Turns holds the order of their calls, Earlier those that an operator before
+	// Sessions looks up the sessions of calls, SessionQueue holds the order of their calls, Earlier those that an operator before
 	// this one may have handed over. KeepSession has a session looked at.
-	Sessions    *toolsession.Servings
-	Turns       *queue.Turns
-	Earlier     *host.EarlierCalls
-	KeepSession func(types.NamespacedName)
+	Sessions     *toolsession.Servings
+	SessionQueue *queue.SessionQueue
+	Earlier      *host.EarlierCalls
+	KeepSession  func(types.NamespacedName)
 	// Expiry has finished calls looked at when their time is up.
 	Expiry *Expiry
 	// Pools has an environment looked at whose waiting pod was taken.

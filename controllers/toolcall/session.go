@@ -28,8 +28,8 @@ type inSession struct {
 	// orphaned says that the session which the call was handed over in, or may have been by an operator before this one, is gone.
 	orphaned bool
 	// turn is the place of a call that waits, ahead how many calls come before it.
-	turn  queue.Turn
-	ahead int
+	position queue.Position
+	ahead    int
 }
 
 func sessionName(call *v1alpha1.ToolCall) types.NamespacedName {
@@ -51,17 +51,17 @@ func (r *Reconciler) observeSession(ctx context.Context, o *observation) error {
 	r.observeProcess(o)
 	if v.handedOver && !v.orphaned {
 		// Also where an operator before this one handed it over: it doesn't stand in line.
-		r.Turns.Hand(o.key(), v.Session.UID)
+		r.SessionQueue.Hand(o.key(), v.Session.UID)
 	}
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
 	}
 	if v.Host != nil && v.Host.IsServing() {
-		r.Turns.Return(v.name, v.Session.UID, func(call types.UID) bool { return r.hasArrived(v.Session, call) })
+		r.SessionQueue.Return(v.name, v.Session.UID, func(call types.UID) bool { return r.hasArrived(v.Session, call) })
 	}
-	v.turn = r.Turns.Add(v.name, o.key(), turnOf(o.call, o.now))
-	v.ahead = r.Turns.Ahead(o.key())
-	o.created = v.turn.FirstSeen
+	v.position = r.SessionQueue.Add(v.name, o.key(), positionOf(o.call, o.now))
+	v.ahead = r.SessionQueue.Ahead(o.key())
+	o.created = v.position.FirstSeen
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (r *Reconciler) hasArrived(session *v1alpha1.ToolSession, call types.UID) b
 // observeProcess looks for the call among those of the process that the session records.
 func (r *Reconciler) observeProcess(o *observation) {
 	v, uid := o.session, o.call.UID
-	handedIn := r.Turns.HandedIn(o.key(), uid)
+	handedIn := r.SessionQueue.HandedIn(o.key(), uid)
 	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))
 	switch {
 	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && (o.sessionStatus().Incarnation > 0 || r.Earlier.Has(uid)):
@@ -109,12 +109,12 @@ func sessionSealContext(call *v1alpha1.ToolCall, session *v1alpha1.ToolSession) 
 
 // turnOf is a call's place in the order of its session. Calls that nobody has written to since their creation have resource
 // versions in the order of their creation; those that wait keep theirs in the status.
-func turnOf(call *v1alpha1.ToolCall, now time.Time) queue.Turn {
+func positionOf(call *v1alpha1.ToolCall, now time.Time) queue.Position {
 	sequence, _ := strconv.ParseInt(call.ResourceVersion, 10, 64)
 	if s := call.Status.Session; s != nil && s.Sequence > 0 {
 		sequence = s.Sequence
 	}
-	return queue.Turn{UID: call.UID, Sequence: sequence, Background: call.Spec.Background, FirstSeen: firstSeen(call.CreationTimestamp.Time, now)}
+	return queue.Position{UID: call.UID, Sequence: sequence, Background: call.Spec.Background, FirstSeen: firstSeen(call.CreationTimestamp.Time, now)}
 }
 
 // sessionStatus is what the call's status says of its session.
@@ -150,7 +150,7 @@ func (o *observation) stageInSession() Stage {
 	case o.saysWhatItWaitsFor():
 		return Waiting
 	default:
-		return Turn
+		return Eligible
 	}
 }
 
@@ -196,7 +196,7 @@ func (o *observation) saysWhatItWaitsFor() bool {
 func (o *observation) setSession(s *v1alpha1.ToolCallStatus) {
 	v := o.session
 	if s.Session == nil {
-		s.Session = &v1alpha1.CallSessionStatus{Name: v.name.Name, Sequence: turnOf(o.call, o.now).Sequence}
+		s.Session = &v1alpha1.CallSessionStatus{Name: v.name.Name, Sequence: positionOf(o.call, o.now).Sequence}
 	}
 	s.Timings.Path = v1alpha1.PathSession
 	if !v.handedOver || v.orphaned || v.Session == nil {

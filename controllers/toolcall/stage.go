@@ -21,7 +21,7 @@ const (
 	Placed     Stage = "Placed"
 	HandedOver Stage = "HandedOver"
 	Waiting    Stage = "Waiting"
-	Turn       Stage = "Turn"
+	Eligible   Stage = "Eligible"
 	Queued     Stage = "Queued"
 	New        Stage = "New"
 )
@@ -85,7 +85,7 @@ func Table() []Row {
 		},
 		{
 			Reported, "a runner is recorded, in the call or its session, and its result has arrived",
-			"writes the result, then acknowledges it; refuses one that isn't valid", []Stage{Finished, Running, Waiting, Turn, Cancelling},
+			"writes the result, then acknowledges it; refuses one that isn't valid", []Stage{Finished, Running, Waiting, Eligible, Cancelling},
 			(*Reconciler).finish,
 		},
 		{
@@ -115,16 +115,16 @@ func Table() []Row {
 		},
 		{
 			HandedOver, "a session's call was handed over to the process that the session records, or may have been by an operator before this one",
-			"says that the call runs when it hasn't ended after a second; passes on a cancel; ends the call when the process is proven to be gone", []Stage{Reported, Turn, Waiting, Cancelling, Finished},
+			"says that the call runs when it hasn't ended after a second; passes on a cancel; ends the call when the process is proven to be gone", []Stage{Reported, Eligible, Waiting, Cancelling, Finished},
 			(*Reconciler).watchInSession,
 		},
 		{
 			Waiting, "a session's call waits for its turn, or for the session's pod, and its status says so",
-			"does nothing", []Stage{Turn, HandedOver, Cancelling},
+			"does nothing", []Stage{Eligible, HandedOver, Cancelling},
 			(*Reconciler).wait,
 		},
 		{
-			Turn, "none of these, and the call names a session",
+			Eligible, "none of these, and the call names a session",
 			"decides about the call; then hands it over if its turn has come, or says what it waits for", []Stage{HandedOver, Waiting, Reported, Cancelling, Finished},
 			(*Reconciler).takeTurn,
 		},

@@ -155,7 +155,7 @@ func TestEachObservationHasItsStage(t *testing.T) {
 		"a call that ended":                              {sight{terminal: true}, Finished},
 		"a call that ended, with a result again":         {sight{terminal: true, bound: true, result: true, runner: busyRunner}, Finished},
 		"a call that ended, and is cancelled then":       {sight{terminal: true, cancel: true}, Finished},
-		"a new call of a session":                        {sight{inSession: true}, Turn},
+		"a new call of a session":                        {sight{inSession: true}, Eligible},
 		"one that says what it waits for":                {sight{inSession: true, queued: true}, Waiting},
 		"one that waits, in a session, and is edited":    {sight{inSession: true, queued: true, edited: true}, Cancelling},
 		"one that was handed over":                       {sight{inSession: true, bound: true}, HandedOver},
@@ -190,11 +190,11 @@ func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 		for promise, kept := range map[string]bool{
 			"a call that is deleted or has ended gets nothing else": live || stage == Deleting || stage == Finished,
 			"a call that lives isn't taken for ended":               !live || stage != Deleting && stage != Finished,
-			"nothing is decided or placed twice":                    !s.bound || !slices.Contains([]Stage{New, Queued, Placed, Starting, Waiting, Turn}, stage),
+			"nothing is decided or placed twice":                    !s.bound || !slices.Contains([]Stage{New, Queued, Placed, Starting, Waiting, Eligible}, stage),
 			"calls of sessions get no pod of their own":             !s.inSession || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound, Running}, stage),
 			"no runner is recorded while a queue holds the Job":     stage != Starting || s.job == runningJob,
 			"a result is never ignored":                             !live || !s.result || stage == Reported,
-			"a cancelled call doesn't start":                        !live || !s.cancel || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound, Waiting, Turn}, stage),
+			"a cancelled call doesn't start":                        !live || !s.cancel || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound, Waiting, Eligible}, stage),
 			"an edited call doesn't start":                          !live || !s.edited || !slices.Contains([]Stage{New, Queued, Placed, Starting, Bound}, stage),
 			"a command is handed to an idle runner only":            stage != Bound || s.runner == idleRunner && s.bound,
 			"what may have started isn't called cancelled at once":  stage != Cancelling || !s.bound || s.runner == idleRunner && !s.inSession,
@@ -315,7 +315,7 @@ func (s sight) handled(stage Stage) []sight {
 		waits := s.with(func(s *sight) { s.bound, s.result, s.queued = false, false, true })
 		ended.bound = s.bound
 		switch stage {
-		case Turn:
+		case Eligible:
 			return []sight{handedOver, handedOver.with(func(s *sight) { s.result = true }), waits, ended}
 		case Reported:
 			return []sight{waits, ended}

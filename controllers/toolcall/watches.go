@@ -100,7 +100,7 @@ func (r *Reconciler) onCalls() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
 			if call, ok := e.Object.(*v1alpha1.ToolCall); ok && call.Spec.SessionRef != nil {
-				r.Turns.Add(sessionName(call), client.ObjectKeyFromObject(call), turnOf(call, r.Clock.Now()))
+				r.SessionQueue.Add(sessionName(call), client.ObjectKeyFromObject(call), positionOf(call, r.Clock.Now()))
 			}
 			look.Create(ctx, e, q)
 		},
@@ -121,7 +121,7 @@ func (r *Reconciler) onSessions() handler.EventHandler {
 				return
 			}
 			if after.Status.Phase == v1alpha1.SessionReady && after.TakesCalls() && !after.Spec.Suspend {
-				r.Turns.Wake(client.ObjectKeyFromObject(after), wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+				r.SessionQueue.Wake(client.ObjectKeyFromObject(after), wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
 				return
 			}
 			r.enqueueCallsOf(ctx, after, q)

@@ -214,7 +214,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 	for _, m := range e.messages {
 		m.deliver()
 		if m.begin != nil {
-			r.Turns.Wake(o.key(), m.begin.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+			r.SessionQueue.Wake(o.key(), m.begin.MaxConcurrentCalls, wire.MaxBackgroundCalls)
 		}
 	}
 	if e.forgetKey != "" {

@@ -36,8 +36,8 @@ type Options struct {
 	Hosts *host.Registry
 	// Earlier are the calls that an operator before this one may have handed over.
 	Earlier *host.EarlierCalls
-	// Turns has the calls looked at that wait for a session, when that begins to take calls.
-	Turns *queue.Turns
+	// SessionQueue has the calls looked at that wait for a session, when that begins to take calls.
+	SessionQueue *queue.SessionQueue
 	// Pools has an environment looked at whose waiting pod was taken.
 	Pools *trigger.Trigger
 	// Concurrent is how many sessions are reconciled at the same time.

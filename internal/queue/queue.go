@@ -6,7 +6,7 @@
 // order of their creation. A flood therefore delays its own sender and nobody else. A queue without a limit admits
 // every call and counts it, so that a limit that is set later holds at once.
 //
-// Turns has a line for the calls of each session, and another for its background calls. The requester doesn't matter
+// SessionQueue has a line for the calls of each session, and another for its background calls. The requester doesn't matter
 // there: calls start in the order of their creation, as many at once as the session's process has room for. A call that
 // was handed over and didn't arrive gets its place back. No limit of an environment counts these calls.
 //

@@ -33,7 +33,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	j, otherwise, err := r.judge(ctx, o)
 	if otherwise != nil && otherwise.status != nil && otherwise.status.Phase.Terminal() {
-		r.Turns.Exclude(o.key())
+		r.SessionQueue.Exclude(o.key())
 	}
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
@@ -68,7 +68,7 @@ func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effect
 	if !errors.As(decide.CheckSession(s), &refusal) {
 		return nil, nil
 	}
-	r.Turns.Exclude(o.key())
+	r.SessionQueue.Exclude(o.key())
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
 		return nil, err

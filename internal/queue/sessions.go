@@ -1,0 +1,227 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// SessionQueue holds which calls of each session wait to be handed over, in the order of their creation, and which were handed
+// over. Calls enter it when the cache first shows them, which is that order, before anybody looks at one of them.
+//
+// After a restart it is filled with the calls that have not ended; which of them were handed over, their runners say.
+type SessionQueue struct {
+	wake func(call types.NamespacedName)
+
+	mu    sync.Mutex
+	calls map[types.NamespacedName]*queuedCall
+	lines map[types.NamespacedName]*line
+}
+
+// Position is a call's place among those of its session.
+type Position struct {
+	UID types.UID
+	// Sequence orders them: the resource version that the call was created with.
+	Sequence int64
+	// Background calls have a line of their own.
+	Background bool
+	// FirstSeen is when this operator first saw the call.
+	FirstSeen time.Time
+}
+
+// queuedCall is a call that waits in the line of its session, or that was handed over.
+type queuedCall struct {
+	Position
+	name, session types.NamespacedName
+	// handedIn is the UID of the session that the call was handed over in; empty while it waits. isExcluded says that the
+	// session doesn't take the call: it waits for nothing.
+	handedIn   types.UID
+	isExcluded bool
+}
+
+// isInLine says that a call waits for its turn.
+func (c *queuedCall) isInLine() bool { return c.handedIn == "" && !c.isExcluded }
+
+// line are the calls that wait for one session, and those that were handed over in it.
+type line struct {
+	foreground, background []*queuedCall
+	handed                 map[*queuedCall]struct{}
+}
+
+// NewSessionQueue makes an empty one that calls wake for calls whose turn may have come.
+func NewSessionQueue(wake func(types.NamespacedName)) *SessionQueue {
+	return &SessionQueue{wake: wake, calls: map[types.NamespacedName]*queuedCall{}, lines: map[types.NamespacedName]*line{}}
+}
+
+func (l *line) of(background bool) *[]*queuedCall {
+	if background {
+		return &l.background
+	}
+	return &l.foreground
+}
+
+func comparePositions(a, b *queuedCall) int {
+	return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.UID, b.UID))
+}
+
+// Add has a call wait for its turn in a session, and returns that. A call that is known keeps its place, also one that was
+// handed over and didn't arrive.
+func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) Position {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	has := q.calls[call]
+	if has != nil && has.UID == at.UID && has.handedIn == "" {
+		return has.Position
+	}
+	if has != nil && has.UID == at.UID {
+		at = has.Position
+	}
+	q.forget(call)
+	one := &queuedCall{Position: at, name: call, session: session}
+	q.calls[call] = one
+	q.enter(one)
+	return at
+}
+
+// Ahead is how many calls come before one that waits; none before one that doesn't.
+func (q *SessionQueue) Ahead(call types.NamespacedName) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := q.calls[call]
+	if one == nil || !one.isInLine() {
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(*q.lines[one.session].of(one.Background), one, comparePositions)
+	return i
+}
+
+// Hand notes that a call was handed over in the session that has this UID: it doesn't wait any more.
+func (q *SessionQueue) Hand(call types.NamespacedName, sessionUID types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if one := q.calls[call]; one != nil {
+		q.leave(one)
+		one.handedIn = sessionUID
+		q.enter(one)
+	}
+}
+
+// Return has the calls wait again, in their places, that were handed over in a session and that its process doesn't have:
+// they didn't arrive. Those that come after them don't overtake them.
+func (q *SessionQueue) Return(session types.NamespacedName, sessionUID types.UID, has func(call types.UID) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lines[session]
+	if l == nil {
+		return
+	}
+	for one := range l.handed {
+		if one.handedIn == sessionUID && !has(one.UID) {
+			q.leave(one)
+			one.handedIn = ""
+			q.enter(one)
+		}
+	}
+}
+
+// Exclude takes a call out of its session's line that the session doesn't take. Nobody waits for its end to be written.
+func (q *SessionQueue) Exclude(call types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if one := q.calls[call]; one != nil && one.isInLine() {
+		q.leave(one)
+		one.isExcluded = true
+	}
+}
+
+// HandedIn is the UID of the session that this operator handed a call over in; empty when it didn't.
+func (q *SessionQueue) HandedIn(call types.NamespacedName, uid types.UID) types.UID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if one := q.calls[call]; one != nil && one.UID == uid {
+		return one.handedIn
+	}
+	return ""
+}
+
+// Forget drops a call that has ended or is gone.
+func (q *SessionQueue) Forget(call types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.forget(call)
+}
+
+// Waiting counts the calls that wait for their sessions.
+func (q *SessionQueue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for _, l := range q.lines {
+		n += len(l.foreground) + len(l.background)
+	}
+	return n
+}
+
+// Wake has the first calls of a session looked at: as many as there is room for, of each kind.
+func (q *SessionQueue) Wake(session types.NamespacedName, calls, background int) {
+	for _, call := range q.first(session, calls, background) {
+		q.wake(call)
+	}
+}
+
+func (q *SessionQueue) first(session types.NamespacedName, calls, background int) (names []types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lines[session]
+	if l == nil {
+		return nil
+	}
+	for _, one := range slices.Concat(l.foreground[:min(calls, len(l.foreground))], l.background[:min(background, len(l.background))]) {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// The rest needs the lock.
+
+func (q *SessionQueue) forget(call types.NamespacedName) {
+	if one := q.calls[call]; one != nil {
+		q.leave(one)
+		delete(q.calls, call)
+	}
+}
+
+// enter puts a call into its session's line, or among those that were handed over.
+func (q *SessionQueue) enter(one *queuedCall) {
+	l := q.lines[one.session]
+	if l == nil {
+		l = &line{handed: map[*queuedCall]struct{}{}}
+		q.lines[one.session] = l
+	}
+	if one.handedIn != "" {
+		l.handed[one] = struct{}{}
+		return
+	}
+	in := l.of(one.Background)
+	i, _ := slices.BinarySearchFunc(*in, one, comparePositions)
+	*in = slices.Insert(*in, i, one)
+}
+
+// leave takes a call out of its session's line, or from those that were handed over.
+func (q *SessionQueue) leave(one *queuedCall) {
+	l := q.lines[one.session]
+	if l == nil {
+		return
+	}
+	delete(l.handed, one)
+	in := l.of(one.Background)
+	if i, found := slices.BinarySearchFunc(*in, one, comparePositions); found && one.isInLine() {
+		*in = slices.Delete(*in, i, i+1)
+	}
+	if len(l.foreground)+len(l.background)+len(l.handed) == 0 {
+		delete(q.lines, one.session)
+	}
+}

@@ -1,0 +1,207 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
+// sessionQueue is one, and the names of the calls that it wakes.
+func sessionQueue() (*SessionQueue, *[]string) {
+	var woken []string
+	return NewSessionQueue(func(call types.NamespacedName) { woken = append(woken, call.Name) }), &woken
+}
+
+func (t *SessionQueue) addOne(session string, sequence int64, background bool) string {
+	name := fmt.Sprint("c", sequence)
+	t.Add(named(session), named(name), Position{UID: types.UID(name + "-uid"), Sequence: sequence, Background: background})
+	return name
+}
+
+func TestCallsTakeTurnsInTheOrderOfTheirCreation(t *testing.T) {
+	t.Parallel()
+	q, woken := sessionQueue()
+	for _, sequence := range []int64{30, 10, 20} {
+		q.addOne("s", sequence, false)
+	}
+	q.addOne("s", 5, true)
+	q.addOne("another", 1, false)
+	for name, want := range map[string]int{"c10": 0, "c20": 1, "c30": 2, "c5": 0, "c1": 0, "unknown": 0} {
+		if got := q.Ahead(named(name)); got != want {
+			t.Errorf("%d are ahead of %s, want %d", got, name, want)
+		}
+	}
+	q.Wake(named("s"), 2, 2)
+	if want := []string{"c10", "c20", "c5"}; !slices.Equal(*woken, want) {
+		t.Errorf("woken are %q, want %q", *woken, want)
+	}
+	if n := q.Waiting(); n != 5 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
+	t.Parallel()
+	q, woken := sessionQueue()
+	q.addOne("s", 1, false)
+	q.addOne("s", 2, false)
+	q.Hand(named("c1"), "s-uid")
+	if q.Ahead(named("c2")) != 0 || q.HandedIn(named("c1"), "c1-uid") != "s-uid" || q.HandedIn(named("c1"), "another") != "" || q.Waiting() != 1 {
+		t.Error("it waits, or isn't known as handed over")
+	}
+	q.Wake(named("s"), 16, 16)
+	if !slices.Equal(*woken, []string{"c2"}) {
+		t.Errorf("woken are %q", *woken)
+	}
+	// It didn't arrive: the cache shows it with another resource version by now.
+	q.Add(named("s"), named("c1"), Position{UID: "c1-uid", Sequence: 9})
+	if q.Ahead(named("c1")) != 0 || q.Ahead(named("c2")) != 1 || q.HandedIn(named("c1"), "c1-uid") != "" {
+		t.Error("a call that didn't arrive has lost its place")
+	}
+}
+
+func TestACallOfTheSameNameTakesATurnOfItsOwn(t *testing.T) {
+	t.Parallel()
+	q, _ := sessionQueue()
+	q.addOne("s", 1, false)
+	q.addOne("s", 2, false)
+	q.Add(named("s"), named("c1"), Position{UID: "again", Sequence: 3})
+	if q.Ahead(named("c1")) != 1 || q.Waiting() != 2 {
+		t.Error("it has the place of the one before")
+	}
+	q.Hand(named("c1"), "s-uid")
+	q.Add(named("other"), named("c1"), Position{UID: "third", Sequence: 4})
+	if q.HandedIn(named("c1"), "third") != "" || q.Waiting() != 2 {
+		t.Error("it counts as handed over")
+	}
+}
+
+// A model of one slice that is sorted anew each time says the same, whatever happens; and nothing is left at the end.
+func TestTurnsAgreeWithAModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		q, _ := sessionQueue()
+		type place struct {
+			name     string
+			sequence int64
+		}
+		var model []place
+		for range 300 {
+			name := fmt.Sprint("c", random.IntN(40))
+			at := slices.IndexFunc(model, func(p place) bool { return p.name == name })
+			switch {
+			case at < 0:
+				sequence := random.Int64N(1000)
+				q.Add(named("s"), named(name), Position{UID: types.UID(name), Sequence: sequence})
+				model = append(model, place{name, sequence})
+			case random.IntN(2) == 0:
+				q.Hand(named(name), "s-uid")
+				q.Forget(named(name))
+				model = slices.Delete(model, at, at+1)
+			default:
+				q.Forget(named(name))
+				model = slices.Delete(model, at, at+1)
+			}
+			slices.SortFunc(model, func(a, b place) int {
+				return comparePositions(&queuedCall{Position: Position{UID: types.UID(a.name), Sequence: a.sequence}}, &queuedCall{Position: Position{UID: types.UID(b.name), Sequence: b.sequence}})
+			})
+			for i, p := range model {
+				if got := q.Ahead(named(p.name)); got != i {
+					t.Fatalf("seed %d: %d are ahead of %s, want %d", seed, got, p.name, i)
+				}
+			}
+		}
+		for _, p := range model {
+			q.Forget(named(p.name))
+		}
+		if len(q.calls)+len(q.lines) > 0 {
+			t.Errorf("seed %d: %d calls and %d lines are left", seed, len(q.calls), len(q.lines))
+		}
+	}
+}
+
+// addTurns has calls wait in a session, in their order.
+func addTurns(t *SessionQueue, names ...string) {
+	for i, name := range names {
+		t.Add(named("s"), named(name), Position{UID: types.UID(name), Sequence: int64(i)})
+	}
+}
+
+func TestACallThatDidNotArriveIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	q := NewSessionQueue(nil)
+	addTurns(q, "a", "b", "c")
+	q.Hand(named("a"), "s1")
+	q.Hand(named("b"), "s1")
+	if q.Ahead(named("c")) != 0 {
+		t.Fatal("calls that were handed over are ahead of others")
+	}
+	q.Return(named("s"), "s1", func(call types.UID) bool { return call == "a" })
+	if ahead := q.Ahead(named("c")); ahead != 1 {
+		t.Errorf("%d calls are ahead", ahead)
+	}
+	if q.HandedIn(named("a"), "a") != "s1" || q.HandedIn(named("b"), "b") != "" {
+		t.Error("it isn't known which call arrived")
+	}
+	if diff := cmp.Diff([]types.NamespacedName{named("b"), named("c")}, q.first(named("s"), 3, 3)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What was handed over in a session that had the name before, that session's process alone knows.
+func TestACallOfASessionThatIsGoneDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	q := NewSessionQueue(nil)
+	addTurns(q, "a")
+	q.Hand(named("a"), "s1")
+	q.Return(named("s"), "s2", func(types.UID) bool { return false })
+	q.Return(named("another"), "s1", func(types.UID) bool { return false })
+	if q.HandedIn(named("a"), "a") != "s1" {
+		t.Error("the call waits again")
+	}
+}
+
+func TestTurnsForgetWhatIsGone(t *testing.T) {
+	t.Parallel()
+	q := NewSessionQueue(nil)
+	addTurns(q, "a", "b", "c")
+	q.Hand(named("a"), "s1")
+	q.Hand(named("b"), "s1")
+	q.Return(named("s"), "s1", func(call types.UID) bool { return call == "a" })
+	for _, name := range []string{"a", "b", "c"} {
+		q.Forget(named(name))
+	}
+	if len(q.calls)+len(q.lines) > 0 {
+		t.Errorf("left are %v, %v", q.calls, q.lines)
+	}
+}
+
+// Nobody waits behind a call that its session doesn't take, also while the end of that call can't be written.
+func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
+	t.Parallel()
+	q, woken := sessionQueue()
+	addTurns(q, "refused", "own")
+	q.Exclude(named("refused"))
+	q.Add(named("s"), named("refused"), Position{UID: "refused", Sequence: 0})
+	if q.Ahead(named("own")) != 0 || q.Waiting() != 1 {
+		t.Error("another call waits for it")
+	}
+	q.Wake(named("s"), 2, 2)
+	if !slices.Equal(*woken, []string{"own"}) {
+		t.Errorf("woken are %q", *woken)
+	}
+	q.Forget(named("refused"))
+	q.Forget(named("own"))
+	if len(q.calls)+len(q.lines) > 0 {
+		t.Error("something is left")
+	}
+}
