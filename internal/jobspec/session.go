@@ -175,18 +175,24 @@ func AdoptForSession(job *batchv1.Job, session *v1alpha1.ToolSession, now time.T
 	job.Spec.ActiveDeadlineSeconds = ptr.To(max(elapsed, 0) + RunSeconds(session.MaxLifetime().Milliseconds()))
 }
 
-// BuildClaim makes a session's PersistentVolumeClaim. It has no owner: one that is kept belongs to nobody.
+// BuildClaim makes a session's PersistentVolumeClaim. One that is kept belongs to nobody. Another one is the session's, so that
+// it goes even if its creation reaches the API server after the session is gone.
 func BuildClaim(session *v1alpha1.ToolSession) *corev1.PersistentVolumeClaim {
 	w := session.Spec.Workspace
 	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, LabelSession: string(session.UID)}
 	if len(validation.IsValidLabelValue(session.Name)) == 0 {
 		labels[LabelSessionName] = session.Name
 	}
+	var owners []metav1.OwnerReference
+	if w.Retain != v1alpha1.RetainKeep {
+		owners = append(owners, ownedBySession(session))
+	}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: session.Namespace,
-			Name:      ClaimName(session),
-			Labels:    labels,
+			Namespace:       session.Namespace,
+			Name:            ClaimName(session),
+			Labels:          labels,
+			OwnerReferences: owners,
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},

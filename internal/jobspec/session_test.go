@@ -212,13 +212,17 @@ func TestTheWorkspaceAndTheHomeDirectoryLieOnTheClaim(t *testing.T) {
 	}
 }
 
-func TestAClaimIsEmptyAndBelongsToNobody(t *testing.T) {
+func TestAClaimIsEmptyAndItsSessionsUnlessItIsKept(t *testing.T) {
 	t.Parallel()
 	in := sessionInput(t, withClaim)
 	in.Session.Spec.Workspace.StorageClassName = ptr.To("fast")
 	claim := jobspec.BuildClaim(in.Session)
-	if len(claim.OwnerReferences) > 0 || *claim.Spec.StorageClassName != "fast" || claim.Spec.DataSource != nil || !jobspec.IsClaimOf(claim, in.Session) {
+	if !metav1.IsControlledBy(claim, in.Session) || *claim.Spec.StorageClassName != "fast" || claim.Spec.DataSource != nil || !jobspec.IsClaimOf(claim, in.Session) {
 		t.Errorf("claim: %+v", claim)
+	}
+	in.Session.Spec.Workspace.Retain = v1alpha1.RetainKeep
+	if kept := jobspec.BuildClaim(in.Session); len(kept.OwnerReferences) > 0 || !jobspec.IsClaimOf(kept, in.Session) {
+		t.Errorf("a claim that is kept: %+v", kept)
 	}
 	other := session("other")
 	other.UID = "another"
