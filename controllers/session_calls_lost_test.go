@@ -139,7 +139,7 @@ func testNewOperatorAssignsNothingStale(t *testing.T) {
 	first.connect()
 	second.connect()
 	c := b.add("c")
-	for range 2 {
+	look := func() bool {
 		b.reconcile(c)
 		b.hearAll()
 		for first.hear() {
@@ -149,8 +149,12 @@ func testNewOperatorAssignsNothingStale(t *testing.T) {
 				p.work(running)
 			}
 		}
-		b.client.sessions = nil
+		return len(b.ledger.starts[string(c.UID)]) > 0
 	}
+	look()
+	b.client.sessions = nil
+	eventually(t, look)
+	look()
 	if starts := b.ledger.starts[string(c.UID)]; len(starts) != 1 || starts[0].incarnation != 2 {
 		t.Errorf("it was started %+v", starts)
 	}

@@ -85,10 +85,10 @@ func (b *callBench) hand(name string, change ...func(*v1alpha1.ToolCall)) *v1alp
 	b.t.Helper()
 	c := b.add(name, change...)
 	b.reconcile(c)
-	b.hearAll()
-	if b.p.find(string(c.UID)) == nil {
-		b.t.Fatalf("the process doesn't have %s", name)
-	}
+	eventually(b.t, func() bool {
+		b.hearAll()
+		return b.p.find(string(c.UID)) != nil
+	})
 	b.p.work(b.p.find(string(c.UID)))
 	b.sayAll()
 	return c
