@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,7 +24,7 @@ func TestASessionsWorkspaceLiesOnItsClaim(t *testing.T) {
 	if err := shared.GetAPIReader().Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: jobspec.ClaimName(s)}, claim); err != nil {
 		t.Fatal(err)
 	}
-	if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; !slices.Equal(claim.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}) || size.String() != "1Gi" || len(claim.OwnerReferences) > 0 {
+	if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; !slices.Equal(claim.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}) || size.String() != "1Gi" || !metav1.IsControlledBy(claim, s) {
 		t.Errorf("claim: %+v", claim)
 	}
 	job, _ := w.sessionJob(s)
