@@ -221,12 +221,17 @@ func TestSessionsWhosePodIsTakenAway(t *testing.T) {
 		"deleted": func(ctx context.Context, pod string) error {
 			return sp.clients.CoreV1().Pods(sp.namespace).Delete(ctx, pod, metav1.DeleteOptions{})
 		},
-		"killed": func(_ context.Context, pod string) error {
-			object, err := sp.clients.CoreV1().Pods(sp.namespace).Get(t.Context(), pod, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			_, id, _ := strings.Cut(object.Status.ContainerStatuses[0].ContainerID, "://")
+		"killed": func(ctx context.Context, pod string) error {
+			var id string
+			// The runner is there before the kubelet says so.
+			sp.awaitTrue(t, "container in the pod's status", func(context.Context) (bool, error) {
+				object, err := sp.clients.CoreV1().Pods(sp.namespace).Get(ctx, pod, metav1.GetOptions{})
+				if err != nil || len(object.Status.ContainerStatuses) == 0 {
+					return false, err
+				}
+				_, id, _ = strings.Cut(object.Status.ContainerStatuses[0].ContainerID, "://")
+				return id != "", nil
+			})
 			sp.onNode(t, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "KILL", id)
 			return nil
 		},

@@ -45,8 +45,9 @@ func NewStage() (*Stage, error) {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
+	s := &Stage{PID: pid, control: pair[0], workers: startWorkers()}
 	reserveThreads()
-	return &Stage{PID: pid, control: pair[0], workers: startWorkers()}, nil
+	return s, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.

@@ -31,8 +31,8 @@ func startWorkers() workers {
 // spareThreads is how many threads the runtime has in reserve, for what it does while a command runs.
 const spareThreads = 8
 
-// reserveThreads makes the runtime start threads, which it keeps.
-var reserveThreads = sync.OnceFunc(func() {
+// reserveThreads makes the runtime start as many threads as are missing. It keeps them until one becomes a worker.
+func reserveThreads() {
 	var there, done sync.WaitGroup
 	there.Add(spareThreads)
 	release := make(chan struct{})
@@ -47,7 +47,7 @@ var reserveThreads = sync.OnceFunc(func() {
 	there.Wait()
 	close(release)
 	done.Wait()
-})
+}
 
 // onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
 // must have no children but those that it traces: the first thread is the parent of orphans.
