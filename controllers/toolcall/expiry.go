@@ -53,7 +53,7 @@ func (e *Expiry) Remove(call types.NamespacedName, at time.Time) {
 	delete(e.due[at.Unix()+1], call)
 }
 
-// Now has a call looked at at once: many of a second at the same time would have others wait.
+// Now has a call looked at at once. It doesn't wait for all others of its second, which would hold up new calls together.
 func (e *Expiry) Now(call types.NamespacedName) { e.wake(call) }
 
 // Start wakes calls until the context ends.

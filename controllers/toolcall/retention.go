@@ -159,18 +159,18 @@ const (
 	keptInSession     = 200
 )
 
-// sessionTTL is how long a finished call of a session stays at most.
+// sessionTTL is how long a finished call of a session stays, unless too many others finish meanwhile.
 func sessionTTL(call *v1alpha1.ToolCall) time.Duration {
 	return time.Duration(ptr.Deref(call.Spec.TTLSecondsAfterFinished, sessionTTLSeconds)) * time.Second
 }
 
 // ttl is how long a finished call stays.
 func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
-	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
-		return time.Duration(*seconds) * time.Second, nil
-	}
 	if call.Spec.SessionRef != nil {
 		return sessionTTL(call), nil
+	}
+	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
+		return time.Duration(*seconds) * time.Second, nil
 	}
 	if call.Status.Environment != nil {
 		env := &v1alpha1.ExecutionEnvironment{}

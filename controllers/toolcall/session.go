@@ -2,7 +2,6 @@ package toolcall
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +10,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/queue"
@@ -27,7 +27,7 @@ type inSession struct {
 	held *dispatch.HeldCall
 	// orphaned says that the session which the call was handed over in, or may have been by an operator before this one, is gone.
 	orphaned bool
-	// turn is the place of a call that waits, ahead how many calls come before it.
+	// position is that of a call that waits, ahead how many calls come before it.
 	position queue.Position
 	ahead    int
 }
@@ -107,10 +107,10 @@ func sessionSealContext(call *v1alpha1.ToolCall, session *v1alpha1.ToolSession) 
 	return []string{"session call", call.Namespace, call.Name, string(call.UID), string(session.UID)}
 }
 
-// turnOf is a call's place in the order of its session. Calls that nobody has written to since their creation have resource
+// positionOf is a call's place in the order of its session. Calls that nobody has written to since their creation have resource
 // versions in the order of their creation; those that wait keep theirs in the status.
 func positionOf(call *v1alpha1.ToolCall, now time.Time) queue.Position {
-	sequence, _ := strconv.ParseInt(call.ResourceVersion, 10, 64)
+	sequence := apicache.Revision(call.ResourceVersion)
 	if s := call.Status.Session; s != nil && s.Sequence > 0 {
 		sequence = s.Sequence
 	}

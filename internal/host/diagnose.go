@@ -2,13 +2,20 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -31,6 +38,30 @@ var imageReasons = map[string]bool{
 var containerReasons = map[string]bool{
 	"CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,
 	"ContainerCannotRun": true, "StartError": true, "PreCreateHookError": true, "PreStartHookError": true,
+}
+
+// Diagnose says what keeps a Job from starting its runner; nil when nothing is known to. The pod is nil when there is none.
+func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, pod *corev1.Pod, now time.Time) (*Problem, error) {
+	if pod != nil {
+		return DiagnosePod(pod, job.Name), nil
+	}
+	if found := DiagnoseJob(job); found != nil {
+		return found, nil
+	}
+	if now.Sub(jobspec.StartsFrom(job)) < PodWait {
+		return nil, nil
+	}
+	events := &corev1.EventList{}
+	err := objects.Live.List(ctx, events, client.InNamespace(job.Namespace), client.Limit(10), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.uid": string(job.UID), "reason": "FailedCreate"}.AsSelector(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the Job's Events: %w", err)
+	}
+	if len(events.Items) == 0 {
+		return nil, nil
+	}
+	return &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + events.Items[0].Message}, nil
 }
 
 // DiagnosePod says what keeps a pod from starting its runner; nil when nothing does.
@@ -207,4 +238,13 @@ func Sentence(what, reason, message string) string {
 		}
 	}
 	return strings.Join(parts, ": ")
+}
+
+// Capitalized begins a text with an upper-case letter.
+func Capitalized(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if first == utf8.RuneError {
+		return text
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
 }

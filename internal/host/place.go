@@ -2,6 +2,9 @@ package host
 
 import (
 	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,6 +66,13 @@ func (w *Warm) Place(call *v1alpha1.ToolCall, decision *decide.Decision) (*Place
 		return nil, nil
 	}
 	return &Placement{Path: v1alpha1.PathWarm, Runner: runner}, nil
+}
+
+// Covers says whether a pod that has these references has all that a call or a session needs.
+func Covers(have, need []corev1.EnvVar) bool {
+	return !slices.ContainsFunc(need, func(v corev1.EnvVar) bool {
+		return !slices.ContainsFunc(have, func(other corev1.EnvVar) bool { return other.Name == v.Name })
+	})
 }
 
 // PoolSize is how many pods an environment keeps waiting.

@@ -6,6 +6,9 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 )
 
+// PodWait is how long a Job may have no pod before its Events are asked why.
+const PodWait = time.Second
+
 // RetryPause is when to look again at what may change without a word.
 const RetryPause = 10 * time.Second
 
