@@ -38,10 +38,7 @@ func testCancelRunning(t *testing.T) {
 	c := b.hand("c")
 	b.cancel(c)
 	b.reconcile(c)
-	b.hearAll()
-	if b.p.find(string(c.UID)).stopped == "" {
-		t.Fatal("the process wasn't told")
-	}
+	b.told(c)
 	b.complete(c)
 	b.reconcile(c)
 	b.expectCall(c, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(false))
@@ -54,8 +51,9 @@ func testCancelUnheard(t *testing.T) {
 	b.reconcile(c)
 	b.cancel(c)
 	b.reconcile(c)
-	b.hearAll()
-	b.p.work(b.p.find(string(c.UID)))
+	held := b.handed(c)
+	b.told(c)
+	b.p.work(held)
 	b.sayAll()
 	b.reconcile(c)
 	b.expectCall(c, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(true))
@@ -131,20 +129,17 @@ func testRecreation(t *testing.T) {
 			},
 			"running": func(b *callBench, c *v1alpha1.ToolCall) {
 				b.reconcile(c)
-				b.hearAll()
-				b.p.work(b.p.find(string(c.UID)))
+				b.p.work(b.handed(c))
 				b.sayAll()
 			},
 			"reported": func(b *callBench, c *v1alpha1.ToolCall) {
 				b.reconcile(c)
-				b.hearAll()
-				b.p.work(b.p.find(string(c.UID)))
+				b.p.work(b.handed(c))
 				b.complete(c)
 			},
 			"ended": func(b *callBench, c *v1alpha1.ToolCall) {
 				b.reconcile(c)
-				b.hearAll()
-				b.p.work(b.p.find(string(c.UID)))
+				b.p.work(b.handed(c))
 				b.complete(c)
 				b.reconcile(c)
 			},
@@ -226,8 +221,7 @@ func testNotStarted(t *testing.T) {
 	b := readyCallBench(t)
 	c := b.add("c")
 	b.reconcile(c)
-	b.hearAll()
-	held := b.p.find(string(c.UID))
+	held := b.handed(c)
 	b.p.answer(held.finish(neverStarted(held.UID, "", result.WorkingDirNotFound).Result))
 	b.sayAll()
 	b.reconcile(c)
@@ -328,15 +322,12 @@ func testSuspendedOnTheWay(t *testing.T) {
 	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
 	b.reconcile(server)
 	b.expectCall(server, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(false))
-	if b.hearAll(); !b.p.gone {
-		t.Fatalf("the process doesn't end: it has %d calls", len(b.p.calls))
-	}
+	eventually(t, func() bool { b.hearAll(); return b.p.gone })
 	b.settle(b.session)
 	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = false })
 	b.begin()
 	b.reconcile(c)
-	b.hearAll()
-	b.p.work(b.p.find(string(c.UID)))
+	b.p.work(b.handed(c))
 	b.complete(c)
 	b.reconcile(c)
 	if s := b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil); s.Session.Incarnation != 2 {

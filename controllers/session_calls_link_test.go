@@ -129,7 +129,7 @@ func (p *process) say() bool {
 		p.disconnect()
 		return false
 	}
-	for deadline := time.Now().Add(100 * time.Millisecond); !p.isHeard(m) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Second); !p.isHeard(m) && time.Now().Before(deadline); {
 		time.Sleep(200 * time.Microsecond)
 	}
 	return true

@@ -44,8 +44,7 @@ func testLostPodWithClaim(t *testing.T) {
 	}
 	b.begin()
 	b.reconcile(waiting)
-	b.hearAll()
-	b.p.work(b.p.find(string(waiting.UID)))
+	b.p.work(b.handed(waiting))
 	b.complete(waiting)
 	b.reconcile(waiting)
 	if s := b.expectCall(waiting, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil); s.Session.Incarnation != 2 {
@@ -81,9 +80,7 @@ func testNewOperator(t *testing.T) {
 	}
 	b.hearAll()
 	b.expectCall(unheard, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(true))
-	if b.p.find(string(later.UID)) == nil {
-		t.Error("the call that came later isn't handed over")
-	}
+	b.handed(later)
 	b.complete(running)
 	b.reconcile(running)
 	b.expectCall(running, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil)

@@ -80,16 +80,31 @@ func (b *callBench) add(name string, change ...func(*v1alpha1.ToolCall)) *v1alph
 	return c
 }
 
+// handed waits until the process has a call.
+func (b *callBench) handed(c *v1alpha1.ToolCall) *processCall {
+	b.t.Helper()
+	eventually(b.t, func() bool {
+		b.hearAll()
+		return b.p.find(string(c.UID)) != nil
+	})
+	return b.p.find(string(c.UID))
+}
+
+// told waits until the process knows that a call is to be stopped.
+func (b *callBench) told(c *v1alpha1.ToolCall) {
+	b.t.Helper()
+	eventually(b.t, func() bool {
+		b.hearAll()
+		return b.p.find(string(c.UID)).stopped != ""
+	})
+}
+
 // hand has a call handed over, and its command started.
 func (b *callBench) hand(name string, change ...func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
 	b.t.Helper()
 	c := b.add(name, change...)
 	b.reconcile(c)
-	eventually(b.t, func() bool {
-		b.hearAll()
-		return b.p.find(string(c.UID)) != nil
-	})
-	b.p.work(b.p.find(string(c.UID)))
+	b.p.work(b.handed(c))
 	b.sayAll()
 	return c
 }
@@ -176,11 +191,11 @@ func testAShortCallCostsOneWrite(t *testing.T) {
 	before := b.client.writes
 	c := b.add("c")
 	b.reconcile(c)
-	b.hearAll()
-	if b.p.find(string(c.UID)) == nil || b.client.writes != before {
-		t.Fatalf("handed over: %v, with %d writes", b.p.find(string(c.UID)) != nil, b.client.writes-before)
+	held := b.handed(c)
+	if b.client.writes != before {
+		t.Fatalf("handed over with %d writes", b.client.writes-before)
 	}
-	b.p.work(b.p.find(string(c.UID)))
+	b.p.work(held)
 	b.sayAll()
 	b.reconcile(c)
 	if b.client.writes != before {
@@ -297,10 +312,7 @@ func testBackground(t *testing.T) {
 		t.Errorf("woken: %q", b.woken)
 	}
 	b.reconcile(next)
-	b.hearAll()
-	if b.p.find(string(next.UID)) == nil {
-		t.Error("the next call isn't handed over")
-	}
+	b.handed(next)
 }
 
 // turnOf is a call's place in the line of its session, as it enters the cache.

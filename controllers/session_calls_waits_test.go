@@ -32,10 +32,7 @@ func testWaitsForTheStart(t *testing.T) {
 		t.Errorf("woken: %q", b.woken)
 	}
 	b.reconcile(c)
-	b.hearAll()
-	if b.p.find(string(c.UID)) == nil {
-		t.Error("it isn't handed over")
-	}
+	b.handed(c)
 	if s := b.get(c).Status; s.Session.Sequence != revision(c) {
 		t.Errorf("its sequence is %d, and it was created at %d", s.Session.Sequence, revision(c))
 	}
@@ -58,8 +55,7 @@ func testWaitsForTheResumption(t *testing.T) {
 	b.expectWaiting(c, v1alpha1.ReasonSessionStarting)
 	b.begin()
 	b.reconcile(c)
-	b.hearAll()
-	b.p.work(b.p.find(string(c.UID)))
+	b.p.work(b.handed(c))
 	b.complete(c)
 	b.reconcile(c)
 	if s := b.expectCall(c, v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, nil); s.Session.Incarnation != 2 {
@@ -78,10 +74,7 @@ func testWakesAnIdleSession(t *testing.T) {
 	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
 	b.begin()
 	b.reconcile(c)
-	b.hearAll()
-	if b.p.find(string(c.UID)) == nil {
-		t.Error("it isn't handed over")
-	}
+	b.handed(c)
 }
 
 func testSessionNotFound(t *testing.T) {
@@ -176,10 +169,7 @@ func testEnvironmentSuspended(t *testing.T) {
 	b.expectWaiting(c, v1alpha1.ReasonEnvironmentSuspended)
 	b.edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = false })
 	b.reconcile(c)
-	b.hearAll()
-	if b.p.find(string(c.UID)) == nil {
-		t.Error("it isn't handed over")
-	}
+	b.handed(c)
 }
 
 func testUnacknowledged(t *testing.T) {
@@ -199,10 +189,7 @@ func testUnacknowledged(t *testing.T) {
 	b.expectWaiting(over, v1alpha1.ReasonQueued)
 	b.reconcile(calls[0])
 	b.reconcile(over)
-	b.hearAll()
-	if b.p.find(string(over.UID)) == nil {
-		t.Error("it isn't handed over when one is")
-	}
+	b.handed(over)
 }
 
 func testPendingBudget(t *testing.T) {
@@ -307,12 +294,13 @@ func testSessionNotAllowed(t *testing.T) {
 	}{{"friend", true}, {"stranger", false}} {
 		c := b.addAs(tc.user, tc.user)
 		b.reconcile(c)
-		b.hearAll()
-		if has := b.p.find(string(c.UID)) != nil; has != tc.allowed {
-			t.Errorf("the call of %s is handed over: %v, %+v", tc.user, has, b.get(c).Status)
+		if tc.allowed {
+			b.handed(c)
+			continue
 		}
-		if !tc.allowed {
-			b.expectCall(c, v1alpha1.PhaseDenied, v1alpha1.ReasonSessionNotAllowed, nil)
+		b.expectCall(c, v1alpha1.PhaseDenied, v1alpha1.ReasonSessionNotAllowed, nil)
+		if b.hearAll(); b.p.find(string(c.UID)) != nil {
+			t.Errorf("the call of %s is handed over", tc.user)
 		}
 	}
 }
