@@ -59,7 +59,7 @@ var fixes = []struct {
 	{unix.ENOENT, FileNotFound, "check the path, or look with List or Glob for what is there"},
 	{unix.ESTALE, FileNotFound, "it was removed meanwhile; check the path"},
 	{unix.EEXIST, FileExists, "choose another path, or remove what is there first"},
-	{unix.ENOTDIR, NotDirectory, "a file has nothing below it; check the path"},
+	{unix.ENOTDIR, NotDirectory, "a file has nothing below it; check the path, and leave out a slash at its end"},
 	{unix.EISDIR, IsDirectory, "name a file"},
 	{unix.EACCES, PermissionDenied, "the pod's user needs the permission; Stat shows the file's mode"},
 	{unix.EPERM, PermissionDenied, "the pod's user needs the permission; Stat shows the file's mode"},

@@ -50,7 +50,7 @@ func (c *call) mayMove(from, to *place) error {
 		}
 	}
 	switch kind := typeOf(from.st.Mode); {
-	case kind == TypeLink && from.mustBeDir, kind != TypeDirectory && to.mustBeDir:
+	case kind != TypeDirectory && to.mustBeDir:
 		return newError(NotDirectory, "%s isn't a directory: leave out the slash at the end.", quote(from.path))
 	case kind != TypeDirectory && kind != TypeFile && kind != TypeLink:
 		return newError(PathNotAllowed, "%s is a %s: only files, directories and links can be moved.", quote(from.path), kind)

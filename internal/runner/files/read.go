@@ -46,8 +46,6 @@ func (p *place) needFile() error {
 	switch kind := typeOf(p.st.Mode); {
 	case kind == TypeDirectory:
 		return newError(IsDirectory, "%s is a directory: name a file in it, or use List.", quote(p.path))
-	case p.mustBeDir:
-		return newError(NotDirectory, "%s isn't a directory: leave out the slash at its end.", quote(p.path))
 	case kind != TypeFile:
 		return newError(PathNotAllowed, "%s is a %s: only regular files can be read and written.", quote(p.path), kind)
 	}

@@ -14,9 +14,6 @@ func (c *call) remove() (Result, error) {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)
 	case !isDir(&p.st):
-		if p.mustBeDir {
-			return Result{}, newError(NotDirectory, "%s isn't a directory: leave out the slash at its end.", quote(p.path))
-		}
 		if err := unix.Unlinkat(p.dir, p.name, 0); err != nil {
 			return Result{}, fileError("delete", p.path, err)
 		}
