@@ -21,24 +21,52 @@ const (
 	clockTick = 50 * time.Millisecond
 )
 
-// openFile opens a regular file for reading, and makes sure that it is the one that was found.
+// openFile opens a regular file for reading, and makes sure that it is the one that was found. Where it isn't, it looks
+// again: others may replace the file often.
 func (p *place) openFile() (int, *unix.Stat_t, error) {
-	if err := p.needFile(); err != nil {
-		return -1, nil, err
+	for range maxLooks {
+		if err := p.needFile(); err != nil {
+			return -1, nil, err
+		}
+		fd, err := openBeneath(p.dir, p.name, readFlags, 0)
+		if err != nil {
+			return -1, nil, fileError("open", p.path, err)
+		}
+		st, err := fstat(fd)
+		if err == nil && isSame(&st, &p.st) && isRegular(&st) {
+			return fd, &st, nil
+		}
+		closeAll(fd)
+		if err == nil {
+			err = p.lookAgain()
+		}
+		if err != nil {
+			return -1, nil, fileError("open", p.path, err)
+		}
 	}
-	fd, err := openBeneath(p.dir, p.name, readFlags, 0)
+	return -1, nil, newError(FileChanged, "%s is replaced again and again while it is opened: try again.", quote(p.path))
+}
+
+// maxLooks bounds the attempts to open a file that others replace.
+const maxLooks = 100
+
+// lookAgain finds what has the name now.
+func (p *place) lookAgain() error {
+	fd, err := openBeneath(p.dir, p.name, pathFlags, 0)
 	if err != nil {
-		return -1, nil, fileError("open", p.path, err)
+		return err
 	}
 	st, err := fstat(fd)
-	if err == nil && isSame(&st, &p.st) && isRegular(&st) {
-		return fd, &st, nil
+	if err == nil && new(devices).isKernels(fd, &st) {
+		err = kernelsError(p.path, p.path)
 	}
-	closeAll(fd)
 	if err != nil {
-		return -1, nil, fileError("open", p.path, err)
+		closeAll(fd)
+		return err
 	}
-	return -1, nil, newError(FileChanged, "%s was replaced while it was opened: try again.", quote(p.path))
+	closeAll(p.fd)
+	p.fd, p.st = fd, st
+	return nil
 }
 
 // needFile refuses what isn't a regular file.
@@ -103,10 +131,10 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 	if err != nil {
 		return fileError("read", result.Path, err)
 	}
-	result.Changed = n < part.end-part.start || before.Size != after.Size || before.Mtim != after.Mtim ||
-		before.Ctim != after.Ctim
-	if recent := time.Unix(after.Ctim.Unix()).After(start.Add(-clockTick)); recent && !result.Changed {
-		// The time stamps can't tell a write just now from one just before.
+	result.Changed = n < part.end-part.start || before.Size != after.Size || before.Mtim != after.Mtim
+	recent := time.Unix(after.Ctim.Unix()).After(start.Add(-clockTick))
+	if !result.Changed && (recent || before.Ctim != after.Ctim) {
+		// The time stamps can't tell a write just now from one just before, and a new name from new content.
 		again := sha256.New()
 		if _, err := copyPart(c.ctx, again, fd, part); err != nil {
 			return fileError("read", result.Path, err)

@@ -190,18 +190,14 @@ func (c *call) check(p *place, condition condition) error {
 	if condition.sha256 == "" {
 		return nil
 	}
-	fd, err := openBeneath(p.dir, p.name, pathFlags, 0)
+	now := &place{path: p.path, dir: p.dir, name: p.name, fd: -1}
+	err := now.lookAgain()
+	defer func() { closeAll(now.fd) }()
 	if err == unix.ENOENT || err == nil && !p.exists() {
-		closeAll(fd)
 		return newError(FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
 			"read it, and decide again.", quote(p.path), condition.sha256)
 	}
 	if err != nil {
-		return err
-	}
-	now := &place{path: p.path, dir: p.dir, name: p.name, fd: fd}
-	defer closeAll(fd)
-	if now.st, err = fstat(fd); err != nil {
 		return err
 	}
 	sum, err := c.sum(now)

@@ -190,9 +190,16 @@ func TestWhatWasFoundIsWhatIsOpened(t *testing.T) {
 			case "directory":
 				w.dir("f")
 			}
-			fd, _, err := p.openFile()
-			if err == nil || fd >= 0 {
-				t.Errorf("opened a %s", kind)
+			fd, st, err := p.openFile()
+			if kind != "file" {
+				if err == nil || fd >= 0 {
+					t.Errorf("opened a %s", kind)
+				}
+				return
+			}
+			defer closeAll(fd)
+			if err != nil || !isSame(st, &p.st) {
+				t.Error("the file was replaced, and what was found isn't what was opened: ", err)
 			}
 		})
 	}
