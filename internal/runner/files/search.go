@@ -40,9 +40,12 @@ func compilePattern(text string, isLiteral bool) (*pattern, error) {
 	if err != nil {
 		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
 	}
-	p := &pattern{expr: expr, literals: requiredLiterals(tree.Simplify())}
-	if whole, complete := expr.LiteralPrefix(); complete && whole != "" && !strings.ContainsAny(whole, "\n\uFFFD") {
-		return &pattern{literals: []literal{{text: []byte(whole)}}}, nil
+	tree = tree.Simplify()
+	p := &pattern{expr: expr, literals: requiredLiterals(tree)}
+	// An expression's U+FFFD matches other bytes too.
+	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
+	if isText {
+		p.expr = nil
 	}
 	return p, nil
 }
