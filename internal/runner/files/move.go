@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ func (c *call) move() (Result, error) {
 		result.Bytes = from.st.Size
 	}
 	err = rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
-	if err == unix.EXDEV {
+	if errors.Is(err, unix.EXDEV) {
 		return result, c.moveAcross(from, to)
 	}
 	if err != nil {
@@ -83,10 +84,10 @@ func existsError(p *place) error {
 }
 
 func (c *call) moveError(from, to *place, err error) error {
-	switch err {
-	case unix.EEXIST:
+	switch {
+	case errors.Is(err, unix.EEXIST):
 		return existsError(to)
-	case unix.EINVAL, unix.ENOSYS:
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return &Error{NotSupported, fmt.Sprintf("The file system can't move %s without replacing what may be at %s: set overwrite.",
 			quote(from.path), quote(to.path)), err}
 	}

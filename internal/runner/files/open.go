@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +32,7 @@ func openBeneath(dir int, path string, flags int, mode uint32) (int, error) {
 // checkKernel refuses to work without openat2. A filter of system calls that doesn't know it answers EPERM.
 var checkKernel = sync.OnceValue(func() error {
 	fd, err := openBeneath(unix.AT_FDCWD, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err == unix.ENOSYS || err == unix.EPERM {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		return &Error{NotSupported, "File operations need the system call openat2, and the kernel refuses it (" + err.Error() +
 			"): the node needs Linux 5.6 or later, and a seccomp profile that allows openat2.", err}
 	}
@@ -91,7 +92,7 @@ func (d *devices) isKernels(fd int, st *unix.Stat_t) bool {
 		return false
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil || kernelFiles[int64(fs.Type)] {
+	if err := unix.Fstatfs(fd, &fs); err != nil || kernelFiles[fs.Type] {
 		return true
 	}
 	d.known, d.good = true, st.Dev

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -248,7 +249,7 @@ func (s *lineScan) next() (bool, error) {
 var errScanTooLong = fmt.Errorf("more than %d bytes before the line", int64(maxScanBytes))
 
 func (s *lineScan) fail(path string, err error) error {
-	if err == errScanTooLong {
+	if errors.Is(err, errScanTooLong) {
 		return newError(FileTooLarge, "Lines are looked for in the first %d bytes of %s only: read it with unit Bytes.",
 			int64(maxScanBytes), quote(path))
 	}

@@ -1,6 +1,8 @@
 package files
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -94,13 +96,13 @@ func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) erro
 	if e.kind != unix.DT_DIR {
 		err = unix.Unlinkat(fd, e.name, 0)
 	}
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		t.removed++
 		return nil
-	case unix.EISDIR:
+	case errors.Is(err, unix.EISDIR):
 		return t.removeDir(fd, e.name, full, depth+1)
-	case unix.ENOENT:
+	case errors.Is(err, unix.ENOENT):
 		return nil
 	}
 	return fileError("delete", full, err)

@@ -175,7 +175,7 @@ func (c *call) commit(r *replacement) error {
 		return err
 	}
 	err = rename(r.place.dir, r.temporary, r.place.dir, r.place.name, r.condition.absent)
-	if err == unix.EEXIST {
+	if errors.Is(err, unix.EEXIST) {
 		return newError(FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
 			"replaced.", quote(r.place.path))
 	}
@@ -193,7 +193,7 @@ func (c *call) check(p *place, condition condition) error {
 	now := &place{path: p.path, dir: p.dir, name: p.name, fd: -1}
 	err := now.lookAgain()
 	defer func() { closeAll(now.fd) }()
-	if err == unix.ENOENT || err == nil && !p.exists() {
+	if errors.Is(err, unix.ENOENT) || err == nil && !p.exists() {
 		return newError(FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
 			"read it, and decide again.", quote(p.path), condition.sha256)
 	}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"path"
 	"strings"
 
@@ -196,12 +197,12 @@ func (r *resolver) jump(to string) error {
 // openRoot opens an allowed directory.
 func (r *resolver) openRoot(root string) (int, error) {
 	fd, err := openRoot(root)
-	switch err {
-	case nil:
-	case unix.ELOOP:
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ELOOP):
 		return -1, newError(PathNotAllowed, "The allowed directory %s is reached over a symbolic link, which a call could change: "+
 			"name the directory that the link leads to in the policy's files.%s.", quote(root), r.c.rules.listField)
-	case unix.ENOENT:
+	case errors.Is(err, unix.ENOENT):
 		return -1, &Error{FileNotFound, "The allowed directory " + quote(root) + " doesn't exist: the image or a volume has to " +
 			"bring it.", err}
 	default:
@@ -226,7 +227,7 @@ func kernelsError(asked, path string) error {
 // enter looks at a name in the current directory, and goes on from there.
 func (r *resolver) enter(full, name string, last bool) (*place, error) {
 	fd, err := openBeneath(r.cur, name, pathFlags, 0)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		if last {
 			return &place{path: full, dir: r.cur, name: name, fd: -1}, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -144,7 +145,7 @@ func (w *walker) child(dir *directory, name string, length, depth int) *director
 	}
 	child, err := w.open(dir.fd, name)
 	switch {
-	case err == errKernels:
+	case errors.Is(err, errKernels):
 		w.skipped.Denied++
 	case err != nil:
 		w.skipped.Unreadable++
@@ -204,11 +205,11 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 		entries = append(entries, e)
 		return nil
 	})
-	if err != nil && err != errEnough && w.c.ctx.Err() == nil {
-		w.skipped.Unreadable++
+	switch {
+	case errors.Is(err, errEnough):
 		err = nil
-	}
-	if err == errEnough {
+	case err != nil && w.c.ctx.Err() == nil:
+		w.skipped.Unreadable++
 		err = nil
 	}
 	slices.SortFunc(entries, func(a, b dirent) int { return cmp.Compare(a.name, b.name) })

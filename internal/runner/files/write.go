@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"strings"
 
@@ -195,9 +196,9 @@ func (c *call) makeDirectory() (_ Result, err error) {
 	if p.exists() {
 		return p.existingDirectory()
 	}
-	switch err := unix.Mkdirat(p.dir, p.name, 0o700); err {
-	case nil:
-	case unix.EEXIST:
+	switch err := unix.Mkdirat(p.dir, p.name, 0o700); {
+	case err == nil:
+	case errors.Is(err, unix.EEXIST):
 		// Somebody else made something meanwhile.
 		if p.fd, err = openBeneath(p.dir, p.name, pathFlags, 0); err == nil {
 			if p.st, err = fstat(p.fd); err == nil {
