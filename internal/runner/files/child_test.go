@@ -90,6 +90,7 @@ func TestOnOtherFileSystems(t *testing.T) {
 	}
 	t.Run("full", testFull)
 	t.Run("other kinds", testOtherKinds)
+	t.Run("moves across", testMovesAcross)
 }
 
 func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
@@ -264,3 +265,46 @@ func TestKilledWhileWriting(t *testing.T) {
 		}
 	}
 }
+
+// testMovesAcross changes a file while it moves to another file system.
+func testMovesAcross(t *testing.T) {
+	for name, change := range map[string]func(w *world) error{
+		"written to": func(w *world) error { return os.WriteFile(w.root+"/f", []byte("new"), 0o644) },
+		"replaced": func(w *world) error {
+			return os.Rename(w.file("other", strings.Repeat("x", 2*bufferBytes)), w.root+"/f")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "")
+			w.file("f", strings.Repeat("x", 2*bufferBytes))
+			c, from := w.opened("f", how{})
+			_, to := w.opened("small/f", how{missing: true})
+			// The first write to the disk is after the first look.
+			ctx := &contextFunc{Context: t.Context()}
+			ctx.err = func() error {
+				if entries, _ := os.ReadDir(w.root + "/small"); len(entries) == 1 && !ctx.done {
+					ctx.done = true
+					return change(w)
+				}
+				return nil
+			}
+			c.ctx = ctx
+			if err := c.moveAcross(from, to); reasonOf(err) != FileChanged && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%v", err)
+			}
+			if _, err := os.Stat(w.root + "/f"); err != nil || !ctx.done {
+				t.Errorf("the source is gone: %v", err)
+			}
+		})
+	}
+}
+
+// contextFunc is a context that does something else when it is asked.
+type contextFunc struct {
+	context.Context
+	err  func() error
+	done bool
+}
+
+func (c *contextFunc) Err() error { return c.err() }

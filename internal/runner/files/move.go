@@ -132,12 +132,15 @@ func (c *call) moveAcross(from, to *place) error {
 	// The owner is that of the file that moves, not of the one that it replaces.
 	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: *st}
 	err = c.replace(target, content, st.Mode&0o777, condition{absent: !c.req.Overwrite})
+	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == FileExists {
+		return existsError(to)
+	}
 	if err != nil {
 		return err
 	}
-	now, err := fstat(fd)
-	if err == nil && (now.Size != st.Size || now.Mtim != st.Mtim) {
-		return newError(FileChanged, "%s was written to while it was copied to %s, and is still there: compare the two.",
+	err = from.lookAgain()
+	if err == nil && (!isSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
+		return newError(FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",
 			quote(from.path), quote(to.path))
 	}
 	if err == nil {

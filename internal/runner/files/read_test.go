@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -253,15 +256,61 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}
 }
 
-// TestReadOfAPipeWakesNobody has a writer wait for a reader.
+// TestReadOfAPipeWakesNobody has a writer wait for a reader. One that was woken too early couldn't write.
 func TestReadOfAPipeWakesNobody(t *testing.T) {
 	w := newWorld(t)
-	if err := unix.Mkfifo(w.root+"/pipe", 0o666); err != nil {
+	path := w.root + "/pipe"
+	if err := unix.Mkfifo(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	// A reader of our own, that sees whether another one came and went: a writer without wait fails while there is none.
-	w.refused(Request{Operation: OperationRead, Path: "pipe"}, PathNotAllowed, "Pipe")
-	if _, err := unix.Open(w.root+"/pipe", unix.O_WRONLY|unix.O_NONBLOCK, 0); err != unix.ENXIO {
-		t.Errorf("the pipe has a reader: %v", err)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		fd, err := unix.Open(path, unix.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer unix.Close(fd)
+		if _, err := unix.Write(fd, []byte("x")); err != nil {
+			t.Errorf("the writer was woken: %v", err)
+		}
+	})
+	for range 2000 {
+		w.refused(Request{Operation: OperationRead, Path: "pipe"}, PathNotAllowed, "Pipe")
+		_, _ = w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "x"})
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	writer.Wait()
+}
+
+// TestMemoryIsBounded reads and searches much more than it may hold.
+func TestMemoryIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.rules.MaxReadBytes = 1 << 30
+	line := strings.Repeat("x", 99) + "\n"
+	w.file("lines", strings.Repeat(line, 640<<10))
+	w.file("long", strings.Repeat("y", 64<<20))
+	for _, r := range []Request{
+		{Operation: OperationRead, Path: "lines", Limit: math.MaxInt64},
+		{Operation: OperationRead, Path: "lines", Offset: 600 << 10},
+		{Operation: OperationRead, Path: "long"},
+		{Operation: OperationRead, Path: "long", Unit: UnitBytes},
+		{Operation: OperationGrep, Path: ".", Pattern: "x", MaxResults: 10},
+		{Operation: OperationGrep, Path: ".", Pattern: "z|y$"},
+	} {
+		r.WorkingDir = w.root
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := Do(t.Context(), &w.rules, &r, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
+			t.Errorf("%+v allocated %d bytes", r, used)
+		}
 	}
 }

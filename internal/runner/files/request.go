@@ -55,6 +55,7 @@ const (
 type Request struct {
 	Operation Operation
 	// Path is absolute or relative to WorkingDir. Links in it are followed; Stat, Delete and Move don't follow the last.
+	// Each directory on the way has to be one that the rules allow, or one above it.
 	Path string
 	// WorkingDir is absolute. It isn't needed for absolute paths.
 	WorkingDir string
