@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -146,6 +147,9 @@ func TestReadSaysThatTheFileWasWrittenTo(t *testing.T) {
 				f.Close()
 			}
 			return err
+		},
+		"overwritten with the same": func(path string) error {
+			return os.Chtimes(path, time.Time{}, time.Unix(1, 0))
 		},
 		"cut": func(path string) error { return os.Truncate(path, 10) },
 		"overwritten with as many bytes": func(path string) error {
