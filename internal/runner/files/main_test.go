@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -43,7 +45,12 @@ func runChild(t *testing.T, run string, attr *syscall.SysProcAttr, environ ...st
 	if err := os.Chmod(temp, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "-test.run="+run, "-test.short", "-test.v")
+	args := []string{"-test.run=" + run, "-test.short", "-test.v"}
+	if deadline, ok := t.Deadline(); ok {
+		// A child that hangs says where, and doesn't outlive this process.
+		args = append(args, fmt.Sprintf("-test.timeout=%v", time.Until(deadline)*9/10))
+	}
+	cmd := exec.Command(binary, args...)
 	cmd.Dir, cmd.SysProcAttr = temp, attr
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+temp, childVariable+"="+t.Name()), environ...)
 	out, err := cmd.CombinedOutput()
