@@ -1,0 +1,310 @@
+package files
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepareChild does in a child process what has to come before all tests.
+func prepareChild() {
+	switch os.Getenv(childVariable) {
+	case "TestWithoutOpenat2":
+		if err := forbidOpenat2(); err != nil {
+			fmt.Println(err)
+			os.Exit(99)
+		}
+	case "TestKilledWhileWriting":
+		writeForever(os.Getenv("FILES_TEST_DIR"))
+	}
+}
+
+// TestAsNobody runs all tests as an unprivileged user, as pods run.
+func TestAsNobody(t *testing.T) {
+	needRoot(t)
+	runChild(t, ".", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
+}
+
+func TestPermissions(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may do everything")
+	}
+	w := newWorld(t)
+	for name, mode := range map[string]os.FileMode{"unreadable": 0o200, "readonly": 0o444} {
+		if err := os.Chmod(w.file(name, "text"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.file("closed/f", "text")
+	w.file("fixed/f", "text")
+	for name, mode := range map[string]os.FileMode{"closed": 0, "fixed": 0o555} {
+		if err := os.Chmod(w.root+"/"+name, mode); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(w.root+"/"+name, 0o755) })
+	}
+	for _, r := range []Request{
+		{Operation: OperationRead, Path: "unreadable"},
+		{Operation: OperationEdit, Path: "unreadable", OldString: "t"},
+		{Operation: OperationEdit, Path: "readonly", OldString: "text"},
+		{Operation: OperationWrite, Path: "readonly"},
+		{Operation: OperationRead, Path: "closed/f"},
+		{Operation: OperationList, Path: "closed"},
+		{Operation: OperationWrite, Path: "fixed/f"},
+		{Operation: OperationWrite, Path: "fixed/new"},
+		{Operation: OperationMakeDirectory, Path: "fixed/new"},
+		{Operation: OperationDelete, Path: "fixed/f"},
+		{Operation: OperationDelete, Path: "fixed", Recursive: true},
+		{Operation: OperationMove, Path: "fixed/f", Destination: "f"},
+		{Operation: OperationMove, Path: "readonly", Destination: "fixed/f", Overwrite: true},
+	} {
+		w.refused(r, PermissionDenied, "permission")
+	}
+	_, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "text"})
+	if result.Matches != 2 || result.Skipped.Unreadable != 2 {
+		t.Errorf("%+v", result)
+	}
+	w.checkNothingLeft()
+}
+
+// TestOnOtherFileSystems has its own mounts.
+func TestOnOtherFileSystems(t *testing.T) {
+	needRoot(t)
+	if !isChild(t) {
+		runChild(t, "^TestOnOtherFileSystems$", &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
+		return
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Skip(err)
+	}
+	t.Run("full", testFull)
+	t.Run("other kinds", testOtherKinds)
+	t.Run("moves across", testMovesAcross)
+}
+
+func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
+	t.Helper()
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		t.Skip("mount: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+}
+
+func testFull(t *testing.T) {
+	w := newWorld(t)
+	mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "size=64k,nr_inodes=10")
+	w.file("small/f", "old")
+	big := make([]byte, 128<<10)
+	w.refused(Request{Operation: OperationWrite, Path: "small/f", Content: big}, NoSpace, "full")
+	w.refused(Request{Operation: OperationWrite, Path: "small/a/b/f", Content: big}, NoSpace, "full")
+	w.refused(Request{Operation: OperationEdit, Path: "small/f", OldString: "old", NewString: string(big)}, NoSpace, "full")
+	w.refused(Request{Operation: OperationWrite, Path: "small" + strings.Repeat("/d", 20), Content: []byte("x")}, NoSpace, "full")
+	w.file("big", string(big))
+	w.refused(Request{Operation: OperationMove, Path: "big", Destination: "small/big"}, NoSpace, "full")
+	if w.content("small/f") != "old" || w.content("big") != string(big) {
+		t.Error("a file was changed")
+	}
+	if all, _ := os.ReadDir(w.root + "/small"); len(all) != 1 {
+		t.Errorf("%v is left", all)
+	}
+	// Between the two file systems files move, directories don't.
+	if err := os.Chmod(w.file("script", "x"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(w.root+"/script", 7, 8); err != nil {
+		t.Fatal(err)
+	}
+	w.refused(Request{Operation: OperationMove, Path: "script", Destination: "small/f"}, FileExists, "overwrite")
+	w.must(Request{Operation: OperationMove, Path: "script", Destination: "small/f", Overwrite: true})
+	var st unix.Stat_t
+	if err := unix.Stat(w.root+"/small/f", &st); err != nil || st.Mode&0o777 != 0o750 || st.Uid != 7 || st.Gid != 8 || w.content("small/f") != "x" {
+		t.Errorf("%v, %+v", err, st)
+	}
+	if _, err := os.Stat(w.root + "/script"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the source is left: %v", err)
+	}
+	w.refused(Request{Operation: OperationMove, Path: w.dir("dir"), Destination: "small/dir"}, NotSupported, "one by one")
+	// A volume in the tree is neither deleted nor emptied.
+	w.dir("tree/volume")
+	mount(t, w.root+"/small", w.root+"/tree/volume", "", unix.MS_BIND, "")
+	w.refused(Request{Operation: OperationDelete, Path: "tree", Recursive: true}, PathNotAllowed, "volume")
+	if w.content("small/f") != "x" {
+		t.Error("a volume was emptied")
+	}
+	w.must(Request{Operation: OperationRead, Path: "tree/volume/f"})
+	w.checkNothingLeft()
+}
+
+func testOtherKinds(t *testing.T) {
+	w := newWorld(t)
+	mount(t, "/proc", w.dir("proc"), "", unix.MS_BIND|unix.MS_REC, "")
+	for _, path := range []string{"proc/self/environ", "proc/self/root" + w.outside + "/canary", "proc/self/cwd", "proc"} {
+		w.refused(Request{Operation: OperationRead, Path: path}, PathNotAllowed, "kernel")
+	}
+	_, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "PATH"})
+	if result.Matches != 0 || result.Skipped.Denied != 1 {
+		t.Errorf("%+v", result)
+	}
+	// A file of /proc can be mounted by itself.
+	mount(t, "/proc/self/environ", w.file("innocent", ""), "", unix.MS_BIND, "")
+	w.refused(Request{Operation: OperationRead, Path: "innocent"}, PathNotAllowed, "kernel")
+	_, result = w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "PATH", Glob: "innocent"})
+	if result.Matches != 0 || result.Skipped.Denied != 2 {
+		t.Errorf("%+v", result)
+	}
+	mount(t, "tmpfs", w.dir("fixed"), "tmpfs", unix.MS_RDONLY, "")
+	w.refused(Request{Operation: OperationWrite, Path: "fixed/f"}, PermissionDenied, "read-only")
+}
+
+// forbidOpenat2 makes the kernel an old one: openat2 fails with ENOSYS.
+func forbidOpenat2() error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_OPENAT2},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func TestWithoutOpenat2(t *testing.T) {
+	if !isChild(t) {
+		runChild(t, "^TestWithoutOpenat2$", &syscall.SysProcAttr{})
+		return
+	}
+	w := newWorld(t)
+	w.file("f", "text")
+	for operation := range operations {
+		w.refused(Request{Operation: operation, Path: "f", Destination: "g", Pattern: "x", OldString: "t"}, NotSupported, "Linux 5.6")
+	}
+	if w.content("f") != "text" {
+		t.Error("the file was changed")
+	}
+}
+
+// killedContents are what the child writes by turns.
+var killedContents = []string{strings.Repeat("a", 300<<10), strings.Repeat("b", 200<<10)}
+
+// writeForever writes a file until it is killed, and says so each time.
+func writeForever(dir string) {
+	rules := &Rules{WritePaths: []string{dir}}
+	for i := 0; ; i++ {
+		r := &Request{Operation: OperationWrite, Path: dir + "/f", Content: []byte(killedContents[i%2])}
+		if _, err := Do(context.Background(), rules, r, io.Discard); err != nil {
+			fmt.Println(err)
+			os.Exit(99)
+		}
+		fmt.Println(i)
+	}
+}
+
+// TestKilledWhileWriting kills a process that writes: the file is one or the other, and whole.
+func TestKilledWhileWriting(t *testing.T) {
+	w := newWorld(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.file("f", killedContents[0])
+	rounds := 20
+	if testing.Short() {
+		rounds = 5
+	}
+	for round := range rounds {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), childVariable+"="+t.Name(), "FILES_TEST_DIR="+w.root)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for range round + 1 {
+			if !lines.Scan() {
+				t.Fatal("the child ended")
+			}
+		}
+		// It is somewhere in the next write.
+		for range round * 1000 {
+			runtime.Gosched()
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if got := w.content("f"); got != killedContents[0] && got != killedContents[1] {
+			t.Fatalf("%d bytes: half a file", len(got))
+		}
+		// Nothing but temporary files can be left, and those aren't shown.
+		if out, _ := w.must(Request{Operation: OperationGlob, Path: ".", Pattern: "**"}); len(found(t, out)) != 1 {
+			t.Errorf("%s is left", out)
+		}
+		if all, _ := os.ReadDir(w.root); len(all) > round+2 {
+			t.Errorf("%v is left after %d rounds", all, round+1)
+		}
+	}
+}
+
+// testMovesAcross changes a file while it moves to another file system.
+func testMovesAcross(t *testing.T) {
+	for name, change := range map[string]func(w *world) error{
+		"written to": func(w *world) error { return os.WriteFile(w.root+"/f", []byte("new"), 0o644) },
+		"replaced": func(w *world) error {
+			return os.Rename(w.file("other", strings.Repeat("x", 2*bufferBytes)), w.root+"/f")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "")
+			w.file("f", strings.Repeat("x", 2*bufferBytes))
+			c, from := w.opened("f", how{})
+			_, to := w.opened("small/f", how{missing: true})
+			// The first write to the disk is after the first look.
+			ctx := &contextFunc{Context: t.Context()}
+			ctx.err = func() error {
+				if entries, _ := os.ReadDir(w.root + "/small"); len(entries) == 1 && !ctx.done {
+					ctx.done = true
+					return change(w)
+				}
+				return nil
+			}
+			c.ctx = ctx
+			if err := c.moveAcross(from, to); reasonOf(err) != FileChanged && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%v", err)
+			}
+			if _, err := os.Stat(w.root + "/f"); err != nil || !ctx.done {
+				t.Errorf("the source is gone: %v", err)
+			}
+		})
+	}
+}
+
+// contextFunc is a context that does something else when it is asked.
+type contextFunc struct {
+	context.Context
+	err  func() error
+	done bool
+}
+
+func (c *contextFunc) Err() error { return c.err() }

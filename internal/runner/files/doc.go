@@ -1,0 +1,28 @@
+// Package files reads, writes and searches files for a call, without a process: the runner does it itself.
+//
+// Its input is a Request and the Rules that hold for it. Do writes what was asked for to a stream (the bytes of a Read,
+// and one JSON object a line for List, Glob, Grep and Stat), and returns a Result, or an *Error whose Reason is part of
+// the API.
+//
+// Invariants:
+//   - Rules are checked on what the kernel opened. A path is resolved name by name, each with openat2 beneath the
+//     descriptor of the directory before it and without following a link. A link is read from its own descriptor, and its
+//     target is resolved in the same way, so no link, "..", magic link or race leads out of the allowed directories. What
+//     was opened is then used by its descriptor, or by one name in its parent's;
+//   - a denied glob holds for every directory, link and file on the way, whatever the case of its letters. The package
+//     can't tell hard links: a file with an allowed name and a denied one is allowed by the first;
+//   - a directory that another process moves out of an allowed directory meanwhile is still the one that was opened;
+//   - files of the kernel's own file systems (proc, sysfs, cgroups and others) are refused, wherever they are mounted.
+//     The runner's own entries in /proc are among them;
+//   - devices, sockets and FIFOs are never opened. A name is opened with O_PATH first, which calls no driver and wakes no
+//     peer, and opened for reading only if it is a regular file. Whoever swaps it between the two steps gains nothing:
+//     O_NONBLOCK and O_NOCTTY keep the second step from waiting and from taking a terminal, and what it opened is
+//     compared with what was seen first;
+//   - a Write or an Edit happens as a whole or not at all. A process that is killed in between can leave a hidden
+//     temporary file, nothing else;
+//   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context.
+//
+// The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
+// processes, or import anything but the standard library and golang.org/x/sys: it is linked into the supervisor that runs
+// in every pod. It works on Linux only.
+package files

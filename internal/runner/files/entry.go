@@ -1,0 +1,113 @@
+package files
+
+import (
+	"encoding/base64"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// Type is what a path names.
+type Type string
+
+// Types.
+const (
+	TypeFile      Type = "File"
+	TypeDirectory Type = "Directory"
+	TypeLink      Type = "Link"
+	TypePipe      Type = "Pipe"
+	TypeSocket    Type = "Socket"
+	TypeDevice    Type = "Device"
+)
+
+// Entry is what List writes for each entry, and Stat for its path. It describes a symbolic link itself, not what the link
+// leads to.
+type Entry struct {
+	// Path is relative to the directory for List, and absolute with links resolved for Stat. Bytes that aren't UTF-8 are
+	// shown as U+FFFD.
+	Path string `json:"path"`
+	// PathBase64 is the exact path, if it isn't UTF-8.
+	PathBase64 string `json:"pathBase64,omitempty"`
+	Type       Type   `json:"type"`
+	// Size is the number of bytes of a file.
+	Size int64 `json:"size"`
+	// Mode are the permissions as four octal digits.
+	Mode string `json:"mode"`
+	// UID and GID are the numbers of the owner and of its group.
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+	// ModTime is the time of the last change of the content.
+	ModTime time.Time `json:"modTime"`
+	// Target is where a symbolic link leads, as written in it.
+	Target string `json:"target,omitempty"`
+	// TargetBase64 is the exact target, if it isn't UTF-8.
+	TargetBase64 string `json:"targetBase64,omitempty"`
+}
+
+// Found is what Glob writes for each path.
+type Found struct {
+	// Path is relative to the directory. Bytes that aren't UTF-8 are shown as U+FFFD.
+	Path string `json:"path"`
+	// PathBase64 is the exact path, if it isn't UTF-8.
+	PathBase64 string `json:"pathBase64,omitempty"`
+	Type       Type   `json:"type"`
+}
+
+// Match is what Grep writes for each line that matches.
+type Match struct {
+	// Path is relative to the directory, and the name of the file where Path of the request is a file. Bytes that aren't
+	// UTF-8 are shown as U+FFFD.
+	Path string `json:"path"`
+	// PathBase64 is the exact path, if it isn't UTF-8.
+	PathBase64 string `json:"pathBase64,omitempty"`
+	// LineNumber counts from 1.
+	LineNumber int64 `json:"lineNumber"`
+	// Column is the byte of the line at which the match starts, counted from 1.
+	Column int64 `json:"column"`
+	// Line is the line without its end. Bytes that aren't UTF-8 are shown as U+FFFD.
+	Line string `json:"line"`
+	// LineBase64 is the exact line, if it isn't UTF-8.
+	LineBase64 string `json:"lineBase64,omitempty"`
+	// Cut says that the line is longer, and that Line has the part of it around the match.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// exact returns a text for JSON, and the exact bytes where the text isn't the same.
+func exact(s string) (text, encoded string) {
+	if utf8.ValidString(s) {
+		return s, ""
+	}
+	return string([]rune(s)), base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+func newEntry(path string, st *unix.Stat_t) Entry {
+	e := Entry{
+		Type: typeOf(st.Mode), Mode: fmt.Sprintf("%04o", st.Mode&0o7777), UID: st.Uid, GID: st.Gid,
+		ModTime: time.Unix(st.Mtim.Unix()).UTC(),
+	}
+	e.Path, e.PathBase64 = exact(path)
+	if e.Type == TypeFile {
+		e.Size = st.Size
+	}
+	return e
+}
+
+// typeOf returns the type in a mode of stat.
+func typeOf(mode uint32) Type {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return TypeFile
+	case unix.S_IFDIR:
+		return TypeDirectory
+	case unix.S_IFLNK:
+		return TypeLink
+	case unix.S_IFIFO:
+		return TypePipe
+	case unix.S_IFSOCK:
+		return TypeSocket
+	default:
+		return TypeDevice
+	}
+}

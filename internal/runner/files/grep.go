@@ -1,0 +1,232 @@
+package files
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// taskFiles is how many files of a directory a worker takes at once.
+const taskFiles = 32
+
+// grepTask are files of one directory to search.
+type grepTask struct {
+	dir    *directory
+	prefix string
+	names  []string
+	// done gets the lines found, once.
+	done chan hits
+}
+
+func (c *call) grep() (Result, error) {
+	limit, err := c.req.maxResults()
+	if err != nil {
+		return Result{}, err
+	}
+	wanted, err := compilePattern(c.req.Pattern, c.req.Literal)
+	if err != nil {
+		return Result{}, err
+	}
+	var glob *globPattern
+	if c.req.Glob != "" {
+		if glob, err = compileGlob(c.req.Glob); err != nil {
+			return Result{}, err
+		}
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	if !isDir(&p.st) {
+		return c.grepFile(p, wanted, limit)
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	within := *c
+	within.ctx = ctx
+	g := &grepping{w: within.underRules(p), pattern: wanted, limit: limit, glob: glob}
+	g.w.hidden = isLeftOut
+	return g.run(p, &results{lines: newLines(c.stdout), limit: limit}, cancel)
+}
+
+// grepFile searches one file.
+func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
+	fd, st, err := p.openFile()
+	if err != nil {
+		return Result{}, err
+	}
+	defer closeAll(fd)
+	found, err := newSearcher(c.ctx, wanted, limit+1).file(fd, st.Size)
+	if err != nil {
+		return Result{}, fileError("read", p.path, err)
+	}
+	out := &results{lines: newLines(c.stdout), limit: limit}
+	err = out.addMatches(found, p.name)
+	return out.finish(p, &walker{skipped: found.skipped}, err)
+}
+
+// addMatches adds the lines of one file.
+func (r *results) addMatches(found hits, name string) error {
+	for _, m := range found.matches {
+		if name != "" {
+			m.Path, m.PathBase64 = exact(name)
+		}
+		if err := r.add(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grepping searches a tree: one goroutine walks, some search, and the caller's writes what they found in the order of the
+// walk. What is searched ahead is bounded by the length of the queue.
+type grepping struct {
+	w       *walker
+	pattern *pattern
+	limit   int
+	glob    *globPattern
+	// pending are files of one directory that aren't a task yet.
+	pending *grepTask
+	// queue has the tasks in order, work has the same for whoever takes one first.
+	queue, work chan *grepTask
+}
+
+func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
+	workers := min(runtime.GOMAXPROCS(0), 8)
+	g.queue, g.work = make(chan *grepTask, 2*workers), make(chan *grepTask, 2*workers)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(g.search)
+	}
+	var walkErr error
+	running.Go(func() {
+		walkErr = g.walk(p)
+		close(g.work)
+		close(g.queue)
+	})
+	var found Skipped
+	var err error
+	for task := range g.queue {
+		h := <-task.done
+		if err != nil {
+			continue
+		}
+		found.add(h.skipped)
+		if err = out.addMatches(h, ""); err != nil {
+			cancel()
+		}
+	}
+	running.Wait()
+	if err == nil {
+		err = walkErr
+	}
+	if err == nil {
+		// The searches that were cut short found less.
+		err = g.w.c.ctx.Err()
+	}
+	g.w.skipped.add(found)
+	return out.finish(p, g.w, err)
+}
+
+// walk makes tasks of the files of a tree.
+func (g *grepping) walk(p *place) error {
+	descend := func(relative string, depth int) bool {
+		return g.glob == nil || g.glob.isName || g.glob.mayMatchBelow(relative, depth)
+	}
+	err := g.w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
+		if e.kind != unix.DT_REG || !g.isWanted(relative, e.name) {
+			return nil
+		}
+		if t := g.pending; t != nil && (t.dir != dir || len(t.names) == taskFiles) {
+			if err := g.send(); err != nil {
+				return err
+			}
+		}
+		if g.pending == nil {
+			prefix := strings.TrimSuffix(relative, e.name)
+			g.pending = &grepTask{dir: dir.retain(), prefix: prefix, done: make(chan hits, 1)}
+		}
+		g.pending.names = append(g.pending.names, e.name)
+		return nil
+	})
+	if g.pending == nil {
+		return err
+	}
+	if err == nil {
+		return g.send()
+	}
+	g.pending.dir.release()
+	return err
+}
+
+// send hands over the pending task.
+func (g *grepping) send() error {
+	t, ctx := g.pending, g.w.c.ctx
+	// Only this goroutine sends: where there is room in one channel, there is in the other, which is emptied first.
+	select {
+	case g.queue <- t:
+		g.pending = nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	g.work <- t
+	return nil
+}
+
+// search takes tasks until there are no more.
+func (g *grepping) search() {
+	s := newSearcher(g.w.c.ctx, g.pattern, g.limit+1)
+	var known devices
+	for t := range g.work {
+		var all hits
+		for _, name := range t.names {
+			if len(all.matches) > g.limit || g.w.c.ctx.Err() != nil {
+				break
+			}
+			h := s.name(t.dir, name, &known)
+			for i := range h.matches {
+				h.matches[i].Path, h.matches[i].PathBase64 = exact(t.prefix + name)
+			}
+			all.matches = append(all.matches, h.matches...)
+			all.skipped.add(h.skipped)
+		}
+		t.dir.release()
+		t.done <- all
+	}
+}
+
+// name searches a file by its name in an open directory.
+func (s *searcher) name(dir *directory, name string, known *devices) hits {
+	fd, err := openBeneath(dir.fd, name, readFlags, 0)
+	if err != nil {
+		return hits{skipped: Skipped{Unreadable: 1}}
+	}
+	defer unix.Close(fd)
+	st, err := fstat(fd)
+	if err != nil || !isRegular(&st) {
+		return hits{skipped: Skipped{Unreadable: 1}}
+	}
+	if known.isKernels(fd, &st) {
+		return hits{skipped: Skipped{Denied: 1}}
+	}
+	h, err := s.file(fd, st.Size)
+	if err != nil {
+		return hits{skipped: Skipped{Unreadable: 1}}
+	}
+	return h
+}
+
+// isWanted says whether the glob of the request lets a file be searched.
+func (g *grepping) isWanted(relative, name string) bool {
+	if g.glob == nil {
+		return true
+	}
+	if g.glob.isName {
+		return g.glob.isMatch(name)
+	}
+	return g.glob.isMatch(relative)
+}

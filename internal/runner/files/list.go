@@ -1,0 +1,113 @@
+package files
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// kinds are the types of what the kernel lists.
+var kinds = map[byte]Type{
+	unix.DT_REG: TypeFile, unix.DT_DIR: TypeDirectory, unix.DT_LNK: TypeLink, unix.DT_FIFO: TypePipe, unix.DT_SOCK: TypeSocket,
+	unix.DT_CHR: TypeDevice, unix.DT_BLK: TypeDevice,
+}
+
+// results counts results up to the limit of the request.
+type results struct {
+	*lines
+	limit, count int
+}
+
+// add writes a result. It returns errEnough instead of the first result that is too many.
+func (r *results) add(v any) error {
+	if r.count == r.limit {
+		return errEnough
+	}
+	r.count++
+	return r.write(v)
+}
+
+// finish completes the result of a walk that ended with err.
+func (r *results) finish(p *place, w *walker, err error) (Result, error) {
+	result := Result{Path: p.path, Matches: r.count, Skipped: w.skipped}
+	result.Truncated = w.truncated || errors.Is(err, errEnough)
+	if err != nil && !errors.Is(err, errEnough) {
+		return result, err
+	}
+	return result, r.flush()
+}
+
+func (c *call) list() (Result, error) {
+	limit, err := c.req.maxResults()
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	w, out := c.underRules(p), &results{lines: newLines(c.stdout), limit: limit}
+	descend := func(string, int) bool { return c.req.Recursive }
+	err = w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
+		entry, err := describe(dir, relative, e.name)
+		if err != nil {
+			w.skipped.Unreadable++
+			return nil
+		}
+		return out.add(entry)
+	})
+	return out.finish(p, w, err)
+}
+
+// describe returns the entry of a name in an open directory.
+func describe(dir *directory, relative, name string) (Entry, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Entry{}, err
+	}
+	entry := newEntry(relative, &st)
+	if entry.Type != TypeLink {
+		return entry, nil
+	}
+	fd, err := openBeneath(dir.fd, name, pathFlags, 0)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer closeAll(fd)
+	// It may be something else by now: then it has no target.
+	if target, err := readLink(fd); err == nil {
+		entry.Target, entry.TargetBase64 = exact(target)
+	}
+	return entry, nil
+}
+
+func (c *call) glob() (Result, error) {
+	limit, err := c.req.maxResults()
+	if err != nil {
+		return Result{}, err
+	}
+	glob, err := compileGlob(c.req.Pattern)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	w, out := c.underRules(p), &results{lines: newLines(c.stdout), limit: limit}
+	w.hidden = isLeftOut
+	err = w.walk(p, glob.mayMatchBelow, func(relative string, _ *directory, e dirent) error {
+		if !glob.isMatch(relative) {
+			return nil
+		}
+		found := Found{Type: kinds[e.kind]}
+		found.Path, found.PathBase64 = exact(relative)
+		return out.add(found)
+	})
+	return out.finish(p, w, err)
+}
+
+// isLeftOut says of a name that Glob and Grep leave it out.
+func isLeftOut(name string) bool { return name == ".git" || isTemporary(name) }

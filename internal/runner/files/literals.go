@@ -1,0 +1,170 @@
+package files
+
+import (
+	"bytes"
+	"regexp/syntax"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxLiterals is how many texts are looked for at once. Each costs a search of its own.
+const maxLiterals = 8
+
+// literal is a text that a line must contain to match.
+type literal struct {
+	text []byte
+	// fold says that upper and lower case don't differ. The text is in lower case then, and ASCII.
+	fold bool
+}
+
+// requiredLiterals returns texts of which a match contains at least one; none if that isn't known. Looking for them is
+// much faster than the expression.
+func requiredLiterals(re *syntax.Regexp) []literal {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return literalOf(re)
+	case syntax.OpCapture, syntax.OpPlus:
+		return requiredLiterals(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return requiredLiterals(re.Sub[0])
+		}
+	case syntax.OpConcat:
+		var best []literal
+		for _, sub := range re.Sub {
+			if found := requiredLiterals(sub); isBetter(found, best) {
+				best = found
+			}
+		}
+		return best
+	case syntax.OpAlternate:
+		var all []literal
+		for _, sub := range re.Sub {
+			found := requiredLiterals(sub)
+			if len(found) == 0 || len(all)+len(found) > maxLiterals {
+				return nil
+			}
+			all = append(all, found...)
+		}
+		return all
+	}
+	return nil
+}
+
+// isBetter prefers the longer text, then the fewer.
+func isBetter(a, b []literal) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) > 0
+	}
+	shortA, shortB := shortest(a), shortest(b)
+	return shortA > shortB || shortA == shortB && len(a) < len(b)
+}
+
+func shortest(all []literal) int {
+	n := len(all[0].text)
+	for _, l := range all[1:] {
+		n = min(n, len(l.text))
+	}
+	return n
+}
+
+// literalOf returns the text of a literal expression. The expression's U+FFFD matches any byte that isn't UTF-8. Where
+// case doesn't matter it returns the longest part of the text that has no case outside of ASCII.
+func literalOf(re *syntax.Regexp) []literal {
+	var text, best []byte
+	fold := re.Flags&syntax.FoldCase != 0
+	for _, r := range re.Rune {
+		if r == utf8.RuneError || fold && !foldsInASCII(r) {
+			text = nil
+			continue
+		}
+		if fold {
+			r = unicode.ToLower(r)
+		}
+		text = utf8.AppendRune(text, r)
+		if len(text) > len(best) {
+			best = bytes.Clone(text)
+		}
+	}
+	if len(best) == 0 {
+		return nil
+	}
+	return []literal{{best, fold}}
+}
+
+// foldsInASCII says that a letter, and what it is folded to, are ASCII. "k" and "s" have relatives elsewhere.
+func foldsInASCII(r rune) bool {
+	if r >= utf8.RuneSelf {
+		return false
+	}
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		if f >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// index returns where the text is first; -1 if it isn't there.
+func (l *literal) index(data []byte) int {
+	if !l.fold {
+		return bytes.Index(data, l.text)
+	}
+	lower, upper := l.text[0], l.text[0]
+	if 'a' <= lower && lower <= 'z' {
+		upper -= 'a' - 'A'
+	}
+	finder := caseFinder{data: data, next: [2]int{-1, -1}, bytes: [2]byte{lower, upper}}
+	for at := finder.find(0); at >= 0; at = finder.find(at + 1) {
+		if len(data)-at < len(l.text) {
+			return -1
+		}
+		if equalFold(data[at:at+len(l.text)], l.text) {
+			return at
+		}
+	}
+	return -1
+}
+
+// equalFold compares bytes with a text in lower case.
+func equalFold(data, lower []byte) bool {
+	for i, c := range data {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// caseFinder finds the next of two bytes. It remembers where each of them is, so that a rare one isn't searched for again.
+type caseFinder struct {
+	data  []byte
+	bytes [2]byte
+	// next is where each is next, at or after the last position; -1 is unknown.
+	next [2]int
+}
+
+func (f *caseFinder) find(from int) int {
+	for i, b := range f.bytes {
+		if f.next[i] >= from || i == 1 && b == f.bytes[0] {
+			continue
+		}
+		f.next[i] = len(f.data)
+		if from < len(f.data) {
+			if at := bytes.IndexByte(f.data[from:], b); at >= 0 {
+				f.next[i] = from + at
+			}
+		}
+	}
+	at := f.next[0]
+	if f.bytes[1] != f.bytes[0] {
+		at = min(at, f.next[1])
+	}
+	if at >= len(f.data) {
+		return -1
+	}
+	return at
+}

@@ -1,0 +1,150 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+func (c *call) move() (Result, error) {
+	if c.req.Destination == "" {
+		return Result{}, newError(InvalidRequest, "destination is empty: name the new path.")
+	}
+	from, err := c.resolve(c.req.Path, how{})
+	if err != nil {
+		return Result{}, err
+	}
+	defer from.close()
+	to, err := c.resolve(c.req.Destination, how{missing: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer to.close()
+	if err := c.mayMove(from, to); err != nil {
+		return Result{}, err
+	}
+	result := Result{Path: to.path, Created: !to.exists()}
+	if typeOf(from.st.Mode) == TypeFile {
+		result.Bytes = from.st.Size
+	}
+	err = rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
+	if errors.Is(err, unix.EXDEV) {
+		return result, c.moveAcross(from, to)
+	}
+	if err != nil {
+		return Result{}, c.moveError(from, to, err)
+	}
+	for _, dir := range []int{to.dir, from.dir} {
+		if err := syncDir(dir); err != nil {
+			return result, fileError("synchronize the directory of", to.path, err)
+		}
+	}
+	return result, nil
+}
+
+// mayMove refuses what must stay where it is, and what a Move must not replace.
+func (c *call) mayMove(from, to *place) error {
+	for _, p := range []*place{from, to} {
+		if p.isRoot() || c.rules.isKept(p.path) {
+			return keptError(p)
+		}
+	}
+	switch kind := typeOf(from.st.Mode); {
+	case kind != TypeDirectory && to.mustBeDir:
+		return newError(NotDirectory, "%s isn't a directory: leave out the slash at the end.", quote(from.path))
+	case kind != TypeDirectory && kind != TypeFile && kind != TypeLink:
+		return newError(PathNotAllowed, "%s is a %s: only files, directories and links can be moved.", quote(from.path), kind)
+	case from.path == to.path:
+		return newError(InvalidRequest, "%s can't be moved onto itself: name another destination.", quote(from.path))
+	case kind == TypeDirectory && isWithin(from.path, to.path):
+		return newError(InvalidRequest, "The directory %s can't be moved into itself: name another destination.", quote(from.path))
+	case !to.exists():
+	case isDir(&to.st):
+		return newError(IsDirectory, "The destination %s is a directory, which a Move doesn't replace: add the new name to it.",
+			quote(to.path))
+	case !c.req.Overwrite:
+		return existsError(to)
+	case kind == TypeDirectory:
+		return newError(FileExists, "A directory can't replace the file %s: choose another destination.", quote(to.path))
+	}
+	if !isDir(&from.st) {
+		return nil
+	}
+	return c.holdsNothingDenied(from, to.path)
+}
+
+func keptError(p *place) error {
+	return newError(PathNotAllowed, "%s is one of the policy's allowed directories, or has one below it, and stays where it is: "+
+		"name something in it.", quote(p.path))
+}
+
+func existsError(p *place) error {
+	return newError(FileExists, "The destination %s exists already: choose another, or set overwrite.", quote(p.path))
+}
+
+func (c *call) moveError(from, to *place, err error) error {
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return existsError(to)
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		return &Error{NotSupported, fmt.Sprintf("The file system can't move %s without replacing what may be at %s: set overwrite.",
+			quote(from.path), quote(to.path)), err}
+	}
+	return fileError("move to "+quote(to.path)+" from", from.path, err)
+}
+
+// holdsNothingDenied refuses to change the path of anything that is denied, or to give it a denied path.
+func (c *call) holdsNothingDenied(p *place, newPath string) error {
+	if c.rules.denied == nil {
+		return nil
+	}
+	w := &walker{c: c, denied: func(relative string) bool {
+		return c.rules.isDenied(p.path+"/"+relative) || newPath != "" && c.rules.isDenied(newPath+"/"+relative)
+	}}
+	all := func(string, int) bool { return true }
+	err := w.walk(p, all, func(string, *directory, dirent) error { return nil })
+	switch {
+	case err != nil:
+		return err
+	case w.skipped.Denied > 0:
+		return newError(PathNotAllowed, "%s has something below it that the policy's files.deniedPaths deny: name the other entries "+
+			"one by one.", quote(p.path))
+	case w.truncated || w.skipped != (Skipped{}):
+		return newError(PathNotAllowed, "%s is too large or too deep, or has unreadable directories, to make sure that it holds "+
+			"nothing that the policy's files.deniedPaths deny: name what is in it one by one.", quote(p.path))
+	}
+	return nil
+}
+
+// moveAcross moves a file to another file system: it is copied as a whole, then removed.
+func (c *call) moveAcross(from, to *place) error {
+	if !isRegular(&from.st) {
+		return newError(NotSupported, "%s and %s are on different file systems, between which only files can be moved: make the "+
+			"directory, and move the files in it one by one.", quote(from.path), quote(to.path))
+	}
+	fd, st, err := from.openFile()
+	if err != nil {
+		return err
+	}
+	defer closeAll(fd)
+	content := &reader{c: c, fd: fd, part: span{0, st.Size}}
+	// The owner is that of the file that moves, not of the one that it replaces.
+	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: *st}
+	err = c.replace(target, content, st.Mode&0o777, condition{absent: !c.req.Overwrite})
+	if known := (*Error)(nil); errors.As(err, &known) && known.Reason == FileExists {
+		return existsError(to)
+	}
+	if err != nil {
+		return err
+	}
+	err = from.lookAgain()
+	if err == nil && (!isSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
+		return newError(FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",
+			quote(from.path), quote(to.path))
+	}
+	if err == nil {
+		err = unix.Unlinkat(from.dir, from.name, 0)
+	}
+	return fileError("remove, after it was copied,", from.path, err)
+}

@@ -1,0 +1,298 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	bufferBytes = 64 << 10
+	// maxScanBytes is how far into a file lines are looked for.
+	maxScanBytes = 4 << 30
+	// clockTick is longer than the time in which many file systems give two writes the same time stamp.
+	clockTick = 50 * time.Millisecond
+)
+
+// openFile opens a regular file for reading, and makes sure that it is the one that was found. Where it isn't, it looks
+// again: others may replace the file often.
+func (p *place) openFile() (int, *unix.Stat_t, error) {
+	for range maxLooks {
+		if err := p.needFile(); err != nil {
+			return -1, nil, err
+		}
+		fd, err := openBeneath(p.dir, p.name, readFlags, 0)
+		if err != nil {
+			return -1, nil, fileError("open", p.path, err)
+		}
+		st, err := fstat(fd)
+		if err == nil && isSame(&st, &p.st) && isRegular(&st) {
+			return fd, &st, nil
+		}
+		closeAll(fd)
+		if err == nil {
+			err = p.lookAgain()
+		}
+		if err != nil {
+			return -1, nil, fileError("open", p.path, err)
+		}
+	}
+	return -1, nil, newError(FileChanged, "%s is replaced again and again while it is opened: try again.", quote(p.path))
+}
+
+// maxLooks bounds the attempts to open a file that others replace.
+const maxLooks = 100
+
+// lookAgain finds what has the name now.
+func (p *place) lookAgain() error {
+	fd, err := openBeneath(p.dir, p.name, pathFlags, 0)
+	if err != nil {
+		return err
+	}
+	st, err := fstat(fd)
+	if err == nil && new(devices).isKernels(fd, &st) {
+		err = kernelsError(p.path, p.path)
+	}
+	if err != nil {
+		closeAll(fd)
+		return err
+	}
+	closeAll(p.fd)
+	p.fd, p.st = fd, st
+	return nil
+}
+
+// needFile refuses what isn't a regular file.
+func (p *place) needFile() error {
+	switch kind := typeOf(p.st.Mode); {
+	case kind == TypeDirectory:
+		return newError(IsDirectory, "%s is a directory: name a file in it, or use List.", quote(p.path))
+	case kind != TypeFile:
+		return newError(PathNotAllowed, "%s is a %s: only regular files can be read and written.", quote(p.path), kind)
+	}
+	return nil
+}
+
+// span is a part of a file.
+type span struct{ start, end int64 }
+
+func (c *call) read() (Result, error) {
+	unit := c.req.Unit
+	if unit == "" {
+		unit = UnitLines
+	}
+	switch {
+	case unit != UnitLines && unit != UnitBytes:
+		return Result{}, newError(InvalidRequest, "There is no unit %s: use Lines or Bytes.", quote(string(unit)))
+	case c.req.Offset < 0 || c.req.Limit < 0:
+		return Result{}, newError(InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
+			c.req.Offset, c.req.Limit)
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	fd, before, err := p.openFile()
+	if err != nil {
+		return Result{}, err
+	}
+	defer closeAll(fd)
+	result := Result{Path: p.path}
+	var part span
+	if unit == UnitLines {
+		part, err = c.linePart(&result, p.path, fd)
+	} else {
+		part = c.bytePart(&result, before.Size)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	err = c.readPart(&result, fd, before, part)
+	return result, err
+}
+
+// readPart copies a part to stdout, and finds out whether it is the whole file and was left alone meanwhile.
+func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) error {
+	start, sum := time.Now(), sha256.New()
+	n, err := copyPart(c.ctx, io.MultiWriter(c.stdout, sum), fd, part)
+	result.Bytes = n
+	if err != nil {
+		return fileError("read", result.Path, err)
+	}
+	after, err := fstat(fd)
+	if err != nil {
+		return fileError("read", result.Path, err)
+	}
+	result.Changed = n < part.end-part.start || before.Size != after.Size || before.Mtim != after.Mtim
+	recent := time.Unix(after.Ctim.Unix()).After(start.Add(-clockTick))
+	if !result.Changed && (recent || before.Ctim != after.Ctim) {
+		// The time stamps can't tell a write just now from one just before, and a new name from new content.
+		again := sha256.New()
+		if _, err := copyPart(c.ctx, again, fd, part); err != nil {
+			return fileError("read", result.Path, err)
+		}
+		result.Changed = !bytes.Equal(sum.Sum(nil), again.Sum(nil))
+	}
+	if part.start == 0 && !result.Truncated && !result.Changed {
+		result.SHA256 = hexSum(sum)
+	}
+	return nil
+}
+
+func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// bytePart returns the part of a Read of bytes.
+func (c *call) bytePart(result *Result, size int64) span {
+	limit := c.rules.maxRead
+	if c.req.Limit > 0 {
+		limit = min(limit, c.req.Limit)
+	}
+	start := min(c.req.Offset, size)
+	// The difference can't overflow, the sum can.
+	if size-start <= limit {
+		return span{start, size}
+	}
+	result.truncate(start + limit)
+	return span{start, start + limit}
+}
+
+func (r *Result) truncate(next int64) { r.Truncated, r.NextOffset = true, &next }
+
+// linePart returns the part of a Read of lines. It looks for the ends of lines first, so that no line has to be held.
+func (c *call) linePart(result *Result, path string, fd int) (span, error) {
+	first, limit := max(c.req.Offset, 1), c.req.Limit
+	if limit == 0 {
+		limit = DefaultLines
+	}
+	s := &lineScan{ctx: c.ctx, fd: fd, buffer: make([]byte, bufferBytes)}
+	for line := int64(1); line < first; line++ {
+		if ok, err := s.next(); err != nil || !ok {
+			return span{s.at, s.at}, s.fail(path, err)
+		}
+	}
+	part := span{s.at, s.at}
+	for lines := int64(0); ; lines++ {
+		if lines < limit {
+			s.stopAt(part.start + c.rules.maxRead)
+		}
+		ok, err := s.next()
+		switch {
+		case err != nil:
+			return part, s.fail(path, err)
+		case !ok:
+			return part, nil
+		case lines == limit, s.at-part.start > c.rules.maxRead:
+			if lines == 0 {
+				return part, newError(FileTooLarge, "Line %d of %s is longer than the %d bytes that can be read at once: read it with "+
+					"unit Bytes from offset %d.", first, quote(path), c.rules.maxRead, part.start)
+			}
+			result.truncate(first + lines)
+			return part, nil
+		}
+		part.end = s.at
+		result.Lines++
+	}
+}
+
+// lineScan finds the ends of lines.
+type lineScan struct {
+	ctx    context.Context
+	fd     int
+	buffer []byte
+	// ahead was read, but not passed.
+	ahead []byte
+	// at is the offset after the last line.
+	at int64
+	// stop is where a line is too long; 0 is nowhere.
+	stop int64
+}
+
+func (s *lineScan) stopAt(offset int64) { s.stop = offset }
+
+// next passes one line, the last of which may have no end. It returns false at the end of the file. Behind stop it passes
+// a part of a line.
+func (s *lineScan) next() (bool, error) {
+	start := s.at
+	for {
+		if end := bytes.IndexByte(s.ahead, '\n'); end >= 0 {
+			s.at, s.ahead = s.at+int64(end)+1, s.ahead[end+1:]
+			return true, nil
+		}
+		s.at += int64(len(s.ahead))
+		s.ahead = nil
+		if s.stop > 0 && s.at > s.stop {
+			return true, nil
+		}
+		if s.at > maxScanBytes {
+			return false, errScanTooLong
+		}
+		n, err := readAt(s.ctx, s.fd, s.buffer, s.at)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			return s.at > start, nil
+		}
+		s.ahead = s.buffer[:n]
+	}
+}
+
+var errScanTooLong = fmt.Errorf("more than %d bytes before the line", int64(maxScanBytes))
+
+func (s *lineScan) fail(path string, err error) error {
+	if errors.Is(err, errScanTooLong) {
+		return newError(FileTooLarge, "Lines are looked for in the first %d bytes of %s only: read it with unit Bytes.",
+			int64(maxScanBytes), quote(path))
+	}
+	return fileError("read", path, err)
+}
+
+// copyPart copies a part of a file; less, if the file has become shorter.
+func copyPart(ctx context.Context, to io.Writer, fd int, part span) (int64, error) {
+	buffer := make([]byte, min(bufferBytes, max(part.end-part.start, 1)))
+	at := part.start
+	for at < part.end {
+		n, err := readAt(ctx, fd, buffer[:min(int64(len(buffer)), part.end-at)], at)
+		if err != nil {
+			return at - part.start, err
+		}
+		if n == 0 {
+			break
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return at - part.start, fmt.Errorf("write the output: %w", &outputError{err})
+		}
+		at += int64(n)
+	}
+	return at - part.start, nil
+}
+
+// outputError keeps an error of the output from being taken for one of the file: it doesn't unwrap.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return e.err.Error() }
+
+// Is lets callers recognize their own error.
+func (e *outputError) Is(target error) bool { return e.err == target }
+
+// readAt reads once. It repeats a call that a signal interrupted.
+func readAt(ctx context.Context, fd int, buffer []byte, at int64) (int, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		n, err := unix.Pread(fd, buffer, at)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}

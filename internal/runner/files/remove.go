@@ -1,0 +1,109 @@
+package files
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+func (c *call) remove() (Result, error) {
+	p, err := c.resolve(c.req.Path, how{})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	switch {
+	case p.isRoot() || c.rules.isKept(p.path):
+		return Result{}, keptError(p)
+	case !isDir(&p.st):
+		if err := unix.Unlinkat(p.dir, p.name, 0); err != nil {
+			return Result{}, fileError("delete", p.path, err)
+		}
+		return Result{Path: p.path, Matches: 1}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
+	case !c.req.Recursive:
+		return Result{}, newError(IsDirectory, "%s is a directory: set recursive to delete it with everything in it.", quote(p.path))
+	}
+	if err := c.holdsNothingDenied(p, ""); err != nil {
+		return Result{}, err
+	}
+	t := &treeRemoval{c: c, device: p.st.Dev}
+	err = t.removeDir(p.dir, p.name, p.path, 0)
+	if err == nil {
+		err = fileError("synchronize the directory of", p.path, syncDir(p.dir))
+	}
+	return Result{Path: p.path, Matches: t.removed}, err
+}
+
+// treeRemoval deletes a tree. It goes down by descriptors, and unlinks names in open directories.
+type treeRemoval struct {
+	c       *call
+	device  uint64
+	removed int
+}
+
+// removeDir deletes a directory with everything in it.
+func (t *treeRemoval) removeDir(dir int, name, path string, depth int) error {
+	if depth > MaxDepth {
+		return newError(NotSupported, "%s is more than %d directories deep: delete a directory further down first.", quote(path), MaxDepth)
+	}
+	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fileError("open", path, err)
+	}
+	defer closeAll(fd)
+	st, err := fstat(fd)
+	if err != nil {
+		return fileError("open", path, err)
+	}
+	if st.Dev != t.device {
+		return newError(PathNotAllowed, "%s is a mounted volume: delete what is in it, not the directory that it is mounted in.",
+			quote(path))
+	}
+	if err := t.empty(fd, path, depth); err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
+		return fileError("delete", path, err)
+	}
+	t.removed++
+	return nil
+}
+
+// empty deletes what is in an open directory. A directory that changes while it is read may leave out names, so it is read
+// until nothing is left.
+func (t *treeRemoval) empty(fd int, path string, depth int) error {
+	for {
+		before := t.removed
+		if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+			return fileError("list", path, err)
+		}
+		err := readDir(t.c.ctx, fd, func(e dirent) error { return t.removeEntry(fd, path, e, depth) })
+		if err != nil {
+			return fileError("list", path, err)
+		}
+		if t.removed == before {
+			return nil
+		}
+	}
+}
+
+func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) error {
+	full := path + "/" + e.name
+	if t.c.rules.isDenied(full) {
+		return deniedError(full, full)
+	}
+	err := error(unix.EISDIR)
+	if e.kind != unix.DT_DIR {
+		err = unix.Unlinkat(fd, e.name, 0)
+	}
+	switch {
+	case err == nil:
+		t.removed++
+		return nil
+	case errors.Is(err, unix.EISDIR):
+		return t.removeDir(fd, e.name, full, depth+1)
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	}
+	return fileError("delete", full, err)
+}

@@ -1,0 +1,267 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash/fnv"
+	"io"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Temporary files have names like .toolcall-0123456789abcdef.tmp. Glob and Grep leave them out.
+const temporaryPrefix, temporarySuffix = ".toolcall-", ".tmp"
+
+func isTemporary(name string) bool {
+	return strings.HasPrefix(name, temporaryPrefix) && strings.HasSuffix(name, temporarySuffix)
+}
+
+// condition is what must hold when a file is replaced.
+type condition struct {
+	// absent says that nothing may be there; sha256 is the content that must be there, if it isn't empty.
+	absent bool
+	sha256 string
+}
+
+// replacement is a file in the making: it appears at its place as a whole, or not at all.
+type replacement struct {
+	place *place
+	mode  uint32
+	// condition is checked last.
+	condition condition
+	// temporary is the name in the same directory, fd the open file; empty and -1 when there is none.
+	temporary string
+	fd        int
+}
+
+// replace writes a file to a place. It leaves nothing behind after an error.
+func (c *call) replace(p *place, content io.Reader, mode uint32, condition condition) (err error) {
+	r := &replacement{place: p, mode: mode, condition: condition, fd: -1}
+	defer func() {
+		closeAll(r.fd)
+		if r.temporary != "" {
+			_ = unix.Unlinkat(p.dir, r.temporary, 0)
+		}
+		if err != nil {
+			err = fileError("write", p.path, err)
+		}
+	}()
+	if err := r.create(); err != nil {
+		return err
+	}
+	if err := r.fill(c.ctx, content); err != nil {
+		return err
+	}
+	if err := c.commit(r); err != nil {
+		return err
+	}
+	for _, m := range p.made {
+		if err := syncDir(m.dir); err != nil {
+			return err
+		}
+	}
+	return syncDir(p.dir)
+}
+
+// create makes the temporary file. Nobody else can read it before it has its owner and mode.
+func (r *replacement) create() error {
+	var random [8]byte
+	_, _ = rand.Read(random[:])
+	name := temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
+	fd, err := openBeneath(r.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	r.temporary, r.fd = name, fd
+	return nil
+}
+
+// fill writes the content to the disk.
+func (r *replacement) fill(ctx context.Context, content io.Reader) error {
+	buffer := make([]byte, bufferBytes)
+	for {
+		n, err := content.Read(buffer)
+		if err := writeAll(ctx, r.fd, buffer[:n]); err != nil {
+			return err
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.own(); err != nil {
+		return err
+	}
+	if err := ignoring(unix.Fsync(r.fd), unix.EINVAL); err != nil {
+		return err
+	}
+	// Some file systems report only here that the quota is used up.
+	fd := r.fd
+	r.fd = -1
+	return ignoring(unix.Close(fd), unix.EINTR)
+}
+
+// own gives the file its owner, where the user may, and its mode.
+func (r *replacement) own() error {
+	if r.place.exists() {
+		st, err := fstat(r.fd)
+		if err != nil {
+			return err
+		}
+		if st.Uid != r.place.st.Uid || st.Gid != r.place.st.Gid {
+			if unix.Fchown(r.fd, int(r.place.st.Uid), int(r.place.st.Gid)) != nil {
+				_ = unix.Fchown(r.fd, -1, int(r.place.st.Gid))
+			}
+		}
+	}
+	return unix.Fchmod(r.fd, r.mode)
+}
+
+func writeAll(ctx context.Context, fd int, data []byte) error {
+	for len(data) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := unix.Write(fd, data)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		data = data[max(n, 0):]
+	}
+	return ctx.Err()
+}
+
+// locks keep two calls of this process from both replacing what they compared. Other processes have the time between the
+// comparison and the rename.
+var locks = func() (all [64]chan struct{}) {
+	for i := range all {
+		all[i] = make(chan struct{}, 1)
+	}
+	return all
+}()
+
+// lock takes the lock of a name in a directory. Several names share a lock.
+func lock(ctx context.Context, dir int, name string) (unlock func(), err error) {
+	st, err := fstat(dir)
+	if err != nil {
+		return nil, err
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, strconv.FormatUint(st.Dev, 16)+" "+strconv.FormatUint(st.Ino, 16)+" "+name)
+	held := locks[h.Sum32()%uint32(len(locks))]
+	select {
+	case held <- struct{}{}:
+		return func() { <-held }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// commit gives the temporary file its name, if the condition holds.
+func (c *call) commit(r *replacement) error {
+	unlock, err := lock(c.ctx, r.place.dir, r.place.name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.check(r.place, r.condition); err != nil {
+		return err
+	}
+	err = rename(r.place.dir, r.temporary, r.place.dir, r.place.name, r.condition.absent)
+	if errors.Is(err, unix.EEXIST) {
+		return newError(FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
+			"replaced.", quote(r.place.path))
+	}
+	if err == nil {
+		r.temporary = ""
+	}
+	return err
+}
+
+// check compares what is at a place with a condition. That nothing is there is checked by the rename itself.
+func (c *call) check(p *place, condition condition) error {
+	if condition.sha256 == "" {
+		return nil
+	}
+	now := &place{path: p.path, dir: p.dir, name: p.name, fd: -1}
+	err := now.lookAgain()
+	defer func() { closeAll(now.fd) }()
+	if errors.Is(err, unix.ENOENT) || err == nil && !p.exists() {
+		return newError(FileChanged, "%s has no content that could have the checksum %s: it doesn't exist, or was made meanwhile; "+
+			"read it, and decide again.", quote(p.path), condition.sha256)
+	}
+	if err != nil {
+		return err
+	}
+	sum, err := c.sum(now)
+	if err != nil {
+		return err
+	}
+	if sum != condition.sha256 {
+		return newError(FileChanged, "%s has the checksum %s, and not %s: it has changed; read it again, and decide again.",
+			quote(p.path), sum, condition.sha256)
+	}
+	return nil
+}
+
+// sum returns the checksum of a file.
+func (c *call) sum(p *place) (string, error) {
+	fd, st, err := p.openFile()
+	if err != nil {
+		return "", err
+	}
+	defer closeAll(fd)
+	if st.Size > c.rules.maxRead {
+		return "", newError(FileTooLarge, "%s has %d bytes: files up to %d, the policy's files.maxReadBytes, can be compared.",
+			quote(p.path), st.Size, c.rules.maxRead)
+	}
+	sum := sha256.New()
+	if _, err := copyPart(c.ctx, sum, fd, span{0, st.Size}); err != nil {
+		return "", err
+	}
+	return hexSum(sum), nil
+}
+
+// rename renames, and replaces nothing if it is exclusive.
+func rename(fromDir int, from string, toDir int, to string, exclusive bool) error {
+	if !exclusive {
+		return unix.Renameat(fromDir, from, toDir, to)
+	}
+	err := unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
+	if err != unix.EINVAL && err != unix.ENOSYS {
+		return err
+	}
+	// The file system can't: a second name is exclusive too, but directories have none.
+	if linkErr := unix.Linkat(fromDir, from, toDir, to, 0); linkErr == unix.EEXIST {
+		return linkErr
+	} else if linkErr != nil {
+		return err
+	}
+	return unix.Unlinkat(fromDir, from, 0)
+}
+
+// syncDir makes a rename durable. Some file systems can't, and a directory that can't be read can't be synchronized.
+func syncDir(dir int) error {
+	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return ignoring(err, unix.EACCES)
+	}
+	defer unix.Close(fd)
+	return ignoring(unix.Fsync(fd), unix.EINVAL, unix.EROFS)
+}
+
+func ignoring(err error, harmless ...error) error {
+	for _, h := range harmless {
+		if errors.Is(err, h) {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,332 @@
+package files
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of one lookup. The kernel follows 40 links; the other bounds the work that links of links cause.
+const (
+	maxLinks = 40
+	maxSteps = 8192
+)
+
+// place is where a path leads: a name in an open directory, and what has that name.
+type place struct {
+	// asked is the path of the request, and path the one without links. path was compared with the rules.
+	asked, path string
+	// dir is the parent's descriptor, good for lookups only. It is -1 for an allowed directory itself, which has no name.
+	dir  int
+	name string
+	// fd refers to what is there, without the right to read it; -1 if nothing is. st describes it.
+	fd int
+	st unix.Stat_t
+	// mustBeDir says that the path ends like a directory's.
+	mustBeDir bool
+	// made are the directories that were made on the way, the outermost first.
+	made []madeDir
+}
+
+// madeDir is a directory that was made; dir is its parent.
+type madeDir struct {
+	dir  int
+	name string
+}
+
+func (p *place) exists() bool { return p.fd >= 0 }
+
+// isRoot says that the place is an allowed directory itself.
+func (p *place) isRoot() bool { return p.dir < 0 }
+
+func (p *place) close() {
+	closeAll(p.dir, p.fd)
+	for _, m := range p.made {
+		closeAll(m.dir)
+	}
+	p.dir, p.fd, p.made = -1, -1, nil
+}
+
+// removeMade removes the directories that were made, if they are still empty.
+func (p *place) removeMade() {
+	for i := len(p.made) - 1; i >= 0; i-- {
+		_ = unix.Unlinkat(p.made[i].dir, p.made[i].name, unix.AT_REMOVEDIR)
+	}
+}
+
+func closeAll(fds ...int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// how says how a path is resolved.
+type how struct {
+	// follow follows a link with the last name.
+	follow bool
+	// parents makes missing directories on the way.
+	parents bool
+	// missing lets nothing be at the path.
+	missing bool
+}
+
+// resolver follows a path name by name, as the kernel does. Only allowed directories are opened: above them, where cur is
+// -1, it goes by the names of the rules alone.
+type resolver struct {
+	c *call
+	how
+	asked string
+	// at is the directory so far, without links; cur refers to it.
+	at   string
+	cur  int
+	rest string
+	// mustBeDir is set when the last name was taken.
+	mustBeDir    bool
+	links, steps int
+	devices      devices
+	made         []madeDir
+}
+
+// resolve follows a path of the request. The caller closes the place.
+func (c *call) resolve(asked string, how how) (*place, error) {
+	absolute, err := c.req.absolute(asked)
+	if err != nil {
+		return nil, err
+	}
+	r := &resolver{c: c, how: how, asked: asked, at: "/", cur: -1, rest: absolute}
+	p, err := r.walk()
+	if p == nil {
+		p = &place{dir: -1, fd: -1}
+	}
+	p.asked, p.made, p.mustBeDir = asked, r.made, r.mustBeDir
+	if p.dir != r.cur {
+		closeAll(r.cur)
+	}
+	if err == nil && !p.exists() && !how.missing {
+		err = fileError("find", p.path, unix.ENOENT)
+	}
+	if err != nil {
+		p.removeMade()
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// walk takes names until the last.
+func (r *resolver) walk() (*place, error) {
+	if err := r.jump("/"); err != nil {
+		return nil, err
+	}
+	for r.rest != "" {
+		if r.steps++; r.steps > maxSteps {
+			return nil, newError(InvalidRequest, "%s leads through too many names: choose a shorter path.", quote(r.asked))
+		}
+		if err := r.c.ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, err := r.step()
+		if p != nil || err != nil {
+			return p, err
+		}
+	}
+	return r.end()
+}
+
+// step takes one name. It returns the place if that was the last.
+func (r *resolver) step() (*place, error) {
+	name, rest, slash := strings.Cut(r.rest, "/")
+	r.rest = rest
+	switch name {
+	case "", ".":
+		return nil, nil
+	case "..":
+		return nil, r.jump(path.Dir(r.at))
+	}
+	last := isEnd(rest)
+	r.mustBeDir = last && slash
+	full := path.Join(r.at, name)
+	if len(full) > maxPathBytes {
+		return nil, newError(InvalidRequest, "%s leads to a path of %d bytes: a path has at most %d.", quote(r.asked), len(full),
+			maxPathBytes)
+	}
+	if r.c.rules.isDenied(full) {
+		return nil, deniedError(r.asked, full)
+	}
+	if r.cur < 0 {
+		return nil, r.jump(full)
+	}
+	return r.enter(full, name, last)
+}
+
+// isEnd says that a rest of a path names nothing more.
+func isEnd(rest string) bool { return strings.Trim(rest, "/.") == "" && !strings.Contains(rest, "..") }
+
+// jump goes to a directory by a path without links: a parent, an allowed directory, or one on the way to it.
+func (r *resolver) jump(to string) error {
+	closeAll(r.cur)
+	r.at, r.cur = to, -1
+	root, ok := r.c.rules.rootOf(to)
+	if !ok {
+		if r.c.rules.leadsToRoot(to) {
+			return nil
+		}
+		return r.c.rules.notAllowed(r.asked, to)
+	}
+	fd, err := r.openRoot(root)
+	if err != nil {
+		return err
+	}
+	if to == root {
+		r.cur = fd
+		return nil
+	}
+	defer closeAll(fd)
+	r.cur, err = openBeneath(fd, strings.TrimPrefix(to[len(root):], "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		r.cur = -1
+		return fileError("open", to, err)
+	}
+	return nil
+}
+
+// openRoot opens an allowed directory.
+func (r *resolver) openRoot(root string) (int, error) {
+	fd, err := openRoot(root)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ELOOP):
+		return -1, newError(PathNotAllowed, "The allowed directory %s is reached over a symbolic link, which a call could change: "+
+			"name the directory that the link leads to in the policy's files.%s.", quote(root), r.c.rules.listField)
+	case errors.Is(err, unix.ENOENT):
+		return -1, &Error{FileNotFound, "The allowed directory " + quote(root) + " doesn't exist: the image or a volume has to " +
+			"bring it.", err}
+	default:
+		return -1, fileError("open the allowed directory", root, err)
+	}
+	st, err := fstat(fd)
+	if err == nil && r.devices.isKernels(fd, &st) {
+		err = kernelsError(r.asked, root)
+	}
+	if err != nil {
+		closeAll(fd)
+		return -1, fileError("open the allowed directory", root, err)
+	}
+	return fd, nil
+}
+
+func kernelsError(asked, path string) error {
+	return newError(PathNotAllowed, "%s leads to %s, on a file system of the kernel's own, such as /proc: choose another path.",
+		quote(asked), quote(path))
+}
+
+// enter looks at a name in the current directory, and goes on from there.
+func (r *resolver) enter(full, name string, last bool) (*place, error) {
+	fd, err := openBeneath(r.cur, name, pathFlags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		if last {
+			return &place{path: full, dir: r.cur, name: name, fd: -1}, nil
+		}
+		fd, err = r.makeParent(name)
+	}
+	if err != nil {
+		return nil, fileError("find", full, err)
+	}
+	st, err := fstat(fd)
+	if err != nil {
+		closeAll(fd)
+		return nil, fileError("find", full, err)
+	}
+	if r.devices.isKernels(fd, &st) {
+		closeAll(fd)
+		return nil, kernelsError(r.asked, full)
+	}
+	switch typeOf(st.Mode) {
+	case TypeLink:
+		if last && !r.follow && !r.mustBeDir {
+			break
+		}
+		defer closeAll(fd)
+		return nil, r.followLink(full, fd)
+	case TypeDirectory:
+		if !last {
+			closeAll(r.cur)
+			r.at, r.cur = full, fd
+			return nil, nil
+		}
+	default:
+		if !last || r.mustBeDir {
+			closeAll(fd)
+			return nil, fileError("look below", full, unix.ENOTDIR)
+		}
+	}
+	return &place{path: full, dir: r.cur, name: name, fd: fd, st: st}, nil
+}
+
+// makeParent makes a missing directory, if the request makes parents.
+func (r *resolver) makeParent(name string) (int, error) {
+	// What a ".." behind it means isn't clear before it exists.
+	if !r.parents || strings.Contains("/"+r.rest+"/", "/../") {
+		return -1, unix.ENOENT
+	}
+	err := unix.Mkdirat(r.cur, name, 0o755)
+	if err != nil && err != unix.EEXIST {
+		return -1, err
+	}
+	if err == nil {
+		dir, err := openBeneath(r.cur, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			_ = unix.Unlinkat(r.cur, name, unix.AT_REMOVEDIR)
+			return -1, err
+		}
+		r.made = append(r.made, madeDir{dir, name})
+	}
+	return openBeneath(r.cur, name, pathFlags, 0)
+}
+
+// followLink goes on with the target of a link.
+func (r *resolver) followLink(full string, fd int) error {
+	if r.links++; r.links > maxLinks {
+		return newError(InvalidRequest, "%s leads over more than %d symbolic links, or over a loop of them: name the path that "+
+			"the links lead to.", quote(r.asked), maxLinks)
+	}
+	target, err := readLink(fd)
+	if err != nil {
+		return fileError("read the symbolic link", full, err)
+	}
+	if target == "" {
+		return fileError("follow the symbolic link", full, unix.ENOENT)
+	}
+	slash := ""
+	if r.rest != "" || r.mustBeDir {
+		slash = "/"
+	}
+	r.rest, r.mustBeDir = target+slash+r.rest, false
+	if strings.HasPrefix(target, "/") {
+		return r.jump("/")
+	}
+	return nil
+}
+
+// end returns the place of a path that ends in a directory without naming it: with ".", "..", or at an allowed directory.
+func (r *resolver) end() (*place, error) {
+	r.mustBeDir = true
+	if r.cur < 0 {
+		return nil, r.c.rules.notAllowed(r.asked, r.at)
+	}
+	if root, _ := r.c.rules.rootOf(r.at); root == r.at {
+		fd := r.cur
+		r.cur = -1
+		st, err := fstat(fd)
+		return &place{path: r.at, dir: -1, fd: fd, st: st}, err
+	}
+	here := r.at
+	if err := r.jump(path.Dir(here)); err != nil {
+		return nil, err
+	}
+	return r.enter(here, path.Base(here), true)
+}

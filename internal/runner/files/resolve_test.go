@@ -1,0 +1,274 @@
+package files
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPathsThatStayInside(t *testing.T) {
+	w := newWorld(t)
+	w.file("a/b/f", "inside")
+	w.link("b/f", "a/relative")
+	w.link(w.root+"/a/b", "absolute")
+	w.link("../../../root/a", "a/b/over-the-top")
+	w.link(w.root, "to-root")
+	w.link("to-root/absolute/f", "chain")
+	w.link("absolute/", "with-slash")
+	for _, path := range []string{
+		"a/b/f", w.root + "/a/b/f", "./a//b/./f", "a/../a/b/f", "a/relative", "absolute/f", "to-root/a/b/f", "chain", "with-slash/f",
+		"absolute/../b/f", "../root/a/b/f", "a/b/over-the-top/b/f", "../../../../../../../.." + w.root + "/a/b/f",
+	} {
+		if out, result, err := w.do(Request{Operation: OperationRead, Path: path}); out != "inside" || result.Path != w.root+"/a/b/f" {
+			t.Errorf("%s: %q, %+v, %v", path, out, result, err)
+		}
+	}
+}
+
+func TestPathsThatLeadOut(t *testing.T) {
+	w := newWorld(t)
+	w.file("a/f", "inside")
+	w.link("../outside", "out")
+	w.link(w.outside+"/canary", "canary")
+	w.link("/", "slash")
+	w.link("/proc/self/root", "proc-root")
+	w.link("/proc/self/cwd", "proc-cwd")
+	w.link("/dev/fd/0", "fd")
+	w.link("out/new", "dangling")
+	w.link("..", "a/up")
+	w.link("a/up/../outside", "mixed")
+	w.link("../root-not", "sibling")
+	for _, path := range []string{
+		"../outside/canary", "out/canary", "canary", "slash" + w.outside + "/canary", "slash/etc/passwd", "proc-root/etc/passwd",
+		"proc-cwd/x", "fd", w.outside + "/canary", "/etc/passwd", "/", "..", "a/../..", "a/up/../outside/canary", "mixed/canary", "/proc/self/environ",
+		"sibling", w.root + "-not", w.root + "/../outside/canary", "dangling",
+		strings.Repeat("../", 1000) + "etc/passwd", "a/" + strings.Repeat("../", 3) + "etc/passwd",
+	} {
+		for _, r := range []Request{
+			{Operation: OperationRead}, {Operation: OperationWrite, Content: []byte("x")}, {Operation: OperationEdit, OldString: "C"},
+			{Operation: OperationList}, {Operation: OperationGlob, Pattern: "**"}, {Operation: OperationGrep, Pattern: "C"},
+			{Operation: OperationMakeDirectory}, {Operation: OperationStat, Path: "/."},
+		} {
+			r.Path = path + r.Path
+			w.refused(r, PathNotAllowed, w.root)
+		}
+		w.refused(Request{Operation: OperationDelete, Path: path + "/.", Recursive: true}, PathNotAllowed, w.root)
+		w.refused(Request{Operation: OperationMove, Path: path + "/.", Destination: "a/new"}, PathNotAllowed, w.root)
+		w.refused(Request{Operation: OperationMove, Path: "a/f", Destination: path + "/new"}, PathNotAllowed, w.root)
+	}
+	w.checkOutside()
+}
+
+// TestLinksThemselves has the operations that don't follow the last link.
+func TestLinksThemselves(t *testing.T) {
+	w := newWorld(t)
+	w.link(w.outside+"/canary", "out")
+	out, _ := w.must(Request{Operation: OperationStat, Path: "out"})
+	if e := decode[Entry](t, out)[0]; e.Type != TypeLink || e.Target != w.outside+"/canary" || e.Path != w.root+"/out" {
+		t.Errorf("%+v", e)
+	}
+	w.must(Request{Operation: OperationMove, Path: "out", Destination: "moved"})
+	w.must(Request{Operation: OperationDelete, Path: "moved"})
+	w.checkOutside()
+}
+
+func TestPathsThatAreNotRight(t *testing.T) {
+	w := newWorld(t)
+	w.file("f", "text")
+	w.dir("d")
+	w.link("loop", "loop")
+	w.link("b", "a")
+	w.link("a", "b")
+	w.link("missing", "dangling")
+	for i := range maxLinks + 1 {
+		w.link(fmt.Sprintf("chain%d", i+1), fmt.Sprintf("chain%d", i))
+	}
+	w.file(fmt.Sprintf("chain%d", maxLinks+1), "end")
+	w.link(strings.Repeat("d/../", 600)+"bomb", "bomb")
+	tests := []struct {
+		path   string
+		reason Reason
+		says   string
+	}{
+		{"", InvalidRequest, "empty"},
+		{"a\x00b", InvalidRequest, "NUL"},
+		{strings.Repeat("x", 256), InvalidRequest, "255"},
+		{strings.Repeat("x/", 2048) + "x", InvalidRequest, "4096"},
+		{"loop", InvalidRequest, "symbolic links"},
+		{"a", InvalidRequest, "symbolic links"},
+		{"chain0", InvalidRequest, "symbolic links"},
+		{"bomb", InvalidRequest, "too many names"},
+		{"missing", FileNotFound, "List"},
+		{"missing/f", FileNotFound, "missing"},
+		{"missing/../f", FileNotFound, "missing"},
+		{"dangling", FileNotFound, "missing"},
+		{"f/x", NotDirectory, "f"},
+		{"f/..", NotDirectory, "f"},
+		{"f/", NotDirectory, "f"},
+		{"f/.", NotDirectory, "f"},
+		{"d", IsDirectory, "List"},
+		{".", IsDirectory, "List"},
+		{"d/..", IsDirectory, "List"},
+	}
+	for _, test := range tests {
+		w.refused(Request{Operation: OperationRead, Path: test.path}, test.reason, test.says)
+	}
+	if out, _ := w.must(Request{Operation: OperationRead, Path: "chain1"}); out != "end" {
+		t.Errorf("forty links: %q", out)
+	}
+	w.refused(Request{Operation: OperationRead, Path: "f", WorkingDir: "relative"}, InvalidRequest, "absolute")
+	w.refused(Request{Operation: "Chmod", Path: "f"}, InvalidRequest, "MakeDirectory")
+}
+
+func TestSeveralAllowedDirectories(t *testing.T) {
+	w := newWorld(t)
+	w.rules = Rules{
+		ReadPaths:  []string{w.root + "/one", w.root + "/two/deep", w.root + "/missing", w.root + "/linked"},
+		WritePaths: []string{w.root + "/two/deep/write/"},
+	}
+	w.file("one/f", "1")
+	w.file("two/deep/write/f", "2")
+	w.file("two/not", "3")
+	w.link("../two/deep/write/f", "one/across")
+	w.link("../two/not", "one/not")
+	w.link("one", "linked")
+	for path, want := range map[string]string{
+		"one/f": "1", "two/deep/write/f": "2", "one/across": "2", "one/../two/deep/write/f": "2", "two/../one/f": "1",
+	} {
+		if out, _, err := w.do(Request{Operation: OperationRead, Path: path}); out != want {
+			t.Errorf("%s: %q, %v", path, out, err)
+		}
+	}
+	for _, path := range []string{"two/not", "one/not", "two", ".", "onex", "two/deeper"} {
+		w.refused(Request{Operation: OperationRead, Path: path}, PathNotAllowed, "readPaths")
+	}
+	w.refused(Request{Operation: OperationRead, Path: "missing/f"}, FileNotFound, "doesn't exist")
+	w.refused(Request{Operation: OperationRead, Path: "linked/f"}, PathNotAllowed, "symbolic link")
+	w.refused(Request{Operation: OperationWrite, Path: "one/f"}, PathNotAllowed, "writePaths")
+	w.refused(Request{Operation: OperationMove, Path: "one/f", Destination: "two/deep/write/g"}, PathNotAllowed, "writePaths")
+	w.refused(Request{Operation: OperationMove, Path: "two/deep/write/f", Destination: "one/g"}, PathNotAllowed, "writePaths")
+	w.refused(Request{Operation: OperationWrite, Path: "one/../two/deep/write/g"}, PathNotAllowed, "writePaths")
+	w.must(Request{Operation: OperationWrite, Path: "two/deep/write/g", Content: []byte("x")})
+	w.rules.ReadPaths = nil
+	w.refused(Request{Operation: OperationRead, Path: "one/f"}, PathNotAllowed, "allow nothing")
+}
+
+func TestAllowedDirectoriesStayWhereTheyAre(t *testing.T) {
+	w := newWorld(t)
+	w.rules = Rules{ReadPaths: []string{w.root, w.root + "/a/read"}, WritePaths: []string{w.root, w.root + "/a/b/write"}}
+	w.dir("a/b/write/x")
+	w.dir("a/read")
+	w.dir("free")
+	for _, path := range []string{".", w.root, w.root + "/", "a/..", "a", "a/b", "a/b/write", "a/b/write/x/..", "a/read", "a/read/"} {
+		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, PathNotAllowed, "allowed director")
+		w.refused(Request{Operation: OperationMove, Path: path, Destination: "free/new"}, PathNotAllowed, "allowed director")
+		w.refused(Request{Operation: OperationMove, Path: "free", Destination: path, Overwrite: true}, PathNotAllowed, "allowed director")
+	}
+	w.refused(Request{Operation: OperationDelete, Path: "/", Recursive: true}, PathNotAllowed, "")
+	w.refused(Request{Operation: OperationWrite, Path: "."}, IsDirectory, "")
+	w.must(Request{Operation: OperationDelete, Path: "a/b/write/x", Recursive: true})
+}
+
+func TestRulesThatCanNotBeApplied(t *testing.T) {
+	w := newWorld(t)
+	for _, rules := range []Rules{
+		{ReadPaths: []string{"relative"}}, {ReadPaths: []string{""}}, {ReadPaths: []string{"/a/../b"}}, {WritePaths: []string{"/a//b"}},
+		{WritePaths: []string{"/a\x00"}}, {MaxReadBytes: -1}, {MaxWriteBytes: -1}, {DeniedPaths: []string{"["}}, {DeniedPaths: []string{""}},
+		{DeniedPaths: []string{"/"}}, {DeniedPaths: []string{"a{b"}}, {DeniedPaths: []string{"\xff"}},
+	} {
+		rules.ReadPaths = append([]string{w.root}, rules.ReadPaths...)
+		w.rules = rules
+		w.refused(Request{Operation: OperationList, Path: "."}, InvalidRules, "")
+	}
+	if _, err := Do(t.Context(), nil, &Request{Operation: OperationList, Path: w.root}, nil); reasonOf(err) != InvalidRules {
+		t.Errorf("without rules: %v", err)
+	}
+}
+
+func TestDeniedPaths(t *testing.T) {
+	w := newWorld(t)
+	w.rules.DeniedPaths = []string{"**/.env", "*.pem", w.root + "/secret/", w.root + "/a/*/private/**", "é"}
+	denied := []string{
+		".env", "x/.env", "x/y/.ENV", "key.pem", "x/Key.PEM", "secret/f", "SECRET/f", "secret/deep/er", "a/b/private/f", "x/É",
+		".env/below",
+	}
+	for _, name := range denied[:len(denied)-1] {
+		w.file(name, canary)
+	}
+	allowed := []string{"env", "x/.environment", "x/secret/f", "a/private/f", "a/b/c/private/f", "pem"}
+	for _, name := range allowed {
+		w.file(name, "fine")
+	}
+	w.link("../secret/f", "x/innocent")
+	w.link("../secret", "x/innocent-dir")
+	w.link("../pem", "x/bad.pem")
+	for _, name := range append(denied, "x/innocent", "x/innocent-dir/f", "x/bad.pem", "secret", "secret/../pem", "x/../.env", "secret/missing",
+		"./secret//f", "x/innocent-dir/../pem") {
+		w.refused(Request{Operation: OperationRead, Path: name}, PathNotAllowed, "deniedPaths")
+		w.refused(Request{Operation: OperationWrite, Path: name}, PathNotAllowed, "deniedPaths")
+		w.refused(Request{Operation: OperationMakeDirectory, Path: name + "/new"}, PathNotAllowed, "deniedPaths")
+		w.refused(Request{Operation: OperationGrep, Path: name, Pattern: "x"}, PathNotAllowed, "deniedPaths")
+		w.refused(Request{Operation: OperationMove, Path: "pem", Destination: name + "/."}, PathNotAllowed, "deniedPaths")
+	}
+	for _, name := range allowed {
+		w.must(Request{Operation: OperationRead, Path: name})
+	}
+	for _, r := range []Request{
+		{Operation: OperationGrep, Pattern: "CANARY|fine"}, {Operation: OperationGlob, Pattern: "**"},
+		{Operation: OperationList, Recursive: true},
+	} {
+		r.Path = "."
+		out, result := w.must(r)
+		for _, bad := range []string{"CANARY", ".env\"", ".pem", "secret/deep", "private/f\",\"lineNumber\":2"} {
+			if strings.Contains(strings.ToLower(out), strings.ToLower(bad)) && bad != ".pem" || strings.Contains(out, "CANARY") {
+				t.Errorf("%s shows %q:\n%s", r.Operation, bad, out)
+			}
+		}
+		if result.Skipped.Denied == 0 {
+			t.Errorf("%s: %+v", r.Operation, result)
+		}
+	}
+}
+
+// TestDeniedPathsCanNotBeMovedOrDeletedWithTheirParents would make what is denied readable, or remove it.
+func TestDeniedPathsCanNotBeMovedOrDeletedWithTheirParents(t *testing.T) {
+	w := newWorld(t)
+	w.rules.DeniedPaths = []string{w.root + "/a/b/secret", w.root + "/new/config"}
+	w.file("a/b/secret/f", canary)
+	w.file("a/b/f", "fine")
+	w.file("c/config", "fine")
+	w.refused(Request{Operation: OperationMove, Path: "a", Destination: "z"}, PathNotAllowed, "deniedPaths")
+	w.refused(Request{Operation: OperationMove, Path: "a/b", Destination: "a/z"}, PathNotAllowed, "deniedPaths")
+	w.refused(Request{Operation: OperationMove, Path: "c", Destination: "new"}, PathNotAllowed, "deniedPaths")
+	w.refused(Request{Operation: OperationDelete, Path: "a", Recursive: true}, PathNotAllowed, "deniedPaths")
+	if w.content("a/b/f") != "fine" || w.content("a/b/secret/f") != canary {
+		t.Error("something was deleted")
+	}
+	w.must(Request{Operation: OperationMove, Path: "c", Destination: "d"})
+}
+
+func TestKernelFileSystemsAreRefused(t *testing.T) {
+	rules := &Rules{ReadPaths: []string{"/"}, WritePaths: []string{"/proc", "/sys"}}
+	for _, r := range []Request{
+		{Operation: OperationRead, Path: "/proc/self/environ"}, {Operation: OperationRead, Path: "/proc/1/status"},
+		{Operation: OperationList, Path: "/proc"}, {Operation: OperationGlob, Path: "/proc/self", Pattern: "*"},
+		{Operation: OperationRead, Path: "/sys/kernel/uevent_seqnum"}, {Operation: OperationStat, Path: "/proc/self/exe"},
+		{Operation: OperationWrite, Path: "/proc/self/comm", Content: []byte("x")},
+		{Operation: OperationRead, Path: "/proc/self/root/etc/passwd"},
+	} {
+		if _, err := Do(t.Context(), rules, &r, os.Stdout); reasonOf(err) != PathNotAllowed {
+			t.Errorf("%s %s: %v", r.Operation, r.Path, err)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self", &st); err != nil {
+		t.Skip("there is no /proc")
+	}
+	result, err := Do(t.Context(), rules, &Request{Operation: OperationGlob, Path: "/", Pattern: "proc/*"}, os.Stdout)
+	if err != nil || result.Matches != 0 || result.Skipped.Denied != 1 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}

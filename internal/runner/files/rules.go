@@ -1,0 +1,135 @@
+package files
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// compiledRules are the rules for one request.
+type compiledRules struct {
+	// roots are the allowed directories, the outermost first.
+	roots []string
+	// kept are all allowed directories, to read or to write: nothing deletes or moves them.
+	kept []string
+	// denied matches absolute paths; nil denies nothing.
+	denied            *regexp.Regexp
+	maxRead, maxWrite int64
+	// listField names the list of the policy, for messages.
+	listField string
+}
+
+// compile checks rules; what can't be applied allows nothing.
+func (r *Rules) compile(writes bool) (*compiledRules, error) {
+	if r == nil {
+		return nil, newError(InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
+	}
+	c := &compiledRules{maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes}
+	if c.maxRead < 0 || c.maxWrite < 0 {
+		return nil, newError(InvalidRules, "maxReadBytes is %d and maxWriteBytes %d: neither can be less than 0.",
+			c.maxRead, c.maxWrite)
+	}
+	if c.maxRead == 0 {
+		c.maxRead = DefaultMaxBytes
+	}
+	if c.maxWrite == 0 {
+		c.maxWrite = DefaultMaxBytes
+	}
+	for _, p := range slices.Concat(r.ReadPaths, r.WritePaths) {
+		if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
+			return nil, newError(InvalidRules, "The allowed directory %s isn't an absolute path without \"..\", \".\" and double "+
+				"slashes: correct the policy.", quote(p))
+		}
+		c.kept = append(c.kept, path.Clean(p))
+	}
+	c.roots, c.listField = slices.Clone(c.kept[:len(r.ReadPaths)]), "readPaths"
+	if writes {
+		c.roots, c.listField = slices.Clone(c.kept[len(r.ReadPaths):]), "writePaths"
+	}
+	slices.SortFunc(c.roots, func(a, b string) int { return len(a) - len(b) })
+	return c, c.compileDenied(r.DeniedPaths)
+}
+
+// compileDenied makes one expression of all globs. It matches what is below a match too.
+func (c *compiledRules) compileDenied(globs []string) error {
+	var all []string
+	for _, glob := range globs {
+		rest, absolute := strings.CutPrefix(glob, "/")
+		rest = strings.TrimSuffix(rest, "/")
+		expr, err := globExpression(rest)
+		if err != nil || rest == "" {
+			return newError(InvalidRules, "The denied path %s isn't a glob (%v): correct the policy.", quote(glob), err)
+		}
+		if !absolute {
+			expr = "(?:.*/)?" + expr
+		}
+		all = append(all, expr)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	denied, err := regexp.Compile("(?is)^/(?:" + strings.Join(all, "|") + ")(?:/.*)?$")
+	if err != nil {
+		return newError(InvalidRules, "The denied paths are too many or too long: correct the policy.")
+	}
+	c.denied = denied
+	return nil
+}
+
+// isDenied says that a path, or a directory above it, is denied.
+func (c *compiledRules) isDenied(path string) bool {
+	return c.denied != nil && c.denied.MatchString(path)
+}
+
+// rootOf returns the outermost allowed directory that a path lies in.
+func (c *compiledRules) rootOf(path string) (string, bool) {
+	for _, root := range c.roots {
+		if isWithin(root, path) {
+			return root, true
+		}
+	}
+	return "", false
+}
+
+// leadsToRoot says that an allowed directory is below a path.
+func (c *compiledRules) leadsToRoot(path string) bool {
+	return slices.ContainsFunc(c.roots, func(root string) bool { return isWithin(path, root) })
+}
+
+// isKept says that a path is an allowed directory, or has one below it.
+func (c *compiledRules) isKept(path string) bool {
+	return slices.ContainsFunc(c.kept, func(root string) bool { return isWithin(path, root) })
+}
+
+// notAllowed refuses a path, and says which would be right.
+func (c *compiledRules) notAllowed(asked, path string) error {
+	where := quote(asked)
+	if asked != path {
+		where += " leads to " + quote(path) + ", which"
+	}
+	if len(c.roots) == 0 {
+		return newError(PathNotAllowed, "%s isn't allowed: the policy's files.%s allow nothing.", where, c.listField)
+	}
+	const shown = 8
+	var list []string
+	for _, root := range c.roots[:min(shown, len(c.roots))] {
+		list = append(list, quote(root))
+	}
+	return newError(PathNotAllowed, "%s is outside of the directories that the policy's files.%s allow: choose a path below %s.",
+		where, c.listField, strings.Join(list, ", "))
+}
+
+// deniedError refuses a path that a glob denies.
+func deniedError(asked, path string) error {
+	where := quote(asked)
+	if asked != path {
+		where += " leads to " + quote(path) + ", which"
+	}
+	return newError(PathNotAllowed, "%s is denied by the policy's files.deniedPaths: choose another path.", where)
+}
+
+// isWithin reports whether a path is root or lies in it. Both are clean.
+func isWithin(root, path string) bool {
+	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
+}

@@ -1,0 +1,236 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// pattern is what a Grep looks for in lines.
+type pattern struct {
+	// expr is nil if the only literal is all there is to match.
+	expr     *regexp.Regexp
+	literals []literal
+}
+
+// compilePattern compiles the pattern of a Grep.
+func compilePattern(text string, isLiteral bool) (*pattern, error) {
+	switch {
+	case text == "":
+		return nil, newError(InvalidPattern, "The pattern is empty: \".\" matches every line that isn't empty.")
+	case len(text) > MaxPatternBytes:
+		return nil, newError(InvalidPattern, "The pattern is %d bytes long: it has at most %d.", len(text), MaxPatternBytes)
+	case isLiteral && strings.ContainsAny(text, "\n\x00"):
+		return nil, newError(InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
+	case isLiteral:
+		return &pattern{literals: []literal{{text: []byte(text)}}}, nil
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, newError(InvalidPattern, "The pattern isn't an RE2 expression: %v: correct it, or set literal to look for the "+
+			"text itself.", err)
+	}
+	expr, err := regexp.Compile(text)
+	if err != nil {
+		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
+	}
+	tree = tree.Simplify()
+	p := &pattern{expr: expr, literals: requiredLiterals(tree)}
+	// An expression's U+FFFD matches other bytes too.
+	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
+	if isText {
+		p.expr = nil
+	}
+	return p, nil
+}
+
+// hits are the lines of one file that match.
+type hits struct {
+	matches []Match
+	skipped Skipped
+}
+
+// searcher looks for lines in one file after the other. It reuses its buffer.
+type searcher struct {
+	ctx     context.Context
+	pattern *pattern
+	// limit is how many lines of one file are returned.
+	limit  int
+	buffer []byte
+	// next is where each literal is next in the data that is searched.
+	next []int
+
+	// What follows is of one file.
+	found []Match
+	line  int64
+	long  int
+}
+
+const searchBytes = 256 << 10
+
+func newSearcher(ctx context.Context, p *pattern, limit int) *searcher {
+	return &searcher{ctx: ctx, pattern: p, limit: limit, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+}
+
+// file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
+func (s *searcher) file(fd int, size int64) (hits, error) {
+	s.found, s.line, s.long = nil, 0, 0
+	held, skipping := 0, false
+	for at := int64(0); at < size && len(s.found) < s.limit; {
+		n, err := s.read(fd, s.buffer[held:])
+		if err != nil {
+			return hits{}, err
+		}
+		at += int64(n)
+		end := n == 0 || at >= size
+		if bytes.IndexByte(s.buffer[held:held+n], 0) >= 0 {
+			return hits{skipped: Skipped{Binary: 1}}, nil
+		}
+		held, skipping = s.search(held+n, end, skipping)
+		if n == 0 {
+			break
+		}
+	}
+	return hits{matches: s.found, skipped: Skipped{LongLines: s.long}}, nil
+}
+
+// read reads on.
+func (s *searcher) read(fd int, buffer []byte) (int, error) {
+	for {
+		if err := s.ctx.Err(); err != nil {
+			return 0, err
+		}
+		n, err := unix.Read(fd, buffer)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// search searches the whole lines in the buffer and keeps the rest of it. A line that fills the buffer is searched as far
+// as it goes, and its rest is skipped.
+func (s *searcher) search(size int, end, skipping bool) (held int, stillSkipping bool) {
+	data := s.buffer[:size]
+	if skipping {
+		feed := bytes.IndexByte(data, '\n')
+		if feed < 0 {
+			return 0, true
+		}
+		data, s.line = data[feed+1:], s.line+1
+	}
+	whole := len(data)
+	if !end {
+		whole = bytes.LastIndexByte(data, '\n') + 1
+	}
+	if whole == 0 && len(data) == len(s.buffer) {
+		s.long++
+		s.lines(data, true)
+		return 0, true
+	}
+	s.lines(data[:whole], false)
+	return copy(s.buffer, data[whole:]), false
+}
+
+// lines finds the lines of data that match. An open line goes on behind data.
+func (s *searcher) lines(data []byte, open bool) {
+	for i := range s.next {
+		s.next[i] = -1
+	}
+	counted := 0
+	for at := 0; at < len(data); {
+		candidate := s.candidate(data, at)
+		if candidate < 0 {
+			break
+		}
+		start := at + bytes.LastIndexByte(data[at:candidate], '\n') + 1
+		stop := len(data)
+		if feed := bytes.IndexByte(data[candidate:], '\n'); feed >= 0 {
+			stop = candidate + feed
+		}
+		if column := s.match(data[start:stop], candidate-start); column >= 0 {
+			s.line += int64(bytes.Count(data[counted:start], []byte{'\n'}))
+			counted = start
+			s.found = append(s.found, newMatch(data[start:stop], s.line+1, column, open))
+			if len(s.found) == s.limit {
+				return
+			}
+		}
+		at = stop + 1
+	}
+	s.line += int64(bytes.Count(data[counted:], []byte{'\n'}))
+}
+
+// candidate returns where a line that may match goes on or starts; -1 if there is none.
+func (s *searcher) candidate(data []byte, from int) int {
+	if len(s.pattern.literals) == 0 {
+		return from
+	}
+	first := len(data)
+	for i := range s.pattern.literals {
+		if s.next[i] < from {
+			s.next[i] = len(data)
+			if at := s.pattern.literals[i].index(data[from:]); at >= 0 {
+				s.next[i] = from + at
+			}
+		}
+		first = min(first, s.next[i])
+	}
+	if first == len(data) {
+		return -1
+	}
+	return first
+}
+
+// match returns where in the line the match starts; -1 if there is none. The literal was found at hint.
+func (s *searcher) match(line []byte, hint int) int {
+	if s.pattern.expr == nil {
+		return hint
+	}
+	if !s.pattern.expr.Match(line) {
+		// The end of a line can be before "\r\n".
+		before, found := bytes.CutSuffix(line, []byte{'\r'})
+		if !found || !s.pattern.expr.Match(before) {
+			return -1
+		}
+		line = before
+	}
+	return s.pattern.expr.FindIndex(line)[0]
+}
+
+// newMatch returns the match in a line, and cuts a long line around it.
+func newMatch(line []byte, number int64, column int, open bool) Match {
+	line = bytes.TrimSuffix(line, []byte{'\r'})
+	column = min(column, len(line))
+	m := Match{LineNumber: number, Column: int64(column) + 1, Cut: open}
+	if len(line) > MaxLineBytes {
+		start := min(max(column-MaxLineBytes/4, 0), len(line)-MaxLineBytes)
+		line, m.Cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true
+	}
+	m.Line = string(line)
+	if !utf8.Valid(line) {
+		m.Line, m.LineBase64 = string([]rune(m.Line)), base64.StdEncoding.EncodeToString(line)
+	}
+	return m
+}
+
+// cutRunes removes what the cut left of characters at both ends.
+func cutRunes(line []byte, atStart bool) []byte {
+	for i := 0; atStart && i < utf8.UTFMax-1 && len(line) > 0 && !utf8.RuneStart(line[0]); i++ {
+		line = line[1:]
+	}
+	for i := 1; i < utf8.UTFMax && i <= len(line); i++ {
+		if tail := line[len(line)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				line = line[:len(line)-i]
+			}
+			break
+		}
+	}
+	return line
+}

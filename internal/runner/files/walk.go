@@ -1,0 +1,229 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of one walk.
+const (
+	maxEntries = 2_000_000
+	// maxHeldBytes bounds the names that are held, those of the directory and of all above it.
+	maxHeldBytes = 16 << 20
+	entryBytes   = 48
+)
+
+// dirent is an entry as the kernel lists it.
+type dirent struct {
+	name string
+	// kind is one of unix.DT_*. It may have changed since.
+	kind byte
+}
+
+var direntBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// readDir calls entry for each entry of an open directory, in the kernel's order.
+func readDir(ctx context.Context, fd int, entry func(dirent) error) error {
+	buffer := direntBuffers.Get().(*[]byte)
+	defer direntBuffers.Put(buffer)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := unix.Getdents(fd, *buffer)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ENOENT:
+			// The directory was removed meanwhile.
+			return nil
+		case err != nil || n <= 0:
+			return err
+		}
+		for rest := (*buffer)[:n]; len(rest) > nameOffset; {
+			size := binary.NativeEndian.Uint16(rest[16:])
+			name, _, _ := strings.Cut(string(rest[nameOffset:size]), "\x00")
+			kind := rest[18]
+			rest = rest[size:]
+			if name == "." || name == ".." {
+				continue
+			}
+			if err := entry(dirent{name, kind}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// nameOffset is where the name starts in a struct linux_dirent64.
+const nameOffset = 19
+
+// directory is an open directory. It is closed with its last user.
+type directory struct {
+	fd    int
+	users atomic.Int32
+}
+
+func (d *directory) retain() *directory { d.users.Add(1); return d }
+
+func (d *directory) release() {
+	if d.users.Add(-1) == 0 {
+		closeAll(d.fd)
+	}
+}
+
+// walker visits a tree in the order of its paths' names, by descriptors and without following links.
+type walker struct {
+	c *call
+	// denied says of a path below the directory that it is denied.
+	denied func(relative string) bool
+	// hidden says of a name that it is left out.
+	hidden func(name string) bool
+
+	skipped Skipped
+	// truncated says that the tree is larger than a walk.
+	truncated bool
+
+	devices       devices
+	entries, held int
+}
+
+// visit is called for each entry.
+type visit func(relative string, dir *directory, e dirent) error
+
+// walk visits what is below a directory. It goes down where descend says so.
+func (w *walker) walk(p *place, descend func(relative string, depth int) bool, visit visit) error {
+	if !isDir(&p.st) {
+		return newError(NotDirectory, "%s isn't a directory: name the directory that it is in.", quote(p.path))
+	}
+	dir, err := w.open(p.fd, ".")
+	if err != nil {
+		return fileError("open", p.path, err)
+	}
+	defer dir.release()
+	return w.walkDir(dir, "", 1, func(relative string, dir *directory, e dirent, depth int) (*directory, error) {
+		if err := visit(relative, dir, e); err != nil || e.kind != unix.DT_DIR || !descend(relative, depth) {
+			return nil, err
+		}
+		return w.child(dir, e.name, len(p.path)+1+len(relative), depth), nil
+	})
+}
+
+// open opens a directory, unless it is the kernel's own.
+func (w *walker) open(at int, name string) (*directory, error) {
+	fd, err := openBeneath(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := fstat(fd)
+	if err == nil && w.devices.isKernels(fd, &st) {
+		err = errKernels
+	}
+	if err != nil {
+		closeAll(fd)
+		return nil, err
+	}
+	return (&directory{fd: fd}).retain(), nil
+}
+
+var errKernels = newError(PathNotAllowed, "The directory is on a file system of the kernel's own, such as /proc: choose another.")
+
+// child opens a directory on the way down; nil if it is left out.
+func (w *walker) child(dir *directory, name string, length, depth int) *directory {
+	if depth >= MaxDepth || length > maxPathBytes {
+		w.skipped.Deep++
+		return nil
+	}
+	child, err := w.open(dir.fd, name)
+	switch {
+	case errors.Is(err, errKernels):
+		w.skipped.Denied++
+	case err != nil:
+		w.skipped.Unreadable++
+	}
+	return child
+}
+
+// walkDir visits the entries of a directory, and those of the directories that enter returns.
+func (w *walker) walkDir(dir *directory, prefix string, depth int,
+	enter func(string, *directory, dirent, int) (*directory, error)) error {
+	entries, err := w.list(dir, prefix)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := w.c.ctx.Err(); err != nil {
+			return err
+		}
+		relative := prefix + e.name
+		child, err := enter(relative, dir, e, depth)
+		if err == nil && child != nil {
+			err = w.walkDir(child, relative+"/", depth+1, enter)
+			child.release()
+		}
+		if err != nil {
+			return err
+		}
+		w.held -= len(e.name) + entryBytes
+	}
+	return nil
+}
+
+// list returns the entries of a directory that aren't left out, sorted.
+func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
+	var entries []dirent
+	err := readDir(w.c.ctx, dir.fd, func(e dirent) error {
+		if w.hidden != nil && w.hidden(e.name) {
+			return nil
+		}
+		if w.entries++; w.entries > maxEntries || w.held > maxHeldBytes {
+			w.truncated = true
+			return errEnough
+		}
+		if w.denied != nil && w.denied(prefix+e.name) {
+			w.skipped.Denied++
+			return nil
+		}
+		if e.kind == unix.DT_UNKNOWN {
+			var st unix.Stat_t
+			if err := unix.Fstatat(dir.fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				w.skipped.Unreadable++
+				return nil
+			}
+			e.kind = byte(st.Mode & unix.S_IFMT >> 12)
+		}
+		w.held += len(e.name) + entryBytes
+		entries = append(entries, e)
+		return nil
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		err = nil
+	case err != nil && w.c.ctx.Err() == nil:
+		w.skipped.Unreadable++
+		err = nil
+	}
+	slices.SortFunc(entries, func(a, b dirent) int { return cmp.Compare(a.name, b.name) })
+	return entries, err
+}
+
+// errEnough ends a walk early.
+var errEnough = newError(FileTooLarge, "There is more than a walk can visit: name a directory further down.")
+
+// underRules returns the walker of a request for what is below a place.
+func (c *call) underRules(p *place) *walker {
+	w := &walker{c: c}
+	if c.rules.denied != nil {
+		w.denied = func(relative string) bool { return c.rules.isDenied(path.Join(p.path, relative)) }
+	}
+	return w
+}

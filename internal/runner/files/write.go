@@ -1,0 +1,261 @@
+package files
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func (c *call) write() (_ Result, err error) {
+	if size := int64(len(c.req.Content)); size > c.rules.maxWrite {
+		return Result{}, newError(FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
+			c.rules.maxWrite)
+	}
+	condition, err := c.req.condition()
+	if err != nil {
+		return Result{}, err
+	}
+	mode, err := c.req.permissions(0o644)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true, parents: !condition.needsFile(), missing: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	defer func() {
+		if err != nil {
+			p.removeMade()
+		}
+	}()
+	if err := p.needReplaceable(condition); err != nil {
+		return Result{}, err
+	}
+	if p.exists() && c.req.Mode == nil {
+		mode = p.st.Mode & 0o777
+	}
+	if err := c.replace(p, bytes.NewReader(c.req.Content), mode, condition); err != nil {
+		return Result{}, err
+	}
+	return Result{
+		Path: p.path, Bytes: int64(len(c.req.Content)), SHA256: sumOf(c.req.Content), Created: !p.exists(),
+	}, nil
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// condition returns the condition of a request.
+func (r *Request) condition() (condition, error) {
+	if r.IfSHA256 == nil {
+		return condition{}, nil
+	}
+	if *r.IfSHA256 == "" {
+		return condition{absent: true}, nil
+	}
+	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
+		return condition{}, newError(InvalidRequest, "ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
+			"exist.", quote(*r.IfSHA256))
+	}
+	return condition{sha256: strings.ToLower(*r.IfSHA256)}, nil
+}
+
+// needsFile says that the condition can only hold where a file is.
+func (c condition) needsFile() bool { return c.sha256 != "" }
+
+// needReplaceable refuses what can't become a file, and a file that the user may not write to: a rename would not ask.
+func (p *place) needReplaceable(condition condition) error {
+	switch {
+	case p.isRoot():
+		return newError(IsDirectory, "%s is an allowed directory: name a file in it.", quote(p.path))
+	case !p.exists() && p.mustBeDir:
+		return newError(IsDirectory, "%s ends like a directory: leave out the slash to write a file.", quote(p.asked))
+	case !p.exists():
+		return nil
+	}
+	if err := p.needFile(); err != nil {
+		return err
+	}
+	if condition.absent {
+		return newError(FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
+			"replaced.", quote(p.path))
+	}
+	if err := unix.Faccessat(p.dir, p.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fileError("write", p.path, err)
+	}
+	return nil
+}
+
+func (c *call) edit() (Result, error) {
+	old, with := []byte(c.req.OldString), []byte(c.req.NewString)
+	switch {
+	case len(old) == 0:
+		return Result{}, newError(InvalidRequest, "oldString is empty: name the text to replace, or use Write for a new file.")
+	case bytes.Equal(old, with):
+		return Result{}, newError(InvalidRequest, "oldString and newString are the same: there is nothing to change.")
+	}
+	want, err := c.req.condition()
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	if err := p.needReplaceable(want); err != nil {
+		return Result{}, err
+	}
+	content, err := c.readWhole(p)
+	if err != nil {
+		return Result{}, err
+	}
+	was := sumOf(content)
+	if want.sha256 != "" && want.sha256 != was {
+		return Result{}, newError(FileChanged, "%s has the checksum %s, and not %s: it has changed; read it again, and decide again.",
+			quote(p.path), was, want.sha256)
+	}
+	count, err := c.occurrences(p, content)
+	if err != nil {
+		return Result{}, err
+	}
+	size := int64(len(content)) + int64(count)*int64(len(with)-len(old))
+	if size > c.rules.maxWrite {
+		return Result{}, newError(FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
+			quote(p.path), size, c.rules.maxWrite)
+	}
+	edited := bytes.ReplaceAll(content, old, with)
+	err = c.replace(p, bytes.NewReader(edited), p.st.Mode&0o777, condition{sha256: was})
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Path: p.path, Bytes: size, SHA256: sumOf(edited), Replaced: count}, nil
+}
+
+// readWhole reads a file that can be edited.
+func (c *call) readWhole(p *place) ([]byte, error) {
+	fd, st, err := p.openFile()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(fd)
+	if limit := min(c.rules.maxRead, c.rules.maxWrite); st.Size > limit {
+		return nil, newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes and files.maxWriteBytes let files up "+
+			"to %d be edited.", quote(p.path), st.Size, limit)
+	}
+	content := bytes.NewBuffer(make([]byte, 0, st.Size))
+	if _, err := copyPart(c.ctx, content, fd, span{0, st.Size}); err != nil {
+		return nil, fileError("read", p.path, err)
+	}
+	return content.Bytes(), nil
+}
+
+// occurrences returns how often the text is replaced.
+func (c *call) occurrences(p *place, content []byte) (int, error) {
+	old := []byte(c.req.OldString)
+	count := bytes.Count(content, old)
+	if count == 0 {
+		hint := "compare it with what Read returns, white space included"
+		if bytes.Contains(content, []byte("\r\n")) && bytes.Contains(old, []byte("\n")) {
+			hint = `the file's lines end with "\r\n"`
+		}
+		return 0, newError(EditNotFound, "oldString was found 0 times in %s: %s.", quote(p.path), hint)
+	}
+	if c.req.ReplaceAll {
+		return count, nil
+	}
+	// Two occurrences can overlap.
+	if first := bytes.Index(content, old); count == 1 && bytes.Contains(content[first+1:], old) {
+		count = 2
+	}
+	if count > 1 {
+		return 0, newError(EditAmbiguous, "oldString was found %d times in %s: add lines around it until there is one, or set "+
+			"replaceAll.", count, quote(p.path))
+	}
+	return 1, nil
+}
+
+func (c *call) makeDirectory() (_ Result, err error) {
+	mode, err := c.req.permissions(0o755)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := c.resolve(c.req.Path, how{follow: true, parents: true, missing: true})
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.close()
+	if p.exists() {
+		return p.existingDirectory()
+	}
+	switch err := unix.Mkdirat(p.dir, p.name, 0o700); {
+	case err == nil:
+	case errors.Is(err, unix.EEXIST):
+		// Somebody else made something meanwhile.
+		if p.fd, err = openBeneath(p.dir, p.name, pathFlags, 0); err == nil {
+			if p.st, err = fstat(p.fd); err == nil {
+				return p.existingDirectory()
+			}
+		}
+		return Result{}, fileError("make the directory", p.path, err)
+	default:
+		p.removeMade()
+		return Result{}, fileError("make the directory", p.path, err)
+	}
+	if err := chmodDir(p.dir, p.name, mode); err != nil {
+		_ = unix.Unlinkat(p.dir, p.name, unix.AT_REMOVEDIR)
+		p.removeMade()
+		return Result{}, fileError("set the mode of", p.path, err)
+	}
+	return Result{Path: p.path, Created: true}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
+}
+
+// existingDirectory is the result of making a directory that is there already.
+func (p *place) existingDirectory() (Result, error) {
+	if !isDir(&p.st) {
+		return Result{}, newError(FileExists, "%s exists already and is a %s: choose another path.", quote(p.path), typeOf(p.st.Mode))
+	}
+	return Result{Path: p.path}, nil
+}
+
+// chmodDir sets the mode of a new directory, which its owner can open. It keeps the bit that gives the directory's group to
+// what is made in it, which volumes with a group have.
+func chmodDir(dir int, name string, mode uint32) error {
+	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	st, err := fstat(fd)
+	if err != nil {
+		return err
+	}
+	return unix.Fchmod(fd, mode|st.Mode&unix.S_ISGID)
+}
+
+// reader reads a file from its start up to its size.
+type reader struct {
+	c    *call
+	fd   int
+	part span
+}
+
+func (r *reader) Read(buffer []byte) (int, error) {
+	if r.part.start >= r.part.end {
+		return 0, io.EOF
+	}
+	n, err := readAt(r.c.ctx, r.fd, buffer[:min(int64(len(buffer)), r.part.end-r.part.start)], r.part.start)
+	r.part.start += int64(n)
+	if n == 0 && err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
