@@ -178,6 +178,36 @@ const (
 	ReasonCancelRequested = "CancelRequested"
 )
 
+// Terminal reasons of a ToolCall with a file action that failed.
+const (
+	// ReasonFileNotFound says that there is no file or directory of that path.
+	ReasonFileNotFound = "FileNotFound"
+	// ReasonFileExists says that there is one already.
+	ReasonFileExists = "FileExists"
+	// ReasonIsDirectory says that the path is a directory's.
+	ReasonIsDirectory = "IsDirectory"
+	// ReasonNotDirectory says that the path, or a part of it, isn't a directory's.
+	ReasonNotDirectory = "NotDirectory"
+	// ReasonPathNotAllowed says that the path leads where the policy doesn't let the call read or write.
+	ReasonPathNotAllowed = "PathNotAllowed"
+	// ReasonPermissionDenied says that the pod's user may not do that.
+	ReasonPermissionDenied = "PermissionDenied"
+	// ReasonFileTooLarge says that the file is larger than files.maxReadBytes or files.maxWriteBytes of the policy.
+	ReasonFileTooLarge = "FileTooLarge"
+	// ReasonEditNotFound says that oldString isn't in the file.
+	ReasonEditNotFound = "EditNotFound"
+	// ReasonEditAmbiguous says that oldString is in the file more than once.
+	ReasonEditAmbiguous = "EditAmbiguous"
+	// ReasonFileChanged says that the file's content isn't the one of ifSHA256, or changed while it was edited.
+	ReasonFileChanged = "FileChanged"
+	// ReasonNoSpace says that the volume is full, or a quota is used up.
+	ReasonNoSpace = "NoSpace"
+	// ReasonInvalidPattern says that the pattern isn't a glob, or no RE2 expression.
+	ReasonInvalidPattern = "InvalidPattern"
+	// ReasonFileError says that the file system couldn't do it for another reason, which the message has.
+	ReasonFileError = "FileError"
+)
+
 // Reasons of a ToolCall that was denied.
 const (
 	// ReasonEmptyCommand says that the binary or the command line is empty.

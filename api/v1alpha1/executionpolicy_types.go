@@ -205,6 +205,29 @@ type FilesPolicy struct {
 	// +listType=atomic
 	// +optional
 	WritePaths []string `json:"writePaths,omitzero"`
+
+	// deniedPaths are globs of files and directories that file actions reach nowhere, with everything below, such as ".git"
+	// or "/workspace/secrets". One without a leading slash counts in every directory. Upper and lower case don't differ.
+	// The kernel doesn't hold commands to them.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=atomic
+	// +optional
+	DeniedPaths []string `json:"deniedPaths,omitempty"`
+
+	// maxReadBytes is how much of a file one Read returns, and how large a file may be that an Edit changes. Default
+	// 4194304.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=67108864
+	// +optional
+	MaxReadBytes *int64 `json:"maxReadBytes,omitempty"`
+
+	// maxWriteBytes is how large a file may be that a Write or an Edit makes. Default 4194304.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=67108864
+	// +optional
+	MaxWriteBytes *int64 `json:"maxWriteBytes,omitempty"`
 }
 
 // MetacharacterMode says whether arguments may hold shell metacharacters.

@@ -91,6 +91,10 @@ type ToolCallStatus struct {
 	// +optional
 	Session *CallSessionStatus `json:"session,omitempty"`
 
+	// file is what a file action did.
+	// +optional
+	File *FileStatus `json:"file,omitempty"`
+
 	// action is what the call was mapped onto.
 	// +optional
 	Action *MappedAction `json:"action,omitempty"`
@@ -318,8 +322,8 @@ type ResolvedEnvVar struct {
 	Source EnvSource `json:"source"`
 }
 
-// ActionType is one of the three ways to run something.
-// +kubebuilder:validation:Enum=Structured;Shell;Code
+// ActionType is one of the ways to do something.
+// +kubebuilder:validation:Enum=Structured;Shell;Code;File
 type ActionType string
 
 // Action types.
@@ -330,15 +334,18 @@ const (
 	ActionShell ActionType = "Shell"
 	// ActionCode is a snippet of a programming language.
 	ActionCode ActionType = "Code"
+	// ActionFile is an operation on files.
+	ActionFile ActionType = "File"
 )
 
 // MappedAction is what a call was mapped onto.
 type MappedAction struct {
-	// type is Structured, Shell or Code.
+	// type is Structured, Shell, Code or File.
 	// +required
 	Type ActionType `json:"type"`
 
-	// tool is the name that was checked against access: the binary, bash for Shell, the language for Code.
+	// tool is the name that was checked against access: the binary, bash for Shell, the language for
+	// Code, file.read or file.write for File.
 	// +kubebuilder:validation:MaxLength=256
 	// +required
 	Tool string `json:"tool"`

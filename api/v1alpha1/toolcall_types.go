@@ -28,6 +28,10 @@ type ToolCallSpec struct {
 	// +optional
 	Tool *ToolAction `json:"tool,omitempty"`
 
+	// file reads, writes or searches files, without a process.
+	// +optional
+	File *FileAction `json:"file,omitempty"`
+
 	// environmentRef names the ExecutionEnvironment, in the same namespace, that the call runs in. The
 	// namespace's default environment when unset. A name that doesn't exist fails the call
 	// (EnvironmentNotFound); it never falls back.

@@ -27,6 +27,7 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	}
 	setEnvironment(s, &reported.Environment)
 	setPrograms(s, outcome)
+	s.File = fileStatus(outcome.File)
 	if i := outcome.Isolation; i != nil {
 		o.setPod(s.Isolation, i.Self)
 	}
@@ -66,10 +67,6 @@ func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
 	s.Environment.Env, s.Environment.OmittedEnv = bounds.Variables(variables)
 }
 
-// maxObjectBytes is what a whole ToolCall may take, encoded. etcd takes 1.5 MiB in one request, the object and what is
-// around it.
-const maxObjectBytes = 1400 << 10
-
 // setOutput writes both streams and the text for a model. What the policy lets through can still be more than an object
 // holds (the same bytes stand in stdout and in output, and escaping makes them longer): then less of each stream is
 // kept, and truncated says so.
@@ -77,7 +74,7 @@ func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes in
 	if !outcome.Started {
 		return
 	}
-	rest := maxObjectBytes - specBytes
+	rest := bounds.MaxObjectBytes - specBytes
 	// A byte that isn't UTF-8 becomes three in the text.
 	for limit := 3 * max(kept(&outcome.Stdout), kept(&outcome.Stderr)); ; limit = limit * 2 / 3 {
 		setStreams(s, outcome, limit)
@@ -97,6 +94,10 @@ func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
 		Stdout: v1alpha1.StreamStatus{Bytes: o.Stdout.Bytes, SHA256: o.Stdout.SHA256, Truncated: cutOut, InvalidUTF8: o.Stdout.InvalidUTF8},
 		Stderr: v1alpha1.StreamStatus{Bytes: o.Stderr.Bytes, SHA256: o.Stderr.SHA256, Truncated: cutErr, InvalidUTF8: o.Stderr.InvalidUTF8},
 	}
+	if s.File != nil {
+		s.Output = fileOutput(stdout, s.Message, s.File)
+		return
+	}
 	s.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
 	if len(o.Refused) > 0 && o.Reason != result.Completed {
 		// Nobody has to guess from "Permission denied".
@@ -107,7 +108,7 @@ func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
 func encodedSize(object any) int {
 	raw, err := json.Marshal(object)
 	if err != nil {
-		return maxObjectBytes + 1
+		return bounds.MaxObjectBytes + 1
 	}
 	return len(raw)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
@@ -142,7 +143,7 @@ func TestAStatusFitsWhateverTheProcessWrote(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(raw)+specBytes > maxObjectBytes {
+			if len(raw)+specBytes > bounds.MaxObjectBytes {
 				t.Errorf("%s beside %d bytes: the status takes %d", name, specBytes, len(raw))
 			}
 			if !utf8.ValidString(s.Stdout) || !utf8.ValidString(s.Output) {
@@ -171,7 +172,7 @@ func TestNothingIsLeftOutOfWhatFits(t *testing.T) {
 
 func TestWhatCannotBeEncodedIsTooLarge(t *testing.T) {
 	t.Parallel()
-	if encodedSize(func() {}) <= maxObjectBytes || encodedSize("x") != 3 {
+	if encodedSize(func() {}) <= bounds.MaxObjectBytes || encodedSize("x") != 3 {
 		t.Error("sizes are wrong")
 	}
 }

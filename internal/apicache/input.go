@@ -3,6 +3,8 @@ package apicache
 import (
 	"strconv"
 
+	"k8s.io/utils/ptr"
+
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -35,7 +37,7 @@ func slimCall(call *v1alpha1.ToolCall) {
 	slimMetadata(call)
 	call.Annotations[annotationInputBytes] = strconv.Itoa(size)
 	spec := &call.Spec
-	spec.Structured, spec.Shell, spec.Code, spec.Tool = nil, nil, nil, nil
+	spec.Structured, spec.Shell, spec.Code, spec.Tool, spec.File = nil, nil, nil, nil, nil
 	spec.Stdin, spec.Env = "", nil
 }
 
@@ -45,7 +47,8 @@ const omittedDecision = "-"
 // isSlim says that the input was left out. What the API server took has an action, or no more than the cache keeps.
 func isSlim(call *v1alpha1.ToolCall) bool {
 	spec := &call.Spec
-	empty := spec.Structured == nil && spec.Shell == nil && spec.Code == nil && spec.Tool == nil && spec.Stdin == "" && spec.Env == nil
+	hasAction := spec.Structured != nil || spec.Shell != nil || spec.Code != nil || spec.Tool != nil || spec.File != nil
+	empty := !hasAction && spec.Stdin == "" && spec.Env == nil
 	return empty && !isWhole(call) && metadataBytes(call) <= maxCachedInput
 }
 
@@ -90,7 +93,8 @@ func isWhole(call *v1alpha1.ToolCall) bool {
 	return !left
 }
 
-// InputBytes is the size of what the call's creator chose: command, arguments, source, variables, standard input.
+// InputBytes is the size of what the call's creator chose: command, arguments, source, content of a file, variables, standard
+// input.
 func InputBytes(call *v1alpha1.ToolCall) int {
 	if size, err := strconv.Atoi(call.Annotations[annotationInputBytes]); err == nil && size >= 0 {
 		return size
@@ -111,6 +115,10 @@ func InputBytes(call *v1alpha1.ToolCall) int {
 	}
 	if spec.Code != nil {
 		size += len(spec.Code.Source)
+	}
+	if f := spec.File; f != nil {
+		size += len(f.Path) + len(f.OldString) + len(f.NewString) + len(f.Pattern) + len(f.Glob) + len(f.Destination)
+		size += len(ptr.Deref(f.Content, "")) + len(ptr.Deref(f.ContentBase64, ""))
 	}
 	if spec.Tool != nil && spec.Tool.Arguments != nil {
 		size += len(spec.Tool.Arguments.Raw)

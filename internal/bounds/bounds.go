@@ -11,6 +11,10 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
+// MaxObjectBytes is what a whole ToolCall may take, encoded. etcd takes 1.5 MiB in one request, the object and what is
+// around it.
+const MaxObjectBytes = 1400 << 10
+
 // ellipsis stands for what was cut.
 const ellipsis = "…"
 

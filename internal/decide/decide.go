@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -72,6 +73,8 @@ type Decision struct {
 	// Script is what the shell gets in place of the call's command, where the policy's enforcement is Text: the text that
 	// was judged. Empty for the call's own.
 	Script string `json:"script,omitempty"`
+	// Files are the policy's rules for a file action; nil for other calls.
+	Files *wire.FileRules `json:"files,omitempty"`
 	// Rules are what the kernel holds the call to; nil for nothing.
 	Rules *rules.Rules `json:"rules,omitempty"`
 	// StartTimeoutSeconds is how long the call may wait for its process to start.
@@ -145,6 +148,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 		Environment:         env.Name,
 		Script:              script,
 		Rules:               rulesOf(object, policy, action, prefix),
+		Files:               fileRulesOf(object, action),
 		ArgvPrefix:          prefix,
 		TimeoutMilliseconds: s.timeout(policy, action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),

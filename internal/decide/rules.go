@@ -4,6 +4,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -16,7 +17,7 @@ func RulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy) *rules.Rul
 // rulesOf is what the kernel holds a call to: the list of programs where the policy has one that holds for all of the
 // call's processes, and the paths. Nil for nothing.
 func rulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, action *guards.Action, prefix []string) *rules.Rules {
-	if object == nil {
+	if object == nil || action.Type == v1alpha1.ActionFile {
 		return nil
 	}
 	spec := &object.Spec
@@ -42,5 +43,20 @@ func rulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, action *gu
 	if r.Programs == nil && r.ReadPaths == nil && r.WritePaths == nil {
 		return nil
 	}
+	return r
+}
+
+// fileRulesOf are the policy's rules for a file action; nil for other calls.
+func fileRulesOf(object *v1alpha1.ExecutionPolicy, action *guards.Action) *wire.FileRules {
+	if action.Type != v1alpha1.ActionFile {
+		return nil
+	}
+	r := &wire.FileRules{}
+	if object == nil || object.Spec.Files == nil {
+		return r
+	}
+	files := object.Spec.Files
+	r.ReadPaths, r.WritePaths, r.DeniedPaths = files.ReadPaths, files.WritePaths, files.DeniedPaths
+	r.MaxReadBytes, r.MaxWriteBytes = ptr.Deref(files.MaxReadBytes, 0), ptr.Deref(files.MaxWriteBytes, 0)
 	return r
 }

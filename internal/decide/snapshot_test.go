@@ -66,7 +66,7 @@ func under(spec v1alpha1.ExecutionPolicySpec) change {
 func runs(action v1alpha1.ToolCallSpec) change {
 	return func(s *decide.Snapshot) {
 		spec := &s.Call.Spec
-		spec.Structured, spec.Shell, spec.Code, spec.Tool = action.Structured, action.Shell, action.Code, action.Tool
+		spec.Structured, spec.Shell, spec.Code, spec.Tool, spec.File = action.Structured, action.Shell, action.Code, action.Tool, action.File
 	}
 }
 

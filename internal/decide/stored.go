@@ -106,6 +106,12 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		a.Argv = append(a.Argv, cmp.Or(d.Script, action.Command))
 	case v1alpha1.ActionCode:
 		a.Source, a.HasSource = []byte(action.Source), true
+	case v1alpha1.ActionFile:
+		var err error
+		if a.File, err = d.file(action.File); err != nil {
+			return nil, err
+		}
+		a.MaxBytesPerStream = min(a.MaxBytesPerStream, outputRoom(call))
 	default:
 		a.Argv = append(append(a.Argv, action.Binary), action.Args...)
 	}

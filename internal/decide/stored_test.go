@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"k8s.io/utils/ptr"
+
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -176,6 +178,37 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 		if restored, err := decode(t, encode(t, d)).Assignment(s.Call); err != nil || cmp.Diff(a, restored) != "" {
 			t.Errorf("%s: from what was stored: %v %s", name, err, cmp.Diff(a, restored))
 		}
+	}
+}
+
+func TestAFileActionsAssignmentHasThePolicysRules(t *testing.T) {
+	t.Parallel()
+	encoded := "AP8="
+	s := snapshot(append(everySnapshot()["a call with all layers"], runs(v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{
+		Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: &encoded, Mode: "0600", IfSHA256: ptr.To(""),
+	}}))...)
+	s.Call.Spec.Stdin = ""
+	s.Policies.Named.Spec.Files = &v1alpha1.FilesPolicy{
+		ReadPaths: []string{"/r"}, WritePaths: []string{}, DeniedPaths: []string{".git"}, MaxReadBytes: ptr.To(int64(3)), MaxWriteBytes: ptr.To(int64(4)),
+	}
+	d := mustDecide(t, s)
+	if d.Rules != nil {
+		t.Errorf("it is held to %+v, which is about processes", d.Rules)
+	}
+	a, err := d.Assignment(s.Call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &wire.File{
+		Operation: "Write", Path: "a", Content: []byte{0, 0xff}, Mode: ptr.To(uint32(0o600)), IfSHA256: ptr.To(""),
+		Rules: wire.FileRules{ReadPaths: []string{"/r"}, WritePaths: []string{}, DeniedPaths: []string{".git"}, MaxReadBytes: 3, MaxWriteBytes: 4},
+	}
+	if diff := cmp.Diff(want, a.File); diff != "" || len(a.Argv) != 0 && a.Argv[0] == "" {
+		t.Errorf("%s; argv %q", diff, a.Argv)
+	}
+	// An empty list is no list that is missing, also in what was stored.
+	if restored, err := decode(t, encode(t, d)).Assignment(s.Call); err != nil || cmp.Diff(a, restored) != "" {
+		t.Errorf("from what was stored: %v %s", err, cmp.Diff(a, restored))
 	}
 }
 

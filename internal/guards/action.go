@@ -26,6 +26,9 @@ type Action struct {
 	Source   string
 	Network  bool
 
+	// File is set for File.
+	File *v1alpha1.FileAction
+
 	// WantedTime is the limit that the call asks for: the time in a tool call's own arguments, else
 	// spec.timeoutSeconds; nil when neither is given.
 	WantedTime *time.Duration
@@ -39,13 +42,25 @@ type Denial struct {
 	Message string
 }
 
-// Tool is the name that is checked against access: the binary, bash for Shell, the language for Code.
+// Names of file actions, for access.
+const (
+	toolFileRead  = "file.read"
+	toolFileWrite = "file.write"
+)
+
+// Tool is the name that is checked against access: the binary, bash for Shell, the language for Code, and for File whether
+// it changes files.
 func (a *Action) Tool() string {
 	switch a.Type {
 	case v1alpha1.ActionShell:
 		return "bash"
 	case v1alpha1.ActionCode:
 		return a.Language
+	case v1alpha1.ActionFile:
+		if a.File.Operation.Writes() {
+			return toolFileWrite
+		}
+		return toolFileRead
 	default:
 		return a.Binary
 	}
@@ -59,6 +74,8 @@ func (a *Action) Summary() string {
 		text = a.structuredStart()
 	case v1alpha1.ActionCode:
 		text = a.Source
+	case v1alpha1.ActionFile:
+		text = string(a.File.Operation) + " " + a.File.Path
 	}
 	text, _ = cutRunes(text, maxSummary)
 	return printable(text)
@@ -81,7 +98,7 @@ func (a *Action) structuredStart() string {
 // Map turns what a call asks for into one action, or denies it when it can't be understood.
 func Map(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
 	if spec == nil || countSet(spec) != 1 {
-		return nil, invalid("set exactly one of structured, shell, code and tool")
+		return nil, invalid("set exactly one of structured, shell, code, tool and file")
 	}
 	var wanted *time.Duration
 	if spec.TimeoutSeconds != nil {
@@ -95,6 +112,11 @@ func Map(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
 		return &Action{Type: v1alpha1.ActionShell, Command: spec.Shell.Command, WantedTime: wanted}, nil
 	case spec.Code != nil:
 		return mapCode(spec.Code, wanted), nil
+	case spec.File != nil:
+		if spec.Stdin != "" || spec.Background {
+			return nil, invalid("stdin and background mean nothing to a file action, which has no process: leave them out")
+		}
+		return &Action{Type: v1alpha1.ActionFile, File: spec.File, WantedTime: wanted}, nil
 	default:
 		return mapTool(spec.Tool, wanted)
 	}
@@ -102,7 +124,7 @@ func Map(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
 
 func countSet(spec *v1alpha1.ToolCallSpec) int {
 	n := 0
-	for _, set := range []bool{spec.Structured != nil, spec.Shell != nil, spec.Code != nil, spec.Tool != nil} {
+	for _, set := range []bool{spec.Structured != nil, spec.Shell != nil, spec.Code != nil, spec.Tool != nil, spec.File != nil} {
 		if set {
 			n++
 		}

@@ -85,6 +85,8 @@ func guardsFor(kind v1alpha1.ActionType) []guard {
 			(*Policy).checkCodeEnabled, (*Policy).checkLanguage, (*Policy).checkAccess,
 			(*Policy).checkSource, (*Policy).checkNetworkAsked, (*Policy).checkTime, (*Policy).checkEnv,
 		}
+	case v1alpha1.ActionFile:
+		return []guard{(*Policy).checkFile, (*Policy).checkAccess, (*Policy).checkTime, (*Policy).checkEnv}
 	default:
 		return []guard{func(*Policy, *Input) *Denial {
 			return guardError("action type " + quote(string(kind)) + " is not known")

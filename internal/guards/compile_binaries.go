@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/glob"
 )
 
 // binaryRules is the policy's list of programs.
@@ -144,5 +145,12 @@ func (p *Policy) compileFiles(spec *v1alpha1.ExecutionPolicySpec) error {
 			}
 		}
 	}
-	return nil
+	if _, err := glob.Denied(spec.Files.DeniedPaths); err != nil {
+		return fmt.Errorf("spec.files.deniedPaths: %w: use globs like \".git\" or \"/workspace/secrets/**\"", err)
+	}
+	if _, err := between("spec.files.maxReadBytes", spec.Files.MaxReadBytes, 0, 1, int64(limitFileBytes)); err != nil {
+		return err
+	}
+	_, err := between("spec.files.maxWriteBytes", spec.Files.MaxWriteBytes, 0, 1, int64(limitFileBytes))
+	return err
 }

@@ -18,6 +18,8 @@ const (
 	// limitScan bounds code.maxScanBytes, limitBytes output.maxBytesPerStream.
 	limitScan  = 524288
 	limitBytes = v1alpha1.MaxBytesPerStream
+	// limitFileBytes bounds files.maxReadBytes and files.maxWriteBytes.
+	limitFileBytes = 64 << 20
 	// limitSeconds bounds both fields of timeouts: a week.
 	limitSeconds = 604800
 )

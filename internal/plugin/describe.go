@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
@@ -149,6 +150,8 @@ func actionFields(call *v1alpha1.ToolCall) []field {
 		fields = append(fields, field{"Command", spec.Shell.Command})
 	case spec.Code != nil:
 		fields = append(fields, field{"Code", fmt.Sprintf("%s, %d bytes", spec.Code.Language, len(spec.Code.Source))})
+	case spec.File != nil:
+		fields = append(fields, fileFields(spec.File)...)
 	case spec.Tool != nil && spec.Tool.Arguments != nil:
 		fields = append(fields, field{"Tool", spec.Tool.Name + " " + string(spec.Tool.Arguments.Raw)})
 	}
@@ -162,6 +165,21 @@ func actionFields(call *v1alpha1.ToolCall) []field {
 		fields = append(fields, field{"Time limit", fmt.Sprintf("%ds", *limit)})
 	}
 	return append(fields, field{"Job", call.Status.Job}, field{"Pod", call.Status.Pod}, field{"Node", call.Status.Node})
+}
+
+// fileFields are what a file action asks for; its content only as a size.
+func fileFields(f *v1alpha1.FileAction) []field {
+	fields := []field{{"File", string(f.Operation) + " " + quoted([]string{f.Path})}}
+	if f.Destination != "" {
+		fields = append(fields, field{"Destination", f.Destination})
+	}
+	if f.Pattern != "" {
+		fields = append(fields, field{"Pattern", f.Pattern})
+	}
+	if content, err := guards.FileContent(f); err == nil && f.Operation == v1alpha1.FileWrite {
+		fields = append(fields, field{"Content", fmt.Sprintf("%d bytes", len(content))})
+	}
+	return fields
 }
 
 // unquoted matches arguments that mean the same to a shell without quotes.

@@ -105,6 +105,9 @@ func (v *evaluation) policyName(env *v1alpha1.ExecutionEnvironment) string {
 
 // command is the complete command line.
 func (v *evaluation) command() string {
+	if v.action.Type == v1alpha1.ActionFile {
+		return "none: the runner does it itself"
+	}
 	argv := append([]string{}, v.decision.ArgvPrefix...)
 	switch v.action.Type {
 	case v1alpha1.ActionShell:

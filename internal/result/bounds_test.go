@@ -34,6 +34,12 @@ func largest() *Outcome {
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
 		Network: NetworkNone, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true,
 	}
+	o.ExitCode, o.Signal, o.Reason = nil, "", CancelRequested
+	n := int64(1<<63 - 1)
+	o.File = &File{
+		Path: strings.Repeat("\x01", MaxFilePath), Bytes: &n, SHA256: strings.Repeat("f", 64), Lines: &n, Matches: &n, Truncated: true,
+		NextOffset: &n, Changed: true, Created: true, Replaced: &n, Skipped: SkippedFiles{n, n, n, n, n},
+	}
 	path := strings.Repeat("\x01", MaxProgramPath)
 	for range MaxPrograms {
 		o.Executed = append(o.Executed, Program{Path: path, Count: 1<<63 - 1, Rule: RuleInterpreter})
@@ -79,6 +85,10 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"seccomp":     func(o *Outcome) { o.Isolation.Self.Seccomp += "x" },
 		"network":     func(o *Outcome) { o.Isolation.Network = "Host" },
 		"more":        func(o *Outcome) { o.MoreRefused = -1 },
+		"file path":   func(o *Outcome) { o.File.Path += "x" },
+		"file hash":   func(o *Outcome) { o.File.SHA256 += "f" },
+		"file count":  func(o *Outcome) { *o.File.Bytes = -1 },
+		"skipped":     func(o *Outcome) { o.File.Skipped.Deep = -1 },
 	} {
 		o := largest()
 		grow(o)

@@ -69,6 +69,8 @@ type Outcome struct {
 	MoreRefused  int64    `json:"moreRefused,omitempty"`
 	// Isolation is which walls held; nil when the runner doesn't say.
 	Isolation *Isolation `json:"isolation,omitempty"`
+	// File is set for a file action that was begun: Started is true then, and there is neither process nor exit code.
+	File *File `json:"file,omitempty"`
 }
 
 // Exit returns a pointer to an exit code.

@@ -15,7 +15,7 @@ const MaxTermination = 4096
 const (
 	terminationVersion = 1
 	// minTermination has room for every field but the streams' bytes, with message and directory left out.
-	minTermination = 768
+	minTermination = 1280
 	// shortField bounds the fields that may be cut or left out so that output has room.
 	shortField = 512
 	// endOverhead is what the name, quotes and comma of one end of a stream take.
@@ -35,6 +35,7 @@ type termination struct {
 	Completion time.Time     `json:"completionTime,omitzero"`
 	DurationMS int64         `json:"durationMS,omitempty"`
 	WorkingDir string        `json:"workingDir,omitempty"`
+	File       *File         `json:"file,omitempty"`
 	Stdout     compactStream `json:"stdout,omitzero"`
 	Stderr     compactStream `json:"stderr,omitzero"`
 }
@@ -50,13 +51,16 @@ func EncodeTermination(o *Outcome) []byte {
 }
 
 // EncodeTerminationLimit is EncodeTermination with another limit, so that something can be added to the
-// message. A limit under 768 counts as 768.
+// message. A limit under 1280 counts as 1280.
 func EncodeTerminationLimit(o *Outcome, limit int) []byte {
 	limit = max(limit, minTermination)
 	t := newTermination(o)
 	fixed := len(encode(t))
 	if fixed > limit {
 		t.Message, t.WorkingDir = "", ""
+		if t.File != nil {
+			t.File.Path = ""
+		}
 		fixed = len(encode(t))
 	}
 	// Bytes that can't fit are dropped first, so that what follows takes time for the others only.
@@ -74,6 +78,13 @@ func newTermination(o *Outcome) *termination {
 	}
 	if costOf([]byte(o.WorkingDir), jsonCost) <= shortField {
 		t.WorkingDir = o.WorkingDir
+	}
+	if o.File != nil {
+		file := *o.File
+		if costOf([]byte(file.Path), jsonCost) > shortField {
+			file.Path = ""
+		}
+		t.File = &file
 	}
 	return t
 }
@@ -136,7 +147,7 @@ func (t *termination) outcome() (*Outcome, error) {
 	o := &Outcome{
 		Reason: t.Reason, Message: t.Message, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
 		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
-		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr,
+		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, File: t.File,
 	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("the termination message: %w", err)

@@ -117,12 +117,30 @@ func checkPart(t *testing.T, all, got Stream) {
 	}
 }
 
+func TestTerminationHasWhatAFileActionDid(t *testing.T) {
+	t.Parallel()
+	o := finished([]byte("line\n"), nil, 100)
+	o.Reason, o.ExitCode, o.File = Completed, nil, &File{Path: "/workspace/a", Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2))}
+	got, err := DecodeTermination(EncodeTermination(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(normal(o), normal(got)); diff != "" {
+		t.Error(diff)
+	}
+	o.File.Path = strings.Repeat("\x01", MaxFilePath)
+	out := EncodeTermination(o)
+	if got, err := DecodeTermination(out); err != nil || got.File == nil || got.File.Path != "" || *got.File.NextOffset != 2 || len(out) > MaxTermination {
+		t.Errorf("%d bytes: %v", len(out), err)
+	}
+}
+
 func TestTerminationLeavesOutWhatHasNoRoom(t *testing.T) {
 	t.Parallel()
 	o := finished([]byte("out"), []byte("err"), 100)
 	o.Message = strings.Repeat("\x00", 30000)
 	o.WorkingDir = "/" + strings.Repeat("d", 4000)
-	for _, limit := range []int{0, 768, 1024, MaxTermination} {
+	for _, limit := range []int{0, minTermination, 2048, MaxTermination} {
 		out := EncodeTerminationLimit(o, limit)
 		got, err := DecodeTermination(out)
 		if err != nil || len(out) > max(limit, minTermination) {

@@ -20,9 +20,11 @@ const (
 // MaxEncoded bounds the JSON of an outcome that Validate accepts. encoding/json writes one byte of a string as at most
 // six, and bytes as base64; each stream has two ends, each padded to whole groups of four.
 const (
-	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedRest
+	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedFile + maxEncodedRest
 
 	maxEncodedStream = (MaxStreamBytes/3 + 2) * 4
+	// maxEncodedFile: numbers and names, and a path of which each byte becomes at most six.
+	maxEncodedFile = 6*MaxFilePath + 768
 	// maxEncodedRest is room for everything of a fixed size: names, numbers, times, hashes.
 	maxEncodedRest = 1 << 10
 )
@@ -60,12 +62,10 @@ var exitRules = map[string]exitRule{
 // code, signal and output that go with it, every field within its bounds, and, where all of a stream was
 // kept, the bytes that its SHA-256 names.
 func (o *Outcome) Validate() error {
-	rule, known := exitRules[o.Reason]
+	if err := o.validateReason(); err != nil {
+		return err
+	}
 	switch {
-	case !known:
-		return fmt.Errorf("reason %.64q is not one that a supervisor reports", o.Reason)
-	case !rule.allows(o.Started, o.ExitCode):
-		return fmt.Errorf("reason %s doesn't go with its exit code", o.Reason)
 	case o.Signal != "" && (*orZero(o.ExitCode) != NoExitCode || !isSignalName(o.Signal)):
 		return errors.New("the signal doesn't go with the exit code, or isn't one")
 	case len(o.Message) > MaxMessage || len(o.WorkingDir) > MaxWorkingDir:
@@ -78,11 +78,33 @@ func (o *Outcome) Validate() error {
 	if err := o.validatePrograms(); err != nil {
 		return err
 	}
+	if o.File != nil {
+		if err := o.File.validate(); err != nil {
+			return err
+		}
+	}
 	if err := o.Stdout.validate(); err != nil {
 		return fmt.Errorf("stdout %w", err)
 	}
 	if err := o.Stderr.validate(); err != nil {
 		return fmt.Errorf("stderr %w", err)
+	}
+	return nil
+}
+
+func (o *Outcome) validateReason() error {
+	if o.File != nil {
+		if !o.Started || o.ExitCode != nil || !fileReasons[o.Reason] {
+			return fmt.Errorf("reason %.64q with its exit code isn't how a file action ends", o.Reason)
+		}
+		return nil
+	}
+	rule, known := exitRules[o.Reason]
+	switch {
+	case !known:
+		return fmt.Errorf("reason %.64q is not one that a supervisor reports", o.Reason)
+	case !rule.allows(o.Started, o.ExitCode):
+		return fmt.Errorf("reason %s doesn't go with its exit code", o.Reason)
 	}
 	return nil
 }
@@ -98,6 +120,9 @@ func (o *Outcome) Shorten() {
 	}
 	if len(o.WorkingDir) > MaxWorkingDir {
 		o.WorkingDir = ""
+	}
+	if o.File != nil {
+		o.File.shorten()
 	}
 }
 

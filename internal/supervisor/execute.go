@@ -30,7 +30,7 @@ type Executor struct {
 	Session *wire.Begin
 }
 
-// Execute finishes the plan with what only the pod knows, and runs the command. The result is within the bounds that the
+// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. The result is within the bounds that the
 // operator holds it to.
 func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
 	return e.ExecuteCall(ctx, a, func(time.Time) {})
@@ -58,6 +58,11 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 	}
 	defer dir.Close()
 	r.Environment.WorkingDir = path
+	if a.File != nil {
+		r.Outcome = e.executeFile(ctx, a, path, started)
+		r.Outcome.WorkingDir = path
+		return r
+	}
 	command := runner.Command{
 		Argv:              a.Argv,
 		Env:               resolved.Env,

@@ -25,7 +25,7 @@ func (e *Executor) rulesOf(a *wire.Assignment, dir string) *rules.Rules {
 	bounded.WritePaths = []string{"/workspace", "/tmp"}
 	switch {
 	case e.Session != nil:
-		bounded.WritePaths = append(bounded.WritePaths, e.sessionPaths(a, dir)...)
+		bounded.WritePaths = append(bounded.WritePaths, e.ownPaths(a, dir)...)
 	case r.Programs != nil && os.Geteuid() == 0:
 		// Without a bound, root can write to every program, so that none of those that are listed could run.
 		for _, path := range append([]string{dir}, a.Environment.AllowedPaths...) {
@@ -39,9 +39,9 @@ func (e *Executor) rulesOf(a *wire.Assignment, dir string) *rules.Rules {
 	return &bounded
 }
 
-// sessionPaths are the home directory, and the call's directory if it is one that the environment allows. The root is
+// ownPaths are the home directory, and the call's directory if it is one that the environment allows. The root is
 // neither: an environment that lets calls start anywhere doesn't let them write everywhere.
-func (e *Executor) sessionPaths(a *wire.Assignment, dir string) (paths []string) {
+func (e *Executor) ownPaths(a *wire.Assignment, dir string) (paths []string) {
 	if home := e.home(&a.Environment); path.IsAbs(home) && path.Clean(home) != "/" {
 		paths = append(paths, home)
 	}
@@ -68,7 +68,7 @@ func (e *Executor) home(plan *envresolve.Plan) string {
 			own.Layers = append(own.Layers, onlyHome(layer))
 		}
 	}
-	if e.Session.Home != "" {
+	if e.Session != nil && e.Session.Home != "" {
 		own.Layers = append(own.Layers, envresolve.Layer{
 			Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: homeVariable, Value: e.Session.Home}},
 		})

@@ -51,21 +51,51 @@ func changedCall(change func(*v1alpha1.ToolCallSpec)) client.Object {
 
 func TestACallHasExactlyOneAction(t *testing.T) {
 	s := newSpace(t)
-	const four = "set exactly one of structured, shell, code and tool"
+	const one = "set exactly one of structured, shell, code, tool and file"
 	actions := map[string]func(*v1alpha1.ToolCallSpec){
 		"structured": func(s *v1alpha1.ToolCallSpec) { s.Structured = &v1alpha1.StructuredAction{Binary: "ls"} },
 		"shell":      func(s *v1alpha1.ToolCallSpec) { s.Shell = &v1alpha1.ShellAction{Command: "x"} },
 		"code":       func(s *v1alpha1.ToolCallSpec) { s.Code = &v1alpha1.CodeAction{Language: "python", Source: "1"} },
 		"tool":       func(s *v1alpha1.ToolCallSpec) { s.Tool = &v1alpha1.ToolAction{Name: "bash"} },
+		"file":       func(s *v1alpha1.ToolCallSpec) { s.File = &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a"} },
 	}
-	s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil }), four})
+	s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil }), one})
 	for name, set := range actions {
 		s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil; set(s) }), ""})
 		for other, setOther := range actions {
 			if other != name {
-				s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil; set(s); setOther(s) }), four})
+				s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured = nil; set(s); setOther(s) }), one})
 			}
 		}
+	}
+}
+
+func TestFileActionsThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	for name, test := range map[string]struct {
+		file    v1alpha1.FileAction
+		refused string
+	}{
+		"a path as long as a path can be": {v1alpha1.FileAction{Operation: v1alpha1.FileStat, Path: strings.Repeat("x", 4096)}, ""},
+		"a longer one":                    {v1alpha1.FileAction{Operation: v1alpha1.FileStat, Path: strings.Repeat("x", 4097)}, "spec.file.path"},
+		"no path":                         {v1alpha1.FileAction{Operation: v1alpha1.FileStat}, "spec.file.path"},
+		"a NUL in the path":               {v1alpha1.FileAction{Operation: v1alpha1.FileStat, Path: "a\x00"}, "spec.file.path"},
+		"another operation":               {v1alpha1.FileAction{Operation: "Chmod", Path: "a"}, "spec.file.operation"},
+		"another unit":                    {v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a", Unit: "Words"}, "spec.file.unit"},
+		"a negative offset":               {v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a", Offset: new(int64(-1))}, "spec.file.offset"},
+		"no limit at all":                 {v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "a", Limit: new(int64(0))}, "spec.file.limit"},
+		"512 KiB of text":                 {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(strings.Repeat("x", 512<<10))}, ""},
+		"more text":                       {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(strings.Repeat("x", 512<<10+1))}, "spec.file.content"},
+		"512 KiB in base64":               {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: new(strings.Repeat("AAAA", 512<<10/3) + "AAA=")}, ""},
+		"what isn't base64":               {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", ContentBase64: new("?")}, "spec.file.contentBase64"},
+		"permissions":                     {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), Mode: "0640"}, ""},
+		"set-user-ID":                     {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), Mode: "4755"}, "spec.file.mode"},
+		"a file that must not be there":   {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), IfSHA256: new("")}, ""},
+		"no SHA-256":                      {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), IfSHA256: new("abc")}, "spec.file.ifSHA256"},
+		"too many results":                {v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "a", MaxResults: new(int32(1001))}, "spec.file.maxResults"},
+	} {
+		t.Log(name)
+		s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured, s.File = nil, &test.file }), test.refused})
 	}
 }
 

@@ -78,6 +78,14 @@ var samples = map[string]sample{
 		namespace: "toolcall-workspace", more: sharedAndKept,
 		calls: map[string]want{"write": prints(""), "read": prints("remember\n")},
 	},
+	"files.yaml": {
+		namespace: "toolcall-files",
+		calls: map[string]want{
+			"write": prints(""), "edit": prints(""), "read": prints("    print(\"Good morning,\", name)\n"),
+			"search": prints(`{"path":"src/greet.py","lineNumber":1,"column":1,"line":"def greet(name):"}` + "\n"),
+			"denied": {phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonPathNotAllowed},
+		},
+	},
 	"afternoon.yaml": {namespace: "toolcall-afternoon", more: showsTheRepository},
 }
 

@@ -109,6 +109,13 @@ func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 	}
 	checkStream(t, call.Name+" stdout", s.Stdout, s.Streams.Stdout)
 	checkStream(t, call.Name+" stderr", s.Stderr, s.Streams.Stderr)
+	if s.File != nil {
+		// Of these the output has no times, and a sentence where there is nothing else.
+		if s.Stdout != "" && !strings.HasPrefix(s.Output, strings.TrimSuffix(s.Stdout, "\n")) || s.Stdout == "" && !strings.HasPrefix(s.Output, s.Message) {
+			t.Errorf("call %s: stdout %q, message %q, output %q", call.Name, clip(s.Stdout, 500), s.Message, clip(s.Output, 500))
+		}
+		return
+	}
 	want := outputText(s)
 	if len(s.Refused) > 0 && s.Phase != v1alpha1.PhaseSucceeded {
 		want += "\n\n" + s.Message

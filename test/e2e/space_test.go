@@ -185,7 +185,7 @@ func use(tools ...string) rbacv1.PolicyRule {
 	}
 }
 
-// The four kinds of calls, short.
+// The kinds of calls, short.
 
 func structured(binary string, args ...string) v1alpha1.ToolCallSpec {
 	return v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: binary, Args: args}}
@@ -239,4 +239,12 @@ func envName(test string) string {
 func (s *suite) retryConflict(t *testing.T, write func() error) {
 	t.Helper()
 	must(t, retry.RetryOnConflict(retry.DefaultRetry, write))
+}
+
+func file(operation v1alpha1.FileOperation, path string, change ...func(*v1alpha1.FileAction)) v1alpha1.ToolCallSpec {
+	action := &v1alpha1.FileAction{Operation: operation, Path: path}
+	for _, f := range change {
+		f(action)
+	}
+	return v1alpha1.ToolCallSpec{File: action}
 }

@@ -27,7 +27,7 @@ func largestResult() *wire.Result {
 	r := &wire.Result{
 		CallUID: "01234567-89ab-cdef-0123-456789abcdef",
 		Outcome: result.Outcome{
-			Reason: result.OOMKilled, Started: true, ExitCode: result.Exit(result.NoExitCode), Signal: "SIGKILL", OOMKilled: true,
+			Reason: result.CancelRequested, Started: true, OOMKilled: true,
 			Message: strings.Repeat("\x01", result.MaxMessage), WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir),
 			StartTime: at, CompletionTime: at, DurationMS: 1<<63 - 1, Stdout: stream, Stderr: stream,
 		},
@@ -37,6 +37,11 @@ func largestResult() *wire.Result {
 	}
 	path := strings.Repeat("\x01", result.MaxProgramPath)
 	o := &r.Outcome
+	n := int64(1<<63 - 1)
+	o.File = &result.File{
+		Path: strings.Repeat("\x01", result.MaxFilePath), Bytes: &n, SHA256: strings.Repeat("f", 64), Lines: &n, Matches: &n, Truncated: true,
+		NextOffset: &n, Changed: true, Created: true, Replaced: &n, Skipped: result.SkippedFiles{Binary: n, Denied: n, Unreadable: n, Deep: n, LongLines: n},
+	}
 	o.Isolation = &result.Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
 		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true,
@@ -87,7 +92,8 @@ func TestMoreThanTheLargestResultIsIllegal(t *testing.T) {
 		"a negative count":           func(r *wire.Result) { r.Environment.OmittedVars = -1 },
 		"another negative count":     func(r *wire.Result) { r.Environment.OmittedStripped = -1 },
 		"a reason that isn't one":    func(r *wire.Result) { r.Outcome.Reason = "Denied" },
-		"a code without the process": func(r *wire.Result) { r.Outcome.Started = false },
+		"a file without a start":     func(r *wire.Result) { r.Outcome.Started = false },
+		"a byte of a file's path":    func(r *wire.Result) { r.Outcome.File.Path += "x" },
 	} {
 		r := largestResult()
 		grow(r)

@@ -40,8 +40,9 @@ import (
 // Version 2 bounds a result by MaxResult, and a runner that has a call obeys only a Refusal that names the call.
 // Version 3 has Assignment.Rules: an older runner would run the call without them.
 // Version 4 has sessions: an older runner would ignore Begin, and end after one call.
+// Version 5 has Assignment.File: an older runner would try to start a program without a name.
 const (
-	Version       = 4
+	Version       = 5
 	OldestVersion = 1
 )
 
@@ -109,8 +110,10 @@ type Assignment struct {
 	// Source is a snippet for an interpreter, whose path the runner adds to Argv.
 	Source []byte `json:"source,omitempty"`
 	// HasSource tells an empty snippet from none.
-	HasSource bool   `json:"hasSource,omitempty"`
-	Stdin     []byte `json:"stdin,omitempty"`
+	HasSource bool `json:"hasSource,omitempty"`
+	// File is an operation on files, in place of Argv.
+	File  *File  `json:"file,omitempty"`
+	Stdin []byte `json:"stdin,omitempty"`
 	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 for none.
 	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
 	MaxBytesPerStream   int   `json:"maxBytesPerStream"`

@@ -50,7 +50,7 @@ func (c *call) grep() (Result, error) {
 	within.ctx = ctx
 	g := &grepping{w: within.underRules(p), pattern: wanted, limit: limit, glob: glob}
 	g.w.hidden = isLeftOut
-	return g.run(p, &results{lines: newLines(c.stdout), limit: limit}, cancel)
+	return g.run(p, c.newResults(limit), cancel)
 }
 
 // grepFile searches one file.
@@ -64,7 +64,7 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 	if err != nil {
 		return Result{}, fileError("read", p.path, err)
 	}
-	out := &results{lines: newLines(c.stdout), limit: limit}
+	out := c.newResults(limit)
 	err = out.addMatches(found, p.name)
 	return out.finish(p, &walker{skipped: found.skipped}, err)
 }

@@ -1,7 +1,11 @@
 package files
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,10 +16,16 @@ var kinds = map[byte]Type{
 	unix.DT_CHR: TypeDevice, unix.DT_BLK: TypeDevice,
 }
 
-// results counts results up to the limit of the request.
+// results writes one JSON object a line, up to the limit of the request and the bound of the output.
 type results struct {
-	*lines
+	buffer       *bufio.Writer
 	limit, count int
+	// room is what the output still takes.
+	room int64
+}
+
+func (c *call) newResults(limit int) *results {
+	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: limit, room: c.rules.maxOutput}
 }
 
 // add writes a result. It returns errEnough instead of the first result that is too many.
@@ -23,8 +33,25 @@ func (r *results) add(v any) error {
 	if r.count == r.limit {
 		return errEnough
 	}
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return fmt.Errorf("write the output: %w", &outputError{err})
+	}
+	if int64(line.Len()) > r.room {
+		return errEnough
+	}
+	r.room -= int64(line.Len())
 	r.count++
-	return r.write(v)
+	return r.wrote(r.buffer.Write(line.Bytes()))
+}
+
+func (*results) wrote(_ int, err error) error {
+	if err != nil {
+		return fmt.Errorf("write the output: %w", &outputError{err})
+	}
+	return nil
 }
 
 // finish completes the result of a walk that ended with err.
@@ -34,7 +61,7 @@ func (r *results) finish(p *place, w *walker, err error) (Result, error) {
 	if err != nil && !errors.Is(err, errEnough) {
 		return result, err
 	}
-	return result, r.flush()
+	return result, r.wrote(0, r.buffer.Flush())
 }
 
 func (c *call) list() (Result, error) {
@@ -47,7 +74,7 @@ func (c *call) list() (Result, error) {
 		return Result{}, err
 	}
 	defer p.close()
-	w, out := c.underRules(p), &results{lines: newLines(c.stdout), limit: limit}
+	w, out := c.underRules(p), c.newResults(limit)
 	descend := func(string, int) bool { return c.req.Recursive }
 	err = w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
 		entry, err := describe(dir, relative, e.name)
@@ -96,7 +123,7 @@ func (c *call) glob() (Result, error) {
 		return Result{}, err
 	}
 	defer p.close()
-	w, out := c.underRules(p), &results{lines: newLines(c.stdout), limit: limit}
+	w, out := c.underRules(p), c.newResults(limit)
 	w.hidden = isLeftOut
 	err = w.walk(p, glob.mayMatchBelow, func(relative string, _ *directory, e dirent) error {
 		if !glob.isMatch(relative) {

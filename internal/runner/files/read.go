@@ -152,7 +152,7 @@ func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // bytePart returns the part of a Read of bytes.
 func (c *call) bytePart(result *Result, size int64) span {
-	limit := c.rules.maxRead
+	limit := c.rules.maxReadAtOnce()
 	if c.req.Limit > 0 {
 		limit = min(limit, c.req.Limit)
 	}
@@ -165,6 +165,9 @@ func (c *call) bytePart(result *Result, size int64) span {
 	return span{start, start + limit}
 }
 
+// maxReadAtOnce is how much one Read returns.
+func (c *compiledRules) maxReadAtOnce() int64 { return min(c.maxRead, c.maxOutput) }
+
 func (r *Result) truncate(next int64) { r.Truncated, r.NextOffset = true, &next }
 
 // linePart returns the part of a Read of lines. It looks for the ends of lines first, so that no line has to be held.
@@ -173,6 +176,7 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 	if limit == 0 {
 		limit = DefaultLines
 	}
+	most := c.rules.maxReadAtOnce()
 	s := &lineScan{ctx: c.ctx, fd: fd, buffer: make([]byte, bufferBytes)}
 	for line := int64(1); line < first; line++ {
 		if ok, err := s.next(); err != nil || !ok {
@@ -182,7 +186,7 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 	part := span{s.at, s.at}
 	for lines := int64(0); ; lines++ {
 		if lines < limit {
-			s.stopAt(part.start + c.rules.maxRead)
+			s.stopAt(part.start + most)
 		}
 		ok, err := s.next()
 		switch {
@@ -190,10 +194,10 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 			return part, s.fail(path, err)
 		case !ok:
 			return part, nil
-		case lines == limit, s.at-part.start > c.rules.maxRead:
+		case lines == limit, s.at-part.start > most:
 			if lines == 0 {
 				return part, newError(FileTooLarge, "Line %d of %s is longer than the %d bytes that can be read at once: read it with "+
-					"unit Bytes from offset %d.", first, quote(path), c.rules.maxRead, part.start)
+					"unit Bytes from offset %d.", first, quote(path), most, part.start)
 			}
 			result.truncate(first + lines)
 			return part, nil

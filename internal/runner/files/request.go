@@ -106,6 +106,9 @@ type Rules struct {
 	MaxReadBytes int64
 	// MaxWriteBytes bounds the files that Write and Edit make. Zero stands for DefaultMaxBytes in both.
 	MaxWriteBytes int64
+	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
+	// Truncated. Zero is no bound.
+	MaxOutputBytes int64
 }
 
 // Result is what an operation did. Fields that don't apply are empty.

@@ -1,10 +1,13 @@
 package files
 
 import (
+	"math"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"toolcall.dev/operator/internal/glob"
 )
 
 // compiledRules are the rules for one request.
@@ -16,6 +19,8 @@ type compiledRules struct {
 	// denied matches absolute paths; nil denies nothing.
 	denied            *regexp.Regexp
 	maxRead, maxWrite int64
+	// maxOutput bounds what is written to the output.
+	maxOutput int64
 	// listField names the list of the policy, for messages.
 	listField string
 }
@@ -25,10 +30,13 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	if r == nil {
 		return nil, newError(InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
 	}
-	c := &compiledRules{maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes}
-	if c.maxRead < 0 || c.maxWrite < 0 {
-		return nil, newError(InvalidRules, "maxReadBytes is %d and maxWriteBytes %d: neither can be less than 0.",
-			c.maxRead, c.maxWrite)
+	c := &compiledRules{maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes, maxOutput: r.MaxOutputBytes}
+	if c.maxRead < 0 || c.maxWrite < 0 || c.maxOutput < 0 {
+		return nil, newError(InvalidRules, "maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
+			c.maxRead, c.maxWrite, c.maxOutput)
+	}
+	if c.maxOutput == 0 {
+		c.maxOutput = math.MaxInt64
 	}
 	if c.maxRead == 0 {
 		c.maxRead = DefaultMaxBytes
@@ -48,33 +56,12 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 		c.roots, c.listField = slices.Clone(c.kept[len(r.ReadPaths):]), "writePaths"
 	}
 	slices.SortFunc(c.roots, func(a, b string) int { return len(a) - len(b) })
-	return c, c.compileDenied(r.DeniedPaths)
-}
-
-// compileDenied makes one expression of all globs. It matches what is below a match too.
-func (c *compiledRules) compileDenied(globs []string) error {
-	var all []string
-	for _, glob := range globs {
-		rest, absolute := strings.CutPrefix(glob, "/")
-		rest = strings.TrimSuffix(rest, "/")
-		expr, err := globExpression(rest)
-		if err != nil || rest == "" {
-			return newError(InvalidRules, "The denied path %s isn't a glob (%v): correct the policy.", quote(glob), err)
-		}
-		if !absolute {
-			expr = "(?:.*/)?" + expr
-		}
-		all = append(all, expr)
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	denied, err := regexp.Compile("(?is)^/(?:" + strings.Join(all, "|") + ")(?:/.*)?$")
+	denied, err := glob.Denied(r.DeniedPaths)
 	if err != nil {
-		return newError(InvalidRules, "The denied paths are too many or too long: correct the policy.")
+		return nil, newError(InvalidRules, "The policy's files.deniedPaths can't be used: %v: correct the policy.", err)
 	}
 	c.denied = denied
-	return nil
+	return c, nil
 }
 
 // isDenied says that a path, or a directory above it, is denied.

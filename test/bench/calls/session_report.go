@@ -23,10 +23,19 @@ const (
 	timeColdSession = "session with a pod of its own, until it takes calls"
 	timeResume      = "call that wakes a suspended session with a claim"
 	timeCold        = "cold call"
+
+	timeFilesFloor = "floor, beside files"
+	timeTrue       = "true in a ready session, beside files"
+	timeRead       = "Read of 500 lines"
+	timeList       = "List"
+	timeStat       = "Stat"
+	timeWrite      = "Write of 500 lines"
+	timePython     = "python3 -c that reads 500 lines"
 )
 
 var allTimes = []string{
 	timeFloor, timeCall, timeWarm, timeJob, timeKubectl, timeWebSocket, timeSPDY, timeWarmSession, timeColdSession, timeResume, timeCold,
+	timeFilesFloor, timeTrue, timeRead, timeList, timeStat, timeWrite, timePython,
 }
 
 // sessionReport is what was measured of sessions. What wasn't measured is nil, or has no samples.
@@ -106,6 +115,7 @@ const (
 	aimWrites       = 1
 	aimWarmSession  = 15
 	aimOfColdCall   = 1.2
+	aimFile         = 10
 	aimOperatorKiB  = 50
 	aimRunnerMiB    = 4
 	millisPerSecond = 1000
@@ -135,6 +145,11 @@ func (r *sessionReport) aims() []aim {
 	}
 	if p50, _, ok := time(timeWarmSession); ok {
 		aims = append(aims, aim{figure: timeWarmSession + ", p50", unit: "ms", aim: aimWarmSession, measured: p50})
+	}
+	for _, title := range []string{timeRead, timeList, timeStat} {
+		if p50, _, ok := time(title); ok {
+			aims = append(aims, aim{figure: title + ", p50", unit: "ms", aim: aimFile, measured: p50})
+		}
 	}
 	cold, _, hasCold := time(timeCold)
 	if p50, _, ok := time(timeResume); ok && hasCold {

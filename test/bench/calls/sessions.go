@@ -24,6 +24,7 @@ import (
 // Parts of what is measured of sessions, in order.
 const (
 	sessionsAlone     = "alone"
+	sessionsFiles     = "files"
 	sessionsSustained = "sustained"
 	sessionsWrites    = "writes"
 	sessionsStarts    = "starts"
@@ -33,7 +34,7 @@ const (
 )
 
 var allSessionParts = []string{
-	sessionsAlone, sessionsSustained, sessionsWrites, sessionsStarts, sessionsResume, sessionsOperator, sessionsRunner,
+	sessionsAlone, sessionsFiles, sessionsSustained, sessionsWrites, sessionsStarts, sessionsResume, sessionsOperator, sessionsRunner,
 }
 
 // sessionOptions are the flags about sessions.
@@ -85,14 +86,15 @@ func (r *run) measureSessions(ctx context.Context) (err error) {
 	b := &sessionBench{run: r, report: &sessionReport{}, values: map[string][]float64{}}
 	r.report.Sessions = b.report
 	defer func() { b.report.summarize(b.values) }()
-	if b.measures(sessionsAlone) || b.measures(sessionsSustained) {
+	if b.measures(sessionsAlone) || b.measures(sessionsFiles) || b.measures(sessionsSustained) {
 		defer func() { err = errors.Join(err, b.removeFloor()) }()
 		if err := b.installFloor(ctx); err != nil {
 			return fmt.Errorf("install the floor's kind: %w", err)
 		}
 	}
 	for _, part := range []figures.Part{
-		{Name: sessionsAlone, Measure: b.measureAlone}, {Name: sessionsSustained, Measure: b.measureSustained},
+		{Name: sessionsAlone, Measure: b.measureAlone}, {Name: sessionsFiles, Measure: b.measureFiles},
+		{Name: sessionsSustained, Measure: b.measureSustained},
 		{Name: sessionsWrites, Measure: b.measureWrites}, {Name: sessionsStarts, Measure: b.measureStarts},
 		{Name: sessionsResume, Measure: b.measureResumes}, {Name: sessionsOperator, Measure: b.measureOperator},
 		{Name: sessionsRunner, Measure: b.measureRunner},

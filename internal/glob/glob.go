@@ -1,0 +1,225 @@
+// Package glob translates globs of paths into regular expressions, which match in linear time: matchers that backtrack take
+// exponential time for some globs.
+package glob
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxBraces is how deep braces can be nested.
+const maxBraces = 8
+
+// Denied compiles globs of what nobody may reach into one expression of absolute paths, which matches what is below a match
+// too. A glob without a leading slash counts in every directory. Upper and lower case don't differ, as in some file systems
+// they don't. It is nil without globs.
+func Denied(globs []string) (*regexp.Regexp, error) {
+	var all []string
+	for _, one := range globs {
+		rest, absolute := strings.CutPrefix(one, "/")
+		rest = strings.TrimSuffix(rest, "/")
+		if rest == "" {
+			return nil, &DeniedError{one, errors.New("it names nothing below the root")}
+		}
+		expr, err := Expression(rest)
+		if err != nil {
+			return nil, &DeniedError{one, err}
+		}
+		if !absolute {
+			expr = "(?:.*/)?" + expr
+		}
+		all = append(all, expr)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	denied, err := regexp.Compile("(?is)^/(?:" + strings.Join(all, "|") + ")(?:/.*)?$")
+	if err != nil {
+		return nil, &DeniedError{globs[0], errors.New("all globs together are too many or too long")}
+	}
+	return denied, nil
+}
+
+// DeniedError says which glob can't be used, and why.
+type DeniedError struct {
+	Glob string
+	Err  error
+}
+
+func (e *DeniedError) Error() string { return fmt.Sprintf("%.512q: %v", e.Glob, e.Err) }
+
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// Expression translates a glob: "*" and "?" don't match a slash, "**" as a whole name matches any number of names,
+// "[a-z]", "[^a]" and "[!a]" match one character, "{a,b}" either, and "\" quotes.
+func Expression(glob string) (string, error) {
+	if !utf8.ValidString(glob) {
+		return "", errors.New("it isn't UTF-8")
+	}
+	g := parser{rest: glob, nameStart: true}
+	for g.rest != "" {
+		if err := g.next(); err != nil {
+			return "", err
+		}
+	}
+	if len(g.braces) > 0 {
+		return "", errors.New("a \"{\" has no \"}\"")
+	}
+	return g.out.String(), nil
+}
+
+type parser struct {
+	out  strings.Builder
+	rest string
+	// nameStart says that a name starts here; braces has what it was at each open brace.
+	nameStart bool
+	braces    []bool
+}
+
+func (g *parser) next() error {
+	c, size := utf8.DecodeRuneInString(g.rest)
+	starts := g.nameStart
+	g.nameStart = false
+	switch {
+	case starts && strings.HasPrefix(g.rest, "**") && g.doubleStar():
+		return nil
+	case c == '[':
+		return g.class()
+	case c == '\\':
+		if g.rest = g.rest[1:]; g.rest == "" {
+			return errors.New("it ends with \"\\\"")
+		}
+		c, size = utf8.DecodeRuneInString(g.rest)
+		g.out.WriteString(regexp.QuoteMeta(string(c)))
+		g.nameStart = c == '/'
+	case c == '/' && (g.rest == "/**" || strings.HasPrefix(g.rest, "/**/")):
+		g.slashDoubleStar()
+		return nil
+	default:
+		if err := g.plain(c, starts); err != nil {
+			return err
+		}
+	}
+	g.rest = g.rest[size:]
+	return nil
+}
+
+// plain translates one character.
+func (g *parser) plain(c rune, starts bool) error {
+	switch {
+	case c == '*':
+		g.out.WriteString("[^/]*")
+	case c == '?':
+		g.out.WriteString("[^/]")
+	case c == '{':
+		if len(g.braces) == maxBraces {
+			return fmt.Errorf("its braces are nested more than %d deep", maxBraces)
+		}
+		g.braces, g.nameStart = append(g.braces, starts), starts
+		g.out.WriteString("(?:")
+	case c == ',' && len(g.braces) > 0:
+		g.nameStart = g.braces[len(g.braces)-1]
+		g.out.WriteString("|")
+	case c == '}' && len(g.braces) > 0:
+		g.braces = g.braces[:len(g.braces)-1]
+		g.out.WriteString(")")
+	case c == '}':
+		return errors.New("a \"}\" has no \"{\"")
+	default:
+		g.out.WriteString(regexp.QuoteMeta(string(c)))
+		g.nameStart = c == '/'
+	}
+	return nil
+}
+
+// slashDoubleStar translates "/**" before a slash or at the end: the slash goes with the names, of which there may be none.
+func (g *parser) slashDoubleStar() {
+	g.rest = g.rest[len("/**"):]
+	g.out.WriteString("(?:/.*)?")
+	if strings.HasPrefix(g.rest, "/**") {
+		return
+	}
+	g.nameStart = false
+}
+
+// doubleStar translates a "**" at the start of a name, if it is the whole name.
+func (g *parser) doubleStar() bool {
+	rest := g.rest[2:]
+	switch {
+	case strings.HasPrefix(rest, "/"):
+		g.out.WriteString("(?:.*/)?")
+		g.rest, g.nameStart = rest[1:], true
+	case rest == "", len(g.braces) > 0 && (rest[0] == ',' || rest[0] == '}'):
+		g.out.WriteString(".*")
+		g.rest = rest
+	default:
+		return false
+	}
+	return true
+}
+
+// class translates "[...]". A class never matches a slash.
+func (g *parser) class() error {
+	rest := g.rest[1:]
+	negated := strings.HasPrefix(rest, "^") || strings.HasPrefix(rest, "!")
+	if negated {
+		rest = rest[1:]
+	}
+	var ranges [][2]rune
+	for first := true; first || !strings.HasPrefix(rest, "]"); first = false {
+		low, after, err := classRune(rest)
+		if err != nil {
+			return err
+		}
+		high := low
+		if strings.HasPrefix(after, "-") && !strings.HasPrefix(after, "-]") {
+			if high, after, err = classRune(after[1:]); err != nil {
+				return err
+			}
+		}
+		if low > high {
+			return fmt.Errorf("the range %c-%c is upside down", low, high)
+		}
+		ranges, rest = append(ranges, [2]rune{low, high}), after
+	}
+	g.rest = rest[1:]
+	g.writeClass(negated, ranges)
+	return nil
+}
+
+func (g *parser) writeClass(negated bool, ranges [][2]rune) {
+	if negated {
+		g.out.WriteString("[^/")
+	} else {
+		// U+10FFFF alone keeps the class from being empty.
+		g.out.WriteString(`[\x{10FFFF}`)
+	}
+	for _, r := range ranges {
+		if !negated && r[0] <= '/' && '/' <= r[1] {
+			g.writeRange(r[0], '/'-1)
+			g.writeRange('/'+1, r[1])
+			continue
+		}
+		g.writeRange(r[0], r[1])
+	}
+	g.out.WriteString("]")
+}
+
+func (g *parser) writeRange(low, high rune) {
+	if low <= high {
+		fmt.Fprintf(&g.out, `\x{%X}-\x{%X}`, low, high)
+	}
+}
+
+// classRune reads one character of a class.
+func classRune(s string) (rune, string, error) {
+	s = strings.TrimPrefix(s, `\`)
+	if s == "" {
+		return 0, "", errors.New("a \"[\" has no \"]\"")
+	}
+	c, size := utf8.DecodeRuneInString(s)
+	return c, s[size:], nil
+}

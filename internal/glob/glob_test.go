@@ -1,0 +1,39 @@
+package glob
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestDeniedGlobsMatchWithAllThatIsBelow(t *testing.T) {
+	t.Parallel()
+	denied, err := Denied([]string{".git", "/workspace/secrets/", "*.pem", "/etc/**", "a/b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		"/w/.git": true, "/w/.git/config": true, "/w/.GIT/config": true, "/w/x.git": false, "/w/.gitignore": false,
+		"/workspace/secrets": true, "/workspace/secrets/a/b": true, "/x/workspace/secrets": false, "/workspace/secrets2": false,
+		"/w/a.pem": true, "/w/a.PEM/x": true, "/w/pem": false, "/etc": true, "/etc/a/b": true, "/w/etc/a": false,
+		"/a/b": true, "/x/a/b/c": true, "/a/c/b": false,
+	} {
+		if got := denied.MatchString(path); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+	if none, err := Denied(nil); none != nil || err != nil {
+		t.Errorf("without globs: %v, %v", none, err)
+	}
+}
+
+func TestWhatIsNoGlobIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, glob := range []string{"", "/", "[", "a{b", "b}", `\`, "\xff", strings.Repeat("{", 9) + strings.Repeat("}", 9)} {
+		_, err := Denied([]string{"ok", glob})
+		var refused *DeniedError
+		if !errors.As(err, &refused) || refused.Glob != glob || refused.Err == nil {
+			t.Errorf("%q: %v", glob, err)
+		}
+	}
+}

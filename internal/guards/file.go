@@ -1,0 +1,106 @@
+package guards
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// maxWrite is how many bytes a call can carry to a file.
+const maxWrite = 512 << 10
+
+// fileFields says which fields an operation takes; needed are those that it can't do without.
+var fileFields = map[v1alpha1.FileOperation]struct{ takes, needs string }{
+	v1alpha1.FileRead:          {takes: "offset limit unit"},
+	v1alpha1.FileWrite:         {takes: "content contentBase64 mode ifSHA256"},
+	v1alpha1.FileEdit:          {takes: "newString replaceAll ifSHA256", needs: "oldString"},
+	v1alpha1.FileList:          {takes: "recursive maxResults"},
+	v1alpha1.FileGlob:          {takes: "maxResults", needs: "pattern"},
+	v1alpha1.FileGrep:          {takes: "literal glob maxResults", needs: "pattern"},
+	v1alpha1.FileStat:          {},
+	v1alpha1.FileDelete:        {takes: "recursive"},
+	v1alpha1.FileMakeDirectory: {takes: "mode"},
+	v1alpha1.FileMove:          {takes: "overwrite", needs: "destination"},
+}
+
+// checkFile says what is wrong about a file action that no file system could make right. Which paths it may reach, the runner
+// holds: it alone sees where a path leads.
+func (p *Policy) checkFile(in *Input) *Denial {
+	file := in.Action.File
+	fields, known := fileFields[file.Operation]
+	if !known {
+		return deny(v1alpha1.ReasonInvalidArguments,
+			"file.operation %s is not known: use Read, Write, Edit, List, Glob, Grep, Stat, Delete, MakeDirectory or Move", quote(string(file.Operation)))
+	}
+	if file.Path == "" || strings.Contains(file.Path, "\x00") {
+		return deny(v1alpha1.ReasonInvalidArguments, "file.path %s is empty or contains a NUL byte: name a file or directory", quote(file.Path))
+	}
+	set := setFields(file)
+	for _, field := range strings.Fields(fields.needs) {
+		if !set[field] {
+			return deny(v1alpha1.ReasonInvalidArguments, "file.%s is not set: %s needs it", field, file.Operation)
+		}
+	}
+	for _, field := range fileFieldNames {
+		if set[field] && !hasWord(fields.needs, field) && !hasWord(fields.takes, field) {
+			return deny(v1alpha1.ReasonInvalidArguments, "file.%s means nothing to %s: leave it out", field, file.Operation)
+		}
+	}
+	if file.Operation == v1alpha1.FileWrite {
+		return checkContent(file)
+	}
+	return nil
+}
+
+// checkContent looks at what a Write is to write.
+func checkContent(file *v1alpha1.FileAction) *Denial {
+	if (file.Content == nil) == (file.ContentBase64 == nil) {
+		return deny(v1alpha1.ReasonInvalidArguments, "set exactly one of file.content and file.contentBase64; an empty file has the content \"\"")
+	}
+	content, err := FileContent(file)
+	switch {
+	case err != nil:
+		return deny(v1alpha1.ReasonInvalidArguments, "file.contentBase64 is not base64: %s", err.Error())
+	case len(content) > maxWrite:
+		return deny(v1alpha1.ReasonInvalidArguments, "file.content has %d bytes, and a call carries %d at most: write the file in parts, or from a command", len(content), maxWrite)
+	}
+	return nil
+}
+
+// FileContent is what a Write writes.
+func FileContent(file *v1alpha1.FileAction) ([]byte, error) {
+	switch {
+	case file.Content != nil:
+		return []byte(*file.Content), nil
+	case file.ContentBase64 != nil:
+		return base64.StdEncoding.DecodeString(*file.ContentBase64)
+	default:
+		return nil, nil
+	}
+}
+
+var fileFieldNames = []string{
+	"offset", "limit", "unit", "content", "contentBase64", "mode", "ifSHA256", "oldString", "newString", "replaceAll", "pattern", "literal", "glob",
+	"recursive", "maxResults", "destination", "overwrite",
+}
+
+func setFields(file *v1alpha1.FileAction) map[string]bool {
+	return map[string]bool{
+		"offset": file.Offset != nil, "limit": file.Limit != nil, "unit": file.Unit != "",
+		"content": file.Content != nil, "contentBase64": file.ContentBase64 != nil, "mode": file.Mode != "", "ifSHA256": file.IfSHA256 != nil,
+		"oldString": file.OldString != "", "newString": file.NewString != "", "replaceAll": file.ReplaceAll,
+		"pattern": file.Pattern != "", "literal": file.Literal, "glob": file.Glob != "",
+		"recursive": file.Recursive, "maxResults": file.MaxResults != nil,
+		"destination": file.Destination != "", "overwrite": file.Overwrite,
+	}
+}
+
+func hasWord(words, word string) bool {
+	for _, one := range strings.Fields(words) {
+		if one == word {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package result
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Reasons of a file action that failed, spelled as in the API.
+const (
+	FileNotFound     = "FileNotFound"
+	FileExists       = "FileExists"
+	IsDirectory      = "IsDirectory"
+	NotDirectory     = "NotDirectory"
+	PathNotAllowed   = "PathNotAllowed"
+	PermissionDenied = "PermissionDenied"
+	FileTooLarge     = "FileTooLarge"
+	EditNotFound     = "EditNotFound"
+	EditAmbiguous    = "EditAmbiguous"
+	FileChanged      = "FileChanged"
+	NoSpace          = "NoSpace"
+	InvalidPattern   = "InvalidPattern"
+	FileError        = "FileError"
+)
+
+// fileReasons are how a file action ends that was begun. It has no exit code.
+var fileReasons = map[string]bool{
+	Completed: true, TimedOut: true, CancelRequested: true, PodLost: true, SessionEnded: true,
+	FileNotFound: true, FileExists: true, IsDirectory: true, NotDirectory: true, PathNotAllowed: true, PermissionDenied: true,
+	FileTooLarge: true, EditNotFound: true, EditAmbiguous: true, FileChanged: true, NoSpace: true, InvalidPattern: true,
+	FileError: true,
+}
+
+// MaxFilePath bounds the path of a File, in bytes. One byte that isn't UTF-8 becomes three.
+const MaxFilePath = 3 * MaxWorkingDir
+
+// File is what a file action did. Fields that don't apply to its operation are absent.
+type File struct {
+	// Path is what was reached, bytes that aren't UTF-8 as U+FFFD.
+	Path       string       `json:"path,omitempty"`
+	Bytes      *int64       `json:"bytes,omitempty"`
+	SHA256     string       `json:"sha256,omitempty"`
+	Lines      *int64       `json:"lines,omitempty"`
+	Matches    *int64       `json:"matches,omitempty"`
+	Truncated  bool         `json:"truncated,omitempty"`
+	NextOffset *int64       `json:"nextOffset,omitempty"`
+	Changed    bool         `json:"changed,omitempty"`
+	Created    bool         `json:"created,omitempty"`
+	Replaced   *int64       `json:"replaced,omitempty"`
+	Skipped    SkippedFiles `json:"skipped,omitzero"`
+}
+
+// SkippedFiles counts what wasn't looked at.
+type SkippedFiles struct {
+	Binary     int64 `json:"binary,omitempty"`
+	Denied     int64 `json:"denied,omitempty"`
+	Unreadable int64 `json:"unreadable,omitempty"`
+	Deep       int64 `json:"deep,omitempty"`
+	LongLines  int64 `json:"longLines,omitempty"`
+}
+
+func (f *File) validate() error {
+	if len(f.Path) > MaxFilePath || !utf8.ValidString(f.Path) {
+		return errors.New("the file's path is longer than it may be, or isn't text")
+	}
+	if f.SHA256 != "" && !isHash(f.SHA256) {
+		return errors.New("the file has a SHA-256 that isn't one")
+	}
+	counts := []int64{f.Skipped.Binary, f.Skipped.Denied, f.Skipped.Unreadable, f.Skipped.Deep, f.Skipped.LongLines}
+	for _, n := range []*int64{f.Bytes, f.Lines, f.Matches, f.NextOffset, f.Replaced} {
+		if n != nil {
+			counts = append(counts, *n)
+		}
+	}
+	for _, n := range counts {
+		if n < 0 {
+			return fmt.Errorf("the file has a number less than 0: %d", n)
+		}
+	}
+	return nil
+}
+
+// shorten leaves out a path that is too long: a part of it would name another file.
+func (f *File) shorten() {
+	f.Path = strings.ToValidUTF8(f.Path, "\uFFFD")
+	if len(f.Path) > MaxFilePath {
+		f.Path = ""
+	}
+}

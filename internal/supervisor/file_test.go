@@ -1,0 +1,214 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/supervisor"
+)
+
+// fileCall is an assignment for a file action in the executor's directory.
+func fileCall(e *supervisor.Executor, f wire.File) *wire.Assignment {
+	a := shell(e, "")
+	a.Argv, a.File, a.MaxBytesPerStream = nil, &f, 64<<10
+	return a
+}
+
+func TestFilesAreReadAndWrittenWithoutAProcess(t *testing.T) {
+	e := executor(t)
+	// Nothing could be started.
+	e.Environ = []string{"PATH=/none"}
+	content := "one\ntwo\nthree\n"
+	steps := []struct {
+		file wire.File
+		out  string
+		done func(*result.File) bool
+		says string
+	}{
+		{wire.File{Operation: "MakeDirectory", Path: "d"}, "", func(f *result.File) bool { return f.Created }, "made the directory"},
+		{wire.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool {
+			return f.Created && *f.Bytes == 14 && len(f.SHA256) == 64 && f.Path == e.WorkingDir+"/d/a"
+		}, "wrote 14 bytes"},
+		{wire.File{Operation: "Read", Path: "d/a", Limit: 2}, "one\ntwo\n", func(f *result.File) bool {
+			return f.Truncated && *f.NextOffset == 3 && *f.Lines == 2 && *f.Bytes == 8 && f.SHA256 == ""
+		}, "read 8 bytes"},
+		{wire.File{Operation: "Read", Path: "d/a", Offset: 3}, "three\n", func(f *result.File) bool { return !f.Truncated && f.NextOffset == nil }, "read 6 bytes"},
+		{wire.File{Operation: "Edit", Path: "d/a", OldString: "two", NewString: "2"}, "", func(f *result.File) bool { return *f.Replaced == 1 && *f.Bytes == 12 }, "edited"},
+		{wire.File{Operation: "Grep", Path: ".", Pattern: "^t"}, `{"path":"d/a","lineNumber":3,"column":1,"line":"three"}` + "\n", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
+		{wire.File{Operation: "Glob", Path: ".", Pattern: "**"}, "", func(f *result.File) bool { return *f.Matches == 2 }, "found 2 results"},
+		{wire.File{Operation: "List", Path: "d"}, "", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
+		{wire.File{Operation: "Move", Path: "d/a", Destination: "b"}, "", func(f *result.File) bool { return f.Path == e.WorkingDir+"/b" }, "moved to"},
+		{wire.File{Operation: "Stat", Path: "b"}, "", func(f *result.File) bool { return *f.Bytes == 12 }, "looked at"},
+		{wire.File{Operation: "Delete", Path: "d", Recursive: true}, "", func(f *result.File) bool { return *f.Matches == 1 }, "deleted"},
+	}
+	for _, step := range steps {
+		r := execute(t, e, fileCall(e, step.file))
+		o := &r.Outcome
+		if o.Reason != result.Completed || !o.Started || o.ExitCode != nil || o.StartTime.IsZero() || o.File == nil {
+			t.Fatalf("%s: %+v", step.file.Operation, o)
+		}
+		if !step.done(o.File) || !strings.Contains(o.Message, step.says) || step.out != "" && string(o.Stdout.Head) != step.out {
+			t.Errorf("%s: %q, %q, %+v", step.file.Operation, o.Message, o.Stdout.Head, o.File)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(e.WorkingDir, "b")); err != nil || string(got) != "one\n2\nthree\n" {
+		t.Errorf("the file is %q: %v", got, err)
+	}
+}
+
+func TestAFileActionThatFailsSaysWhy(t *testing.T) {
+	e := executor(t)
+	if err := os.Symlink("/etc", filepath.Join(e.WorkingDir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	for reason, f := range map[string]wire.File{
+		result.FileNotFound:   {Operation: "Read", Path: "none"},
+		result.IsDirectory:    {Operation: "Read", Path: "."},
+		result.PathNotAllowed: {Operation: "Read", Path: "out/passwd"},
+		result.InvalidPattern: {Operation: "Grep", Path: ".", Pattern: "("},
+		result.FileError:      {Operation: "Read", Path: strings.Repeat("x", 300)},
+	} {
+		r := execute(t, e, fileCall(e, f))
+		if o := &r.Outcome; o.Reason != reason || o.Message == "" || !o.Started || o.ExitCode != nil || o.Stdout.Bytes != 0 {
+			t.Errorf("want %s, got %+v", reason, o)
+		}
+	}
+}
+
+// What a policy leaves open, the environment and the image decide: reading where a call may start, writing where one of a
+// session may.
+func TestWhereFileActionsReachWithoutAPolicysPaths(t *testing.T) {
+	e := executor(t)
+	home, other := t.TempDir(), t.TempDir()
+	e.Environ = []string{"HOME=" + home}
+	try := func(operation, path string) string {
+		a := fileCall(e, wire.File{Operation: operation, Path: path, Content: []byte("x")})
+		a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "HOME", Value: other}}}}
+		return execute(t, e, a).Outcome.Reason
+	}
+	if os.WriteFile(filepath.Join(other, "a"), nil, 0o600) != nil {
+		t.Fatal("can't write")
+	}
+	for path, want := range map[string]string{
+		e.WorkingDir + "/a": result.Completed, home + "/a": result.Completed, "/tmp/toolcall-file-test/a": result.Completed, "/etc/toolcall-file-test": result.PathNotAllowed,
+	} {
+		if got := try("Write", path); got != want {
+			t.Errorf("writing %s: %s", path, got)
+		}
+	}
+	defer os.RemoveAll("/tmp/toolcall-file-test")
+	for path, want := range map[string]string{e.WorkingDir + "/a": result.Completed, home + "/a": result.Completed, "/etc/hostname": result.PathNotAllowed} {
+		if got := try("Read", path); got != want {
+			t.Errorf("reading %s: %s", path, got)
+		}
+	}
+}
+
+func TestAPolicysPathsHoldFileActions(t *testing.T) {
+	e := executor(t)
+	secret := filepath.Join(e.WorkingDir, "secret")
+	for _, name := range []string{"secret", "public"} {
+		if err := os.WriteFile(filepath.Join(e.WorkingDir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := wire.FileRules{ReadPaths: []string{e.WorkingDir}, WritePaths: []string{}, DeniedPaths: []string{"secret"}}
+	for _, c := range []struct {
+		file wire.File
+		want string
+	}{
+		{wire.File{Operation: "Read", Path: "public"}, result.Completed},
+		{wire.File{Operation: "Read", Path: secret}, result.PathNotAllowed},
+		{wire.File{Operation: "Write", Path: "public"}, result.PathNotAllowed},
+		{wire.File{Operation: "Read", Path: "/etc/hostname"}, result.PathNotAllowed},
+	} {
+		c.file.Rules = held
+		if o := execute(t, e, fileCall(e, c.file)).Outcome; o.Reason != c.want {
+			t.Errorf("%s %s: %s (%s)", c.file.Operation, c.file.Path, o.Reason, o.Message)
+		}
+	}
+}
+
+// The status keeps no more: what is cut is cut at its end, and the next Read goes on there.
+func TestALongReadIsCutAtItsEnd(t *testing.T) {
+	e := executor(t)
+	var content strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&content, "line %d\n", i)
+	}
+	if err := os.WriteFile(filepath.Join(e.WorkingDir, "long"), []byte(content.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range []string{"Lines", "Bytes"} {
+		var got strings.Builder
+		f := wire.File{Operation: "Read", Path: "long", Unit: unit, Limit: 1 << 40}
+		for reads := 0; ; reads++ {
+			a := fileCall(e, f)
+			a.MaxBytesPerStream = 1000
+			o := execute(t, e, a).Outcome
+			if len(o.Stdout.Tail) > 0 || o.Stdout.Bytes > 1000 || reads > 20 {
+				t.Fatalf("%s: read %d has %d bytes", unit, reads, o.Stdout.Bytes)
+			}
+			got.Write(o.Stdout.Head)
+			if !o.File.Truncated {
+				break
+			}
+			f.Offset = *o.File.NextOffset
+		}
+		if got.String() != content.String() {
+			t.Errorf("%s: %d bytes are others than the file's %d", unit, got.Len(), content.Len())
+		}
+	}
+	a := fileCall(e, wire.File{Operation: "Grep", Path: ".", Pattern: "line"})
+	a.MaxBytesPerStream = 1000
+	if o := execute(t, e, a).Outcome; !o.File.Truncated || o.Stdout.Bytes > 1000 || !strings.HasSuffix(string(o.Stdout.Head), "}\n") || strings.Count(string(o.Stdout.Head), "\n") != int(*o.File.Matches) {
+		t.Errorf("a long Grep has %d bytes: %+v", o.Stdout.Bytes, o.File)
+	}
+}
+
+func TestAFileActionIsStoppedBeforeItBegins(t *testing.T) {
+	e := executor(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(runner.Stop{Reason: result.SessionEnded, Message: "the session ended"})
+	r := e.Execute(ctx, fileCall(e, wire.File{Operation: "Write", Path: "a"}))
+	if r.Outcome.Started || r.Outcome.Reason != result.SessionEnded || r.Validate() != nil {
+		t.Errorf("got %+v", r.Outcome)
+	}
+}
+
+// A file system that doesn't answer, as one of a server that is away, holds up neither the call nor its session.
+func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
+	e := executor(t)
+	stuck := filepath.Join(e.WorkingDir, "stuck")
+	if err := os.WriteFile(stuck, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel has whoever opens the file wait for an answer of this descriptor.
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC, unix.O_RDONLY)
+	if err == nil {
+		err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM, unix.AT_FDCWD, stuck)
+	}
+	if err != nil {
+		t.Skipf("this kernel or user can't hold up an open: %v", err)
+	}
+	a := fileCall(e, wire.File{Operation: "Read", Path: "stuck"})
+	a.TimeoutMilliseconds = 200
+	o := execute(t, e, a).Outcome
+	if o.Reason != result.TimedOut || !strings.Contains(o.Message, "doesn't answer") {
+		t.Errorf("got %+v", o)
+	}
+	unix.Close(fd)
+	if o := execute(t, e, a).Outcome; o.Reason != result.Completed {
+		t.Errorf("afterwards: %+v", o)
+	}
+}
