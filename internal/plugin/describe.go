@@ -152,6 +152,9 @@ func actionFields(call *v1alpha1.ToolCall) []field {
 		fields = append(fields, field{"Code", fmt.Sprintf("%s, %d bytes", spec.Code.Language, len(spec.Code.Source))})
 	case spec.File != nil:
 		fields = append(fields, fileFields(spec.File)...)
+		if reached := call.Status.File; reached != nil {
+			fields = append(fields, field{"Reached", reached.Path})
+		}
 	case spec.Tool != nil && spec.Tool.Arguments != nil:
 		fields = append(fields, field{"Tool", spec.Tool.Name + " " + string(spec.Tool.Arguments.Raw)})
 	}

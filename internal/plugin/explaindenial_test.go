@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,6 +124,23 @@ func TestDescribeOfEachAction(t *testing.T) {
 			f.run("describe", name).expect(t, 0, append(c.want, "Name: "+name, "Requested by: admin", "Phase: Pending")...)
 		})
 	}
+}
+
+func TestDescribeOfAFileAction(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.make(&v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "w"},
+		Spec:       v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a b", ContentBase64: ptr.To("AAAA")}},
+	}, &v1alpha1.ToolCall{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "m"},
+		Spec:       v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileMove, Path: "a", Destination: "b"}},
+	})
+	f.run("describe", "m").expect(t, 0, "File: Move a", "Destination: b")
+	status := withOutput(succeeded(), "", "")
+	status.ExitCode, status.File = nil, &v1alpha1.FileStatus{Path: "/workspace/a b"}
+	f.end("w", status)
+	f.run("describe", "w").expect(t, 0, "File: Write 'a b'", "Content: 3 bytes", "Reached: /workspace/a b")
 }
 
 func TestDescribeOfAFinishedCall(t *testing.T) {
