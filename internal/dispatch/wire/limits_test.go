@@ -79,21 +79,21 @@ func TestMaxResultIsWhatTheLargestResultTakes(t *testing.T) {
 func TestMoreThanTheLargestResultIsIllegal(t *testing.T) {
 	t.Parallel()
 	for name, grow := range map[string]func(*wire.Result){
-		"a byte of output":           func(r *wire.Result) { r.Outcome.Stdout.Head = append(r.Outcome.Stdout.Head, 'x') },
-		"a byte of the message":      func(r *wire.Result) { r.Outcome.Message += "x" },
-		"a byte of the path":         func(r *wire.Result) { r.Environment.WorkingDir += "x" },
-		"a variable":                 func(r *wire.Result) { r.Environment.Vars = append(r.Environment.Vars, r.Environment.Vars[0]) },
-		"a stripped variable":        func(r *wire.Result) { r.Environment.Stripped = append(r.Environment.Stripped, "A") },
-		"a byte of a name":           func(r *wire.Result) { r.Environment.Vars[0].Name += "x" },
-		"a byte of a stripped name":  func(r *wire.Result) { r.Environment.Stripped[0] += "x" },
-		"a name that isn't one":      func(r *wire.Result) { r.Environment.Vars[0].Name = "a b" },
-		"a stripped one that isn't":  func(r *wire.Result) { r.Environment.Stripped[0] = "" },
-		"a source that isn't one":    func(r *wire.Result) { r.Environment.Vars[0].Source = "Elsewhere" },
-		"a negative count":           func(r *wire.Result) { r.Environment.OmittedVars = -1 },
-		"another negative count":     func(r *wire.Result) { r.Environment.OmittedStripped = -1 },
-		"a reason that isn't one":    func(r *wire.Result) { r.Outcome.Reason = "Denied" },
-		"a file without a start":     func(r *wire.Result) { r.Outcome.Started = false },
-		"a byte of a file's path":    func(r *wire.Result) { r.Outcome.File.Path += "x" },
+		"a byte of output":          func(r *wire.Result) { r.Outcome.Stdout.Head = append(r.Outcome.Stdout.Head, 'x') },
+		"a byte of the message":     func(r *wire.Result) { r.Outcome.Message += "x" },
+		"a byte of the path":        func(r *wire.Result) { r.Environment.WorkingDir += "x" },
+		"a variable":                func(r *wire.Result) { r.Environment.Vars = append(r.Environment.Vars, r.Environment.Vars[0]) },
+		"a stripped variable":       func(r *wire.Result) { r.Environment.Stripped = append(r.Environment.Stripped, "A") },
+		"a byte of a name":          func(r *wire.Result) { r.Environment.Vars[0].Name += "x" },
+		"a byte of a stripped name": func(r *wire.Result) { r.Environment.Stripped[0] += "x" },
+		"a name that isn't one":     func(r *wire.Result) { r.Environment.Vars[0].Name = "a b" },
+		"a stripped one that isn't": func(r *wire.Result) { r.Environment.Stripped[0] = "" },
+		"a source that isn't one":   func(r *wire.Result) { r.Environment.Vars[0].Source = "Elsewhere" },
+		"a negative count":          func(r *wire.Result) { r.Environment.OmittedVars = -1 },
+		"another negative count":    func(r *wire.Result) { r.Environment.OmittedStripped = -1 },
+		"a reason that isn't one":   func(r *wire.Result) { r.Outcome.Reason = "Denied" },
+		"a file without a start":    func(r *wire.Result) { r.Outcome.Started = false },
+		"a byte of a file's path":   func(r *wire.Result) { r.Outcome.File.Path += "x" },
 	} {
 		r := largestResult()
 		grow(r)

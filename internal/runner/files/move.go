@@ -9,7 +9,7 @@ import (
 
 func (c *call) move() (Result, error) {
 	if c.req.Destination == "" {
-		return Result{}, newError(InvalidRequest, "destination is empty: name the new path.")
+		return Result{}, newError(InvalidRequest, "The destination is empty: name the new path.")
 	}
 	from, err := c.resolve(c.req.Path, how{})
 	if err != nil {

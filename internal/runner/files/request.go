@@ -239,7 +239,7 @@ func (r *Request) permissions(otherwise uint32) (uint32, error) {
 func (r *Request) maxResults() (int, error) {
 	switch {
 	case r.MaxResults < 0:
-		return 0, newError(InvalidRequest, "maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
+		return 0, newError(InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)
 	case r.MaxResults == 0:
 		return MaxResults, nil
 	}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"math"
 	"path"
 	"regexp"
@@ -32,7 +33,7 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	}
 	c := &compiledRules{maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes, maxOutput: r.MaxOutputBytes}
 	if c.maxRead < 0 || c.maxWrite < 0 || c.maxOutput < 0 {
-		return nil, newError(InvalidRules, "maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
+		return nil, newError(InvalidRules, "The maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
 			c.maxRead, c.maxWrite, c.maxOutput)
 	}
 	if c.maxOutput == 0 {
@@ -55,7 +56,8 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	if writes {
 		c.roots, c.listField = slices.Clone(c.kept[len(r.ReadPaths):]), "writePaths"
 	}
-	slices.SortFunc(c.roots, func(a, b string) int { return len(a) - len(b) })
+	slices.SortFunc(c.roots, func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) })
+	c.roots = slices.Compact(c.roots)
 	denied, err := glob.Denied(r.DeniedPaths)
 	if err != nil {
 		return nil, newError(InvalidRules, "The policy's files.deniedPaths can't be used: %v: correct the policy.", err)

@@ -62,7 +62,7 @@ func (r *Request) condition() (condition, error) {
 		return condition{absent: true}, nil
 	}
 	if sum, err := hex.DecodeString(*r.IfSHA256); err != nil || len(sum) != sha256.Size {
-		return condition{}, newError(InvalidRequest, "ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
+		return condition{}, newError(InvalidRequest, "The ifSHA256 is %s: it has 64 hexadecimal digits, or none if the file must not "+
 			"exist.", quote(*r.IfSHA256))
 	}
 	return condition{sha256: strings.ToLower(*r.IfSHA256)}, nil
@@ -98,9 +98,9 @@ func (c *call) edit() (Result, error) {
 	old, with := []byte(c.req.OldString), []byte(c.req.NewString)
 	switch {
 	case len(old) == 0:
-		return Result{}, newError(InvalidRequest, "oldString is empty: name the text to replace, or use Write for a new file.")
+		return Result{}, newError(InvalidRequest, "The oldString is empty: name the text to replace, or use Write for a new file.")
 	case bytes.Equal(old, with):
-		return Result{}, newError(InvalidRequest, "oldString and newString are the same: there is nothing to change.")
+		return Result{}, newError(InvalidRequest, "The oldString and newString are the same: there is nothing to change.")
 	}
 	want, err := c.req.condition()
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *call) occurrences(p *place, content []byte) (int, error) {
 		if bytes.Contains(content, []byte("\r\n")) && bytes.Contains(old, []byte("\n")) {
 			hint = `the file's lines end with "\r\n"`
 		}
-		return 0, newError(EditNotFound, "oldString was found 0 times in %s: %s.", quote(p.path), hint)
+		return 0, newError(EditNotFound, "The oldString was found 0 times in %s: %s.", quote(p.path), hint)
 	}
 	if c.req.ReplaceAll {
 		return count, nil
@@ -177,7 +177,7 @@ func (c *call) occurrences(p *place, content []byte) (int, error) {
 		count = 2
 	}
 	if count > 1 {
-		return 0, newError(EditAmbiguous, "oldString was found %d times in %s: add lines around it until there is one, or set "+
+		return 0, newError(EditAmbiguous, "The oldString was found %d times in %s: add lines around it until there is one, or set "+
 			"replaceAll.", count, quote(p.path))
 	}
 	return 1, nil
