@@ -84,12 +84,14 @@ type FileAction struct {
 
 	// mode are the permissions of what a Write or a MakeDirectory makes, in octal digits, e.g. "0644". Unset: those of the
 	// file that is replaced, else 0644, and 0755 for a directory.
+	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^0?[0-7]{3}$`
 	// +optional
 	Mode string `json:"mode,omitempty"`
 
 	// ifSHA256 makes a Write or an Edit conditional: it fails (FileChanged) unless the file's content has this SHA-256, in
 	// hexadecimal digits. Empty: a Write only creates the file, and fails (FileExists) if it is there.
+	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{64})?$`
 	// +optional
 	IfSHA256 *string `json:"ifSHA256,omitempty"`
