@@ -181,12 +181,13 @@ const (
 // +listType=atomic
 type HelperList []string
 
-// FilesPolicy says which files the commands of a call may read and write.
+// FilesPolicy says which files a call may read and write.
 type FilesPolicy struct {
 	// readPaths are directories, absolute: a call's commands read files below them, below writePaths, and in the
 	// directories of the system, which programs need (/usr, /etc, /lib, /opt, /dev, /proc, /sys). Unset: any file that the
 	// pod's user may read. An empty list leaves writePaths and the directories of the system. Where the kernel holds a list
-	// of programs, only the listed ones of a directory of programs, such as /usr/bin, can be read either way.
+	// of programs, only the listed ones of a directory of programs, such as /usr/bin, can be read either way. File actions
+	// read below them and below writePaths, and nowhere else. Unset: below the environment's allowedPaths and writePaths.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
@@ -197,7 +198,8 @@ type FilesPolicy struct {
 
 	// writePaths are directories, absolute: a call's commands create, change and remove files only below them. Unset:
 	// wherever the pod's user may write, also where the kernel holds a list of programs, but not below /proc then. An empty
-	// list allows no writing. Devices such as /dev/null, and /dev/shm, can always be written.
+	// list allows no writing. Devices such as /dev/null, and /dev/shm, can always be written. File actions write below them
+	// and nowhere else. Unset: below /workspace, /tmp, the home directory, and the call's directory if allowedPaths has it.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024

@@ -71,7 +71,7 @@ type FileAction struct {
 	// +optional
 	Unit FileUnit `json:"unit,omitempty"`
 
-	// content is the text that a Write writes, at most 524288 characters.
+	// content is the text that a Write writes, at most 524288 bytes of UTF-8.
 	// +kubebuilder:validation:MaxLength=524288
 	// +optional
 	Content *string `json:"content,omitempty"`
@@ -161,7 +161,7 @@ func (o FileOperation) Writes() bool {
 // FileStatus is what a FileAction did. Fields that don't apply to its operation are absent.
 type FileStatus struct {
 	// path that was reached: absolute, with symbolic links resolved. Bytes that aren't UTF-8 are U+FFFD.
-	// +kubebuilder:validation:MaxLength=8192
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Path string `json:"path,omitempty"`
 
@@ -175,7 +175,7 @@ type FileStatus struct {
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 
-	// lines is how many lines a Read returned.
+	// lines is how many lines a Read of lines returned.
 	// +optional
 	Lines *int64 `json:"lines,omitempty"`
 

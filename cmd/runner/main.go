@@ -77,6 +77,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support) supervisor.ExecuteFunc {
 	executor.Session = b
 	shim.KeepSmall()
+	supervisor.ReserveFileThreads()
 	// Each shim has a stage of its own.
 	runner.Discard()
 	// Where the node has Landlock, no call can signal or trace another one's processes, or its shim.

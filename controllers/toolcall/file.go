@@ -30,8 +30,10 @@ func fileOutput(stdout, message string, f *v1alpha1.FileStatus) string {
 		paragraphs[0] = message
 	}
 	switch {
-	case f.NextOffset != nil:
+	case f.NextOffset != nil && f.Lines != nil:
 		paragraphs = append(paragraphs, fmt.Sprintf("There is more: read on from offset %d.", *f.NextOffset))
+	case f.NextOffset != nil:
+		paragraphs = append(paragraphs, fmt.Sprintf("There is more: read on from offset %d with unit Bytes.", *f.NextOffset))
 	case f.Truncated:
 		paragraphs = append(paragraphs, "There are more results than these: narrow the search.")
 	}

@@ -28,9 +28,14 @@ func TestAFileActionsResultBecomesTheCallsEnd(t *testing.T) {
 			v1alpha1.PhaseSucceeded, "one\ntwo", v1alpha1.FileStatus{Path: "/w/a", Bytes: ptr.To(int64(8)), Lines: ptr.To(int64(2))},
 		},
 		"a part of one": {
-			file(result.Completed, "read", "one\n", result.File{Truncated: true, NextOffset: new(int64(2)), Changed: true}),
+			file(result.Completed, "read", "one\n", result.File{Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2)), Changed: true}),
 			v1alpha1.PhaseSucceeded, "one\n\nThere is more: read on from offset 2.\n\nThe file was written to while it was read: this may never have been its content.",
-			v1alpha1.FileStatus{Truncated: true, NextOffset: ptr.To(int64(2)), Changed: true},
+			v1alpha1.FileStatus{Lines: ptr.To(int64(1)), Truncated: true, NextOffset: ptr.To(int64(2)), Changed: true},
+		},
+		"a part in bytes": {
+			file(result.Completed, "read", "on", result.File{Truncated: true, NextOffset: new(int64(2))}),
+			v1alpha1.PhaseSucceeded, "on\n\nThere is more: read on from offset 2 with unit Bytes.",
+			v1alpha1.FileStatus{Truncated: true, NextOffset: ptr.To(int64(2))},
 		},
 		"a search": {
 			file(result.Completed, "found", `{"path":"a"}`+"\n", result.File{Matches: new(int64(1)), Truncated: true, Skipped: result.SkippedFiles{Binary: 2, Denied: 3}}),

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -15,6 +16,9 @@ import (
 
 // file is a file action as the runner gets it.
 func (d *Decision) file(action *v1alpha1.FileAction) (*wire.File, error) {
+	if d.Files == nil {
+		return nil, errors.New("the decision has no rules for files")
+	}
 	content, err := guards.FileContent(action)
 	if err != nil {
 		return nil, fmt.Errorf("decode the content of an accepted call: %w", err)
@@ -23,10 +27,7 @@ func (d *Decision) file(action *v1alpha1.FileAction) (*wire.File, error) {
 		Operation: string(action.Operation), Path: action.Path, Offset: ptr.Deref(action.Offset, 0), Limit: ptr.Deref(action.Limit, 0),
 		Unit: string(action.Unit), Content: content, IfSHA256: action.IfSHA256, OldString: action.OldString, NewString: action.NewString,
 		ReplaceAll: action.ReplaceAll, Pattern: action.Pattern, Literal: action.Literal, Glob: action.Glob, Recursive: action.Recursive,
-		MaxResults: int(ptr.Deref(action.MaxResults, 0)), Destination: action.Destination, Overwrite: action.Overwrite,
-	}
-	if d.Files != nil {
-		f.Rules = *d.Files
+		MaxResults: int(ptr.Deref(action.MaxResults, 0)), Destination: action.Destination, Overwrite: action.Overwrite, Rules: *d.Files,
 	}
 	if action.Mode != "" {
 		mode, err := strconv.ParseUint(action.Mode, 8, 32)

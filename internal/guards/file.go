@@ -2,6 +2,7 @@ package guards
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -10,18 +11,18 @@ import (
 // maxWrite is how many bytes a call can carry to a file.
 const maxWrite = 512 << 10
 
-// fileFields says which fields an operation takes; needed are those that it can't do without.
-var fileFields = map[v1alpha1.FileOperation]struct{ takes, needs string }{
-	v1alpha1.FileRead:          {takes: "offset limit unit"},
-	v1alpha1.FileWrite:         {takes: "content contentBase64 mode ifSHA256"},
-	v1alpha1.FileEdit:          {takes: "newString replaceAll ifSHA256", needs: "oldString"},
-	v1alpha1.FileList:          {takes: "recursive maxResults"},
-	v1alpha1.FileGlob:          {takes: "maxResults", needs: "pattern"},
-	v1alpha1.FileGrep:          {takes: "literal glob maxResults", needs: "pattern"},
+// fileFields says which fields an operation takes; needs are those that it can't do without.
+var fileFields = map[v1alpha1.FileOperation]struct{ takes, needs []string }{
+	v1alpha1.FileRead:          {takes: []string{"offset", "limit", "unit"}},
+	v1alpha1.FileWrite:         {takes: []string{"content", "contentBase64", "mode", "ifSHA256"}},
+	v1alpha1.FileEdit:          {takes: []string{"newString", "replaceAll", "ifSHA256"}, needs: []string{"oldString"}},
+	v1alpha1.FileList:          {takes: []string{"recursive", "maxResults"}},
+	v1alpha1.FileGlob:          {takes: []string{"maxResults"}, needs: []string{"pattern"}},
+	v1alpha1.FileGrep:          {takes: []string{"literal", "glob", "maxResults"}, needs: []string{"pattern"}},
 	v1alpha1.FileStat:          {},
-	v1alpha1.FileDelete:        {takes: "recursive"},
-	v1alpha1.FileMakeDirectory: {takes: "mode"},
-	v1alpha1.FileMove:          {takes: "overwrite", needs: "destination"},
+	v1alpha1.FileDelete:        {takes: []string{"recursive"}},
+	v1alpha1.FileMakeDirectory: {takes: []string{"mode"}},
+	v1alpha1.FileMove:          {takes: []string{"overwrite"}, needs: []string{"destination"}},
 }
 
 // checkFile says what is wrong about a file action that no file system could make right. Which paths it may reach, the runner
@@ -36,15 +37,12 @@ func (p *Policy) checkFile(in *Input) *Denial {
 	if file.Path == "" || strings.Contains(file.Path, "\x00") {
 		return deny(v1alpha1.ReasonInvalidArguments, "file.path %s is empty or contains a NUL byte: name a file or directory", quote(file.Path))
 	}
-	set := setFields(file)
-	for _, field := range strings.Fields(fields.needs) {
-		if !set[field] {
-			return deny(v1alpha1.ReasonInvalidArguments, "file.%s is not set: %s needs it", field, file.Operation)
-		}
-	}
-	for _, field := range fileFieldNames {
-		if set[field] && !hasWord(fields.needs, field) && !hasWord(fields.takes, field) {
-			return deny(v1alpha1.ReasonInvalidArguments, "file.%s means nothing to %s: leave it out", field, file.Operation)
+	for _, field := range fieldsOf(file) {
+		switch needed := slices.Contains(fields.needs, field.name); {
+		case needed && !field.isSet:
+			return deny(v1alpha1.ReasonInvalidArguments, "file.%s is not set: %s needs it", field.name, file.Operation)
+		case !needed && field.isSet && !slices.Contains(fields.takes, field.name):
+			return deny(v1alpha1.ReasonInvalidArguments, "file.%s means nothing to %s: leave it out", field.name, file.Operation)
 		}
 	}
 	if file.Operation == v1alpha1.FileWrite {
@@ -80,27 +78,20 @@ func FileContent(file *v1alpha1.FileAction) ([]byte, error) {
 	}
 }
 
-var fileFieldNames = []string{
-	"offset", "limit", "unit", "content", "contentBase64", "mode", "ifSHA256", "oldString", "newString", "replaceAll", "pattern", "literal", "glob",
-	"recursive", "maxResults", "destination", "overwrite",
+// optionalField is a field that not every operation has.
+type optionalField struct {
+	name  string
+	isSet bool
 }
 
-func setFields(file *v1alpha1.FileAction) map[string]bool {
-	return map[string]bool{
-		"offset": file.Offset != nil, "limit": file.Limit != nil, "unit": file.Unit != "",
-		"content": file.Content != nil, "contentBase64": file.ContentBase64 != nil, "mode": file.Mode != "", "ifSHA256": file.IfSHA256 != nil,
-		"oldString": file.OldString != "", "newString": file.NewString != "", "replaceAll": file.ReplaceAll,
-		"pattern": file.Pattern != "", "literal": file.Literal, "glob": file.Glob != "",
-		"recursive": file.Recursive, "maxResults": file.MaxResults != nil,
-		"destination": file.Destination != "", "overwrite": file.Overwrite,
+func fieldsOf(file *v1alpha1.FileAction) []optionalField {
+	return []optionalField{
+		{"offset", file.Offset != nil}, {"limit", file.Limit != nil}, {"unit", file.Unit != ""},
+		{"content", file.Content != nil}, {"contentBase64", file.ContentBase64 != nil}, {"mode", file.Mode != ""},
+		{"ifSHA256", file.IfSHA256 != nil},
+		{"oldString", file.OldString != ""}, {"newString", file.NewString != ""}, {"replaceAll", file.ReplaceAll},
+		{"pattern", file.Pattern != ""}, {"literal", file.Literal}, {"glob", file.Glob != ""},
+		{"recursive", file.Recursive}, {"maxResults", file.MaxResults != nil},
+		{"destination", file.Destination != ""}, {"overwrite", file.Overwrite},
 	}
-}
-
-func hasWord(words, word string) bool {
-	for _, one := range strings.Fields(words) {
-		if one == word {
-			return true
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package guards
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,13 +75,13 @@ func TestFileActionsAreTwoTools(t *testing.T) {
 	}
 	for operation, fields := range fileFields {
 		file := &v1alpha1.FileAction{Operation: operation, Path: "a", Destination: "b", OldString: "c", Pattern: "d"}
-		if !hasWord(fields.needs, "destination") {
+		if !slices.Contains(fields.needs, "destination") {
 			file.Destination = ""
 		}
-		if !hasWord(fields.needs, "oldString") {
+		if !slices.Contains(fields.needs, "oldString") {
 			file.OldString = ""
 		}
-		if !hasWord(fields.needs, "pattern") {
+		if !slices.Contains(fields.needs, "pattern") {
 			file.Pattern = ""
 		}
 		if operation == v1alpha1.FileWrite {

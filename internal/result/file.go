@@ -32,8 +32,12 @@ var fileReasons = map[string]bool{
 	FileError: true,
 }
 
-// MaxFilePath bounds the path of a File, in bytes. One byte that isn't UTF-8 becomes three.
-const MaxFilePath = 3 * MaxWorkingDir
+// MaxFilePath bounds the path of a File, in characters: a path has at most 4096 bytes, and one that isn't UTF-8 becomes one
+// character of three.
+const (
+	MaxFilePath      = 4096
+	maxFilePathBytes = 3 * MaxFilePath
+)
 
 // File is what a file action did. Fields that don't apply to its operation are absent.
 type File struct {
@@ -61,7 +65,7 @@ type SkippedFiles struct {
 }
 
 func (f *File) validate() error {
-	if len(f.Path) > MaxFilePath || !utf8.ValidString(f.Path) {
+	if !fitsPath(f.Path) {
 		return errors.New("the file's path is longer than it may be, or isn't text")
 	}
 	if f.SHA256 != "" && !isHash(f.SHA256) {
@@ -84,7 +88,11 @@ func (f *File) validate() error {
 // shorten leaves out a path that is too long: a part of it would name another file.
 func (f *File) shorten() {
 	f.Path = strings.ToValidUTF8(f.Path, "\uFFFD")
-	if len(f.Path) > MaxFilePath {
+	if !fitsPath(f.Path) {
 		f.Path = ""
 	}
+}
+
+func fitsPath(path string) bool {
+	return len(path) <= maxFilePathBytes && utf8.ValidString(path) && utf8.RuneCountInString(path) <= MaxFilePath
 }

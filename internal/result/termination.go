@@ -149,6 +149,10 @@ func (t *termination) outcome() (*Outcome, error) {
 		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
 		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, File: t.File,
 	}
+	if f := o.File; f != nil && !o.Stdout.Whole() {
+		// There was no room for all that it read or found.
+		f.Truncated, f.NextOffset, f.Lines, f.SHA256 = true, nil, nil, ""
+	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("the termination message: %w", err)
 	}

@@ -128,6 +128,11 @@ func TestTerminationHasWhatAFileActionDid(t *testing.T) {
 	if diff := cmp.Diff(normal(o), normal(got)); diff != "" {
 		t.Error(diff)
 	}
+	long := *o
+	long.Stdout = captured(bytes.Repeat([]byte("line\n"), 5000), 25000)
+	if got, err := DecodeTermination(EncodeTermination(&long)); err != nil || !got.File.Truncated || got.File.NextOffset != nil || got.File.Lines != nil {
+		t.Errorf("of a Read that doesn't fit: %+v, %v", got.File, err)
+	}
 	o.File.Path = strings.Repeat("\x01", MaxFilePath)
 	out := EncodeTermination(o)
 	if got, err := DecodeTermination(out); err != nil || got.File == nil || got.File.Path != "" || *got.File.NextOffset != 2 || len(out) > MaxTermination {

@@ -30,8 +30,8 @@ type Executor struct {
 	Session *wire.Begin
 }
 
-// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. The result is within the bounds that the
-// operator holds it to.
+// Execute finishes the plan with what only the pod knows, and runs the command, or does the operation on files. The result is
+// within the bounds that the operator holds it to.
 func (e *Executor) Execute(ctx context.Context, a *wire.Assignment) *wire.Result {
 	return e.ExecuteCall(ctx, a, func(time.Time) {})
 }
@@ -51,6 +51,12 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		return r
 	}
 	r.Environment = wire.Environment{Vars: resolved.Vars, Stripped: resolved.Stripped}
+	if a.File != nil {
+		var dir string
+		r.Outcome, dir = e.executeFile(ctx, a, started)
+		r.Environment.WorkingDir, r.Outcome.WorkingDir = dir, dir
+		return r
+	}
 	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
 	if err != nil {
 		r.Outcome = notStarted(dirReason(err), err)
@@ -58,11 +64,6 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 	}
 	defer dir.Close()
 	r.Environment.WorkingDir = path
-	if a.File != nil {
-		r.Outcome = e.executeFile(ctx, a, path, started)
-		r.Outcome.WorkingDir = path
-		return r
-	}
 	command := runner.Command{
 		Argv:              a.Argv,
 		Env:               resolved.Env,

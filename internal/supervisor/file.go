@@ -8,36 +8,55 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"runtime"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve/realdir"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/runner/sandbox"
 )
+
+// fileStopLimit is how long an operation on files that was stopped is waited for: one that hangs in the file system can't be
+// ended.
+const fileStopLimit = time.Second
 
 const (
-	// fileStopLimit is how long an operation on files that was stopped is waited for: one that hangs in the file system
-	// can't be ended.
-	fileStopLimit = time.Second
-	// maxHanging is how many operations may hang: each has a thread.
-	maxHanging = 16
+	// maxFileOperations is how many operations on files run at a time; others wait. One that hangs keeps its place, so that
+	// no more threads than theirs can hang.
+	maxFileOperations = 4
+	// maxGrepThreads is how many threads a Grep has for each operation's own: those that search, and the one that walks.
+	maxGrepThreads = 9
 )
 
-// hanging counts the operations that were given up.
-var hanging atomic.Int32
+var fileSlots = make(chan struct{}, maxFileOperations)
 
-// executeFile does an operation on files in this process, in a directory.
-func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, dir string, started func(time.Time)) result.Outcome {
-	if err := context.Cause(ctx); err != nil {
-		stop := runner.StopCause(err)
-		return result.Outcome{Reason: stop.Reason, Message: stop.Message}
-	}
-	begin := time.Now()
-	started(begin)
+// ReserveFileThreads has threads there for all operations that run at a time, before a command can take all processes that
+// there may be.
+func ReserveFileThreads() {
+	sandbox.ReserveThreads(maxFileOperations * (1 + min(1+runtime.GOMAXPROCS(0), maxGrepThreads)))
+}
+
+// fileRun is one operation on files.
+type fileRun struct {
+	assignment *wire.Assignment
+	// dir is the directory in which it was done; empty when that couldn't be opened, with err.
+	dir string
+	// refused is the reason for which the directory can't be had; empty when it can.
+	refused string
+	result  files.Result
+	output  bytes.Buffer
+	err     error
+}
+
+// executeFile does an operation on files in this process. The time limit holds for all of it: also finding its directory
+// can hang.
+func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, started func(time.Time)) (o result.Outcome, dir string) {
 	if a.TimeoutMilliseconds > 0 {
 		limit := time.Duration(a.TimeoutMilliseconds) * time.Millisecond
 		timeout := runner.Stop{Reason: result.TimedOut, Message: fmt.Sprintf("The operation was stopped after %v.", limit)}
@@ -45,73 +64,116 @@ func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, dir stri
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, timeout)
 		defer cancel()
 	}
-	o := e.doFile(ctx, a, dir)
-	o.Started = true
-	if o.File == nil {
-		o.File, o.Stdout = &result.File{}, wholeStream(nil)
+	if err := takeFileSlot(ctx); err != nil {
+		return fileNotBegun(err), ""
 	}
-	o.Stderr = wholeStream(nil)
+	begin := time.Now()
+	opened, done := make(chan struct{}), make(chan *fileRun, 1)
+	go func() {
+		defer func() { <-fileSlots }()
+		done <- e.doFile(ctx, a, opened)
+	}()
+	run := awaitFile(ctx, opened, done, func() { started(begin) })
+	if run != nil && run.refused != "" {
+		return notStarted(run.refused, run.err), ""
+	}
+	o = fileOutcome(ctx, run)
+	if run != nil {
+		dir = run.dir
+	}
+	o.Started, o.Stderr = true, wholeStream(nil)
 	end := time.Now()
 	// Without the monotonic part, which has no meaning elsewhere.
 	o.StartTime, o.CompletionTime, o.DurationMS = begin.Round(0), end.Round(0), end.Sub(begin).Milliseconds()
-	return o
+	return o, dir
 }
 
-// fileDone is what an operation on files came to.
-type fileDone struct {
-	result files.Result
-	output bytes.Buffer
-	err    error
-}
-
-// doFile waits for the operation as long as the context allows, and a little longer.
-func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, dir string) result.Outcome {
-	if n := hanging.Load(); n >= maxHanging {
-		return result.Outcome{Reason: result.FileError, Message: fmt.Sprintf("%d operations on files hang: a file system doesn't answer.", n)}
+// takeFileSlot waits until the operation may run.
+func takeFileSlot(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
-	done := make(chan *fileDone, 1)
-	go func() {
-		d := &fileDone{}
-		d.result, d.err = files.Do(ctx, e.fileRules(a, dir), fileRequest(a.File, dir), &d.output)
-		done <- d
-	}()
 	select {
-	case d := <-done:
-		return e.fileOutcome(ctx, a, d)
+	case fileSlots <- struct{}{}:
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	limit := time.NewTimer(fileStopLimit)
-	defer limit.Stop()
-	select {
-	case d := <-done:
-		return e.fileOutcome(ctx, a, d)
-	case <-limit.C:
-	}
-	hanging.Add(1)
-	go func() {
-		<-done
-		hanging.Add(-1)
-	}()
-	stop := runner.StopCause(context.Cause(ctx))
-	return result.Outcome{Reason: stop.Reason, Message: stop.Message + " The file system doesn't answer: the operation may still take effect."}
 }
 
-// fileOutcome is the outcome of an operation that has ended.
-func (e *Executor) fileOutcome(ctx context.Context, a *wire.Assignment, d *fileDone) result.Outcome {
+// fileNotBegun is the outcome of an operation that was stopped before it began.
+func fileNotBegun(cause error) result.Outcome {
+	stop := runner.StopCause(cause)
+	if stop.Reason == result.TimedOut {
+		stop.Reason = result.StartTimeout
+		stop.Message = fmt.Sprintf("%d other operations on files of this pod haven't ended in the time that the call has: a file system may not answer.", maxFileOperations)
+	}
+	return result.Outcome{Reason: stop.Reason, Message: stop.Message}
+}
+
+// doFile opens the call's directory, says so, and does the operation in it.
+func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, opened chan<- struct{}) *fileRun {
+	run := &fileRun{assignment: a}
+	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
+	if err != nil {
+		run.refused, run.err = dirReason(err), err
+		return run
+	}
+	_ = dir.Close()
+	run.dir = path
+	close(opened)
+	run.result, run.err = files.Do(ctx, e.fileRules(a, path), fileRequest(a.File, path), &run.output)
+	return run
+}
+
+// awaitFile waits as long as the context allows, and a little longer. It returns nil for an operation that goes on.
+func awaitFile(ctx context.Context, opened <-chan struct{}, done <-chan *fileRun, started func()) *fileRun {
+	var limit <-chan time.Time
+	stopped := ctx.Done()
+	for {
+		select {
+		case <-opened:
+			started()
+			opened = nil
+		case run := <-done:
+			if opened != nil && run.refused == "" {
+				started()
+			}
+			return run
+		case <-stopped:
+			stopped = nil
+			limit = time.After(fileStopLimit)
+		case <-limit:
+			return nil
+		}
+	}
+}
+
+// fileOutcome is the outcome of an operation; nil stands for one that hasn't ended.
+func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
+	o := result.Outcome{File: &result.File{}, Stdout: wholeStream(nil)}
+	if run == nil {
+		stop := runner.StopCause(context.Cause(ctx))
+		o.Reason, o.Message = stop.Reason, stop.Message+" It has not ended yet, as where a file system doesn't answer: it may still take effect."
+		return o
+	}
+	operation := files.Operation(run.assignment.File.Operation)
+	o.File = fileResult(operation, run.assignment.File, &run.result)
 	var refused *files.Error
 	switch {
-	case d.err == nil:
-	case errors.As(d.err, &refused):
-		return result.Outcome{Reason: fileReason(refused.Reason), Message: refused.Message}
+	case run.err == nil:
+		o.Reason, o.Message, o.Stdout = result.Completed, describeFile(operation, o.File), wholeStream(run.output.Bytes())
+	case errors.As(run.err, &refused):
+		o.Reason, o.Message = fileReason(refused.Reason), refused.Message
 	case ctx.Err() != nil:
 		stop := runner.StopCause(context.Cause(ctx))
-		return result.Outcome{Reason: stop.Reason, Message: stop.Message}
+		o.Reason, o.Message = stop.Reason, stop.Message
 	default:
-		return result.Outcome{Reason: result.FileError, Message: d.err.Error()}
+		o.Reason, o.Message = result.FileError, run.err.Error()
 	}
-	o := result.Outcome{Reason: result.Completed, File: fileResult(files.Operation(a.File.Operation), &d.result)}
-	o.Message = describeFile(files.Operation(a.File.Operation), o.File)
-	o.Stdout = wholeStream(d.output.Bytes())
+	if run.err != nil && run.result.Path == "" {
+		o.File = &result.File{}
+	}
 	return o
 }
 
@@ -151,7 +213,10 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 		MaxReadBytes: f.MaxReadBytes, MaxWriteBytes: f.MaxWriteBytes, MaxOutputBytes: int64(min(a.MaxBytesPerStream, result.MaxStreamBytes)),
 	}
 	if r.WritePaths == nil {
-		r.WritePaths = append([]string{"/workspace", "/tmp"}, e.ownPaths(a, dir)...)
+		r.WritePaths = []string{"/workspace", "/tmp"}
+		for _, own := range e.ownPaths(a, dir) {
+			r.WritePaths = append(r.WritePaths, path.Clean(own))
+		}
 	}
 	if r.ReadPaths == nil {
 		req := a.Environment.DirRequest(e.WorkingDir)
@@ -160,13 +225,14 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 				r.ReadPaths = append(r.ReadPaths, path.Clean(allowed))
 			}
 		}
-		r.ReadPaths = append(r.ReadPaths, r.WritePaths...)
 	}
+	// What may be written may be read, as for commands: a Move would show it anyway.
+	r.ReadPaths = slices.Concat(r.ReadPaths, r.WritePaths)
 	return r
 }
 
 // fileResult has the fields that apply to the operation.
-func fileResult(operation files.Operation, r *files.Result) *result.File {
+func fileResult(operation files.Operation, asked *wire.File, r *files.Result) *result.File {
 	f := &result.File{
 		Path: strings.ToValidUTF8(r.Path, "\uFFFD"), SHA256: r.SHA256, Truncated: r.Truncated, NextOffset: r.NextOffset,
 		Changed: r.Changed, Created: r.Created,
@@ -177,7 +243,10 @@ func fileResult(operation files.Operation, r *files.Result) *result.File {
 	}
 	switch operation {
 	case files.OperationRead:
-		f.Bytes, f.Lines = &r.Bytes, new(int64(r.Lines))
+		f.Bytes = &r.Bytes
+		if files.Unit(asked.Unit) != files.UnitBytes {
+			f.Lines = new(int64(r.Lines))
+		}
 	case files.OperationWrite, files.OperationStat:
 		f.Bytes = &r.Bytes
 	case files.OperationEdit:

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -186,29 +188,86 @@ func TestAFileActionIsStoppedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// A file system that doesn't answer, as one of a server that is away, holds up neither the call nor its session.
-func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
-	e := executor(t)
-	stuck := filepath.Join(e.WorkingDir, "stuck")
-	if err := os.WriteFile(stuck, []byte("x"), 0o600); err != nil {
+// stuckFile is a file that nobody can open until it is let go, as on a file system of a server that is away.
+func stuckFile(t *testing.T, e *supervisor.Executor) (name string, letGo func()) {
+	t.Helper()
+	name = filepath.Join(e.WorkingDir, "stuck")
+	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// The kernel has whoever opens the file wait for an answer of this descriptor.
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC, unix.O_RDONLY)
 	if err == nil {
-		err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM, unix.AT_FDCWD, stuck)
+		err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM, unix.AT_FDCWD, name)
 	}
 	if err != nil {
 		t.Skipf("this kernel or user can't hold up an open: %v", err)
 	}
-	a := fileCall(e, wire.File{Operation: "Read", Path: "stuck"})
-	a.TimeoutMilliseconds = 200
-	o := execute(t, e, a).Outcome
-	if o.Reason != result.TimedOut || !strings.Contains(o.Message, "doesn't answer") {
+	letGo = sync.OnceFunc(func() { unix.Close(fd) })
+	t.Cleanup(letGo)
+	return name, letGo
+}
+
+// Neither the call nor its session is held up, and what hangs takes no more than a few threads.
+func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
+	e := executor(t)
+	_, letGo := stuckFile(t, e)
+	stuck := fileCall(e, wire.File{Operation: "Read", Path: "stuck"})
+	stuck.TimeoutMilliseconds = 200
+	var ended sync.WaitGroup
+	for range 4 {
+		ended.Go(func() {
+			if o := e.Execute(t.Context(), stuck).Outcome; o.Reason != result.TimedOut || !o.Started || !strings.Contains(o.Message, "has not ended yet") {
+				t.Errorf("got %+v", o)
+			}
+		})
+	}
+	ended.Wait()
+	other := fileCall(e, wire.File{Operation: "Stat", Path: "."})
+	other.TimeoutMilliseconds = 200
+	if o := execute(t, e, other).Outcome; o.Reason != result.StartTimeout || o.Started || !strings.Contains(o.Message, "4 other operations") {
+		t.Errorf("beside four that hang: %+v", o)
+	}
+	letGo()
+	other.TimeoutMilliseconds = 60_000
+	if o := execute(t, e, other).Outcome; o.Reason != result.Completed {
+		t.Errorf("afterwards: %+v", o)
+	}
+}
+
+func TestAFileActionInADirectoryThatIsNotThere(t *testing.T) {
+	e := executor(t)
+	a := fileCall(e, wire.File{Operation: "Stat", Path: "/tmp"})
+	a.Environment.WorkingDir = e.WorkingDir + "/none"
+	started := false
+	r := e.ExecuteCall(t.Context(), a, func(time.Time) { started = true })
+	if r.Outcome.Reason != result.WorkingDirNotFound || r.Outcome.Started || started || r.Validate() != nil {
+		t.Errorf("got %+v, started: %t", r.Outcome, started)
+	}
+}
+
+func TestAnOddHomeIsCleaned(t *testing.T) {
+	e := executor(t)
+	home := t.TempDir()
+	e.Environ = []string{"HOME=/" + home + "/./"}
+	if o := execute(t, e, fileCall(e, wire.File{Operation: "Write", Path: home + "/a"})).Outcome; o.Reason != result.Completed {
 		t.Errorf("got %+v", o)
 	}
-	unix.Close(fd)
-	if o := execute(t, e, a).Outcome; o.Reason != result.Completed {
-		t.Errorf("afterwards: %+v", o)
+}
+
+// What a call may write it could move to where it may read.
+func TestWhatMayBeWrittenMayBeRead(t *testing.T) {
+	e := executor(t)
+	for _, name := range []string{"public", "drop"} {
+		if err := os.Mkdir(filepath.Join(e.WorkingDir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := wire.FileRules{ReadPaths: []string{e.WorkingDir + "/public"}, WritePaths: []string{e.WorkingDir + "/drop"}}
+	for _, f := range []wire.File{{Operation: "Write", Path: "drop/a", Content: []byte("x")}, {Operation: "Read", Path: "drop/a"}} {
+		f.Rules = held
+		if o := execute(t, e, fileCall(e, f)).Outcome; o.Reason != result.Completed {
+			t.Errorf("%s: %+v", f.Operation, o)
+		}
 	}
 }

@@ -243,7 +243,7 @@ func stopOf(reason string) runner.Stop {
 	case result.PodLost:
 		return runner.Stop{Reason: reason, Message: "the pod was given up while the command ran"}
 	default:
-		return runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while its command ran"}
+		return runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while it ran"}
 	}
 }
 

@@ -276,7 +276,7 @@ func (s *Supervisor) handle(ctx context.Context, m *wire.Message) error {
 	case m.Assign != nil:
 		s.start(ctx, m.Assign)
 	case m.Cancel != nil && s.hasCall() && m.Cancel.CallUID == s.call.UID:
-		s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while its command ran"})
+		s.stopCommand(runner.Stop{Reason: result.CancelRequested, Message: "the call was cancelled while it ran"})
 	case m.Ack != nil && s.result != nil && m.Ack.CallUID == s.call.UID:
 		return errAcknowledged
 	case m.Refuse != nil && s.hasCall() && m.Refuse.CallUID != s.call.UID:

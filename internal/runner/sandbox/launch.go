@@ -46,7 +46,7 @@ func NewStage() (*Stage, error) {
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
 	s := &Stage{PID: pid, control: pair[0], workers: startWorkers()}
-	reserveThreads()
+	ReserveThreads(spareThreads)
 	return s, nil
 }
 

@@ -31,12 +31,12 @@ func startWorkers() workers {
 // spareThreads is how many threads the runtime has in reserve, for what it does while a command runs.
 const spareThreads = 8
 
-// reserveThreads makes the runtime start as many threads as are missing. It keeps them until one becomes a worker.
-func reserveThreads() {
+// ReserveThreads makes the runtime start as many threads of n as are missing. It keeps them until one becomes a worker.
+func ReserveThreads(n int) {
 	var there, done sync.WaitGroup
-	there.Add(spareThreads)
+	there.Add(n)
 	release := make(chan struct{})
-	for range spareThreads {
+	for range n {
 		done.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
