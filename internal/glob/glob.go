@@ -10,8 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxBraces is how deep braces can be nested.
-const maxBraces = 8
+const (
+	// maxBraces is how deep braces can be nested.
+	maxBraces = 8
+	// maxExpressionBytes bounds the expression of one glob, and maxDeniedBytes that of all denied ones. An expression has no
+	// repetitions, so it compiles to fewer instructions than it has bytes.
+	maxExpressionBytes = 16 << 10
+	maxDeniedBytes     = 64 << 10
+)
 
 // Denied compiles globs of what nobody may reach into one expression of absolute paths, which matches what is below a match
 // too. A glob without a leading slash counts in every directory. Upper and lower case don't differ, as in some file systems
@@ -36,9 +42,14 @@ func Denied(globs []string) (*regexp.Regexp, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	denied, err := regexp.Compile("(?is)^/(?:" + strings.Join(all, "|") + ")(?:/.*)?$")
+	expr := strings.Join(all, "|")
+	tooLarge := &DeniedError{globs[0], errors.New("all globs together are too many or too long")}
+	if len(expr) > maxDeniedBytes {
+		return nil, tooLarge
+	}
+	denied, err := regexp.Compile("(?is)^/(?:" + expr + ")(?:/.*)?$")
 	if err != nil {
-		return nil, &DeniedError{globs[0], errors.New("all globs together are too many or too long")}
+		return nil, tooLarge
 	}
 	return denied, nil
 }
@@ -67,6 +78,9 @@ func Expression(glob string) (string, error) {
 	}
 	if len(g.braces) > 0 {
 		return "", errors.New("a \"{\" has no \"}\"")
+	}
+	if g.out.Len() > maxExpressionBytes {
+		return "", errors.New("it is too large: use fewer wildcards and classes")
 	}
 	return g.out.String(), nil
 }

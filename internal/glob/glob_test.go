@@ -37,3 +37,24 @@ func TestWhatIsNoGlobIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := Expression(strings.Repeat("*?", 1000)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Expression(strings.Repeat("*?", 4000)); err == nil {
+		t.Error("a glob of 8,000 wildcards is translated")
+	}
+	long := strings.Repeat("a", 1000)
+	var globs []string
+	for range 60 {
+		globs = append(globs, long)
+	}
+	if _, err := Denied(globs); err != nil {
+		t.Error(err)
+	}
+	if _, err := Denied(append(globs, globs...)); err == nil {
+		t.Error("120 globs of 1,000 bytes are compiled")
+	}
+}

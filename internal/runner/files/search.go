@@ -4,51 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"regexp"
-	"regexp/syntax"
-	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
-
-// pattern is what a Grep looks for in lines.
-type pattern struct {
-	// expr is nil if the only literal is all there is to match.
-	expr     *regexp.Regexp
-	literals []literal
-}
-
-// compilePattern compiles the pattern of a Grep.
-func compilePattern(text string, isLiteral bool) (*pattern, error) {
-	switch {
-	case text == "":
-		return nil, newError(InvalidPattern, "The pattern is empty: \".\" matches every line that isn't empty.")
-	case len(text) > MaxPatternBytes:
-		return nil, newError(InvalidPattern, "The pattern is %d bytes long: it has at most %d.", len(text), MaxPatternBytes)
-	case isLiteral && strings.ContainsAny(text, "\n\x00"):
-		return nil, newError(InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
-	case isLiteral:
-		return &pattern{literals: []literal{{text: []byte(text)}}}, nil
-	}
-	tree, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern isn't an RE2 expression: %v: correct it, or set literal to look for the "+
-			"text itself.", err)
-	}
-	expr, err := regexp.Compile(text)
-	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
-	}
-	tree = tree.Simplify()
-	p := &pattern{expr: expr, literals: requiredLiterals(tree)}
-	// An expression's U+FFFD matches other bytes too.
-	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
-	if isText {
-		p.expr = nil
-	}
-	return p, nil
-}
 
 // hits are the lines of one file that match.
 type hits struct {
