@@ -20,7 +20,8 @@
 //     compared with what was seen first;
 //   - a Write or an Edit happens as a whole or not at all. A process that is killed in between can leave a hidden
 //     temporary file, nothing else;
-//   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context.
+//   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context: a match of an
+//     expression reads its line step by step where it could take long. Of a line longer than 256 KiB, the start is searched.
 //
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
 // processes, or import anything but the standard library and golang.org/x/sys: it is linked into the supervisor that runs

@@ -329,12 +329,17 @@ func FuzzGrep(f *testing.F) {
 		"\ufffd\x00\xff\n", "(?s)a.b\x00a\nb\n", "a(?i)B(?-i)c\x00aBc\nabc\nAbc", "a\nb\x00a\nb\n", "(?m)^a$\x00b\na\n", `a\b\x00ab\na b`,
 	} {
 		f.Add(seed, byte(3))
+		f.Add(seed, byte(4))
 	}
 	f.Fuzz(func(t *testing.T, data string, small byte) {
 		text, content, _ := strings.Cut(data, "\x00")
 		p, err := compilePattern(text, false)
 		if err != nil || strings.Contains(content, "\x00") {
 			return
+		}
+		if small%2 == 0 {
+			// As if a match took long.
+			p.size = 2 * maxStepsAtOnce
 		}
 		var want []int64
 		expr := regexp.MustCompile(text)

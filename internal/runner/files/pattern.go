@@ -15,7 +15,9 @@ const (
 // pattern is what a Grep looks for in lines.
 type pattern struct {
 	// expr is nil if the only literal is all there is to match.
-	expr     *regexp.Regexp
+	expr *regexp.Regexp
+	// size is about how many instructions expr has.
+	size     int
 	literals []literal
 }
 
@@ -37,7 +39,8 @@ func compilePattern(text string, isLiteral bool) (*pattern, error) {
 			"text itself.", err)
 	}
 	tree = withoutGroups(tree)
-	if size := instructions(tree); size > maxInstructions || classRunes(tree) > maxClassRunes {
+	size := instructions(tree)
+	if size > maxInstructions || classRunes(tree) > maxClassRunes {
 		return nil, newError(InvalidPattern, "The pattern is too large: it would compile to about %d instructions, and the limit is "+
 			"%d, or it has too many large classes, such as \\pL: repeat less in it, or search for a part of it.", size, maxInstructions)
 	}
@@ -46,7 +49,7 @@ func compilePattern(text string, isLiteral bool) (*pattern, error) {
 		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
 	}
 	tree = tree.Simplify()
-	p := &pattern{expr: expr, literals: requiredLiterals(tree)}
+	p := &pattern{expr: expr, size: size, literals: requiredLiterals(tree)}
 	// An expression's U+FFFD matches other bytes too.
 	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
 	if isText {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"io"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,8 @@ type searcher struct {
 	found []Match
 	line  int64
 	long  int
+	// steps is how much was matched since the context was asked.
+	steps int
 }
 
 const searchBytes = 256 << 10
@@ -52,6 +55,10 @@ func (s *searcher) file(fd int, size int64) (hits, error) {
 			return hits{skipped: Skipped{Binary: 1}}, nil
 		}
 		held, skipping = s.search(held+n, end, skipping)
+		if err := s.ctx.Err(); err != nil {
+			// What was found last may be wrong.
+			return hits{}, err
+		}
 		if n == 0 {
 			break
 		}
@@ -120,6 +127,9 @@ func (s *searcher) lines(data []byte, open bool) {
 				return
 			}
 		}
+		if s.hasEnded() {
+			return
+		}
 		at = stop + 1
 	}
 	s.line += int64(bytes.Count(data[counted:], []byte{'\n'}))
@@ -151,15 +161,58 @@ func (s *searcher) match(line []byte, hint int) int {
 	if s.pattern.expr == nil {
 		return hint
 	}
-	if !s.pattern.expr.Match(line) {
+	at := s.find(line)
+	if at < 0 {
 		// The end of a line can be before "\r\n".
-		before, found := bytes.CutSuffix(line, []byte{'\r'})
-		if !found || !s.pattern.expr.Match(before) {
-			return -1
+		if before, found := bytes.CutSuffix(line, []byte{'\r'}); found {
+			at = s.find(before)
 		}
-		line = before
 	}
-	return s.pattern.expr.FindIndex(line)[0]
+	return at
+}
+
+// maxStepsAtOnce bounds what an expression does before the context is asked: instructions times bytes, each some 20 ns at most.
+const maxStepsAtOnce = 1 << 22
+
+// find returns where the expression matches first; -1 if it doesn't. Its answer is of no use after the context's end.
+func (s *searcher) find(line []byte) int {
+	expr, steps := s.pattern.expr, len(line)*s.pattern.size
+	s.steps += steps
+	if steps > maxStepsAtOnce {
+		// Nothing interrupts a match but the end of its input. From a reader it is slower.
+		if at := expr.FindReaderIndex(&lineReader{ctx: s.ctx, rest: line}); at != nil {
+			return at[0]
+		}
+		return -1
+	}
+	if !expr.Match(line) {
+		return -1
+	}
+	return expr.FindIndex(line)[0]
+}
+
+// hasEnded says that the context has ended. It asks only after much work.
+func (s *searcher) hasEnded() bool {
+	if s.steps < maxStepsAtOnce {
+		return false
+	}
+	s.steps = 0
+	return s.ctx.Err() != nil
+}
+
+// lineReader reads a line up to its end or that of the context.
+type lineReader struct {
+	ctx  context.Context
+	rest []byte
+}
+
+func (r *lineReader) ReadRune() (rune, int, error) {
+	if len(r.rest) == 0 || r.ctx.Err() != nil {
+		return 0, 0, io.EOF
+	}
+	c, size := utf8.DecodeRune(r.rest)
+	r.rest = r.rest[size:]
+	return c, size, nil
 }
 
 // newMatch returns the match in a line, and cuts a long line around it.
