@@ -89,6 +89,7 @@ func TestOnOtherFileSystems(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Run("full", testFull)
+	t.Run("deletes of volumes", testDeletesOfVolumes)
 	t.Run("other kinds", testOtherKinds)
 	t.Run("moves across", testMovesAcross)
 }
@@ -138,12 +139,29 @@ func testFull(t *testing.T) {
 	// A volume in the tree is neither deleted nor emptied.
 	w.dir("tree/volume")
 	mount(t, w.root+"/small", w.root+"/tree/volume", "", unix.MS_BIND, "")
-	w.refused(Request{Operation: OperationDelete, Path: "tree", Recursive: true}, PathNotAllowed, "volume")
+	w.refused(Request{Operation: OperationDelete, Path: "tree", Recursive: true}, PermissionDenied, "volume")
 	if w.content("small/f") != "x" {
 		t.Error("a volume was emptied")
 	}
 	w.must(Request{Operation: OperationRead, Path: "tree/volume/f"})
 	w.checkNothingLeft()
+}
+
+// testDeletesOfVolumes has mounts that stat can't tell from the directory they are mounted in.
+func testDeletesOfVolumes(t *testing.T) {
+	w := newWorld(t)
+	w.file("source/precious/f", "x")
+	w.dir("tree/inner")
+	w.dir("volume")
+	mount(t, w.root+"/source", w.root+"/tree/inner", "", unix.MS_BIND, "")
+	mount(t, w.root+"/source", w.root+"/volume", "", unix.MS_BIND, "")
+	for _, path := range []string{"tree", "tree/inner", "volume", "volume/"} {
+		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, PermissionDenied, "is a mounted volume: delete what is in it")
+	}
+	if w.content("source/precious/f") != "x" {
+		t.Error("a volume was emptied")
+	}
+	w.must(Request{Operation: OperationDelete, Path: "volume/precious", Recursive: true})
 }
 
 func testOtherKinds(t *testing.T) {

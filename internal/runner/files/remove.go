@@ -26,7 +26,7 @@ func (c *call) remove() (Result, error) {
 	if err := c.holdsNothingDenied(p, ""); err != nil {
 		return Result{}, err
 	}
-	t := &treeRemoval{c: c, device: p.st.Dev}
+	t := &treeRemoval{c: c}
 	err = t.removeDir(p.dir, p.name, p.path, 0)
 	if err == nil {
 		err = fileError("synchronize the directory of", p.path, syncDir(p.dir))
@@ -37,7 +37,6 @@ func (c *call) remove() (Result, error) {
 // treeRemoval deletes a tree. It goes down by descriptors, and unlinks names in open directories.
 type treeRemoval struct {
 	c       *call
-	device  uint64
 	removed int
 }
 
@@ -46,19 +45,15 @@ func (t *treeRemoval) removeDir(dir int, name, path string, depth int) error {
 	if depth > MaxDepth {
 		return newError(NotSupported, "%s is more than %d directories deep: delete a directory further down first.", quote(path), MaxDepth)
 	}
-	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := openSameMount(dir, name)
+	if errors.Is(err, unix.EXDEV) {
+		return &Error{PermissionDenied, quote(path) + " is a mounted volume: delete what is in it, not the directory that it is " +
+			"mounted in.", err}
+	}
 	if err != nil {
 		return fileError("open", path, err)
 	}
 	defer closeAll(fd)
-	st, err := fstat(fd)
-	if err != nil {
-		return fileError("open", path, err)
-	}
-	if st.Dev != t.device {
-		return newError(PathNotAllowed, "%s is a mounted volume: delete what is in it, not the directory that it is mounted in.",
-			quote(path))
-	}
 	if err := t.empty(fd, path, depth); err != nil {
 		return err
 	}
