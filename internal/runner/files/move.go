@@ -28,7 +28,7 @@ func (c *call) move() (Result, error) {
 	if typeOf(from.st.Mode) == TypeFile {
 		result.Bytes = from.st.Size
 	}
-	err = rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
+	err = c.rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
 		return result, c.moveAcross(from, to)
 	}
@@ -41,6 +41,16 @@ func (c *call) move() (Result, error) {
 		}
 	}
 	return result, nil
+}
+
+// rename moves within a file system while no other call compares or replaces what has one of the names.
+func (c *call) rename(from, to *place) error {
+	unlock, err := lock(c.ctx, from, to)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
 }
 
 // mayMove refuses what must stay where it is, and what a Move must not replace.
@@ -138,6 +148,16 @@ func (c *call) moveAcross(from, to *place) error {
 	if err != nil {
 		return err
 	}
+	return c.removeCopied(from, to, st)
+}
+
+// removeCopied removes the source of a copy, if it is still what was copied.
+func (c *call) removeCopied(from, to *place, st *unix.Stat_t) error {
+	unlock, err := lock(c.ctx, from)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	err = from.lookAgain()
 	if err == nil && (!isSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
 		return newError(FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",

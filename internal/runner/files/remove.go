@@ -16,7 +16,7 @@ func (c *call) remove() (Result, error) {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)
 	case !isDir(&p.st):
-		if err := unix.Unlinkat(p.dir, p.name, 0); err != nil {
+		if err := c.unlink(p); err != nil {
 			return Result{}, fileError("delete", p.path, err)
 		}
 		return Result{Path: p.path, Matches: 1}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
@@ -32,6 +32,16 @@ func (c *call) remove() (Result, error) {
 		err = fileError("synchronize the directory of", p.path, syncDir(p.dir))
 	}
 	return Result{Path: p.path, Matches: t.removed}, err
+}
+
+// unlink removes a name while no other call compares or replaces what has it.
+func (c *call) unlink(p *place) error {
+	unlock, err := lock(c.ctx, p)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return unix.Unlinkat(p.dir, p.name, 0)
 }
 
 // treeRemoval deletes a tree. It goes down by descriptors, and unlinks names in open directories.
