@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,7 +51,35 @@ func (c *call) rename(from, to *place) error {
 		return err
 	}
 	defer unlock()
+	same, err := isSecondName(from, to)
+	if err != nil {
+		return err
+	}
+	if same && c.req.Overwrite {
+		// The kernel's rename would do nothing, and say that it succeeded.
+		return unix.Unlinkat(from.dir, from.name, 0)
+	}
 	return rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
+}
+
+// isSecondName says that both places are now names of one file. Where upper and lower case don't differ, and where one
+// directory is mounted twice, two names can be one: removing one would remove both.
+func isSecondName(from, to *place) (bool, error) {
+	if !to.exists() || !isSame(&from.st, &to.st) {
+		return false, nil
+	}
+	for _, p := range []*place{from, to} {
+		if err := p.lookAgain(); err != nil {
+			return false, ignoring(err, unix.ENOENT)
+		}
+	}
+	fromDir, err := fstat(from.dir)
+	if err != nil {
+		return false, err
+	}
+	toDir, err := fstat(to.dir)
+	isOneName := isSame(&fromDir, &toDir) && strings.EqualFold(from.name, to.name)
+	return isSame(&from.st, &to.st) && !isOneName, err
 }
 
 // mayMove refuses what must stay where it is, and what a Move must not replace.
