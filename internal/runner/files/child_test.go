@@ -127,6 +127,10 @@ func testFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.refused(Request{Operation: OperationMove, Path: "script", Destination: "small/f"}, FileExists, "overwrite")
+	w.file("larger", "four")
+	w.rules.MaxWriteBytes = 3
+	w.refused(Request{Operation: OperationMove, Path: "larger", Destination: "small/larger"}, FileTooLarge, "maxWriteBytes")
+	w.must(Request{Operation: OperationMove, Path: "larger", Destination: "same"})
 	w.must(Request{Operation: OperationMove, Path: "script", Destination: "small/f", Overwrite: true})
 	var st unix.Stat_t
 	if err := unix.Stat(w.root+"/small/f", &st); err != nil || st.Mode&0o777 != 0o750 || st.Uid != 7 || st.Gid != 8 || w.content("small/f") != "x" {

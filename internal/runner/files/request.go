@@ -104,7 +104,8 @@ type Rules struct {
 	DeniedPaths []string
 	// MaxReadBytes bounds what one Read returns, and the files that can be edited or compared.
 	MaxReadBytes int64
-	// MaxWriteBytes bounds the files that Write and Edit make. Zero stands for DefaultMaxBytes in both.
+	// MaxWriteBytes bounds the files that Write and Edit make, and those that Move copies to another file system. Zero stands
+	// for DefaultMaxBytes in both.
 	MaxWriteBytes int64
 	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
 	// Truncated. Zero is no bound.
