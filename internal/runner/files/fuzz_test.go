@@ -48,7 +48,7 @@ type model struct{ root string }
 var errOutside = errors.New("outside")
 
 // real resolves a path with string operations and readlink. What doesn't exist is an error, except for the last name.
-func (m *model) real(p string, follow bool) (string, error) {
+func (m *model) real(p string, how how) (string, error) {
 	at, links := m.root, 0
 	rest := strings.Split(p, "/")
 	for len(rest) > 0 {
@@ -75,7 +75,9 @@ func (m *model) real(p string, follow bool) (string, error) {
 			return at, nil
 		case err != nil:
 			return "", err
-		case info.Mode()&fs.ModeSymlink != 0 && !(last && !follow && len(rest) == 0):
+		case info.Mode()&fs.ModeSymlink != 0 && last && how.itself && len(rest) > 0:
+			return "", fs.ErrInvalid
+		case info.Mode()&fs.ModeSymlink != 0 && !(last && !how.follow && len(rest) == 0):
 			if links++; links > 40 {
 				return "", fs.ErrInvalid
 			}
@@ -97,8 +99,8 @@ func (m *model) real(p string, follow bool) (string, error) {
 
 // apply carries out a request, and returns the output.
 func (m *model) apply(r *Request) (string, error) {
-	follow := r.Operation != OperationStat && r.Operation != OperationDelete && r.Operation != OperationMove
-	at, err := m.real(r.Path, follow)
+	itself := r.Operation == OperationDelete || r.Operation == OperationMove
+	at, err := m.real(r.Path, how{follow: r.Operation != OperationStat && !itself, itself: itself})
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +139,7 @@ func (m *model) apply(r *Request) (string, error) {
 }
 
 func (m *model) move(from string, r *Request) error {
-	to, err := m.real(r.Destination, false)
+	to, err := m.real(r.Destination, how{itself: true})
 	if err != nil {
 		return err
 	}

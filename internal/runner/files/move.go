@@ -12,12 +12,12 @@ func (c *call) move() (Result, error) {
 	if c.req.Destination == "" {
 		return Result{}, newError(InvalidRequest, "The destination is empty: name the new path.")
 	}
-	from, err := c.resolve(c.req.Path, how{})
+	from, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err
 	}
 	defer from.close()
-	to, err := c.resolve(c.req.Destination, how{missing: true})
+	to, err := c.resolve(c.req.Destination, how{itself: true, missing: true})
 	if err != nil {
 		return Result{}, err
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func (c *call) remove() (Result, error) {
-	p, err := c.resolve(c.req.Path, how{})
+	p, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err
 	}

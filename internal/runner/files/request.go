@@ -54,7 +54,8 @@ const (
 // Request is one operation. Fields that the operation doesn't know are ignored.
 type Request struct {
 	Operation Operation
-	// Path is absolute or relative to WorkingDir. Links in it are followed; Stat, Delete and Move don't follow the last.
+	// Path is absolute or relative to WorkingDir. Links in it are followed; Stat, Delete and Move don't follow the last. Where
+	// a slash follows the last, Stat follows it, and Delete and Move refuse it.
 	// Each directory on the way has to be one that the rules allow, or one above it.
 	Path string
 	// WorkingDir is absolute. It isn't needed for absolute paths.
