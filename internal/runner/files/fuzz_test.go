@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -360,20 +361,20 @@ func FuzzGrep(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		s := newSearcher(t.Context(), p, MaxResults)
+		s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64})
 		// A buffer that holds the longest line, but not the file.
 		longest := 0
 		for _, line := range strings.Split(content, "\n") {
 			longest = max(longest, len(line)+1)
 		}
 		s.buffer = make([]byte, longest+1+int(small))
-		h, err := s.file(int(file.Fd()), int64(len(content)))
+		h, err := s.file(int(file.Fd()), "f", int64(len(content)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int64
-		for _, m := range h.matches {
-			got = append(got, m.LineNumber)
+		for _, m := range h.found {
+			got = append(got, m.number)
 		}
 		if len(want) <= MaxResults && !slices.Equal(got, want) {
 			t.Errorf("%q in %q: lines %v, want %v (literals %v)", text, content, got, want, p.literals)

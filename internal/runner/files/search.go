@@ -3,48 +3,78 @@ package files
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"io"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
-// hits are the lines of one file that match.
+// hit is a line that matches, as it is held until it is written. It has the exact bytes.
+type hit struct {
+	// path is shared by the hits of a file.
+	path, line     string
+	number, column int64
+	cut            bool
+}
+
+// match returns what is written for a hit.
+func (h *hit) match() Match {
+	m := Match{LineNumber: h.number, Column: h.column, Cut: h.cut}
+	m.Path, m.PathBase64 = exact(h.path)
+	m.Line, m.LineBase64 = exact(h.line)
+	return m
+}
+
+// hits are the lines of files that match.
 type hits struct {
-	matches []Match
+	found   []hit
+	bytes   int64
 	skipped Skipped
 }
+
+func (h *hits) add(other hits) {
+	h.found = append(h.found, other.found...)
+	h.bytes += other.bytes
+	h.skipped.add(other.skipped)
+}
+
+// bounds are how many lines are held, and how many bytes of them: no output takes more.
+type bounds struct {
+	lines int
+	bytes int64
+}
+
+func (b *bounds) areReached(h *hits) bool { return len(h.found) >= b.lines || h.bytes > b.bytes }
 
 // searcher looks for lines in one file after the other. It reuses its buffer.
 type searcher struct {
 	ctx     context.Context
 	pattern *pattern
-	// limit is how many lines of one file are returned.
-	limit  int
+	// bounds are those of one file.
+	bounds bounds
 	buffer []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
 
 	// What follows is of one file.
-	found []Match
-	line  int64
-	long  int
+	path string
+	hits hits
+	line int64
 	// steps is how much was matched since the context was asked.
 	steps int
 }
 
 const searchBytes = 256 << 10
 
-func newSearcher(ctx context.Context, p *pattern, limit int) *searcher {
-	return &searcher{ctx: ctx, pattern: p, limit: limit, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+func newSearcher(ctx context.Context, p *pattern, bounds bounds) *searcher {
+	return &searcher{ctx: ctx, pattern: p, bounds: bounds, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
 }
 
 // file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
-func (s *searcher) file(fd int, size int64) (hits, error) {
-	s.found, s.line, s.long = nil, 0, 0
+func (s *searcher) file(fd int, path string, size int64) (hits, error) {
+	s.path, s.hits, s.line = path, hits{}, 0
 	held, skipping := 0, false
-	for at := int64(0); at < size && len(s.found) < s.limit; {
+	for at := int64(0); at < size && !s.bounds.areReached(&s.hits); {
 		n, err := s.read(fd, s.buffer[held:])
 		if err != nil {
 			return hits{}, err
@@ -63,7 +93,7 @@ func (s *searcher) file(fd int, size int64) (hits, error) {
 			break
 		}
 	}
-	return hits{matches: s.found, skipped: Skipped{LongLines: s.long}}, nil
+	return s.hits, nil
 }
 
 // read reads on.
@@ -95,7 +125,7 @@ func (s *searcher) search(size int, end, skipping bool) (held int, stillSkipping
 		whole = bytes.LastIndexByte(data, '\n') + 1
 	}
 	if whole == 0 && len(data) == len(s.buffer) {
-		s.long++
+		s.hits.skipped.LongLines++
 		s.lines(data, true)
 		return 0, true
 	}
@@ -122,8 +152,7 @@ func (s *searcher) lines(data []byte, open bool) {
 		if column := s.match(data[start:stop], candidate-start); column >= 0 {
 			s.line += int64(bytes.Count(data[counted:start], []byte{'\n'}))
 			counted = start
-			s.found = append(s.found, newMatch(data[start:stop], s.line+1, column, open))
-			if len(s.found) == s.limit {
+			if s.add(data[start:stop], column, open); s.bounds.areReached(&s.hits) {
 				return
 			}
 		}
@@ -215,20 +244,18 @@ func (r *lineReader) ReadRune() (rune, int, error) {
 	return c, size, nil
 }
 
-// newMatch returns the match in a line, and cuts a long line around it.
-func newMatch(line []byte, number int64, column int, open bool) Match {
+// add holds a line, and cuts a long one around its match.
+func (s *searcher) add(line []byte, column int, open bool) {
 	line = bytes.TrimSuffix(line, []byte{'\r'})
 	column = min(column, len(line))
-	m := Match{LineNumber: number, Column: int64(column) + 1, Cut: open}
+	h := hit{path: s.path, number: s.line + 1, column: int64(column) + 1, cut: open}
 	if len(line) > MaxLineBytes {
 		start := min(max(column-MaxLineBytes/4, 0), len(line)-MaxLineBytes)
-		line, m.Cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true
+		line, h.cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true
 	}
-	m.Line = string(line)
-	if !utf8.Valid(line) {
-		m.Line, m.LineBase64 = string([]rune(m.Line)), base64.StdEncoding.EncodeToString(line)
-	}
-	return m
+	h.line = string(line)
+	s.hits.found = append(s.hits.found, h)
+	s.hits.bytes += int64(len(h.path) + len(h.line))
 }
 
 // cutRunes removes what the cut left of characters at both ends.

@@ -1,0 +1,32 @@
+package files
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestGrepHoldsNoMoreThanItWrites has many matches with long paths that aren't UTF-8.
+func TestGrepHoldsNoMoreThanItWrites(t *testing.T) {
+	w := newWorld(t)
+	w.rules.MaxOutputBytes = 64 << 10
+	dir := strings.Repeat(strings.Repeat("\xff", 200)+"/", 15)
+	for _, name := range []string{"a", "b"} {
+		w.file(dir+name, strings.Repeat("needle"+strings.Repeat("\xff", 400)+"\n", 1000))
+	}
+	for _, path := range []string{".", dir + "a"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		out, result := w.must(Request{Operation: OperationGrep, Path: path, Pattern: "needle"})
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
+			t.Errorf("%d bytes were allocated for %d", used, len(out))
+		}
+		if len(out) > 64<<10 || result.Matches == 0 || !result.Truncated {
+			t.Errorf("%d bytes, %+v", len(out), result)
+		}
+		if m := decode[Match](t, out)[0]; (m.PathBase64 == "") != (path != ".") || m.LineBase64 == "" || m.LineNumber != 1 {
+			t.Errorf("%+v", m)
+		}
+	}
+}
