@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,7 @@ func (c *call) remove() (Result, error) {
 	if err == nil {
 		err = fileError("synchronize the directory of", p.path, syncDir(p.dir))
 	}
-	return Result{Path: p.path, Matches: t.removed}, err
+	return Result{Path: p.path, Matches: t.removed}, t.inPart(err)
 }
 
 // unlink removes a name while no other call compares or replaces what has it.
@@ -48,6 +49,18 @@ func (c *call) unlink(p *place) error {
 type treeRemoval struct {
 	c       *call
 	removed int
+}
+
+// inPart adds to an error how much was deleted before it.
+func (t *treeRemoval) inPart(err error) error {
+	if err == nil || t.removed == 0 {
+		return err
+	}
+	deleted := fmt.Sprintf("%d files and directories in it were deleted before.", t.removed)
+	if known := (*Error)(nil); errors.As(err, &known) {
+		return &Error{known.Reason, known.Message + " " + deleted, known.Cause}
+	}
+	return fmt.Errorf("%w: %s", err, deleted)
 }
 
 // removeDir deletes a directory with everything in it.

@@ -124,7 +124,7 @@ type Result struct {
 	SHA256 string
 	// Lines is how many lines a Read of lines returned.
 	Lines int
-	// Matches is how many results were written, or how many entries a Delete removed.
+	// Matches is how many results were written, or how many entries a Delete removed, also one that failed.
 	Matches int
 	// Truncated says that there is more: of the file after NextOffset, or of results.
 	Truncated bool
