@@ -136,5 +136,7 @@ func (c *call) glob() (Result, error) {
 	return out.finish(p, w, err)
 }
 
-// isLeftOut says of a name that Glob and Grep leave it out.
-func isLeftOut(name string) bool { return name == ".git" || isTemporary(name) }
+// isLeftOut says of an entry that Glob and Grep leave it out.
+func isLeftOut(e dirent) bool {
+	return e.name == ".git" || e.kind == unix.DT_REG && isTemporary(e.name)
+}

@@ -16,10 +16,12 @@ import (
 )
 
 // Temporary files have names like .toolcall-0123456789abcdef.tmp. Glob and Grep leave them out.
-const temporaryPrefix, temporarySuffix = ".toolcall-", ".tmp"
+const temporaryPrefix, temporarySuffix, temporaryDigits = ".toolcall-", ".tmp", 16
 
 func isTemporary(name string) bool {
-	return strings.HasPrefix(name, temporaryPrefix) && strings.HasSuffix(name, temporarySuffix)
+	digits, hasPrefix := strings.CutPrefix(name, temporaryPrefix)
+	digits, hasSuffix := strings.CutSuffix(digits, temporarySuffix)
+	return hasPrefix && hasSuffix && len(digits) == temporaryDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // condition is what must hold when a file is replaced.
@@ -71,7 +73,7 @@ func (c *call) replace(p *place, content io.Reader, mode uint32, condition condi
 
 // create makes the temporary file. Nobody else can read it before it has its owner and mode.
 func (r *replacement) create() error {
-	var random [8]byte
+	var random [temporaryDigits / 2]byte
 	_, _ = rand.Read(random[:])
 	name := temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
 	fd, err := openBeneath(r.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)

@@ -75,7 +75,7 @@ func TestGlob(t *testing.T) {
 		w.file(f, "")
 	}
 	w.link("../src", "x/link")
-	w.file("src/"+temporaryPrefix+"0"+temporarySuffix, "")
+	w.file("src/.toolcall-0123456789abcdef.tmp", "")
 	for pattern, want := range map[string][]string{
 		"*":                    {"a.go", "b.txt", "src", "x"},
 		"**/*.go":              {"a.go", "src/c.go", "src/deep/.hidden.go", "src/deep/d.go"},
