@@ -65,8 +65,9 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 		return Result{}, fileError("read", p.path, err)
 	}
 	out := c.newResults(limit)
-	err = out.addHits(found.found)
-	return out.finish(p, &walker{skipped: found.skipped}, err)
+	result, err := out.finish(p, out.addHits(found.found))
+	result.Skipped = found.skipped
+	return result, err
 }
 
 // holds returns what a search holds: one line more than is written shows that there are more.
@@ -128,7 +129,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 		err = g.w.c.ctx.Err()
 	}
 	g.w.skipped.add(found)
-	return out.finish(p, g.w, err)
+	return g.w.finish(p, out, err)
 }
 
 // walk makes tasks of the files of a tree.

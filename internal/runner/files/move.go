@@ -26,9 +26,6 @@ func (c *call) move() (Result, error) {
 		return Result{}, err
 	}
 	result := Result{Path: to.path, Created: !to.exists()}
-	if typeOf(from.st.Mode) == TypeFile {
-		result.Bytes = from.st.Size
-	}
 	err = c.rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
 		return result, c.moveAcross(from, to)

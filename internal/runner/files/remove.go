@@ -110,11 +110,10 @@ func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) erro
 	if t.c.rules.isDenied(full) {
 		return deniedError(full, full)
 	}
-	err := error(unix.EISDIR)
-	if e.kind != unix.DT_DIR {
-		err = unix.Unlinkat(fd, e.name, 0)
+	if e.kind == unix.DT_DIR {
+		return t.removeDir(fd, e.name, full, depth+1)
 	}
-	switch {
+	switch err := unix.Unlinkat(fd, e.name, 0); {
 	case err == nil:
 		t.removed++
 		return nil
@@ -122,6 +121,7 @@ func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) erro
 		return t.removeDir(fd, e.name, full, depth+1)
 	case errors.Is(err, unix.ENOENT):
 		return nil
+	default:
+		return fileError("delete", full, err)
 	}
-	return fileError("delete", full, err)
 }

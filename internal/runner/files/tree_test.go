@@ -319,7 +319,7 @@ func TestMove(t *testing.T) {
 	w.file("g", "2")
 	w.file("d/x", "3")
 	_, result := w.must(Request{Operation: OperationMove, Path: "f", Destination: "d/f"})
-	if w.content("d/f") != "1" || !result.Created || result.Path != w.root+"/d/f" || result.Bytes != 1 {
+	if w.content("d/f") != "1" || !result.Created || result.Path != w.root+"/d/f" || result.Bytes != 0 {
 		t.Errorf("%+v", result)
 	}
 	w.refused(Request{Operation: OperationMove, Path: "g", Destination: "d/f"}, FileExists, "overwrite")

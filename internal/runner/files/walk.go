@@ -216,8 +216,16 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 	return entries, err
 }
 
-// errEnough ends a walk early.
-var errEnough = newError(FileTooLarge, "There is more than a walk can visit: name a directory further down.")
+// errEnough ends a walk early. No caller of Do sees it.
+var errEnough = errors.New("there are enough results")
+
+// finish completes the result of a walk that ended with err.
+func (w *walker) finish(p *place, out *results, err error) (Result, error) {
+	result, err := out.finish(p, err)
+	result.Skipped = w.skipped
+	result.Truncated = result.Truncated || w.truncated
+	return result, err
+}
 
 // underRules returns the walker of a request for what is below a place.
 func (c *call) underRules(p *place) *walker {
