@@ -10,8 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxBraces is how deep braces can be nested.
-const maxBraces = 8
+const (
+	// maxBraces is how deep braces can be nested.
+	maxBraces = 8
+	// maxExpressionBytes bounds the expression of one glob, and maxDeniedBytes that of all denied ones. An expression has no
+	// repetitions, so it compiles to fewer instructions than it has bytes.
+	maxExpressionBytes = 16 << 10
+	maxDeniedBytes     = 64 << 10
+)
 
 // Denied compiles globs of what nobody may reach into one expression of absolute paths, which matches what is below a match
 // too. A glob without a leading slash counts in every directory. Upper and lower case don't differ, as in some file systems
@@ -36,9 +42,14 @@ func Denied(globs []string) (*regexp.Regexp, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	denied, err := regexp.Compile("(?is)^/(?:" + strings.Join(all, "|") + ")(?:/.*)?$")
+	expr := strings.Join(all, "|")
+	tooLarge := &DeniedError{globs[0], errors.New("all globs together are too many or too long")}
+	if len(expr) > maxDeniedBytes {
+		return nil, tooLarge
+	}
+	denied, err := regexp.Compile("(?is)^/(?:" + expr + ")(?:/.*)?$")
 	if err != nil {
-		return nil, &DeniedError{globs[0], errors.New("all globs together are too many or too long")}
+		return nil, tooLarge
 	}
 	return denied, nil
 }
@@ -59,14 +70,20 @@ func Expression(glob string) (string, error) {
 	if !utf8.ValidString(glob) {
 		return "", errors.New("it isn't UTF-8")
 	}
-	g := parser{rest: glob, nameStart: true}
+	g := parser{rest: glob, nameStart: true, names: emptyName}
 	for g.rest != "" {
 		if err := g.next(); err != nil {
 			return "", err
 		}
 	}
+	if g.names.matchNothing() {
+		return "", errNames
+	}
 	if len(g.braces) > 0 {
 		return "", errors.New("a \"{\" has no \"}\"")
+	}
+	if g.out.Len() > maxExpressionBytes {
+		return "", errors.New("it is too large: use fewer wildcards and classes")
 	}
 	return g.out.String(), nil
 }
@@ -74,9 +91,57 @@ func Expression(glob string) (string, error) {
 type parser struct {
 	out  strings.Builder
 	rest string
-	// nameStart says that a name starts here; braces has what it was at each open brace.
+	// nameStart says that a name starts here.
 	nameStart bool
-	braces    []bool
+	// names are what the current name can be so far.
+	names  names
+	braces []brace
+}
+
+// brace is an open brace.
+type brace struct {
+	nameStart bool
+	// before is what the name could be before the brace, after what it can be at the end of one of the alternatives so far.
+	before, after names
+}
+
+// names is a set of what a name can be: braces give it several values at once.
+type names uint8
+
+const (
+	emptyName names = 1 << iota
+	dot
+	dotDot
+	otherName
+)
+
+// matchNothing says that a name can be one that no path without links contains.
+func (n names) matchNothing() bool { return n&(emptyName|dot|dotDot) != 0 }
+
+// with returns the set after one more character that isn't a slash.
+func (n names) with(c rune) names {
+	if c != '.' {
+		return otherName
+	}
+	// A dot makes each the next one.
+	return n<<1&(dot|dotDot|otherName) | n&otherName
+}
+
+var errNames = errors.New("it contains an empty name, \".\" or \"..\", which match nothing: use one slash between names, none " +
+	"at the start or the end of an alternative in braces, and a path without \"..\"")
+
+// add takes a character that stands for itself into the name.
+func (g *parser) add(c rune) error {
+	g.out.WriteString(regexp.QuoteMeta(string(c)))
+	if c != '/' {
+		g.names = g.names.with(c)
+		return nil
+	}
+	if g.names.matchNothing() {
+		return errNames
+	}
+	g.nameStart, g.names = true, emptyName
+	return nil
 }
 
 func (g *parser) next() error {
@@ -93,11 +158,11 @@ func (g *parser) next() error {
 			return errors.New("it ends with \"\\\"")
 		}
 		c, size = utf8.DecodeRuneInString(g.rest)
-		g.out.WriteString(regexp.QuoteMeta(string(c)))
-		g.nameStart = c == '/'
-	case c == '/' && (g.rest == "/**" || strings.HasPrefix(g.rest, "/**/")):
-		g.slashDoubleStar()
-		return nil
+		if err := g.add(c); err != nil {
+			return err
+		}
+	case strings.HasPrefix(g.rest, "/**") && g.isWhole(g.rest[len("/**"):]):
+		return g.slashDoubleStar()
 	default:
 		if err := g.plain(c, starts); err != nil {
 			return err
@@ -112,37 +177,46 @@ func (g *parser) plain(c rune, starts bool) error {
 	switch {
 	case c == '*':
 		g.out.WriteString("[^/]*")
+		g.names = otherName
 	case c == '?':
 		g.out.WriteString("[^/]")
+		g.names = otherName
 	case c == '{':
 		if len(g.braces) == maxBraces {
 			return fmt.Errorf("its braces are nested more than %d deep", maxBraces)
 		}
-		g.braces, g.nameStart = append(g.braces, starts), starts
+		g.braces, g.nameStart = append(g.braces, brace{nameStart: starts, before: g.names}), starts
 		g.out.WriteString("(?:")
 	case c == ',' && len(g.braces) > 0:
-		g.nameStart = g.braces[len(g.braces)-1]
+		b := &g.braces[len(g.braces)-1]
+		b.after |= g.names
+		g.nameStart, g.names = b.nameStart, b.before
 		g.out.WriteString("|")
 	case c == '}' && len(g.braces) > 0:
+		g.names |= g.braces[len(g.braces)-1].after
 		g.braces = g.braces[:len(g.braces)-1]
 		g.out.WriteString(")")
 	case c == '}':
 		return errors.New("a \"}\" has no \"{\"")
 	default:
-		g.out.WriteString(regexp.QuoteMeta(string(c)))
-		g.nameStart = c == '/'
+		return g.add(c)
 	}
 	return nil
 }
 
-// slashDoubleStar translates "/**" before a slash or at the end: the slash goes with the names, of which there may be none.
-func (g *parser) slashDoubleStar() {
-	g.rest = g.rest[len("/**"):]
-	g.out.WriteString("(?:/.*)?")
-	if strings.HasPrefix(g.rest, "/**") {
-		return
+// isWhole says that a "**" before rest ends its name.
+func (g *parser) isWhole(rest string) bool {
+	return rest == "" || rest[0] == '/' || len(g.braces) > 0 && (rest[0] == ',' || rest[0] == '}')
+}
+
+// slashDoubleStar translates "/**" as a whole name: the slash goes with the names, of which there may be none.
+func (g *parser) slashDoubleStar() error {
+	if g.names.matchNothing() {
+		return errNames
 	}
-	g.nameStart = false
+	g.rest, g.names = g.rest[len("/**"):], otherName
+	g.out.WriteString("(?:/.*)?")
+	return nil
 }
 
 // doubleStar translates a "**" at the start of a name, if it is the whole name.
@@ -151,10 +225,10 @@ func (g *parser) doubleStar() bool {
 	switch {
 	case strings.HasPrefix(rest, "/"):
 		g.out.WriteString("(?:.*/)?")
-		g.rest, g.nameStart = rest[1:], true
-	case rest == "", len(g.braces) > 0 && (rest[0] == ',' || rest[0] == '}'):
+		g.rest, g.nameStart, g.names = rest[1:], true, emptyName
+	case g.isWhole(rest):
 		g.out.WriteString(".*")
-		g.rest = rest
+		g.rest, g.names = rest, otherName
 	default:
 		return false
 	}
@@ -185,7 +259,7 @@ func (g *parser) class() error {
 		}
 		ranges, rest = append(ranges, [2]rune{low, high}), after
 	}
-	g.rest = rest[1:]
+	g.rest, g.names = rest[1:], otherName
 	g.writeClass(negated, ranges)
 	return nil
 }

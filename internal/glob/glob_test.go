@@ -37,3 +37,66 @@ func TestWhatIsNoGlobIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestGlobsThatDenyNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, glob := range []string{
+		"./secret", "/w/./secret", "/w//secret", "secret/.", "secret//", "//secret", "x/../secret", "{/w/secret,/w/other}", ".", "..",
+		"/..", "a/{b,.}", "a/{b,./c}", "{a/,b}/c", "{a/,b}", "{,a}/b", "a/{,b}", `\./a`, `a/\.\.`, "a{/,b}/c", ".{,x}", "a/.{.,x}/b", "**//a",
+		"a/**//b", "{.,a}/**",
+	} {
+		if _, err := Denied([]string{glob}); !errors.Is(err, errNames) {
+			t.Errorf("%q: %v", glob, err)
+		}
+	}
+	for _, glob := range []string{
+		"secret", "/w/secret/", "{a,b}", "/{a,b}/", "{a,b/c}/d", ".git", "..x", "...", "{,a/}b", "{a/,}b", "a{,/b}", "a{/b,.c}/d", "**/a", "a/**/",
+		"[.]x", "a/{b,.c}", "*/.*", "{**/,}a", ".{a,b}", "a{.,}b",
+	} {
+		if _, err := Denied([]string{glob}); err != nil {
+			t.Errorf("%q: %v", glob, err)
+		}
+	}
+}
+
+func TestDoubleStarsInBraces(t *testing.T) {
+	t.Parallel()
+	for glob, paths := range map[string]map[string]bool{
+		"{secret/**,other}": {"/secret": true, "/x/secret/f": true, "/other": true, "/secrets": false, "/anothersecret": false},
+		"a/{b/**,c}":        {"/a/b": true, "/a/b/c/d": true, "/a/c": true, "/a": false, "/a/bc": false},
+		"{a/**,b}/c":        {"/a/c": true, "/a/x/y/c": true, "/b/c": true, "/b/x/c": false},
+		"{x,{a,b}/**}":      {"/a": true, "/b/c": true, "/x": true, "/y": false},
+		"secret{/**,.txt}":  {"/secret": true, "/secret/f": true, "/secret.txt": true, "/secrets": false},
+	} {
+		denied, err := Denied([]string{glob})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range paths {
+			if got := denied.MatchString(path); got != want {
+				t.Errorf("%s: %s: %t", glob, path, got)
+			}
+		}
+	}
+}
+
+func TestWhatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := Expression(strings.Repeat("*?", 1000)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Expression(strings.Repeat("*?", 4000)); err == nil {
+		t.Error("a glob of 8,000 wildcards is translated")
+	}
+	long := strings.Repeat("a", 1000)
+	var globs []string
+	for range 60 {
+		globs = append(globs, long)
+	}
+	if _, err := Denied(globs); err != nil {
+		t.Error(err)
+	}
+	if _, err := Denied(append(globs, globs...)); err == nil {
+		t.Error("120 globs of 1,000 bytes are compiled")
+	}
+}

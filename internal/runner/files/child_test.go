@@ -89,6 +89,7 @@ func TestOnOtherFileSystems(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Run("full", testFull)
+	t.Run("deletes of volumes", testDeletesOfVolumes)
 	t.Run("other kinds", testOtherKinds)
 	t.Run("moves across", testMovesAcross)
 }
@@ -126,6 +127,10 @@ func testFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.refused(Request{Operation: OperationMove, Path: "script", Destination: "small/f"}, FileExists, "overwrite")
+	w.file("larger", "four")
+	w.rules.MaxWriteBytes = 3
+	w.refused(Request{Operation: OperationMove, Path: "larger", Destination: "small/larger"}, FileTooLarge, "maxWriteBytes")
+	w.must(Request{Operation: OperationMove, Path: "larger", Destination: "same"})
 	w.must(Request{Operation: OperationMove, Path: "script", Destination: "small/f", Overwrite: true})
 	var st unix.Stat_t
 	if err := unix.Stat(w.root+"/small/f", &st); err != nil || st.Mode&0o777 != 0o750 || st.Uid != 7 || st.Gid != 8 || w.content("small/f") != "x" {
@@ -138,12 +143,29 @@ func testFull(t *testing.T) {
 	// A volume in the tree is neither deleted nor emptied.
 	w.dir("tree/volume")
 	mount(t, w.root+"/small", w.root+"/tree/volume", "", unix.MS_BIND, "")
-	w.refused(Request{Operation: OperationDelete, Path: "tree", Recursive: true}, PathNotAllowed, "volume")
+	w.refused(Request{Operation: OperationDelete, Path: "tree", Recursive: true}, PermissionDenied, "volume")
 	if w.content("small/f") != "x" {
 		t.Error("a volume was emptied")
 	}
 	w.must(Request{Operation: OperationRead, Path: "tree/volume/f"})
 	w.checkNothingLeft()
+}
+
+// testDeletesOfVolumes has mounts that stat can't tell from the directory they are mounted in.
+func testDeletesOfVolumes(t *testing.T) {
+	w := newWorld(t)
+	w.file("source/precious/f", "x")
+	w.dir("tree/inner")
+	w.dir("volume")
+	mount(t, w.root+"/source", w.root+"/tree/inner", "", unix.MS_BIND, "")
+	mount(t, w.root+"/source", w.root+"/volume", "", unix.MS_BIND, "")
+	for _, path := range []string{"tree", "tree/inner", "volume", "volume/"} {
+		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, PermissionDenied, "is a mounted volume: delete what is in it")
+	}
+	if w.content("source/precious/f") != "x" {
+		t.Error("a volume was emptied")
+	}
+	w.must(Request{Operation: OperationDelete, Path: "volume/precious", Recursive: true})
 }
 
 func testOtherKinds(t *testing.T) {

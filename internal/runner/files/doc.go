@@ -14,13 +14,15 @@
 //   - a directory that another process moves out of an allowed directory meanwhile is still the one that was opened;
 //   - files of the kernel's own file systems (proc, sysfs, cgroups and others) are refused, wherever they are mounted.
 //     The runner's own entries in /proc are among them;
-//   - devices, sockets and FIFOs are never opened. A name is opened with O_PATH first, which calls no driver and wakes no
-//     peer, and opened for reading only if it is a regular file. Whoever swaps it between the two steps gains nothing:
-//     O_NONBLOCK and O_NOCTTY keep the second step from waiting and from taking a terminal, and what it opened is
-//     compared with what was seen first;
+//   - devices, sockets and FIFOs are never opened where they were found. A name is opened with O_PATH first, which calls no
+//     driver and wakes no peer, and opened for reading only if it is a regular file. A Grep goes by the types in the list of
+//     the directory instead, which is faster. Whoever swaps the file for another between the two steps gets that one opened
+//     and closed, never read: O_NONBLOCK and O_NOCTTY keep it from waiting and from taking a terminal, but a process that
+//     waits to write to a FIFO wakes up, and a device's driver is called;
 //   - a Write or an Edit happens as a whole or not at all. A process that is killed in between can leave a hidden
 //     temporary file, nothing else;
-//   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context.
+//   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context: a match of an
+//     expression reads its line step by step where it could take long. Of a line longer than 256 KiB, the start is searched.
 //
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
 // processes, or import anything but the standard library and golang.org/x/sys: it is linked into the supervisor that runs

@@ -38,7 +38,8 @@ type Entry struct {
 	// UID and GID are the numbers of the owner and of its group.
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
-	// ModTime is the time of the last change of the content.
+	// ModTime is the time of the last change of the content. A file can have one that JSON can't: then it is the nearest that
+	// JSON can.
 	ModTime time.Time `json:"modTime"`
 	// Target is where a symbolic link leads, as written in it.
 	Target string `json:"target,omitempty"`
@@ -85,13 +86,23 @@ func exact(s string) (text, encoded string) {
 func newEntry(path string, st *unix.Stat_t) Entry {
 	e := Entry{
 		Type: typeOf(st.Mode), Mode: fmt.Sprintf("%04o", st.Mode&0o7777), UID: st.Uid, GID: st.Gid,
-		ModTime: time.Unix(st.Mtim.Unix()).UTC(),
+		ModTime: jsonTime(st.Mtim.Unix()),
 	}
 	e.Path, e.PathBase64 = exact(path)
 	if e.Type == TypeFile {
 		e.Size = st.Size
 	}
 	return e
+}
+
+// The first and the last second of the years that a time in JSON can have.
+var (
+	firstSecond = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	lastSecond  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
+)
+
+func jsonTime(sec, nsec int64) time.Time {
+	return time.Unix(min(max(sec, firstSecond), lastSecond), nsec).UTC()
 }
 
 // typeOf returns the type in a mode of stat.

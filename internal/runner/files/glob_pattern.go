@@ -29,17 +29,11 @@ func compileGlob(text string) (*globPattern, error) {
 	case strings.HasPrefix(text, "/"):
 		return nil, newError(InvalidPattern, "The glob %s starts with a slash: globs are relative to the path.", quote(text))
 	}
-	names := strings.Split(text, "/")
-	for _, name := range names {
-		if name == "" || name == "." || name == ".." {
-			return nil, newError(InvalidPattern, "The glob %s contains an empty name, \".\" or \"..\", which match nothing: "+
-				"globs are relative to the path.", quote(text))
-		}
-	}
 	expr, err := glob.Expression(text)
 	if err != nil {
 		return nil, newError(InvalidPattern, "%s isn't a glob: %v.", quote(text), err)
 	}
+	names := strings.Split(text, "/")
 	p := &globPattern{isName: len(names) == 1}
 	if p.expr, err = regexp.Compile("(?s)^(?:" + expr + ")$"); err != nil {
 		return nil, newError(InvalidPattern, "The glob %s is too large: make it simpler.", quote(text))

@@ -60,22 +60,22 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 		return Result{}, err
 	}
 	defer closeAll(fd)
-	found, err := newSearcher(c.ctx, wanted, limit+1).file(fd, st.Size)
+	found, err := newSearcher(c.ctx, wanted, c.holds(limit)).file(fd, p.name, st.Size)
 	if err != nil {
 		return Result{}, fileError("read", p.path, err)
 	}
 	out := c.newResults(limit)
-	err = out.addMatches(found, p.name)
-	return out.finish(p, &walker{skipped: found.skipped}, err)
+	result, err := out.finish(p, out.addHits(found.found))
+	result.Skipped = found.skipped
+	return result, err
 }
 
-// addMatches adds the lines of one file.
-func (r *results) addMatches(found hits, name string) error {
-	for _, m := range found.matches {
-		if name != "" {
-			m.Path, m.PathBase64 = exact(name)
-		}
-		if err := r.add(m); err != nil {
+// holds returns what a search holds: one line more than is written shows that there are more.
+func (c *call) holds(limit int) bounds { return bounds{limit + 1, c.rules.maxOutput} }
+
+func (r *results) addHits(found []hit) error {
+	for i := range found {
+		if err := r.add(found[i].match()); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 			continue
 		}
 		found.add(h.skipped)
-		if err = out.addMatches(h, ""); err != nil {
+		if err = out.addHits(h.found); err != nil {
 			cancel()
 		}
 	}
@@ -129,7 +129,7 @@ func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
 		err = g.w.c.ctx.Err()
 	}
 	g.w.skipped.add(found)
-	return out.finish(p, g.w, err)
+	return g.w.finish(p, out, err)
 }
 
 // walk makes tasks of the files of a tree.
@@ -179,29 +179,24 @@ func (g *grepping) send() error {
 
 // search takes tasks until there are no more.
 func (g *grepping) search() {
-	s := newSearcher(g.w.c.ctx, g.pattern, g.limit+1)
+	s := newSearcher(g.w.c.ctx, g.pattern, g.w.c.holds(g.limit))
 	var known devices
 	for t := range g.work {
 		var all hits
 		for _, name := range t.names {
-			if len(all.matches) > g.limit || g.w.c.ctx.Err() != nil {
+			if s.bounds.areReached(&all) || g.w.c.ctx.Err() != nil {
 				break
 			}
-			h := s.name(t.dir, name, &known)
-			for i := range h.matches {
-				h.matches[i].Path, h.matches[i].PathBase64 = exact(t.prefix + name)
-			}
-			all.matches = append(all.matches, h.matches...)
-			all.skipped.add(h.skipped)
+			all.add(s.name(t, name, &known))
 		}
 		t.dir.release()
 		t.done <- all
 	}
 }
 
-// name searches a file by its name in an open directory.
-func (s *searcher) name(dir *directory, name string, known *devices) hits {
-	fd, err := openBeneath(dir.fd, name, readFlags, 0)
+// name searches a file of a task by its name.
+func (s *searcher) name(t *grepTask, name string, known *devices) hits {
+	fd, err := openBeneath(t.dir.fd, name, readFlags, 0)
 	if err != nil {
 		return hits{skipped: Skipped{Unreadable: 1}}
 	}
@@ -213,7 +208,7 @@ func (s *searcher) name(dir *directory, name string, known *devices) hits {
 	if known.isKernels(fd, &st) {
 		return hits{skipped: Skipped{Denied: 1}}
 	}
-	h, err := s.file(fd, st.Size)
+	h, err := s.file(fd, t.prefix+name, st.Size)
 	if err != nil {
 		return hits{skipped: Skipped{Unreadable: 1}}
 	}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,31 +36,24 @@ func (r *results) add(v any) error {
 	encoder := json.NewEncoder(&line)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("write the output: %w", &outputError{err})
+		return writeError(err)
 	}
 	if int64(line.Len()) > r.room {
 		return errEnough
 	}
 	r.room -= int64(line.Len())
 	r.count++
-	return r.wrote(r.buffer.Write(line.Bytes()))
+	_, err := r.buffer.Write(line.Bytes())
+	return writeError(err)
 }
 
-func (*results) wrote(_ int, err error) error {
-	if err != nil {
-		return fmt.Errorf("write the output: %w", &outputError{err})
-	}
-	return nil
-}
-
-// finish completes the result of a walk that ended with err.
-func (r *results) finish(p *place, w *walker, err error) (Result, error) {
-	result := Result{Path: p.path, Matches: r.count, Skipped: w.skipped}
-	result.Truncated = w.truncated || errors.Is(err, errEnough)
-	if err != nil && !errors.Is(err, errEnough) {
+// finish completes the results that ended with err.
+func (r *results) finish(p *place, err error) (Result, error) {
+	result := Result{Path: p.path, Matches: r.count, Truncated: errors.Is(err, errEnough)}
+	if err != nil && !result.Truncated {
 		return result, err
 	}
-	return result, r.wrote(0, r.buffer.Flush())
+	return result, writeError(r.buffer.Flush())
 }
 
 func (c *call) list() (Result, error) {
@@ -84,7 +76,7 @@ func (c *call) list() (Result, error) {
 		}
 		return out.add(entry)
 	})
-	return out.finish(p, w, err)
+	return w.finish(p, out, err)
 }
 
 // describe returns the entry of a name in an open directory.
@@ -133,8 +125,10 @@ func (c *call) glob() (Result, error) {
 		found.Path, found.PathBase64 = exact(relative)
 		return out.add(found)
 	})
-	return out.finish(p, w, err)
+	return w.finish(p, out, err)
 }
 
-// isLeftOut says of a name that Glob and Grep leave it out.
-func isLeftOut(name string) bool { return name == ".git" || isTemporary(name) }
+// isLeftOut says of an entry that Glob and Grep leave it out.
+func isLeftOut(e dirent) bool {
+	return e.name == ".git" || e.kind == unix.DT_REG && isTemporary(e.name)
+}

@@ -7,8 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxLiterals is how many texts are looked for at once. Each costs a search of its own.
-const maxLiterals = 8
+const (
+	// maxLiterals is how many texts are looked for at once. Each costs a search of its own.
+	maxLiterals = 8
+	// maxFoldBytes bounds a text in any case, whose search takes its length for each byte.
+	maxFoldBytes = 32
+)
 
 // literal is a text that a line must contain to match.
 type literal struct {
@@ -82,7 +86,7 @@ func literalOf(re *syntax.Regexp) []literal {
 			r = unicode.ToLower(r)
 		}
 		text = utf8.AppendRune(text, r)
-		if len(text) > len(best) {
+		if len(text) > len(best) && !(fold && len(text) > maxFoldBytes) {
 			best = bytes.Clone(text)
 		}
 	}

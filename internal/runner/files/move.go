@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,12 +12,12 @@ func (c *call) move() (Result, error) {
 	if c.req.Destination == "" {
 		return Result{}, newError(InvalidRequest, "The destination is empty: name the new path.")
 	}
-	from, err := c.resolve(c.req.Path, how{})
+	from, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err
 	}
 	defer from.close()
-	to, err := c.resolve(c.req.Destination, how{missing: true})
+	to, err := c.resolve(c.req.Destination, how{itself: true, missing: true})
 	if err != nil {
 		return Result{}, err
 	}
@@ -25,10 +26,7 @@ func (c *call) move() (Result, error) {
 		return Result{}, err
 	}
 	result := Result{Path: to.path, Created: !to.exists()}
-	if typeOf(from.st.Mode) == TypeFile {
-		result.Bytes = from.st.Size
-	}
-	err = rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
+	err = c.rename(from, to)
 	if errors.Is(err, unix.EXDEV) {
 		return result, c.moveAcross(from, to)
 	}
@@ -41,6 +39,44 @@ func (c *call) move() (Result, error) {
 		}
 	}
 	return result, nil
+}
+
+// rename moves within a file system while no other call compares or replaces what has one of the names.
+func (c *call) rename(from, to *place) error {
+	unlock, err := lock(c.ctx, from, to)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	same, err := isSecondName(from, to)
+	if err != nil {
+		return err
+	}
+	if same && c.req.Overwrite {
+		// The kernel's rename would do nothing, and say that it succeeded.
+		return unix.Unlinkat(from.dir, from.name, 0)
+	}
+	return rename(from.dir, from.name, to.dir, to.name, !c.req.Overwrite)
+}
+
+// isSecondName says that both places are now names of one file. Where upper and lower case don't differ, and where one
+// directory is mounted twice, two names can be one: removing one would remove both.
+func isSecondName(from, to *place) (bool, error) {
+	if !to.exists() || !isSame(&from.st, &to.st) {
+		return false, nil
+	}
+	for _, p := range []*place{from, to} {
+		if err := p.lookAgain(); err != nil {
+			return false, ignoring(err, unix.ENOENT)
+		}
+	}
+	fromDir, err := fstat(from.dir)
+	if err != nil {
+		return false, err
+	}
+	toDir, err := fstat(to.dir)
+	isOneName := isSame(&fromDir, &toDir) && strings.EqualFold(from.name, to.name)
+	return isSame(&from.st, &to.st) && !isOneName, err
 }
 
 // mayMove refuses what must stay where it is, and what a Move must not replace.
@@ -128,6 +164,10 @@ func (c *call) moveAcross(from, to *place) error {
 		return err
 	}
 	defer closeAll(fd)
+	if st.Size > c.rules.maxWrite {
+		return newError(FileTooLarge, "%s has %d bytes, and %s is on another file system: the policy's files.maxWriteBytes allows "+
+			"copies of %d.", quote(from.path), st.Size, quote(to.path), c.rules.maxWrite)
+	}
 	content := &reader{c: c, fd: fd, part: span{0, st.Size}}
 	// The owner is that of the file that moves, not of the one that it replaces.
 	target := &place{path: to.path, dir: to.dir, name: to.name, fd: from.fd, st: *st}
@@ -138,6 +178,16 @@ func (c *call) moveAcross(from, to *place) error {
 	if err != nil {
 		return err
 	}
+	return c.removeCopied(from, to, st)
+}
+
+// removeCopied removes the source of a copy, if it is still what was copied.
+func (c *call) removeCopied(from, to *place, st *unix.Stat_t) error {
+	unlock, err := lock(c.ctx, from)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	err = from.lookAgain()
 	if err == nil && (!isSame(&from.st, st) || from.st.Size != st.Size || from.st.Mtim != st.Mtim) {
 		return newError(FileChanged, "%s was changed while it was copied to %s, and is still there: compare the two.",

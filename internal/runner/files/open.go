@@ -19,9 +19,19 @@ const (
 // openBeneath opens a path below a directory. It repeats a call that a signal interrupted, and a few times one that a
 // rename elsewhere did.
 func openBeneath(dir int, path string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolveFlags}
+	return openHow(dir, path, &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolveFlags})
+}
+
+// openSameMount opens a directory in another, and fails with EXDEV where something is mounted on it. The device wouldn't
+// tell: that of a bind mount can be the same.
+func openSameMount(dir int, name string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	return openHow(dir, name, &unix.OpenHow{Flags: flags, Resolve: resolveFlags | unix.RESOLVE_NO_XDEV})
+}
+
+func openHow(dir int, path string, how *unix.OpenHow) (int, error) {
 	for again := 0; ; again++ {
-		fd, err := unix.Openat2(dir, path, &how)
+		fd, err := unix.Openat2(dir, path, how)
 		if err == unix.EINTR || err == unix.EAGAIN && again < 16 {
 			continue
 		}

@@ -273,11 +273,19 @@ func copyPart(ctx context.Context, to io.Writer, fd int, part span) (int64, erro
 			break
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
-			return at - part.start, fmt.Errorf("write the output: %w", &outputError{err})
+			return at - part.start, writeError(err)
 		}
 		at += int64(n)
 	}
 	return at - part.start, nil
+}
+
+// writeError describes an error of the output; nil stays nil.
+func writeError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("write the output: %w", &outputError{err})
 }
 
 // outputError keeps an error of the output from being taken for one of the file: it doesn't unwrap.

@@ -298,6 +298,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	line := strings.Repeat("x", 99) + "\n"
 	w.file("lines", strings.Repeat(line, 640<<10))
 	w.file("long", strings.Repeat("y", 64<<20))
+	w.file("short", "a\n")
 	for _, r := range []Request{
 		{Operation: OperationRead, Path: "lines", Limit: math.MaxInt64},
 		{Operation: OperationRead, Path: "lines", Offset: 600 << 10},
@@ -305,11 +306,18 @@ func TestMemoryIsBounded(t *testing.T) {
 		{Operation: OperationRead, Path: "long", Unit: UnitBytes},
 		{Operation: OperationGrep, Path: ".", Pattern: "x", MaxResults: 10},
 		{Operation: OperationGrep, Path: ".", Pattern: "z|y$"},
+		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat("(a?)", 1000)},
+		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat(`(\pL?){1000}`, 200)},
+		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat("(?:a?){1000}", 680)},
+		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat("(?:(a)|(b)){50}", 100)},
+		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat(`\pL`, 300)},
+		{Operation: OperationGlob, Path: ".", Pattern: strings.Repeat("*?", 4000)},
 	} {
 		r.WorkingDir = w.root
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Do(t.Context(), &w.rules, &r, io.Discard); err != nil {
+		// What is too large may be refused instead.
+		if _, err := Do(t.Context(), &w.rules, &r, io.Discard); err != nil && reasonOf(err) != InvalidPattern {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

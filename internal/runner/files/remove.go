@@ -2,12 +2,13 @@ package files
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
 
 func (c *call) remove() (Result, error) {
-	p, err := c.resolve(c.req.Path, how{})
+	p, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err
 	}
@@ -16,7 +17,7 @@ func (c *call) remove() (Result, error) {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)
 	case !isDir(&p.st):
-		if err := unix.Unlinkat(p.dir, p.name, 0); err != nil {
+		if err := c.unlink(p); err != nil {
 			return Result{}, fileError("delete", p.path, err)
 		}
 		return Result{Path: p.path, Matches: 1}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
@@ -26,19 +27,40 @@ func (c *call) remove() (Result, error) {
 	if err := c.holdsNothingDenied(p, ""); err != nil {
 		return Result{}, err
 	}
-	t := &treeRemoval{c: c, device: p.st.Dev}
+	t := &treeRemoval{c: c}
 	err = t.removeDir(p.dir, p.name, p.path, 0)
 	if err == nil {
 		err = fileError("synchronize the directory of", p.path, syncDir(p.dir))
 	}
-	return Result{Path: p.path, Matches: t.removed}, err
+	return Result{Path: p.path, Matches: t.removed}, t.inPart(err)
+}
+
+// unlink removes a name while no other call compares or replaces what has it.
+func (c *call) unlink(p *place) error {
+	unlock, err := lock(c.ctx, p)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return unix.Unlinkat(p.dir, p.name, 0)
 }
 
 // treeRemoval deletes a tree. It goes down by descriptors, and unlinks names in open directories.
 type treeRemoval struct {
 	c       *call
-	device  uint64
 	removed int
+}
+
+// inPart adds to an error how much was deleted before it.
+func (t *treeRemoval) inPart(err error) error {
+	if err == nil || t.removed == 0 {
+		return err
+	}
+	deleted := fmt.Sprintf("%d files and directories in it were deleted before.", t.removed)
+	if known := (*Error)(nil); errors.As(err, &known) {
+		return &Error{known.Reason, known.Message + " " + deleted, known.Cause}
+	}
+	return fmt.Errorf("%w: %s", err, deleted)
 }
 
 // removeDir deletes a directory with everything in it.
@@ -46,19 +68,15 @@ func (t *treeRemoval) removeDir(dir int, name, path string, depth int) error {
 	if depth > MaxDepth {
 		return newError(NotSupported, "%s is more than %d directories deep: delete a directory further down first.", quote(path), MaxDepth)
 	}
-	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := openSameMount(dir, name)
+	if errors.Is(err, unix.EXDEV) {
+		return &Error{PermissionDenied, quote(path) + " is a mounted volume: delete what is in it, not the directory that it is " +
+			"mounted in.", err}
+	}
 	if err != nil {
 		return fileError("open", path, err)
 	}
 	defer closeAll(fd)
-	st, err := fstat(fd)
-	if err != nil {
-		return fileError("open", path, err)
-	}
-	if st.Dev != t.device {
-		return newError(PathNotAllowed, "%s is a mounted volume: delete what is in it, not the directory that it is mounted in.",
-			quote(path))
-	}
 	if err := t.empty(fd, path, depth); err != nil {
 		return err
 	}
@@ -92,11 +110,10 @@ func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) erro
 	if t.c.rules.isDenied(full) {
 		return deniedError(full, full)
 	}
-	err := error(unix.EISDIR)
-	if e.kind != unix.DT_DIR {
-		err = unix.Unlinkat(fd, e.name, 0)
+	if e.kind == unix.DT_DIR {
+		return t.removeDir(fd, e.name, full, depth+1)
 	}
-	switch {
+	switch err := unix.Unlinkat(fd, e.name, 0); {
 	case err == nil:
 		t.removed++
 		return nil
@@ -104,6 +121,7 @@ func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) erro
 		return t.removeDir(fd, e.name, full, depth+1)
 	case errors.Is(err, unix.ENOENT):
 		return nil
+	default:
+		return fileError("delete", full, err)
 	}
-	return fileError("delete", full, err)
 }

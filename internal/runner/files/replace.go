@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,10 +16,12 @@ import (
 )
 
 // Temporary files have names like .toolcall-0123456789abcdef.tmp. Glob and Grep leave them out.
-const temporaryPrefix, temporarySuffix = ".toolcall-", ".tmp"
+const temporaryPrefix, temporarySuffix, temporaryDigits = ".toolcall-", ".tmp", 16
 
 func isTemporary(name string) bool {
-	return strings.HasPrefix(name, temporaryPrefix) && strings.HasSuffix(name, temporarySuffix)
+	digits, hasPrefix := strings.CutPrefix(name, temporaryPrefix)
+	digits, hasSuffix := strings.CutSuffix(digits, temporarySuffix)
+	return hasPrefix && hasSuffix && len(digits) == temporaryDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // condition is what must hold when a file is replaced.
@@ -70,7 +73,7 @@ func (c *call) replace(p *place, content io.Reader, mode uint32, condition condi
 
 // create makes the temporary file. Nobody else can read it before it has its owner and mode.
 func (r *replacement) create() error {
-	var random [8]byte
+	var random [temporaryDigits / 2]byte
 	_, _ = rand.Read(random[:])
 	name := temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
 	fd, err := openBeneath(r.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
@@ -138,8 +141,8 @@ func writeAll(ctx context.Context, fd int, data []byte) error {
 	return ctx.Err()
 }
 
-// locks keep two calls of this process from both replacing what they compared. Other processes have the time between the
-// comparison and the rename.
+// locks keep two calls of this process from both changing what a name stands for after one of them compared it. Other
+// processes have the time between the comparison and the rename.
 var locks = func() (all [64]chan struct{}) {
 	for i := range all {
 		all[i] = make(chan struct{}, 1)
@@ -147,26 +150,49 @@ var locks = func() (all [64]chan struct{}) {
 	return all
 }()
 
-// lock takes the lock of a name in a directory. Several names share a lock.
-func lock(ctx context.Context, dir int, name string) (unlock func(), err error) {
-	st, err := fstat(dir)
+// lock takes the locks of places, always in the same order. Several names share a lock, which is taken once.
+func lock(ctx context.Context, places ...*place) (unlock func(), err error) {
+	var indexes []int
+	for _, p := range places {
+		i, err := p.lockIndex()
+		if err != nil {
+			return nil, err
+		}
+		indexes = append(indexes, i)
+	}
+	slices.Sort(indexes)
+	var held []chan struct{}
+	unlock = func() {
+		for _, l := range held {
+			<-l
+		}
+	}
+	for _, i := range slices.Compact(indexes) {
+		select {
+		case locks[i] <- struct{}{}:
+			held = append(held, locks[i])
+		case <-ctx.Done():
+			unlock()
+			return nil, ctx.Err()
+		}
+	}
+	return unlock, nil
+}
+
+// lockIndex returns which lock a name in a directory has.
+func (p *place) lockIndex() (int, error) {
+	st, err := fstat(p.dir)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	h := fnv.New32a()
-	_, _ = io.WriteString(h, strconv.FormatUint(st.Dev, 16)+" "+strconv.FormatUint(st.Ino, 16)+" "+name)
-	held := locks[h.Sum32()%uint32(len(locks))]
-	select {
-	case held <- struct{}{}:
-		return func() { <-held }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	_, _ = io.WriteString(h, strconv.FormatUint(st.Dev, 16)+" "+strconv.FormatUint(st.Ino, 16)+" "+p.name)
+	return int(h.Sum32() % uint32(len(locks))), nil
 }
 
 // commit gives the temporary file its name, if the condition holds.
 func (c *call) commit(r *replacement) error {
-	unlock, err := lock(c.ctx, r.place.dir, r.place.name)
+	unlock, err := lock(c.ctx, r.place)
 	if err != nil {
 		return err
 	}

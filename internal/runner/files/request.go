@@ -54,7 +54,8 @@ const (
 // Request is one operation. Fields that the operation doesn't know are ignored.
 type Request struct {
 	Operation Operation
-	// Path is absolute or relative to WorkingDir. Links in it are followed; Stat, Delete and Move don't follow the last.
+	// Path is absolute or relative to WorkingDir. Links in it are followed; Stat, Delete and Move don't follow the last. Where
+	// a slash follows the last, Stat follows it, and Delete and Move refuse it.
 	// Each directory on the way has to be one that the rules allow, or one above it.
 	Path string
 	// WorkingDir is absolute. It isn't needed for absolute paths.
@@ -104,7 +105,8 @@ type Rules struct {
 	DeniedPaths []string
 	// MaxReadBytes bounds what one Read returns, and the files that can be edited or compared.
 	MaxReadBytes int64
-	// MaxWriteBytes bounds the files that Write and Edit make. Zero stands for DefaultMaxBytes in both.
+	// MaxWriteBytes bounds the files that Write and Edit make, and those that Move copies to another file system. Zero stands
+	// for DefaultMaxBytes in both.
 	MaxWriteBytes int64
 	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
 	// Truncated. Zero is no bound.
@@ -122,7 +124,7 @@ type Result struct {
 	SHA256 string
 	// Lines is how many lines a Read of lines returned.
 	Lines int
-	// Matches is how many results were written, or how many entries a Delete removed.
+	// Matches is how many results were written, or how many entries a Delete removed, also one that failed.
 	Matches int
 	// Truncated says that there is more: of the file after NextOffset, or of results.
 	Truncated bool

@@ -70,6 +70,8 @@ type how struct {
 	follow bool
 	// parents makes missing directories on the way.
 	parents bool
+	// itself refuses a link that ends like a directory, which names what it leads to.
+	itself bool
 	// missing lets nothing be at the path.
 	missing bool
 }
@@ -251,6 +253,10 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 			break
 		}
 		defer closeAll(fd)
+		if last && r.itself {
+			return nil, newError(NotDirectory, "%s is a symbolic link: leave out the slash at the end for the link itself, or name "+
+				"what it leads to.", quote(full))
+		}
 		return nil, r.followLink(full, fd)
 	case TypeDirectory:
 		if !last {

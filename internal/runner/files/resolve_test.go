@@ -3,6 +3,7 @@ package files
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,8 +56,12 @@ func TestPathsThatLeadOut(t *testing.T) {
 			r.Path = path + r.Path
 			w.refused(r, PathNotAllowed, w.root)
 		}
-		w.refused(Request{Operation: OperationDelete, Path: path + "/.", Recursive: true}, PathNotAllowed, w.root)
-		w.refused(Request{Operation: OperationMove, Path: path + "/.", Destination: "a/new"}, PathNotAllowed, w.root)
+		reason := PathNotAllowed
+		if st, err := os.Lstat(filepath.Join(w.root, path)); err == nil && st.Mode()&os.ModeSymlink != 0 && !filepath.IsAbs(path) {
+			reason = NotDirectory
+		}
+		w.refused(Request{Operation: OperationDelete, Path: path + "/.", Recursive: true}, reason, w.root)
+		w.refused(Request{Operation: OperationMove, Path: path + "/.", Destination: "a/new"}, reason, w.root)
 		w.refused(Request{Operation: OperationMove, Path: "a/f", Destination: path + "/new"}, PathNotAllowed, w.root)
 	}
 	w.checkOutside()
@@ -73,6 +78,28 @@ func TestLinksThemselves(t *testing.T) {
 	w.must(Request{Operation: OperationMove, Path: "out", Destination: "moved"})
 	w.must(Request{Operation: OperationDelete, Path: "moved"})
 	w.checkOutside()
+}
+
+func TestLinksWithASlash(t *testing.T) {
+	w := newWorld(t)
+	w.file("target/f", "x")
+	w.dir("dir")
+	w.link("target", "link")
+	w.link("new", "dangling")
+	for _, path := range []string{"link/", "link//", "link/.", "dangling/"} {
+		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, NotDirectory, "slash")
+		w.refused(Request{Operation: OperationMove, Path: path, Destination: "elsewhere"}, NotDirectory, "slash")
+		w.refused(Request{Operation: OperationMove, Path: "dir", Destination: path, Overwrite: true}, NotDirectory, "slash")
+	}
+	out, _ := w.must(Request{Operation: OperationStat, Path: "link/"})
+	if e := decode[Entry](t, out)[0]; e.Type != TypeDirectory || e.Path != w.root+"/target" {
+		t.Errorf("%+v", e)
+	}
+	if all, err := os.ReadDir(w.root); err != nil || len(all) != 4 || w.content("target/f") != "x" {
+		t.Errorf("%v, %v", all, err)
+	}
+	w.must(Request{Operation: OperationDelete, Path: "link/f"})
+	w.must(Request{Operation: OperationMove, Path: "link", Destination: "elsewhere"})
 }
 
 func TestPathsThatAreNotRight(t *testing.T) {
@@ -211,7 +238,7 @@ func TestDeniedPaths(t *testing.T) {
 		w.refused(Request{Operation: OperationWrite, Path: name}, PathNotAllowed, "deniedPaths")
 		w.refused(Request{Operation: OperationMakeDirectory, Path: name + "/new"}, PathNotAllowed, "deniedPaths")
 		w.refused(Request{Operation: OperationGrep, Path: name, Pattern: "x"}, PathNotAllowed, "deniedPaths")
-		w.refused(Request{Operation: OperationMove, Path: "pem", Destination: name + "/."}, PathNotAllowed, "deniedPaths")
+		w.refused(Request{Operation: OperationMove, Path: "pem", Destination: name + "/new"}, PathNotAllowed, "deniedPaths")
 	}
 	for _, name := range allowed {
 		w.must(Request{Operation: OperationRead, Path: name})

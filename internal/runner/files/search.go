@@ -3,86 +3,78 @@ package files
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"regexp"
-	"regexp/syntax"
-	"strings"
+	"io"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
-// pattern is what a Grep looks for in lines.
-type pattern struct {
-	// expr is nil if the only literal is all there is to match.
-	expr     *regexp.Regexp
-	literals []literal
+// hit is a line that matches, as it is held until it is written. It has the exact bytes.
+type hit struct {
+	// path is shared by the hits of a file.
+	path, line     string
+	number, column int64
+	cut            bool
 }
 
-// compilePattern compiles the pattern of a Grep.
-func compilePattern(text string, isLiteral bool) (*pattern, error) {
-	switch {
-	case text == "":
-		return nil, newError(InvalidPattern, "The pattern is empty: \".\" matches every line that isn't empty.")
-	case len(text) > MaxPatternBytes:
-		return nil, newError(InvalidPattern, "The pattern is %d bytes long: it has at most %d.", len(text), MaxPatternBytes)
-	case isLiteral && strings.ContainsAny(text, "\n\x00"):
-		return nil, newError(InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
-	case isLiteral:
-		return &pattern{literals: []literal{{text: []byte(text)}}}, nil
-	}
-	tree, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern isn't an RE2 expression: %v: correct it, or set literal to look for the "+
-			"text itself.", err)
-	}
-	expr, err := regexp.Compile(text)
-	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
-	}
-	tree = tree.Simplify()
-	p := &pattern{expr: expr, literals: requiredLiterals(tree)}
-	// An expression's U+FFFD matches other bytes too.
-	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
-	if isText {
-		p.expr = nil
-	}
-	return p, nil
+// match returns what is written for a hit.
+func (h *hit) match() Match {
+	m := Match{LineNumber: h.number, Column: h.column, Cut: h.cut}
+	m.Path, m.PathBase64 = exact(h.path)
+	m.Line, m.LineBase64 = exact(h.line)
+	return m
 }
 
-// hits are the lines of one file that match.
+// hits are the lines of files that match.
 type hits struct {
-	matches []Match
+	found   []hit
+	bytes   int64
 	skipped Skipped
 }
+
+func (h *hits) add(other hits) {
+	h.found = append(h.found, other.found...)
+	h.bytes += other.bytes
+	h.skipped.add(other.skipped)
+}
+
+// bounds are how many lines are held, and how many bytes of them: no output takes more.
+type bounds struct {
+	lines int
+	bytes int64
+}
+
+func (b *bounds) areReached(h *hits) bool { return len(h.found) >= b.lines || h.bytes > b.bytes }
 
 // searcher looks for lines in one file after the other. It reuses its buffer.
 type searcher struct {
 	ctx     context.Context
 	pattern *pattern
-	// limit is how many lines of one file are returned.
-	limit  int
+	// bounds are those of one file.
+	bounds bounds
 	buffer []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
 
 	// What follows is of one file.
-	found []Match
-	line  int64
-	long  int
+	path string
+	hits hits
+	line int64
+	// steps is how much was matched since the context was asked.
+	steps int
 }
 
 const searchBytes = 256 << 10
 
-func newSearcher(ctx context.Context, p *pattern, limit int) *searcher {
-	return &searcher{ctx: ctx, pattern: p, limit: limit, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+func newSearcher(ctx context.Context, p *pattern, bounds bounds) *searcher {
+	return &searcher{ctx: ctx, pattern: p, bounds: bounds, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
 }
 
 // file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
-func (s *searcher) file(fd int, size int64) (hits, error) {
-	s.found, s.line, s.long = nil, 0, 0
+func (s *searcher) file(fd int, path string, size int64) (hits, error) {
+	s.path, s.hits, s.line = path, hits{}, 0
 	held, skipping := 0, false
-	for at := int64(0); at < size && len(s.found) < s.limit; {
+	for at := int64(0); at < size && !s.bounds.areReached(&s.hits); {
 		n, err := s.read(fd, s.buffer[held:])
 		if err != nil {
 			return hits{}, err
@@ -93,11 +85,15 @@ func (s *searcher) file(fd int, size int64) (hits, error) {
 			return hits{skipped: Skipped{Binary: 1}}, nil
 		}
 		held, skipping = s.search(held+n, end, skipping)
+		if err := s.ctx.Err(); err != nil {
+			// What was found last may be wrong.
+			return hits{}, err
+		}
 		if n == 0 {
 			break
 		}
 	}
-	return hits{matches: s.found, skipped: Skipped{LongLines: s.long}}, nil
+	return s.hits, nil
 }
 
 // read reads on.
@@ -129,7 +125,7 @@ func (s *searcher) search(size int, end, skipping bool) (held int, stillSkipping
 		whole = bytes.LastIndexByte(data, '\n') + 1
 	}
 	if whole == 0 && len(data) == len(s.buffer) {
-		s.long++
+		s.hits.skipped.LongLines++
 		s.lines(data, true)
 		return 0, true
 	}
@@ -156,10 +152,12 @@ func (s *searcher) lines(data []byte, open bool) {
 		if column := s.match(data[start:stop], candidate-start); column >= 0 {
 			s.line += int64(bytes.Count(data[counted:start], []byte{'\n'}))
 			counted = start
-			s.found = append(s.found, newMatch(data[start:stop], s.line+1, column, open))
-			if len(s.found) == s.limit {
+			if s.add(data[start:stop], column, open); s.bounds.areReached(&s.hits) {
 				return
 			}
+		}
+		if s.hasEnded() {
+			return
 		}
 		at = stop + 1
 	}
@@ -192,31 +190,72 @@ func (s *searcher) match(line []byte, hint int) int {
 	if s.pattern.expr == nil {
 		return hint
 	}
-	if !s.pattern.expr.Match(line) {
+	at := s.find(line)
+	if at < 0 {
 		// The end of a line can be before "\r\n".
-		before, found := bytes.CutSuffix(line, []byte{'\r'})
-		if !found || !s.pattern.expr.Match(before) {
-			return -1
+		if before, found := bytes.CutSuffix(line, []byte{'\r'}); found {
+			at = s.find(before)
 		}
-		line = before
 	}
-	return s.pattern.expr.FindIndex(line)[0]
+	return at
 }
 
-// newMatch returns the match in a line, and cuts a long line around it.
-func newMatch(line []byte, number int64, column int, open bool) Match {
+// maxStepsAtOnce bounds what an expression does before the context is asked: instructions times bytes, each some 20 ns at most.
+const maxStepsAtOnce = 1 << 22
+
+// find returns where the expression matches first; -1 if it doesn't. Its answer is of no use after the context's end.
+func (s *searcher) find(line []byte) int {
+	expr, steps := s.pattern.expr, len(line)*s.pattern.size
+	s.steps += steps
+	if steps > maxStepsAtOnce {
+		// Nothing interrupts a match but the end of its input. From a reader it is slower.
+		if at := expr.FindReaderIndex(&lineReader{ctx: s.ctx, rest: line}); at != nil {
+			return at[0]
+		}
+		return -1
+	}
+	if !expr.Match(line) {
+		return -1
+	}
+	return expr.FindIndex(line)[0]
+}
+
+// hasEnded says that the context has ended. It asks only after much work.
+func (s *searcher) hasEnded() bool {
+	if s.steps < maxStepsAtOnce {
+		return false
+	}
+	s.steps = 0
+	return s.ctx.Err() != nil
+}
+
+// lineReader reads a line up to its end or that of the context.
+type lineReader struct {
+	ctx  context.Context
+	rest []byte
+}
+
+func (r *lineReader) ReadRune() (rune, int, error) {
+	if len(r.rest) == 0 || r.ctx.Err() != nil {
+		return 0, 0, io.EOF
+	}
+	c, size := utf8.DecodeRune(r.rest)
+	r.rest = r.rest[size:]
+	return c, size, nil
+}
+
+// add holds a line, and cuts a long one around its match.
+func (s *searcher) add(line []byte, column int, open bool) {
 	line = bytes.TrimSuffix(line, []byte{'\r'})
 	column = min(column, len(line))
-	m := Match{LineNumber: number, Column: int64(column) + 1, Cut: open}
+	h := hit{path: s.path, number: s.line + 1, column: int64(column) + 1, cut: open}
 	if len(line) > MaxLineBytes {
 		start := min(max(column-MaxLineBytes/4, 0), len(line)-MaxLineBytes)
-		line, m.Cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true
+		line, h.cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true
 	}
-	m.Line = string(line)
-	if !utf8.Valid(line) {
-		m.Line, m.LineBase64 = string([]rune(m.Line)), base64.StdEncoding.EncodeToString(line)
-	}
-	return m
+	h.line = string(line)
+	s.hits.found = append(s.hits.found, h)
+	s.hits.bytes += int64(len(h.path) + len(h.line))
 }
 
 // cutRunes removes what the cut left of characters at both ends.

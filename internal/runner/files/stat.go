@@ -15,7 +15,7 @@ func (c *call) stat() (Result, error) {
 		entry.Target, entry.TargetBase64 = exact(target)
 	}
 	out := c.newResults(1)
-	result, err := out.finish(p, &walker{}, out.add(entry))
+	result, err := out.finish(p, out.add(entry))
 	result.Bytes = entry.Size
 	return result, err
 }

@@ -75,7 +75,7 @@ func TestGlob(t *testing.T) {
 		w.file(f, "")
 	}
 	w.link("../src", "x/link")
-	w.file("src/"+temporaryPrefix+"0"+temporarySuffix, "")
+	w.file("src/.toolcall-0123456789abcdef.tmp", "")
 	for pattern, want := range map[string][]string{
 		"*":                    {"a.go", "b.txt", "src", "x"},
 		"**/*.go":              {"a.go", "src/c.go", "src/deep/.hidden.go", "src/deep/d.go"},
@@ -319,7 +319,7 @@ func TestMove(t *testing.T) {
 	w.file("g", "2")
 	w.file("d/x", "3")
 	_, result := w.must(Request{Operation: OperationMove, Path: "f", Destination: "d/f"})
-	if w.content("d/f") != "1" || !result.Created || result.Path != w.root+"/d/f" || result.Bytes != 1 {
+	if w.content("d/f") != "1" || !result.Created || result.Path != w.root+"/d/f" || result.Bytes != 0 {
 		t.Errorf("%+v", result)
 	}
 	w.refused(Request{Operation: OperationMove, Path: "g", Destination: "d/f"}, FileExists, "overwrite")

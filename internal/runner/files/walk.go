@@ -86,8 +86,8 @@ type walker struct {
 	c *call
 	// denied says of a path below the directory that it is denied.
 	denied func(relative string) bool
-	// hidden says of a name that it is left out.
-	hidden func(name string) bool
+	// hidden says of an entry that it is left out.
+	hidden func(dirent) bool
 
 	skipped Skipped
 	// truncated says that the tree is larger than a walk.
@@ -182,7 +182,15 @@ func (w *walker) walkDir(dir *directory, prefix string, depth int,
 func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 	var entries []dirent
 	err := readDir(w.c.ctx, dir.fd, func(e dirent) error {
-		if w.hidden != nil && w.hidden(e.name) {
+		if e.kind == unix.DT_UNKNOWN {
+			var st unix.Stat_t
+			if err := unix.Fstatat(dir.fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				w.skipped.Unreadable++
+				return nil
+			}
+			e.kind = byte(st.Mode & unix.S_IFMT >> 12)
+		}
+		if w.hidden != nil && w.hidden(e) {
 			return nil
 		}
 		if w.entries++; w.entries > maxEntries || w.held > maxHeldBytes {
@@ -192,14 +200,6 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 		if w.denied != nil && w.denied(prefix+e.name) {
 			w.skipped.Denied++
 			return nil
-		}
-		if e.kind == unix.DT_UNKNOWN {
-			var st unix.Stat_t
-			if err := unix.Fstatat(dir.fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				w.skipped.Unreadable++
-				return nil
-			}
-			e.kind = byte(st.Mode & unix.S_IFMT >> 12)
 		}
 		w.held += len(e.name) + entryBytes
 		entries = append(entries, e)
@@ -216,8 +216,16 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 	return entries, err
 }
 
-// errEnough ends a walk early.
-var errEnough = newError(FileTooLarge, "There is more than a walk can visit: name a directory further down.")
+// errEnough ends a walk early. No caller of Do sees it.
+var errEnough = errors.New("there are enough results")
+
+// finish completes the result of a walk that ended with err.
+func (w *walker) finish(p *place, out *results, err error) (Result, error) {
+	result, err := out.finish(p, err)
+	result.Skipped = w.skipped
+	result.Truncated = result.Truncated || w.truncated
+	return result, err
+}
 
 // underRules returns the walker of a request for what is below a place.
 func (c *call) underRules(p *place) *walker {

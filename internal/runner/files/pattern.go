@@ -1,0 +1,109 @@
+package files
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+// Bounds of one expression: memory grows with both, and time with instructions times bytes.
+const (
+	maxInstructions = 10_000
+	maxClassRunes   = 50_000
+)
+
+// pattern is what a Grep looks for in lines.
+type pattern struct {
+	// expr is nil if the only literal is all there is to match.
+	expr *regexp.Regexp
+	// size is about how many instructions expr has.
+	size     int
+	literals []literal
+}
+
+// compilePattern compiles the pattern of a Grep.
+func compilePattern(text string, isLiteral bool) (*pattern, error) {
+	switch {
+	case text == "":
+		return nil, newError(InvalidPattern, "The pattern is empty: \".\" matches every line that isn't empty.")
+	case len(text) > MaxPatternBytes:
+		return nil, newError(InvalidPattern, "The pattern is %d bytes long: it has at most %d.", len(text), MaxPatternBytes)
+	case isLiteral && strings.ContainsAny(text, "\n\x00"):
+		return nil, newError(InvalidPattern, "The pattern contains a line feed or a NUL byte: a line of text contains neither.")
+	case isLiteral:
+		return &pattern{literals: []literal{{text: []byte(text)}}}, nil
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, newError(InvalidPattern, "The pattern isn't an RE2 expression: %v: correct it, or set literal to look for the "+
+			"text itself.", err)
+	}
+	tree = withoutGroups(tree)
+	size := instructions(tree)
+	if size > maxInstructions || classRunes(tree) > maxClassRunes {
+		return nil, newError(InvalidPattern, "The pattern is too large: it would compile to about %d instructions, and the limit is "+
+			"%d, or it has too many large classes, such as \\pL: repeat less in it, or search for a part of it.", size, maxInstructions)
+	}
+	expr, err := regexp.Compile(tree.String())
+	if err != nil {
+		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
+	}
+	tree = tree.Simplify()
+	p := &pattern{expr: expr, size: size, literals: requiredLiterals(tree)}
+	// An expression's U+FFFD matches other bytes too.
+	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
+	if isText {
+		p.expr = nil
+	}
+	return p, nil
+}
+
+// instructions returns about how many instructions an expression without groups compiles to, and never much less.
+func instructions(re *syntax.Regexp) int {
+	size := 0
+	for _, sub := range re.Sub {
+		size += instructions(sub)
+	}
+	switch re.Op {
+	case syntax.OpConcat:
+	case syntax.OpLiteral:
+		size = len(re.Rune)
+	case syntax.OpAlternate:
+		size += len(re.Sub)
+	case syntax.OpRepeat:
+		// Each repetition is a copy, and each that may be left out has a branch around it.
+		copies := max(re.Min, re.Max, 1)
+		size *= copies
+		if re.Min != re.Max {
+			size += copies
+		}
+	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
+		size += 2
+	default:
+		size++
+	}
+	return size
+}
+
+// classRunes returns how many numbers the classes of an expression hold. Copies of a class share them.
+func classRunes(re *syntax.Regexp) int {
+	size := 0
+	if re.Op == syntax.OpCharClass {
+		size = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		size += classRunes(sub)
+	}
+	return size
+}
+
+// withoutGroups makes every group one that captures nothing: the state of a match holds the captures of all groups.
+func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	for i, sub := range re.Sub {
+		re.Sub[i] = withoutGroups(sub)
+	}
+	return re
+}

@@ -1,0 +1,54 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestDeleteSaysWhatItDeletedBeforeItFailed(t *testing.T) {
+	w := newWorld(t)
+	const depth = MaxDepth + 20
+	for i := range depth {
+		w.file("tree/"+strings.Repeat("d/", i)+"f", "")
+	}
+	_, result, err := w.do(Request{Operation: OperationDelete, Path: "tree", Recursive: true})
+	says := fmt.Sprintf("%d files and directories in it were deleted before", result.Matches)
+	if reasonOf(err) != NotSupported || result.Matches == 0 || !strings.Contains(err.Error(), says) {
+		t.Errorf("%+v, %v", result, err)
+	}
+	left := 0
+	for i := range depth {
+		if _, err := os.Lstat(w.root + "/tree/" + strings.Repeat("d/", i) + "f"); err == nil {
+			left++
+		}
+	}
+	if left != depth-result.Matches || result.Path != w.root+"/tree" {
+		t.Errorf("%d of %d files are left, %+v", left, depth, result)
+	}
+}
+
+func TestDeleteSaysWhatItDeletedBeforeItsContextEnded(t *testing.T) {
+	w := newWorld(t)
+	const files = 2000
+	for i := range files {
+		w.file(fmt.Sprintf("many/%s%d", strings.Repeat("x", 60), i), "")
+	}
+	ctx := &contextFunc{Context: t.Context(), err: func() error {
+		if all, err := os.ReadDir(w.root + "/many"); err != nil || len(all) < files {
+			return context.Canceled
+		}
+		return nil
+	}}
+	r := &Request{Operation: OperationDelete, Path: w.root + "/many", Recursive: true}
+	result, err := Do(ctx, &w.rules, r, io.Discard)
+	left, _ := os.ReadDir(w.root + "/many")
+	says := fmt.Sprintf("%d files and directories", files-len(left))
+	if !errors.Is(err, context.Canceled) || result.Matches != files-len(left) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%d are left: %+v, %v", len(left), result, err)
+	}
+}
