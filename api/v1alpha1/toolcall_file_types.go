@@ -169,8 +169,9 @@ type FileStatus struct {
 	// +optional
 	Bytes *int64 `json:"bytes,omitempty"`
 
-	// sha256 is that of the whole file's content, in hexadecimal digits. A Read has it only if it returned all of the file,
-	// and nobody wrote to it meanwhile.
+	// sha256 is that of the whole file's content, in hexadecimal digits, as ifSHA256 takes it. A Read has it only if it
+	// returned all of the file, and nobody wrote to it meanwhile; a Stat if the file is no larger than the policy's
+	// files.maxReadBytes and can be read.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`

@@ -119,8 +119,8 @@ type Result struct {
 	Path string
 	// Bytes is how much a Read returned, the size of a file that was written, or that a Stat found.
 	Bytes int64
-	// SHA256 is the content of the whole file. A Read sets it only if it returned the file from start to end and nobody
-	// wrote to it meanwhile, so it is always good for IfSHA256.
+	// SHA256 is the content of the whole file, good for IfSHA256. A Read sets it only if it returned the file from start to
+	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read.
 	SHA256 string
 	// Lines is how many lines a Read of lines returned.
 	Lines int

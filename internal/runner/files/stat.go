@@ -14,8 +14,25 @@ func (c *call) stat() (Result, error) {
 		}
 		entry.Target, entry.TargetBase64 = exact(target)
 	}
+	sum, err := c.sumOfEntry(p, &entry)
+	if err != nil {
+		return Result{}, err
+	}
 	out := c.newResults(1)
 	result, err := out.finish(p, out.add(entry))
-	result.Bytes = entry.Size
+	result.Bytes, result.SHA256 = entry.Size, sum
 	return result, err
+}
+
+// sumOfEntry returns the checksum of a file that may be compared, so that a file too large for one Read can be replaced on
+// condition; empty for what can't be read.
+func (c *call) sumOfEntry(p *place, entry *Entry) (string, error) {
+	if entry.Type != TypeFile || entry.Size > c.rules.maxRead {
+		return "", nil
+	}
+	sum, err := c.sum(p)
+	if err != nil {
+		return "", c.ctx.Err()
+	}
+	return sum, nil
 }

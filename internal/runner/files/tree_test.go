@@ -63,6 +63,14 @@ func TestStat(t *testing.T) {
 	if e := decode[Entry](t, out)[0]; e.Path != w.root+"/d/f" || e.Type != TypeFile || e.Size != 4 || result.Bytes != 4 || e.ModTime.IsZero() {
 		t.Errorf("%+v, %+v", e, result)
 	}
+	// The checksum is there for what may be compared.
+	if result.SHA256 != sumOf([]byte("text")) {
+		t.Errorf("the checksum is %s", result.SHA256)
+	}
+	w.rules.MaxReadBytes = 3
+	if _, result := w.must(Request{Operation: OperationStat, Path: "d/f"}); result.SHA256 != "" {
+		t.Errorf("the checksum of a large file is %s", result.SHA256)
+	}
 	out, _ = w.must(Request{Operation: OperationStat, Path: "."})
 	if e := decode[Entry](t, out)[0]; e.Path != w.root || e.Type != TypeDirectory {
 		t.Errorf("%+v", e)
