@@ -23,12 +23,11 @@ var fileCalls = []struct {
 }{
 	{"true", timeTrue, v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "true"}}},
 	{"read", timeRead, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "text"}}},
+	{"part", timePart, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "text", Limit: ptr.To(int64(20))}}},
 	{"list", timeList, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "."}}},
 	{"stat", timeStat, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileStat, Path: "text"}}},
 	{"write", timeWrite, v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "new", Content: &fileText}}},
-	{"python", timePython, v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{
-		Binary: "python3", Args: []string{"-c", "print(open('text').read(), end='')"},
-	}}},
+	{"python", timePython, v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "print(open('text').read(), end='')"}}},
 }
 
 // measureFiles measures file actions in a ready session in turns with the floor and with what does the same by a process.
@@ -49,7 +48,7 @@ func (b *sessionBench) measureFiles(ctx context.Context) (err error) {
 		for i := range fileCalls {
 			if fileCalls[i].word == word {
 				of := &fileCalls[i].spec
-				call.Spec.Structured, call.Spec.File = of.Structured.DeepCopy(), of.File.DeepCopy()
+				call.Spec.Structured, call.Spec.Code, call.Spec.File = of.Structured.DeepCopy(), of.Code.DeepCopy(), of.File.DeepCopy()
 			}
 		}
 		if word == "prepare" {
