@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -50,9 +51,9 @@ func TestTheGateStaysOpenInAFlood(t *testing.T) {
 		dials := 0
 		transport := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{
 			RootCAs: pool, ServerName: "x", Certificates: []tls.Certificate{issue(x509.ExtKeyUsageClientAuth)},
-		}, Dial: func(network, address string) (net.Conn, error) {
+		}, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials++
-			return net.Dial(network, address)
+			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}}
 		get := func() {
 			t.Helper()

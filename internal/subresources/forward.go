@@ -2,6 +2,7 @@ package subresources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -78,7 +79,8 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info)
 	}
 	defer func() {
 		// The answer broke off. What is lacking shows in its length; a follow has none, and goes on elsewhere.
-		if broken := recover(); broken != nil && broken != http.ErrAbortHandler {
+		broken := recover()
+		if err, ok := broken.(error); broken != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) {
 			panic(broken)
 		}
 	}()

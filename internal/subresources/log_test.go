@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -150,7 +151,11 @@ func TestAStreamThatGrows(t *testing.T) {
 	if got := string(body(t, r)); got != "89" || r.Header.Get("Content-Range") != "bytes 8-9/*" || r.Header.Get(subresources.HeaderComplete) != "false" {
 		t.Errorf("%q, %v", got, r.Header)
 	}
-	out.change(func(r *stream) { r.missing = output.Range{Start: 2, End: 5} })
+	out.change(func(r *stream) { r.broken = errors.New("the store is away") })
+	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || !strings.Contains(status.Message, "the store is away") {
+		t.Errorf("with a source that fails: %+v", status)
+	}
+	out.change(func(r *stream) { r.broken, r.missing = nil, output.Range{Start: 2, End: 5} })
 	r = s.ask(s.config, http.MethodGet, s.pathOf("call", ""))
 	if got := string(body(t, r)); got != "01" || r.Header.Get(subresources.HeaderMissing) != "2-4" {
 		t.Errorf("%q, %v", got, r.Header)

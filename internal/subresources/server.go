@@ -34,6 +34,9 @@ const (
 	idleTimeout       = 90 * time.Second
 	// maxStreams is how many requests one connection of the API server carries at the same time.
 	maxStreams = 1000
+	// A peer that is silent for pingAfter is asked whether it is there: a follow that nobody reads would last for ever.
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
 	// shutdownTimeout is how long requests may take to end once the server stops.
 	shutdownTimeout = 10 * time.Second
 )
@@ -148,7 +151,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.log.V(1)), slog.LevelInfo),
 	}
 	ended := make(chan error, 1)
