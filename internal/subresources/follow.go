@@ -138,19 +138,16 @@ func (f *following) reopen(ctx context.Context) output.Reader {
 
 // tryOpen looks for the stream. done says that it will not come back.
 func (f *following) tryOpen(ctx context.Context) (reader output.Reader, done bool) {
-	switch call, err := f.calls.again(ctx, f.call); {
-	case err == nil:
-		f.call = call
-	case !isUnavailable(err):
-		return nil, true
-	}
-	ended := f.call.Status.Phase.Terminal()
-	if ended && f.clock.Since(f.lost) > maxLost {
-		return nil, true
-	}
-	reader, err := f.open(ctx, true)
+	isLate := f.call.Status.Phase.Terminal() && f.clock.Since(f.lost) > maxLost
+	call, err := f.calls.again(ctx, f.call)
 	if err != nil {
-		return nil, ended && errors.Is(err, output.ErrNotFound)
+		return nil, isLate || !isUnavailable(err)
 	}
-	return reader, false
+	f.call = call
+	reader, err = f.open(ctx, true)
+	f.call = slim(call)
+	if err == nil {
+		return reader, false
+	}
+	return nil, isLate || call.Status.Phase.Terminal() && errors.Is(err, output.ErrNotFound)
 }

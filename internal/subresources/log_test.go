@@ -145,6 +145,13 @@ func TestAStreamThatGrows(t *testing.T) {
 	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || status.Details.RetryAfterSeconds < 1 {
 		t.Errorf("without a connection: %+v", status)
 	}
+	s.create(s.admin, "pending", "")
+	if r := s.ask(s.config, http.MethodGet, s.pathOf("pending", "")); r.StatusCode != http.StatusOK || r.Header.Get(subresources.HeaderComplete) != "false" {
+		t.Errorf("before the start: %d, %v", r.StatusCode, r.Header)
+	}
+	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("pending", "offset=1"))); status.Code != 503 {
+		t.Errorf("a part, before the start: %+v", status)
+	}
 	out := s.streams.add(call, output.Stdout)
 	out.write([]byte("0123456789"))
 	r := s.ask(s.config, http.MethodGet, s.pathOf("call", ""), "Range", "bytes=8-")
@@ -287,6 +294,28 @@ func TestAFollowEndsWithACallThatNeverStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	deleted.expectEnd()
+}
+
+// Followers share what is kept: each gets every line when it is written.
+func TestManyFollowers(t *testing.T) {
+	s := newSpace(t)
+	call := s.create(s.admin, "call", "")
+	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
+	out := s.streams.add(call, output.Stdout)
+	followers := make([]*reading, 500)
+	for i := range followers {
+		followers[i] = s.follow("call", "follow=true")
+	}
+	for i := range 5 {
+		out.write(fmt.Appendf(nil, "line %d\n", i))
+		for _, f := range followers {
+			f.expect(fmt.Sprintf("line %d", i))
+		}
+	}
+	out.finish()
+	for _, f := range followers {
+		f.expectEnd()
+	}
 }
 
 // A reader that takes nothing holds nobody up, and gets every byte when it goes on.

@@ -146,16 +146,26 @@ func (a *answer) send(ctx context.Context) error {
 		return a.forward()
 	case ended:
 		return streamNotKept(a.query.stream)
-	case !a.query.follow && a.call.Status.Phase == v1alpha1.PhaseRunning:
+	case !a.query.follow && (a.call.Status.Phase == v1alpha1.PhaseRunning || a.query.offset > 0 || a.query.span != nil):
+		// Somebody who asks for a part has seen the rest: the call runs, whatever its status says yet.
 		return unavailable("the call's runner isn't connected to the operator at the moment")
 	default:
 		reader = notStarted{}
 	}
+	a.call = slim(a.call)
 	if a.query.follow {
 		return a.follow(ctx, reader)
 	}
 	defer reader.Close()
 	return a.sendRange(ctx, reader)
+}
+
+// slim leaves of a call what a request needs until its end: a status can be large, and a reader slow.
+func slim(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
+	kept := &v1alpha1.ToolCall{}
+	kept.Namespace, kept.Name, kept.UID = call.Namespace, call.Name, call.UID
+	kept.Status.Phase = call.Status.Phase
+	return kept
 }
 
 // forward has the leader answer. A request isn't passed on twice.
