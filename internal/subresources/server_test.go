@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -153,6 +154,31 @@ func TestAStopEndsAFollowCleanly(t *testing.T) {
 	if got := body(t, after.expect("call", "follow=true&offset=4", http.StatusOK)); string(got) != "two\n" {
 		t.Errorf("%q", got)
 	}
+}
+
+// Nothing of a server is left when it has stopped.
+func TestAStoppedServerLeavesNothing(t *testing.T) {
+	s := newSpace(t)
+	s.finished("call", "x")
+	// What the libraries start once stays.
+	first := s.start(nil, nil)
+	first.expect("call", "", http.StatusOK)
+	first.stop()
+	before := goleak.IgnoreCurrent()
+	r := s.start(nil, nil)
+	transport := r.transport(r.front)
+	eventually(t, func() error {
+		response, err := r.get(transport, "call", "")
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		return err
+	})
+	r.stop()
+	transport.CloseIdleConnections()
+	goleak.VerifyNone(t, before)
 }
 
 // lease is the operator's, held by whoever is at the address.
