@@ -50,6 +50,7 @@ func TestTheOperatorRegistersItself(t *testing.T) {
 		}
 	}
 	s.run("patch", "apiservice", subresources.APIServiceName, "--type=merge", `--patch={"spec":{"caBundle":null}}`)
+	s.run("wait", "--for=condition=Available=False", "apiservice/"+subresources.APIServiceName, "--timeout=60s")
 	elsewhere := start("other")
 	elsewhere()
 	if got := bundle(); got != "" {
@@ -149,6 +150,10 @@ func TestNamespacesWaitForAServerThatIsAway(t *testing.T) {
 		}
 		return fmt.Errorf("the namespace is still there: %v, %v", err, namespace.Status.Conditions)
 	})
+	// For the tests that follow.
+	if said, err := s.kubectl("wait", "--for=condition=Available", "apiservice/"+subresources.APIServiceName, "--timeout=60s"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
 }
 
 // withNamespaceController runs the controller that deletes namespaces until the test ends. It skips the test where there is no
