@@ -39,6 +39,11 @@ if ! "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator -
   die "the operator didn't become ready"
 fi
 
+if [[ -n $("$KUBECTL" get apiservices.apiregistration.k8s.io v1alpha1.subresources.toolcall.dev --ignore-not-found -o name) ]]; then
+  say "waiting until the API server reaches the output of calls"
+  "$KUBECTL" wait --for=condition=Available --timeout=120s apiservices.apiregistration.k8s.io/v1alpha1.subresources.toolcall.dev >/dev/null
+fi
+
 # Admission of the API server can lag behind a new kind by some seconds.
 say "waiting until calls are admitted"
 probe() {

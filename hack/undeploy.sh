@@ -11,6 +11,9 @@ created() {
   "$KUBECTL" get jobs.batch,pods,secrets,networkpolicies.networking.k8s.io --all-namespaces --ignore-not-found -o name -l "$ours"
 }
 
+# Without the operator it answers nothing, and then no namespace of the cluster can be deleted.
+"$KUBECTL" delete apiservices.apiregistration.k8s.io v1alpha1.subresources.toolcall.dev --ignore-not-found | sed 's/^/  /' >&2
+
 # The operator stops running calls, ends sessions and removes pools, so these go before it.
 for kind in toolcalls toolsessions executionenvironments; do
   if "$KUBECTL" get crd "$kind.toolcall.dev" >/dev/null 2>&1; then

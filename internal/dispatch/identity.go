@@ -116,29 +116,41 @@ func (i *Identity) Encode() (certPEM, keyPEM []byte, err error) {
 // CA is the authority's certificate as the runner's variable carries it.
 func (i *Identity) CA() string { return base64.StdEncoding.EncodeToString(i.cert.Raw) }
 
+// Authority is the certificate that vouches for all that Issue makes.
+func (i *Identity) Authority() *x509.Certificate { return i.cert }
+
+// Issue makes a key and a certificate of it. The template says for what names and uses, and until when.
+func (i *Identity) Issue(template *x509.Certificate, now time.Time) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("make a key: %w", err)
+	}
+	leaf := *template
+	leaf.SerialNumber = big.NewInt(now.UnixNano())
+	leaf.NotBefore = now.Add(-clockSlack)
+	leaf.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, &leaf, i.cert, &key.PublicKey, i.key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("issue a certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der, i.cert.Raw}, PrivateKey: key}, nil
+}
+
 // ServerTLS issues a certificate and gives the configuration of the listener. Runners bring certificates
 // of their own making: any is taken, its key is what counts.
 func (i *Identity) ServerTLS(now time.Time) (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, err := i.Issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: wire.ServerName},
+		DNSNames:    []string{wire.ServerName},
+		NotAfter:    i.cert.NotAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, now)
 	if err != nil {
-		return nil, fmt.Errorf("make the listener's key: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: wire.ServerName},
-		DNSNames:     []string{wire.ServerName},
-		NotBefore:    now.Add(-clockSlack),
-		NotAfter:     i.cert.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, i.cert, &key.PublicKey, i.key)
-	if err != nil {
-		return nil, fmt.Errorf("issue the listener's certificate: %w", err)
+		return nil, fmt.Errorf("make the listener's certificate: %w", err)
 	}
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der, i.cert.Raw}, PrivateKey: key}},
+		Certificates: []tls.Certificate{certificate},
 		ClientAuth:   tls.RequireAnyClientCert,
 		// A runner makes a new connection seldom, and each ticket costs both ends.
 		SessionTicketsDisabled: true,

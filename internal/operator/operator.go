@@ -33,6 +33,7 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/subresources"
 	"toolcall.dev/operator/internal/tracing"
 )
 
@@ -99,6 +100,12 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		defer cancel()
 		_ = trace.Shutdown(last)
 	}()
+	api, err := newOutputAPI(ctx, mgr, o, outputOptions{
+		clients: clients, identity: identity, reviews: memory.Reviews, now: now, log: log.WithName("output"),
+	})
+	if err != nil {
+		return err
+	}
 	err = controllers.Setup(mgr, controllers.Options{
 		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
 		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
@@ -107,7 +114,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err != nil {
 		return err
 	}
-	if err := mgr.Start(ctx); err != nil {
+	if err := runAll(ctx, mgr, api); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
@@ -133,6 +140,10 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
+	labels, err := subresources.LeaderLabels(o.PodIP)
+	if err != nil {
+		return nil, err
+	}
 	mgr, err := ctrl.NewManager(conf, ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log,
@@ -142,7 +153,8 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 		HealthProbeBindAddress:        o.HealthAddress,
 		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              "toolcall-operator",
+		LeaderElectionID:              leaseName,
+		LeaderElectionLabels:          labels,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),

@@ -32,6 +32,10 @@ type Options struct {
 	// MaxPendingCalls and MaxPendingBytes bound what one requester keeps pending; 0 for no bound.
 	MaxPendingCalls int
 	MaxPendingBytes int64
+	// OutputAPI serves the output of calls as an aggregated API, at an address that a Service leads to.
+	OutputAPI        bool
+	OutputAPIAddress string
+	OutputAPIService string
 
 	// Namespace and PodIP are the operator's own.
 	Namespace string
@@ -69,6 +73,9 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	})
 	fs.IntVar(&o.MaxPendingCalls, "max-pending-calls", 2000, "calls that one requester may keep pending; more are denied with BudgetExceeded. 0 for no bound")
 	fs.Int64Var(&o.MaxPendingBytes, "max-pending-bytes", 64<<20, "bytes of input that the pending calls of one requester may hold; more is denied with BudgetExceeded. 0 for no bound")
+	fs.BoolVar(&o.OutputAPI, "output-api", true, "serve the output of calls as the aggregated API subresources.toolcall.dev. Turn it off only where its APIService isn't installed: one that doesn't answer keeps every namespace from being deleted")
+	fs.StringVar(&o.OutputAPIAddress, "output-api-address", ":10250", "address to serve the aggregated API on")
+	fs.StringVar(&o.OutputAPIService, "output-api-service", "toolcall-subresources", "Service, in the operator's namespace, that leads to the aggregated API's address")
 	o.Namespace = getenv("POD_NAMESPACE")
 	o.PodIP = getenv("POD_IP")
 }
@@ -99,6 +106,11 @@ func (o *Options) Validate() error {
 	if _, err := o.dispatchPort(); err != nil {
 		wrong = append(wrong, err)
 	}
+	if o.OutputAPI {
+		if _, err := portOf("--output-api-address", o.OutputAPIAddress); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
 	if err := o.checkPprof(); err != nil {
 		wrong = append(wrong, err)
 	}
@@ -121,13 +133,18 @@ func (o *Options) checkPprof() error {
 }
 
 func (o *Options) dispatchPort() (int32, error) {
-	_, text, err := net.SplitHostPort(o.DispatchAddress)
+	return portOf("--dispatch-address", o.DispatchAddress)
+}
+
+// portOf is the port of an address that a flag gives.
+func portOf(name, address string) (int32, error) {
+	_, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return 0, fmt.Errorf("--dispatch-address %q: %w", o.DispatchAddress, err)
+		return 0, fmt.Errorf("%s %q: %w", name, address, err)
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {
-		return 0, fmt.Errorf("--dispatch-address %q: the port must be a number between 1 and 65535", o.DispatchAddress)
+		return 0, fmt.Errorf("%s %q: the port must be a number between 1 and 65535", name, address)
 	}
 	return int32(port), nil
 }

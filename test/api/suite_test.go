@@ -89,6 +89,10 @@ func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
 	if said, err := s.kubectl("", "apply", "--server-side", "-k", filepath.Join(root, "config", "default")); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, said)
 	}
+	// Nobody answers for it here, and then no namespace can be deleted.
+	if said, err := s.kubectl("", "delete", "apiservice", "v1alpha1.subresources.toolcall.dev"); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, said)
+	}
 	return s, s.awaitInstalled()
 }
 

@@ -42,7 +42,7 @@ func (b *bed) operatorOutside(t *testing.T) {
 	b.awaitNoOperator(t)
 
 	// The last one of two equal flags counts.
-	args = append(args, "--identity-dir="+filepath.Join(dir, "identity"), "--metrics-address=0", "--health-address=0",
+	args = append(args, "--identity-dir="+filepath.Join(dir, "identity"), "--metrics-address=0", "--health-address=0", "--output-api=false",
 		"--dispatch-address="+net.JoinHostPort(address, "9443"))
 	operator := exec.Command(program, args...)
 	operator.Env = []string{"KUBECONFIG=" + filepath.Join(dir, "kubeconfig"), "POD_NAMESPACE=" + operatorNamespace, "POD_IP=" + address}

@@ -62,6 +62,9 @@ func TestTheOperatorWorksInItsNamespacesAndNowhereElse(t *testing.T) {
 		b.worksIn(namespace)
 	}
 	b.isUntouched(env, call)
+	b.eventually("the aggregated API to be registered", func(context.Context) (bool, error) {
+		return strings.Contains(r.logs(), "Registered the aggregated API"), nil
+	})
 	b.askedOnlyForItsOwn(r)
 }
 
@@ -228,6 +231,9 @@ func (b *bench) askedOnlyForItsOwn(r *running) {
 	}
 	own := append(slices.Clone(covered), system)
 	for request := range r.traffic.asked {
+		if request == "GET /api/v1/namespaces/kube-system/configmaps" {
+			continue // By name: how the API server authenticates itself.
+		}
 		if _, rest, found := strings.Cut(request, "/namespaces/"); found {
 			namespace, _, _ := strings.Cut(rest, "/")
 			if !slices.Contains(own, namespace) {

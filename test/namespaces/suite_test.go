@@ -139,6 +139,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// freeAddress is one that nobody listens on.
+func (b *bench) freeAddress() string {
+	b.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	b.must(err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
 // running is the operator, in this process.
 type running struct {
 	traffic traffic
@@ -151,10 +160,7 @@ type running struct {
 // start runs the operator as its account, with the arguments of the installation.
 func (b *bench) start() *running {
 	b.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	b.must(err)
-	address := listener.Addr().String()
-	b.must(listener.Close())
+	address, outputAddress := b.freeAddress(), b.freeAddress()
 	var mu sync.Mutex
 	var lines strings.Builder
 	log := funcr.New(func(prefix, args string) {
@@ -173,6 +179,7 @@ func (b *bench) start() *running {
 		RunnerImage: "example.com/runner:1", DispatchAddress: address, DispatchService: "toolcall-dispatch",
 		IdentityDir: b.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespaces: covered, Namespace: system, PodIP: "127.0.0.1",
+		OutputAPI: true, OutputAPIAddress: outputAddress, OutputAPIService: "toolcall-subresources",
 	}
 	b.must(options.Validate())
 	ctx, stop := context.WithCancel(context.Background())

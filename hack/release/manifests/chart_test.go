@@ -250,6 +250,29 @@ func TestOptionalObjects(t *testing.T) {
 	}
 }
 
+// Without the aggregated API there is no APIService: one that nobody answers for keeps namespaces from being deleted.
+func TestWithoutTheOutputAPI(t *testing.T) {
+	t.Parallel()
+	off := values{"outputApi": values{"enabled": false}, "networkPolicy": values{"enabled": true}}
+	got := chart(t, off)
+	with := chart(t, values{"networkPolicy": values{"enabled": true}})
+	for _, name := range []string{"apiregistration.k8s.io/v1/APIService//v1alpha1.subresources.toolcall.dev", "v1/Service/" + system + "/toolcall-subresources"} {
+		if got[name] != nil || with[name] == nil {
+			t.Errorf("%s: there without it %t, and with it %t", name, got[name] != nil, with[name] != nil)
+		}
+	}
+	container := at(t, deployment(t, off), "spec", "template", "spec", "containers", 0)
+	args, _ := at(t, container, "args").([]any)
+	if !slices.Contains(args, any("--output-api=false")) {
+		t.Errorf("the operator is started with %v", args)
+	}
+	policy := got["networking.k8s.io/v1/NetworkPolicy/"+system+"/toolcall-operator"]
+	encoded, _ := json.Marshal([]any{container, policy})
+	if strings.Contains(string(encoded), "subresources") {
+		t.Errorf("a port for it is there: %s", encoded)
+	}
+}
+
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -69,7 +69,7 @@ func (s *Server) StartManager(ctx context.Context, program string, args ...strin
 	}
 	m := &Manager{began: time.Now(), log: log, logged: before, exited: make(chan struct{}), metrics: "http://" + ports[1], pprof: "http://" + ports[3]}
 	m.command = exec.Command(program, append([]string{
-		"--kubeconfig=" + s.path(kubeconfig), "--runner-image=example.com/runner:1", "--leader-elect=false", "--identity-dir=" + s.path(identity),
+		"--kubeconfig=" + s.path(kubeconfig), "--runner-image=example.com/runner:1", "--leader-elect=false", "--output-api=false", "--identity-dir=" + s.path(identity),
 		"--dispatch-address=" + ports[0], "--metrics-address=" + ports[1], "--health-address=" + ports[2], "--pprof-address=" + ports[3],
 	}, args...)...)
 	m.command.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_IP=127.0.0.1")

@@ -1,0 +1,173 @@
+package subresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/transport"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+// Leader says where the replica is that runners are connected to.
+type Leader interface {
+	// IsHere says that it is this one.
+	IsHere() bool
+	// Address is the leader's, with the port of the aggregated API; empty when there is no leader.
+	Address(ctx context.Context) (string, error)
+}
+
+// forwarder passes requests on to the leader, over TLS with certificates on both sides, with the user in headers.
+type forwarder struct {
+	leader    Leader
+	transport *http.Transport
+}
+
+// Bounds of a connection to the leader.
+const (
+	dialTimeout     = 3 * time.Second
+	responseTimeout = 30 * time.Second
+)
+
+func newForwarder(leader Leader, own *certificate) *forwarder {
+	return &forwarder{leader: leader, transport: &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:       own.clientTLS(),
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: responseTimeout,
+		IdleConnTimeout:       idleTimeout,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+	}}
+}
+
+// serve passes a request on. Nothing has been written when it returns an error.
+func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info) (failed error) {
+	address, err := f.leader.Address(r.Context())
+	if err != nil {
+		return unavailable("the operator's leader can't be found: %s", err.Error())
+	}
+	if address == "" {
+		return unavailable("the operator has no leader at the moment")
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport:     f.transport,
+		FlushInterval: -1,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL = &url.URL{Scheme: "https", Host: address, Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
+			p.Out.Host = replicaName
+			transport.SetAuthProxyHeaders(p.Out, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			failed = unavailable("the operator's leader doesn't answer: %s", err.Error())
+		},
+	}
+	defer func() {
+		// The answer broke off. What is lacking shows in its length; a follow has none, and goes on elsewhere.
+		broken := recover()
+		if err, ok := broken.(error); broken != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) {
+			panic(broken)
+		}
+	}()
+	// The leader says all of it.
+	for name := range w.Header() {
+		if strings.HasPrefix(name, "Toolcall-") {
+			w.Header().Del(name)
+		}
+	}
+	dropContentHeaders(w.Header())
+	w.Header().Del("X-Content-Type-Options")
+	proxy.ServeHTTP(w, r)
+	return failed
+}
+
+// LabelLeaderAddress is the label of the operator's Lease that has the IP address of the replica that holds it.
+const LabelLeaderAddress = "toolcall.dev/leader-address"
+
+// LeaderLabels are the labels that a replica at an address puts on the Lease when it gets it. The value is the address in full
+// with underscores instead of colons, which a label's value can't have.
+func LeaderLabels(podIP string) (map[string]string, error) {
+	ip, err := netip.ParseAddr(podIP)
+	if err != nil {
+		return nil, fmt.Errorf("the pod's address: %w", err)
+	}
+	return map[string]string{LabelLeaderAddress: strings.ReplaceAll(ip.WithZone("").StringExpanded(), ":", "_")}, nil
+}
+
+// leaderTTL is how long the answer to where the leader is counts.
+const leaderTTL = time.Second
+
+// LeaseLeader is the replica that holds the operator's Lease.
+type LeaseLeader struct {
+	Leases coordinationv1client.LeaseInterface
+	Name   string
+	// Port is that of the aggregated API at every replica.
+	Port int32
+	// Elected is closed when this replica gets the Lease. One that loses it ends.
+	Elected <-chan struct{}
+	// Clock tells the API server's time.
+	Clock clock.PassiveClock
+
+	mu      sync.Mutex
+	address string
+	asked   time.Time
+}
+
+var _ Leader = &LeaseLeader{}
+
+// IsHere says that this replica holds the Lease.
+func (l *LeaseLeader) IsHere() bool {
+	select {
+	case <-l.Elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// Address is where the replica is that holds the Lease; empty when none does.
+func (l *LeaseLeader) Address(ctx context.Context) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Clock.Now()
+	if !l.asked.IsZero() && now.Sub(l.asked) < leaderTTL {
+		return l.address, nil
+	}
+	lease, err := l.Leases.Get(ctx, l.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("get the operator's Lease: %w", err)
+	}
+	l.address, l.asked = addressOf(lease, l.Port, now), now
+	return l.address, nil
+}
+
+// addressOf reads the Lease. Nobody holds one that wasn't renewed in time.
+func addressOf(lease *coordinationv1.Lease, port int32, now time.Time) string {
+	spec := &lease.Spec
+	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return ""
+	}
+	if now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)) {
+		return ""
+	}
+	ip, err := netip.ParseAddr(strings.ReplaceAll(lease.Labels[LabelLeaderAddress], "_", ":"))
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(ip.String(), strconv.Itoa(int(port)))
+}

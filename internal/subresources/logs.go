@@ -1,0 +1,292 @@
+package subresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/output"
+)
+
+// Headers of an answer. They say what is known of the stream when the answer begins.
+const (
+	// HeaderUID has the UID of the call.
+	HeaderUID = "Toolcall-Uid"
+	// HeaderOffset has the offset in the stream of the answer's first byte.
+	HeaderOffset = "Toolcall-Offset"
+	// HeaderBytes has how many bytes the process has written so far.
+	HeaderBytes = "Toolcall-Bytes"
+	// HeaderComplete is true when there will be no more, and false otherwise.
+	HeaderComplete = "Toolcall-Complete"
+	// HeaderSHA256 has the hash of all bytes of a complete stream, in hexadecimal digits. Absent when nobody saw all of them.
+	HeaderSHA256 = "Toolcall-Sha256"
+	// HeaderMissing has the offsets of the first and the last byte of the part that wasn't kept, as 1024-2047. Absent when all
+	// is there. An answer ends before that part; one that would begin in it is an error.
+	HeaderMissing = "Toolcall-Missing"
+)
+
+// logs serves the streams of calls.
+type logs struct {
+	calls   *calls
+	rights  *rights
+	sources []output.Source
+	// forwarder passes requests on to the leader; nil when every source is complete here.
+	forwarder *forwarder
+	readers   *readers
+	clock     clock.WithTicker
+	// stopping ends when the server stops.
+	stopping context.Context
+}
+
+var _ rest.Connecter = &logs{}
+
+// ConnectMethods are the methods of HTTP that are served.
+func (l *logs) ConnectMethods() []string { return []string{http.MethodGet, http.MethodHead} }
+
+// NewConnectOptions has the handler read the parameters: an unknown one is an error.
+func (l *logs) NewConnectOptions() (options runtime.Object, subpath bool, subpathKey string) {
+	return nil, false, ""
+}
+
+// Connect returns what serves one request.
+func (l *logs) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewUnauthorized("the user is unknown")
+	}
+	call := types.NamespacedName{Namespace: request.NamespaceValue(ctx), Name: name}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := l.serve(w, r, who, call); err != nil {
+			responder.Error(err)
+		}
+	}), nil
+}
+
+// serve answers a request. Nothing has been written when it returns an error.
+func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name types.NamespacedName) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(l.stopping, cancel)()
+	query, err := parseLogRequest(r)
+	if err != nil {
+		return err
+	}
+	if err := l.rights.checkGetCall(ctx, who, name); err != nil {
+		return err
+	}
+	call, err := l.calls.get(ctx, name, query.uid)
+	if err != nil {
+		return err
+	}
+	if err := l.rights.checkSession(ctx, who, call); err != nil {
+		return err
+	}
+	leave, err := l.readers.enter(who.GetName())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	w.Header().Set(HeaderUID, string(call.UID))
+	// What a process wrote is never shown as a page of the API server's origin.
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Accept-Ranges", "bytes")
+	a := &answer{logs: l, w: w, r: r.WithContext(ctx), control: http.NewResponseController(w), who: who, call: call, query: query}
+	if err := a.send(ctx); err != nil {
+		dropContentHeaders(w.Header())
+		return err
+	}
+	return nil
+}
+
+// dropContentHeaders leaves the rest for an answer that is an error.
+func dropContentHeaders(h http.Header) {
+	for _, name := range []string{"Content-Type", "Content-Length", "Accept-Ranges"} {
+		h.Del(name)
+	}
+}
+
+// answer is one request that is being served.
+type answer struct {
+	*logs
+	w       http.ResponseWriter
+	r       *http.Request
+	control *http.ResponseController
+	who     user.Info
+	call    *v1alpha1.ToolCall
+	query   *logRequest
+}
+
+// send finds the stream, here or at the leader, and sends what was asked for.
+func (a *answer) send(ctx context.Context) error {
+	ended := a.call.Status.Phase.Terminal()
+	elsewhere := a.forwarder != nil && !a.forwarder.leader.IsHere()
+	if elsewhere && !ended {
+		return a.forward()
+	}
+	reader, err := a.open(ctx, !elsewhere)
+	switch {
+	case err == nil:
+	case !errors.Is(err, output.ErrNotFound):
+		return unavailable("the call's output can't be read: %s", err.Error())
+	case elsewhere:
+		return a.forward()
+	case ended:
+		return streamNotKept(a.query.stream)
+	case !a.query.follow && (a.call.Status.Phase == v1alpha1.PhaseRunning || a.query.offset > 0 || a.query.span != nil):
+		// Somebody who asks for a part has seen the rest: the call runs, whatever its status says yet.
+		return unavailable("the call's runner isn't connected to the operator at the moment")
+	default:
+		reader = notStarted{}
+	}
+	a.call = slim(a.call)
+	if a.query.follow {
+		return a.follow(ctx, reader)
+	}
+	defer reader.Close()
+	return a.sendRange(ctx, reader)
+}
+
+// slim leaves of a call what a request needs until its end: a status can be large, and a reader slow.
+func slim(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
+	kept := &v1alpha1.ToolCall{}
+	kept.Namespace, kept.Name, kept.UID = call.Namespace, call.Name, call.UID
+	kept.Status.Phase = call.Status.Phase
+	return kept
+}
+
+// forward has the leader answer. A request isn't passed on twice.
+func (a *answer) forward() error {
+	if a.r.Header.Get(headerForwarded) != "" {
+		return unavailable("this replica isn't the leader any more")
+	}
+	return a.forwarder.serve(a.w, a.r, a.who)
+}
+
+// open asks the status first where that has every byte, then the sources in their order, and last the status for what it has.
+func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
+	key := output.Key{Namespace: a.call.Namespace, Name: a.call.Name, UID: a.call.UID, Stream: a.query.stream}
+	status := StatusSource{a.call}
+	if status.hasAll(a.query.stream) {
+		return status.Open(ctx, key)
+	}
+	for _, source := range a.sources {
+		if reader, err := source.Open(ctx, key); !errors.Is(err, output.ErrNotFound) {
+			return reader, err
+		}
+	}
+	if !parts {
+		return nil, output.ErrNotFound
+	}
+	return status.Open(ctx, key)
+}
+
+// sendRange sends the bytes that are there.
+func (a *answer) sendRange(ctx context.Context, reader output.Reader) error {
+	info := reader.Info()
+	a.describe(info)
+	start, end, err := a.query.resolve(info)
+	if err != nil {
+		if apierrors.ReasonForError(err) == ReasonRangeNotSatisfiable {
+			a.w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Bytes))
+		}
+		return err
+	}
+	// The first bytes are read before anything is sent: an error can still be told.
+	buffer := a.readers.buffers.Get().(*[bufferSize]byte)
+	defer a.readers.buffers.Put(buffer)
+	first := 0
+	if a.r.Method != http.MethodHead && start < end {
+		if first, err = reader.ReadAt(ctx, buffer[:min(bufferSize, end-start)], start); err != nil {
+			return readError(err, start)
+		}
+	}
+	h, code := a.w.Header(), http.StatusOK
+	h.Set(HeaderOffset, strconv.FormatInt(start, 10))
+	h.Set("Content-Length", strconv.FormatInt(end-start, 10))
+	if a.query.span != nil {
+		code = http.StatusPartialContent
+		total := "*"
+		if info.Complete {
+			total = strconv.FormatInt(info.Bytes, 10)
+		}
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", start, end-1, total))
+	}
+	a.w.WriteHeader(code)
+	if a.r.Method == http.MethodHead {
+		return nil
+	}
+	// From here on the length tells a client that something is lacking.
+	for n := first; n > 0; {
+		if a.write(buffer[:n]) != nil {
+			return nil
+		}
+		if start += int64(n); start >= end {
+			return nil
+		}
+		if n, err = reader.ReadAt(ctx, buffer[:min(bufferSize, end-start)], start); err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// describe writes what is known of the stream into the headers.
+func (a *answer) describe(info output.Info) {
+	h := a.w.Header()
+	h.Set(HeaderBytes, strconv.FormatInt(info.Bytes, 10))
+	h.Set(HeaderComplete, strconv.FormatBool(info.Complete))
+	if info.Complete && info.SHA256 != "" {
+		h.Set(HeaderSHA256, info.SHA256)
+	}
+	if m := info.Missing; m.Start < m.End {
+		h.Set(HeaderMissing, fmt.Sprintf("%d-%d", m.Start, m.End-1))
+	}
+}
+
+// writeTimeout is how long a client may take none of the bytes that wait for it.
+const writeTimeout = time.Minute
+
+// write sends bytes at once, and within a time.
+func (a *answer) write(p []byte) error {
+	// Not every writer can be given a time.
+	_ = a.control.SetWriteDeadline(a.clock.Now().Add(writeTimeout))
+	_, err := a.w.Write(p)
+	if err == nil {
+		err = a.control.Flush()
+	}
+	_ = a.control.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// readError is what a client is told when the first byte can't be read.
+func readError(err error, offset int64) error {
+	var missing *output.MissingError
+	if errors.As(err, &missing) {
+		return notKept(offset, missing.Next)
+	}
+	return unavailable("the call's output can't be read: %s", err.Error())
+}
+
+// notStarted is the stream of a call whose process hasn't written anything, as far as anybody knows.
+type notStarted struct{}
+
+func (notStarted) Info() output.Info { return output.Info{} }
+func (notStarted) ReadAt(context.Context, []byte, int64) (int, error) {
+	return 0, output.ErrNoMore
+}
+func (notStarted) Wait(context.Context, int64) error { return io.ErrUnexpectedEOF }
+func (notStarted) Close()                            {}

@@ -1,0 +1,152 @@
+package subresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
+)
+
+// callResource is what calls are to RBAC.
+var callResource = v1alpha1.GroupVersion.WithResource("toolcalls").GroupResource()
+
+// rights knows what RBAC on the group of subresources can't say. It fails closed.
+type rights struct {
+	authorizer authorizer.Authorizer
+	// sessions reads past the cache: a session that was just deleted and made again is another one.
+	sessions   client.Reader
+	requesters *access.Requesters
+	reviews    *access.Reviews
+}
+
+// checkGetCall says why a user may not read a call, and so not its output either.
+func (r *rights) checkGetCall(ctx context.Context, who user.Info, call types.NamespacedName) error {
+	decision, reason, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: who, Verb: "get", Namespace: call.Namespace, Name: call.Name, ResourceRequest: true,
+		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version, Resource: callResource.Resource,
+	})
+	switch {
+	case err != nil:
+		return unavailable("whether %q may get the call could not be checked: %s", who.GetName(), err.Error())
+	case decision == authorizer.DecisionAllow:
+		return nil
+	default:
+		return forbidden(call, "reading a call's output needs the right to get the call: %s", reason)
+	}
+}
+
+// checkSession says why a user may not read the output of a session's call. That may the session's creator, and whoever may
+// use the session.
+func (r *rights) checkSession(ctx context.Context, who user.Info, call *v1alpha1.ToolCall) error {
+	ref := call.Spec.SessionRef
+	if ref == nil {
+		return nil
+	}
+	reader := requesterOf(who)
+	owner, err := r.ownerOf(ctx, call)
+	if err != nil {
+		return unavailable("whose session %q is could not be checked: %s", ref.Name, err.Error())
+	}
+	if owner != nil && owner.Username != "" && owner.Username == reader.Username && owner.UID == reader.UID {
+		return nil
+	}
+	may, err := r.reviews.MayUseSession(ctx, reader, call.Namespace, ref.Name)
+	switch {
+	case err != nil:
+		return unavailable("%s", err.Error())
+	case may:
+		return nil
+	default:
+		return forbidden(types.NamespacedName{Namespace: call.Namespace, Name: call.Name},
+			"the output of calls in the ToolSession %q is for the session's creator and for those who have the verb \"use\" on it", ref.Name)
+	}
+}
+
+// ownerOf is the creator of the call's session. Of a session that isn't there any more, or can't be told from one of the same
+// name that was made later, the call's own requester takes the place; nil when admission vouches for neither.
+func (r *rights) ownerOf(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.Requester, error) {
+	session := &v1alpha1.ToolSession{}
+	err := r.sessions.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name}, session)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get the session: %w", err)
+	}
+	if err == nil && isSessionOf(session, call) {
+		vouched, _, err := r.requesters.SessionVouched(ctx, session)
+		if err != nil || !vouched {
+			return nil, err
+		}
+		return session.Spec.RequestedBy, nil
+	}
+	vouched, _, err := r.requesters.Vouched(ctx, call)
+	if err != nil || !vouched {
+		return nil, err
+	}
+	return call.Spec.RequestedBy, nil
+}
+
+// isSessionOf says that the call certainly belongs to this session: it names its UID, or was created later. Times of objects
+// are whole seconds.
+func isSessionOf(session *v1alpha1.ToolSession, call *v1alpha1.ToolCall) bool {
+	if uid := call.Spec.SessionRef.UID; uid != "" {
+		return uid == string(session.UID)
+	}
+	return session.CreationTimestamp.Time.Before(call.CreationTimestamp.Time)
+}
+
+// requesterOf is a user in the words of the API.
+func requesterOf(who user.Info) *v1alpha1.Requester {
+	r := &v1alpha1.Requester{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
+	for key, values := range who.GetExtra() {
+		if r.Extra == nil {
+			r.Extra = map[string]v1alpha1.ExtraValue{}
+		}
+		r.Extra[key] = values
+	}
+	return r
+}
+
+func forbidden(call types.NamespacedName, format string, args ...any) error {
+	return apierrors.NewForbidden(callResource, call.Name, fmt.Errorf(format, args...))
+}
+
+// calls reads calls.
+type calls struct {
+	live, cached client.Reader
+}
+
+// get reads a call as it is now. Only the right one counts when a UID is given.
+func (c *calls) get(ctx context.Context, name types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
+	call := &v1alpha1.ToolCall{}
+	err := c.live.Get(ctx, name, call)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, apierrors.NewNotFound(callResource, name.Name)
+	case apierrors.IsForbidden(err):
+		return nil, statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "the operator doesn't work in namespace %q", name.Namespace)
+	case err != nil:
+		return nil, unavailable("get the call: %s", err.Error())
+	case uid != "" && uid != call.UID:
+		return nil, apierrors.NewConflict(callResource, name.Name, errors.New("it is another call than the one with the uid that is asked for"))
+	}
+	return call, nil
+}
+
+// again reads the same call once more: out of memory while it hasn't ended, which costs little to ask for often.
+func (c *calls) again(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
+	name := client.ObjectKeyFromObject(call)
+	now := &v1alpha1.ToolCall{}
+	if err := c.cached.Get(ctx, name, now); err == nil && now.UID == call.UID {
+		return now, nil
+	}
+	return c.get(ctx, name, call.UID)
+}

@@ -1,0 +1,176 @@
+package subresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/output"
+)
+
+// Bounds of connections and of the shutdown.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 90 * time.Second
+	// maxStreams is how many requests one connection of the API server carries at the same time.
+	maxStreams = 1000
+	// A peer that is silent for pingAfter is asked whether it is there: a follow that nobody reads would last for ever.
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+	// shutdownTimeout is how long requests may take to end once the server stops.
+	shutdownTimeout = 10 * time.Second
+)
+
+// Options are what the server needs.
+type Options struct {
+	// Identity issues the server's certificate.
+	Identity *dispatch.Identity
+	// Namespace and Service are where the API server finds the server.
+	Namespace, Service string
+	// Clients asks the API server who may what, and whom to trust.
+	Clients kubernetes.Interface
+	// Live reads calls and sessions from the API server, Cached what of them the operator keeps in memory.
+	Live, Cached client.Reader
+	// Requesters and Reviews say whose session it is.
+	Requesters *access.Requesters
+	Reviews    *access.Reviews
+	// Sources have the output of calls. They are asked in their order.
+	Sources []output.Source
+	// Leader says where the sources are complete; nil if that is here.
+	Leader Leader
+	Clock  clock.WithTicker
+	Log    logr.Logger
+}
+
+// Server is the aggregated API.
+type Server struct {
+	trust       *trust
+	certificate *certificate
+	generic     *genericapiserver.GenericAPIServer
+	stop        context.CancelFunc
+	log         logr.Logger
+}
+
+// New makes a server that isn't running yet.
+func New(o Options) (*Server, error) {
+	trust, err := newTrust(o.Clients, o.Identity)
+	if err != nil {
+		return nil, err
+	}
+	authorizer, err := newAuthorizer(o.Clients)
+	if err != nil {
+		return nil, err
+	}
+	stopping, stop := context.WithCancel(context.Background())
+	server := &Server{
+		trust:       trust,
+		certificate: &certificate{identity: o.Identity, service: o.Service + "." + o.Namespace + ".svc", clock: o.Clock},
+		stop:        stop,
+		log:         o.Log,
+	}
+	logs := &logs{
+		calls:    &calls{live: o.Live, cached: o.Cached},
+		rights:   &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
+		sources:  o.Sources,
+		readers:  newReaders(),
+		clock:    o.Clock,
+		stopping: stopping,
+	}
+	if o.Leader != nil {
+		logs.forwarder = newForwarder(o.Leader, server.certificate)
+	}
+	scheme := newScheme()
+	codecs := serializer.NewCodecFactory(scheme)
+	config := newConfig(scheme, codecs)
+	config.Authentication.Authenticator = trust
+	config.Authorization.Authorizer = authorizer
+	server.generic, err = config.Complete(nil).New("subresources", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
+	}
+	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, logs)); err != nil {
+		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
+	}
+	return server, nil
+}
+
+// newConfig leaves out what a server without storage and without users of its own doesn't need.
+func newConfig(scheme *runtime.Scheme, codecs serializer.CodecFactory) *genericapiserver.Config {
+	config := genericapiserver.NewConfig(codecs)
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.EnableIndex, config.EnableProfiling, config.EnableMetrics = false, false, false
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(scheme))
+	config.OpenAPIV3Config.Info.Title = "toolcall-operator"
+	// The subresources that the cluster's own API server lets run for long.
+	config.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	// The server listens by itself: a connection without a certificate gets no further than the handshake.
+	config.ExternalAddress = "localhost:443"
+	config.LoopbackClientConfig = &rest.Config{}
+	return config
+}
+
+// Run serves until the context ends. Then what is followed ends cleanly, so that clients go on at another replica.
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	defer s.generic.Destroy()
+	defer s.stop()
+	s.generic.PrepareRun()
+	trusting, stopTrust := context.WithCancel(ctx)
+	trusted := make(chan struct{})
+	go func() {
+		defer close(trusted)
+		s.trust.run(trusting)
+	}()
+	defer func() {
+		stopTrust()
+		<-trusted
+	}()
+	gate := dispatch.NewGate(listener)
+	server := &http.Server{
+		ConnState:         gate.ConnState,
+		Handler:           s.generic.Handler,
+		TLSConfig:         s.tlsConfig(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.log.V(1)), slog.LevelInfo),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ServeTLS(gate, "", "") }()
+	s.log.Info("Serve the aggregated API", "group", GroupVersion.String(), "address", listener.Addr().String())
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve the aggregated API: %w", err)
+	case <-ctx.Done():
+	}
+	s.stop()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(last); err != nil {
+		s.log.Info("Requests to the aggregated API were cut off", "reason", err.Error())
+		_ = server.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the aggregated API: %w", err)
+	}
+	return nil
+}
