@@ -44,10 +44,12 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	if err != nil {
 		return fmt.Errorf("find the image's working directory: %w", err)
 	}
+	outputs := supervisor.NewOutputs()
 	executor := &supervisor.Executor{
-		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr,
+		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr, Outputs: outputs,
 	}
 	s := &supervisor.Supervisor{
+		Outputs: outputs,
 		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
 			return config.Dial(ctx, call)
 		},

@@ -64,6 +64,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 			a.Hub.notify(c.session)
 		}
 	}
+	c.session.reads = newReads(c.outbox.send, c.session.close)
 	c.session.hello.Token = ""
 	if s := hello.Session; s != nil {
 		// What the pod was made for says nothing any more.
@@ -105,6 +106,8 @@ func (c *connection) receive(received func(callUID string)) error {
 		switch {
 		case m.Ping != nil:
 			err = c.pong()
+		case m.Data != nil:
+			err = c.session.reads.take(m.Data)
 		case serves:
 			err = c.takeServed(m, size, release, received)
 		case m.Result != nil:
@@ -156,6 +159,8 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	case size > c.maxFrame():
 		// The runner may have got its session while this waited.
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, size)
+	case size > wire.MaxControl && size <= wire.MaxData && c.session.reads.areAsked():
+		// Who asked has room for it.
 	case size > wire.MaxControl && !c.session.mayReport():
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
@@ -163,7 +168,10 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 		return m, size, release, err
 	}
 	m, err = wire.ReadFromRunner(c.conn, size)
-	if err != nil || m.Result == nil {
+	switch {
+	case err == nil && size > wire.MaxControl && m.Data == nil && m.Result == nil:
+		return nil, 0, nil, errLarge
+	case err != nil || m.Result == nil:
 		return m, size, func() {}, err
 	}
 	defer c.sendPongs()()

@@ -26,7 +26,7 @@ type operator struct {
 	events   chan *dispatch.Session
 }
 
-func newIdentity(t *testing.T) *dispatch.Identity {
+func newIdentity(t testing.TB) *dispatch.Identity {
 	t.Helper()
 	identity, err := dispatch.NewIdentity(time.Now())
 	if err != nil {
@@ -35,7 +35,7 @@ func newIdentity(t *testing.T) *dispatch.Identity {
 	return identity
 }
 
-func startOperator(t *testing.T, identity *dispatch.Identity) *operator {
+func startOperator(t testing.TB, identity *dispatch.Identity) *operator {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func startOperator(t *testing.T, identity *dispatch.Identity) *operator {
 	return serveOn(t, identity, listener, dispatch.Limits{})
 }
 
-func serveOn(t *testing.T, identity *dispatch.Identity, listener net.Listener, limits dispatch.Limits) *operator {
+func serveOn(t testing.TB, identity *dispatch.Identity, listener net.Listener, limits dispatch.Limits) *operator {
 	t.Helper()
 	o := &operator{identity: identity, events: make(chan *dispatch.Session, 64), address: listener.Addr().String()}
 	o.hub = dispatch.NewHub(func(s *dispatch.Session) { o.events <- s })
@@ -65,7 +65,7 @@ func serveOn(t *testing.T, identity *dispatch.Identity, listener net.Listener, l
 }
 
 // event waits for the next one. The test binary's own timeout ends a wait for one that never comes.
-func (o *operator) event(t *testing.T) *dispatch.Session {
+func (o *operator) event(t testing.TB) *dispatch.Session {
 	t.Helper()
 	return <-o.events
 }
@@ -80,7 +80,7 @@ func podEnv(o *operator, job string) map[string]string {
 	}
 }
 
-func runnerOf(t *testing.T, env map[string]string) *dial.Config {
+func runnerOf(t testing.TB, env map[string]string) *dial.Config {
 	t.Helper()
 	config, err := dial.FromEnv(func(name string) string { return env[name] })
 	if err != nil {

@@ -69,13 +69,15 @@ type Hub struct {
 	left          *leftResults
 	// seen has the runners of ToolSessions that were connected before.
 	seen *seenRunners
+	// expected has the runners that readers of output wait for, by the hash of their key.
+	expected map[string]*arrival
 }
 
 // NewHub makes a hub that calls notify, without holding a lock, whenever a session has something new.
 func NewHub(notify func(*Session)) *Hub {
 	return &Hub{
 		notify: notify, sessions: map[string]*Session{}, keys: map[string]*Session{}, calls: index{}, served: index{},
-		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(),
+		left: newLeftResults(maxLeftBytes), seen: newSeenRunners(), expected: map[string]*arrival{},
 	}
 }
 
@@ -270,6 +272,7 @@ func (h *Hub) add(s *Session) bool {
 	}
 	h.sessions[s.hello.JobUID] = s
 	h.keys[s.keyHash] = s
+	h.arrive(s)
 	if old != nil {
 		h.leave(old)
 	}

@@ -13,8 +13,8 @@ const (
 	// writeTimeout is how long one frame may take to leave.
 	writeTimeout = 10 * time.Second
 	// maxQueuedFrames is how many messages may wait for a runner that doesn't read: a session's calls can all be assigned,
-	// stopped and acknowledged at a time.
-	maxQueuedFrames = 4 * wire.MaxHeldCalls
+	// stopped and acknowledged at a time, and each Read can be canceled.
+	maxQueuedFrames = 4*wire.MaxHeldCalls + 2*wire.MaxReads
 	// maxQueuedBytes is how much may wait when another call of a session is assigned. One assignment can be larger.
 	maxQueuedBytes = 512 << 10
 )

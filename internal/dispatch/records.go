@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/output"
 )
 
 // Records reads what the API server has of what a runner says. A token and the UID of a call or a session alone prove
@@ -123,6 +124,30 @@ func serves(ctx context.Context, reader client.Reader, c *claim) error {
 		return errNoServer
 	}
 	return nil
+}
+
+// RunnerOf is the hash of the key of the runner that a call, or its session, is recorded to have; empty when there is none. It
+// is for RunnerSource. In a session that has another runner by now, that one doesn't know the call.
+func (r *Records) RunnerOf(ctx context.Context, key output.Key) (keyHash string, err error) {
+	call := &v1alpha1.ToolCall{}
+	found, err := get(ctx, r.Cached, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, call)
+	switch {
+	case err != nil || !found || call.UID != key.UID:
+		return "", err
+	case call.Status.Runner != nil:
+		return call.Status.Runner.KeyHash, nil
+	case call.Spec.SessionRef == nil:
+		return "", nil
+	}
+	ref, session := call.Spec.SessionRef, &v1alpha1.ToolSession{}
+	found, err = get(ctx, r.Cached, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, session)
+	switch {
+	case err != nil || !found || ref.UID != "" && string(session.UID) != ref.UID:
+		return "", err
+	case session.Status.Runner == nil:
+		return "", nil
+	}
+	return session.Status.Runner.KeyHash, nil
 }
 
 func get(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (found bool, err error) {

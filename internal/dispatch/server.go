@@ -183,6 +183,8 @@ func (a *acceptor) run(ctx context.Context, peer *connection) error {
 	if !a.Hub.add(session) {
 		return errTaken
 	}
+	// After it, the session isn't found any more.
+	defer session.reads.end()
 	defer a.Hub.remove(session)
 	err := peer.receive(func(callUID string) { a.Hub.received(session, callUID) })
 	if ctx.Err() == nil {

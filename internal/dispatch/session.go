@@ -22,6 +22,8 @@ type Session struct {
 	hasRoom func() bool
 	// keepDecision returns as much of a decision as there is memory for, all or nothing.
 	keepDecision func(string) (kept string, release func())
+	// reads are what the runner is asked of output.
+	reads *reads
 
 	mu       sync.Mutex
 	call     string

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -179,7 +180,7 @@ func BenchmarkCaptureWrite(b *testing.B) {
 	for i := range chunk {
 		chunk[i] = byte('a' + i%26)
 	}
-	c := newCapture(64 << 10)
+	c := newCapture(kept.Limits{Memory: 64 << 10})
 	b.SetBytes(chunkSize)
 	for b.Loop() {
 		c.write(chunk)

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/output/kept"
 )
 
 func pipeWithoutCloexec(p *[2]int) error { return unix.Pipe(p[:]) }
@@ -24,11 +26,12 @@ func FuzzCapture(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("é"), 50), 7, 13)
 	f.Fuzz(func(t *testing.T, data []byte, limit, piece int) {
 		limit, piece = bounded(limit, 200), bounded(piece, 60)+1
-		c := newCapture(limit)
+		c := newCapture(kept.Limits{Memory: limit})
 		for i := 0; i < len(data); i += piece {
 			c.write(data[i:min(i+piece, len(data))])
 		}
-		s := c.stream(true)
+		c.finish(true)
+		s := c.stream()
 		head := min(limit-limit/2, len(data))
 		tail := min(limit/2, len(data)-head)
 		sum := sha256.Sum256(data)
@@ -51,11 +54,12 @@ func bounded(n, limit int) int {
 }
 
 func TestCaptureOfManySmallPieces(t *testing.T) {
-	c := newCapture(11)
+	c := newCapture(kept.Limits{Memory: 11})
 	for i := range 1000 {
 		c.write([]byte{byte('a' + i%26)})
 	}
-	s := c.stream(false)
+	c.finish(false)
+	s := c.stream()
 	if string(s.Head) != "abcdef" || string(s.Tail) != "hijkl" || s.Bytes != 1000 || s.SHA256 != "" {
 		t.Errorf("%q %q %d", s.Head, s.Tail, s.Bytes)
 	}

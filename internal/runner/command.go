@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -34,6 +35,12 @@ type Command struct {
 	Timeout, Grace time.Duration
 	// MaxBytesPerStream is how many bytes of each output stream are kept: half of them from its start, half from its end.
 	MaxBytesPerStream int
+	// KeepBytesPerStream is how many bytes of each output stream are kept for readers, if that is more: in a file below /tmp
+	// that the command can't open. 0 is none.
+	KeepBytesPerStream int64
+	// OnStreams gets what is kept of the output as soon as the process runs, to be read then and later, and to be dropped by
+	// the one who gets it. It must not block. When it is nil, Run drops the files.
+	OnStreams func(stdout, stderr kept.Output)
 	// Source is put into a file in memory that can't be changed, if it isn't nil. Arguments that are SourceArg are replaced
 	// by its path.
 	Source []byte

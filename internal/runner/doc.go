@@ -8,7 +8,8 @@
 //     whatever the process and its descendants do;
 //   - when Run returns, no process that the command started is left, not even as a zombie;
 //   - memory is bounded by the command's MaxBytesPerStream, and the process is never blocked or killed for writing too
-//     much;
+//     much. What is kept on disk of its output is bounded by KeepBytesPerStream, and a disk that is full or broken doesn't
+//     disturb it (package kept);
 //   - the process gets the file descriptors 0, 1 and 2, 3 for a source, and no others;
 //   - there is an exit code only for a process that ended by itself.
 //
@@ -16,6 +17,6 @@
 // its process a child subreaper; the children that existed before the start don't belong to the command. The program must
 // not start other processes while Run runs, as they would count as the command's. Only one Run runs at a time; others wait.
 //
-// The package must import nothing but the standard library, golang.org/x/sys and the result package: it is linked into
+// The package must import nothing but the standard library, golang.org/x/sys, and the packages result and kept: it is linked into
 // the supervisor that runs in every pod. It works on Linux only.
 package runner

@@ -25,8 +25,12 @@ func (r *run) outcome() result.Outcome {
 		StartTime:      r.startedAt.Round(0),
 		CompletionTime: r.endedAt.Round(0),
 		DurationMS:     r.endedAt.Sub(r.startedAt).Milliseconds(),
-		Stdout:         r.stdout.capture.stream(r.stdout.whole),
-		Stderr:         r.stderr.capture.stream(r.stderr.whole),
+		Stdout:         r.stdout.capture.stream(),
+		Stderr:         r.stderr.capture.stream(),
+	}
+	if r.cmd.OnStreams == nil {
+		r.stdout.capture.kept.Drop()
+		r.stderr.capture.kept.Drop()
 	}
 	r.describeEnd(&o)
 	if r.inside != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
@@ -69,8 +70,12 @@ func (r *run) start() (err error) {
 		files.closeOurs()
 		return classify(err, program, dir)
 	}
-	r.stdout = newStream(files.stdout, r.cmd.MaxBytesPerStream, r.cmd.Stdout)
-	r.stderr = newStream(files.stderr, r.cmd.MaxBytesPerStream, r.cmd.Stderr)
+	limits := kept.Limits{Memory: r.cmd.MaxBytesPerStream, Disk: r.cmd.KeepBytesPerStream}
+	r.stdout = newStream(files.stdout, limits, r.cmd.Stdout)
+	r.stderr = newStream(files.stderr, limits, r.cmd.Stderr)
+	if r.cmd.OnStreams != nil {
+		r.cmd.OnStreams(r.stdout.capture.kept, r.stderr.capture.kept)
+	}
 	r.feeder = newFeeder(files.stdin, r.cmd.Stdin)
 	return nil
 }

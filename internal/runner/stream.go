@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"toolcall.dev/operator/internal/output/kept"
 )
 
 const chunkSize = 64 << 10
@@ -14,14 +16,12 @@ type stream struct {
 	r       *os.File
 	capture *capture
 	mirror  *mirror
-	// done is closed when reading has ended. capture may be read only after that.
+	// done is closed when reading has ended. What was captured may be taken only after that.
 	done chan struct{}
-	// whole says that the end was reached.
-	whole bool
 }
 
-func newStream(r *os.File, limit int, live io.Writer) *stream {
-	s := &stream{r: r, capture: newCapture(limit), mirror: newMirror(live), done: make(chan struct{})}
+func newStream(r *os.File, limits kept.Limits, live io.Writer) *stream {
+	s := &stream{r: r, capture: newCapture(limits), mirror: newMirror(live), done: make(chan struct{})}
 	go s.read()
 	return s
 }
@@ -34,7 +34,7 @@ func (s *stream) read() {
 		s.capture.write(buf[:n])
 		s.mirror.send(buf[:n])
 		if err != nil {
-			s.whole = errors.Is(err, io.EOF)
+			s.capture.finish(errors.Is(err, io.EOF))
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/envresolve/realdir"
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -26,6 +27,8 @@ type Executor struct {
 	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
 	// Rules hold for calls that have none of their own; nil for none.
 	Rules *rules.Rules
+	// Outputs gets what is kept of the output; nil for nobody.
+	Outputs *Outputs
 	// Session is the session whose calls run here; nil for a call with a pod of its own.
 	Session *wire.Begin
 }
@@ -76,6 +79,11 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		Rules:             e.rulesOf(a, path),
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
+	}
+	if e.Outputs != nil {
+		command.KeepBytesPerStream = a.KeepBytesPerStream
+		uid := a.CallUID
+		command.OnStreams = func(stdout, stderr kept.Output) { e.Outputs.Set(uid, stdout, stderr) }
 	}
 	if a.HasSource {
 		command.Source = append([]byte{}, a.Source...)

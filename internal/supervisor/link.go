@@ -13,16 +13,18 @@ type link struct {
 	incoming      chan *wire.Message
 	broken        chan error
 	ended, closed chan struct{}
+	reads         *reads
 }
 
-// maxUnhandled is how many messages may wait to be handled. For one call an operator sends only a few in all.
-const maxUnhandled = 8
+// maxUnhandled is how many messages may wait to be handled. For one call an operator sends only a few in all, but for what it
+// asks of its output.
+const maxUnhandled = 8 + 2*wire.MaxReads
 
 // receive reads messages until the connection ends. Nobody has to read the channels for it to end.
 func (s *Supervisor) receive(conn Conn) *link {
 	l := &link{
 		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), broken: make(chan error, 1),
-		ended: make(chan struct{}), closed: make(chan struct{}),
+		ended: make(chan struct{}), closed: make(chan struct{}), reads: newReads(conn, s.Outputs),
 	}
 	go l.receive(s.session != nil)
 	return l
@@ -32,6 +34,7 @@ func (s *Supervisor) receive(conn Conn) *link {
 func (l *link) close() {
 	l.conn.Close()
 	close(l.closed)
+	l.reads.close()
 }
 
 func (l *link) receive(inSession bool) {

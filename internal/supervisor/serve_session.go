@@ -72,7 +72,7 @@ func (s *Supervisor) beginSession(ctx, terminate context.Context, b *wire.Begin)
 	if err := b.Check(); err != nil {
 		return err
 	}
-	s.session = newSession(ctx, b, s.BeginSession(b))
+	s.session = newSession(ctx, b, s.BeginSession(b), s.Outputs)
 	context.AfterFunc(terminate, func() { s.session.stop(podDeleted) })
 	return nil
 }
@@ -111,7 +111,10 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-l.incoming:
-			answer, err = s.session.handle(m)
+			var isRead bool
+			if isRead, err = l.reads.handle(m); !isRead && err == nil {
+				answer, err = s.session.handle(m)
+			}
 		case e := <-s.session.events:
 			answer = s.session.happened(e)
 		case err = <-l.broken:

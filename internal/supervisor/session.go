@@ -20,6 +20,7 @@ type ExecuteFunc func(ctx context.Context, a *wire.Assignment, started func(time
 type session struct {
 	begin   wire.Begin
 	execute ExecuteFunc
+	outputs *Outputs
 	// calls run or have an unacknowledged result, in the order in which they came.
 	calls []*call
 	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.
@@ -57,8 +58,8 @@ var (
 	errOtherOne = errors.New("the operator begins another session in this runner")
 )
 
-func newSession(ctx context.Context, b *wire.Begin, execute ExecuteFunc) *session {
-	s := &session{begin: *b, execute: execute, taken: newUIDSet(b.MaxCalls)}
+func newSession(ctx context.Context, b *wire.Begin, execute ExecuteFunc, outputs *Outputs) *session {
+	s := &session{begin: *b, execute: execute, outputs: outputs, taken: newUIDSet(b.MaxCalls)}
 	s.events = make(chan event, 2*(b.MaxConcurrentCalls+wire.MaxBackgroundCalls))
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	return s
@@ -179,9 +180,11 @@ func (s *session) hasRoom(background bool) bool {
 func (s *session) start(c *call, a *wire.Assignment) {
 	ctx, stop := context.WithCancelCause(s.ctx)
 	c.stop = stop
+	s.outputs.begin(a.CallUID)
 	go func() {
 		defer stop(nil)
 		r := s.execute(ctx, a, func(at time.Time) { s.events <- event{call: c, started: at} })
+		s.outputs.end(a.CallUID)
 		s.events <- event{call: c, result: r}
 	}()
 }

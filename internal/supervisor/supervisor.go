@@ -39,6 +39,13 @@
 //
 // Reading, sending and running are apart in a session: an operator that reads slowly is still heard, and a call that ends
 // never waits for one that doesn't.
+//
+// # Output
+//
+// What a call's process writes can be read as long as it is kept (Outputs): for one call until the runner exits, which is after
+// its result is acknowledged, and not a moment longer for its output. In a session the output of ended calls stays until that
+// of all of them takes more than maxEndedDisk on disk or maxEndedMemory in memory, when the oldest goes, or until the pod ends.
+// It is for the operator alone, which knows who may read.
 package supervisor
 
 import (
@@ -69,6 +76,8 @@ type Supervisor struct {
 	// them. A runner without them takes no session.
 	DialSession  func(ctx context.Context, session *wire.Session) (Conn, error)
 	BeginSession func(*wire.Begin) ExecuteFunc
+	// Outputs has the output of calls, which the operator reads; nil for none.
+	Outputs *Outputs
 	// Execute runs a call. The context's end stops it; a runner.Stop as its cause says why.
 	Execute func(context.Context, *wire.Assignment) *wire.Result
 	// SaveCopy saves a copy of the result where it outlives the process.
@@ -246,6 +255,12 @@ func (s *Supervisor) serve(ctx, terminate context.Context, l *link) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-l.incoming:
+			if isRead, err := l.reads.handle(m); isRead || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
 			if m.Begin != nil && s.BeginSession != nil && s.isWaiting() {
 				return s.beginSession(ctx, terminate, m.Begin)
 			}
@@ -295,8 +310,10 @@ func (s *Supervisor) start(ctx context.Context, a *wire.Assignment) {
 	}
 	s.call = dial.Call{UID: a.CallUID, Name: a.CallName}
 	ctx, s.stop = context.WithCancelCause(ctx)
+	s.Outputs.begin(a.CallUID)
 	go func() {
 		r := s.Execute(ctx, a)
+		s.Outputs.end(a.CallUID)
 		// Whether or not the operator can be reached now: the pod may end before it can.
 		s.SaveCopy(r)
 		s.done <- r

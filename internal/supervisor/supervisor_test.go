@@ -73,7 +73,7 @@ type bench struct {
 	terminate, cancel context.CancelFunc
 }
 
-func start(t *testing.T) *bench {
+func start(t *testing.T, changes ...func(*bench)) *bench {
 	t.Helper()
 	b := &bench{dials: make(chan *pipe), calls: make(chan string, 8), finish: make(chan struct{}), ended: make(chan error, 1)}
 	var last *pipe
@@ -105,6 +105,9 @@ func start(t *testing.T) *bench {
 		},
 		SaveCopy: func(r *wire.Result) { b.saved = r },
 		Log:      func(line string) { b.lines = append(b.lines, line) },
+	}
+	for _, change := range changes {
+		change(b)
 	}
 	var ctx, terminate context.Context
 	ctx, b.cancel = context.WithCancel(context.Background())

@@ -30,6 +30,10 @@ func Encode(m *Message) ([]byte, error) {
 	if err := enc.Encode(m); err != nil {
 		return nil, fmt.Errorf("encode frame: %w", err)
 	}
+	if m.Data != nil {
+		// The encoder has added the line feed.
+		frame.Write(m.Data.Payload)
+	}
 	size := frame.Len() - headerSize
 	if limit := m.limit(); size > limit {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, limit)
@@ -48,7 +52,9 @@ func (m *Message) limit() int {
 		return MaxResult
 	case m.Held != nil:
 		return MaxHeld
-	case m.Ping != nil, m.Started != nil, m.Known != nil:
+	case m.Data != nil:
+		return MaxData
+	case m.Ping != nil, m.Read != nil, m.CancelRead != nil, m.Started != nil, m.Known != nil:
 		return MaxControl
 	default:
 		return MaxAssignment
@@ -72,10 +78,11 @@ func Read(r io.Reader, limit int) (*Message, error) {
 		return nil, err
 	}
 	m := &Message{}
-	if err := readBody(r, size, m); err != nil {
+	payload, err := readBody(r, size, m)
+	if err != nil {
 		return nil, err
 	}
-	return m.checked()
+	return m.checked(payload)
 }
 
 // ReadHeader receives a frame's length, so that the reader can decide about the body before it takes memory for it.
@@ -101,34 +108,50 @@ func ReadFromRunner(r io.Reader, size int) (*Message, error) {
 		Held    *Held    `json:"held"`
 		Started *Started `json:"started"`
 		Known   *Known   `json:"known"`
+		Data    *Data    `json:"data"`
 	}
-	if err := readBody(r, size, &body); err != nil {
+	payload, err := readBody(r, size, &body)
+	if err != nil {
 		return nil, err
 	}
 	m := &Message{
 		Hello: body.Hello, Result: body.Result, Ping: body.Ping, Held: body.Held, Started: body.Started, Known: body.Known,
+		Data: body.Data,
 	}
-	return m.checked()
+	return m.checked(payload)
 }
 
-func readBody(r io.Reader, size int, into any) error {
+// dataStart is how the only frame starts that isn't JSON alone.
+var dataStart = []byte(`{"data":{`)
+
+// readBody decodes the JSON of a frame, and returns what follows it in one of Data.
+func readBody(r io.Reader, size int, into any) (payload []byte, err error) {
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return fmt.Errorf("frame ended early: %w", err)
+		return nil, fmt.Errorf("frame ended early: %w", err)
+	}
+	if bytes.HasPrefix(body, dataStart) {
+		body, payload, _ = bytes.Cut(body, []byte{'\n'})
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("decode frame: %w", err)
+		return nil, fmt.Errorf("decode frame: %w", err)
 	}
-	return nil
+	return payload, nil
 }
 
-// checked returns the message if exactly one of its fields is set.
-func (m *Message) checked() (*Message, error) {
+// checked returns the message if exactly one of its fields is set, and what follows it is its own.
+func (m *Message) checked(payload []byte) (*Message, error) {
+	if m.Data != nil {
+		if err := m.Data.take(payload); err != nil {
+			return nil, err
+		}
+	}
 	n := 0
 	for _, present := range []bool{
 		m.Hello != nil, m.Assign != nil, m.Refuse != nil, m.Result != nil,
 		m.Ack != nil, m.Cancel != nil, m.Ping != nil, m.Pong != nil,
 		m.Begin != nil, m.Held != nil, m.Started != nil, m.Known != nil, m.Stop != nil, m.End != nil,
+		m.Read != nil, m.CancelRead != nil, m.Data != nil,
 	} {
 		if present {
 			n++

@@ -21,6 +21,17 @@ const (
 	MaxDecision = 256 << 10
 )
 
+// Bounds of output.
+const (
+	// MaxRead is how many bytes a ReadOutput asks for at most.
+	MaxRead = 64 << 10
+	// MaxPayload is how many bytes of a stream are in a frame, MaxData the size of the frame.
+	MaxPayload = 16 << 10
+	MaxData    = MaxPayload + MaxControl
+	// MaxReads is how many Reads a runner has at a time.
+	MaxReads = 128
+)
+
 // Bounds of an Environment.
 const (
 	// MaxNames is how many variables are named in each list.

@@ -19,6 +19,17 @@
 //
 // Refuse, in a session, ends the connection only. The runner dials again.
 //
+// # Output
+//
+// Only the operator asks for output. ReadOutput asks for a part of a stream, and Data frames answer: in order, without a gap,
+// at most its Max bytes in all, the last one with End. So what an operator asks for is what it has room for, and nothing comes
+// that it didn't ask for. One that follows is answered when the stream has more than its offset, or has ended. CancelRead has
+// it answered soon. At most MaxReads may be unanswered. A runner has one Data frame on its way at a time, of at most MaxData
+// bytes, so that nothing else waits for long behind it. A connection's end ends what wasn't answered: the offsets of what came
+// say where to go on.
+//
+// Data is the one frame that isn't JSON alone: the object is followed by a line feed and Data.Bytes bytes of the stream.
+//
 // Either end may be newer than the other. A runner ignores messages that it doesn't know, and both ignore
 // fields that they don't know. Version says when that is not enough.
 //
@@ -41,8 +52,9 @@ import (
 // Version 3 has Assignment.Rules: an older runner would run the call without them.
 // Version 4 has sessions: an older runner would ignore Begin, and end after one call.
 // Version 5 has Assignment.File: an older runner would try to start a program without a name.
+// Version 6 has Read and Assignment.KeepBytesPerStream: an older runner would keep no output, and answer no reader.
 const (
-	Version       = 5
+	Version       = 6
 	OldestVersion = 1
 )
 
@@ -75,6 +87,11 @@ type Message struct {
 	Known   *Known   `json:"known,omitempty"`
 	Stop    *Stop    `json:"stop,omitempty"`
 	End     *End     `json:"end,omitempty"`
+
+	// Of output.
+	Read       *ReadOutput `json:"read,omitempty"`
+	CancelRead *CancelRead `json:"cancelRead,omitempty"`
+	Data       *Data       `json:"data,omitempty"`
 }
 
 // Hello introduces a runner. The token and the key of its TLS certificate prove who it is.
@@ -117,7 +134,9 @@ type Assignment struct {
 	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 for none.
 	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
 	MaxBytesPerStream   int   `json:"maxBytesPerStream"`
-	DenyNetwork         bool  `json:"denyNetwork,omitempty"`
+	// KeepBytesPerStream is how many bytes of each stream are kept in the pod for Read, if that is more; 0 is none.
+	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
+	DenyNetwork        bool  `json:"denyNetwork,omitempty"`
 	// Rules are what the kernel holds the command to; nil for none. What came of them is in the result's outcome.
 	Rules *rules.Rules `json:"rules,omitempty"`
 	// Environment is the plan that the runner finishes with the image's own variables.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 )
@@ -38,6 +40,14 @@ type call struct {
 	oomBefore  uint64
 	// why is the first reason for which the command was told to end.
 	why *runner.Stop
+
+	// output outlives the call.
+	output *remote
+	// onStreams gets the command's streams when it runs; nil for nobody.
+	onStreams func(stdout, stderr kept.Output)
+	isShown   bool
+	// files have what is kept of the output. They come with the last reply.
+	files []*os.File
 }
 
 // Run runs a command as runner.Run does. Its Stdout and Stderr aren't used: the output is shown where the pool's is. started
@@ -66,10 +76,11 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 	s.number++
 	c := &call{
 		shim: s, timeout: cmd.Timeout, grace: cmp.Or(cmd.Grace, runner.DefaultGrace), started: started, kill: make(chan runner.Stop, 1),
-		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(),
+		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(), onStreams: cmd.OnStreams,
+		output: newRemote(s),
 	}
 	c.oomBefore, _ = runner.CgroupOOMKills()
-	if err := send(s.conn, &request{Number: s.number, Run: newCommand(cmd)}, cmd.DirFD); err != nil {
+	if err := s.send(&request{Number: s.number, Run: newCommand(cmd)}, filesWith(cmd.DirFD)...); err != nil {
 		p.discard(s)
 		return result.Outcome{}, errNotHandedOver
 	}
@@ -78,6 +89,11 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 	p.add(c)
 	go c.receive()
 	ended := c.supervise(ctx)
+	c.output.end(ended, c.files)
+	if !c.isShown {
+		c.output.stdout.Drop()
+		c.output.stderr.Drop()
+	}
 	p.remove(c)
 	switch {
 	case ended == nil:
@@ -89,6 +105,13 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 		p.discard(s)
 	}
 	return *ended.Ended, nil
+}
+
+func filesWith(dir *os.File) []*os.File {
+	if dir == nil {
+		return nil
+	}
+	return []*os.File{dir}
 }
 
 // add makes the memory that the command takes count, and prepares for the next one.
@@ -113,10 +136,16 @@ func (p *Pool) remove(c *call) {
 func (c *call) receive() {
 	for {
 		var r reply
-		if _, err := receive(c.shim.conn, &r, maxReply); err != nil {
+		files, err := receive(c.shim.conn, &r, maxReply)
+		if err != nil {
 			close(c.lost)
 			return
 		}
+		if r.Part != nil {
+			c.output.take(r.Part)
+			continue
+		}
+		c.files = files
 		c.replies <- r
 		if r.Ended != nil {
 			return
@@ -140,6 +169,7 @@ func (c *call) supervise(ctx context.Context) *reply {
 			switch {
 			case r.Started != nil && c.startedAt.IsZero():
 				c.startedAt = *r.Started
+				c.showStreams()
 				c.started(c.startedAt)
 			case r.Ended != nil:
 				return &r
@@ -158,6 +188,13 @@ func (c *call) supervise(ctx context.Context) *reply {
 	}
 }
 
+func (c *call) showStreams() {
+	if c.onStreams != nil {
+		c.onStreams(&c.output.stdout, &c.output.stderr)
+		c.isShown = true
+	}
+}
+
 // stop tells the shim to end the command. One that ends already and has to end at once goes with its shim.
 func (c *call) stop(why runner.Stop) {
 	if c.why != nil {
@@ -172,7 +209,7 @@ func (c *call) stop(why runner.Stop) {
 		limit += c.grace
 	}
 	c.overdue.Reset(limit)
-	if err := send(c.shim.conn, &request{Number: c.shim.number, Stop: &why}, nil); err != nil {
+	if err := c.shim.send(&request{Number: c.shim.number, Stop: &why}); err != nil {
 		c.shim.kill()
 	}
 }

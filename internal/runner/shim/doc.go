@@ -13,7 +13,8 @@
 //   - Run returns in bounded time after the command's timeout or the end of the context, also when the shim is stopped or
 //     doesn't answer;
 //   - a shim that something of a command is left in is not used again;
-//   - what is kept of output is in the shim until the command ends: this process holds outcomes only.
+//   - what is kept of output is in the shim until the command ends, and read from there: this process holds outcomes, and the
+//     files of commands that have ended. What a lost shim had is lost.
 //
 // A shim has no variables but PATH, and is given commands only after it has protected itself as runner.Harden does: what
 // the variables of this process hold can't be read in it. Before that, for a few milliseconds, a command of the same user
@@ -23,5 +24,5 @@
 // When the memory of the container's control group is nearly used up, the pool ends the command that takes the most of it:
 // the kernel would end them all, and this process as well.
 //
-// The package must import nothing but the standard library, golang.org/x/sys and packages of the runner.
+// The package must import nothing but the standard library, golang.org/x/sys, packages of the runner, and output and kept.
 package shim

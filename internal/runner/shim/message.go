@@ -18,22 +18,29 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// A frame is four bytes of length and a JSON object. The directory of a command comes with the length, as a descriptor.
+// A frame is four bytes of length and a JSON object. The directory of a command, and the files that have its output, come with
+// the length, as descriptors. What comes without is written at once, so that several may send it at a time.
 
 // request is what a shim is told. The number tells a stop for one command from the next command.
 type request struct {
 	Number uint64       `json:"number"`
 	Run    *command     `json:"run,omitempty"`
 	Stop   *runner.Stop `json:"stop,omitempty"`
+	Read   *read        `json:"read,omitempty"`
 }
 
-// reply is what a shim says: that it is ready for its first command, that a command was started, how it ended.
+// reply is what a shim says: that it is ready for its first command, that a command was started, what its output is, how it
+// ended.
 type reply struct {
 	Ready   bool            `json:"ready,omitempty"`
 	Started *time.Time      `json:"started,omitempty"`
 	Ended   *result.Outcome `json:"ended,omitempty"`
 	// Reusable says, with Ended, that nothing of the command is left in the shim.
 	Reusable bool `json:"reusable,omitempty"`
+	// Stdout and Stderr say, with Ended, that a file has the stream, and up to how many bytes. The files come in this order.
+	Stdout int64   `json:"stdout,omitempty"`
+	Stderr int64   `json:"stderr,omitempty"`
+	Part   *answer `json:"part,omitempty"`
 }
 
 // command is a runner.Command without what can't be sent. Texts are bytes, since JSON would change what isn't UTF-8.
@@ -49,12 +56,15 @@ type command struct {
 	HasSource         bool          `json:"hasSource,omitempty"`
 	Rules             *rules.Rules  `json:"rules,omitempty"`
 	DenyNetwork       bool          `json:"denyNetwork,omitempty"`
+
+	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
 }
 
 func newCommand(c *runner.Command) *command {
 	return &command{
 		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
 		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, HasSource: c.Source != nil, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
+		KeepBytesPerStream: c.KeepBytesPerStream,
 	}
 }
 
@@ -62,7 +72,7 @@ func (c *command) command() runner.Command {
 	cmd := runner.Command{
 		Argv: toStrings(c.Argv), Env: toStrings(c.Env), Dir: string(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
 		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
-		Stdout: os.Stdout, Stderr: os.Stderr,
+		KeepBytesPerStream: c.KeepBytesPerStream, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if c.HasSource && cmd.Source == nil {
 		cmd.Source = []byte{}
@@ -91,8 +101,11 @@ const maxReply = result.MaxEncoded + 4<<10
 
 const headerSize = 4
 
-// send writes a frame, with a descriptor if dir isn't nil.
-func send(to *net.UnixConn, message any, dir *os.File) error {
+// maxFiles is how many descriptors come with a frame.
+const maxFiles = 2
+
+// send writes a frame, with the descriptors of files if there are any.
+func send(to *net.UnixConn, message any, files ...*os.File) error {
 	var frame bytes.Buffer
 	frame.Write(make([]byte, headerSize))
 	enc := json.NewEncoder(&frame)
@@ -102,9 +115,13 @@ func send(to *net.UnixConn, message any, dir *os.File) error {
 	}
 	b := frame.Bytes()
 	binary.NativeEndian.PutUint32(b, uint32(len(b)-headerSize))
-	if dir != nil {
+	if len(files) > 0 {
+		var fds []int
+		for _, file := range files {
+			fds = append(fds, int(file.Fd()))
+		}
 		// In a message of its own: a longer one could be sent in part.
-		if _, _, err := to.WriteMsgUnix(b[:headerSize], unix.UnixRights(int(dir.Fd())), nil); err != nil {
+		if _, _, err := to.WriteMsgUnix(b[:headerSize], unix.UnixRights(fds...), nil); err != nil {
 			return err
 		}
 		b = b[headerSize:]
@@ -113,10 +130,10 @@ func send(to *net.UnixConn, message any, dir *os.File) error {
 	return err
 }
 
-// receive reads a frame of at most limit bytes, and the descriptor that came with it.
-func receive(from *net.UnixConn, message any, limit int) (dir *os.File, err error) {
+// receive reads a frame of at most limit bytes, and the files that came with it.
+func receive(from *net.UnixConn, message any, limit int) (files []*os.File, err error) {
 	var header [headerSize]byte
-	rights := make([]byte, unix.CmsgSpace(4))
+	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, nrights, _, _, err := from.ReadMsgUnix(header[:], rights)
 	switch {
 	case err != nil:
@@ -124,39 +141,51 @@ func receive(from *net.UnixConn, message any, limit int) (dir *os.File, err erro
 	case n == 0:
 		return nil, io.EOF
 	}
-	if nrights > 0 {
-		if dir, err = directory(rights[:nrights]); err != nil {
-			return nil, err
-		}
-		defer func() {
-			if err != nil {
-				dir.Close()
-			}
-		}()
+	if files, err = filesOf(rights[:nrights]); err != nil {
+		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			closeAll(files)
+			files = nil
+		}
+	}()
 	if _, err := io.ReadFull(from, header[n:]); err != nil {
-		return dir, err
+		return files, err
 	}
 	size := binary.NativeEndian.Uint32(header[:])
 	if int64(size) > int64(limit) {
-		return dir, fmt.Errorf("a frame of %d bytes, at most %d", size, limit)
+		return files, fmt.Errorf("a frame of %d bytes, at most %d", size, limit)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(from, body); err != nil {
-		return dir, err
+		return files, err
 	}
-	return dir, json.Unmarshal(body, message)
+	return files, json.Unmarshal(body, message)
 }
 
-func directory(rights []byte) (*os.File, error) {
+// filesOf makes files of descriptors that came over a socket. They are closed on exec already.
+func filesOf(rights []byte) (files []*os.File, err error) {
+	if len(rights) == 0 {
+		return nil, nil
+	}
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
-		return nil, errors.New("a directory that is none")
+		return nil, errors.New("descriptors that are none")
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return nil, errors.New("a directory that is none")
+	if err != nil {
+		return nil, errors.New("descriptors that are none")
 	}
-	unix.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), "directory"), nil
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+		files = append(files, os.NewFile(uintptr(fd), "received"))
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
 }

@@ -45,6 +45,15 @@ type process struct {
 	conn *net.UnixConn
 	// number is that of the last command.
 	number uint64
+	// sending is held while a frame is sent.
+	sending sync.Mutex
+}
+
+// send sends a request to the shim.
+func (s *process) send(r *request, files ...*os.File) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	return send(s.conn, r, files...)
 }
 
 // NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The commands' output is

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox"
@@ -47,12 +48,15 @@ type server struct {
 	// number is that of the command that stop ends.
 	number uint64
 	stop   context.CancelCauseFunc
+	// output is what is kept of that command's output while it runs.
+	output shown
 }
 
 // received is a command, and its context, which can be stopped before the command is begun.
 type received struct {
 	request
-	dir *os.File
+	// dir is the directory of the command, if one came.
+	dir []*os.File
 	ctx context.Context
 }
 
@@ -72,7 +76,7 @@ func serve() error {
 		return err
 	}
 	s := &server{conn: conn, commands: make(chan received, 1)}
-	if err := send(conn, &reply{Ready: true}, nil); err != nil {
+	if err := send(conn, &reply{Ready: true}); err != nil {
 		return err
 	}
 	go s.receive()
@@ -108,17 +112,21 @@ func (s *server) receive() {
 	defer close(s.commands)
 	for {
 		var c received
-		var err error
-		if c.dir, err = receive(s.conn, &c.request, math.MaxInt32); err != nil {
+		files, err := receive(s.conn, &c.request, math.MaxInt32)
+		if err != nil {
 			break
 		}
 		if c.Run != nil {
+			c.dir = files
 			c.ctx = s.begin(c.Number)
 			s.commands <- c
 			continue
 		}
 		if c.Stop != nil {
 			s.stopCommand(c.Number, *c.Stop)
+		}
+		if c.Read != nil {
+			s.output.answer(s.conn, c.Number, c.Read)
 		}
 	}
 	s.mu.Lock()
@@ -148,16 +156,25 @@ func (s *server) begin(number uint64) context.Context {
 // run runs a command to its end, and prepares for the next one.
 func (s *server) run(c received) error {
 	cmd := c.Run.command()
-	if c.dir != nil {
-		defer c.dir.Close()
-		cmd.DirFD = c.dir
+	defer closeAll(c.dir)
+	if len(c.dir) > 0 {
+		cmd.DirFD = c.dir[0]
+	}
+	var streams []kept.Output
+	cmd.OnStreams = func(stdout, stderr kept.Output) {
+		streams = []kept.Output{stdout, stderr}
+		s.output.show(c.Number, streams)
 	}
 	outcome := runner.Run(c.ctx, cmd, runner.WithOthers(), runner.WithOnStart(func(at time.Time) {
 		// When it fails, so does what follows.
-		_ = send(s.conn, &reply{Started: &at}, nil)
+		_ = send(s.conn, &reply{Started: &at})
 	}))
 	outcome.Shorten()
-	if err := send(s.conn, &reply{Ended: &outcome, Reusable: !hasChildren()}, nil); err != nil {
+	s.output.hide()
+	ended := &reply{Ended: &outcome, Reusable: !hasChildren()}
+	files := ended.takeFiles(streams)
+	defer closeAll(files)
+	if err := send(s.conn, ended, files...); err != nil {
 		return err
 	}
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {

@@ -1,0 +1,196 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/output"
+)
+
+// ErrAway says that the runner which has the call isn't connected. It is an output.ErrNotFound.
+var ErrAway = fmt.Errorf("the call's runner isn't connected: %w", output.ErrNotFound)
+
+// RunnerSource reads the output of calls from their runners, as long as those have it: while the process runs, and afterwards
+// for as long as the pod stays.
+//
+// The readers of one stream share what is asked of its runner, and the last sharedWindow bytes of the answers. So those who
+// follow it cost the pod one Read, however many they are, and a reader that is behind has one of its own. Nothing is sent to
+// a reader that doesn't ask: a slow one slows nobody, and reads on from what is kept in the pod.
+//
+// When a connection ends, readers wait for the runner to come back, and go on at their offset. One that doesn't come back
+// within ReconnectWait is ErrAway.
+type RunnerSource struct {
+	Hub *Hub
+	// RunnerOf is the hash of the key of the runner that a call is recorded to run on; empty for none. What runners say
+	// themselves doesn't count: none can show another call's output.
+	RunnerOf func(ctx context.Context, key output.Key) (keyHash string, err error)
+
+	mu      sync.Mutex
+	streams map[sharedKey]*sharedStream
+}
+
+var _ output.Source = (*RunnerSource)(nil)
+
+// sharedKey names a stream of a call on one runner.
+type sharedKey struct {
+	key     output.Key
+	keyHash string
+}
+
+// Open implements output.Source.
+func (s *RunnerSource) Open(ctx context.Context, key output.Key) (output.Reader, error) {
+	keyHash, err := s.RunnerOf(ctx, key)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("find the call's runner: %w", err)
+	case keyHash == "":
+		return nil, output.ErrNotFound
+	case s.Hub.SessionByKey(keyHash) == nil:
+		return nil, ErrAway
+	}
+	r := &runnerReader{source: s, stream: s.enter(sharedKey{key, keyHash})}
+	p, err := r.stream.fetch(ctx, flightKey{isQuestion: true})
+	if err == nil && p.isUnknown {
+		err = output.ErrNotFound
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// enter returns a stream for another reader.
+func (s *RunnerSource) enter(key sharedKey) *sharedStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams == nil {
+		s.streams = map[sharedKey]*sharedStream{}
+	}
+	st := s.streams[key]
+	if st == nil {
+		st = &sharedStream{hub: s.Hub, sharedKey: key, flights: map[flightKey]*flight{}}
+		s.streams[key] = st
+	}
+	st.readers++
+	return st
+}
+
+func (s *RunnerSource) leave(st *sharedStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.readers--; st.readers == 0 {
+		delete(s.streams, st.sharedKey)
+	}
+}
+
+// runnerReader is one reader of a stream.
+type runnerReader struct {
+	source *RunnerSource
+	stream *sharedStream
+	once   sync.Once
+}
+
+// Close implements output.Reader.
+func (r *runnerReader) Close() { r.once.Do(func() { r.source.leave(r.stream) }) }
+
+// Info implements output.Reader.
+func (r *runnerReader) Info() output.Info { return r.stream.known() }
+
+var (
+	errOffset = errors.New("an offset before the start of the stream")
+	// errNothing says that a runner says that there is more, and doesn't send it.
+	errNothing = errors.New("the runner doesn't send what it says that it has")
+)
+
+// maxEmpty is how often a runner may answer with nothing in spite of what it says: the process may have written in between.
+const maxEmpty = 8
+
+// ReadAt implements output.Reader.
+func (r *runnerReader) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
+	switch {
+	case offset < 0:
+		return 0, errOffset
+	case len(p) == 0:
+		return 0, nil
+	}
+	for range maxEmpty {
+		if n, err := r.stream.readKnown(p, offset); n > 0 || err != nil {
+			return n, err
+		}
+		got, err := r.stream.fetch(ctx, flightKey{offset: offset})
+		switch {
+		case err != nil:
+			return 0, err
+		case got.isUnknown:
+			return 0, output.ErrNotFound
+		case len(got.data) > 0:
+			return copy(p, got.data), nil
+		}
+		if err := errorAt(got.info, offset); err != nil {
+			return 0, err
+		}
+	}
+	return 0, errNothing
+}
+
+// errorAt is the error of an offset where there are no bytes; nil where there should be some.
+func errorAt(info output.Info, offset int64) error {
+	switch {
+	case offset >= info.Bytes && info.Complete:
+		return io.EOF
+	case offset >= info.Bytes:
+		return output.ErrNoMore
+	case offset >= info.Missing.Start && offset < info.Missing.End:
+		return &output.MissingError{Next: info.Missing.End}
+	default:
+		return nil
+	}
+}
+
+// Wait implements output.Reader.
+func (r *runnerReader) Wait(ctx context.Context, n int64) error {
+	for empty := 0; empty < maxEmpty; {
+		before := r.stream.known()
+		if before.Bytes > n || before.Complete {
+			return nil
+		}
+		got, err := r.stream.fetch(ctx, flightKey{offset: before.Bytes, follow: true})
+		switch {
+		case err != nil:
+			return err
+		case got.isUnknown:
+			return output.ErrNotFound
+		}
+		if after := r.stream.known(); after.Bytes == before.Bytes && !after.Complete {
+			empty++
+		}
+	}
+	return errNothing
+}
+
+// ask asks the runner, on whichever connection it has.
+func (s *sharedStream) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
+	m.CallUID, m.Stream = string(s.key.UID), string(s.key.Stream)
+	for {
+		session, err := s.hub.awaitRunner(ctx, s.keyHash)
+		if err != nil {
+			return part{}, err
+		}
+		if session.hello.Version < firstWithOutput {
+			return part{isUnknown: true}, nil
+		}
+		p, err := session.reads.ask(ctx, m)
+		switch {
+		case !errors.Is(err, errEnded):
+			return p, err
+		case session.wasAcknowledged():
+			// It has exited.
+			return part{}, ErrAway
+		}
+	}
+}

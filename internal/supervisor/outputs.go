@@ -1,0 +1,141 @@
+package supervisor
+
+import (
+	"context"
+	"sync"
+
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/kept"
+)
+
+// Bounds of the output of ended calls that a session's runner has. The output of the last call stays in any case.
+const (
+	maxEndedMemory = 1 << 20
+	maxEndedDisk   = 256 << 20
+	maxEndedCalls  = 256
+)
+
+// Outputs has the streams of the calls that this runner has or had. That of a call that has ended stays until the output of
+// all ended calls takes too much: then the oldest goes. A nil Outputs has none.
+type Outputs struct {
+	mu    sync.Mutex
+	calls map[string]*callOutput
+	// ended are the calls that have ended, in the order of their ends, and what they take.
+	ended        []*callOutput
+	memory, disk int64
+}
+
+// NewOutputs returns an Outputs without calls.
+func NewOutputs() *Outputs { return &Outputs{calls: map[string]*callOutput{}} }
+
+// callOutput is the output of a call.
+type callOutput struct {
+	uid string
+	// known is closed when the streams are there, or will never be, since the process wasn't started.
+	known          chan struct{}
+	once           sync.Once
+	stdout, stderr kept.Output
+	memory, disk   int64
+}
+
+// begin says that a call comes, so that who asks for its output can wait for it.
+func (o *Outputs) begin(uid string) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.calls[uid] == nil {
+		o.calls[uid] = &callOutput{uid: uid, known: make(chan struct{})}
+	}
+}
+
+// Set says what is kept of a call's streams. It owns them from now on.
+func (o *Outputs) Set(uid string, stdout, stderr kept.Output) {
+	o.mu.Lock()
+	c := o.calls[uid]
+	o.mu.Unlock()
+	if c == nil {
+		stdout.Drop()
+		stderr.Drop()
+		return
+	}
+	c.once.Do(func() {
+		c.stdout, c.stderr = stdout, stderr
+		close(c.known)
+	})
+}
+
+// end says that a call has ended.
+func (o *Outputs) end(uid string) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.calls[uid]
+	if c == nil {
+		return
+	}
+	c.once.Do(func() { close(c.known) })
+	if c.stdout == nil {
+		// It was never started. Its result says so.
+		delete(o.calls, uid)
+		return
+	}
+	for _, s := range []kept.Output{c.stdout, c.stderr} {
+		memory, disk := s.Shrink()
+		c.memory, c.disk = c.memory+memory, c.disk+disk
+	}
+	o.ended = append(o.ended, c)
+	o.memory, o.disk = o.memory+c.memory, o.disk+c.disk
+	for len(o.ended) > 1 && (o.memory > maxEndedMemory || o.disk > maxEndedDisk || len(o.ended) > maxEndedCalls) {
+		o.dropOldest()
+	}
+}
+
+// dropOldest needs the lock.
+func (o *Outputs) dropOldest() {
+	c := o.ended[0]
+	o.ended[0] = nil
+	o.ended = o.ended[1:]
+	o.memory, o.disk = o.memory-c.memory, o.disk-c.disk
+	delete(o.calls, c.uid)
+	c.stdout.Drop()
+	c.stderr.Drop()
+}
+
+// get returns the output of a call; nil when it isn't there.
+func (o *Outputs) get(uid string) *callOutput {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.calls[uid]
+}
+
+// stream returns a stream of the call. While the process isn't started, it waits if follow says so, and returns nil otherwise.
+// It is output.ErrNotFound for a call whose process was never started.
+func (c *callOutput) stream(ctx context.Context, name output.Stream, follow bool) (kept.Output, error) {
+	select {
+	case <-c.known:
+	default:
+		if !follow {
+			return nil, nil
+		}
+		select {
+		case <-c.known:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	switch {
+	case c.stdout == nil:
+		return nil, output.ErrNotFound
+	case name == output.Stderr:
+		return c.stderr, nil
+	default:
+		return c.stdout, nil
+	}
+}

@@ -1,0 +1,163 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/kept"
+)
+
+var errReads = errors.New("the operator asks for output more often than it may")
+
+// reads answers the operator's Reads on one connection. Each has a goroutine; one sends at a time, one frame, so that a result
+// or a ping waits for one frame of output at most, whatever is asked for.
+type reads struct {
+	conn    Conn
+	outputs *Outputs
+	ctx     context.Context
+	stop    context.CancelFunc
+	// turn has an element while nobody sends. Who waits gets it in turn.
+	turn chan struct{}
+
+	mu sync.Mutex
+	// cancels has the Reads that aren't answered.
+	cancels map[uint64]context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newReads(conn Conn, outputs *Outputs) *reads {
+	r := &reads{conn: conn, outputs: outputs, turn: make(chan struct{}, 1), cancels: map[uint64]context.CancelFunc{}}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.turn <- struct{}{}
+	return r
+}
+
+// close ends all Reads. The connection is closed.
+func (r *reads) close() {
+	r.stop()
+	r.running.Wait()
+}
+
+// handle takes what the operator says of output. It says whether the message was about that.
+func (r *reads) handle(m *wire.Message) (isRead bool, err error) {
+	switch {
+	case m.Read != nil:
+		return true, r.start(m.Read)
+	case m.CancelRead != nil:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if cancel := r.cancels[m.CancelRead.ID]; cancel != nil {
+			cancel()
+		}
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
+func (r *reads) start(m *wire.ReadOutput) error {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// The one that was answered last may still be there.
+	if r.cancels[m.ID] != nil || len(r.cancels) > wire.MaxReads {
+		return errReads
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	r.cancels[m.ID] = cancel
+	r.running.Go(func() {
+		defer cancel()
+		r.answer(ctx, m)
+	})
+	return nil
+}
+
+// answer sends what was asked for. When the connection breaks meanwhile, nobody waits for it any more.
+func (r *reads) answer(ctx context.Context, m *wire.ReadOutput) {
+	d := &wire.Data{ID: m.ID, Offset: m.Offset}
+	stream, err := r.open(ctx, m)
+	for left := m.Max; stream != nil && err == nil; left -= d.Bytes {
+		if d, err = fill(ctx, m.ID, stream, d.Offset+int64(d.Bytes), left); err != nil {
+			break
+		}
+		if d.Bytes == 0 || d.Bytes == left || isAtEnd(d) {
+			break
+		}
+		if r.send(d, false) != nil {
+			return
+		}
+	}
+	d.End, d.Unknown = true, errors.Is(err, output.ErrNotFound)
+	_ = r.send(d, true)
+}
+
+// open returns the stream when there is something to say about it; nil when its process isn't started yet.
+func (r *reads) open(ctx context.Context, m *wire.ReadOutput) (kept.Output, error) {
+	call := r.outputs.get(m.CallUID)
+	if call == nil {
+		return nil, output.ErrNotFound
+	}
+	stream, err := call.stream(ctx, output.Stream(m.Stream), m.Follow)
+	if err == nil && stream != nil && m.Follow {
+		err = stream.Wait(ctx, m.Offset)
+	}
+	if ctx.Err() != nil {
+		// What is known is said in any case.
+		err = nil
+	}
+	return stream, err
+}
+
+// fill reads the next part of a stream. There is nothing in it at the end of what there is.
+func fill(ctx context.Context, id uint64, stream kept.Output, offset int64, left int) (*wire.Data, error) {
+	d := &wire.Data{ID: id, Offset: offset}
+	// What is known is of the last read, where the stream is in another process.
+	part := make([]byte, min(max(left, 1), wire.MaxPayload))
+	n, err := stream.ReadAt(ctx, part, offset)
+	if n > 0 && left > 0 {
+		d.Bytes, d.Payload = n, part[:n]
+	}
+	info := stream.Info()
+	d.Total, d.Complete, d.SHA256 = info.Bytes, info.Complete, info.SHA256
+	d.MissingStart, d.MissingEnd = info.Missing.Start, info.Missing.End
+	var missing *output.MissingError
+	switch {
+	case ctx.Err() != nil, errors.Is(err, io.EOF), errors.Is(err, output.ErrNoMore), errors.As(err, &missing):
+		return d, nil
+	case err != nil:
+		// A disk that can't be read any more.
+		return &wire.Data{ID: id, Offset: offset}, fmt.Errorf("%w: %w", output.ErrNotFound, err)
+	default:
+		return d, nil
+	}
+}
+
+// isAtEnd says that nothing follows now.
+func isAtEnd(d *wire.Data) bool {
+	next := d.Offset + int64(d.Bytes)
+	return next >= d.Total || next == d.MissingStart && d.MissingStart < d.MissingEnd
+}
+
+// send sends a frame when it is its turn.
+func (r *reads) send(d *wire.Data, last bool) error {
+	select {
+	case <-r.turn:
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+	defer func() { r.turn <- struct{}{} }()
+	err := r.conn.Send(&wire.Message{Data: d})
+	if last {
+		r.mu.Lock()
+		delete(r.cancels, d.ID)
+		r.mu.Unlock()
+	}
+	return err
+}
