@@ -276,3 +276,27 @@ func (k keyPaths) stream(object string) string {
 }
 
 func isCorrupt(err error) bool { return errors.As(err, new(*CorruptError)) }
+
+func TestWhoHasOtherKeysGetsNothing(t *testing.T) {
+	server := startServer(t)
+	key := newKey()
+	keepOne(t, open(t, server.url()), key)
+	for _, variable := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"} {
+		t.Setenv(variable, "somebody-else")
+		stranger := open(t, server.url())
+		if _, err := stranger.Open(t.Context(), key); err == nil || errors.Is(err, output.ErrNotFound) {
+			t.Errorf("with another %s: %v", variable, err)
+		}
+		if err := stranger.Delete(t.Context(), key.UID); err == nil {
+			t.Errorf("with another %s output can be deleted", variable)
+		}
+	}
+	file, err := os.Stat(server.path("calls/" + string(key.UID) + "/stdout/" + indexName))
+	if err != nil || file.Mode().Perm() != 0o600 {
+		t.Errorf("others on the machine can read the index: %v, %v", file.Mode(), err)
+	}
+	folder, err := os.Stat(server.path("calls"))
+	if err != nil || folder.Mode().Perm() != 0o700 {
+		t.Errorf("others on the machine can read the folder: %v, %v", folder.Mode(), err)
+	}
+}

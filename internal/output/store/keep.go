@@ -14,7 +14,8 @@ var errClosed = errors.New("the output store is closed")
 // errDeleted ends the writers of a call whose output is deleted.
 var errDeleted = errors.New("the call's output is deleted")
 
-// Keep begins to store a stream, at most limit bytes of it, and returns at once. The writer closes the reader.
+// Keep begins to store a stream, at most limit bytes of it, and returns at once. The writer closes the reader. ctx is for as
+// long as the operator may write, not for one pass over the call.
 //
 // It goes on with a stream whose writer was stopped, by an operator that ended for example, and has nothing to do for one
 // that is stored. For a stream that is being stored it returns the writer that is there.

@@ -22,7 +22,7 @@ const testBucket = "output"
 
 // s3Server is the real server on a folder, behind a proxy that the test breaks.
 type s3Server struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	proxy *proxy
 
@@ -32,7 +32,7 @@ type s3Server struct {
 }
 
 // startServer starts a server that keeps its files in a folder of the test.
-func startServer(t *testing.T) *s3Server {
+func startServer(t testing.TB) *s3Server {
 	t.Helper()
 	s := &s3Server{t: t, dir: t.TempDir(), prepare: exec.Command}
 	s.begin()
@@ -101,7 +101,7 @@ func (s *s3Server) url() string {
 func (s *s3Server) path(object string) string { return filepath.Join(s.dir, testBucket, object) }
 
 // open opens the store at a location.
-func open(t *testing.T, url string) *Store {
+func open(t testing.TB, url string) *Store {
 	t.Helper()
 	location, err := ParseLocation(url)
 	if err != nil {
@@ -120,7 +120,7 @@ func open(t *testing.T, url string) *Store {
 }
 
 // eventually looks until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(testTimeout)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -154,7 +154,7 @@ type proxy struct {
 	changed chan struct{}
 }
 
-func startProxy(t *testing.T, target string) *proxy {
+func startProxy(t testing.TB, target string) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -149,4 +150,23 @@ func FuzzIndex(f *testing.F) {
 			t.Errorf("the parts have %d bytes, the index says %d: %s", sum, i.kept(), text)
 		}
 	})
+}
+
+// A damaged index isn't read as another one, whichever bit is wrong.
+func TestEachBitOfAnIndexCounts(t *testing.T) {
+	good := &index{Version: indexVersion, UID: "a", Stream: output.Stdout, State: Shortened, Bytes: 9 << 20, SHA256: hashOf(nil), Missing: span{Start: 1, End: 9<<20 - 1}}
+	good.Parts = []part{{Size: 1, SHA256: hashOf(nil)}, {Offset: 9<<20 - 1, Size: 1, SHA256: hashOf(nil)}}
+	data, err := good.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range data {
+		for bit := range 8 {
+			data[at] ^= 1 << bit
+			if got, err := decodeIndex(data, output.Key{UID: "a", Stream: output.Stdout}); err == nil && !reflect.DeepEqual(got, good) {
+				t.Errorf("with another bit %d of byte %d it is read as %+v", bit, at, got)
+			}
+			data[at] ^= 1 << bit
+		}
+	}
 }
