@@ -140,6 +140,26 @@ func TestOfALongStreamTheFirstAndTheLastPartAreKept(t *testing.T) {
 	}
 }
 
+// What was the end while the process ran is the middle when it has gone on.
+func TestPartsThatTurnOutToBeInTheMiddleAreRemoved(t *testing.T) {
+	store := open(t, startServer(t).url())
+	data, key, source := noise(10, 10<<20), newKey(), newStream()
+	source.limit = 4 << 20
+	w := keep(t, store, key, source, 4<<20)
+	source.write(data[:4<<20])
+	eventually(t, "four parts are stored", func() bool { return len(objects(t, store, key)) == 4 })
+	source.write(data[4<<20:])
+	source.end()
+	stores(t, w, source, Status{State: Shortened, Kept: 4 << 20})
+	want := []string{"stdout/" + indexName}
+	for _, offset := range []int64{0, 1 << 20, 8 << 20, 9 << 20} {
+		want = append(want, "stdout/"+part{Offset: offset, Size: partBytes}.name())
+	}
+	if got := objects(t, store, key); !slices.Equal(got, want) {
+		t.Errorf("the store has %q, the stream consists of %q", got, want)
+	}
+}
+
 // What the operator may keep is the operator's to say, whatever a pod hands over.
 func TestASourceThatHasMoreThanTheLimitIsShortened(t *testing.T) {
 	store := open(t, startServer(t).url())
