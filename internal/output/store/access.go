@@ -29,7 +29,7 @@ func (s *Store) get(ctx context.Context, name string, limit int64) ([]byte, erro
 	ctx, cancel := context.WithTimeout(ctx, s.attempt)
 	defer cancel()
 	r, err := s.bucket.NewReader(ctx, name, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if gcerrors.Code(err) == gcerrors.NotFound && !isBucketMissing(err) {
 		return nil, output.ErrNotFound
 	}
 	if err != nil {
@@ -47,6 +47,13 @@ func (s *Store) get(ctx context.Context, name string, limit int64) ([]byte, erro
 		return nil, &CorruptError{name, fmt.Sprintf("has more than %d bytes", limit)}
 	}
 	return data.Bytes(), nil
+}
+
+// isBucketMissing tells a bucket that isn't there from an object: nobody may take a wrong name in the store's URL for output
+// that was never kept.
+func isBucketMissing(err error) bool {
+	var api interface{ ErrorCode() string }
+	return errors.As(err, &api) && api.ErrorCode() == "NoSuchBucket"
 }
 
 // remove deletes an object. One that isn't there is deleted.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,6 +277,17 @@ func (k keyPaths) stream(object string) string {
 }
 
 func isCorrupt(err error) bool { return errors.As(err, new(*CorruptError)) }
+
+func TestABucketThatIsNotThereIsAnError(t *testing.T) {
+	server := startServer(t)
+	store := open(t, strings.Replace(server.url(), testBucket, "another", 1))
+	if _, err := store.Open(t.Context(), newKey()); err == nil || errors.Is(err, output.ErrNotFound) {
+		t.Errorf("reading is %v", err)
+	}
+	source := ended([]byte("some output"))
+	w := keep(t, store, newKey(), source, 100)
+	eventually(t, "the writer says so", func() bool { err := w.Status().Err; return err != nil && strings.Contains(err.Error(), "NoSuchBucket") })
+}
 
 func TestWhoHasOtherKeysGetsNothing(t *testing.T) {
 	server := startServer(t)

@@ -88,10 +88,14 @@ func TestWhileTheProcessRunsTheStoreMayBeAwayForLong(t *testing.T) {
 }
 
 func TestOfALostPodTheBeginningIsKept(t *testing.T) {
-	for name, lose := range map[string]func(source *stream){
-		"the source says so":         func(s *stream) { s.fail(output.ErrNotFound) },
-		"the source is away":         func(s *stream) { s.fail(errors.New("no connection")) },
-		"the source ends and leaves": func(s *stream) { s.change(func() { s.ended, s.err = true, output.ErrNotFound }) },
+	for name, test := range map[string]struct {
+		lose func(source *stream)
+		// after is for how long the source is waited for.
+		after time.Duration
+	}{
+		"the source says so":         {func(s *stream) { s.fail(output.ErrNotFound) }, 0},
+		"the source is away":         {func(s *stream) { s.fail(errors.New("no connection")) }, patience},
+		"the source ends and leaves": {func(s *stream) { s.change(func() { s.ended, s.err = true, output.ErrNotFound }) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,8 +105,12 @@ func TestOfALostPodTheBeginningIsKept(t *testing.T) {
 				w := keep(t, store, key, source, 8<<20)
 				source.write(data)
 				synctest.Wait()
-				lose(source)
+				begin := time.Now()
+				test.lose(source)
 				<-w.Done()
+				if took := time.Since(begin); took < test.after || took > test.after+maxDelay || (test.after == 0 && took > 0) {
+					t.Errorf("it takes %v", took)
+				}
 				if s := w.Status(); s.State != Lost || s.Err == nil || s.Kept != partBytes {
 					t.Errorf("it is %+v", s)
 				}
