@@ -1,7 +1,10 @@
 package store
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,5 +125,30 @@ func TestS3NeedsARegionOrAnEndpoint(t *testing.T) {
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server can't have the operator ask somebody else: what it asks with is signed.
+func TestARedirectIsNotFollowed(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test-account")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+	var asked atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	store := open(t, "s3://bucket?endpoint="+server.URL)
+	key := newKey()
+	if _, err := store.Open(t.Context(), key); err == nil {
+		t.Error("there is a stream")
+	}
+	if err := store.put(t.Context(), "calls/x", []byte("some output")); err == nil {
+		t.Error("an object is stored")
+	}
+	if err := store.remove(t.Context(), "calls/x"); err == nil {
+		t.Error("an object is removed")
+	}
+	if asked.Load() != 0 {
+		t.Error("the other server is asked")
 	}
 }
