@@ -180,7 +180,7 @@ func TestWrongContentIsAnError(t *testing.T) {
 		"a bit of the index":       func(t *testing.T, key, _ keyPaths) { flip(t, index(key), 200) },
 		"the index is shorter":     func(t *testing.T, key, _ keyPaths) { truncate(t, index(key), 300) },
 		"the index is empty":       func(t *testing.T, key, _ keyPaths) { truncate(t, index(key), 0) },
-		"the index is huge":        func(t *testing.T, key, _ keyPaths) { truncate(t, index(key), maxIndexBytes+1) },
+		"the index is huge":        func(t *testing.T, key, _ keyPaths) { truncate(t, index(key), 1<<40) },
 		"the index is another's":   func(t *testing.T, key, other keyPaths) { copyFile(t, index(other), index(key)) },
 		"the index isn't an index": func(t *testing.T, key, _ keyPaths) { write(t, index(key), `{"sha256":"","index":{}}`) },
 	} {
@@ -200,7 +200,7 @@ func TestWrongContentIsAnError(t *testing.T) {
 					t.Errorf("before the damage %d bytes are handed out", len(got))
 				}
 			}
-			if !isCorrupt(err) {
+			if !isCorrupt(err) || (name == "a part is shorter" && !strings.Contains(err.Error(), "1048575 bytes instead of 1048576")) {
 				t.Errorf("the error is %v", err)
 			}
 			// The same writer mends what it can.
