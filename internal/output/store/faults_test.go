@@ -60,6 +60,35 @@ func TestTheServerIsKilledAndComesBack(t *testing.T) {
 	mustRead(t, store, key, data)
 }
 
+func TestALongOutputIsExactAcrossACrashOfTheServer(t *testing.T) {
+	const n = 64 << 20
+	server := startServer(t)
+	store := open(t, server.url())
+	key := newKey()
+	var writers []*Writer
+	var sources []*stream
+	data := map[output.Stream][]byte{output.Stdout: noise(32, n), output.Stderr: noise(33, n)}
+	for name, content := range data {
+		key.Stream = name
+		source := newStream()
+		writers, sources = append(writers, keep(t, store, key, source, n)), append(sources, source)
+		source.write(content[:n/2])
+	}
+	eventually(t, "many parts are stored", func() bool { return len(objects(t, store, key)) > 20 })
+	server.kill()
+	for i, w := range writers {
+		source := sources[i]
+		source.write(data[w.key.Stream][n/2:])
+		source.end()
+	}
+	eventually(t, "a writer notices", func() bool { return writers[0].Status().Err != nil || writers[1].Status().Err != nil })
+	server.start()
+	for i, w := range writers {
+		stores(t, w, sources[i], Status{State: Complete, Kept: n})
+		mustRead(t, store, w.key, data[w.key.Stream])
+	}
+}
+
 // A server that takes connections and doesn't answer is the worst: nothing says that it is away.
 func TestTheStoreStalls(t *testing.T) {
 	server := startServer(t)
