@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -63,6 +64,8 @@ func (s *s3Server) start() {
 	s.log = &bytes.Buffer{}
 	s.command = s.prepare(serverProgram, "-address", s.proxy.target, "-dir", s.dir, "-bucket", testBucket)
 	s.command.Stdout, s.command.Stderr = s.log, s.log
+	// A test that runs out of time cleans nothing up.
+	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
