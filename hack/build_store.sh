@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Builds the output store, a Go module of its own, into bin/.
+source "$(dirname "$0")/lib.sh"
+
+mkdir -p bin
+export CGO_ENABLED=0
+counted go -C hack/images/store build -v -trimpath -ldflags '-s -w' -o "$PWD/bin/store" .

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds the output store's image, loads it onto the local cluster and installs the store beside the operator.
+#
+# For another cluster, push the image to a registry and set STORE_IMAGE to its name. Where the operator is given a bucket
+# that is there already, none of this is needed.
+source "$(dirname "$0")/lib.sh"
+use_cluster
+
+namespace=toolcall-system
+secret=toolcall-store
+
+if [[ -z ${STORE_IMAGE:-} ]]; then
+  is_local || die "set STORE_IMAGE to an image that this cluster can pull, or give the operator a bucket that is there already"
+  mkdir -p bin/images
+  hack/build_store.sh
+  # The tag is a hash of the program, as in deploy.sh.
+  tag=$(sha256sum bin/store | cut -c1-12)
+  tar=$PWD/bin/images/store-$tag.tar
+  STORE_IMAGE=toolcall.dev/store:$tag
+  if [[ ! -e $tar ]]; then
+    say "building image $STORE_IMAGE"
+    rm -f bin/images/store-*.tar
+    go -C hack run ./images binary --tag "$STORE_IMAGE" --entrypoint /store --file "$PWD/bin/store:/store" "$tar.tmp" >/dev/null
+    mv "$tar.tmp" "$tar"
+  fi
+  say "loading image $STORE_IMAGE"
+  cluster load "$tar" >&2
+fi
+
+"$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the namespace $namespace is missing: install the operator first"
+
+# random prints as many random letters and digits.
+random() { head -c 256 /dev/urandom | base64 -w0 | tr -dc A-Za-z0-9 | cut -c"1-$1"; }
+
+if ! "$KUBECTL" -n "$namespace" get secret "$secret" >/dev/null 2>&1; then
+  say "creating the store's credentials in Secret $secret"
+  # Not as arguments, which everybody on this machine can see.
+  "$KUBECTL" -n "$namespace" create secret generic "$secret" \
+    --from-env-file=<(printf 'AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\n' "$(random 20)" "$(random 40)") >/dev/null
+fi
+
+say "installing the output store"
+"$KUBECTL" kustomize config/store | sed "s|toolcall.dev/store:dev|$STORE_IMAGE|" |
+  "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
+say "waiting for the output store"
+if ! "$KUBECTL" -n "$namespace" rollout status statefulset/toolcall-store --timeout=180s >&2; then
+  "$KUBECTL" -n "$namespace" get pods,persistentvolumeclaims -l app.kubernetes.io/name=toolcall-store -o wide >&2 || true
+  "$KUBECTL" -n "$namespace" logs -l app.kubernetes.io/name=toolcall-store --prefix --tail=30 >&2 || true
+  die "the output store didn't become ready"
+fi

@@ -1,0 +1,26 @@
+package store
+
+import (
+	"context"
+
+	"gocloud.dev/blob/azureblob"
+)
+
+// openAzure finds credentials as Azure's tools do: environment variables, or the workload's identity.
+func (l *Location) openAzure() (*bucket, error) {
+	options := azureblob.NewDefaultServiceURLOptions()
+	options.AccountName = l.account
+	if l.domain != "" {
+		options.StorageDomain = l.domain
+	}
+	service, err := azureblob.NewServiceURL(options)
+	if err != nil {
+		return nil, err
+	}
+	client, err := azureblob.NewDefaultClient(service, azureblob.ContainerName(l.bucket))
+	if err != nil {
+		return nil, err
+	}
+	b, err := azureblob.OpenBucket(context.Background(), client, nil)
+	return &bucket{Bucket: b}, err
+}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestALocationIsRead(t *testing.T) {
+	for text, want := range map[string]Location{
+		"s3://bucket?region=eu-central-1":                                 {scheme: "s3", bucket: "bucket", region: "eu-central-1"},
+		"s3://bucket/?endpoint=https://minio.example.com:9000/":           {scheme: "s3", bucket: "bucket", endpoint: "https://minio.example.com:9000", pathStyle: true},
+		"s3://a.b?endpoint=http://store&use_path_style=false&prefix=a/b/": {scheme: "s3", bucket: "a.b", endpoint: "http://store", prefix: "a/b/"},
+		"s3://bucket":                    {scheme: "s3", bucket: "bucket"},
+		"gs://bucket_1?prefix=cluster-1": {scheme: "gs", bucket: "bucket_1", prefix: "cluster-1/"},
+		"azblob://container?storage_account=acc&domain=a.b": {scheme: "azblob", bucket: "container", account: "acc", domain: "a.b"},
+		"file:///var/lib/../lib/output/":                    {scheme: "file", bucket: "/var/lib/output"},
+	} {
+		got, err := ParseLocation(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(Location{})); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+		if got.OneReplica() != (got.scheme == "file") {
+			t.Errorf("%s: for one replica only is %t", text, got.OneReplica())
+		}
+	}
+}
+
+func TestALocationThatIsNoneIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                "must begin with s3://",
+		"bucket":                          "must begin with s3://",
+		"http://bucket":                   "must begin with s3://",
+		"mem://":                          "must begin with s3://",
+		"s3://":                           "names no bucket",
+		"s3://UPPER":                      "names no bucket",
+		"s3://a..b?region=x":              "names no bucket",
+		"s3://bucket:80":                  "names no bucket",
+		"s3:bucket":                       "must have the form",
+		"s3://bucket#x":                   "must have the form",
+		"s3://bucket/path":                "use the parameter prefix",
+		"s3://secret:password@bucket":     "must not have credentials",
+		"s3://bucket?access_key=password": "unknown parameter",
+		"s3://bucket?anonymous=true":      "unknown parameter",
+		"s3://bucket?awssdk=v1":           "unknown parameter",
+		"s3://bucket?region=a&region=b":   "one value",
+		"s3://bucket?region=":             "one value",
+		"s3://bucket?region=A B":          "region",
+		"s3://bucket?%zz":                 "parameters that can't be read",
+		"s3://bucket?prefix=../up":        "prefix",
+		"s3://bucket?prefix=/up":          "prefix",
+		"s3://bucket?prefix=a//b":         "prefix",
+		"s3://bucket?prefix=a/./b":        "prefix",
+		"s3://bucket?prefix=" + strings.Repeat("a", 201):          "prefix",
+		"s3://bucket?endpoint=store:9000":                         "endpoint",
+		"s3://bucket?endpoint=ftp://store":                        "endpoint",
+		"s3://bucket?endpoint=https://user:password@store":        "endpoint",
+		"s3://bucket?endpoint=https://store/path":                 "endpoint",
+		"s3://bucket?endpoint=https://store%3Fa=b":                "endpoint",
+		"s3://bucket?use_path_style=maybe":                        "true or false",
+		"gs://bucket?endpoint=https://store":                      "unknown parameter",
+		"azblob://container":                                      "storage account",
+		"azblob://container?storage_account=UP":                   "storage account",
+		"azblob://container?storage_account=acc&domain=evil.com/": "domain",
+		"file://folder":    "absolute path",
+		"file://host/path": "absolute path",
+		"file:///":         "absolute path",
+		"file:///..":       "absolute path",
+		"file:path":        "must have the form",
+		"s3://bucket\x7f":  "isn't a URL",
+		"s3://pass%word@x": "isn't a URL",
+	} {
+		location, err := ParseLocation(text)
+		if err == nil {
+			t.Errorf("%q is taken as %+v", text, location)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "pass%") {
+			t.Errorf("%q: the error is %q", text, err)
+		}
+	}
+}
+
+func FuzzLocation(f *testing.F) {
+	f.Add("s3://bucket?endpoint=https://store&prefix=a/b")
+	f.Add("file:///var/lib/output")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ParseLocation(text)
+		if err != nil {
+			return
+		}
+		if strings.Contains(l.prefix, "..") || strings.HasPrefix(l.prefix, "/") || (l.prefix != "" && !strings.HasSuffix(l.prefix, "/")) {
+			t.Errorf("the prefix is %q", l.prefix)
+		}
+		if l.scheme == "file" && (!strings.HasPrefix(l.bucket, "/") || len(l.bucket) < 2) {
+			t.Errorf("the folder is %q", l.bucket)
+		}
+	})
+}
+
+func TestS3NeedsARegionOrAnEndpoint(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	location, err := ParseLocation("s3://bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), location); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+		t.Errorf("without a region: %v", err)
+	}
+	t.Setenv("AWS_REGION", "eu-central-1")
+	store, err := Open(t.Context(), location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server can't have the operator ask somebody else: what it asks with is signed.
+func TestARedirectIsNotFollowed(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test-account")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+	var asked atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	store := open(t, "s3://bucket?endpoint="+server.URL)
+	key := newKey()
+	if _, err := store.Open(t.Context(), key); err == nil {
+		t.Error("there is a stream")
+	}
+	if err := store.put(t.Context(), "calls/x", []byte("some output")); err == nil {
+		t.Error("an object is stored")
+	}
+	if err := store.remove(t.Context(), "calls/x"); err == nil {
+		t.Error("an object is removed")
+	}
+	if asked.Load() != 0 {
+		t.Error("the other server is asked")
+	}
+}

@@ -1,0 +1,43 @@
+package store
+
+import (
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/output"
+)
+
+// callsPrefix is before the objects of all calls.
+const callsPrefix = "calls/"
+
+// validUID has no character that means something in a path or a URL. Kubernetes makes UUIDs.
+var validUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+
+// callPrefix is before the names of a call's objects, and of nothing else.
+func callPrefix(uid types.UID) (string, error) {
+	if !validUID.MatchString(string(uid)) {
+		return "", fmt.Errorf("%.80q is no UID", string(uid))
+	}
+	return callsPrefix + string(uid) + "/", nil
+}
+
+// streamPrefix is before the names of a stream's objects.
+func streamPrefix(key output.Key) (string, error) {
+	prefix, err := callPrefix(key.UID)
+	if err != nil {
+		return "", err
+	}
+	if key.Stream != output.Stdout && key.Stream != output.Stderr {
+		return "", fmt.Errorf("%.80q is no stream: it must be %s or %s", string(key.Stream), output.Stdout, output.Stderr)
+	}
+	return prefix + string(key.Stream) + "/", nil
+}
+
+// indexName is the name of a stream's index behind its prefix.
+const indexName = "index.json"
+
+// name is the name of a part behind its stream's prefix. It says where the bytes are in the stream: two writers of one
+// stream, an old leader and the new one, write the same bytes to the same name.
+func (p part) name() string { return fmt.Sprintf("part-%013d-%07d", p.Offset, p.Size) }

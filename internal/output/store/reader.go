@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sort"
+
+	"toolcall.dev/operator/internal/output"
+)
+
+// Store is a source of streams that are stored to their end.
+var _ output.Source = (*Store)(nil)
+
+// Open returns a stored stream. It is ErrNotFound while the stream is being stored.
+func (s *Store) Open(ctx context.Context, key output.Key) (output.Reader, error) {
+	i, err := s.readIndex(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	prefix, err := streamPrefix(key)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{store: s, prefix: prefix, index: i}, nil
+}
+
+// reader reads a stored stream. Nothing of it changes.
+type reader struct {
+	store  *Store
+	prefix string
+	index  *index
+}
+
+func (r *reader) Info() output.Info {
+	return output.Info{Bytes: r.index.Bytes, Complete: true, SHA256: r.index.SHA256, Missing: output.Range(r.index.Missing)}
+}
+
+// ReadAt hands out bytes of a part that was checked whole.
+func (r *reader) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
+	if offset < 0 || len(p) == 0 {
+		return 0, errors.New("read at least one byte, from offset 0 or above")
+	}
+	if offset >= r.index.Bytes {
+		return 0, io.EOF
+	}
+	if m := r.index.Missing; m.Start <= offset && offset < m.End {
+		return 0, &output.MissingError{Next: m.End}
+	}
+	parts := r.index.Parts
+	at := parts[sort.Search(len(parts), func(n int) bool { return parts[n].end() > offset })]
+	name := r.prefix + at.name()
+	data, err := r.store.cache.load(ctx, name+" "+at.SHA256, func(ctx context.Context) ([]byte, error) {
+		return r.store.readPart(ctx, name, at)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return copy(p, data[offset-at.Offset:]), nil
+}
+
+// Wait has nothing to wait for.
+func (r *reader) Wait(ctx context.Context, _ int64) error { return ctx.Err() }
+
+func (r *reader) Close() {}

@@ -1,0 +1,116 @@
+// Package store keeps the output of calls in object storage, for longer than their pods live.
+//
+// A stream is parts and an index. Parts go up while the command runs. The index is written last, so a stream without one
+// isn't there to read. Objects are named by the call's UID and the stream, a part also by its place in the stream, so an
+// object never gets other content, whoever writes it and however often.
+//
+// What is stored is checked when it is read: sizes, places and hashes, of the index too. Wrong content is a *CorruptError.
+//
+// The store never decides about a call, and no call waits for it. Memory is bounded over all streams.
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"toolcall.dev/operator/internal/output"
+)
+
+const (
+	// partBytes is the size of each part but the last one of a range.
+	partBytes = 1 << 20
+	// MaxLimit is the most that is kept of a stream.
+	MaxLimit = 1 << 30
+	// patience is for how long the end of a stream is tried to be stored.
+	patience = 5 * time.Minute
+	// writesAtOnce and readsAtOnce bound the parts that are in memory on their way up and down.
+	writesAtOnce = 8
+	readsAtOnce  = 8
+	// writesOfNamespace is how many of them one namespace gets, so that its slow pods don't stop others' output.
+	writesOfNamespace = writesAtOnce / 2
+	// cachedParts is how many parts stay in memory for the next reader.
+	cachedParts = 16
+)
+
+// State says how much of a stream is stored.
+type State string
+
+// The states of a stream. The last three are final.
+const (
+	// Growing: the process may write more.
+	Growing State = "Growing"
+	// Storing: the process has ended, the last bytes are on their way.
+	Storing State = "Storing"
+	// Complete: every byte is stored.
+	Complete State = "Complete"
+	// Shortened: the first and the last part are stored, and the middle wasn't kept.
+	Shortened State = "Shortened"
+	// Lost: something that should have been kept isn't stored.
+	Lost State = "Lost"
+)
+
+// Store keeps streams in a bucket.
+type Store struct {
+	bucket *bucket
+	cache  *partCache
+	writes *slots
+	// Tests shorten these.
+	attempt  time.Duration
+	pageSize int
+
+	mu      sync.Mutex
+	closed  bool
+	writers map[output.Key]*Writer
+	running sync.WaitGroup
+}
+
+// Open returns the store at a location. It doesn't ask the storage service anything yet, so that the operator starts
+// without it.
+func Open(ctx context.Context, location *Location) (*Store, error) {
+	b, err := location.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the output store: %w", err)
+	}
+	return &Store{
+		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), writes: newSlots(writesAtOnce, writesOfNamespace),
+		attempt: 30 * time.Second, pageSize: 1000, writers: map[output.Key]*Writer{},
+	}, nil
+}
+
+// Close ends all writers where they are, and waits for them. A second time it does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	for _, w := range s.writers {
+		w.stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+	s.cache.close()
+	return s.bucket.close()
+}
+
+// bucket is a place for objects that are named relative to its prefix.
+type bucket struct {
+	*blob.Bucket
+	// forget removes what the storage keeps of a call without objects; nil if that is nothing.
+	forget func(call string) error
+	// idle closes connections that nobody uses; nil if there are none.
+	idle func()
+}
+
+func (b *bucket) close() error {
+	err := b.Bucket.Close()
+	if b.idle != nil {
+		b.idle()
+	}
+	return err
+}

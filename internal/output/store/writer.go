@@ -1,0 +1,361 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"toolcall.dev/operator/internal/output"
+)
+
+// sourceTime is for how long the source may take to hand over a part that it says it has: meanwhile the part holds a slot.
+const sourceTime = 5 * time.Second
+
+// Status is how far a stream is stored.
+type Status struct {
+	State State
+	// Kept is how many bytes can be read from the store, once the state is final.
+	Kept int64
+	// Err is why the last attempt failed, or why the stream is lost.
+	Err error
+}
+
+// Writer stores one stream.
+type Writer struct {
+	store  *Store
+	key    output.Key
+	prefix string
+	reader output.Reader
+	limit  int64
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	status Status
+
+	// The writer's goroutine alone uses these.
+
+	// parts are stored, in their order from the stream's start on until the stream is complete.
+	parts []part
+	// hash is over the first hashed bytes.
+	hash   hash.Hash
+	hashed int64
+	retry  backoff
+	// deadline is when the writer gives up; zero while the process runs and its output can be read.
+	deadline time.Time
+}
+
+func newWriter(s *Store, key output.Key, prefix string, reader output.Reader, limit int64) *Writer {
+	return &Writer{
+		store: s, key: key, prefix: prefix, reader: reader, limit: limit, done: make(chan struct{}),
+		status: Status{State: Growing}, hash: sha256.New(),
+	}
+}
+
+// Done is closed when the writer does nothing more. The state is final then, unless the writer was stopped.
+func (w *Writer) Done() <-chan struct{} { return w.done }
+
+// Status is how far the stream is stored.
+func (w *Writer) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+func (w *Writer) setStatus(status Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = status
+}
+
+// report keeps what went wrong, nil for nothing.
+func (w *Writer) report(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Err = err
+}
+
+// stop has the writer end where it is.
+func (w *Writer) stop() { w.cancel(errClosed) }
+
+// run stores the stream, until it is stored, lost, or ctx ends.
+func (w *Writer) run(ctx context.Context) {
+	defer w.reader.Close()
+	if i := w.stored(ctx); i != nil {
+		w.setStatus(Status{State: i.State, Kept: i.kept()})
+		return
+	}
+	err := w.follow(ctx)
+	if err == nil {
+		err = w.finish(ctx)
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		w.report(context.Cause(ctx))
+	case errors.As(err, new(*sourceError)):
+		w.salvage(ctx, err)
+	default:
+		w.setStatus(Status{State: Lost, Err: err})
+	}
+}
+
+// stored returns the index of a stream that is stored already, otherwise nil.
+func (w *Writer) stored(ctx context.Context) *index {
+	release, err := w.store.writes.acquire(ctx, w.key.Namespace)
+	if err != nil {
+		return nil
+	}
+	defer release()
+	i, err := w.store.readIndex(ctx, w.key)
+	if err != nil {
+		// It is written again: a wrong one too.
+		return nil
+	}
+	return i
+}
+
+// follow stores whole parts while the process runs. It goes on for as long as the process does when the store is away,
+// and ends when the stream is complete or its source is gone.
+func (w *Writer) follow(ctx context.Context) error {
+	for {
+		err := w.step(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			w.deadline = time.Time{}
+			w.retry.reset()
+			w.report(nil)
+			continue
+		case errors.As(err, new(*sourceError)):
+			w.setDeadline()
+			if errors.Is(err, output.ErrNotFound) || time.Now().After(w.deadline) {
+				return err
+			}
+		}
+		w.report(err)
+		if err := w.retry.sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// setDeadline begins to count the time that is left, unless it is counted already.
+func (w *Writer) setDeadline() {
+	if w.deadline.IsZero() {
+		w.deadline = time.Now().Add(patience)
+	}
+}
+
+// step stores the next part or waits for it. Its error is io.EOF when the stream is complete.
+func (w *Writer) step(ctx context.Context) error {
+	info := w.reader.Info()
+	if err := checkInfo(info); err != nil {
+		return &sourceError{err}
+	}
+	if info.Complete {
+		return io.EOF
+	}
+	next := part{Offset: w.next(), Size: partBytes}
+	if next.end() <= available(info, w.limit) {
+		stored, err := w.storePart(ctx, next)
+		if err == nil {
+			w.parts = append(w.parts, stored)
+		}
+		return err
+	}
+	until := next.end() - 1
+	if next.end() > w.limit || !missing(info, w.limit).empty() {
+		// The rest is decided at the end.
+		until = math.MaxInt64
+	}
+	if err := w.reader.Wait(ctx, until); err != nil {
+		return &sourceError{err}
+	}
+	if info := w.reader.Info(); !info.Complete && info.Bytes <= until {
+		return &sourceError{io.ErrNoProgress}
+	}
+	return nil
+}
+
+// next is the offset behind the last part that is stored.
+func (w *Writer) next() int64 {
+	if len(w.parts) == 0 {
+		return 0
+	}
+	return w.parts[len(w.parts)-1].end()
+}
+
+// finish stores the rest of a complete stream, and its index.
+func (w *Writer) finish(ctx context.Context) error {
+	w.setStatus(Status{State: Storing, Err: w.Status().Err})
+	w.setDeadline()
+	ctx, cancel := context.WithDeadline(ctx, w.deadline)
+	defer cancel()
+	info := w.reader.Info()
+	if err := checkInfo(info); err != nil || !info.Complete {
+		return &sourceError{errors.Join(err, errors.New("the stream's source changed its mind at the end"))}
+	}
+	i := w.newIndex(Complete, info.Bytes, missing(info, w.limit))
+	i.SHA256 = info.SHA256
+	if !i.Missing.empty() {
+		i.State = Shortened
+	}
+	i.Parts = layout(info.Bytes, i.Missing, w.parts)
+	for n, p := range i.Parts {
+		if p.SHA256 != "" {
+			continue
+		}
+		err := w.try(ctx, func() (err error) {
+			i.Parts[n], err = w.storePart(ctx, p)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if sum := hex.EncodeToString(w.hash.Sum(nil)); i.State == Complete && (w.hashed != info.Bytes || sum != info.SHA256) {
+		return fmt.Errorf("the stream's source says that its sha256 is %s, that of what it handed over is %s", info.SHA256, sum)
+	}
+	return w.close(ctx, i)
+}
+
+// salvage closes a stream whose source is gone with the parts that are stored: the stream's beginning.
+func (w *Writer) salvage(ctx context.Context, cause error) {
+	// One more attempt when the time went by with the source.
+	if last := time.Now().Add(w.store.attempt); w.deadline.Before(last) {
+		w.deadline = last
+	}
+	ctx, cancel := context.WithDeadline(ctx, w.deadline)
+	defer cancel()
+	info := w.reader.Info()
+	kept := w.next()
+	bytes := kept
+	if checkInfo(info) == nil {
+		bytes = max(bytes, info.Bytes)
+	}
+	i := w.newIndex(Lost, bytes, span{Start: kept, End: bytes})
+	i.Parts = w.parts
+	if err := w.close(ctx, i); err != nil {
+		w.setStatus(Status{State: Lost, Err: errors.Join(cause, err)})
+		return
+	}
+	w.report(cause)
+}
+
+func (w *Writer) newIndex(state State, bytes int64, missing span) *index {
+	if missing.empty() {
+		missing = span{}
+	}
+	return &index{
+		Version: indexVersion, UID: w.key.UID, Stream: w.key.Stream, State: state, Bytes: bytes, Missing: missing, Parts: []part{},
+	}
+}
+
+// close writes the index, after which the stream can be read, and removes what the stream doesn't consist of.
+func (w *Writer) close(ctx context.Context, i *index) error {
+	data, err := i.encode()
+	if err != nil {
+		return err
+	}
+	err = w.try(ctx, func() error {
+		release, err := w.store.writes.acquire(ctx, w.key.Namespace)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return w.store.put(ctx, w.prefix+indexName, data)
+	})
+	if err != nil {
+		return err
+	}
+	w.setStatus(Status{State: i.State, Kept: i.kept()})
+	for _, p := range unused(w.parts, i.Parts) {
+		// What stays goes with the call.
+		_ = w.store.remove(ctx, w.prefix+p.name())
+	}
+	return nil
+}
+
+// try does something until it succeeds, ctx ends, or the stream's source is gone.
+func (w *Writer) try(ctx context.Context, do func() error) error {
+	var last error
+	for {
+		err := do()
+		if err == nil {
+			w.retry.reset()
+			w.report(nil)
+			return nil
+		}
+		// That the time is over says less than what happened before.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if errors.Is(err, output.ErrNotFound) {
+			return err
+		}
+		w.report(last)
+		if w.retry.sleep(ctx) != nil {
+			return last
+		}
+	}
+}
+
+// storePart stores a part and returns it with its hash. Only while it does has the part a place in memory: one that waits
+// for the store to come back is read from the source again.
+func (w *Writer) storePart(ctx context.Context, p part) (part, error) {
+	release, err := w.store.writes.acquire(ctx, w.key.Namespace)
+	if err != nil {
+		return p, err
+	}
+	defer release()
+	data := make([]byte, p.Size)
+	if err := w.read(ctx, data, p.Offset); err != nil {
+		return p, &sourceError{err}
+	}
+	p.SHA256 = hashOf(data)
+	if err := w.store.put(ctx, w.prefix+p.name(), data); err != nil {
+		return p, err
+	}
+	if p.Offset == w.hashed {
+		w.hash.Write(data)
+		w.hashed = p.end()
+	}
+	return p, nil
+}
+
+// read fills data from an offset of the stream.
+func (w *Writer) read(ctx context.Context, data []byte, offset int64) error {
+	ctx, cancel := context.WithTimeout(ctx, sourceTime)
+	defer cancel()
+	for len(data) > 0 {
+		n, err := w.reader.ReadAt(ctx, data, offset)
+		switch {
+		case n < 0 || n > len(data):
+			return errors.New("the stream's source handed over more than it was asked for")
+		case n == 0 && err == nil:
+			return io.ErrNoProgress
+		case n < len(data) && err != nil:
+			return err
+		}
+		data, offset = data[n:], offset+int64(n)
+	}
+	return nil
+}
+
+// sourceError is an error of where the stream comes from, not of the store.
+type sourceError struct{ error }
+
+func (e *sourceError) Error() string { return "read the stream: " + e.error.Error() }
+
+func (e *sourceError) Unwrap() error { return e.error }
