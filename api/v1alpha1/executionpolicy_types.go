@@ -340,6 +340,14 @@ type OutputPolicy struct {
 	// +kubebuilder:default=65536
 	// +optional
 	MaxBytesPerStream *int32 `json:"maxBytesPerStream,omitempty"`
+
+	// keepBytesPerStream is how much of each stream is kept in the pod while a call runs, and in a session after it, to be
+	// read as toolcalls/log of the group subresources.toolcall.dev: half from its start and half from its end. What is kept
+	// takes space below /tmp. 0 keeps no more than maxBytesPerStream. At most 1073741824; default 8388608.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1073741824
+	// +optional
+	KeepBytesPerStream *int64 `json:"keepBytesPerStream,omitempty"`
 }
 
 // ExecutionPolicyStatus says whether the policy can be used.

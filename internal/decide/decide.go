@@ -66,8 +66,10 @@ type Decision struct {
 	ArgvPrefix []string `json:"argvPrefix,omitempty"`
 	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 is no limit, for a background call alone.
 	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
-	// MaxBytesPerStream is how much of each output stream is kept.
+	// MaxBytesPerStream is how much of each output stream the status keeps.
 	MaxBytesPerStream int `json:"maxBytesPerStream"`
+	// KeepBytesPerStream is how much of each output stream the pod keeps for readers.
+	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
 	// DenyNetwork says that the command gets no IP sockets.
 	DenyNetwork bool `json:"denyNetwork,omitempty"`
 	// Script is what the shell gets in place of the call's command, where the policy's enforcement is Text: the text that
@@ -152,6 +154,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 		ArgvPrefix:          prefix,
 		TimeoutMilliseconds: s.timeout(policy, action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
+		KeepBytesPerStream:  policy.KeepBytesPerStream(),
 		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
 		SessionEnv:          s.sessionEnv(),

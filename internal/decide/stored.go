@@ -97,6 +97,7 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		Stdin:               []byte(call.Spec.Stdin),
 		TimeoutMilliseconds: d.TimeoutMilliseconds,
 		MaxBytesPerStream:   d.MaxBytesPerStream,
+		KeepBytesPerStream:  d.KeepBytesPerStream,
 		DenyNetwork:         d.DenyNetwork,
 		Rules:               d.Rules,
 		Environment:         plan,

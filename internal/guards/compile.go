@@ -136,6 +136,10 @@ func (p *Policy) compileOutput(spec *v1alpha1.ExecutionPolicySpec) error {
 		output = &v1alpha1.OutputPolicy{}
 	}
 	size, err := between("spec.output.maxBytesPerStream", output.MaxBytesPerStream, defaultMaxBytes, 1, limitBytes)
+	if err != nil {
+		return err
+	}
 	p.maxBytes = int(size)
+	p.keepBytes, err = between("spec.output.keepBytesPerStream", output.KeepBytesPerStream, defaultKeepBytes, 0, limitKeepBytes)
 	return err
 }

@@ -15,6 +15,10 @@ const (
 	defaultMaxScan  = 65536
 	defaultMaxBytes = 65536
 
+	// defaultKeepBytes and limitKeepBytes are of output.keepBytesPerStream.
+	defaultKeepBytes = 8 << 20
+	limitKeepBytes   = 1 << 30
+
 	// limitScan bounds code.maxScanBytes, limitBytes output.maxBytesPerStream.
 	limitScan  = 524288
 	limitBytes = v1alpha1.MaxBytesPerStream

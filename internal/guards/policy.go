@@ -27,6 +27,7 @@ type Policy struct {
 	maxTimeout    time.Duration
 	code          codeRules
 	maxBytes      int
+	keepBytes     int64
 	launchers     *launchTable
 	shellBuiltins map[string]builtin
 	parsers       parsers
@@ -70,8 +71,11 @@ func (p *Policy) Timeout(action *Action) time.Duration {
 	return limit
 }
 
-// MaxBytesPerStream is how many bytes of each output stream are kept.
+// MaxBytesPerStream is how many bytes of each output stream the status keeps.
 func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
+
+// KeepBytesPerStream is how many bytes of each output stream the pod keeps for readers; 0 for no more than the status.
+func (p *Policy) KeepBytesPerStream() int64 { return p.keepBytes }
 
 // Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }

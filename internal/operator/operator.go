@@ -32,6 +32,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/subresources"
 	"toolcall.dev/operator/internal/tracing"
@@ -102,6 +103,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	}()
 	api, err := newOutputAPI(ctx, mgr, o, outputOptions{
 		clients: clients, identity: identity, reviews: memory.Reviews, now: now, log: log.WithName("output"),
+		sources: []output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}},
 	})
 	if err != nil {
 		return err
