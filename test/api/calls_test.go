@@ -309,6 +309,11 @@ func fullSpecs() map[string]v1alpha1.ToolCallSpec {
 			Shell: &v1alpha1.ShellAction{Command: "ls"}, SessionRef: &v1alpha1.SessionReference{Name: "n", UID: "u"}, Background: true,
 		}),
 		"code": with(v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "1", NetworkAccess: ptr.To(true)}}),
+		"file": with(v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{
+			Operation: v1alpha1.FileGrep, Path: "p", Offset: new(int64(1)), Limit: new(int64(2)), Unit: v1alpha1.UnitBytes,
+			Content: new("c"), ContentBase64: new("AAAA"), Mode: "0600", IfSHA256: new(""), OldString: "o", NewString: "n", ReplaceAll: true,
+			Pattern: "x", Literal: true, Glob: "*", Recursive: true, MaxResults: new(int32(3)), Destination: "d", Overwrite: true,
+		}}),
 		"tool": with(v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{
 			Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls","deep":{"list":[1,null,{"x":true}]}}`)},
 		}}),
@@ -336,6 +341,9 @@ func TestASpecIsImmutable(t *testing.T) {
 				continue
 			}
 			seen[field[0]] = true
+			if len(field) > 1 {
+				seen[field[0]+"."+field[1]] = true
+			}
 			t.Run(name+" "+change.path, func(t *testing.T) {
 				attempted := stored.DeepCopy()
 				attempted.Object["spec"] = change.value
@@ -350,6 +358,12 @@ func TestASpecIsImmutable(t *testing.T) {
 	for _, field := range jsonFields(v1alpha1.ToolCallSpec{}) {
 		if !seen[field] && field != "cancel" {
 			t.Errorf("no change of spec.%s was tried", field)
+		}
+	}
+	// Its fields are compared one by one.
+	for _, field := range jsonFields(v1alpha1.FileAction{}) {
+		if !seen["file."+field] {
+			t.Errorf("no change of spec.file.%s was tried", field)
 		}
 	}
 }
