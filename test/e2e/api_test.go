@@ -26,7 +26,7 @@ func expectRefused(t *testing.T, err error, parts ...string) {
 func TestCallsThatTheAPIRefuses(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t)
-	const exactlyOne = "set exactly one of structured, shell, code and tool"
+	const exactlyOne = "set exactly one of structured, shell, code, tool and file"
 	withEnv := func(vars ...v1alpha1.CallEnvVar) v1alpha1.ToolCallSpec {
 		spec := shell("true")
 		spec.Env = vars
