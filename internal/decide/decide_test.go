@@ -17,13 +17,13 @@ import (
 func TestADecisionIsWhole(t *testing.T) {
 	t.Parallel()
 	s := snapshot(wants(7), func(s *decide.Snapshot) {
-		s.Policies.Named.Spec.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(1234))}
+		s.Policies.Named.Spec.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(1234)), KeepBytesPerStream: ptr.To(int64(2345))}
 		s.Named.Spec.StartTimeoutSeconds = ptr.To(int32(33))
 		s.Defaults = []v1alpha1.ExecutionEnvironment{environment("default", v1alpha1.EnvVar{Name: "D", Value: "1"})}
 	})
 	d := mustDecide(t, s)
 	want := &decide.Decision{
-		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, TimeoutMilliseconds: 7000, MaxBytesPerStream: 1234, StartTimeoutSeconds: 33,
+		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, TimeoutMilliseconds: 7000, MaxBytesPerStream: 1234, KeepBytesPerStream: 2345, StartTimeoutSeconds: 33,
 		In: s.Named, Default: &s.Defaults[0], Policy: s.Policies.Named, Plan: d.Plan,
 	}
 	if diff := cmp.Diff(want, d); diff != "" {

@@ -170,7 +170,7 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 			continue
 		}
 		tc.want.CallUID, tc.want.CallName, tc.want.Stdin = "call-uid", "call", []byte("input")
-		tc.want.TimeoutMilliseconds, tc.want.MaxBytesPerStream, tc.want.Environment = 120000, 65536, d.Plan
+		tc.want.TimeoutMilliseconds, tc.want.MaxBytesPerStream, tc.want.KeepBytesPerStream, tc.want.Environment = 120000, 65536, 8<<20, d.Plan
 		if diff := cmp.Diff(&tc.want, a, anyOrder); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
