@@ -225,7 +225,8 @@ type FilesPolicy struct {
 	// +optional
 	MaxReadBytes *int64 `json:"maxReadBytes,omitempty"`
 
-	// maxWriteBytes is how large a file may be that a Write or an Edit makes. Default 4194304.
+	// maxWriteBytes is how large a file may be that a Write or an Edit makes, or that a Move copies to another file system.
+	// Default 4194304.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=67108864
 	// +optional

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -26,28 +25,22 @@ import (
 // ended.
 const fileStopLimit = time.Second
 
-const (
-	// maxFileOperations is how many operations on files run at a time; others wait. One that hangs keeps its place, so that
-	// no more threads than theirs can hang.
-	maxFileOperations = 4
-	// maxGrepThreads is how many threads a Grep has for each operation's own: those that search, and the one that walks.
-	maxGrepThreads = 9
-)
+// maxFileOperations is how many operations on files run at a time; others wait. One that hangs keeps its place, so that no
+// more threads than theirs can hang.
+const maxFileOperations = 4
 
 var fileSlots = make(chan struct{}, maxFileOperations)
 
-// ReserveFileThreads has threads there for all operations that run at a time, before a command can take all processes that
+// ReserveFileThreads starts the threads of all operations that run at a time, before a command can take all processes that
 // there may be.
-func ReserveFileThreads() {
-	sandbox.ReserveThreads(maxFileOperations * (1 + min(1+runtime.GOMAXPROCS(0), maxGrepThreads)))
-}
+func ReserveFileThreads() { sandbox.ReserveThreads(maxFileOperations * files.MaxThreads()) }
 
 // fileRun is one operation on files.
 type fileRun struct {
 	assignment *wire.Assignment
-	// dir is the directory in which it was done; empty when that couldn't be opened, with err.
+	// dir is the call's directory; empty when it couldn't be opened.
 	dir string
-	// refused is the reason for which the directory can't be had; empty when it can.
+	// refused is the reason of an outcome whose directory couldn't be opened; err says more.
 	refused string
 	result  files.Result
 	output  bytes.Buffer
@@ -158,7 +151,10 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 		return o
 	}
 	operation := files.Operation(run.assignment.File.Operation)
-	o.File = fileResult(operation, run.assignment.File, &run.result)
+	// A Delete that failed may have deleted a part.
+	if run.err == nil || run.result.Path != "" {
+		o.File = fileResult(operation, run.assignment.File, &run.result)
+	}
 	var refused *files.Error
 	switch {
 	case run.err == nil:
@@ -170,9 +166,6 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 		o.Reason, o.Message = stop.Reason, stop.Message
 	default:
 		o.Reason, o.Message = result.FileError, run.err.Error()
-	}
-	if run.err != nil && run.result.Path == "" {
-		o.File = &result.File{}
 	}
 	return o
 }

@@ -95,8 +95,14 @@ type grepping struct {
 	queue, work chan *grepTask
 }
 
+func grepWorkers() int { return min(runtime.GOMAXPROCS(0), 8) }
+
+// MaxThreads is how many threads one Do has waiting for the kernel at most: those of a Grep's workers, its walk, and its
+// caller's.
+func MaxThreads() int { return grepWorkers() + 2 }
+
 func (g *grepping) run(p *place, out *results, cancel func()) (Result, error) {
-	workers := min(runtime.GOMAXPROCS(0), 8)
+	workers := grepWorkers()
 	g.queue, g.work = make(chan *grepTask, 2*workers), make(chan *grepTask, 2*workers)
 	var running sync.WaitGroup
 	for range workers {
