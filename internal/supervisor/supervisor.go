@@ -255,16 +255,14 @@ func (s *Supervisor) serve(ctx, terminate context.Context, l *link) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-l.incoming:
-			if isRead, err := l.reads.handle(m); isRead || err != nil {
-				if err != nil {
-					return err
-				}
-				continue
-			}
 			if m.Begin != nil && s.BeginSession != nil && s.isWaiting() {
 				return s.beginSession(ctx, terminate, m.Begin)
 			}
-			if err := s.handle(ctx, m); err != nil {
+			isRead, err := l.reads.handle(m)
+			if !isRead && err == nil {
+				err = s.handle(ctx, m)
+			}
+			if err != nil {
 				return err
 			}
 		case err := <-l.broken:
