@@ -57,17 +57,13 @@ func following(offset int) url.Values {
 	return url.Values{"follow": {"true"}, "offset": {strconv.Itoa(offset)}}
 }
 
-// needsKeptOutput skips a test of what is read after a call's end where it goes with the pod: without a session and without the
-// output store.
-func (s *suite) needsKeptOutput(t *testing.T) {
+// needsStore is for tests of what is read after the end of a call without a session: it goes with the pod where there is no output
+// store.
+func (s *suite) needsStore(t *testing.T) {
 	t.Helper()
-	if way == waySession {
-		return
-	}
-	err := s.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "toolcall-store"}, &appsv1.StatefulSet{})
-	must(t, client.IgnoreNotFound(err))
-	if err != nil {
-		t.Skip("no output store is installed: what a call wrote goes with its pod")
+	key := client.ObjectKey{Namespace: operatorNamespace, Name: "toolcall-store"}
+	if err := s.client.Get(t.Context(), key, &appsv1.StatefulSet{}); way != waySession && err != nil {
+		t.Fatalf("find the output store (hack/deploy_store.sh installs it): %v", err)
 	}
 }
 
@@ -113,7 +109,7 @@ func TestOutputIsReadWhileTheCallRuns(t *testing.T) {
 func TestLargeOutputIsByteExact(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Code = &v1alpha1.CodePolicy{DeniedModules: []string{}} })
-	sp.needsKeptOutput(t)
+	sp.needsStore(t)
 	written := stream.Written{Seed: sp.namespace, Blocks: 64}
 	reads := sp.reader(t, "")
 	call := sp.create(t, code("python", written.Python(2*time.Second)))

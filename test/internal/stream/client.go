@@ -21,7 +21,7 @@ type Client struct {
 	base *url.URL
 }
 
-// NewClient has connections of its own where config has a transport of its own.
+// NewClient sends requests to the API server of config. Clients of the same config share their connections.
 func NewClient(config *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
