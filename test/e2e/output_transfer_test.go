@@ -34,6 +34,11 @@ func transfer(t *testing.T, c *stream.Client, method string, session *v1alpha1.T
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
+	return send(t, c, request)
+}
+
+func send(t *testing.T, c *stream.Client, request stream.Request) answered {
+	t.Helper()
 	response, err := c.Do(t.Context(), request)
 	must(t, err)
 	defer response.Body.Close()
