@@ -115,13 +115,13 @@ func (b *sessionBench) newRoomUnder(ctx context.Context, name string, spec v1alp
 	return room, nil
 }
 
-// begin creates a call that runs Python in the session, or in a pod of its own.
+// begin creates a call that runs Python in the background of the session, where nothing limits its time, or in a pod of its own.
 func (o *outputBench) begin(ctx context.Context, name, source string, inSession bool) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: o.room.Namespace, Name: name}, Spec: v1alpha1.ToolCallSpec{
 		Code: &v1alpha1.CodeAction{Language: "python", Source: source}, EnvironmentRef: &v1alpha1.LocalReference{Name: cluster.EnvironmentName},
 	}}
 	if inSession {
-		call.Spec.EnvironmentRef = nil
+		call.Spec.EnvironmentRef, call.Spec.Background = nil, true
 		call.Spec.SessionRef = &v1alpha1.SessionReference{Name: o.kept.Name, UID: string(o.kept.UID)}
 	}
 	return call, cluster.Create(ctx, o.client, call)
