@@ -108,8 +108,10 @@ func (b *bed) newEnvironment(t *testing.T, adjust ...func(*v1alpha1.ExecutionEnv
 	policy := &v1alpha1.ExecutionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: b.namespace, Labels: map[string]string{labelRun: b.id}},
 		Spec: v1alpha1.ExecutionPolicySpec{
-			Shell:  &v1alpha1.ShellPolicy{Enabled: ptr.To(true)},
-			Output: &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(kept))},
+			Shell: &v1alpha1.ShellPolicy{Enabled: ptr.To(true)},
+			Code:  &v1alpha1.CodePolicy{DeniedModules: []string{}},
+			// All that any call writes can be read, and the status has a part of it.
+			Output: &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(kept)), KeepBytesPerStream: ptr.To(int64(wholeStream))},
 			// Calls of sessions write nowhere else.
 			Files: &v1alpha1.FilesPolicy{WritePaths: []string{"/workspace", "/tmp", ledgerMount}},
 		},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,7 @@ const (
 type suite struct {
 	client  client.WithWatch
 	clients *kubernetes.Clientset
+	config  *rest.Config
 	// id is in the names of all that this run makes.
 	id string
 	// state is the local cluster's folder, which the machine and the node see alike.
@@ -98,7 +100,7 @@ func newSuite() (*suite, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
 	}
-	s := &suite{id: strings.ToLower(rand.Text()[:6]), state: filepath.Dir(path), program: program}
+	s := &suite{config: config, id: strings.ToLower(rand.Text()[:6]), state: filepath.Dir(path), program: program}
 	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}

@@ -51,7 +51,7 @@ func (b *sessionBench) measureAlone(ctx context.Context) (err error) {
 			err = failure
 		}
 	}()
-	if err := b.startExecPod(ctx, room.Namespace); err != nil {
+	if err := b.startPod(ctx, room.Namespace, execPod, "sleep", "86400"); err != nil {
 		return err
 	}
 	if warm := b.fixture(kindWarm); warm != nil {
@@ -108,18 +108,18 @@ func (b *sessionBench) roundBeside(ctx context.Context, kind, title string, roun
 	return nil
 }
 
-// startExecPod starts a pod like a bare one that only waits.
-func (b *sessionBench) startExecPod(ctx context.Context, namespace string) error {
+// startPod starts a pod like a bare one with a command, and waits until it runs.
+func (b *sessionBench) startPod(ctx context.Context, namespace, name string, command ...string) error {
 	spec, err := bareSpec(cluster.NewEnvironment("bare", "bare", b.image))
 	if err != nil {
 		return err
 	}
-	spec.Containers[0].Command = []string{"sleep", "86400"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: execPod}, Spec: *spec}
+	spec.Containers[0].Command = command
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: *spec}
 	if err := cluster.Create(ctx, b.client, pod); err != nil {
 		return err
 	}
-	return cluster.Eventually(ctx, "the pod to exec into", func(ctx context.Context) (bool, error) {
+	return cluster.Eventually(ctx, "pod "+name, func(ctx context.Context) (bool, error) {
 		err := b.client.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 		return podReady(&pod.Status), err
 	})

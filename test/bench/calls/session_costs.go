@@ -154,9 +154,9 @@ const collections = 3
 func (r *run) operatorLive(ctx context.Context, pod string) (live, rss float64, err error) {
 	first := -1.0
 	err = cluster.Eventually(ctx, "garbage collections of the operator", func(ctx context.Context) (bool, error) {
-		page, err := r.clients.CoreV1().Pods(r.operatorNS).ProxyGet("http", pod, "8080", "/metrics", nil).DoRaw(ctx)
+		page, err := r.metricsOf(ctx, pod)
 		if err != nil {
-			return false, fmt.Errorf("read the metrics of pod %s: %w", pod, err)
+			return false, err
 		}
 		memory, err := readGoMemory(page)
 		if err != nil {

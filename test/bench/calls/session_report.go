@@ -32,11 +32,24 @@ const (
 	timeStat       = "Stat"
 	timeWrite      = "Write of 500 lines"
 	timePython     = "Python that reads 500 lines"
+
+	timeLive     = "line of a call's output, from the write to the reader"
+	timePodLogs  = "line of a bare pod's log, from the write to the reader of kubectl logs -f"
+	timeRange    = "64 KiB of an ended call's output, from the output store"
+	timeRangePod = "64 KiB of an ended call's output, from its session"
+	timeKept     = "call in a ready session, its output kept"
+	timeUnkept   = "call in a ready session, its output not kept"
+
+	timeUp       = "100 MiB up into a session"
+	timeCopyUp   = "100 MiB up into a bare pod, kubectl cp"
+	timeDown     = "100 MiB down from a session"
+	timeCopyDown = "100 MiB down from a bare pod, kubectl cp"
 )
 
 var allTimes = []string{
 	timeFloor, timeCall, timeWarm, timeJob, timeKubectl, timeWebSocket, timeSPDY, timeWarmSession, timeColdSession, timeResume, timeCold,
 	timeFilesFloor, timeTrue, timeRead, timePart, timeList, timeStat, timeWrite, timePython,
+	timeLive, timePodLogs, timeRange, timeRangePod, timeKept, timeUnkept, timeUp, timeCopyUp, timeDown, timeCopyDown,
 }
 
 // sessionReport is what was measured of sessions. What wasn't measured is nil, or has no samples.
@@ -49,6 +62,8 @@ type sessionReport struct {
 	Writes      *writeReport               `json:"operatorWrites,omitempty"`
 	Operator    *operatorMemory            `json:"operatorMemory,omitempty"`
 	Runner      *runnerMemory              `json:"runnerMemory,omitempty"`
+	Output      *outputReport              `json:"output,omitempty"`
+	Transfer    *transferReport            `json:"transfer,omitempty"`
 	// Failed says why parts could not be measured to their end.
 	Failed map[string]string `json:"failed,omitempty"`
 }
@@ -106,19 +121,25 @@ func (a aim) met() bool {
 
 const (
 	// What the session's figures are to be, beside the floor, a cold call, or by themselves; times in milliseconds.
-	aimFloor        = 7
-	aimFloorRate    = 250
-	aimOverFloor    = 4
-	aimCallP99      = 40
-	aimOfFloorRate  = 0.6
-	aimRate         = 120
-	aimRateP99      = 1000
-	aimWrites       = 1
-	aimWarmSession  = 15
-	aimOfColdCall   = 1.2
-	aimFile         = 10
-	aimOperatorKiB  = 50
-	aimRunnerMiB    = 4
+	aimFloor       = 7
+	aimFloorRate   = 250
+	aimOverFloor   = 4
+	aimCallP99     = 40
+	aimOfFloorRate = 0.6
+	aimRate        = 120
+	aimRateP99     = 1000
+	aimWrites      = 1
+	aimWarmSession = 15
+	aimOfColdCall  = 1.2
+	aimFile        = 10
+	aimOperatorKiB = 50
+	aimRunnerMiB   = 4
+	aimLive        = 15
+	aimRange       = 10
+	aimFollowerKiB = 64
+	aimFlatMiB     = 16
+	// aimNoise is how much two medians of the same thing may differ in one run.
+	aimNoise        = 1.1
 	millisPerSecond = 1000
 )
 
@@ -162,7 +183,7 @@ func (r *sessionReport) aims() []aim {
 	if m := r.Runner; m != nil {
 		aims = append(aims, aim{figure: fmt.Sprintf("memory of the runner, %d calls later, above the start", m.Calls), unit: "MiB", aim: aimRunnerMiB, measured: (m.After - m.Before) / kibi})
 	}
-	return aims
+	return append(aims, r.outputAims()...)
 }
 
 func (r *sessionReport) sustainedAims() []aim {
@@ -179,6 +200,32 @@ func (r *sessionReport) sustainedAims() []aim {
 	}
 	return append(aims, aim{figure: title, unit: "/s", aim: aimRate, measured: s.Rate, atLeast: true},
 		aim{figure: title + ", p99", unit: "ms", aim: aimRateP99, measured: millisPerSecond * s.Latency.P99})
+}
+
+// outputAims are those of output and of files up and down.
+func (r *sessionReport) outputAims() (aims []aim) {
+	add := func(title string, most float64, from string) {
+		if s := r.Times[title]; s.Count > 0 && most > 0 {
+			aims = append(aims, aim{figure: title + ", p50", unit: "ms", aim: most, measured: millisPerSecond * s.P50, from: from})
+		}
+	}
+	median := func(title string) float64 { return millisPerSecond * r.Times[title].P50 }
+	add(timeLive, aimLive, "")
+	add(timeRange, aimRange, "")
+	add(timeRangePod, aimRange, "")
+	add(timeKept, aimNoise*median(timeUnkept), fmt.Sprintf("%.1f × not kept", aimNoise))
+	add(timeUp, median(timeCopyUp), "kubectl cp")
+	add(timeDown, median(timeCopyDown), "kubectl cp")
+	if o := r.Output; o != nil && o.Followers > 0 && o.LiveAfter > 0 {
+		aims = append(aims, aim{figure: fmt.Sprintf("memory of the operator per follower, %d at once", o.Followers), unit: "KiB", aim: aimFollowerKiB, measured: o.PerFollower()})
+	}
+	if o := r.Output; o != nil && o.WritesUnkept > 0 {
+		aims = append(aims, aim{figure: "operator's writes for a short call, its output kept", aim: o.WritesUnkept, measured: o.WritesKept, from: "not kept"})
+	}
+	if x := r.Transfer; x != nil && x.RSSMost > 0 {
+		aims = append(aims, aim{figure: "resident memory of the operator while files go up and down, above before", unit: "MiB", aim: aimFlatMiB, measured: (x.RSSMost - x.RSSBefore) / kibi})
+	}
+	return aims
 }
 
 // tables are the figures as tables; none without any.
@@ -255,6 +302,14 @@ func (r *sessionReport) memoryTable() *figures.Table {
 	if m := r.Operator; m != nil {
 		t.Add("operator, live, with %d idle sessions|%.2f|%.2f", m.Sessions, m.LiveBefore/kibi, m.LiveAfter/kibi)
 		t.Add("operator, resident, with %d idle sessions|%.1f|%.1f", m.Sessions, m.RSSBefore/kibi, m.RSSAfter/kibi)
+	}
+	if o := r.Output; o != nil {
+		t.Add("operator, all replicas, live, with %d followers|%.2f|%.2f", o.Followers, o.LiveBefore/kibi, o.LiveAfter/kibi)
+		t.Add("operator, all replicas, resident, with %d followers|%.1f|%.1f", o.Followers, o.RSSBefore/kibi, o.RSSAfter/kibi)
+	}
+	if x := r.Transfer; x != nil {
+		t.Add("operator, all replicas, live, after files of 100 MiB|%.2f|%.2f", x.LiveBefore/kibi, x.LiveAfter/kibi)
+		t.Add("operator, all replicas, resident, most while they were on their way|%.1f|%.1f", x.RSSBefore/kibi, x.RSSMost/kibi)
 	}
 	if m := r.Runner; m != nil {
 		t.Add("runner, resident, after %d calls (%.0f/s)|%.2f|%.2f", m.Calls, m.Rate, m.Before/kibi, m.After/kibi)

@@ -25,6 +25,8 @@ import (
 const (
 	sessionsAlone     = "alone"
 	sessionsFiles     = "files"
+	sessionsOutput    = "output"
+	sessionsTransfer  = "transfer"
 	sessionsSustained = "sustained"
 	sessionsWrites    = "writes"
 	sessionsStarts    = "starts"
@@ -34,7 +36,7 @@ const (
 )
 
 var allSessionParts = []string{
-	sessionsAlone, sessionsFiles, sessionsSustained, sessionsWrites, sessionsStarts, sessionsResume, sessionsOperator, sessionsRunner,
+	sessionsAlone, sessionsFiles, sessionsOutput, sessionsTransfer, sessionsSustained, sessionsWrites, sessionsStarts, sessionsResume, sessionsOperator, sessionsRunner,
 }
 
 // sessionOptions are the flags about sessions.
@@ -51,11 +53,15 @@ type sessionOptions struct {
 	calls    int
 	size     string
 	kubectl  string
+	// followers of one call at the same time, and rounds of files up and down.
+	followers int
+	transfers int
 }
 
 func (o *sessionOptions) addFlags(fs *flag.FlagSet) {
 	*o = sessionOptions{
 		parts: allSessionParts, samples: 300, sessions: 16, loops: 2, seconds: 20, warmUp: 90, starts: 20, resumes: 5, idle: 30, calls: 10000,
+		followers: 500, transfers: 5,
 	}
 	figures.Add(fs, &o.parts, "session-parts", figures.List(figures.OneOf(allSessionParts)), "`parts` of sessions to measure, commas between")
 	figures.Add(fs, &o.samples, "session-n", figures.Between(sessionRounds, 100000), "calls in a ready session, one at a time, and as many of the floor")
@@ -67,6 +73,8 @@ func (o *sessionOptions) addFlags(fs *flag.FlagSet) {
 	figures.Add(fs, &o.resumes, "session-resumes", figures.Between(1, 1000), "calls that wake a suspended session, each beside a cold call")
 	figures.Add(fs, &o.idle, "idle-sessions", figures.Between(1, 200), "idle sessions with which the operator's memory is looked at; each has a pod")
 	figures.Add(fs, &o.calls, "session-calls", figures.Between(1, 90000), "calls of one session, after which its runner's memory is looked at")
+	figures.Add(fs, &o.followers, "followers", figures.Between(1, 1000), "followers of one call at the same time, with which the operator's memory is looked at")
+	figures.Add(fs, &o.transfers, "transfers", figures.Between(1, 100), "how often a file of 100 MiB is sent up and down")
 	fs.StringVar(&o.size, "workspace", "64Mi", "size of the claim of the session that is suspended, in the cluster's default StorageClass; empty for no such session")
 	fs.StringVar(&o.kubectl, "kubectl", "kubectl", "the kubectl whose exec is measured")
 }
@@ -94,6 +102,7 @@ func (r *run) measureSessions(ctx context.Context) (err error) {
 	}
 	for _, part := range []figures.Part{
 		{Name: sessionsAlone, Measure: b.measureAlone}, {Name: sessionsFiles, Measure: b.measureFiles},
+		{Name: sessionsOutput, Measure: b.measureOutput}, {Name: sessionsTransfer, Measure: b.measureTransfer},
 		{Name: sessionsSustained, Measure: b.measureSustained},
 		{Name: sessionsWrites, Measure: b.measureWrites}, {Name: sessionsStarts, Measure: b.measureStarts},
 		{Name: sessionsResume, Measure: b.measureResumes}, {Name: sessionsOperator, Measure: b.measureOperator},

@@ -87,9 +87,13 @@ func reportOfSessions() *sessionReport {
 		Writes:    &writeReport{Calls: 10, PerCall: &figures.Writes{ByName: map[string]float64{"patch toolcalls/status": 1}}},
 		Operator:  &operatorMemory{Sessions: 10, LiveBefore: 1000, LiveAfter: 1500},
 		Runner:    &runnerMemory{Calls: 10, Before: 1024, After: 5 * 1024},
+		Output:    &outputReport{Followers: 10, LiveBefore: 1000, LiveAfter: 1640, WritesKept: 1, WritesUnkept: 1},
+		Transfer:  &transferReport{RSSBefore: 1024, RSSMost: 17 * 1024},
 	}
 	r.summarize(map[string][]float64{
 		timeFloor: {0.007}, timeCall: {0.011}, timeWarmSession: {0.015}, timeCold: {0.5}, timeResume: {0.6}, timeJob: {3}, timeKubectl: {0.1},
+		timeLive: {0.015}, timeRange: {0.01}, timeRangePod: {0.01}, timeKept: {0.011}, timeUnkept: {0.01},
+		timeUp: {1}, timeCopyUp: {1}, timeDown: {2}, timeCopyDown: {2},
 	})
 	return r
 }
@@ -102,17 +106,25 @@ func TestEachAimIsMetOrMissed(t *testing.T) {
 		}
 	}
 	for title, change := range map[string]func(*sessionReport){
-		"floor, p50":                     func(r *sessionReport) { r.summarize(map[string][]float64{timeFloor: {0.008}}) },
-		"floor, 32 at once":              func(r *sessionReport) { r.FloorAfter.Rate = 239 },
-		"call in a ready session, p50":   func(r *sessionReport) { r.Times[timeCall] = figures.Summary{Count: 1, P50: 0.012} },
-		"call in a ready session, p99":   func(r *sessionReport) { r.Times[timeCall] = figures.Summary{Count: 1, P99: 0.041} },
-		"sustained, 32 clients":          func(r *sessionReport) { r.Sustained.Rate = 149 },
-		"sustained, 32 clients, p99":     func(r *sessionReport) { r.Sustained.Latency.P99 = 1.1 },
-		timeResume + ", p50":             func(r *sessionReport) { r.Times[timeResume] = figures.Summary{Count: 1, P50: 0.61} },
-		timeWarmSession + ", p50":        func(r *sessionReport) { r.Times[timeWarmSession] = figures.Summary{Count: 1, P50: 0.016} },
-		"operator's writes for a short":  func(r *sessionReport) { r.Writes.PerCall.ByName["create jobs"] = 0.1 },
-		"memory of the operator":         func(r *sessionReport) { r.Operator.LiveAfter++ },
-		"memory of the runner, 10 calls": func(r *sessionReport) { r.Runner.After++ },
+		"floor, p50":                                          func(r *sessionReport) { r.summarize(map[string][]float64{timeFloor: {0.008}}) },
+		"floor, 32 at once":                                   func(r *sessionReport) { r.FloorAfter.Rate = 239 },
+		"call in a ready session, p50":                        func(r *sessionReport) { r.Times[timeCall] = figures.Summary{Count: 1, P50: 0.012} },
+		"call in a ready session, p99":                        func(r *sessionReport) { r.Times[timeCall] = figures.Summary{Count: 1, P99: 0.041} },
+		"sustained, 32 clients":                               func(r *sessionReport) { r.Sustained.Rate = 149 },
+		"sustained, 32 clients, p99":                          func(r *sessionReport) { r.Sustained.Latency.P99 = 1.1 },
+		timeResume + ", p50":                                  func(r *sessionReport) { r.Times[timeResume] = figures.Summary{Count: 1, P50: 0.61} },
+		timeWarmSession + ", p50":                             func(r *sessionReport) { r.Times[timeWarmSession] = figures.Summary{Count: 1, P50: 0.016} },
+		"operator's writes for a short call":                  func(r *sessionReport) { r.Writes.PerCall.ByName["create jobs"] = 0.1 },
+		"memory of the operator per idle":                     func(r *sessionReport) { r.Operator.LiveAfter++ },
+		"memory of the runner, 10 calls":                      func(r *sessionReport) { r.Runner.After++ },
+		timeLive + ", p50":                                    func(r *sessionReport) { r.Times[timeLive] = figures.Summary{Count: 1, P50: 0.016} },
+		timeRange + ", p50":                                   func(r *sessionReport) { r.Times[timeRange] = figures.Summary{Count: 1, P50: 0.011} },
+		timeKept + ", p50":                                    func(r *sessionReport) { r.Times[timeUnkept] = figures.Summary{Count: 1, P50: 0.009} },
+		timeUp + ", p50":                                      func(r *sessionReport) { r.Times[timeCopyUp] = figures.Summary{Count: 1, P50: 0.9} },
+		timeDown + ", p50":                                    func(r *sessionReport) { r.Times[timeDown] = figures.Summary{Count: 1, P50: 2.1} },
+		"operator's writes for a short call, its output kept": func(r *sessionReport) { r.Output.WritesKept = 2 },
+		"memory of the operator per follower, 10 at once":     func(r *sessionReport) { r.Output.LiveAfter++ },
+		"resident memory of the operator while files":         func(r *sessionReport) { r.Transfer.RSSMost++ },
 	} {
 		r := reportOfSessions()
 		change(r)
@@ -251,5 +263,17 @@ func TestPartsOfSessionsAreChosen(t *testing.T) {
 	}
 	if got := fmt.Sprint(b.measures(sessionsAlone), b.measures(sessionsResume), b.measures(sessionsRunner), c.Has(partRounds)); got != "true true false false" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestEachLineSaysHowLongItTook(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(-time.Second).UnixNano()
+	got, err := delays(strings.NewReader(fmt.Sprintf("%d\n%d\n", at, at)))
+	if err != nil || len(got) != 2 || got[0] < 1 || got[1] < got[0] {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := delays(strings.NewReader("Traceback\n")); err == nil {
+		t.Error("a line without a time is believed")
 	}
 }

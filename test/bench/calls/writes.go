@@ -92,27 +92,47 @@ func (r *run) observe(ctx context.Context, kind string, measure func() error) er
 // readActivity sums over the operator's pods, whose metrics it reads through the API server: only the leader works, but
 // which one that is may change.
 func (r *run) readActivity(ctx context.Context) (*activity, error) {
-	operators := r.clients.CoreV1().Pods(r.operatorNS)
-	pods, err := operators.List(ctx, metav1.ListOptions{
+	pods, err := r.operatorPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := newActivity()
+	for _, pod := range pods {
+		page, err := r.metricsOf(ctx, pod)
+		if err != nil {
+			return nil, err
+		}
+		if err := sum.addPage(page); err != nil {
+			return nil, fmt.Errorf("read the metrics of pod %s: %w", pod, err)
+		}
+	}
+	return sum, nil
+}
+
+// operatorPods are the names of the operator's pods that run.
+func (r *run) operatorPods(ctx context.Context) (names []string, err error) {
+	pods, err := r.clients.CoreV1().Pods(r.operatorNS).List(ctx, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/name=" + r.operatorSA, FieldSelector: "status.phase=Running",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the operator's pods: %w", err)
 	}
 	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("count the operator's writes: no pod of it runs in namespace %s", r.operatorNS)
+		return nil, fmt.Errorf("no pod of the operator runs in namespace %s", r.operatorNS)
 	}
-	sum := newActivity()
-	for _, pod := range pods.Items {
-		page, err := operators.ProxyGet("http", pod.Name, "8080", "/metrics", nil).DoRaw(ctx)
-		if err == nil {
-			err = sum.addPage(page)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the metrics of pod %s: %w", pod.Name, err)
-		}
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
 	}
-	return sum, nil
+	return names, nil
+}
+
+// metricsOf is the page of metrics of one of the operator's pods.
+func (r *run) metricsOf(ctx context.Context, pod string) ([]byte, error) {
+	page, err := r.clients.CoreV1().Pods(r.operatorNS).ProxyGet("http", pod, "8080", "/metrics", nil).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of pod %s: %w", pod, err)
+	}
+	return page, nil
 }
 
 // operatorUser is the name of the operator's account.
