@@ -51,6 +51,8 @@ type Options struct {
 	Runtime jobspec.Runtime
 	// Clock tells the API server's time, which the times in objects are compared with.
 	Clock clock.PassiveClock
+	// Outputs has output stored that is more than a call's status keeps; nil for none.
+	Outputs *toolcall.Outputs
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
 	// ConcurrentCalls is how many calls are reconciled at the same time.
@@ -210,7 +212,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Nodes:    m.Nodes,
 		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
-		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace,
+		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})

@@ -163,6 +163,8 @@ type world struct {
 	use client.Client
 	// readFails says which of the reconcilers' reads fail; nil for none.
 	readFails func() bool
+	// outputs has output stored; nil for an operator without a store.
+	outputs *toolcall.Outputs
 	// records are what hellos are compared with; nil for none.
 	records *dispatch.Records
 }
@@ -256,6 +258,7 @@ func (w *world) rebuild() {
 		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
 		Pools:      trigger.New(),
 		Wake:       func(types.NamespacedName) {},
+		Outputs:    w.outputs,
 		Concurrent: 16,
 	})
 }

@@ -44,6 +44,22 @@ const (
 	// ConditionSucceeded is True when the process ended with exit code 0, False when the call ended in any other way, and
 	// Unknown until the call has ended.
 	ConditionSucceeded = "Succeeded"
+	// ConditionOutputStored is there when the output store took longer than two seconds after the call's end to take what the
+	// status leaves out, or failed to: False while that goes on or when something is lost, True when it succeeded in the end.
+	// Of any other call, status.streams says all.
+	ConditionOutputStored = "OutputStored"
+)
+
+// Reasons of the condition OutputStored of a ToolCall.
+const (
+	// ReasonOutputBeingStored says that the output is on its way to the output store.
+	ReasonOutputBeingStored = "OutputBeingStored"
+	// ReasonOutputStoreFailing says that the output store doesn't take the output at the moment: it is away, or has no room.
+	ReasonOutputStoreFailing = "OutputStoreFailing"
+	// ReasonOutputKept says that the output was stored in the end.
+	ReasonOutputKept = "OutputKept"
+	// ReasonOutputLost says that something of the output that should have been kept isn't stored.
+	ReasonOutputLost = "OutputLost"
 )
 
 // Condition types of ExecutionEnvironment, ExecutionPolicy and ToolSession.

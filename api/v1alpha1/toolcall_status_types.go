@@ -199,6 +199,18 @@ type StreamsStatus struct {
 	Stderr StreamStatus `json:"stderr"`
 }
 
+// StreamState says how much of a stream is in the output store.
+// +kubebuilder:validation:Enum=Storing;Complete;Shortened;Lost
+type StreamState string
+
+// States of a stream. The last three are final.
+const (
+	StreamStoring   StreamState = "Storing"
+	StreamComplete  StreamState = "Complete"
+	StreamShortened StreamState = "Shortened"
+	StreamLost      StreamState = "Lost"
+)
+
 // StreamStatus describes one output stream as the process wrote it.
 type StreamStatus struct {
 	// bytes that the process wrote.
@@ -217,6 +229,23 @@ type StreamStatus struct {
 	// invalidUTF8 is true when the stream held bytes that aren't UTF-8; they became U+FFFD in the text.
 	// +required
 	InvalidUTF8 bool `json:"invalidUTF8"`
+
+	// kept is how many bytes of the stream are in the output store: its first and its last part where that isn't all of it.
+	// While state is Storing it is how many are there so far, and they can't be read from the store yet. Absent for a stream
+	// that the output store isn't asked to keep.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Kept *int64 `json:"kept,omitempty"`
+
+	// state says how the rest of a stream fares that isn't whole in the status. Storing: its bytes are on their way to the
+	// output store, which may take up to five minutes after the call's end. Complete: every byte is there. Shortened: its first
+	// and its last part are there, and the middle wasn't kept. Lost: something that should have been kept isn't there, since the
+	// output store or the pod was away. The last three are final. Absent for a stream that is whole in the status, and for one
+	// that isn't to be kept: the policy's keepBytesPerStream is at most maxBytesPerStream, the operator has no output store, or
+	// the call is a file action.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	State StreamState `json:"state,omitempty"`
 }
 
 // Path is how a call came to its pod.

@@ -44,7 +44,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 			e = e.decided.credentialFailed(ctx, e.credential, err)
 		}
 	}
-	if err := r.writeStatus(ctx, o, e.status); err != nil {
+	before := o
+	if e.written != nil {
+		before = e.written
+	}
+	if err := r.writeStatus(ctx, before, e.status); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var adopted error
@@ -149,12 +153,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 	if after.Status.Phase.Terminal() {
 		r.finished.keep(after, o.now)
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
-		if in := after.Status.Session; in != nil && in.Incarnation > 0 {
+		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {
 			if goes, is := r.lastCalls.add(after, sinceFinished(after).Add(sessionTTL(after))); is {
 				r.Expiry.Now(goes)
 			}
 		}
 		r.forget(client.ObjectKeyFromObject(o.call))
+		if !isStoring(&after.Status) {
+			r.Outputs.release(client.ObjectKeyFromObject(after), after.UID)
+		}
 	}
 	if after.Status.Runner != nil {
 		r.Pending.Release(client.ObjectKeyFromObject(o.call))
@@ -219,6 +226,8 @@ func (r *Reconciler) deliver(o *observation, e *effects, m message) {
 		_ = m.to.Assign(m.assign)
 	case m.ack != "":
 		_ = m.to.Ack(m.ack)
+	case m.recorded:
+		m.to.Release()
 	case m.cancel != "":
 		_ = m.to.Cancel(m.cancel)
 	default:

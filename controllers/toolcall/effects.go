@@ -22,6 +22,8 @@ type effects struct {
 	decided *observation
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
+	// written is the observation that the status replaces the one of; nil for that of the pass.
+	written *observation
 	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
 	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
 	adopt *batchv1.Job
@@ -61,6 +63,8 @@ type message struct {
 	// ack, cancel and stop hold the call's UID, name its name; stop is for the runner of a session.
 	ack, cancel, stop, name string
 	refuse                  string
+	// recorded says that the result is recorded, and the runner is still needed: it isn't acknowledged.
+	recorded bool
 }
 
 // wakeIn has the call looked at again after d at the latest.

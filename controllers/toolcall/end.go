@@ -69,15 +69,18 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		// whose answer was lost.
 		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
 	}
+	stored, err := r.goOnStoring(ctx, o, &e)
+	if err != nil {
+		return effects{}, err
+	}
 	if o.runner != nil {
-		if err := r.letGo(ctx, o, &e); err != nil {
+		if err := r.letGo(ctx, o, &e, stored); err != nil {
 			return effects{}, err
 		}
 	}
 	if o.session != nil {
 		o.letGoInSession(&e)
 	} else {
-		var err error
 		if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
 			return effects{}, err
 		}
@@ -94,8 +97,8 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 	return e, nil
 }
 
-// letGo answers the runner of a call that has ended.
-func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) error {
+// letGo answers the runner of a call that has ended. One whose output isn't stored yet is kept.
+func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects, stored bool) error {
 	hello := o.runner.Hello()
 	if hello.Pool != "" {
 		job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: hello.Job})
@@ -106,7 +109,14 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) erro
 			e.adopt = job
 		}
 	}
-	if o.runner.Result() == nil {
+	switch {
+	case !stored:
+		e.messages = append(e.messages, message{to: o.runner, recorded: true})
+		return nil
+	case e.written != nil:
+		e.messages = append(e.messages, message{to: o.runner, ack: string(o.call.UID)})
+		return nil
+	case o.runner.Result() == nil:
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the call has ended: " + o.call.Status.Reason})
 		return nil
 	}

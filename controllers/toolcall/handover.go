@@ -122,6 +122,7 @@ func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effect
 		// Its connection has changed since it was looked for.
 		return effects{wake: apicache.Lag}, nil
 	}
+	r.Outputs.watch(o.outputOf())
 	e := o.saysRunning()
 	if o.call.Spec.Cancel || o.call.DeletionTimestamp != nil {
 		// The process knows the call: its result follows.
@@ -222,6 +223,10 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 		reported.Outcome.Reason = result.CancelRequested
 	}
 	e.status = o.withResult(&reported, specBytes)
+	if left := r.storeOutput(o, e.status, false); left > 0 {
+		return effects{wake: left}, nil
+	}
+	// Its output stays in the session's pod when it is acknowledged, and a session runs nothing while too many aren't.
 	return e, nil
 }
 

@@ -74,7 +74,7 @@ func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes in
 	if !outcome.Started {
 		return
 	}
-	rest := bounds.MaxObjectBytes - specBytes
+	rest := bounds.MaxObjectBytes - specBytes - maxStoredBytes
 	// A byte that isn't UTF-8 becomes three in the text.
 	for limit := 3 * max(kept(&outcome.Stdout), kept(&outcome.Stderr)); ; limit = limit * 2 / 3 {
 		setStreams(s, outcome, limit)

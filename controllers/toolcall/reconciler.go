@@ -60,6 +60,8 @@ type Options struct {
 	Expiry *Expiry
 	// Pools has an environment looked at whose waiting pod was taken.
 	Pools *trigger.Trigger
+	// Outputs has output stored that is more than the status keeps; nil for none.
+	Outputs *Outputs
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
 	// Wake has a call looked at whose share of the creations under way is free.

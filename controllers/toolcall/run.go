@@ -47,6 +47,7 @@ func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error
 // watchRun looks after a call whose command may have started.
 func (r *Reconciler) watchRun(ctx context.Context, o *observation) (effects, error) {
 	r.hold(o)
+	r.Outputs.watch(o.outputOf())
 	e := o.adoptWhenDue()
 	if o.call.Spec.Cancel {
 		o.stop(&e)
@@ -77,7 +78,9 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (
 	if err != nil {
 		return effects{}, err
 	}
-	return effects{status: r.lost(o, pod, specBytes), remove: o.ownJob()}, nil
+	e = effects{status: r.lost(o, pod, specBytes), remove: o.ownJob()}
+	r.storeOutput(o, e.status, true)
+	return e, nil
 }
 
 // hold keeps the call's place in its environment, also for an operator that has just started.
@@ -150,14 +153,20 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 		return effects{}, err
 	}
 	e := effects{status: o.withResult(o.result, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
-	if o.runner != nil {
+	if left := r.storeOutput(o, e.status, false); left > 0 {
+		return effects{wake: left}, nil
+	}
+	switch {
+	case o.runner != nil && isStoring(e.status):
+		e.messages = []message{{to: o.runner, recorded: true}}
+	case o.runner != nil:
 		// A runner that doesn't hear this sends the result again, and is answered when the call is finished.
 		e.messages = []message{{to: o.runner, ack: string(o.call.UID)}}
 	}
 	if o.job != nil && jobspec.PoolOf(o.job) != "" {
 		e.adopt = o.job
 	}
-	if e.status.Phase == v1alpha1.PhaseCancelled {
+	if e.status.Phase == v1alpha1.PhaseCancelled && !isStoring(e.status) {
 		e.remove = o.ownJob()
 	}
 	return e, nil

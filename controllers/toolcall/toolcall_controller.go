@@ -72,6 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if o == nil {
 		r.Hub.Dismiss(req.Namespace, req.Name, "", deletedCall)
 		r.releaseClaims(req.NamespacedName, "")
+		r.Outputs.forgetOthers(req.NamespacedName, "")
 		r.forget(req.NamespacedName)
 		r.lastCalls.forget(req.NamespacedName)
 		r.Earlier.ForgetName(req.NamespacedName)
@@ -83,6 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.releaseClaims(req.NamespacedName, string(o.call.UID))
+	r.Outputs.forgetOthers(req.NamespacedName, o.call.UID)
 	e, err := r.runStage(ctx, o)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -56,6 +56,7 @@ func (d *Decision) HandedOver(at time.Time) *Decision {
 	return &Decision{
 		Environment: d.Environment, RuntimeClass: d.RuntimeClass, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
 		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
+		MaxBytesPerStream: d.MaxBytesPerStream, KeepBytesPerStream: d.KeepBytesPerStream,
 	}
 }
 

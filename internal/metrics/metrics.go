@@ -49,7 +49,8 @@ var (
 )
 
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped, recordsDropped, sessionsEnded, sessionsReady)
+	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped, recordsDropped, sessionsEnded, sessionsReady,
+		storeErrors, storedStreams)
 }
 
 // ReportOutcome is what the operator did with a result that a runner sent.

@@ -23,6 +23,8 @@ type Key struct {
 	Namespace, Name string
 	UID             types.UID
 	Stream          Stream
+	// Artifact is the path of an artifact. Stream is empty then.
+	Artifact string
 }
 
 // Info is what is known of a stream.

@@ -29,11 +29,19 @@ func streamPrefix(key output.Key) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if key.Stream != output.Stdout && key.Stream != output.Stderr {
-		return "", fmt.Errorf("%.80q is no stream: it must be %s or %s", string(key.Stream), output.Stdout, output.Stderr)
+	switch {
+	case key.Artifact != "" && key.Stream == "" && len(key.Artifact) <= maxArtifactPath:
+		// A path may have any character.
+		return prefix + "artifacts/" + hashOf([]byte(key.Artifact)) + "/", nil
+	case key.Artifact == "" && (key.Stream == output.Stdout || key.Stream == output.Stderr):
+		return prefix + string(key.Stream) + "/", nil
+	default:
+		return "", fmt.Errorf("%.80q is no stream: it must be %s, %s, or the path of an artifact", string(key.Stream)+key.Artifact, output.Stdout, output.Stderr)
 	}
-	return prefix + string(key.Stream) + "/", nil
 }
+
+// maxArtifactPath bounds the path of an artifact, in bytes.
+const maxArtifactPath = 4096
 
 // indexName is the name of a stream's index behind its prefix.
 const indexName = "index.json"

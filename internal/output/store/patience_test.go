@@ -213,3 +213,28 @@ func (l *liar) ReadAt(_ context.Context, p []byte, _ int64) (int, error) {
 
 func (l *liar) Wait(context.Context, int64) error { return nil }
 func (l *liar) Close()                            {}
+
+func TestAStreamWhoseSourceCameBackIsStoredWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, _, _ := folderStore(t)
+		defer store.Close()
+		data, key, source := noise(52, 2*partBytes+100), newKey(), newStream()
+		w := keep(t, store, key, source, 8<<20)
+		source.write(data[:partBytes+1])
+		synctest.Wait()
+		source.fail(output.ErrNotFound)
+		if <-w.Done(); w.Status().State != Lost {
+			t.Fatalf("it is %+v", w.Status())
+		}
+		// One that has less doesn't take away what is there.
+		gone := newStream()
+		gone.fail(output.ErrNotFound)
+		w = keep(t, store, key, gone, 8<<20)
+		if <-w.Done(); w.Status().State != Lost || w.Status().Kept != partBytes {
+			t.Errorf("without a source it is %+v", w.Status())
+		}
+		again := ended(data)
+		stores(t, keep(t, store, key, again, 8<<20), again, Status{State: Complete, Kept: int64(len(data))})
+		mustRead(t, store, key, data)
+	})
+}

@@ -342,6 +342,11 @@ func TestHostileNamesNameNothing(t *testing.T) {
 		hostile.Stream = stream
 		checkRefused(t, store, hostile)
 	}
+	hostile := key
+	hostile.Artifact = "report.txt"
+	checkRefused(t, store, hostile)
+	hostile.Stream, hostile.Artifact = "", strings.Repeat("a", maxArtifactPath+1)
+	checkRefused(t, store, hostile)
 	mustRead(t, store, key, data)
 }
 
@@ -365,5 +370,30 @@ func TestALimitThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("the limit %d is taken", limit)
 		}
 		<-source.closed
+	}
+}
+
+func TestArtifactsAreApartFromStreamsAndFromEachOther(t *testing.T) {
+	store := open(t, "file://"+t.TempDir()+"/output")
+	uid, kept := newKey().UID, map[output.Key][]byte{}
+	for n, path := range []string{"a", "a/b", "../a", "/etc/passwd", "index.json", "stdout", "ä\x00\n%2f", strings.Repeat("a", maxArtifactPath)} {
+		key := output.Key{Namespace: "ns", Name: "call", UID: uid, Artifact: path}
+		kept[key] = noise(uint64(n), 100+n)
+	}
+	kept[output.Key{Namespace: "ns", Name: "call", UID: uid, Stream: output.Stdout}] = noise(99, 99)
+	for key, data := range kept {
+		source := ended(data)
+		stores(t, keep(t, store, key, source, 1000), source, Status{State: Complete, Kept: int64(len(data))})
+	}
+	for key, data := range kept {
+		mustRead(t, store, key, data)
+	}
+	if err := store.Delete(t.Context(), uid); err != nil {
+		t.Fatal(err)
+	}
+	for key := range kept {
+		if _, err := store.Open(t.Context(), key); !errors.Is(err, output.ErrNotFound) {
+			t.Errorf("after the call %q is %v", key, err)
+		}
 	}
 }

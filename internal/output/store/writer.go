@@ -21,7 +21,7 @@ const sourceTime = 5 * time.Second
 // Status is how far a stream is stored.
 type Status struct {
 	State State
-	// Kept is how many bytes can be read from the store, once the state is final.
+	// Kept is how many bytes are stored. They can be read once the state is final.
 	Kept int64
 	// Err is why the last attempt failed, or why the stream is lost.
 	Err error
@@ -48,6 +48,8 @@ type Writer struct {
 	hash   hash.Hash
 	hashed int64
 	retry  backoff
+	// before is the index of what an earlier writer saved of the stream before it lost its source; nil for none.
+	before *index
 	// deadline is when the writer gives up; zero while the process runs and its output can be read.
 	deadline time.Time
 }
@@ -73,6 +75,13 @@ func (w *Writer) setStatus(status Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status = status
+}
+
+// addKept counts what is stored of a stream that has ended.
+func (w *Writer) addKept(bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Kept += bytes
 }
 
 // report keeps what went wrong, nil for nothing.
@@ -117,6 +126,11 @@ func (w *Writer) stored(ctx context.Context) *index {
 	i, err := w.store.readIndex(ctx, w.key)
 	if err != nil {
 		// It is written again: a wrong one too.
+		return nil
+	}
+	if i.State == Lost {
+		// The source may be back, and have all of it.
+		w.before = i
 		return nil
 	}
 	return i
@@ -198,7 +212,7 @@ func (w *Writer) next() int64 {
 
 // finish stores the rest of a complete stream, and its index.
 func (w *Writer) finish(ctx context.Context) error {
-	w.setStatus(Status{State: Storing, Err: w.Status().Err})
+	w.setStatus(Status{State: Storing, Kept: w.next(), Err: w.Status().Err})
 	w.setDeadline()
 	ctx, cancel := context.WithDeadline(ctx, w.deadline)
 	defer cancel()
@@ -223,6 +237,7 @@ func (w *Writer) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		w.addKept(p.Size)
 	}
 	if sum := hex.EncodeToString(w.hash.Sum(nil)); i.State == Complete && (w.hashed != info.Bytes || sum != info.SHA256) {
 		return fmt.Errorf("the stream's source says that its sha256 is %s, that of what it handed over is %s", info.SHA256, sum)
@@ -240,6 +255,10 @@ func (w *Writer) salvage(ctx context.Context, cause error) {
 	defer cancel()
 	info := w.reader.Info()
 	kept := w.next()
+	if w.before != nil && w.before.kept() >= kept {
+		w.setStatus(Status{State: Lost, Kept: w.before.kept(), Err: cause})
+		return
+	}
 	bytes := kept
 	if checkInfo(info) == nil {
 		bytes = max(bytes, info.Bytes)
@@ -258,7 +277,7 @@ func (w *Writer) newIndex(state State, bytes int64, missing span) *index {
 		missing = span{}
 	}
 	return &index{
-		Version: indexVersion, UID: w.key.UID, Stream: w.key.Stream, State: state, Bytes: bytes, Missing: missing, Parts: []part{},
+		Version: indexVersion, UID: w.key.UID, Stream: w.key.Stream, Artifact: w.key.Artifact, State: state, Bytes: bytes, Missing: missing, Parts: []part{},
 	}
 }
 

@@ -1,0 +1,290 @@
+package controllers_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/store"
+	"toolcall.dev/operator/internal/result"
+)
+
+// storing is an operator that has an output store, in a folder.
+type storing struct {
+	*world
+	folder string
+	isAway bool
+	store  *store.Store
+	// done has the calls whose streams are stored or lost.
+	done chan types.NamespacedName
+}
+
+func newStoring(t *testing.T) *storing {
+	s := &storing{world: newWorld(t), folder: filepath.Join(t.TempDir(), "output"), done: make(chan types.NamespacedName, 100)}
+	if err := os.Mkdir(s.folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *storing) begin() {
+	s.t.Helper()
+	location, err := store.ParseLocation("file://" + s.folder)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.isAway {
+		// A folder has to be there when it is opened, unlike a service.
+		s.move(false)
+		defer s.move(true)
+	}
+	if s.store, err = store.Open(context.Background(), location); err != nil {
+		s.t.Fatal(err)
+	}
+	s.outputs = toolcall.NewOutputs(toolcall.OutputsOptions{
+		Store: s.store, Hub: s.hub, Log: logr.Discard(), Pause: 10 * time.Millisecond,
+		Wake: func(call types.NamespacedName) { s.done <- call },
+	})
+	s.rebuild()
+}
+
+func (s *storing) end() {
+	_ = s.store.Close()
+	s.outputs.Close()
+}
+
+// crash ends the operator, and starts another.
+func (s *storing) crash() {
+	s.t.Helper()
+	s.end()
+	s.done = make(chan types.NamespacedName, 100)
+	s.restart()
+	s.begin()
+}
+
+// away has the store fail, until what it returns is called.
+func (s *storing) away() (back func()) {
+	s.t.Helper()
+	s.move(true)
+	return func() { s.t.Helper(); s.move(false) }
+}
+
+// move has a file stand in the folder's place, or the folder in the file's.
+func (s *storing) move(away bool) {
+	s.t.Helper()
+	aside, err := s.folder+"-aside", error(nil)
+	if away {
+		err = errors.Join(os.Rename(s.folder, aside), os.WriteFile(s.folder, nil, 0o600))
+	} else {
+		err = errors.Join(os.Remove(s.folder), os.Rename(aside, s.folder))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.isAway = away
+}
+
+// objects are how many the store has.
+func (s *storing) objects() (n int) {
+	_ = filepath.WalkDir(s.folder, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+func (s *storing) key(call *v1alpha1.ToolCall, stream output.Stream) output.Key {
+	return output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: stream}
+}
+
+// isStored says that the store has a stream, exactly.
+func (s *storing) isStored(call *v1alpha1.ToolCall, stream output.Stream, want []byte) bool {
+	s.t.Helper()
+	r, err := s.store.Open(context.Background(), s.key(call, stream))
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	got, p := []byte{}, make([]byte, 1<<20)
+	for {
+		n, err := r.ReadAt(context.Background(), p, int64(len(got)))
+		got = append(got, p[:n]...)
+		if err != nil {
+			return errors.Is(err, io.EOF) && bytes.Equal(got, want)
+		}
+	}
+}
+
+// settle reconciles a call until its stream is stored or lost.
+func (s *storing) settle(call *v1alpha1.ToolCall) {
+	s.t.Helper()
+	eventually(s.t, func() bool {
+		s.reconcile(call)
+		status := s.get(call).Status
+		return status.Streams != nil && status.Streams.Stdout.State != "" && status.Streams.Stdout.State != v1alpha1.StreamStoring
+	})
+}
+
+// pod is what keeps the output of a call, and answers for it.
+type keptPod struct {
+	*runner
+	streams map[string][]byte
+	// running says that the process may write more, forgotten that the output isn't there any more.
+	running, forgotten bool
+	// heard has all other messages.
+	heard chan *wire.Message
+}
+
+func noise(seed uint64, n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(data)
+	for i := range data {
+		data[i] = 'a' + data[i]%26
+	}
+	return data
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// serve answers on the connection of now.
+func (p *keptPod) serve() {
+	conn, heard := p.conn, make(chan *wire.Message, 100)
+	p.heard = heard
+	running, forgotten := p.running, p.forgotten
+	go func() {
+		defer close(heard)
+		for {
+			m, err := conn.Receive()
+			if err != nil {
+				return
+			}
+			switch {
+			case m.Read != nil && (!running || !m.Read.Follow):
+				for _, d := range p.answer(m.Read, running, forgotten) {
+					_ = conn.Send(&wire.Message{Data: d})
+				}
+			case m.Read == nil && m.CancelRead == nil && m.Pong == nil:
+				heard <- m
+			}
+		}
+	}()
+}
+
+func (p *keptPod) answer(m *wire.ReadOutput, running, forgotten bool) (frames []*wire.Data) {
+	data := p.streams[m.Stream]
+	if forgotten {
+		return []*wire.Data{{ID: m.ID, Offset: m.Offset, End: true, Unknown: true}}
+	}
+	left := data[min(m.Offset, int64(len(data))):]
+	left = left[:min(m.Max, len(left))]
+	for at := m.Offset; ; {
+		d := &wire.Data{ID: m.ID, Offset: at, Total: int64(len(data)), Complete: !running}
+		if !running {
+			d.SHA256 = hashOf(data)
+		}
+		d.Bytes = min(len(left), wire.MaxPayload)
+		d.Payload, left = left[:d.Bytes], left[d.Bytes:]
+		at += int64(d.Bytes)
+		d.End = len(left) == 0
+		frames = append(frames, d)
+		if d.End {
+			return frames
+		}
+	}
+}
+
+// outcome is that of a command which wrote this.
+func (p *keptPod) outcome() result.Outcome {
+	o := completed
+	o.Stdout, o.Stderr = shortened(p.streams[wire.Stdout]), shortened(p.streams[wire.Stderr])
+	return o
+}
+
+func shortened(data []byte) result.Stream {
+	s := result.Stream{Head: data, Bytes: int64(len(data)), SHA256: hashOf(data)}
+	if half := 8 << 10; len(data) > 2*half {
+		s.Head, s.Tail = data[:half], data[len(data)-half:]
+	}
+	return s
+}
+
+// runs is a call that a pod has which wrote something.
+func (s *storing) runs(name string, stdout, stderr []byte) (*v1alpha1.ToolCall, *keptPod) {
+	s.t.Helper()
+	call := s.call(name)
+	s.accept(call)
+	p := &keptPod{runner: s.start(call), streams: map[string][]byte{wire.Stdout: stdout, wire.Stderr: stderr}}
+	return call, p
+}
+
+// ends is such a call whose result has come.
+func (s *storing) ends(name string, stdout, stderr []byte) (*v1alpha1.ToolCall, *keptPod) {
+	s.t.Helper()
+	call, p := s.runs(name, stdout, stderr)
+	p.serve()
+	p.report(s.world, call.UID, p.outcome())
+	return call, p
+}
+
+// comesBack connects a pod again, which sends its result again.
+func (p *keptPod) comesBack(s *storing, call *v1alpha1.ToolCall) {
+	p.conn.Close()
+	p.connect(s.world, string(call.UID))
+	p.serve()
+	p.report(s.world, call.UID, p.outcome())
+}
+
+// isAcked says whether the runner may go.
+func (p *keptPod) isAcked() bool {
+	select {
+	case m := <-p.heard:
+		if m == nil || m.Ack == nil {
+			p.t.Errorf("the runner got %+v", m)
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *keptPod) expectAck() {
+	p.t.Helper()
+	eventually(p.t, p.isAcked)
+}
+
+// statusWrites is a client that counts the writes of statuses.
+type statusWrites struct {
+	client.Client
+	n int
+}
+
+// Status counts.
+func (c *statusWrites) Status() client.SubResourceWriter {
+	c.n++
+	return c.Client.Status()
+}

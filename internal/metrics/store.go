@@ -1,0 +1,38 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+var (
+	storeErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_output_store_errors_total",
+		Help: "What the output store failed at, by operation: store (a stream of a call that isn't stored in time, or is lost), delete (the output of a call that is gone) or sweep.",
+	}, []string{"operation"})
+	storedStreams = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_output_streams_total",
+		Help: "Streams of finished calls that were more than the status keeps, by state: Complete, Shortened or Lost.",
+	}, []string{"state"})
+)
+
+// StoreOperation is what the operator asks of the output store.
+type StoreOperation string
+
+// Operations of the output store.
+const (
+	StoreWrite  StoreOperation = "store"
+	StoreDelete StoreOperation = "delete"
+	StoreSweep  StoreOperation = "sweep"
+)
+
+// CountStoreError counts what the output store failed at.
+func CountStoreError(operation StoreOperation) {
+	storeErrors.WithLabelValues(string(operation)).Inc()
+}
+
+// CountStoredStream counts a stream whose state is final.
+func CountStoredStream(state v1alpha1.StreamState) {
+	storedStreams.WithLabelValues(string(state)).Inc()
+}
