@@ -18,11 +18,13 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// Key names a stream of a call.
+// Key names a stream of a call, or a file that was kept of it.
 type Key struct {
 	Namespace, Name string
 	UID             types.UID
 	Stream          Stream
+	// Artifact is the path of a file, as in the call's status; Stream is empty then. A file is a stream that is complete.
+	Artifact string
 }
 
 // Info is what is known of a stream.
