@@ -27,6 +27,12 @@ const (
 	MaxPathBytes = 256
 	// MaxPrograms bounds the entries of status.executed, of status.refused, and of each list in status.isolation.
 	MaxPrograms = 16
+	// MaxArtifacts bounds the entries of status.artifacts, MaxArtifactPathBytes the path of each, MaxArtifactPathsBytes all of
+	// them. MaxArtifactsMessageBytes bounds status.artifactsMessage.
+	MaxArtifacts             = 100
+	MaxArtifactPathBytes     = 256
+	MaxArtifactPathsBytes    = 12 << 10
+	MaxArtifactsMessageBytes = 1 << 10
 	// MaxToolBytes bounds status.action.tool.
 	MaxToolBytes = 256
 	// MaxSummaryRunes bounds status.action.summary, in characters.

@@ -297,6 +297,10 @@ type OutputPolicy struct {
 	// +kubebuilder:validation:Maximum=1073741824
 	// +optional
 	KeepBytesPerStream *int64 `json:"keepBytesPerStream,omitempty"`
+
+	// artifacts bounds the files that calls keep with spec.collect.
+	// +optional
+	Artifacts *ArtifactsPolicy `json:"artifacts,omitempty"`
 }
 
 // ExecutionPolicyStatus says whether the policy can be used.

@@ -95,6 +95,22 @@ type ToolCallStatus struct {
 	// +optional
 	File *FileStatus `json:"file,omitempty"`
 
+	// artifacts are the files that spec.collect kept, in the order of its globs, and then of their paths. All
+	// paths together take at most 12288 bytes as JSON.
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=atomic
+	// +optional
+	Artifacts []Artifact `json:"artifacts,omitempty"`
+
+	// omittedArtifacts counts the files that spec.collect matched and that weren't kept.
+	// +optional
+	OmittedArtifacts int64 `json:"omittedArtifacts,omitempty"`
+
+	// artifactsMessage says what spec.collect didn't keep, and why, at most 1024 bytes as JSON. Absent when it kept all.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ArtifactsMessage string `json:"artifactsMessage,omitempty"`
+
 	// action is what the call was mapped onto.
 	// +optional
 	Action *MappedAction `json:"action,omitempty"`

@@ -79,6 +79,18 @@ type ToolCallSpec struct {
 	// +optional
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
+	// collect are globs of files to keep when the process has ended, however it ended: relative to the working directory, or
+	// absolute, below the directories that the policy lets the call write to (files.writePaths). "*" and "?" stand for
+	// characters of one name, "**" for any number of names, "[a-z]" and "{a,b}" for alternatives. status.artifacts lists what
+	// was kept; the policy's output.artifacts bounds it. A file action collects nothing.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[^\x00]*$`
+	// +listType=atomic
+	// +optional
+	Collect []string `json:"collect,omitempty"`
+
 	// ttlSecondsAfterFinished is how long the finished object stays, in seconds; then it is deleted. 300 in a
 	// session, else the environment's value, then 3600 when unset. 0 deletes it at once.
 	// +kubebuilder:validation:Minimum=0

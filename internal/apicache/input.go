@@ -38,7 +38,7 @@ func slimCall(call *v1alpha1.ToolCall) {
 	call.Annotations[annotationInputBytes] = strconv.Itoa(size)
 	spec := &call.Spec
 	spec.Structured, spec.Shell, spec.Code, spec.Tool, spec.File = nil, nil, nil, nil, nil
-	spec.Stdin, spec.Env = "", nil
+	spec.Stdin, spec.Env, spec.Collect = "", nil, nil
 }
 
 // omittedDecision stands, in memory only, for a sealed decision that was left out.
@@ -48,7 +48,7 @@ const omittedDecision = "-"
 func isSlim(call *v1alpha1.ToolCall) bool {
 	spec := &call.Spec
 	hasAction := spec.Structured != nil || spec.Shell != nil || spec.Code != nil || spec.Tool != nil || spec.File != nil
-	empty := !hasAction && spec.Stdin == "" && spec.Env == nil
+	empty := !hasAction && spec.Stdin == "" && spec.Env == nil && spec.Collect == nil
 	return empty && !isWhole(call) && metadataBytes(call) <= maxCachedInput
 }
 
@@ -103,6 +103,9 @@ func InputBytes(call *v1alpha1.ToolCall) int {
 	size := len(spec.Stdin) + len(spec.WorkingDir)
 	for _, v := range spec.Env {
 		size += len(v.Name) + len(v.Value)
+	}
+	for _, one := range spec.Collect {
+		size += len(one)
 	}
 	if spec.Structured != nil {
 		size += len(spec.Structured.Binary)

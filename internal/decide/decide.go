@@ -77,6 +77,9 @@ type Decision struct {
 	Script string `json:"script,omitempty"`
 	// Files are the policy's rules for a file action; nil for other calls.
 	Files *wire.FileRules `json:"files,omitempty"`
+	// Collect is what the policy says about the files that the call collects; nil for a call that collects none. The globs are
+	// the call's own.
+	Collect *wire.Collect `json:"collect,omitempty"`
 	// Rules are what the kernel holds the call to; nil for nothing.
 	Rules *rules.Rules `json:"rules,omitempty"`
 	// StartTimeoutSeconds is how long the call may wait for its process to start.
@@ -151,6 +154,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 		Script:              script,
 		Rules:               rulesOf(object, policy, action, prefix),
 		Files:               fileRulesOf(object, action),
+		Collect:             collectOf(object, policy, s.Call.Spec.Collect),
 		ArgvPrefix:          prefix,
 		TimeoutMilliseconds: s.timeout(policy, action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
@@ -226,6 +230,7 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, var
 	verdict, denial := policy.Judge(guards.Input{
 		Action:    action,
 		Env:       variables,
+		Collect:   s.Call.Spec.Collect,
 		Requester: requester,
 		MayUse: func(string) (bool, error) {
 			unanswered = s.Access.Err

@@ -102,6 +102,7 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		DenyNetwork:         d.DenyNetwork,
 		Rules:               d.Rules,
 		Environment:         plan,
+		Collect:             d.collect(call),
 	}
 	switch action.Type {
 	case v1alpha1.ActionShell:

@@ -175,13 +175,13 @@ func (r *runnerReader) Wait(ctx context.Context, n int64) error {
 
 // ask asks the runner, on whichever connection it has.
 func (s *sharedStream) ask(ctx context.Context, m wire.ReadOutput) (part, error) {
-	m.CallUID, m.Stream = string(s.key.UID), string(s.key.Stream)
+	m.CallUID, m.Stream, m.Artifact = string(s.key.UID), string(s.key.Stream), s.key.Artifact
 	for {
 		session, err := s.hub.awaitRunner(ctx, s.keyHash)
 		if err != nil {
 			return part{}, err
 		}
-		if session.hello.Version < firstWithOutput {
+		if session.hello.Version < firstWithOutput || m.Artifact != "" && session.hello.Version < firstWithArtifacts {
 			return part{isUnknown: true}, nil
 		}
 		p, err := session.reads.ask(ctx, m)

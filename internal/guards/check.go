@@ -14,6 +14,9 @@ type Input struct {
 	// Env are the call's own variables.
 	Env []v1alpha1.CallEnvVar
 
+	// Collect are the globs of files to keep.
+	Collect []string
+
 	// Requester is who created the call; nil, or without a username, when unknown.
 	Requester *v1alpha1.Requester
 
@@ -73,20 +76,20 @@ func guardsFor(kind v1alpha1.ActionType) []guard {
 	case v1alpha1.ActionStructured:
 		return []guard{
 			(*Policy).checkBinaryGiven, (*Policy).checkAccess, (*Policy).checkBinaryName,
-			(*Policy).checkBinaryListed, (*Policy).checkLaunch, (*Policy).checkArguments, (*Policy).checkEnv,
+			(*Policy).checkBinaryListed, (*Policy).checkLaunch, (*Policy).checkArguments, (*Policy).checkEnv, (*Policy).checkCollect,
 		}
 	case v1alpha1.ActionShell:
 		return []guard{
 			(*Policy).checkShellEnabled, (*Policy).checkCommandGiven, (*Policy).checkAccess,
-			(*Policy).checkShellCommands, (*Policy).checkEnv,
+			(*Policy).checkShellCommands, (*Policy).checkEnv, (*Policy).checkCollect,
 		}
 	case v1alpha1.ActionCode:
 		return []guard{
 			(*Policy).checkCodeEnabled, (*Policy).checkLanguage, (*Policy).checkAccess,
-			(*Policy).checkSource, (*Policy).checkNetworkAsked, (*Policy).checkTime, (*Policy).checkEnv,
+			(*Policy).checkSource, (*Policy).checkNetworkAsked, (*Policy).checkTime, (*Policy).checkEnv, (*Policy).checkCollect,
 		}
 	case v1alpha1.ActionFile:
-		return []guard{(*Policy).checkFile, (*Policy).checkAccess, (*Policy).checkTime, (*Policy).checkEnv}
+		return []guard{(*Policy).checkFile, (*Policy).checkAccess, (*Policy).checkTime, (*Policy).checkEnv, (*Policy).checkCollect}
 	default:
 		return []guard{func(*Policy, *Input) *Denial {
 			return guardError("action type " + quote(string(kind)) + " is not known")

@@ -141,5 +141,8 @@ func (p *Policy) compileOutput(spec *v1alpha1.ExecutionPolicySpec) error {
 	}
 	p.maxBytes = int(size)
 	p.keepBytes, err = between("spec.output.keepBytesPerStream", output.KeepBytesPerStream, defaultKeepBytes, 0, limitKeepBytes)
-	return err
+	if err != nil {
+		return err
+	}
+	return p.compileArtifacts(output.Artifacts)
 }

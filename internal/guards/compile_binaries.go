@@ -145,12 +145,14 @@ func (p *Policy) compileFiles(spec *v1alpha1.ExecutionPolicySpec) error {
 			}
 		}
 	}
-	if _, err := glob.Denied(spec.Files.DeniedPaths); err != nil {
+	denied, err := glob.Denied(spec.Files.DeniedPaths)
+	if err != nil {
 		return fmt.Errorf("spec.files.deniedPaths: %w: use globs like \".git\" or \"/workspace/secrets/**\"", err)
 	}
+	p.writePaths, p.deniedPaths = slices.Clone(spec.Files.WritePaths), denied
 	if _, err := between("spec.files.maxReadBytes", spec.Files.MaxReadBytes, 0, 1, int64(limitFileBytes)); err != nil {
 		return err
 	}
-	_, err := between("spec.files.maxWriteBytes", spec.Files.MaxWriteBytes, 0, 1, int64(limitFileBytes))
+	_, err = between("spec.files.maxWriteBytes", spec.Files.MaxWriteBytes, 0, 1, int64(limitFileBytes))
 	return err
 }

@@ -18,6 +18,9 @@ const (
 	// defaultKeepBytes and limitKeepBytes are of output.keepBytesPerStream.
 	defaultKeepBytes = 8 << 20
 	limitKeepBytes   = 1 << 30
+	// defaultArtifactBytes and defaultAllArtifactBytes are of output.artifacts.
+	defaultArtifactBytes    = 32 << 20
+	defaultAllArtifactBytes = 128 << 20
 
 	// limitScan bounds code.maxScanBytes, limitBytes output.maxBytesPerStream.
 	limitScan  = 524288

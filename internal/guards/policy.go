@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ type Policy struct {
 	code          codeRules
 	maxBytes      int
 	keepBytes     int64
+	artifacts     ArtifactLimits
+	writePaths    []string
+	deniedPaths   *regexp.Regexp
 	launchers     *launchTable
 	shellBuiltins map[string]builtin
 	parsers       parsers

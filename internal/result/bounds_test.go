@@ -3,6 +3,7 @@ package result
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,14 @@ func largest() *Outcome {
 	o.File = &File{
 		Path: strings.Repeat("\x01", MaxFilePath), Bytes: &n, SHA256: strings.Repeat("f", 64), Lines: &n, Matches: &n, Truncated: true,
 		NextOffset: &n, Changed: true, Created: true, Replaced: &n, Skipped: SkippedFiles{n, n, n, n, n},
+	}
+	o.Artifacts = &Artifacts{Omitted: 1<<63 - 1, Message: strings.Repeat("x", MaxArtifactsMessage)}
+	for i := range MaxArtifacts {
+		// Each of these takes two bytes as JSON.
+		name := fmt.Sprintf("%s%02d", strings.Repeat("\n", (MaxArtifactPaths/MaxArtifacts-2)/2), i)
+		o.Artifacts.Kept = append(o.Artifacts.Kept, Artifact{
+			Path: name, Bytes: MaxArtifactBytes, SHA256: strings.Repeat("f", 64), MediaType: "a/" + strings.Repeat("b", MaxMediaType-2),
+		})
 	}
 	path := strings.Repeat("\x01", MaxProgramPath)
 	for range MaxPrograms {
@@ -88,7 +97,17 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"file path":   func(o *Outcome) { o.File.Path += "x" },
 		"file hash":   func(o *Outcome) { o.File.SHA256 += "f" },
 		"file count":  func(o *Outcome) { *o.File.Bytes = -1 },
-		"skipped":     func(o *Outcome) { o.File.Skipped.Deep = -1 },
+		"artifacts": func(o *Outcome) {
+			o.Artifacts.Kept = append(o.Artifacts.Kept, Artifact{Path: "x", SHA256: strings.Repeat("f", 64), MediaType: "a/b"})
+		},
+		"artifacts' paths": func(o *Outcome) {
+			o.Artifacts.Kept[0].Path += strings.Repeat("x", MaxArtifactPaths%MaxArtifacts+MaxArtifacts)
+		},
+		"artifact's size":    func(o *Outcome) { o.Artifacts.Kept[0].Bytes++ },
+		"artifact's hash":    func(o *Outcome) { o.Artifacts.Kept[0].SHA256 += "f" },
+		"artifact's type":    func(o *Outcome) { o.Artifacts.Kept[0].MediaType += "b" },
+		"artifacts' message": func(o *Outcome) { o.Artifacts.Message += "x" },
+		"skipped":            func(o *Outcome) { o.File.Skipped.Deep = -1 },
 	} {
 		o := largest()
 		grow(o)

@@ -71,6 +71,8 @@ type Outcome struct {
 	Isolation *Isolation `json:"isolation,omitempty"`
 	// File is set for a file action that was begun: Started is true then, and there is neither process nor exit code.
 	File *File `json:"file,omitempty"`
+	// Artifacts is what was collected when the process had ended; nil for a call that collects nothing.
+	Artifacts *Artifacts `json:"artifacts,omitempty"`
 }
 
 // Exit returns a pointer to an exit code.

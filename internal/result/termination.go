@@ -24,20 +24,22 @@ const (
 
 // termination is the compact form of an outcome.
 type termination struct {
-	Version    int           `json:"v"`
-	Reason     string        `json:"reason"`
-	Message    string        `json:"message,omitempty"`
-	Started    bool          `json:"started,omitempty"`
-	ExitCode   *int32        `json:"exitCode,omitempty"`
-	Signal     string        `json:"signal,omitempty"`
-	OOMKilled  bool          `json:"oomKilled,omitempty"`
-	Start      time.Time     `json:"startTime,omitzero"`
-	Completion time.Time     `json:"completionTime,omitzero"`
-	DurationMS int64         `json:"durationMS,omitempty"`
-	WorkingDir string        `json:"workingDir,omitempty"`
-	File       *File         `json:"file,omitempty"`
-	Stdout     compactStream `json:"stdout,omitzero"`
-	Stderr     compactStream `json:"stderr,omitzero"`
+	Version    int       `json:"v"`
+	Reason     string    `json:"reason"`
+	Message    string    `json:"message,omitempty"`
+	Started    bool      `json:"started,omitempty"`
+	ExitCode   *int32    `json:"exitCode,omitempty"`
+	Signal     string    `json:"signal,omitempty"`
+	OOMKilled  bool      `json:"oomKilled,omitempty"`
+	Start      time.Time `json:"startTime,omitzero"`
+	Completion time.Time `json:"completionTime,omitzero"`
+	DurationMS int64     `json:"durationMS,omitempty"`
+	WorkingDir string    `json:"workingDir,omitempty"`
+	File       *File     `json:"file,omitempty"`
+	// Artifacts counts what was collected, or was to be: it went with the pod.
+	Artifacts int64         `json:"artifacts,omitempty"`
+	Stdout    compactStream `json:"stdout,omitzero"`
+	Stderr    compactStream `json:"stderr,omitzero"`
 }
 
 // EncodeTermination returns a compact copy of the outcome: one line of JSON of at most MaxTermination
@@ -75,6 +77,9 @@ func newTermination(o *Outcome) *termination {
 		Started: o.Started, ExitCode: o.ExitCode, Signal: clip(o.Signal, 32), OOMKilled: o.OOMKilled,
 		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
 		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
+	}
+	if a := o.Artifacts; a != nil {
+		t.Artifacts = int64(len(a.Kept)) + min(a.Omitted, 1<<62)
 	}
 	if costOf([]byte(o.WorkingDir), jsonCost) <= shortField {
 		t.WorkingDir = o.WorkingDir
@@ -148,6 +153,9 @@ func (t *termination) outcome() (*Outcome, error) {
 		Reason: t.Reason, Message: t.Message, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
 		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
 		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, File: t.File,
+	}
+	if t.Artifacts != 0 {
+		o.Artifacts = ArtifactsLost(t.Artifacts)
 	}
 	if f := o.File; f != nil && !o.Stdout.Whole() {
 		// There was no room for all that it read or found.

@@ -20,7 +20,7 @@ const (
 // MaxEncoded bounds the JSON of an outcome that Validate accepts. encoding/json writes one byte of a string as at most
 // six, and bytes as base64; each stream has two ends, each padded to whole groups of four.
 const (
-	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedFile + maxEncodedRest
+	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedFile + maxEncodedArtifacts + maxEncodedRest
 
 	maxEncodedStream = (MaxStreamBytes/3 + 2) * 4
 	// maxEncodedFile: numbers and names, and a path of which each byte becomes at most six.
@@ -80,6 +80,11 @@ func (o *Outcome) Validate() error {
 	}
 	if o.File != nil {
 		if err := o.File.validate(); err != nil {
+			return err
+		}
+	}
+	if o.Artifacts != nil {
+		if err := o.validateArtifacts(); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ type StatusSource struct {
 
 // Open returns a stream of the call.
 func (s StatusSource) Open(_ context.Context, key output.Key) (output.Reader, error) {
-	if s.Call.Namespace != key.Namespace || s.Call.Name != key.Name || s.Call.UID != key.UID {
+	if key.Artifact != "" || s.Call.Namespace != key.Namespace || s.Call.Name != key.Name || s.Call.UID != key.UID {
 		return nil, output.ErrNotFound
 	}
 	r, ok := s.read(key.Stream)

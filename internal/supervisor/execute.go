@@ -95,6 +95,7 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		r.Outcome = runner.Run(ctx, command, runner.WithOnStart(started))
 	}
 	r.Outcome.WorkingDir = path
+	e.collect(ctx, a, path, &r.Outcome)
 	return r
 }
 

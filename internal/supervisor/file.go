@@ -206,10 +206,7 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 		MaxReadBytes: f.MaxReadBytes, MaxWriteBytes: f.MaxWriteBytes, MaxOutputBytes: int64(min(a.MaxBytesPerStream, result.MaxStreamBytes)),
 	}
 	if r.WritePaths == nil {
-		r.WritePaths = []string{"/workspace", "/tmp"}
-		for _, own := range e.ownPaths(a, dir) {
-			r.WritePaths = append(r.WritePaths, path.Clean(own))
-		}
+		r.WritePaths = e.defaultWritePaths(a, dir)
 	}
 	if r.ReadPaths == nil {
 		req := a.Environment.DirRequest(e.WorkingDir)

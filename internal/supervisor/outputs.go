@@ -6,6 +6,7 @@ import (
 
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/kept"
+	"toolcall.dev/operator/internal/runner/collect"
 )
 
 // Bounds of the output of ended calls that a session's runner has. The output of the last call stays in any case.
@@ -15,7 +16,7 @@ const (
 	maxEndedCalls  = 256
 )
 
-// Outputs has the streams of the calls that this runner has or had. That of a call that has ended stays until the output of
+// Outputs has the streams of the calls, and the files that were kept of them, that this runner has or had. That of a call that has ended stays until the output of
 // all ended calls takes too much: then the oldest goes. A nil Outputs has none.
 type Outputs struct {
 	mu    sync.Mutex
@@ -35,7 +36,9 @@ type callOutput struct {
 	known          chan struct{}
 	once           sync.Once
 	stdout, stderr kept.Output
-	memory, disk   int64
+	// files are what was collected; nil for nothing. They are set before the call ends.
+	files        *collect.Files
+	memory, disk int64
 }
 
 // begin says that a call comes, so that who asks for its output can wait for it.
@@ -66,6 +69,34 @@ func (o *Outputs) Set(uid string, stdout, stderr kept.Output) {
 	})
 }
 
+// setFiles says which files are kept of a call, and whether the call is one that is known. It owns them then.
+func (o *Outputs) setFiles(uid string, files *collect.Files) bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.calls[uid]
+	if c == nil || c.files != nil {
+		return false
+	}
+	c.files = files
+	return true
+}
+
+// file returns a file that was kept of a call; nil when there is none of that path.
+func (o *Outputs) file(uid, path string) output.Reader {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.calls[uid]; c != nil {
+		return c.files.Open(path)
+	}
+	return nil
+}
+
 // end says that a call has ended.
 func (o *Outputs) end(uid string) {
 	if o == nil {
@@ -78,12 +109,13 @@ func (o *Outputs) end(uid string) {
 		return
 	}
 	c.once.Do(func() { close(c.known) })
-	if c.stdout == nil {
+	if c.stdout == nil && c.files == nil {
 		// It was never started. Its result says so.
 		delete(o.calls, uid)
 		return
 	}
-	for _, s := range []kept.Output{c.stdout, c.stderr} {
+	c.disk = c.files.Size()
+	for _, s := range c.streams() {
 		memory, disk := s.Shrink()
 		c.memory, c.disk = c.memory+memory, c.disk+disk
 	}
@@ -101,8 +133,18 @@ func (o *Outputs) dropOldest() {
 	o.ended = o.ended[1:]
 	o.memory, o.disk = o.memory-c.memory, o.disk-c.disk
 	delete(o.calls, c.uid)
-	c.stdout.Drop()
-	c.stderr.Drop()
+	c.files.Drop()
+	for _, s := range c.streams() {
+		s.Drop()
+	}
+}
+
+// streams are none of a process that isn't known to have started.
+func (c *callOutput) streams() []kept.Output {
+	if c.stdout == nil {
+		return nil
+	}
+	return []kept.Output{c.stdout, c.stderr}
 }
 
 // get returns the output of a call; nil when it isn't there.

@@ -9,7 +9,6 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
-	"toolcall.dev/operator/internal/output/kept"
 )
 
 var errReads = errors.New("the operator asks for output more often than it may")
@@ -99,7 +98,14 @@ func (r *reads) answer(ctx context.Context, m *wire.ReadOutput) {
 }
 
 // open returns the stream when there is something to say about it; nil when its process isn't started yet.
-func (r *reads) open(ctx context.Context, m *wire.ReadOutput) (kept.Output, error) {
+func (r *reads) open(ctx context.Context, m *wire.ReadOutput) (output.Reader, error) {
+	if m.Artifact != "" {
+		file := r.outputs.file(m.CallUID, m.Artifact)
+		if file == nil {
+			return nil, output.ErrNotFound
+		}
+		return file, nil
+	}
 	call := r.outputs.get(m.CallUID)
 	if call == nil {
 		return nil, output.ErrNotFound
@@ -116,7 +122,7 @@ func (r *reads) open(ctx context.Context, m *wire.ReadOutput) (kept.Output, erro
 }
 
 // fill reads the next part of a stream. There is nothing in it at the end of what there is.
-func fill(ctx context.Context, id uint64, stream kept.Output, offset int64, left int) (*wire.Data, error) {
+func fill(ctx context.Context, id uint64, stream output.Reader, offset int64, left int) (*wire.Data, error) {
 	d := &wire.Data{ID: id, Offset: offset}
 	// What is known is of the last read, where the stream is in another process.
 	part := make([]byte, min(max(left, 1), wire.MaxPayload))

@@ -121,10 +121,19 @@ func TestToolCallsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 			s.Code = &v1alpha1.CodeAction{Language: "python", Source: strings.Repeat("#", size)}
 		}
 	}
+	collect := func(globs ...string) func(*v1alpha1.ToolCallSpec) {
+		return func(s *v1alpha1.ToolCallSpec) { s.Collect = globs }
+	}
 	for name, test := range map[string]struct {
 		change  func(*v1alpha1.ToolCallSpec)
 		refused string
 	}{
+		"globs to collect":                  {collect("out/**/*.png", "/tmp/{a,b}"), ""},
+		"the most of them":                  {collect(repeated(strings.Repeat("x", 256), 16)...), ""},
+		"too many of them":                  {collect(repeated("x", 17)...), "spec.collect"},
+		"an empty glob":                     {collect("x", ""), "spec.collect[1]"},
+		"a long glob":                       {collect(strings.Repeat("x", 257)), "spec.collect[0]"},
+		"a NUL in a glob":                   {collect("a\x00"), "spec.collect[0]"},
 		"an empty binary":                   {func(s *v1alpha1.ToolCallSpec) { s.Structured.Binary = "" }, ""},
 		"a tool with any arguments":         {tool(`{"command":"ls","deep":{"a":[1,null,true]}}`), ""},
 		"tool arguments that are no object": {tool(`[1]`), "must be of type object"},
@@ -299,6 +308,7 @@ func fullSpecs() map[string]v1alpha1.ToolCallSpec {
 		}
 		action.WorkingDir, action.Stdin, action.Trusted = "/w", "in", true
 		action.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "b"}}
+		action.Collect = []string{"out/*.png", "/tmp/report"}
 		action.TimeoutSeconds, action.TTLSecondsAfterFinished = ptr.To(int32(10)), ptr.To(int32(10))
 		return action
 	}

@@ -29,6 +29,11 @@ func TestPoliciesThatTheAPIServerTakesAndRefuses(t *testing.T) {
 			}
 		}
 	}
+	artifacts := func(count int32, bytes int64) func(*v1alpha1.ExecutionPolicySpec) {
+		return func(s *v1alpha1.ExecutionPolicySpec) {
+			s.Output = &v1alpha1.OutputPolicy{Artifacts: &v1alpha1.ArtifactsPolicy{MaxCount: &count, MaxBytes: &bytes, MaxTotalBytes: &bytes}}
+		}
+	}
 	for name, a := range map[string]attempt{
 		"nothing":              {valid(func(*v1alpha1.ExecutionPolicySpec) {}), ""},
 		"both timeouts":        {valid(seconds(10, 20)), ""},
@@ -44,6 +49,10 @@ func TestPoliciesThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"too much output": {valid(func(s *v1alpha1.ExecutionPolicySpec) {
 			s.Output = &v1alpha1.OutputPolicy{MaxBytesPerStream: ptr.To(int32(262145))}
 		}), "spec.output.maxBytesPerStream"},
+		"the most artifacts":  {valid(artifacts(100, 1<<30)), ""},
+		"no artifacts":        {valid(artifacts(0, 1)), ""},
+		"too many artifacts":  {valid(artifacts(101, 1)), "spec.output.artifacts.maxCount"},
+		"too large artifacts": {valid(artifacts(1, 1<<30+1)), "spec.output.artifacts.max"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
 	}

@@ -52,7 +52,15 @@ func bounded() map[string]any {
 		refused = append(refused, v1alpha1.RefusedProgram{Path: path, Count: 1 << 62, Rule: result.RuleInterpreter})
 		paths = append(paths, path)
 	}
+	var artifacts []v1alpha1.Artifact
+	for range v1alpha1.MaxArtifacts {
+		artifacts = append(artifacts, v1alpha1.Artifact{
+			Path: strings.Repeat("x", v1alpha1.MaxArtifactPathsBytes/v1alpha1.MaxArtifacts), Bytes: result.MaxArtifactBytes, SHA256: strings.Repeat("f", 64),
+			MediaType: strings.Repeat("x", result.MaxMediaType), State: v1alpha1.ArtifactComplete,
+		})
+	}
 	return map[string]any{
+		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
 		"executed": executed, "refused": refused,
 		"isolation.namesOnly": paths, "isolation.writable": paths, "isolation.notFound": paths,
 		"message": message, "conditions": conditions, "action.summary": strings.Repeat(worst, v1alpha1.MaxSummaryRunes),
@@ -124,13 +132,23 @@ func TestAStatusAlwaysFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
-	status, err := json.Marshal(largest(t, &schema, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("the largest status takes %d bytes without streams and output", len(status))
-	if len(status) > v1alpha1.MaxStatusBytes {
-		t.Errorf("that is more than %d", v1alpha1.MaxStatusBytes)
+	var status []byte
+	// A file action collects nothing.
+	for _, without := range [][]string{{"artifacts", "artifactsMessage", "omittedArtifacts"}, {"file"}} {
+		all, ok := largest(t, &schema, "").(map[string]any)
+		if !ok {
+			t.Fatal("a status is no object")
+		}
+		for _, field := range without {
+			delete(all, field)
+		}
+		if status, err = json.Marshal(all); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the largest status without %s takes %d bytes without streams and output", without[0], len(status))
+		if len(status) > v1alpha1.MaxStatusBytes {
+			t.Errorf("that is more than %d", v1alpha1.MaxStatusBytes)
+		}
 	}
 
 	// It fits beside the largest spec.

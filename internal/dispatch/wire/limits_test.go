@@ -46,6 +46,13 @@ func largestResult() *wire.Result {
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
 		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true,
 	}
+	o.Artifacts = &result.Artifacts{Omitted: n, Message: strings.Repeat("x", result.MaxArtifactsMessage)}
+	for i := range result.MaxArtifacts {
+		o.Artifacts.Kept = append(o.Artifacts.Kept, result.Artifact{
+			Path: fmt.Sprintf("%0*d", result.MaxArtifactPaths/result.MaxArtifacts, i), Bytes: result.MaxArtifactBytes, SHA256: strings.Repeat("f", 64),
+			MediaType: "a/" + strings.Repeat("b", result.MaxMediaType-2),
+		})
+	}
 	for range result.MaxPrograms {
 		o.Executed = append(o.Executed, result.Program{Path: path, Count: 1<<63 - 1, Rule: result.RuleInterpreter})
 	}
@@ -94,6 +101,7 @@ func TestMoreThanTheLargestResultIsIllegal(t *testing.T) {
 		"a reason that isn't one":   func(r *wire.Result) { r.Outcome.Reason = "Denied" },
 		"a file without a start":    func(r *wire.Result) { r.Outcome.Started = false },
 		"a byte of a file's path":   func(r *wire.Result) { r.Outcome.File.Path += "x" },
+		"a byte of an artifact's":   func(r *wire.Result) { r.Outcome.Artifacts.Kept[0].Path += strings.Repeat("x", result.MaxArtifacts) },
 	} {
 		r := largestResult()
 		grow(r)

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 // Streams of a call.
@@ -17,8 +19,10 @@ type ReadOutput struct {
 	// ID is the operator's name for this message, on this connection.
 	ID      uint64 `json:"id"`
 	CallUID string `json:"callUID"`
-	Stream  string `json:"stream"`
-	Offset  int64  `json:"offset"`
+	Stream  string `json:"stream,omitempty"`
+	// Artifact is the path of a file that the call's runner kept, in place of a stream.
+	Artifact string `json:"artifact,omitempty"`
+	Offset   int64  `json:"offset"`
 	// Max is how many bytes may come, up to MaxRead; 0 asks only what is known of the stream.
 	Max int `json:"max"`
 	// Follow lets the answer wait until the stream has more than Offset, or has ended.
@@ -30,7 +34,9 @@ func (r *ReadOutput) Check() error {
 	switch {
 	case !isUID(r.CallUID):
 		return errors.New("the call's UID isn't one")
-	case r.Stream != Stdout && r.Stream != Stderr:
+	case r.Artifact != "" && (r.Stream != "" || len(r.Artifact) > result.MaxArtifactPath):
+		return errors.New("an artifact is named by its path, and is of no stream")
+	case r.Artifact == "" && r.Stream != Stdout && r.Stream != Stderr:
 		return fmt.Errorf("there is no stream %.16q", r.Stream)
 	case r.Offset < 0 || r.Max < 0 || r.Max > MaxRead:
 		return fmt.Errorf("0 to %d bytes can be read at a time, from an offset of the stream", MaxRead)

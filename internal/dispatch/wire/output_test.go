@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
 )
 
 // largestData is the largest frame of data.
@@ -29,6 +30,9 @@ func TestMessagesAboutOutputComeBackAsTheyWere(t *testing.T) {
 	}{
 		"a read": {&wire.Message{Read: &wire.ReadOutput{
 			ID: 1<<64 - 1, CallUID: strings.Repeat("u", 128), Stream: wire.Stderr, Offset: 1<<63 - 1, Max: wire.MaxRead, Follow: true,
+		}}, false},
+		"a read of a file": {&wire.Message{Read: &wire.ReadOutput{
+			ID: 1<<64 - 1, CallUID: strings.Repeat("u", 128), Artifact: strings.Repeat("\"", result.MaxArtifactPath/2), Offset: 1<<63 - 1, Max: wire.MaxRead,
 		}}, false},
 		"a cancel":      {&wire.Message{CancelRead: &wire.CancelRead{ID: 3}}, false},
 		"data":          {&wire.Message{Data: &wire.Data{ID: 1, Offset: 2, Bytes: 3, Payload: []byte("\n{}"), Total: 5}}, true},
@@ -109,7 +113,15 @@ func TestAReadIsOfAStreamAndBounded(t *testing.T) {
 	if err := fine.Check(); err != nil {
 		t.Error(err)
 	}
+	file := wire.ReadOutput{CallUID: "u", Artifact: "out/plot.png"}
+	if err := file.Check(); err != nil {
+		t.Error(err)
+	}
 	for name, change := range map[string]func(*wire.ReadOutput){
+		"a stream and a file": func(r *wire.ReadOutput) { r.Artifact = "a" },
+		"a file without an end": func(r *wire.ReadOutput) {
+			r.Stream, r.Artifact = "", strings.Repeat("x", result.MaxArtifactPath+1)
+		},
 		"no call":          func(r *wire.ReadOutput) { r.CallUID = "" },
 		"no stream":        func(r *wire.ReadOutput) { r.Stream = "stdin" },
 		"before the start": func(r *wire.ReadOutput) { r.Offset = -1 },

@@ -53,8 +53,9 @@ import (
 // Version 4 has sessions: an older runner would ignore Begin, and end after one call.
 // Version 5 has Assignment.File: an older runner would try to start a program without a name.
 // Version 6 has Read and Assignment.KeepBytesPerStream: an older runner would keep no output, and answer no reader.
+// Version 7 has Assignment.Collect and ReadOutput.Artifact: an older runner would keep no files.
 const (
-	Version       = 6
+	Version       = 7
 	OldestVersion = 1
 )
 
@@ -139,6 +140,8 @@ type Assignment struct {
 	DenyNetwork        bool  `json:"denyNetwork,omitempty"`
 	// Rules are what the kernel holds the command to; nil for none. What came of them is in the result's outcome.
 	Rules *rules.Rules `json:"rules,omitempty"`
+	// Collect says which files to keep when the process has ended; nil for none.
+	Collect *Collect `json:"collect,omitempty"`
 	// Environment is the plan that the runner finishes with the image's own variables.
 	Environment envresolve.Plan `json:"environment"`
 	// Decision is what the operator decided about a session's call, sealed by it. The runner gives it back.

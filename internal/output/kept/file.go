@@ -13,6 +13,15 @@ import (
 
 var errNotAlone = errors.New("another process reached the file while it had a name")
 
+// CreateFile makes a file that no name leads to, in a directory, /tmp when empty. It is nobody's to open.
+func CreateFile(dir string) (*os.File, error) {
+	made, err := create(dir)
+	if err != nil {
+		return nil, err
+	}
+	return made.(*os.File), nil
+}
+
 // create makes a file without a name. It is nobody's to open, not even its owner's: the command runs as the same user.
 func create(dir string) (file, error) {
 	dir = cmp.Or(dir, "/tmp")

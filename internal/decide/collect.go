@@ -1,0 +1,30 @@
+package decide
+
+import (
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/guards"
+)
+
+// collectOf is what the policy says about the files that a call collects; nil for a call that collects none.
+func collectOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, globs []string) *wire.Collect {
+	if len(globs) == 0 {
+		return nil
+	}
+	limits := policy.Artifacts()
+	c := &wire.Collect{MaxCount: limits.Count, MaxBytes: limits.Bytes, MaxTotalBytes: limits.AllBytes}
+	if object != nil && object.Spec.Files != nil {
+		c.WritePaths, c.DeniedPaths = object.Spec.Files.WritePaths, object.Spec.Files.DeniedPaths
+	}
+	return c
+}
+
+// collect completes what was decided with the call's globs.
+func (d *Decision) collect(call *v1alpha1.ToolCall) *wire.Collect {
+	if d.Collect == nil {
+		return nil
+	}
+	c := *d.Collect
+	c.Globs = call.Spec.Collect
+	return &c
+}

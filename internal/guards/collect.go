@@ -1,0 +1,93 @@
+package guards
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/glob"
+)
+
+// maxCollect bounds spec.collect, and maxCollectBytes each of its globs.
+const (
+	maxCollect      = 16
+	maxCollectBytes = 256
+)
+
+// ArtifactLimits bound what a call collects.
+type ArtifactLimits struct {
+	Count           int
+	Bytes, AllBytes int64
+}
+
+// Artifacts bound what a call collects.
+func (p *Policy) Artifacts() ArtifactLimits { return p.artifacts }
+
+func (p *Policy) compileArtifacts(spec *v1alpha1.ArtifactsPolicy) error {
+	if spec == nil {
+		spec = &v1alpha1.ArtifactsPolicy{}
+	}
+	count, err := between("spec.output.artifacts.maxCount", spec.MaxCount, v1alpha1.MaxArtifacts, 0, v1alpha1.MaxArtifacts)
+	if err != nil {
+		return err
+	}
+	p.artifacts.Count = int(count)
+	if p.artifacts.Bytes, err = between("spec.output.artifacts.maxBytes", spec.MaxBytes, defaultArtifactBytes, 1, limitKeepBytes); err != nil {
+		return err
+	}
+	p.artifacts.AllBytes, err = between("spec.output.artifacts.maxTotalBytes", spec.MaxTotalBytes, defaultAllArtifactBytes, 1, limitKeepBytes)
+	return err
+}
+
+// checkCollect says what is wrong about globs whatever the pod has. Where a relative one leads, and where links do, the runner
+// alone sees.
+func (p *Policy) checkCollect(in *Input) *Denial {
+	switch {
+	case len(in.Collect) == 0:
+		return nil
+	case in.Action.Type == v1alpha1.ActionFile:
+		return deny(v1alpha1.ReasonInvalidArguments, "collect means nothing to a file action, which starts no process: leave it out")
+	case len(in.Collect) > maxCollect:
+		return deny(v1alpha1.ReasonInvalidArguments, "collect has %d globs: use at most %d", len(in.Collect), maxCollect)
+	}
+	for i, one := range in.Collect {
+		dir, rest, err := glob.Split(one)
+		switch {
+		case len(one) > maxCollectBytes:
+			return deny(v1alpha1.ReasonInvalidArguments, "collect[%d] has %d bytes: a glob has at most %d", i, len(one), maxCollectBytes)
+		case strings.ContainsRune(one, 0):
+			return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s contains a NUL byte, which no file name can", i, quote(one))
+		case err != nil:
+			return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is not a glob of files: %s", i, quote(one), err.Error())
+		case !strings.HasPrefix(dir, "/"):
+			continue
+		}
+		if glob.IsPlain(rest) {
+			rest = path.Join(dir, rest)
+		} else {
+			rest = dir
+		}
+		if denial := p.checkCollected(i, one, dir, rest); denial != nil {
+			return denial
+		}
+	}
+	return nil
+}
+
+// checkCollected looks at an absolute glob: the directory that its matches are in, and as much of their paths as it names.
+func (p *Policy) checkCollected(i int, one, dir, known string) *Denial {
+	switch {
+	case p.deniedPaths != nil && p.deniedPaths.MatchString(known):
+		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is denied by the policy's files.deniedPaths: collect other files", i, quote(one))
+	case p.writePaths != nil && !slices.ContainsFunc(p.writePaths, func(root string) bool { return isBelow(root, dir) }):
+		return deny(v1alpha1.ReasonInvalidArguments, "collect[%d]: %s is outside of what the policy's files.writePaths let the call write to: use a path below %s",
+			i, quote(one), quote(strings.Join(p.writePaths, ", ")))
+	default:
+		return nil
+	}
+}
+
+func isBelow(root, dir string) bool {
+	return dir == path.Clean(root) || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
+}

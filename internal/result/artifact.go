@@ -1,0 +1,136 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what a call collected. Those of texts are in bytes of JSON, as the API has them.
+const (
+	MaxArtifacts        = 100
+	MaxArtifactPath     = 256
+	MaxArtifactBytes    = 1 << 30
+	MaxMediaType        = 64
+	MaxArtifactsMessage = 1 << 10
+	// MaxArtifactPaths bounds the paths of all.
+	MaxArtifactPaths = 12 << 10
+	// maxEncodedArtifact: neither the hash nor the media type needs escaping.
+	maxEncodedArtifact  = 64 + MaxMediaType + len(`{"path":"","bytes":1073741824,"sha256":"","mediaType":""},`)
+	maxEncodedArtifacts = MaxArtifacts*maxEncodedArtifact + MaxArtifactPaths + MaxArtifactsMessage + 128
+)
+
+// Artifacts are what a call collected.
+type Artifacts struct {
+	// Kept are the files that were kept.
+	Kept ArtifactList `json:"kept,omitempty"`
+	// Omitted counts those that weren't. Message says why; it is empty when all is as the call wants it.
+	Omitted int64  `json:"omitted,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// ArtifactList is a list of at most MaxArtifacts.
+type ArtifactList []Artifact
+
+// UnmarshalJSON reads no more artifacts than the list may hold, and one to show that there are more.
+func (l *ArtifactList) UnmarshalJSON(raw []byte) error {
+	return decodeBounded(raw, (*[]Artifact)(l), MaxArtifacts)
+}
+
+// Artifact is a file that was kept.
+type Artifact struct {
+	// Path is as the call's glob matched it.
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+	// SHA256 is that of the bytes that were kept.
+	SHA256    string `json:"sha256"`
+	MediaType string `json:"mediaType"`
+}
+
+// ArtifactPathSize is how much a path that can name an artifact takes of MaxArtifactPaths; 0 for one that can't.
+func ArtifactPathSize(path string) int {
+	if path == "" || strings.ContainsRune(path, 0) || !utf8.ValidString(path) || !fitsJSON(path, MaxArtifactPath) {
+		return 0
+	}
+	return sizeAsJSON(path)
+}
+
+// sizeAsJSON is how many bytes a text takes, as the API server writes it.
+func sizeAsJSON(text string) int {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return len(text) * len(`\u0000`)
+	}
+	return len(raw) - len(`""`)
+}
+
+func fitsJSON(text string, limit int) bool { return len(text) <= limit && sizeAsJSON(text) <= limit }
+
+func (o *Outcome) validateArtifacts() error {
+	if !o.Started {
+		return errors.New("there are artifacts of a process that wasn't started")
+	}
+	return o.Artifacts.validate()
+}
+
+func (a *Artifacts) validate() error {
+	if len(a.Kept) > MaxArtifacts || a.Omitted < 0 || !fitsJSON(a.Message, MaxArtifactsMessage) || !utf8.ValidString(a.Message) {
+		return errors.New("there are more artifacts than there may be, or more is said of them")
+	}
+	seen := map[string]bool{}
+	paths := 0
+	for i := range a.Kept {
+		one := &a.Kept[i]
+		size := ArtifactPathSize(one.Path)
+		paths += size
+		switch {
+		case size == 0, paths > MaxArtifactPaths, seen[one.Path]:
+			return fmt.Errorf("an artifact has the path %.64q, which names none or another one too", one.Path)
+		case one.Bytes < 0, one.Bytes > MaxArtifactBytes, !isHash(one.SHA256), !isMediaType(one.MediaType):
+			return fmt.Errorf("the artifact %.64q isn't what a runner can have kept", one.Path)
+		}
+		seen[one.Path] = true
+	}
+	return nil
+}
+
+func isMediaType(s string) bool {
+	kind, sub, ok := strings.Cut(s, "/")
+	if !ok || kind == "" || sub == "" || len(s) > MaxMediaType {
+		return false
+	}
+	for _, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', strings.IndexByte("/.+-;= ", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// ArtifactsLost says of a call that its pod ended before anybody could read its artifacts.
+func ArtifactsLost(count int64) *Artifacts {
+	return &Artifacts{Omitted: count, Message: "The pod ended before the files that the call collected could be read."}
+}
+
+// ArtifactsMessage is the beginning of a text, in whole characters, that is short enough for Message.
+func ArtifactsMessage(text string) string {
+	const more = "..."
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if fitsJSON(text, MaxArtifactsMessage) {
+		return text
+	}
+	cut := 0
+	for i, room := 0, MaxArtifactsMessage-len(more); i < len(text); {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		if room -= sizeAsJSON(text[i : i+size]); room < 0 {
+			break
+		}
+		i += size
+		cut = i
+	}
+	return text[:cut] + more
+}

@@ -1,0 +1,215 @@
+package collect
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/output/kept"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files"
+)
+
+// Request says what to keep.
+type Request struct {
+	// Globs are relative to WorkingDir, or absolute.
+	Globs      []string
+	WorkingDir string
+	// WritePaths are the directories below which files are kept, DeniedPaths globs of what isn't.
+	WritePaths, DeniedPaths []string
+	// MaxCount bounds the files, MaxBytes the size of each, MaxTotalBytes that of all.
+	MaxCount                int
+	MaxBytes, MaxTotalBytes int64
+	// Dir is where the file is made that has them; /tmp when empty.
+	Dir string
+}
+
+// Do keeps what a request names, up to the end of the context. The files are nil when there are none.
+func Do(ctx context.Context, r *Request) (*Files, *result.Artifacts) {
+	c := &collector{ctx: ctx, Request: r, seen: map[string]bool{}, paths: map[string]bool{}}
+	c.MaxCount = min(max(c.MaxCount, 0), result.MaxArtifacts)
+	c.MaxBytes = min(c.MaxBytes, result.MaxArtifactBytes)
+	defer func() {
+		if c.files == nil && c.file != nil {
+			c.file.Close()
+		}
+	}()
+	for _, one := range r.Globs {
+		c.glob(one)
+	}
+	if len(c.kept) > 0 {
+		c.files = newFiles(c.file, c.kept, c.offsets)
+	}
+	return c.files, &result.Artifacts{Kept: c.kept, Omitted: c.report.omitted, Message: c.report.message(c)}
+}
+
+// collector is one Do.
+type collector struct {
+	ctx context.Context
+	*Request
+	report report
+
+	// file has the bytes of all that is kept, one after the other; size is how many. It is made for the first one.
+	file    *os.File
+	size    int64
+	kept    result.ArtifactList
+	offsets []int64
+	files   *Files
+
+	// seen are the files that are kept, by their paths without links, and paths their names.
+	seen, paths map[string]bool
+	pathBytes   int
+	buffer      []byte
+}
+
+// glob keeps what a glob matches.
+func (c *collector) glob(pattern string) {
+	rules := &files.Rules{WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths}
+	matches := 0
+	skipped, isCut, err := files.Visit(c.ctx, rules, c.WorkingDir, pattern, func(f *files.Candidate) error {
+		matches++
+		return c.visit(f)
+	})
+	var refused *files.Error
+	switch {
+	case c.ctx.Err() != nil:
+		c.report.isStopped = true
+	case errors.As(err, &refused) && refused.Reason == files.FileNotFound, err == nil && matches == 0:
+		c.report.note("%q matches no file.", pattern)
+	case err != nil:
+		c.report.note("%q can't be collected: %s", pattern, err.Error())
+	}
+	if isCut {
+		c.report.note("%q was looked for in a part of the files: there are too many.", pattern)
+	}
+	if n := skipped.Denied + skipped.Unreadable + skipped.Deep; n > 0 {
+		c.report.note("%q was not looked for in %d files and directories that are denied, can't be read or are too deep.", pattern, n)
+	}
+}
+
+// visit keeps a file, or says why not. It returns an error when nothing more can be kept at all.
+func (c *collector) visit(f *files.Candidate) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	switch {
+	case c.paths[f.Path], !f.IsLink() && c.seen[f.Real]:
+		// Another glob matched it too.
+		return nil
+	case !f.IsLink() && !f.IsRegular():
+		c.report.omit(noFile, f.Path)
+		return nil
+	case result.ArtifactPathSize(f.Path) == 0:
+		c.report.omit(badPath, f.Path)
+		return nil
+	case len(c.kept) >= c.MaxCount || c.pathBytes+result.ArtifactPathSize(f.Path) > result.MaxArtifactPaths:
+		c.report.omit(overCount, f.Path)
+		return nil
+	}
+	from, real, err := f.Open()
+	if err != nil {
+		c.report.omitError(f.Path, err)
+		return c.ctx.Err()
+	}
+	defer from.Close()
+	if err := c.keep(f.Path, from); err != nil {
+		c.takeBack()
+		if c.ctx.Err() == nil {
+			c.report.omitError(f.Path, err)
+		}
+		return c.ctx.Err()
+	}
+	c.seen[real], c.paths[f.Path] = true, true
+	c.pathBytes += result.ArtifactPathSize(f.Path)
+	return nil
+}
+
+// The reasons for which a file isn't kept, as errors.
+var (
+	errTooLarge  = errors.New("it is larger than a file may be")
+	errOverTotal = errors.New("the files are larger than all together may be")
+)
+
+// keep copies a file.
+func (c *collector) keep(path string, from *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return fmt.Errorf("look at it: %w", err)
+	}
+	room := min(c.MaxBytes, c.MaxTotalBytes-c.size)
+	switch {
+	case st.Size > c.MaxBytes:
+		return errTooLarge
+	case st.Size > room:
+		return errOverTotal
+	}
+	if c.file == nil {
+		made, err := kept.CreateFile(c.Dir)
+		if err != nil {
+			return err
+		}
+		c.file = made
+	}
+	bytes, sum, start, err := c.copy(from, room)
+	if err != nil {
+		return err
+	}
+	c.kept = append(c.kept, result.Artifact{Path: path, Bytes: bytes, SHA256: sum, MediaType: mediaType(path, start)})
+	c.offsets = append(c.offsets, c.size)
+	c.size += bytes
+	return nil
+}
+
+const (
+	bufferBytes = 128 << 10
+	// startBytes is how much of a file its media type is found by.
+	startBytes = 512
+)
+
+// copy copies a file behind the others, as far as there is room. A file that grows meanwhile can need more.
+func (c *collector) copy(from *os.File, room int64) (bytes int64, sum string, start []byte, err error) {
+	if c.buffer == nil {
+		c.buffer = make([]byte, bufferBytes)
+	}
+	hash := sha256.New()
+	for {
+		if err := c.ctx.Err(); err != nil {
+			return 0, "", nil, err
+		}
+		n, err := from.Read(c.buffer)
+		if int64(n) > room-bytes {
+			if room == c.MaxBytes {
+				return 0, "", nil, errTooLarge
+			}
+			return 0, "", nil, errOverTotal
+		}
+		part := c.buffer[:n]
+		if len(start) < startBytes {
+			start = append(start, part[:min(n, startBytes-len(start))]...)
+		}
+		hash.Write(part)
+		if _, err := c.file.WriteAt(part, c.size+bytes); err != nil {
+			return 0, "", nil, fmt.Errorf("keep it: %w", err)
+		}
+		bytes += int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return bytes, hex.EncodeToString(hash.Sum(nil)), start, nil
+		case err != nil:
+			return 0, "", nil, fmt.Errorf("read it: %w", err)
+		}
+	}
+}
+
+// takeBack gives back the room of a file that wasn't kept.
+func (c *collector) takeBack() {
+	if c.file != nil {
+		_ = c.file.Truncate(c.size)
+	}
+}

@@ -1,0 +1,92 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/result"
+)
+
+// Files are the files that were kept of a call.
+type Files struct {
+	file   *os.File
+	byPath map[string]*artifact
+	size   int64
+}
+
+// artifact is where a file is.
+type artifact struct {
+	files  *Files
+	offset int64
+	info   output.Info
+}
+
+func newFiles(file *os.File, artifacts []result.Artifact, offsets []int64) *Files {
+	f := &Files{file: file, byPath: map[string]*artifact{}}
+	for i := range artifacts {
+		a := &artifacts[i]
+		f.byPath[a.Path] = &artifact{files: f, offset: offsets[i], info: output.Info{Bytes: a.Bytes, Complete: true, SHA256: a.SHA256}}
+		f.size += a.Bytes
+	}
+	return f
+}
+
+// Open returns a file by its path; nil when there is none.
+func (f *Files) Open(path string) output.Reader {
+	if f == nil {
+		return nil
+	}
+	if one := f.byPath[path]; one != nil {
+		return one
+	}
+	return nil
+}
+
+// Size is how much they take on disk.
+func (f *Files) Size() int64 {
+	if f == nil {
+		return 0
+	}
+	return f.size
+}
+
+// Drop gives back what they take. Readers are told that they aren't there any more.
+func (f *Files) Drop() {
+	if f != nil {
+		f.file.Close()
+	}
+}
+
+// Info implements output.Reader.
+func (k *artifact) Info() output.Info { return k.info }
+
+var errOffset = errors.New("an offset before the start of the file")
+
+// ReadAt implements output.Reader.
+func (k *artifact) ReadAt(_ context.Context, p []byte, offset int64) (int, error) {
+	switch {
+	case offset < 0:
+		return 0, errOffset
+	case offset >= k.info.Bytes:
+		return 0, io.EOF
+	}
+	n, err := k.files.file.ReadAt(p[:min(int64(len(p)), k.info.Bytes-offset)], k.offset+offset)
+	switch {
+	case n > 0 || len(p) == 0:
+		return n, nil
+	case errors.Is(err, os.ErrClosed):
+		return 0, output.ErrNotFound
+	default:
+		return 0, fmt.Errorf("read what was kept of a file: %w", err)
+	}
+}
+
+// Wait implements output.Reader: there will be no more.
+func (k *artifact) Wait(ctx context.Context, _ int64) error { return ctx.Err() }
+
+// Close implements output.Reader. A reader holds nothing.
+func (k *artifact) Close() {}

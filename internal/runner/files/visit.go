@@ -1,0 +1,91 @@
+package files
+
+import (
+	"context"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/glob"
+)
+
+// Candidate is a name that a glob matches, good until visit returns.
+type Candidate struct {
+	// Path is absolute where the glob is, and otherwise relative to the working directory.
+	Path string
+	// Real is the absolute path; a link with the last name isn't resolved in it.
+	Real string
+
+	call *call
+	dir  *directory
+	kind byte
+}
+
+// Visit calls visit for each name that a glob matches below the directories that rules let a call write to, in the order of the
+// paths, but for directories. An error of visit ends it. Links to directories aren't followed below the directory that the glob
+// names. isCut says that the tree is larger than a walk.
+func Visit(ctx context.Context, rules *Rules, workingDir, pattern string, visit func(*Candidate) error) (skipped Skipped, isCut bool, err error) {
+	if err := checkKernel(); err != nil {
+		return Skipped{}, false, err
+	}
+	compiled, err := rules.compile(true)
+	if err != nil {
+		return Skipped{}, false, err
+	}
+	dir, rest, err := glob.Split(pattern)
+	if err != nil {
+		return Skipped{}, false, newError(InvalidPattern, "%s isn't a glob of files: %v.", quote(pattern), err)
+	}
+	below, err := compileGlob(rest)
+	if err != nil {
+		return Skipped{}, false, err
+	}
+	c := &call{ctx: ctx, rules: compiled, req: &Request{WorkingDir: workingDir}}
+	p, err := c.resolve(dir, how{follow: true})
+	if err != nil {
+		return Skipped{}, false, err
+	}
+	defer p.close()
+	w := c.underRules(p)
+	w.hidden = isLeftOut
+	err = w.walk(p, below.mayMatchBelow, func(relative string, in *directory, e dirent) error {
+		if e.kind == unix.DT_DIR || !below.isMatch(relative) {
+			return nil
+		}
+		found := &Candidate{Path: relative, Real: path.Join(p.path, relative), call: c, dir: in, kind: e.kind}
+		if dir != "." {
+			found.Path = strings.TrimSuffix(dir, "/") + "/" + relative
+		}
+		return visit(found)
+	})
+	return w.skipped, w.truncated, err
+}
+
+// IsLink says that the name was a symbolic link.
+func (f *Candidate) IsLink() bool { return f.kind == unix.DT_LNK }
+
+// IsRegular says that the name was a regular file.
+func (f *Candidate) IsRegular() bool { return f.kind == unix.DT_REG }
+
+// Open opens a regular file to read it. A link is followed as far as the rules allow. It says where that led.
+func (f *Candidate) Open() (opened *os.File, real string, err error) {
+	p := &place{asked: f.Path, path: f.Real, dir: f.dir.fd, name: path.Base(f.Real), fd: -1}
+	if f.IsLink() {
+		if p, err = f.call.resolve(f.Real, how{follow: true}); err != nil {
+			return nil, "", err
+		}
+		defer p.close()
+	} else {
+		defer func() { closeAll(p.fd) }()
+		if err := p.lookAgain(); err != nil {
+			return nil, "", fileError("find", p.path, err)
+		}
+	}
+	fd, _, err := p.openFile()
+	if err != nil {
+		return nil, "", err
+	}
+	return os.NewFile(uintptr(fd), "found"), p.path, nil
+}

@@ -1,0 +1,95 @@
+package supervisor
+
+import (
+	"context"
+	"path"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/collect"
+)
+
+const (
+	// collectLimit is how long a call's files are collected, and stoppedCollectLimit how long those of a call that somebody
+	// stopped: he waits for its end.
+	collectLimit        = 10 * time.Second
+	stoppedCollectLimit = 2 * time.Second
+)
+
+// collect keeps the files that a call asks for, when its process has ended. That of the outcome which was known stays: what
+// can't be kept is said.
+func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, o *result.Outcome) {
+	if a.Collect == nil || !o.Started {
+		return
+	}
+	limit := collectLimit
+	if ctx.Err() != nil {
+		ctx, limit = context.WithoutCancel(ctx), stoppedCollectLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if takeFileSlot(ctx) != nil {
+		o.Artifacts = &result.Artifacts{Message: "Nothing was collected: the pod's other operations on files don't end."}
+		return
+	}
+	kept, artifacts := collectFiles(ctx, e.collectRequest(a, dir))
+	o.Artifacts = artifacts
+	if kept != nil && !e.Outputs.setFiles(a.CallUID, kept) {
+		kept.Drop()
+	}
+}
+
+// collectFiles waits as long as the context allows, and a little longer: a file system that hangs can't be ended. It gives back
+// the slot when the files are collected, whenever that is.
+func collectFiles(ctx context.Context, r *collect.Request) (*collect.Files, *result.Artifacts) {
+	type collected struct {
+		files     *collect.Files
+		artifacts *result.Artifacts
+	}
+	done, abandoned := make(chan collected), make(chan struct{})
+	go func() {
+		defer func() { <-fileSlots }()
+		files, artifacts := collect.Do(ctx, r)
+		select {
+		case done <- collected{files, artifacts}:
+		case <-abandoned:
+			files.Drop()
+		}
+	}()
+	select {
+	case c := <-done:
+		return c.files, c.artifacts
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(fileStopLimit)
+	defer timer.Stop()
+	select {
+	case c := <-done:
+		return c.files, c.artifacts
+	case <-timer.C:
+		close(abandoned)
+		return nil, &result.Artifacts{Message: "Nothing was collected: a file system doesn't answer."}
+	}
+}
+
+func (e *Executor) collectRequest(a *wire.Assignment, dir string) *collect.Request {
+	c := a.Collect
+	r := &collect.Request{
+		Globs: c.Globs, WorkingDir: dir, WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths,
+		MaxCount: c.MaxCount, MaxBytes: c.MaxBytes, MaxTotalBytes: c.MaxTotalBytes,
+	}
+	if r.WritePaths == nil {
+		r.WritePaths = e.defaultWritePaths(a, dir)
+	}
+	return r
+}
+
+// defaultWritePaths are what a call writes to where the policy doesn't say.
+func (e *Executor) defaultWritePaths(a *wire.Assignment, dir string) []string {
+	paths := []string{"/workspace", "/tmp"}
+	for _, own := range e.ownPaths(a, dir) {
+		paths = append(paths, path.Clean(own))
+	}
+	return paths
+}
