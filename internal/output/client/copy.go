@@ -137,11 +137,11 @@ func (r *reading) request(ctx context.Context) (done bool, err error) {
 	}
 	defer response.Body.Close()
 	info, err := infoOf(response.Header)
-	if err != nil {
-		return false, err
+	if err == nil && info.offset != r.at {
+		err = fmt.Errorf("the answer begins at offset %d, not at %d", info.offset, r.at)
 	}
-	if info.offset != r.at {
-		return false, fmt.Errorf("the answer begins at offset %d, not at %d", info.offset, r.at)
+	if err != nil {
+		return false, &protocolError{err}
 	}
 	r.query.UID = info.uid
 	if r.total == unknown {

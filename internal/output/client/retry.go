@@ -57,7 +57,11 @@ func (b *Backoff) Wait(ctx context.Context, err error) error {
 // IsPassing reports whether asking again can help: the connection broke, or the server can't answer for the moment.
 func IsPassing(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	var senseless *protocolError
+	switch {
+	case errors.As(err, &senseless):
+		return false
+	case !errors.As(err, &status):
 		return true
 	}
 	switch code := int(status.Status().Code); code {
