@@ -1,13 +1,12 @@
 // Package follow creates a call, follows it until it finishes, and cancels it. It creates and follows sessions too.
 //
-// Input is a client that can create, get, watch and patch calls and sessions, and a client that reads the logs of pods.
+// Input is a client that can create, get, watch and patch calls and sessions, and a client that reads the output of calls.
 // Wait passes every observed state of the call and the output of the command to its Watcher, and returns the finished
 // call. WaitSession does the same for the states of a session.
 //
-// Invariants: the status of the call is authoritative, and the log of the pod only delivers output earlier, so Wait
-// never waits for a log if the status has the whole output; each byte of output is delivered once, in the order of the
-// log, and the status completes it where that is exactly possible, otherwise a notice says so; Wait restarts a broken
-// watch and misses neither the end nor the deletion of the call; no goroutine outlives the function that started it.
+// Invariants: Wait never waits for the API of outputs if the status has the whole output; each byte of a stream is delivered
+// once, in its order, and a notice says which weren't kept; Wait restarts a broken watch and misses neither the end nor the
+// deletion of the call; no goroutine outlives the function that started it.
 //
 // The package must not print, choose exit codes, or decide what may run.
 package follow
@@ -23,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -32,11 +30,11 @@ import (
 // ErrDeleted means that the call was deleted before it was observed to finish. The operator stops its process.
 var ErrDeleted = errors.New("the call was deleted before it finished")
 
-// Clients access calls and the logs of their pods.
+// Clients access calls and their output.
 type Clients struct {
 	Calls client.WithWatch
-	// Pods reads logs. If it is nil, output is delivered at the end, from the status.
-	Pods corev1client.PodsGetter
+	// Output reads what calls write. If it is nil, output is delivered at the end, from the status.
+	Output OutputReader
 }
 
 // Watcher receives what happens, in order, from one goroutine. Functions may be nil.
@@ -47,19 +45,17 @@ type Watcher struct {
 	// Until, if set, ends the wait at the first state for which it returns true, though the call has not finished.
 	Until func(call *v1alpha1.ToolCall) bool
 
-	// Output receives what the command writes, while it runs if the log of the pod is readable. The log has whole
-	// lines, and mixes both streams unless the cluster can separate them.
+	// Output receives what the command writes, while it runs if the aggregated API for output can be read.
 	Output func(chunk []byte)
 
-	// Errors, if set, receives standard error instead of Output where the stream is known: at the end from the
-	// status, and live if the cluster can separate the streams.
+	// Errors, if set, receives standard error instead of Output.
 	Errors func(chunk []byte)
-
-	// Separate, with Errors, keeps the streams separate: a log that mixes them is not delivered live.
-	Separate bool
 
 	// AtEnd delivers all output when the call has finished.
 	AtEnd bool
+
+	// NoRemainder delivers at the end only what the status has: no more than that is asked for.
+	NoRemainder bool
 
 	// Notice receives a sentence for people: why there is no live output, or which output is missing at the end.
 	Notice func(text string)

@@ -3,7 +3,6 @@ package follow_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -167,31 +166,6 @@ func TestErrorsOfCreatingASession(t *testing.T) {
 				t.Errorf("%s: no %q in %v", name, want, err)
 			}
 		}
-	}
-}
-
-// The log of a session's pod has what all calls of the session wrote: no call's output comes from it.
-func TestTheLogOfASessionIsNotRead(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	pod := f.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the log was read") })
-	session := f.session("s")
-	call, s := f.callIn(session), newRecorder()
-	f.start(call, pod)
-	noticed, watcher := make(chan struct{}, 10), s.watcher()
-	watcher.Notice = func(text string) {
-		s.watcher().Notice(text)
-		noticed <- struct{}{}
-	}
-	done := f.wait(t.Context(), f.clients(), call, watcher)
-	until(t, "notice why there is no live output", noticed)
-	f.finish(call, "out", "err", func(s *v1alpha1.ToolCallStatus) { s.Streams.Stdout.Bytes, s.Streams.Stdout.Truncated = 4711, true })
-	must(t, result(t, done).err)
-	if out, errs := s.text(); out != "out" || errs != "err" {
-		t.Errorf("got %q and %q", out, errs)
-	}
-	if len(s.notices) != 2 || !strings.Contains(s.notices[0], "all calls of the session") || !strings.Contains(s.notices[1], "truncated") {
-		t.Errorf("notices %q", s.notices)
 	}
 }
 

@@ -2,12 +2,9 @@ package follow_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,14 +24,14 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	outputclient "toolcall.dev/operator/internal/output/client"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// apiServer is the API server of all tests, nil if there is none. splitting starts another one, which separates the
-// streams of a log.
+// apiServer is the API server of all tests, and outputs the aggregated API behind it; nil if there are none.
 var (
 	apiServer *rest.Config
-	started   []*envtest.Environment
-	splitting = sync.OnceValues(func() (*rest.Config, error) { return startServer("PodLogsQuerySplitStreams=true") })
+	outputs   *apitest.API
 )
 
 func TestMain(m *testing.M) {
@@ -48,48 +44,52 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
 		return m.Run()
 	}
-	var err error
-	if apiServer, err = startServer(""); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
+	dir, err := os.MkdirTemp("", "follow")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return max(m.Run(), stopAndFindLeaks())
+	defer os.RemoveAll(dir)
+	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
+	if err := startServer(env, dir); err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		_ = env.Stop()
+		return 1
+	}
+	return max(m.Run(), stopAndFindLeaks(env))
 }
 
-// stopAndFindLeaks stops the API servers, which ends the connections to them, and reports goroutines that tests left.
-func stopAndFindLeaks() (code int) {
-	for _, env := range started {
-		if err := env.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		}
+// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
+func stopAndFindLeaks(env *envtest.Environment) (code int) {
+	if err := errors.Join(outputs.Stop(), env.Stop()); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the API server:", err)
 	}
-	if err := goleak.Find(); err != nil {
+	if err := goleak.Find(apitest.Leaks()...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func startServer(gates string) (*rest.Config, error) {
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
-	if gates != "" {
-		env.ControlPlane.GetAPIServer().Configure().Append("feature-gates", gates)
+func startServer(env *envtest.Environment, dir string) error {
+	if err := apitest.Prepare(env, dir); err != nil {
+		return err
 	}
 	config, err := env.Start()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	started = append(started, env)
 	config.QPS, config.Burst = 500, 1000
-	return config, nil
+	apiServer = config
+	outputs, err = apitest.Start(config)
+	return err
 }
 
-// fixture is a namespace with clients, and a node whose kubelet is a handler of the test.
+// fixture is a namespace with clients.
 type fixture struct {
 	t         *testing.T
-	config    *rest.Config
 	calls     client.WithWatch
-	pods      *corev1client.CoreV1Client
+	output    *outputclient.Client
 	namespace string
 }
 
@@ -98,19 +98,14 @@ func newFixture(t *testing.T) *fixture {
 	if apiServer == nil {
 		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
 	}
-	return newFixtureAt(t, apiServer)
-}
-
-func newFixtureAt(t *testing.T, config *rest.Config) *fixture {
-	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, clientgoscheme.AddToScheme(scheme))
 	must(t, v1alpha1.AddToScheme(scheme))
-	calls, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	calls, err := client.NewWithWatch(apiServer, client.Options{Scheme: scheme})
 	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "follow-"}}
 	must(t, calls.Create(t.Context(), namespace))
-	return &fixture{t: t, config: config, calls: calls, pods: corev1client.NewForConfigOrDie(config), namespace: namespace.Name}
+	return &fixture{t: t, calls: calls, output: newOutput(t, apiServer), namespace: namespace.Name}
 }
 
 func must(t *testing.T, err error) {
@@ -120,7 +115,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func (f *fixture) clients() follow.Clients { return follow.Clients{Calls: f.calls, Pods: f.pods} }
+func newOutput(t *testing.T, config *rest.Config) *outputclient.Client {
+	t.Helper()
+	output, err := outputclient.New(config)
+	must(t, err)
+	return output
+}
+
+func (f *fixture) clients() follow.Clients { return follow.Clients{Calls: f.calls, Output: f.output} }
 
 // create creates a call.
 func (f *fixture) create() *v1alpha1.ToolCall {
@@ -166,35 +168,6 @@ func (f *fixture) patch(call *v1alpha1.ToolCall, change func(*v1alpha1.ToolCallS
 	before := call.DeepCopy()
 	change(&call.Status)
 	must(f.t, f.calls.Status().Patch(f.t.Context(), call, client.MergeFrom(before)))
-}
-
-// kubelet serves the log of one pod, and returns the name of the pod.
-func (f *fixture) kubelet(serve func(w http.ResponseWriter, r *http.Request)) string {
-	f.t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/containerLogs/"+f.namespace+"/pod/call") {
-			http.NotFound(rw, r)
-			return
-		}
-		serve(rw, r)
-	}))
-	f.t.Cleanup(server.Close)
-	address, err := url.Parse(server.URL)
-	must(f.t, err)
-	port, err := strconv.Atoi(address.Port())
-	must(f.t, err)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
-	must(f.t, f.calls.Create(f.t.Context(), node))
-	node.Status = corev1.NodeStatus{
-		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
-	}
-	must(f.t, f.calls.Status().Update(f.t.Context(), node))
-	must(f.t, f.calls.Create(f.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "pod"},
-		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "call", Image: "example.com/none"}}},
-	}))
-	return "pod"
 }
 
 // recorder records what a Watcher receives.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/output"
 )
 
 // Wait follows a call until its condition Finished is True or the watcher has seen enough of it, and returns the call. It
@@ -19,7 +20,7 @@ func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) 
 
 	o := newObserver(callSubject, c.Calls, key)
 	running.Go(func() { o.run(ctx) })
-	f := &follower{clients: c, watcher: w, chunks: make(chan chunk), running: &running}
+	f := &follower{clients: c, watcher: w, chunks: make(chan chunk), running: &running, delivered: map[output.Stream]int64{}}
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,10 +46,10 @@ type follower struct {
 	watcher Watcher
 	chunks  chan chunk
 	running *sync.WaitGroup
-	// stopReading ends the reading of logs. It is nil while no log is read.
+	// stopReading ends the reading of output. It is nil while none is read.
 	stopReading context.CancelFunc
-	// delivered is the output that was delivered from each log, by logKind.
-	delivered [3]delivered
+	// delivered is the offset of each stream's next byte.
+	delivered map[output.Stream]int64
 	// noticed holds the keys of earlier notices.
 	noticed map[string]bool
 }
@@ -76,41 +77,34 @@ func (f *follower) observe(ctx context.Context, call *v1alpha1.ToolCall) (last b
 	return true
 }
 
-// startReading starts to read the log once the status names the pod that runs the call. The log of a session's pod isn't
-// read: nobody can tell which of the session's calls wrote what.
+// startReading starts to read the output once the command runs.
 func (f *follower) startReading(ctx context.Context, call *v1alpha1.ToolCall) {
-	if f.stopReading != nil || f.clients.Pods == nil || f.watcher.Output == nil || f.watcher.AtEnd ||
-		call.Status.Phase != v1alpha1.PhaseRunning || call.Status.Pod == "" && !InSession(call) {
+	if f.stopReading != nil || f.clients.Output == nil || f.watcher.Output == nil || f.watcher.AtEnd ||
+		call.Status.Phase != v1alpha1.PhaseRunning {
 		return
 	}
 	ctx, f.stopReading = context.WithCancel(ctx)
-	if InSession(call) {
-		r := &logReader{out: f.chunks, running: f.running}
-		f.running.Go(func() { r.noticeNotLive(ctx, sessionLog) })
-		return
+	r := &liveReader{
+		output: f.clients.Output, call: types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, uid: call.UID,
+		out: f.chunks, running: f.running,
 	}
-	r := &logReader{
-		pods: f.clients.Pods.Pods(call.Namespace), pod: call.Status.Pod, out: f.chunks, running: f.running,
-		split: f.watcher.Errors != nil, mixed: !f.watcher.Separate || f.watcher.Errors == nil,
-	}
-	f.running.Go(func() { r.run(ctx) })
+	r.start(ctx)
 }
 
-// receive delivers a piece of a log.
+// receive delivers a piece of a stream.
 func (f *follower) receive(c chunk) {
 	if c.notice != "" {
-		f.notice(c.notice, c.notice)
-		return
+		f.notice(c.key, c.notice)
 	}
-	f.delivered[c.kind].add(c.data)
-	f.send(c.kind, c.data)
+	f.delivered[c.stream] = max(f.delivered[c.stream]+int64(len(c.data)), c.next)
+	f.send(c.stream, c.data)
 }
 
 // send passes output to the function that receives its stream.
-func (f *follower) send(kind logKind, data []byte) {
+func (f *follower) send(stream output.Stream, data []byte) {
 	switch {
 	case len(data) == 0:
-	case kind == logErrors && f.watcher.Errors != nil:
+	case stream == output.Stderr && f.watcher.Errors != nil:
 		f.watcher.Errors(data)
 	case f.watcher.Output != nil:
 		f.watcher.Output(data)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // userAgent names this program in the audit log of the API server.
@@ -80,7 +79,7 @@ func checkNamespace(name string) error {
 // clients send requests with the credentials of one connection.
 type clients struct {
 	objects client.WithWatch
-	pods    corev1client.CoreV1Interface
+	output  *outputclient.Client
 }
 
 // connect creates the clients. They know the kinds, so that no requester costs API discovery.
@@ -101,11 +100,11 @@ func connect(conf *rest.Config) (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	pods, err := corev1client.NewForConfigAndClient(conf, transport)
+	output, err := outputclient.NewForHTTPClient(conf, transport)
 	if err != nil {
-		return nil, fmt.Errorf("create the client for pods: %w", err)
+		return nil, fmt.Errorf("create the client for output: %w", err)
 	}
-	return &clients{objects: objects, pods: pods}, nil
+	return &clients{objects: objects, output: output}, nil
 }
 
 func mapper() meta.RESTMapper {
@@ -119,7 +118,7 @@ func mapper() meta.RESTMapper {
 // requester returns a Requester in one namespace.
 func (c *clients) requester(namespace, user, tenant string) *Requester {
 	return &Requester{
-		Calls: follow.Clients{Calls: c.objects, Pods: c.pods}, Environments: c.objects, Namespace: namespace, User: user, Tenant: tenant,
+		Calls: follow.Clients{Calls: c.objects, Output: c.output}, Environments: c.objects, Namespace: namespace, User: user, Tenant: tenant,
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 		return nil, err
 	}
 	live := startProgress(ctx, req)
-	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{Output: live.output()})
+	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{Output: live.output(), NoRemainder: true})
 	live.stop()
 	if ctx.Err() != nil && err != nil {
 		done, err = cancel(ctx, who.Calls, keyOf(call))

@@ -16,6 +16,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/version"
 )
 
@@ -25,6 +26,8 @@ type cluster struct {
 	client    client.WithWatch
 	core      *corev1client.CoreV1Client
 	reviews   *authorizationv1client.AuthorizationV1Client
+	// output reads what calls write, and sends files and input to sessions.
+	output *outputclient.Client
 }
 
 // connect reads the kubeconfig and creates the clients. It sends no request.
@@ -51,6 +54,9 @@ func (c *cli) connect() (*cluster, error) {
 	if connected.reviews, err = authorizationv1client.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
+	if connected.output, err = outputclient.New(config); err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
+	}
 	return connected, nil
 }
 
@@ -72,7 +78,7 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-func (c *cluster) follow() follow.Clients { return follow.Clients{Calls: c.client, Pods: c.core} }
+func (c *cluster) follow() follow.Clients { return follow.Clients{Calls: c.client, Output: c.output} }
 
 func (c *cluster) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.namespace, Name: name}

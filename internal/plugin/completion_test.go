@@ -75,7 +75,8 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 	config := offline(t)
 	for line, want := range map[string]string{
 		"get --phase ":            "Cancelled Denied Failed Pending Running Succeeded",
-		"run --live ":             "always auto never",
+		"run --live ":             "always never",
+		"logs --stream ":          "stderr stdout",
 		"run --dry-run=":          "client none server",
 		"run --code ":             "bash javascript perl python ruby sh",
 		"--context ":              "c",

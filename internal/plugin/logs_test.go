@@ -1,17 +1,20 @@
 package plugin
 
 import (
-	"net/http"
+	"bytes"
 	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
 // detached creates a call without waiting for it.
@@ -30,6 +33,14 @@ func (f *fixture) setRunning(name, pod string) {
 	}
 }
 
+// writing has a call write to standard output, and returns the stream.
+func (f *fixture) writing(call *v1alpha1.ToolCall, text string) *apitest.Stream {
+	f.outputs.Add(call, output.Stderr)
+	stream := f.outputs.Add(call, output.Stdout)
+	_, _ = stream.Write([]byte(text))
+	return stream
+}
+
 func TestLogsOfAFinishedCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -44,31 +55,65 @@ func TestLogsOfAFinishedCall(t *testing.T) {
 		"silent": {"", "", 0},
 		"denied": {"", "call denied has no recorded output: Denied (ShellDisabled): no^[[0m\n", 0},
 	} {
-		for _, flags := range [][]string{nil, {"-f"}, {"--live=never"}, {"--raw"}} {
+		for _, flags := range [][]string{nil, {"-f"}, {"--raw"}} {
 			if got := f.run(append([]string{"logs", name}, flags...)...); got != want {
 				t.Errorf("logs %s %q: %+v", name, flags, got)
 			}
 		}
 	}
+	for flags, want := range map[string]printed{
+		"--stream stdout":                         {"out\nmore", "", 0},
+		"--stream stderr":                         {"", "err\n", 0},
+		"--offset 2":                              {"t\nmore", "r\n", 0},
+		"--stream stdout --offset 1 --limit 4":    {"ut\nm", "", 0},
+		"-f --stream stdout --offset 1 --limit 4": {"ut\nm", "", 0},
+	} {
+		if got := f.run(append([]string{"logs", "both"}, strings.Fields(flags)...)...); got != want {
+			t.Errorf("logs %s: %+v", flags, got)
+		}
+	}
 }
 
-// Of a call that runs, logs prints what it has written so far.
+// Of a call that runs, logs prints what it has written so far; with -f, it goes on until the end, over a restart of the API.
 func TestLogsOfARunningCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.detached("c")
 	f.run("logs", "c").expect(t, 0, "call c has not started: to wait for it, run kubectl toolcall logs -f c")
-	starting := true
-	f.setRunning("c", f.kubelet(func(w http.ResponseWriter, _ *http.Request) {
-		if starting {
-			http.Error(w, "container is waiting to start: ContainerCreating", http.StatusBadRequest)
-			return
-		}
-		_, _ = w.Write([]byte("so far\n"))
-	}))
-	f.run("logs", "c").expect(t, 0, "call c is starting: its log is not available yet")
-	starting = false
+	stdout, stderr := f.writing(f.call("c"), "so far\n"), f.outputs.Add(f.call("c"), output.Stderr)
+	f.setRunning("c", "pod")
 	if got := f.run("logs", "c"); got != (printed{"so far\n", "", 0}) {
+		t.Errorf("got %+v", got)
+	}
+	out := &signalWriter{wrote: make(chan struct{}, 100)}
+	var errs bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		args := []string{"--kubeconfig", f.kubeconfig, "-n", f.namespace, "logs", "-f", "c"}
+		code <- newCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &errs}).execute(args)
+	}()
+	<-out.wrote
+	_, _ = stdout.Write([]byte("more\n"))
+	<-out.wrote
+	_, _ = stderr.Write([]byte("oops"))
+	stdout.Finish()
+	stderr.Finish()
+	f.end("c", withOutput(succeeded(), "so far\nmore\n", "oops"))
+	if got := <-code; got != 0 || out.String() != "so far\nmore\n" || errs.String() != "oops" {
+		t.Errorf("exit code %d, %q, %q", got, out.String(), errs.String())
+	}
+}
+
+// A part that wasn't kept is marked on standard error, and what is behind it comes.
+func TestLogsOfAShortenedStream(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.detached("c")
+	stdout := f.writing(f.call("c"), "0123456789")
+	stdout.Leave(3, 7)
+	stdout.Finish()
+	f.setRunning("c", "pod")
+	if got := f.run("logs", "c", "--stream", "stdout"); got != (printed{"012789", "note: 4 bytes of stdout, from offset 3 on, were not kept\n", 0}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -77,8 +122,8 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.detached("c")
-	f.setRunning("c", "no-such-pod")
-	f.run("logs", "c").expect(t, 1, "read the log of pod no-such-pod")
+	f.writing(f.call("c"), "secret")
+	f.setRunning("c", "pod")
 	user := f.namespace + "-reader"
 	f.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "reader"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"toolcall.dev"}, Resources: []string{"toolcalls"}, Verbs: []string{"get", "list", "watch"}},
@@ -87,9 +132,37 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})
 	f.eventually("permission of "+user, func() bool { return f.run("get", "c", "--as", user).code == 0 })
-	f.run("logs", "c", "--as", user).expect(t, 1, "needs permission to get pods/log (the ClusterRole toolcall-user grants it)")
+	f.run("logs", "c", "--as", user).expect(t, 1, "it needs permission to get toolcalls/log", "the ClusterRoles toolcall-viewer and toolcall-user grant")
 	f.run("logs", "none").expect(t, 1, `call none not found in namespace "`+f.namespace)
-	f.run("logs", "c", "--live=maybe").expect(t, 1, "--live=maybe: must be auto, always or never")
+	f.run("logs", "c", "--stream", "all").expect(t, 1, "--stream=all: must be stdout or stderr")
+	f.run("logs", "c", "--offset", "-1").expect(t, 1, "--offset -1: must not be negative")
+	f.run("logs", "c", "--limit", "0").expect(t, 1, "--limit 0: must be at least 1")
+	f.run("logs", "c", "--offset", "7").expect(t, 1, "the stream has no byte at offset 7: it has 6 bytes")
+	f.detached("lost")
+	f.end("lost", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonPodLost, RetrySafe: ptr.To(false)})
+	f.run("logs", "lost").expect(t, 1, "is not kept", "kubectl toolcall describe lost")
+}
+
+// toolcall-viewer and toolcall-user are enough to read output, and neither may read the logs of pods.
+func TestRolesReadOutputWithoutLogsOfPods(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"toolcall-viewer", "toolcall-user"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.detached("c")
+			f.end("c", withOutput(succeeded(), "out\n", ""))
+			user := f.user([]string{role}, "ls")
+			f.eventually("rights of "+user, func() bool { return f.run("logs", "c", "--as", user).out == "out\n" })
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: f.namespace, Verb: "get", Resource: "pods", Subresource: "log"},
+			}}
+			f.make(review)
+			if review.Status.Allowed {
+				t.Error("the role grants pods/log")
+			}
+		})
+	}
 }
 
 // testTimeout bounds every wait, so that a test that fails ends.
@@ -102,37 +175,6 @@ func (f *fixture) eventually(what string, holds func() bool) {
 		if time.Now().After(deadline) {
 			f.t.Fatalf("no %s", what)
 		}
-	}
-}
-
-// Where the streams go to different places, the mixed log of the pod is not shown: both come at the end.
-func TestFollowedLogsKeepTheStreamsSeparate(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	pod := f.kubelet(func(http.ResponseWriter, *http.Request) { t.Error("the mixed log was read") })
-	f.detached("c")
-	f.setRunning("c", pod)
-	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
-		s := withOutput(succeeded(), "out\n", "err\n")
-		s.Pod = pod
-		return finished(s)
-	})
-	done := make(chan printed, 1)
-	go func() { done <- f.run("logs", "-f", "c") }()
-	f.touch("c")
-	if got := <-done; got != (printed{"out\n", "err\n", 0}) {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// touch changes a call, so that those who watch it see it again.
-func (f *fixture) touch(name string) {
-	f.t.Helper()
-	call := f.call(name)
-	before := call.DeepCopy()
-	call.Labels = map[string]string{"touched": "yes"}
-	if err := f.client.Patch(f.t.Context(), call, client.MergeFrom(before)); err != nil {
-		f.t.Fatal(err)
 	}
 }
 

@@ -2,16 +2,10 @@ package plugin
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -73,50 +67,6 @@ func running(pod string) *v1alpha1.ToolCallStatus {
 	s := &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning, Pod: pod}
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionStarted, Status: metav1.ConditionTrue, Reason: "Started"})
 	return s
-}
-
-// kubelet serves the log of a pod in the namespace, and returns the name of the pod.
-func (f *fixture) kubelet(serve http.HandlerFunc) string {
-	f.t.Helper()
-	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/containerLogs/"+f.namespace+"/pod/call") {
-			http.NotFound(w, r)
-			return
-		}
-		serve(w, r)
-	}))
-	f.t.Cleanup(kubelet.Close)
-	address, err := url.Parse(kubelet.URL)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	port, err := strconv.Atoi(address.Port())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
-	f.make(node)
-	node.Status = corev1.NodeStatus{
-		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
-	}
-	if err := f.client.Status().Update(f.t.Context(), node); err != nil {
-		f.t.Fatal(err)
-	}
-	f.make(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "pod"},
-		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "call", Image: "example.com/none"}}},
-	})
-	return "pod"
-}
-
-// stream serves a log that begins with a text and stays open until the client closes it.
-func stream(text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, text)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}
 }
 
 // call reads a call.

@@ -15,17 +15,13 @@ import (
 
 // Values of --live.
 const (
-	liveAuto   = "auto"
 	liveAlways = "always"
 	liveNever  = "never"
 )
 
 // liveHelp is part of the help of the commands that show output.
-const liveHelp = `Live output comes from the log of the call's pod, line by line. At the end, the status of the call completes it. The
-log of a pod mixes standard output and standard error unless the cluster has the feature PodLogsQuerySplitStreams. If
-the streams are mixed and go to different places, for example with "> file", --live=auto shows both when the call has
-finished, each in its place, and --live=always shows both on standard output while the call runs. The log of a session's
-pod has what all its calls write, so the output of a call in a session is shown when the call has finished.
+const liveHelp = `Output is shown while the command writes it, standard output and standard error each in its place. --live=never shows it
+when the call has finished. A line "note:" on standard error says which part of long output wasn't kept.
 
 On a terminal, control characters in the output appear in visible form, such as ^[ for escape, so that the output
 can't control the terminal. --raw turns that off. Pipes and files get every byte unchanged.`
@@ -36,24 +32,24 @@ type outputFlags struct {
 }
 
 func (f *outputFlags) add(command *cobra.Command) {
-	command.Flags().StringVar(&f.live, "live", liveAuto, "show output while the call runs: auto, always or never")
-	must(command.RegisterFlagCompletionFunc("live", completeFrom(liveAuto, liveAlways, liveNever)))
+	command.Flags().StringVar(&f.live, "live", liveAlways, "show output while the call runs: always or never")
+	must(command.RegisterFlagCompletionFunc("live", completeFrom(liveAlways, liveNever)))
 }
 
 func (f *outputFlags) validate() error {
 	switch f.live {
-	case liveAuto, liveAlways, liveNever:
+	case liveAlways, liveNever:
 		return nil
 	default:
-		return fmt.Errorf("--live=%s: must be auto, always or never", f.live)
+		return fmt.Errorf("--live=%s: must be always or never", f.live)
 	}
 }
 
 // display returns how to show the output of a call.
 func (f *outputFlags) display(c *cli) *display {
 	return &display{
-		out: c.Out, errs: c.ErrOut, live: f.live != liveNever, separate: f.live == liveAuto,
-		// In one place, people want both streams in the order in which the command wrote them.
+		out: c.Out, errs: c.ErrOut, live: f.live != liveNever,
+		// In one place, people want both streams in the order in which they come.
 		mixed: sameFile(c.unfiltered.Out, c.unfiltered.ErrOut),
 	}
 }
@@ -76,8 +72,8 @@ func sameFile(a, b io.Writer) bool {
 // display writes the output of a call.
 type display struct {
 	// out is nil to show no output.
-	out, errs             io.Writer
-	live, separate, mixed bool
+	out, errs   io.Writer
+	live, mixed bool
 	// changed is called with each state of the call.
 	changed func(*v1alpha1.ToolCall)
 	// until, if set, ends the display before the call has finished.
@@ -99,7 +95,7 @@ func (d *display) watcher() follow.Watcher {
 	}
 	w.Output = func(chunk []byte) { d.write(d.out, chunk) }
 	if !d.mixed {
-		w.Errors, w.Separate = func(chunk []byte) { d.write(d.errs, chunk) }, d.separate
+		w.Errors = func(chunk []byte) { d.write(d.errs, chunk) }
 	}
 	return w
 }

@@ -53,26 +53,24 @@ func TestDestinationsOfStreams(t *testing.T) {
 	}
 }
 
-// Where both streams go to one place, they are shown as they come. Otherwise --live decides.
+// Where both streams go to one place, they are shown as they come.
 func TestHowOutputIsShown(t *testing.T) {
 	t.Parallel()
 	shared := &bytes.Buffer{}
 	for name, c := range map[string]struct {
-		live                    string
-		out, errs               io.Writer
-		errors, separate, atEnd bool
+		live          string
+		out, errs     io.Writer
+		errors, atEnd bool
 	}{
-		"one place":              {liveAuto, shared, shared, false, false, false},
-		"one place, always":      {liveAlways, shared, shared, false, false, false},
-		"one place, never":       {liveNever, shared, shared, false, false, true},
-		"two places":             {liveAuto, &bytes.Buffer{}, &bytes.Buffer{}, true, true, false},
-		"two places, always":     {liveAlways, &bytes.Buffer{}, &bytes.Buffer{}, true, false, false},
-		"two places, at the end": {liveNever, &bytes.Buffer{}, &bytes.Buffer{}, true, false, true},
+		"one place":              {liveAlways, shared, shared, false, false},
+		"one place, at the end":  {liveNever, shared, shared, false, true},
+		"two places":             {liveAlways, &bytes.Buffer{}, &bytes.Buffer{}, true, false},
+		"two places, at the end": {liveNever, &bytes.Buffer{}, &bytes.Buffer{}, true, true},
 	} {
 		cli := newCLI(genericiooptions.IOStreams{Out: c.out, ErrOut: c.errs})
 		w := (&outputFlags{live: c.live}).display(cli).watcher()
-		if (w.Errors != nil) != c.errors || w.Separate != c.separate || w.AtEnd != c.atEnd || w.Output == nil {
-			t.Errorf("%s: errors %t, separate %t, at the end %t", name, w.Errors != nil, w.Separate, w.AtEnd)
+		if (w.Errors != nil) != c.errors || w.AtEnd != c.atEnd || w.Output == nil {
+			t.Errorf("%s: errors %t, at the end %t", name, w.Errors != nil, w.AtEnd)
 		}
 	}
 }
@@ -81,7 +79,7 @@ func TestHowOutputIsShown(t *testing.T) {
 func TestOutputGoesWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	w := (&outputFlags{live: liveAuto}).display(newCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
+	w := (&outputFlags{live: liveAlways}).display(newCLI(genericiooptions.IOStreams{Out: &out, ErrOut: &errs})).watcher()
 	w.Output([]byte("out\x1b\n"))
 	w.Errors([]byte("err\n"))
 	w.Notice("mind\x1b")

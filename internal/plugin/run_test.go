@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -103,19 +102,15 @@ func TestDryRunsCreateNothing(t *testing.T) {
 	}
 }
 
-// Output comes from the log of the pod while the call runs; the status completes it, and nothing comes twice.
+// Output is shown while the call runs; the status completes it, and nothing comes twice.
 func TestRunShowsLiveOutput(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	requested := make(chan struct{}, 10)
-	pod := f.kubelet(func(w http.ResponseWriter, r *http.Request) {
-		requested <- struct{}{}
-		stream("one\n")(w, r)
-	})
 	shown := make(chan struct{})
 	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		if call.Status.Phase == "" {
-			return running(pod)
+			f.writing(call, "one\n")
+			return running("pod")
 		}
 		<-shown
 		return finished(withOutput(succeeded(), "one\ntwo\n", ""))
@@ -126,7 +121,6 @@ func TestRunShowsLiveOutput(t *testing.T) {
 		args := []string{"--kubeconfig", f.kubeconfig, "-n", f.namespace, "run", "--quiet", "--", "ls"}
 		code <- newCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}).execute(args)
 	}()
-	<-requested
 	<-out.wrote
 	close(shown)
 	if got := <-code; got != 0 || out.String() != "one\ntwo\n" {
@@ -153,13 +147,13 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestRunCancelsWhenNobodyReads(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	pod := f.kubelet(stream("line\n"))
 	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		switch {
 		case call.Spec.Cancel:
 			return finished(v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested})
 		case call.Status.Phase == "":
-			return running(pod)
+			f.writing(call, "line\n")
+			return running("pod")
 		default:
 			return nil
 		}

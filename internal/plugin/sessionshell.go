@@ -50,7 +50,7 @@ type sessionShell struct {
 }
 
 func newSessionShell(c *cli) *cobra.Command {
-	s := &sessionShell{cli: c, output: outputFlags{live: liveAuto}}
+	s := &sessionShell{cli: c, output: outputFlags{live: liveAlways}}
 	command := &cobra.Command{
 		Use:               "shell NAME",
 		Short:             "Run each line of standard input as a call of a session",

@@ -153,7 +153,7 @@ func (f *fixture) newShell(in io.Reader) (*sessionShell, *lockedBuffer) {
 	out := &lockedBuffer{}
 	c := newCLI(genericiooptions.IOStreams{In: in, Out: out, ErrOut: out})
 	*c.flags.KubeConfig, *c.flags.Namespace = f.kubeconfig, f.namespace
-	s := &sessionShell{cli: c, output: outputFlags{live: liveAuto}, signals: make(chan os.Signal, 2)}
+	s := &sessionShell{cli: c, output: outputFlags{live: liveAlways}, signals: make(chan os.Signal, 2)}
 	s.call.changed = func(string) bool { return false }
 	return s, out
 }

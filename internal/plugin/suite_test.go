@@ -28,6 +28,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
 // server is the API server of all tests; nil when there is none.
@@ -36,6 +37,7 @@ var server *apiServer
 type apiServer struct {
 	client     client.WithWatch
 	kubeconfig string
+	outputs    *apitest.API
 	// bare is what commands printed before the kinds were installed.
 	bare []printed
 	// bareSessions is what commands about sessions printed then.
@@ -74,11 +76,11 @@ func runTests(m *testing.M) int {
 
 // stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
 func stopAndFindLeaks(env *envtest.Environment) (code int) {
-	if err := env.Stop(); err != nil {
+	if err := errors.Join(server.outputs.Stop(), env.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the API server:", err)
 	}
 	// The signal package keeps a goroutine once a program has asked for signals.
-	if err := goleak.Find(goleak.IgnoreTopFunction("os/signal.signal_recv")); err != nil {
+	if err := goleak.Find(append(apitest.Leaks(), goleak.IgnoreTopFunction("os/signal.signal_recv"))...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -87,6 +89,9 @@ func stopAndFindLeaks(env *envtest.Environment) (code int) {
 
 // startServer starts an API server, and installs the kinds, the admission policies and the roles of the project.
 func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
+	if err := apitest.Prepare(env, filepath.Dir(kubeconfig)); err != nil {
+		return nil, err
+	}
 	config, err := env.Start()
 	if err != nil {
 		return nil, err
@@ -111,6 +116,9 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 		return nil, err
 	}
 	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: all}); err != nil {
+		return nil, err
+	}
+	if s.outputs, err = apitest.Start(config); err != nil {
 		return nil, err
 	}
 	for _, file := range []string{

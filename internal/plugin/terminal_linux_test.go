@@ -103,7 +103,7 @@ func TestNothingControlsTheTerminal(t *testing.T) {
 		"session list", "session list -o wide", "session list -o yaml", "session describe dev", "session describe \x1b[31m", "session suspend dev",
 		"session exec dev -- ls", "session exec \x1b[31m -- ls", "session shell dev", "session end dev", "session start dev", "session start --\x1b[31m",
 		"run --session dev -- ls", "check --session dev -- ls", "session start \x1b[31m", "session start --workspace \x1b[31m",
-		"logs failed", "logs -f failed", "logs --live never failed", "describe failed", "get", "get -A", "get -o wide", "get failed -o yaml", "get failed -o json",
+		"logs failed", "logs -f failed", "logs --stream stdout failed", "describe failed", "get", "get -A", "get -o wide", "get failed -o yaml", "get failed -o json",
 		"get failed -o jsonpath={.status.stdout}{.status.message}", "get failed -o go-template={{.status.stderr}}", "get -o yaml",
 		"wait failed denied", "explain-denial denied", "env list", "env list -o yaml", "run --name failed -- ls", "cancel failed \x1b[31m",
 		"get \x1b[31mname\u202e", "logs \x1b[31mname", "get -l \x1b[31m", "get --phase \x1b[31m", "run --dry-run -o jsonpath={.spec.shell.command} --shell \x1b[31m",
@@ -185,7 +185,7 @@ func TestOneTerminalIsOneDestination(t *testing.T) {
 	tty, display := openTerminal(t)
 	defer display()
 	c := newCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: tty, ErrOut: tty})
-	if shown := (&outputFlags{live: liveAuto}).display(c); !shown.mixed {
+	if shown := (&outputFlags{live: liveAlways}).display(c); !shown.mixed {
 		t.Error("the streams are kept separate")
 	}
 }

@@ -1,9 +1,9 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"io"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/output"
+	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // await watches the objects that opts select until one of them satisfies done. It is told of deletions too:
@@ -118,30 +120,41 @@ func poll(ctx context.Context, look wait.ConditionWithContextFunc) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, look)
 }
 
-// awaitLine follows the log of the call's pod until a line appears: the command has come that far.
+// awaitLine follows the call's output until a line appears: the command has come that far.
 func (s *suite) awaitLine(t *testing.T, call *v1alpha1.ToolCall, line string) *v1alpha1.ToolCall {
 	t.Helper()
 	running := s.awaitCall(t, call, "start", func(c *v1alpha1.ToolCall) bool { return c.Status.Pod != "" })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var stream io.ReadCloser
-	// The process runs before the kubelet has said so, and until then there is no log.
-	must(t, poll(ctx, func(context.Context) (_ bool, err error) {
-		stream, err = s.clients.CoreV1().Pods(call.Namespace).GetLogs(running.Status.Pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
-		if apierrors.IsBadRequest(err) {
-			return false, nil
-		}
-		return err == nil, err
-	}))
-	defer stream.Close()
-	scanner := bufio.NewScanner(stream)
-	for scanner.Scan() {
-		if scanner.Text() == line {
-			return running
+	reader, err := outputclient.New(s.config)
+	must(t, err)
+	errs := make(chan error, 2)
+	for _, stream := range []output.Stream{output.Stdout, output.Stderr} {
+		go func() { errs <- followToLine(ctx, reader, running, stream, line) }()
+	}
+	if first := <-errs; first != nil {
+		if second := <-errs; second != nil {
+			t.Fatalf("call %s didn't write %q: %v, %v", call.Name, line, first, second)
 		}
 	}
-	t.Fatalf("the log of pod %s ended without %q: %v", running.Status.Pod, line, scanner.Err())
-	return nil
+	return running
+}
+
+// followToLine follows a stream until a line appears in it.
+func followToLine(ctx context.Context, reader *outputclient.Client, call *v1alpha1.ToolCall, stream output.Stream, line string) error {
+	found := errors.New("the line is there")
+	written := []byte("\n")
+	query := outputclient.Query{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: stream, Follow: true}
+	_, err := reader.Copy(ctx, query, outputclient.Sink{Write: func(p []byte) error {
+		if written = append(written, p...); strings.Contains(string(written), "\n"+line+"\n") {
+			return found
+		}
+		return nil
+	}})
+	if errors.Is(err, found) {
+		return nil
+	}
+	return fmt.Errorf("%s ended, with %q: %w", stream, written, err)
 }
 
 // held is a command that waits for letGo: what a test does while a call runs takes as long as it takes.

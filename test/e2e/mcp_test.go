@@ -69,7 +69,7 @@ func (sp *space) newAccount(t *testing.T, name string, tools ...string) (token s
 	if len(tools) > 0 {
 		subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: sp.namespace, Name: name}
 		sp.letCreate(t, subject)
-		sp.allow(t, name+"-tools", subject, use(tools...), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
+		sp.allow(t, name+"-tools", subject, use(tools...))
 	}
 	request, err := sp.clients.CoreV1().ServiceAccounts(sp.namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	must(t, err)

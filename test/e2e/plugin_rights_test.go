@@ -146,7 +146,7 @@ func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
 		"wait first ":  "second",
 		"describe fi":  "first",
 		"get --phase ": "Cancelled Denied Failed Pending Running Succeeded",
-		"run --live ":  "always auto never",
+		"run --live ":  "always never",
 	} {
 		words := strings.Split(line, " ")
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,0 +1,450 @@
+package plugin
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// fileServer serves files of a session as the aggregated API does: the API itself needs a pod for that.
+type fileServer struct {
+	t          *testing.T
+	kubeconfig string
+	mu         sync.Mutex
+	files      map[string]string
+	// archive is what a directory is sent as.
+	archive []byte
+	// maxPart bounds an answer, cut ends each after so many bytes, busy refuses so many requests at first.
+	maxPart, cut, busy int
+	// changing has a file be another one with each request, lying an answer that isn't the file.
+	changing, lying bool
+	requests        []string
+}
+
+func newFileServer(t *testing.T) *fileServer {
+	t.Helper()
+	f := &fileServer{t: t, files: map[string]string{}}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	f.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}],
+contexts: [{name: c, context: {cluster: c, user: u, namespace: space}}], users: [{name: u, user: {token: t}}]}`, server.URL)
+	if err := os.WriteFile(f.kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fileServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name, isArchive := r.URL.Query().Get("path"), r.URL.Query().Get("archive") == "tar"
+	f.requests = append(f.requests, r.Method+" "+r.Header.Get("Range"))
+	content, isThere := f.files[name]
+	defer func() {
+		if f.changing {
+			f.files[name] += "x"
+		}
+	}()
+	switch {
+	case r.URL.Path != "/apis/subresources.toolcall.dev/v1alpha1/namespaces/space/toolsessions/dev/proxy/files":
+		http.NotFound(w, r)
+	case f.busy > 0:
+		f.busy--
+		w.Header().Set("Retry-After", "0")
+		refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", "no leader")
+	case r.Method == http.MethodPut && isArchive:
+		f.archive, _ = io.ReadAll(r.Body)
+	case r.Method == http.MethodPut:
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		f.files[name] = string(raw)
+		w.Header().Set("ETag", f.tag(string(raw)))
+	case isArchive:
+		_, _ = w.Write(f.archive)
+	case !isThere:
+		refuse(w, http.StatusNotFound, "FileNotFound", "there is no file "+name)
+	default:
+		f.send(w, r, content)
+	}
+}
+
+func refuse(w http.ResponseWriter, code int, reason, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
+}
+
+func (f *fileServer) tag(content string) string {
+	if f.lying {
+		content += "!"
+	}
+	sum := sha256.Sum256([]byte(content))
+	return `"` + hex.EncodeToString(sum[:]) + `"`
+}
+
+func (f *fileServer) send(w http.ResponseWriter, r *http.Request, content string) {
+	start, end := 0, len(content)
+	span, isPart := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
+	if isPart {
+		first, last, _ := strings.Cut(span, "-")
+		start, _ = strconv.Atoi(first)
+		if n, err := strconv.Atoi(last); err == nil {
+			end = min(end, n+1)
+		}
+	}
+	switch match := r.Header.Get("If-Match"); {
+	case match != "" && match != f.tag(content):
+		refuse(w, http.StatusPreconditionFailed, "FileChanged", "the file has another ETag")
+		return
+	case f.maxPart > 0 && end-start > f.maxPart:
+		refuse(w, http.StatusRequestEntityTooLarge, "FileTooLarge", "ask for them in parts")
+		return
+	}
+	w.Header().Set("ETag", f.tag(content))
+	w.Header().Set("Content-Length", strconv.Itoa(end-start))
+	if isPart {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", start, end-1, len(content)))
+		w.WriteHeader(http.StatusPartialContent)
+	}
+	if f.cut > 0 && end-start > f.cut {
+		_, _ = io.WriteString(w, content[start:start+f.cut])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = io.WriteString(w, content[start:end])
+}
+
+func (f *fileServer) cp(stdin string, args ...string) printed {
+	f.t.Helper()
+	out, errs, code := command(stdin, append([]string{"--kubeconfig", f.kubeconfig, "cp"}, args...)...)
+	return printed{out, errs, code}
+}
+
+// names are those in a folder.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func content(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func write(t *testing.T, name, text string, mode os.FileMode) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestCpOfAFile(t *testing.T) {
+	t.Parallel()
+	f, dir := newFileServer(t), t.TempDir()
+	f.busy = 1
+	local := write(t, filepath.Join(dir, "data:1.csv"), "a,b\n", 0o600)
+	for _, to := range []string{"dev:/w/data.csv", "dev:/w/"} {
+		if got := f.cp("", local, to); got != (printed{}) {
+			t.Errorf("%s: %+v", to, got)
+		}
+	}
+	if got := f.cp("piped", "-", "dev:piped"); got != (printed{}) || f.files["piped"] != "piped" {
+		t.Errorf("%+v", got)
+	}
+	if f.files["/w/data.csv"] != "a,b\n" || f.files["/w/data:1.csv"] != "a,b\n" {
+		t.Errorf("%q", f.files)
+	}
+	f.files["empty"] = ""
+	down := filepath.Join(dir, "down")
+	if got := f.cp("", "dev:/w/data.csv", down); got != (printed{}) || content(t, down) != "a,b\n" {
+		t.Errorf("%+v", got)
+	}
+	executable := write(t, filepath.Join(dir, "run.sh"), "old", 0o750)
+	if got := f.cp("", "dev:/w/data.csv", executable); got != (printed{}) || content(t, executable) != "a,b\n" {
+		t.Errorf("%+v", got)
+	}
+	if info, err := os.Stat(executable); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("run.sh", link); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.cp("", "dev:piped", link); got != (printed{}) || content(t, executable) != "piped" {
+		t.Errorf("%+v", got)
+	}
+	if got := f.cp("", "dev:empty", dir); got != (printed{}) || content(t, filepath.Join(dir, "empty")) != "" {
+		t.Errorf("%+v", got)
+	}
+	if got := f.cp("", "dev:piped", "-"); got != (printed{"piped", "", 0}) {
+		t.Errorf("%+v", got)
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{"data:1.csv", "down", "empty", "link", "run.sh"}) {
+		t.Errorf("the folder has %q", got)
+	}
+}
+
+// Answers that break off are gone on with, and a policy that bounds an answer is obeyed.
+func TestCpInParts(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(f *fileServer){
+		"broken":            func(f *fileServer) { f.cut = 40_000 },
+		"bounded":           func(f *fileServer) { f.maxPart = 70_000 },
+		"broken in a bound": func(f *fileServer) { f.cut, f.maxPart = 50_000, 300_000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, want := newFileServer(t), strings.Repeat("0123456789\n", 20_000)
+			change(f)
+			f.files["big"] = want
+			down := filepath.Join(t.TempDir(), "big")
+			if got := f.cp("", "dev:big", down); got != (printed{}) || content(t, down) != want {
+				t.Errorf("%+v after %d requests", got, len(f.requests))
+			}
+			if len(f.requests) < 4 {
+				t.Errorf("requests %q", f.requests)
+			}
+		})
+	}
+}
+
+// What fails leaves what was there, and nothing else.
+func TestCpThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(f *fileServer)
+		from   string
+		says   string
+	}{
+		"a file that isn't there": {func(*fileServer) {}, "dev:none", "there is no file none"},
+		"a file that changes":     {func(f *fileServer) { f.changing, f.cut = true, 3 }, "dev:file", "changed while it was read"},
+		"another content":         {func(f *fileServer) { f.lying = true }, "dev:file", "don't have the hash"},
+		"a bound that is too low": {func(f *fileServer) { f.maxPart = 4 }, "dev:file", "ask for them in parts"},
+		"no such session":         {func(*fileServer) {}, "other:file", "copy other:file to"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, dir := newFileServer(t), t.TempDir()
+			f.files["file"] = "0123456789"
+			c.change(f)
+			old := write(t, filepath.Join(dir, "old"), "old", 0o600)
+			f.cp("", c.from, old).expect(t, 1, c.says)
+			if got := names(t, dir); !slices.Equal(got, []string{"old"}) || content(t, old) != "old" {
+				t.Errorf("the folder has %q", got)
+			}
+		})
+	}
+	f, dir := newFileServer(t), t.TempDir()
+	f.lying = true
+	f.cp("", write(t, filepath.Join(dir, "up"), "up", 0o600), "dev:up").expect(t, 1, "don't have the hash")
+}
+
+func TestArgumentsOfCp(t *testing.T) {
+	t.Parallel()
+	f, dir := newFileServer(t), t.TempDir()
+	file := write(t, filepath.Join(dir, "file"), "x", 0o600)
+	f.files["file"] = "x"
+	for line, want := range map[string]string{
+		"":                               "specify what to copy and where to",
+		"a":                              "specify what to copy and where to",
+		"a b c":                          "specify what to copy and where to",
+		"a b":                            "neither a nor b is in a session",
+		"./dev:a b":                      "neither ./dev:a nor b is in a session",
+		"dev:a other:b":                  "both in sessions",
+		"dev: b":                         "the path after the colon is empty",
+		"- dev:d/":                       "standard input has no name",
+		"-r - dev:d":                     "-r copies directories",
+		"DIR dev:d":                      "is a directory: to copy it, use -r",
+		"-r FILE dev:d":                  "isn't a directory: leave out -r",
+		"-r dev:d FILE":                  "is a file: name a directory",
+		"DIR/none dev:d":                 "no such file or directory",
+		"dev:file /dev/null":             "isn't a regular file: use \"-\"",
+		"dev:d/.. DIR":                   "doesn't end in a name",
+		"dev:file " + dir + "/none/file": "no such file or directory",
+	} {
+		line = strings.NewReplacer("DIR", dir, "FILE", file).Replace(line)
+		f.cp("", strings.Fields(line)...).expect(t, 1, want)
+	}
+	if len(f.requests) > 0 {
+		t.Errorf("requests %q", f.requests)
+	}
+}
+
+// archive makes a tar archive of entries.
+func archive(t *testing.T, entries ...tar.Header) []byte {
+	t.Helper()
+	var raw bytes.Buffer
+	w := tar.NewWriter(&raw)
+	for _, e := range entries {
+		text := ""
+		if e.Typeflag == tar.TypeReg {
+			text = "content of " + e.Name
+			e.Size = int64(len(text))
+		}
+		if err := w.WriteHeader(&e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return raw.Bytes()
+}
+
+func regular(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o640}
+}
+
+func link(name, to string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}
+}
+
+func folder(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o500}
+}
+
+// A directory goes up and comes down with its permission bits.
+func TestCpOfADirectory(t *testing.T) {
+	t.Parallel()
+	f, dir := newFileServer(t), t.TempDir()
+	source := filepath.Join(dir, "source")
+	write(t, filepath.Join(source, "sub", "run.sh"), "#!/bin/sh\n", 0o755)
+	write(t, filepath.Join(source, "empty"), "", 0o600)
+	for name, to := range map[string]string{"inside": "sub/run.sh", "outside": "/etc/passwd", "nowhere": "none"} {
+		if err := os.Symlink(to, filepath.Join(source, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.cp("", "-r", source, "dev:/w/").expect(t, 0, `note: left out "nowhere"`, `note: left out "outside"`)
+	down := filepath.Join(dir, "down")
+	if got := f.cp("", "-r", "dev:/w/source", down); got != (printed{}) {
+		t.Fatalf("%+v", got)
+	}
+	if got := names(t, down); !slices.Equal(got, []string{"empty", "inside", "sub"}) {
+		t.Errorf("got %q", got)
+	}
+	if content(t, filepath.Join(down, "inside")) != "#!/bin/sh\n" {
+		t.Error("the link leads elsewhere")
+	}
+	for name, want := range map[string]os.FileMode{"sub/run.sh": 0o755, "empty": 0o600} {
+		if info, err := os.Stat(filepath.Join(down, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	f.cp("", "-r", "dev:/w/source", down).expect(t, 0)
+	if got := names(t, filepath.Join(down, "source")); len(got) != 3 {
+		t.Errorf("got %q", got)
+	}
+	f.cp("", "-r", "dev:/w/source", down).expect(t, 1, "is there already")
+}
+
+// Whatever an archive's entries are, nothing is written outside, and what breaks leaves nothing.
+func TestHostileArchives(t *testing.T) {
+	t.Parallel()
+	whole := archive(t, regular("a"), regular("b"))
+	for name, c := range map[string]struct {
+		archive []byte
+		code    int
+		says    string
+		// left are the names in the directory.
+		left []string
+	}{
+		"a path that leads out":       {archive(t, regular("../evil")), 1, "leads out of the directory", nil},
+		"an absolute path":            {archive(t, regular("/evil")), 1, "leads out of the directory", nil},
+		"a way through":               {archive(t, regular("a/../../evil")), 1, "leads out of the directory", nil},
+		"a link out":                  {archive(t, link("l", "../evil")), 0, "left out \"l\"", []string{}},
+		"an absolute link":            {archive(t, link("l", "/etc")), 0, "left out \"l\"", []string{}},
+		"a file through a link":       {archive(t, link("l", ".."), regular("l/evil")), 1, "path escapes", nil},
+		"a directory through a link":  {archive(t, link("l", ".."), folder("l/evil")), 1, "path escapes", nil},
+		"a directory that is a link":  {archive(t, link("l", ".."), folder("l")), 1, "", nil},
+		"a link over a link":          {archive(t, folder("a"), link("a/up", ".."), link("l", "a/up/.."), regular("l/evil")), 1, "path escapes", nil},
+		"a link whose text stays in":  {archive(t, folder("p"), folder("p/q"), link("p/q/c", "../.."), link("p/q/l", "c/..")), 0, `left out "p/q/l"`, []string{"p"}},
+		"a file twice":                {archive(t, regular("a"), regular("a")), 1, "file exists", nil},
+		"a file over a link":          {archive(t, link("a", "../evil"), regular("a")), 1, "", nil},
+		"a hard link":                 {archive(t, tar.Header{Typeflag: tar.TypeLink, Name: "h", Linkname: "/etc/passwd"}), 0, `left out "h"`, []string{}},
+		"a device":                    {archive(t, tar.Header{Typeflag: tar.TypeChar, Name: "d"}), 0, `left out "d"`, []string{}},
+		"a name with control letters": {archive(t, tar.Header{Typeflag: tar.TypeFifo, Name: "p\x1b[0m"}), 0, "left out", []string{}},
+		"an archive of nothing":       {archive(t), 0, "", []string{}},
+		"no archive":                  {nil, 1, "broke off", nil},
+		"something else":              {[]byte(strings.Repeat("<html>", 200)), 1, "read the archive", nil},
+		"an archive without its end":  {whole[:len(whole)-1024], 1, "broke off", nil},
+		"half a file":                 {archive(t, tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("n", 90)})[:600], 1, "unexpected EOF", nil},
+		"half an archive":             {whole[:700], 1, "broke off", nil},
+		"bits of another user":        {archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}), 0, "", []string{"s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, dir := newFileServer(t), t.TempDir()
+			f.archive = c.archive
+			got := f.cp("", "-r", "dev:d", filepath.Join(dir, "in", "..", "down"))
+			got.expect(t, c.code, c.says)
+			if strings.Contains(got.err, "\x1b") {
+				t.Errorf("%q", got.err)
+			}
+			want := []string{}
+			if c.left != nil {
+				want = []string{"down"}
+				if left := names(t, filepath.Join(dir, "down")); !slices.Equal(left, c.left) && len(left)+len(c.left) > 0 {
+					t.Errorf("the directory has %q", left)
+				}
+				if info, err := os.Stat(filepath.Join(dir, "down", "s")); err == nil && info.Mode() != 0o755 {
+					t.Errorf("mode %v", info.Mode())
+				}
+			}
+			if left := names(t, dir); !slices.Equal(left, want) && len(left)+len(want) > 0 {
+				t.Errorf("the folder has %q", left)
+			}
+		})
+	}
+}
+
+// Standard output that is lost is an error.
+func TestCpToAClosedPipe(t *testing.T) {
+	t.Parallel()
+	f := newFileServer(t)
+	f.files["file"] = "x"
+	var errs bytes.Buffer
+	code := newCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: brokenPipe{}, ErrOut: &errs}).execute([]string{"--kubeconfig", f.kubeconfig, "cp", "dev:file", "-"})
+	if code != 1 || !strings.Contains(errs.String(), "closed pipe") {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+}

@@ -1,0 +1,246 @@
+// Package apitest serves the real aggregated API behind an API server of envtest, for the tests of what reads output through it.
+// The streams are in memory.
+package apitest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/subresources"
+)
+
+const (
+	system   = "toolcall-system"
+	service  = "toolcall-subresources"
+	patience = time.Minute
+)
+
+// API is the aggregated API.
+type API struct {
+	*Streams
+	config   *rest.Config
+	identity *dispatch.Identity
+	door     *door
+	stop     context.CancelFunc
+	ended    chan error
+}
+
+// Prepare gives an API server that isn't started yet what it needs to pass requests on. The folder is for its certificates.
+func Prepare(env *envtest.Environment, dir string) error {
+	authority, err := newCertificate("front-proxy-ca", nil)
+	if err != nil {
+		return err
+	}
+	front, err := newCertificate("front-proxy-client", &authority)
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(front.PrivateKey)
+	if err != nil {
+		return err
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+	err = errors.Join(
+		os.WriteFile(path("front-ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate[0]}), 0o600),
+		os.WriteFile(path("front.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate[0]}), 0o600),
+		os.WriteFile(path("front.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600),
+	)
+	args := env.ControlPlane.GetAPIServer().Configure()
+	for flag, value := range map[string]string{
+		"requestheader-client-ca-file":       path("front-ca.crt"),
+		"requestheader-allowed-names":        "front-proxy-client",
+		"requestheader-username-headers":     "X-Remote-User",
+		"requestheader-group-headers":        "X-Remote-Group",
+		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
+		"proxy-client-cert-file":             path("front.crt"),
+		"proxy-client-key-file":              path("front.key"),
+	} {
+		args.Append(flag, value)
+	}
+	return err
+}
+
+// newCertificate is a client's, or an authority's own when there is no issuer.
+func newCertificate(name string, issuer *tls.Certificate) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := template, any(key)
+	if issuer == nil {
+		template.IsCA, template.BasicConstraintsValid = true, true
+		template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageCertSign, nil
+	} else {
+		if parent, err = x509.ParseCertificate(issuer.Certificate[0]); err != nil {
+			return tls.Certificate{}, err
+		}
+		signer = issuer.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// Start serves the API and registers it with a prepared API server that has the project's kinds.
+func Start(config *rest.Config) (*API, error) {
+	a := &API{Streams: newStreams(), config: config}
+	var err error
+	if a.door, err = newDoor(); err != nil {
+		return nil, err
+	}
+	if a.identity, err = dispatch.NewIdentity(time.Now()); err != nil {
+		return nil, err
+	}
+	if err := a.serve(); err != nil {
+		return nil, err
+	}
+	if err := a.register(); err != nil {
+		return nil, errors.Join(err, a.Stop())
+	}
+	return a, nil
+}
+
+// Restart ends what is followed, as an operator that is rolled does, and has another server take the next connections.
+func (a *API) Restart() error {
+	stop, ended := a.stop, a.ended
+	err := a.serve()
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// Stop ends the server.
+func (a *API) Stop() error {
+	a.stop()
+	err := <-a.ended
+	a.door.close()
+	return err
+}
+
+func (a *API) serve() error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	clients, err := kubernetes.NewForConfig(a.config)
+	if err != nil {
+		return err
+	}
+	reader, err := client.New(a.config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	server, err := subresources.New(subresources.Options{
+		Identity: a.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: reader,
+		Requesters: &access.Requesters{Reader: reader},
+		Reviews:    access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
+		Sources:    []output.Source{a.Streams}, Clock: clock.RealClock{}, Log: logr.Discard(),
+	})
+	if err != nil {
+		return err
+	}
+	listener := a.door.listen()
+	ctx, stop := context.WithCancel(context.Background())
+	a.stop, a.ended = stop, make(chan error, 1)
+	ended := a.ended
+	go func() { ended <- server.Run(ctx, listener) }()
+	return nil
+}
+
+// register has the APIService lead to the server of this process: the Service is of a type that the API server follows to a
+// loopback address.
+func (a *API) register() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	admin, err := client.New(a.config, client.Options{})
+	if err != nil {
+		return err
+	}
+	_, text, err := net.SplitHostPort(a.door.Addr().String())
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
+	if err := admin.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	registration := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": subresources.APIServiceName},
+		"spec": map[string]any{
+			"group": subresources.GroupVersion.Group, "version": subresources.GroupVersion.Version,
+			"groupPriorityMinimum": int64(100), "versionPriority": int64(100),
+			"service": map[string]any{"namespace": system, "name": service, "port": port},
+		},
+	}}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.identity.Authority().Raw})
+	if err := unstructured.SetNestedField(registration.Object, encode(authority), "spec", "caBundle"); err != nil {
+		return err
+	}
+	external := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: service},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}
+	if err := errors.Join(admin.Create(ctx, external), admin.Create(ctx, registration)); err != nil {
+		return err
+	}
+	return awaitAvailable(ctx, admin, registration)
+}
+
+// awaitAvailable waits until the API server passes requests on.
+func awaitAvailable(ctx context.Context, admin client.Client, registration *unstructured.Unstructured) error {
+	for {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(registration), registration); err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(registration.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Available" && c["status"] == "True" {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the APIService isn't available: %v", conditions)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
