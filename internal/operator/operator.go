@@ -108,7 +108,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	defer kept.close()
 	api, err := newOutputAPI(ctx, mgr, o, outputOptions{
 		clients: clients, identity: identity, reviews: memory.Reviews, now: now, log: log.WithName("output"),
-		sources: append([]output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}}, kept.sources()...),
+		sources: []output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}}, stored: kept.sources(),
 	})
 	if err != nil {
 		return err
