@@ -8,7 +8,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -233,8 +232,14 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	seed := &toolcall.RetentionSeed{Calls: calls, Client: watching, Namespaces: o.Namespaces}
 	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
-	if err := errors.Join(mgr.Add(m.Expiry), mgr.Add(seed), mgr.Add(earlier)); err != nil {
-		return fmt.Errorf("add what runs beside the controllers: %w", err)
+	beside := []manager.Runnable{m.Expiry, seed, earlier}
+	if o.Outputs != nil {
+		beside = append(beside, &toolcall.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Log: mgr.GetLogger().WithName("output-store")})
+	}
+	for _, one := range beside {
+		if err := mgr.Add(one); err != nil {
+			return fmt.Errorf("add what runs beside the controllers: %w", err)
+		}
 	}
 	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
 	metrics.RegisterCallsQueued(func() int { return m.Queue.Waiting() + m.SessionQueue.Waiting() })

@@ -33,12 +33,15 @@ type runnerStream struct {
 }
 
 func newRunnerStream(hub *dispatch.Hub, key output.Key, keyHash string) *runnerStream {
-	s := &runnerStream{key: key, ended: make(chan struct{}), gone: make(chan struct{}), source: &dispatch.RunnerSource{
-		Hub: hub, RunnerOf: func(context.Context, output.Key) (string, error) { return keyHash, nil },
-	}}
+	s := &runnerStream{key: key, ended: make(chan struct{}), gone: make(chan struct{}), source: sourceOf(hub, keyHash)}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.lose = sync.OnceFunc(func() { close(s.gone) })
 	return s
+}
+
+// sourceOf is what a runner has.
+func sourceOf(hub *dispatch.Hub, keyHash string) *dispatch.RunnerSource {
+	return &dispatch.RunnerSource{Hub: hub, RunnerOf: func(context.Context, output.Key) (string, error) { return keyHash, nil }}
 }
 
 // Info implements output.Reader.

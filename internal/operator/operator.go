@@ -101,15 +101,21 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		defer cancel()
 		_ = trace.Shutdown(last)
 	}()
+	kept, err := openOutputStore(ctx, o, memory, log.WithName("output-store"))
+	if err != nil {
+		return err
+	}
+	defer kept.close()
 	api, err := newOutputAPI(ctx, mgr, o, outputOptions{
 		clients: clients, identity: identity, reviews: memory.Reviews, now: now, log: log.WithName("output"),
-		sources: []output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}},
+		sources: []output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}}, stored: kept.sources(),
 	})
 	if err != nil {
 		return err
 	}
 	err = controllers.Setup(mgr, controllers.Options{
 		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
+		Outputs:  kept.outputs,
 		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})

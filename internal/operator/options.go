@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"toolcall.dev/operator/internal/output/store"
 )
 
 // Options are what the command line and the pod say.
@@ -36,6 +38,8 @@ type Options struct {
 	OutputAPI        bool
 	OutputAPIAddress string
 	OutputAPIService string
+	// OutputStore is where output is kept that is more than the status of a call holds; empty for nowhere.
+	OutputStore string
 
 	// Namespace and PodIP are the operator's own.
 	Namespace string
@@ -76,6 +80,7 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.BoolVar(&o.OutputAPI, "output-api", true, "serve the output of calls as the aggregated API subresources.toolcall.dev. Turn it off only where its APIService isn't installed: one that doesn't answer keeps every namespace from being deleted")
 	fs.StringVar(&o.OutputAPIAddress, "output-api-address", ":10250", "address to serve the aggregated API on")
 	fs.StringVar(&o.OutputAPIService, "output-api-service", "toolcall-subresources", "Service, in the operator's namespace, that leads to the aggregated API's address")
+	fs.StringVar(&o.OutputStore, "output-store", "", "`location` of the output store, which keeps what the status of a call leaves out of its output: s3://BUCKET, gs://BUCKET, azblob://CONTAINER, or file:///FOLDER with one replica only; empty for none. Give the credentials to the pod. No other operator may use the location")
 	o.Namespace = getenv("POD_NAMESPACE")
 	o.PodIP = getenv("POD_IP")
 }
@@ -109,6 +114,11 @@ func (o *Options) Validate() error {
 	if o.OutputAPI {
 		if _, err := portOf("--output-api-address", o.OutputAPIAddress); err != nil {
 			wrong = append(wrong, err)
+		}
+	}
+	if o.OutputStore != "" {
+		if _, err := store.ParseLocation(o.OutputStore); err != nil {
+			wrong = append(wrong, fmt.Errorf("--output-store: %w", err))
 		}
 	}
 	if err := o.checkPprof(); err != nil {

@@ -45,7 +45,9 @@ type outputOptions struct {
 	now clock.PassiveClock
 	// sources have the output of calls, in the order in which they are asked.
 	sources []output.Source
-	log     logr.Logger
+	// stored have that of calls that have ended.
+	stored []output.Source
+	log    logr.Logger
 }
 
 // newOutputAPI makes the aggregated API, and has the leader register it; nil when it is turned off.
@@ -63,7 +65,7 @@ func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with out
 		Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: with.clients,
 		Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), outputReadTimeout), Cached: cached,
 		Requesters: &access.Requesters{Reader: cached}, Reviews: with.reviews,
-		Sources: with.sources,
+		Sources: with.sources, Stored: with.stored,
 		Leader: &subresources.LeaseLeader{
 			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: mgr.Elected(), Clock: with.now,
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
@@ -43,6 +45,8 @@ type logs struct {
 	calls   *calls
 	rights  *rights
 	sources []output.Source
+	// stored have the output of calls that have ended.
+	stored []output.Source
 	// forwarder passes requests on to the leader; nil when every source is complete here.
 	forwarder *forwarder
 	readers   *readers
@@ -183,7 +187,7 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 	if status.hasAll(a.query.stream) {
 		return status.Open(ctx, key)
 	}
-	for _, source := range a.sources {
+	for _, source := range a.candidates() {
 		if reader, err := source.Open(ctx, key); !errors.Is(err, output.ErrNotFound) {
 			return reader, err
 		}
@@ -192,6 +196,24 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 		return nil, output.ErrNotFound
 	}
 	return status.Open(ctx, key)
+}
+
+// candidates are the sources that may have the stream. The store isn't asked in vain: it may be away.
+func (a *answer) candidates() []output.Source {
+	s := &a.call.Status
+	if len(a.stored) == 0 || !s.Phase.Terminal() {
+		return a.sources
+	}
+	if s.Streams != nil {
+		stream := s.Streams.Stdout
+		if a.query.stream == output.Stderr {
+			stream = s.Streams.Stderr
+		}
+		if stream.State == "" || stream.State == v1alpha1.StreamLost && ptr.Deref(stream.Kept, 0) == 0 {
+			return a.sources
+		}
+	}
+	return slices.Concat(a.sources, a.stored)
 }
 
 // sendRange sends the bytes that are there.

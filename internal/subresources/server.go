@@ -56,6 +56,9 @@ type Options struct {
 	Reviews    *access.Reviews
 	// Sources have the output of calls. They are asked in their order.
 	Sources []output.Source
+	// Stored have the output of calls that have ended, at every replica. They are asked after the Sources, for what the status of
+	// a call doesn't say that it isn't stored.
+	Stored []output.Source
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
 	Clock  clock.WithTicker
@@ -92,6 +95,7 @@ func New(o Options) (*Server, error) {
 		calls:    &calls{live: o.Live, cached: o.Cached},
 		rights:   &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
 		sources:  o.Sources,
+		stored:   o.Stored,
 		readers:  newReaders(),
 		clock:    o.Clock,
 		stopping: stopping,

@@ -34,13 +34,13 @@ type replica struct {
 }
 
 // start runs a server until the test ends, or until it is stopped.
-func (s *space) start(sources []output.Source, leader subresources.Leader) *replica {
+func (s *space) start(sources []output.Source, leader subresources.Leader, stored ...output.Source) *replica {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	server, err := s.newServer(sources, leader)
+	server, err := s.newServer(sources, leader, stored...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -227,7 +227,7 @@ func (c *cluster) stopServing() error {
 }
 
 // newServer is a server with the rights of the operator's account.
-func (c *cluster) newServer(sources []output.Source, leader subresources.Leader) (*subresources.Server, error) {
+func (c *cluster) newServer(sources []output.Source, leader subresources.Leader, stored ...output.Source) (*subresources.Server, error) {
 	clients, err := kubernetes.NewForConfig(c.operator)
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (c *cluster) newServer(sources []output.Source, leader subresources.Leader)
 	return subresources.New(subresources.Options{
 		Identity: c.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: reader,
 		Requesters: &access.Requesters{Reader: reader}, Reviews: access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
-		Sources: sources, Leader: leader, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Sources: sources, Stored: stored, Leader: leader, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 }
 

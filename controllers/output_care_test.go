@@ -1,0 +1,145 @@
+package controllers_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/internal/output"
+)
+
+// care is what looks after the output of calls that have ended.
+func (s *storing) care() *toolcall.OutputCare {
+	s.t.Helper()
+	watching, err := client.NewWithWatch(apiServer, client.Options{Scheme: shared.GetScheme()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &toolcall.OutputCare{Outputs: s.outputs, Client: watching, Namespaces: []string{s.namespace}, Log: logr.Discard()}
+}
+
+func (s *storing) startCare() {
+	s.t.Helper()
+	care := s.care()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = care.Start(ctx) })
+	s.t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func TestOutputGoesWithItsCall(t *testing.T) {
+	s := newStoring(t)
+	s.environment("env", asDefault)
+	s.startCare()
+	small, _ := s.ends("small", []byte("small"), nil)
+	s.reconcile(small)
+	first, _ := s.ends("first", noise(1, 1<<20), nil)
+	s.settle(first)
+	second, _ := s.ends("second", nil, noise(2, 1<<20))
+	eventually(t, func() bool { s.reconcile(second); return s.get(second).Status.Phase.Terminal() })
+	for _, call := range []*v1alpha1.ToolCall{small, first} {
+		if err := s.client.Delete(t.Context(), call, client.DisableReadYourWritesConsistency); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool { return s.objects() == 2 })
+	// The time to stay of the other is up.
+	s.clock.set(s.clock.Now().Add(2 * time.Hour))
+	s.reconcile(second)
+	eventually(t, func() bool { return s.objects() == 0 })
+}
+
+func TestANewLeaderLooksAtCallsWhoseOutputIsBeingStored(t *testing.T) {
+	s := newStoring(t)
+	s.environment("env", asDefault)
+	back := s.away()
+	defer back()
+	call, p := s.ends("c", noise(3, 1<<20), nil)
+	s.reconcile(call)
+	s.clock.set(s.clock.Now().Add(2 * time.Second))
+	s.reconcile(call)
+	p.conn.Close()
+	s.crash()
+	s.startCare()
+	if woken := <-s.done; woken != client.ObjectKeyFromObject(call) {
+		t.Errorf("it looks at %s", woken)
+	}
+}
+
+func TestTheSweepRemovesOldOutputWithoutACall(t *testing.T) {
+	s := newStoring(t)
+	s.environment("env", asDefault)
+	there, _ := s.ends("there", noise(4, 1<<20), nil)
+	s.settle(there)
+	gone, _ := s.ends("gone", noise(5, 1<<20), nil)
+	s.settle(gone)
+	young, _ := s.ends("young", noise(6, 1<<20), nil)
+	s.settle(young)
+	for _, call := range []*v1alpha1.ToolCall{gone, young} {
+		if err := s.client.Delete(t.Context(), call, client.DisableReadYourWritesConsistency); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	for _, call := range []*v1alpha1.ToolCall{there, gone} {
+		files, err := filepath.Glob(filepath.Join(s.folder, "calls", string(call.UID), "*", "*"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d objects, %v", len(files), err)
+		}
+		for _, file := range files {
+			if err := os.Chtimes(file, long, long); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if removed, err := s.care().Sweep(t.Context()); err != nil || removed != 1 {
+		t.Errorf("the output of %d calls was removed, %v", removed, err)
+	}
+	for call, want := range map[*v1alpha1.ToolCall]bool{there: true, gone: false, young: true} {
+		_, err := s.store.Open(t.Context(), s.key(call, output.Stdout))
+		if (err == nil) != want {
+			t.Errorf("of %s: %v", call.Name, err)
+		}
+	}
+}
+
+func TestOutputIsReadFromItsPodUntilItIsStored(t *testing.T) {
+	s := newStoring(t)
+	s.environment("env", asDefault)
+	stdout := noise(7, 1<<20)
+	back := s.away()
+	call, _ := s.ends("c", stdout, nil)
+	if _, err := s.outputs.Open(t.Context(), s.key(call, output.Stdout)); !errors.Is(err, output.ErrNotFound) {
+		t.Errorf("before it is stored it is %v", err)
+	}
+	s.reconcile(call)
+	s.clock.set(s.clock.Now().Add(2 * time.Second))
+	s.reconcile(call)
+	r, err := s.outputs.Open(t.Context(), s.key(call, output.Stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got := make([]byte, 100)
+	if n, err := r.ReadAt(t.Context(), got, 500_000); err != nil || string(got[:n]) != string(stdout[500_000:500_000+n]) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if _, err := r.ReadAt(t.Context(), got, int64(len(stdout))); err != io.EOF {
+		t.Errorf("at its end is %v", err)
+	}
+	back()
+	s.settle(call)
+	if _, err := s.outputs.Open(t.Context(), s.key(call, output.Stdout)); !errors.Is(err, output.ErrNotFound) {
+		t.Errorf("when it is stored it is %v", err)
+	}
+}

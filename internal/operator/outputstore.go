@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/controllers"
+	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/store"
+	"toolcall.dev/operator/internal/trigger"
+)
+
+// outputStore is the store of this replica, and what fills it while the replica leads. Without a store both are nil.
+type outputStore struct {
+	store   *store.Store
+	outputs *toolcall.Outputs
+}
+
+// openOutputStore opens the store, which asks nobody anything yet: the operator starts without it.
+func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory, log logr.Logger) (*outputStore, error) {
+	if o.OutputStore == "" {
+		return &outputStore{}, nil
+	}
+	location, err := store.ParseLocation(o.OutputStore)
+	if err != nil {
+		return nil, fmt.Errorf("--output-store: %w", err)
+	}
+	kept, err := store.Open(ctx, location)
+	if err != nil {
+		return nil, err
+	}
+	outputs := toolcall.NewOutputs(toolcall.OutputsOptions{
+		Store: kept, Hub: memory.Hub, Log: log,
+		Wake: func(call types.NamespacedName) { memory.Calls.Enqueue(call, trigger.PriorityResult) },
+	})
+	return &outputStore{store: kept, outputs: outputs}, nil
+}
+
+// sources are those of ended calls, in the order in which they are asked: what is being stored, then what is stored.
+func (s *outputStore) sources() []output.Source {
+	if s.store == nil {
+		return nil
+	}
+	return []output.Source{s.outputs, s.store}
+}
+
+// close ends what fills the store, then the store.
+func (s *outputStore) close() {
+	if s.store == nil {
+		return
+	}
+	s.outputs.Close()
+	_ = s.store.Close()
+}
