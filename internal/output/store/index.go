@@ -24,8 +24,10 @@ const indexVersion = 1
 type index struct {
 	Version int           `json:"version"`
 	UID     types.UID     `json:"uid"`
-	Stream  output.Stream `json:"stream"`
-	State   State         `json:"state"`
+	Stream  output.Stream `json:"stream,omitempty"`
+	// Artifact is the path of an artifact, in place of a stream.
+	Artifact string `json:"artifact,omitempty"`
+	State    State  `json:"state"`
 	// Bytes is how many the process wrote.
 	Bytes int64 `json:"bytes"`
 	// SHA256 is that of all bytes that the process wrote; empty if nobody knows it.
@@ -98,7 +100,7 @@ func decodeIndex(data []byte, key output.Key) (*index, error) {
 	if i.Version != indexVersion {
 		return nil, fmt.Errorf("has version %d, this operator reads version %d", i.Version, indexVersion)
 	}
-	if i.UID != key.UID || i.Stream != key.Stream {
+	if i.UID != key.UID || i.Stream != key.Stream || i.Artifact != key.Artifact {
 		return nil, errors.New("is that of another stream")
 	}
 	return i, i.validate()

@@ -258,7 +258,7 @@ func (w *Writer) newIndex(state State, bytes int64, missing span) *index {
 		missing = span{}
 	}
 	return &index{
-		Version: indexVersion, UID: w.key.UID, Stream: w.key.Stream, State: state, Bytes: bytes, Missing: missing, Parts: []part{},
+		Version: indexVersion, UID: w.key.UID, Stream: w.key.Stream, Artifact: w.key.Artifact, State: state, Bytes: bytes, Missing: missing, Parts: []part{},
 	}
 }
 
