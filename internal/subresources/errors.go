@@ -42,8 +42,11 @@ func notKept(offset, next int64) error {
 		"the stream's bytes from offset %d up to %d were not kept: go on at %d", offset, next, next)
 }
 
-func streamNotKept(stream output.Stream) error {
-	return statusError(http.StatusGone, ReasonNotKept, nil, "the call's %s is not kept", stream)
+func streamNotKept(query *logRequest) error {
+	if query.artifact != "" {
+		return statusError(http.StatusGone, ReasonNotKept, nil, "the call's artifact %q is not kept", query.artifact)
+	}
+	return statusError(http.StatusGone, ReasonNotKept, nil, "the call's %s is not kept", query.stream)
 }
 
 func unavailable(format string, args ...any) error {

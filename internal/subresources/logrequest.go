@@ -16,11 +16,12 @@ import (
 
 // Parameters of a request for a stream.
 const (
-	parameterStream = "stream"
-	parameterOffset = "offset"
-	parameterLimit  = "limit"
-	parameterFollow = "follow"
-	parameterUID    = "uid"
+	parameterStream   = "stream"
+	parameterArtifact = "artifact"
+	parameterOffset   = "offset"
+	parameterLimit    = "limit"
+	parameterFollow   = "follow"
+	parameterUID      = "uid"
 )
 
 // unlimited is the limit of a request without one.
@@ -28,7 +29,9 @@ const unlimited = 1<<63 - 1
 
 // logRequest says which bytes a client asks for.
 type logRequest struct {
-	stream output.Stream
+	// stream is empty where artifact is the path of one.
+	stream   output.Stream
+	artifact string
 	// uid is that of the call that the client means; empty for whichever there is.
 	uid types.UID
 	// offset and limit are the parameters.
@@ -52,7 +55,7 @@ func parseLogRequest(r *http.Request) (*logRequest, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest("the query can't be parsed: " + err.Error())
 	}
-	known := []string{parameterStream, parameterOffset, parameterLimit, parameterFollow, parameterUID}
+	known := []string{parameterStream, parameterArtifact, parameterOffset, parameterLimit, parameterFollow, parameterUID}
 	for name, given := range values {
 		if !slices.Contains(known, name) {
 			return nil, badRequest("unknown parameter %q: there are %s", name, strings.Join(known, ", "))
@@ -62,11 +65,8 @@ func parseLogRequest(r *http.Request) (*logRequest, error) {
 		}
 	}
 	q := &logRequest{stream: output.Stdout, limit: unlimited, uid: types.UID(values.Get(parameterUID))}
-	if values.Has(parameterStream) {
-		q.stream = output.Stream(values.Get(parameterStream))
-	}
-	if q.stream != output.Stdout && q.stream != output.Stderr {
-		return nil, badRequest("unknown stream %q: there are %s and %s", q.stream, output.Stdout, output.Stderr)
+	if err := q.parseWhich(values); err != nil {
+		return nil, err
 	}
 	if err := q.parseNumbers(values); err != nil {
 		return nil, err
@@ -79,6 +79,27 @@ func parseLogRequest(r *http.Request) (*logRequest, error) {
 		q.follow = follow == "true"
 	}
 	return q, q.parseRangeHeader(r, values)
+}
+
+// parseWhich says what is read: a stream, or an artifact, which is complete.
+func (q *logRequest) parseWhich(values url.Values) error {
+	if values.Has(parameterArtifact) {
+		if values.Has(parameterStream) || values.Has(parameterFollow) {
+			return badRequest("parameter %s excludes %s and %s", parameterArtifact, parameterStream, parameterFollow)
+		}
+		q.stream, q.artifact = "", values.Get(parameterArtifact)
+		if q.artifact == "" {
+			return badRequest("parameter %s is empty: it must be a path of the call's status.artifacts", parameterArtifact)
+		}
+		return nil
+	}
+	if values.Has(parameterStream) {
+		q.stream = output.Stream(values.Get(parameterStream))
+	}
+	if q.stream != output.Stdout && q.stream != output.Stderr {
+		return badRequest("unknown stream %q: there are %s and %s", q.stream, output.Stdout, output.Stderr)
+	}
+	return nil
 }
 
 func (q *logRequest) parseNumbers(values url.Values) error {

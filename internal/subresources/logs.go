@@ -98,6 +98,10 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if err := l.rights.checkSession(ctx, who, call); err != nil {
 		return err
 	}
+	artifact, err := findArtifact(call, query)
+	if err != nil {
+		return err
+	}
 	leave, err := l.readers.enter(who.GetName())
 	if err != nil {
 		return err
@@ -108,7 +112,10 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Accept-Ranges", "bytes")
-	a := &answer{logs: l, w: w, r: r.WithContext(ctx), control: http.NewResponseController(w), who: who, call: call, query: query}
+	if artifact != nil {
+		describeArtifact(w.Header(), artifact)
+	}
+	a := &answer{logs: l, w: w, r: r.WithContext(ctx), control: http.NewResponseController(w), who: who, call: call, query: query, artifact: artifact}
 	if err := a.send(ctx); err != nil {
 		dropContentHeaders(w.Header())
 		return err
@@ -118,7 +125,7 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 
 // dropContentHeaders leaves the rest for an answer that is an error.
 func dropContentHeaders(h http.Header) {
-	for _, name := range []string{"Content-Type", "Content-Length", "Accept-Ranges"} {
+	for _, name := range []string{"Content-Type", "Content-Length", "Content-Disposition", "Accept-Ranges"} {
 		h.Del(name)
 	}
 }
@@ -132,6 +139,8 @@ type answer struct {
 	who     user.Info
 	call    *v1alpha1.ToolCall
 	query   *logRequest
+	// artifact is what is asked for, if that is no stream.
+	artifact *v1alpha1.Artifact
 }
 
 // send finds the stream, here or at the leader, and sends what was asked for.
@@ -143,13 +152,16 @@ func (a *answer) send(ctx context.Context) error {
 	}
 	reader, err := a.open(ctx, !elsewhere)
 	switch {
+	case err == nil && a.artifact != nil && !isSame(reader.Info(), a.artifact):
+		reader.Close()
+		return streamNotKept(a.query)
 	case err == nil:
 	case !errors.Is(err, output.ErrNotFound):
 		return unavailable("the call's output can't be read: %s", err.Error())
 	case elsewhere:
 		return a.forward()
 	case ended:
-		return streamNotKept(a.query.stream)
+		return streamNotKept(a.query)
 	case !a.query.follow && (a.call.Status.Phase == v1alpha1.PhaseRunning || a.query.offset > 0 || a.query.span != nil):
 		// Somebody who asks for a part has seen the rest: the call runs, whatever its status says yet.
 		return unavailable("the call's runner isn't connected to the operator at the moment")
@@ -182,9 +194,9 @@ func (a *answer) forward() error {
 
 // open asks the status first where that has every byte, then the sources in their order, and last the status for what it has.
 func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
-	key := output.Key{Namespace: a.call.Namespace, Name: a.call.Name, UID: a.call.UID, Stream: a.query.stream}
+	key := output.Key{Namespace: a.call.Namespace, Name: a.call.Name, UID: a.call.UID, Stream: a.query.stream, Artifact: a.query.artifact}
 	status := StatusSource{a.call}
-	if status.hasAll(a.query.stream) {
+	if a.query.artifact == "" && status.hasAll(a.query.stream) {
 		return status.Open(ctx, key)
 	}
 	for _, source := range a.candidates() {

@@ -26,7 +26,7 @@ func (s *Store) Keep(ctx context.Context, key output.Key, reader output.Reader, 
 	}
 	if err != nil {
 		reader.Close()
-		return nil, fmt.Errorf("keep %s of %s/%s: %w", key.Stream, key.Namespace, key.Name, err)
+		return nil, fmt.Errorf("keep %s%s of %s/%s: %w", key.Stream, key.Artifact, key.Namespace, key.Name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
