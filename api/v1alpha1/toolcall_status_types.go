@@ -95,6 +95,11 @@ type ToolCallStatus struct {
 	// +optional
 	File *FileStatus `json:"file,omitempty"`
 
+	// outputState sums up what streams and artifacts say of the output store: Storing while anything is on its way there, then
+	// Lost when anything is lost, otherwise Complete. Absent when the output store isn't asked to keep anything of the call.
+	// +optional
+	OutputState OutputState `json:"outputState,omitempty"`
+
 	// artifacts are the files that spec.collect kept, in the order of its globs, and then of their paths. All
 	// paths together take at most 12288 bytes as JSON.
 	// +kubebuilder:validation:MaxItems=100
@@ -214,6 +219,17 @@ type StreamsStatus struct {
 	// +required
 	Stderr StreamStatus `json:"stderr"`
 }
+
+// OutputState says how the output store fares with what it is to keep of a call.
+// +kubebuilder:validation:Enum=Storing;Complete;Lost
+type OutputState string
+
+// States of the output of a call. The last two are final.
+const (
+	OutputStoring  OutputState = "Storing"
+	OutputComplete OutputState = "Complete"
+	OutputLost     OutputState = "Lost"
+)
 
 // StreamState says how much of a stream is in the output store.
 // +kubebuilder:validation:Enum=Storing;Complete;Shortened;Lost

@@ -252,8 +252,7 @@ type ExtraValue []string
 // +kubebuilder:selectablefield:JSONPath=`.spec.requestedBy.username`
 // +kubebuilder:selectablefield:JSONPath=`.spec.sessionRef.name`
 // +kubebuilder:selectablefield:JSONPath=`.spec.ttlSecondsAfterFinished`
-// +kubebuilder:selectablefield:JSONPath=`.status.streams.stdout.state`
-// +kubebuilder:selectablefield:JSONPath=`.status.streams.stderr.state`
+// +kubebuilder:selectablefield:JSONPath=`.status.outputState`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Exit",type=integer,JSONPath=`.status.exitCode`

@@ -64,8 +64,12 @@ func finishedPart(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 		Spec: v1alpha1.ToolCallSpec{TTLSecondsAfterFinished: call.Spec.TTLSecondsAfterFinished, SessionRef: call.Spec.SessionRef},
 		Status: v1alpha1.ToolCallStatus{
 			Phase: call.Status.Phase, Reason: call.Status.Reason, Runner: call.Status.Runner,
-			Conditions: call.Status.Conditions, Environment: call.Status.Environment, Streams: call.Status.Streams, Pod: call.Status.Pod,
+			Conditions: call.Status.Conditions, Environment: call.Status.Environment, Streams: call.Status.Streams, OutputState: call.Status.OutputState,
+			Pod: call.Status.Pod,
 		},
+	}
+	if isStoring(&call.Status) {
+		left.Status.Artifacts = call.Status.Artifacts
 	}
 	return left.DeepCopy()
 }

@@ -31,11 +31,8 @@ const (
 	namesAtOnce = 500
 )
 
-// Fields that the API server selects calls by which have output in the store.
-const (
-	fieldStdoutState = "status.streams.stdout.state"
-	fieldStderrState = "status.streams.stderr.state"
-)
+// fieldOutputState is the field that the API server selects calls by which have output in the store.
+const fieldOutputState = "status.outputState"
 
 // OutputCare has the output of calls removed that are gone, and calls looked at whose output an operator before this one was
 // storing. It is a manager.Runnable for the leader. It reads metadata, of calls that have output in the store: others cost
@@ -54,15 +51,13 @@ func (c *OutputCare) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, namespace := range c.namespaces() {
-		for _, field := range []string{fieldStdoutState, fieldStderrState} {
-			running.Go(func() {
-				wait.UntilWithContext(ctx, func(ctx context.Context) {
-					if err := c.follow(ctx, namespace, field); err != nil && ctx.Err() == nil {
-						c.Log.Error(err, "Failed to watch the calls that have stored output; retrying", "after", carePause)
-					}
-				}, carePause)
-			})
-		}
+		running.Go(func() {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
+				if err := c.follow(ctx, namespace); err != nil && ctx.Err() == nil {
+					c.Log.Error(err, "Failed to watch the calls that have stored output; retrying", "after", carePause)
+				}
+			}, carePause)
+		})
 	}
 	timer := time.NewTimer(firstSweep)
 	defer timer.Stop()
@@ -85,9 +80,9 @@ func (c *OutputCare) namespaces() []string {
 }
 
 // follow has calls looked at which are storing, and the output removed of those that are deleted, until the watch breaks off.
-func (c *OutputCare) follow(ctx context.Context, namespace, field string) error {
+func (c *OutputCare) follow(ctx context.Context, namespace string) error {
 	version := ""
-	err := c.list(ctx, namespace, fields.OneTermEqualSelector(field, string(v1alpha1.StreamStoring)), func(page *metav1.PartialObjectMetadataList) {
+	err := c.list(ctx, namespace, fields.OneTermEqualSelector(fieldOutputState, string(v1alpha1.OutputStoring)), func(page *metav1.PartialObjectMetadataList) {
 		if version == "" {
 			// Deletions during the list are seen, too.
 			version = page.ResourceVersion
@@ -99,7 +94,7 @@ func (c *OutputCare) follow(ctx context.Context, namespace, field string) error 
 	if err != nil {
 		return err
 	}
-	selected := &selectedCalls{client: c.Client, namespace: namespace, selector: fields.OneTermNotEqualSelector(field, "")}
+	selected := &selectedCalls{client: c.Client, namespace: namespace, selector: fields.OneTermNotEqualSelector(fieldOutputState, "")}
 	watching, err := watchtools.NewRetryWatcherWithContext(ctx, version, selected)
 	if err != nil {
 		return fmt.Errorf("watch the calls that have stored output: %w", err)

@@ -103,7 +103,8 @@ func (of *outputOf) isKept() bool { return of.keepBytes > of.statusBytes && of.k
 // keptCall is a call that runs, or whose output is being stored.
 type keptCall struct {
 	outputOf
-	streams map[output.Stream]*keptStream
+	// streams are the artifacts, too.
+	streams map[output.Key]*keptStream
 	// stopWatching ends the questions to the runner of a call that runs.
 	stopWatching context.CancelFunc
 	// reported is when the call's result came; zero before that.
@@ -159,7 +160,7 @@ func (o *Outputs) enter(of outputOf) *keptCall {
 	if c := o.calls[of.call]; c != nil {
 		o.leave(c, true)
 	}
-	c := &keptCall{outputOf: of, streams: map[output.Stream]*keptStream{}, stopWatching: func() {}}
+	c := &keptCall{outputOf: of, streams: map[output.Key]*keptStream{}, stopWatching: func() {}}
 	o.calls[of.call] = c
 	return c
 }
@@ -182,7 +183,7 @@ func (o *Outputs) watchGrowth(ctx context.Context, c *keptCall) {
 			delete(left, stream)
 			o.mu.Lock()
 			if o.calls[c.call] == c {
-				o.start(c, stream)
+				o.start(c, c.key(stream))
 			}
 			o.mu.Unlock()
 		}
@@ -202,21 +203,29 @@ func (of *outputOf) key(stream output.Stream) output.Key {
 	return output.Key{Namespace: of.call.Namespace, Name: of.call.Name, UID: of.uid, Stream: stream}
 }
 
+// limit is how much of a stream is stored. An artifact is whole or not at all: its size was bounded when it was collected.
+func (of *outputOf) limit(key output.Key) int64 {
+	if key.Artifact != "" {
+		return store.MaxLimit
+	}
+	return min(of.keepBytes, store.MaxLimit)
+}
+
 // start begins to store a stream, once. It needs the lock.
-func (o *Outputs) start(c *keptCall, stream output.Stream) {
-	if c.streams[stream] != nil {
+func (o *Outputs) start(c *keptCall, key output.Key) {
+	if c.streams[key] != nil {
 		return
 	}
 	s := &keptStream{}
-	c.streams[stream] = s
+	c.streams[key] = s
 	if o.storing >= maxStoring || o.ctx.Err() != nil {
 		s.err = errTooMany
 		return
 	}
-	s.source = newRunnerStream(o.hub, c.key(stream), c.keyHash)
+	s.source = newRunnerStream(o.hub, key, c.keyHash)
 	ctx, cancel := context.WithCancel(o.ctx)
 	s.cancel = cancel
-	if s.writer, s.err = o.store.Keep(ctx, c.key(stream), s.source, min(c.keepBytes, store.MaxLimit)); s.err != nil {
+	if s.writer, s.err = o.store.Keep(ctx, key, s.source, c.limit(key)); s.err != nil {
 		cancel()
 		return
 	}
@@ -225,7 +234,7 @@ func (o *Outputs) start(c *keptCall, stream output.Stream) {
 		<-s.writer.Done()
 		cancel()
 		if status := s.writer.Status(); status.State == store.Lost {
-			o.log.Error(status.Err, "Lost output", "call", c.call, "stream", stream, "kept", status.Kept)
+			o.log.Error(status.Err, "Lost output", "call", c.call, "stream", key.Stream, "artifact", key.Artifact, "kept", status.Kept)
 		}
 		o.mu.Lock()
 		o.storing--
@@ -234,13 +243,13 @@ func (o *Outputs) start(c *keptCall, stream output.Stream) {
 	})
 }
 
-// finish goes on with streams whose process has ended, and says how far each is stored and since when the call's result is
-// known. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
-func (o *Outputs) finish(of outputOf, streams []output.Stream, now time.Time, isGone bool) (states map[output.Stream]store.Status, since time.Time) {
-	states = map[output.Stream]store.Status{}
+// finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
+// result is known. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
+func (o *Outputs) finish(of outputOf, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
+	states = map[output.Key]store.Status{}
 	if o == nil {
-		for _, stream := range streams {
-			states[stream] = store.Status{State: store.Lost, Err: errNoStore}
+		for _, key := range keys {
+			states[key] = store.Status{State: store.Lost, Err: errNoStore}
 		}
 		return states, now
 	}
@@ -255,14 +264,14 @@ func (o *Outputs) finish(of outputOf, streams []output.Stream, now time.Time, is
 		c.reported = now
 		c.forgetLost()
 	}
-	for _, stream := range streams {
-		if c.streams[stream] == nil && isGone {
-			c.streams[stream] = &keptStream{err: errNothingLeft}
+	for _, key := range keys {
+		if c.streams[key] == nil && isGone {
+			c.streams[key] = &keptStream{err: errNothingLeft}
 		}
-		o.start(c, stream)
-		s := c.streams[stream]
+		o.start(c, key)
+		s := c.streams[key]
 		s.finish(isGone)
-		states[stream] = s.status()
+		states[key] = s.status()
 	}
 	return states, c.reported
 }
@@ -280,9 +289,9 @@ func (s *keptStream) finish(isGone bool) {
 
 // forgetLost has streams tried again whose runner was away for too long while the command ran.
 func (c *keptCall) forgetLost() {
-	for stream, s := range c.streams {
+	for key, s := range c.streams {
 		if s.status().State == store.Lost {
-			delete(c.streams, stream)
+			delete(c.streams, key)
 		}
 	}
 }
@@ -353,7 +362,7 @@ func (o *Outputs) Open(ctx context.Context, key output.Key) (output.Reader, erro
 	keyHash := ""
 	o.mu.Lock()
 	c := o.calls[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}]
-	if c != nil && c.uid == key.UID && c.streams[key.Stream] != nil && c.streams[key.Stream].status().State == store.Storing {
+	if c != nil && c.uid == key.UID && c.streams[key] != nil && c.streams[key].status().State == store.Storing {
 		keyHash = c.keyHash
 	}
 	o.mu.Unlock()

@@ -2,7 +2,6 @@ package toolcall
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,45 +34,67 @@ func (o *observation) outputOf() outputOf {
 	return of
 }
 
-// streamsOf are the streams of a status, by their names.
-func streamsOf(s *v1alpha1.ToolCallStatus) map[output.Stream]*v1alpha1.StreamStatus {
-	if s.Streams == nil {
-		return nil
-	}
-	return map[output.Stream]*v1alpha1.StreamStatus{output.Stdout: &s.Streams.Stdout, output.Stderr: &s.Streams.Stderr}
+// storedPart is what a status says of a stream or an artifact. One of both is nil.
+type storedPart struct {
+	key      output.Key
+	stream   *v1alpha1.StreamStatus
+	artifact *v1alpha1.Artifact
 }
 
-// isStoring says that the status has a stream that is on its way to the store.
-func isStoring(s *v1alpha1.ToolCallStatus) bool { return len(streamsIn(s, v1alpha1.StreamStoring)) > 0 }
-
-// streamsIn are the streams of a status that are in a state, in their order.
-func streamsIn(s *v1alpha1.ToolCallStatus, state v1alpha1.StreamState) (in []output.Stream) {
-	for name, stream := range streamsOf(s) {
-		if stream.State == state {
-			in = append(in, name)
-		}
-	}
-	slices.Sort(in)
-	return in
+// isWanted says that the output store is asked to keep it, when the call has ended.
+func (p *storedPart) isWanted(of *outputOf) bool {
+	return p.artifact != nil || p.stream.Truncated && of.isKept()
 }
 
-// storeOutput has the streams stored that the status of a call shortens which has just ended, and says in that status how far
-// they are. The status isn't to be written before left is over: until then they may be stored.
+// state is empty for what the output store isn't asked to keep.
+func (p *storedPart) state() store.State {
+	if p.artifact != nil {
+		return store.State(p.artifact.State)
+	}
+	return store.State(p.stream.State)
+}
+
+func (p *storedPart) set(status store.Status) {
+	if p.artifact != nil {
+		p.artifact.State = v1alpha1.ArtifactState(status.State)
+		return
+	}
+	p.stream.State, p.stream.Kept = v1alpha1.StreamState(status.State), ptr.To(status.Kept)
+}
+
+// partsOf are the streams and the artifacts of a status.
+func (of *outputOf) partsOf(s *v1alpha1.ToolCallStatus) (parts []storedPart) {
+	if s.Streams != nil {
+		parts = append(parts, storedPart{key: of.key(output.Stdout), stream: &s.Streams.Stdout}, storedPart{key: of.key(output.Stderr), stream: &s.Streams.Stderr})
+	}
+	for i := range s.Artifacts {
+		key := of.key("")
+		key.Artifact = s.Artifacts[i].Path
+		parts = append(parts, storedPart{key: key, artifact: &s.Artifacts[i]})
+	}
+	return parts
+}
+
+// isStoring says that something of a status is on its way to the store.
+func isStoring(s *v1alpha1.ToolCallStatus) bool { return s.OutputState == v1alpha1.OutputStoring }
+
+// storeOutput has stored what the status shortens, or names, of a call that has just ended, and says in that status how far
+// that is. The status isn't to be written before left is over: until then all may be stored.
 func (r *Reconciler) storeOutput(o *observation, s *v1alpha1.ToolCallStatus, isGone bool) (left time.Duration) {
 	of := o.outputOf()
-	if r.Outputs == nil || s.File != nil || !of.isKept() {
+	if r.Outputs == nil || s.File != nil || of.keyHash == "" {
 		return 0
 	}
-	var shortened []output.Stream
-	for name, stream := range streamsOf(s) {
-		if stream.Truncated {
-			shortened = append(shortened, name)
+	var wanted []output.Key
+	for _, part := range of.partsOf(s) {
+		if part.isWanted(&of) {
+			wanted = append(wanted, part.key)
 		}
 	}
-	if len(shortened) == 0 {
+	if len(wanted) == 0 {
 		return 0
 	}
-	states, since := r.Outputs.finish(of, shortened, o.now, isGone)
+	states, since := r.Outputs.finish(of, wanted, o.now, isGone)
 	o.setStored(s, states)
 	addHints(o.call, s)
 	if !isStoring(s) {
@@ -82,28 +103,36 @@ func (r *Reconciler) storeOutput(o *observation, s *v1alpha1.ToolCallStatus, isG
 	return max(since.Add(storeWait).Sub(o.now), 0)
 }
 
-// setStored says in a status how far streams are stored.
-func (o *observation) setStored(s *v1alpha1.ToolCallStatus, states map[output.Stream]store.Status) {
+// setStored says in a status how far its parts are stored.
+func (o *observation) setStored(s *v1alpha1.ToolCallStatus, states map[output.Key]store.Status) {
+	of := o.outputOf()
 	var failing error
-	for name, stream := range streamsOf(s) {
-		if state, has := states[name]; has {
-			stream.State, stream.Kept = v1alpha1.StreamState(state.State), ptr.To(state.Kept)
-			if state.State == store.Storing && state.Err != nil {
-				failing = state.Err
+	found := map[store.State]bool{}
+	for _, part := range of.partsOf(s) {
+		if now, has := states[part.key]; has {
+			part.set(now)
+			if now.State == store.Storing && now.Err != nil {
+				failing = now.Err
 			}
 		}
+		found[part.state()] = true
 	}
 	value, reason, message := metav1.ConditionFalse, v1alpha1.ReasonOutputBeingStored, "the output is on its way to the output store"
 	switch {
-	case isStoring(s) && failing != nil:
-		reason, message = v1alpha1.ReasonOutputStoreFailing, "the output store doesn't take the output at the moment; the operator tries again for five minutes, and its log says more"
-	case isStoring(s):
-	case len(streamsIn(s, v1alpha1.StreamLost)) > 0:
+	case found[store.Storing]:
+		s.OutputState = v1alpha1.OutputStoring
+		if failing != nil {
+			reason, message = v1alpha1.ReasonOutputStoreFailing, "the output store doesn't take the output at the moment; the operator tries again for five minutes, and its log says more"
+		}
+	case found[store.Lost]:
+		s.OutputState = v1alpha1.OutputLost
 		reason, message = v1alpha1.ReasonOutputLost, "something of the output that should have been kept isn't stored: the output store or the call's pod was away; the operator's log says more"
-	case meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOutputStored) == nil:
-		// It was stored in time: the streams say all.
-		return
 	default:
+		s.OutputState = v1alpha1.OutputComplete
+		if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOutputStored) == nil {
+			// It was stored in time: the streams say all.
+			return
+		}
 		value, reason, message = metav1.ConditionTrue, v1alpha1.ReasonOutputKept, "the output is in the output store"
 	}
 	o.set(s, v1alpha1.ConditionOutputStored, value, reason, message)
@@ -112,8 +141,7 @@ func (o *observation) setStored(s *v1alpha1.ToolCallStatus, states map[output.St
 // goOnStoring looks after the output of a call whose status says that it is being stored: it says what came of it when that is
 // known, and until then when to look again. It is false while the runner is to be kept.
 func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects) (done bool, err error) {
-	storing := streamsIn(&o.call.Status, v1alpha1.StreamStoring)
-	if len(storing) == 0 {
+	if !isStoring(&o.call.Status) {
 		return true, nil
 	}
 	ended := sinceFinished(o.call)
@@ -126,6 +154,12 @@ func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects
 	of := o.outputOf()
 	// What the policy lets be kept isn't known any more, and the runner keeps no more than that.
 	of.keepBytes = store.MaxLimit
+	var storing []output.Key
+	for _, part := range of.partsOf(&o.call.Status) {
+		if part.state() == store.Storing {
+			storing = append(storing, part.key)
+		}
+	}
 	states, _ := r.Outputs.finish(of, storing, o.now, isGone)
 	if isAnyStoring(states) && o.now.Before(ended.Add(storeLimit)) {
 		e.wakeIn(host.RetryPause)
@@ -133,9 +167,9 @@ func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects
 	}
 	if isAnyStoring(states) {
 		r.Outputs.cancel(of)
-		for name, s := range states {
+		for key, s := range states {
 			if s.State == store.Storing {
-				states[name] = store.Status{State: store.Lost}
+				states[key] = store.Status{State: store.Lost}
 			}
 		}
 	}
@@ -149,7 +183,7 @@ func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects
 	return true, nil
 }
 
-func isAnyStoring(states map[output.Stream]store.Status) bool {
+func isAnyStoring(states map[output.Key]store.Status) bool {
 	for _, s := range states {
 		if s.State == store.Storing {
 			return true

@@ -216,7 +216,12 @@ func (a *answer) candidates() []output.Source {
 	if len(a.stored) == 0 || !s.Phase.Terminal() {
 		return a.sources
 	}
-	if s.Streams != nil {
+	switch {
+	case a.artifact != nil:
+		if a.artifact.State == "" || a.artifact.State == v1alpha1.ArtifactLost {
+			return a.sources
+		}
+	case s.Streams != nil:
 		stream := s.Streams.Stdout
 		if a.query.stream == output.Stderr {
 			stream = s.Streams.Stderr
