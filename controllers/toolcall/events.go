@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
@@ -32,4 +33,33 @@ func (r *Reconciler) announce(ctx context.Context, o *observation, after *v1alph
 		return
 	}
 	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", bounds.Note(s.Message))
+}
+
+// announceOutput tells the world what the output store did of a call.
+func (r *Reconciler) announceOutput(o *observation, after *v1alpha1.ToolCall) {
+	before := streamsOf(&o.call.Status)
+	for name, stream := range streamsOf(&after.Status) {
+		isNew := before[name] == nil || before[name].State != stream.State
+		if isNew && stream.State != "" && stream.State != v1alpha1.StreamStoring {
+			metrics.CountStoredStream(stream.State)
+		}
+		if isNew && stream.State == v1alpha1.StreamLost {
+			metrics.CountStoreError(metrics.StoreWrite)
+		}
+	}
+	was := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionOutputStored)
+	now := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionOutputStored)
+	if now == nil || was != nil && was.Reason == now.Reason {
+		return
+	}
+	switch now.Reason {
+	case v1alpha1.ReasonOutputStoreFailing:
+		metrics.CountStoreError(metrics.StoreWrite)
+	case v1alpha1.ReasonOutputLost:
+		if !r.eventLimits.allow(after.Namespace, o.now) {
+			metrics.CountDroppedEvent()
+			return
+		}
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, now.Reason, "StoreOutput", "%s", bounds.Note(now.Message))
+	}
 }

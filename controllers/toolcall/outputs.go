@@ -117,6 +117,8 @@ type keptStream struct {
 	cancel context.CancelFunc
 	// err is why it isn't stored at all.
 	err error
+	// isTold says that the log says what the store fails at.
+	isTold bool
 }
 
 // status is how far the stream is stored, once its process has ended.
@@ -263,6 +265,10 @@ func (o *Outputs) finish(of outputOf, streams []output.Stream, now time.Time, is
 		s := c.streams[stream]
 		s.finish(isGone)
 		states[stream] = s.status()
+		if err := states[stream].Err; err != nil && !s.isTold {
+			s.isTold = true
+			o.log.Info("The output store fails", "call", c.call, "stream", stream, "reason", err.Error())
+		}
 	}
 	return states, c.reported
 }
