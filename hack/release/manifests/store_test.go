@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +24,10 @@ func TestTheChartInstallsTheStore(t *testing.T) {
 			t.Errorf("without the store there is %s", name)
 		}
 	}
-	keys, again := asMap(at(t, got[storeSecret], "stringData")), asMap(at(t, chart(t, nil)[storeSecret], "stringData"))
+	keys, again := asMap(at(t, got[storeSecret], "data")), asMap(at(t, chart(t, nil)[storeSecret], "data"))
 	for name, length := range map[string]int{"AWS_ACCESS_KEY_ID": 20, "AWS_SECRET_ACCESS_KEY": 40} {
-		if key, _ := keys[name].(string); len(key) != length || key == again[name] {
+		encoded, _ := keys[name].(string)
+		if key, err := base64.StdEncoding.DecodeString(encoded); err != nil || len(key) != length || encoded == again[name] {
 			t.Errorf("%s is %q, and again %q", name, keys[name], again[name])
 		}
 	}
