@@ -124,9 +124,18 @@ func TestNothingWaitsForAStoreForEver(t *testing.T) {
 	s.clock.set(s.clock.Now().Add(5 * time.Minute))
 	s.reconcile(call)
 	s.clock.set(s.clock.Now().Add(time.Minute))
+	for len(s.events.Events) > 0 {
+		<-s.events.Events
+	}
 	s.settle(call)
 	s.expectStream(call, v1alpha1.StreamLost, 0, v1alpha1.ReasonOutputLost)
 	p.expectAck()
+	if len(s.events.Events) != 1 {
+		t.Fatalf("%d Events", len(s.events.Events))
+	}
+	if event := <-s.events.Events; !strings.Contains(event, "Warning OutputLost") {
+		t.Errorf("got the Event %s", event)
+	}
 }
 
 func TestAnOperatorGoesOnWithTheOutputOfTheOneBefore(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -147,7 +148,7 @@ func (s *storing) settle(call *v1alpha1.ToolCall) {
 	})
 }
 
-// pod is what keeps the output of a call, and answers for it.
+// keptPod is what keeps the output of a call, and answers for it.
 type keptPod struct {
 	*runner
 	streams map[string][]byte
@@ -175,7 +176,8 @@ func hashOf(data []byte) string {
 func (p *keptPod) serve() {
 	conn, heard := p.conn, make(chan *wire.Message, 100)
 	p.heard = heard
-	running, forgotten := p.running, p.forgotten
+	// What the test changes afterwards is for the next connection.
+	now := &keptPod{streams: maps.Clone(p.streams), running: p.running, forgotten: p.forgotten}
 	go func() {
 		defer close(heard)
 		for {
@@ -184,8 +186,8 @@ func (p *keptPod) serve() {
 				return
 			}
 			switch {
-			case m.Read != nil && (!running || !m.Read.Follow):
-				for _, d := range p.answer(m.Read, running, forgotten) {
+			case m.Read != nil && (!now.running || !m.Read.Follow):
+				for _, d := range now.answer(m.Read) {
 					_ = conn.Send(&wire.Message{Data: d})
 				}
 			case m.Read == nil && m.CancelRead == nil && m.Pong == nil:
@@ -195,16 +197,16 @@ func (p *keptPod) serve() {
 	}()
 }
 
-func (p *keptPod) answer(m *wire.ReadOutput, running, forgotten bool) (frames []*wire.Data) {
+func (p *keptPod) answer(m *wire.ReadOutput) (frames []*wire.Data) {
 	data := p.streams[m.Stream]
-	if forgotten {
+	if p.forgotten {
 		return []*wire.Data{{ID: m.ID, Offset: m.Offset, End: true, Unknown: true}}
 	}
 	left := data[min(m.Offset, int64(len(data))):]
 	left = left[:min(m.Max, len(left))]
 	for at := m.Offset; ; {
-		d := &wire.Data{ID: m.ID, Offset: at, Total: int64(len(data)), Complete: !running}
-		if !running {
+		d := &wire.Data{ID: m.ID, Offset: at, Total: int64(len(data)), Complete: !p.running}
+		if !p.running {
 			d.SHA256 = hashOf(data)
 		}
 		d.Bytes = min(len(left), wire.MaxPayload)

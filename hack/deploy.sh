@@ -2,7 +2,8 @@
 # Builds the operator's two images, loads them onto the local cluster and installs the operator.
 #
 # For another cluster, push the images to a registry and set MANAGER_IMAGE and RUNNER_IMAGE to their names.
-# KUSTOMIZATION is another folder to install than config/default.
+# KUSTOMIZATION is another folder to install than config/default. OUTPUT_STORE is the output store's location: on the local
+# cluster that is toolcall-store, which is installed too, unless it is set; set to nothing, there is no store.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
@@ -26,9 +27,19 @@ if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
   done
 fi
 
+store=
+if is_local && [[ -z ${OUTPUT_STORE+set} ]]; then
+  # Before the operator, which reads the store's credentials when it starts.
+  "$KUBECTL" apply --server-side --force-conflicts -f config/manager/namespace.yaml -f config/manager/priority.yaml | sed 's/^/  /' >&2
+  hack/deploy_store.sh
+  OUTPUT_STORE='s3://toolcall?endpoint=http://toolcall-store.toolcall-system.svc:9000'
+fi
+# The location's characters that mean something to sed are escaped.
+[[ -z ${OUTPUT_STORE:-} ]] || store="s|^\\( *\\)- --runner-image=.*|&\\n\\1- '--output-store=$(sed 's/[\\&|]/\\&/g' <<<"$OUTPUT_STORE")'|"
+
 say "installing the operator"
 "$KUBECTL" kustomize "${KUSTOMIZATION:-config/default}" |
-  sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" |
+  sed -e "s|toolcall.dev/manager:dev|$MANAGER_IMAGE|; s|toolcall.dev/runner:dev|$RUNNER_IMAGE|" -e "$store" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 "$KUBECTL" wait --for=condition=Established --timeout=60s \
   crd/toolcalls.toolcall.dev crd/toolsessions.toolcall.dev crd/executionenvironments.toolcall.dev crd/executionpolicies.toolcall.dev crd/skills.toolcall.dev crd/tools.toolcall.dev >/dev/null

@@ -2,12 +2,19 @@
 # Builds the output store's image, loads it onto the local cluster and installs the store beside the operator.
 #
 # For another cluster, push the image to a registry and set STORE_IMAGE to its name. Where the operator is given a bucket
-# that is there already, none of this is needed.
+# that is there already, none of this is needed. STORE_SIZE is the size of the claim, which the local node reserves on its disk:
+# 2Gi there, and what config/store says elsewhere.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
 namespace=toolcall-system
 secret=toolcall-store
+
+if is_local; then
+  STORE_SIZE=${STORE_SIZE:-2Gi}
+fi
+size=
+[[ -z ${STORE_SIZE:-} ]] || size="s|^\\( *storage:\\) .*|\\1 $STORE_SIZE|"
 
 if [[ -z ${STORE_IMAGE:-} ]]; then
   is_local || die "set STORE_IMAGE to an image that this cluster can pull, or give the operator a bucket that is there already"
@@ -40,7 +47,7 @@ if ! "$KUBECTL" -n "$namespace" get secret "$secret" >/dev/null 2>&1; then
 fi
 
 say "installing the output store"
-"$KUBECTL" kustomize config/store | sed "s|toolcall.dev/store:dev|$STORE_IMAGE|" |
+"$KUBECTL" kustomize config/store | sed -e "s|toolcall.dev/store:dev|$STORE_IMAGE|" -e "$size" |
   "$KUBECTL" apply --server-side --force-conflicts -f - | sed 's/^/  /' >&2
 say "waiting for the output store"
 if ! "$KUBECTL" -n "$namespace" rollout status statefulset/toolcall-store --timeout=180s >&2; then

@@ -292,7 +292,8 @@ type OutputPolicy struct {
 
 	// keepBytesPerStream is how much of each stream is kept in the pod while a call runs, and in a session after it, to be
 	// read as toolcalls/log of the group subresources.toolcall.dev: half from its start and half from its end. What is kept
-	// takes space below /tmp. 0 keeps no more than maxBytesPerStream. At most 1073741824; default 8388608.
+	// takes space below /tmp. Of a stream that the status shortens, the same is in the output store for as long as the call is
+	// there, if the operator has one. 0 keeps no more than maxBytesPerStream. At most 1073741824; default 8388608.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1073741824
 	// +optional

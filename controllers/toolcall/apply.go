@@ -167,6 +167,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		r.Pending.Release(client.ObjectKeyFromObject(o.call))
 	}
 	r.announce(ctx, o, after)
+	r.announceOutput(o, after)
 	return nil
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/metrics"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/store"
 )
 
 // announce tells the world of a transition that was just recorded.
@@ -32,4 +35,38 @@ func (r *Reconciler) announce(ctx context.Context, o *observation, after *v1alph
 		return
 	}
 	r.Events.Eventf(after, nil, kind, s.Reason, string(s.Phase), "%s", bounds.Note(s.Message))
+}
+
+// announceOutput tells the world what the output store did of a call.
+func (r *Reconciler) announceOutput(o *observation, after *v1alpha1.ToolCall) {
+	of := o.outputOf()
+	before := map[output.Key]store.State{}
+	for _, part := range of.partsOf(&o.call.Status) {
+		before[part.key] = part.state()
+	}
+	for _, part := range of.partsOf(&after.Status) {
+		state := part.state()
+		if state == "" || state == store.Storing || state == before[part.key] {
+			continue
+		}
+		metrics.CountStored(string(state))
+		if state == store.Lost {
+			metrics.CountStoreError(metrics.StoreWrite)
+		}
+	}
+	was := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionOutputStored)
+	now := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionOutputStored)
+	if now == nil || was != nil && was.Reason == now.Reason {
+		return
+	}
+	switch now.Reason {
+	case v1alpha1.ReasonOutputStoreFailing:
+		metrics.CountStoreError(metrics.StoreWrite)
+	case v1alpha1.ReasonOutputLost:
+		if !r.eventLimits.allow(after.Namespace, o.now) {
+			metrics.CountDroppedEvent()
+			return
+		}
+		r.Events.Eventf(after, nil, corev1.EventTypeWarning, now.Reason, "StoreOutput", "%s", bounds.Note(now.Message))
+	}
 }

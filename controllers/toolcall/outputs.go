@@ -118,6 +118,8 @@ type keptStream struct {
 	cancel context.CancelFunc
 	// err is why it isn't stored at all.
 	err error
+	// isTold says that the log says what the store fails at.
+	isTold bool
 }
 
 // status is how far the stream is stored, once its process has ended.
@@ -272,6 +274,10 @@ func (o *Outputs) finish(of outputOf, keys []output.Key, now time.Time, isGone b
 		s := c.streams[key]
 		s.finish(isGone)
 		states[key] = s.status()
+		if err := states[key].Err; err != nil && !s.isTold {
+			s.isTold = true
+			o.log.Info("The output store fails", "call", c.call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
+		}
 	}
 	return states, c.reported
 }

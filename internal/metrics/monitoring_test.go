@@ -32,6 +32,8 @@ func gather(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	registerAll()
 	CountReport(ReportRecorded)
+	CountStoreError(StoreWrite)
+	CountStored(string(v1alpha1.StreamComplete))
 	CountFinished(&v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Streams: &v1alpha1.StreamsStatus{},
 		Refused: []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}},

@@ -1,10 +1,6 @@
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"toolcall.dev/operator/api/v1alpha1"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	storeErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -13,7 +9,7 @@ var (
 	}, []string{"operation"})
 	storedStreams = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_output_streams_total",
-		Help: "Streams of finished calls that were more than the status keeps, by state: Complete, Shortened or Lost.",
+		Help: "Streams of finished calls that were more than the status keeps, and artifacts, by state: Complete, Shortened or Lost.",
 	}, []string{"state"})
 )
 
@@ -32,7 +28,7 @@ func CountStoreError(operation StoreOperation) {
 	storeErrors.WithLabelValues(string(operation)).Inc()
 }
 
-// CountStoredStream counts a stream whose state is final.
-func CountStoredStream(state v1alpha1.StreamState) {
-	storedStreams.WithLabelValues(string(state)).Inc()
+// CountStored counts a stream or an artifact whose state is final.
+func CountStored(state string) {
+	storedStreams.WithLabelValues(state).Inc()
 }

@@ -49,3 +49,28 @@ func TestARunnerLeavesASilentLeaderBeforeTheNextOneBegins(t *testing.T) {
 		t.Errorf("a runner waits for %s, a leader renews its lease every %s, and the lease lasts %s", wire.SilenceTimeout, retryPeriod, leaseDuration)
 	}
 }
+
+func TestTheOutputStoreHasALocation(t *testing.T) {
+	t.Parallel()
+	for location, want := range map[string]string{
+		"": "",
+		"s3://toolcall?endpoint=http://toolcall-store.toolcall-system.svc:9000": "",
+		"gs://bucket?prefix=a/b":     "",
+		"file:///var/lib/output":     "",
+		"bucket":                     "must begin with",
+		"s3://bucket?secret=x":       "unknown parameter",
+		"s3://key:password@bucket":   "must not have credentials",
+		"https://bucket.example.com": "must begin with",
+	} {
+		o := &Options{}
+		fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+		o.Bind(fs, func(string) string { return "x" })
+		if err := fs.Parse([]string{"--runner-image=x", "--output-store=" + location}); err != nil {
+			t.Fatal(err)
+		}
+		err := o.Validate()
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "password")) {
+			t.Errorf("%q: %v", location, err)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -52,6 +53,7 @@ type bench struct {
 	root    string
 	manager string
 	runner  string
+	store   string
 }
 
 func newBench(t *testing.T) *bench {
@@ -74,6 +76,9 @@ func newBench(t *testing.T) *bench {
 	pod := b.operatorPods()[0]
 	b.manager = pod.Spec.Containers[0].Image
 	b.runner = strings.TrimPrefix(pod.Spec.Containers[0].Args[0], "--runner-image=")
+	store := &appsv1.StatefulSet{}
+	b.must(b.client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "toolcall-store"}, store))
+	b.store = store.Spec.Template.Spec.Containers[0].Image
 	t.Cleanup(func() { b.run("make", "-s", "deploy") })
 	return b
 }
@@ -158,6 +163,7 @@ func TestTheChartLeavesNothing(t *testing.T) {
 	chart := []string{"charts/toolcall-operator", "-n", system, "--wait", "--timeout", "2m", "--set", strings.Join([]string{
 		"image.repository=" + repository(b.manager), "image.tag=" + tag(b.manager),
 		"runnerImage.repository=" + repository(b.runner), "runnerImage.tag=" + tag(b.runner),
+		"storeImage.repository=" + repository(b.store), "storeImage.tag=" + tag(b.store), "store.size=2Gi",
 	}, ",")}
 	chart[0] = filepath.Join(b.root, chart[0])
 	b.helm(append([]string{"install", operator}, chart...)...)

@@ -46,3 +46,17 @@ the rights on what is in namespaces become a Role and a RoleBinding in each of t
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Whether the chart installs an output store. */}}
+{{- define "toolcall.installsStore" -}}
+{{- if and .Values.store.enabled (not .Values.outputStore.location) }}true{{ end -}}
+{{- end }}
+
+{{/* The output store's location; empty for none. */}}
+{{- define "toolcall.outputStore" -}}
+{{- if include "toolcall.installsStore" . -}}
+s3://toolcall?endpoint=http://toolcall-store.{{ .Release.Namespace }}.svc:9000
+{{- else -}}
+{{ .Values.outputStore.location }}
+{{- end -}}
+{{- end }}

@@ -19,14 +19,25 @@ func (t target) String() string { return t.program + " for " + t.os + "/" + t.ar
 // fileName tells the target's files apart from other targets'.
 func (t target) fileName() string { return t.program + "_" + t.os + "_" + t.arch }
 
+// storeProgram is the output store, whose module is one of its own: it needs more than all others.
+const storeProgram = "store"
+
+// folder has the program's main package.
+func (t target) folder() string {
+	if t.program == storeProgram {
+		return filepath.Join("hack", "images", storeProgram)
+	}
+	return filepath.Join("cmd", t.program)
+}
+
 // build compiles a target and returns the program's path. Nothing of this machine gets into the program: no paths,
 // no C, no state of the checkout but what the version says.
 func (r *release) build(ctx context.Context, t target) (string, error) {
 	r.Say("building %s", t)
 	path := filepath.Join(r.work, "bin", t.fileName())
 	flags := fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s", versionPackage, r.Version, r.Commit)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags, "-o", path, "./cmd/"+t.program)
-	cmd.Dir = r.Source
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags, "-o", path, ".")
+	cmd.Dir = filepath.Join(r.Source, t.folder())
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+t.os, "GOARCH="+t.arch)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", t, err, strings.TrimSpace(string(output)))

@@ -93,5 +93,5 @@ func (r *release) programs() ([]string, error) {
 			names = append(names, folder.Name())
 		}
 	}
-	return names, nil
+	return append(names, storeProgram), nil
 }

@@ -80,16 +80,18 @@ func TestARelease(t *testing.T) {
 	}
 	t.Run("checksums", func(t *testing.T) { checkSums(t, one) })
 	digests := map[string]string{}
-	for _, program := range []string{"manager", "runner", "mcp"} {
+	for _, program := range []string{"manager", "runner", "mcp", "store"} {
 		t.Run("image of "+program, func(t *testing.T) { digests[program] = checkImage(t, one, program) })
 		t.Run("bill of materials of "+program, func(t *testing.T) { checkSBOM(t, one, program) })
 	}
 	t.Run("install.yaml", func(t *testing.T) { checkInstall(t, one, digests) })
-	t.Run("mcp.yaml", func(t *testing.T) {
-		if image := "registry.test/team/toolcall-mcp:v9.8.7@" + digests["mcp"]; strings.Count(string(read(t, one, "mcp.yaml")), image) != 1 {
-			t.Errorf("mcp.yaml hasn't %s", image)
-		}
-	})
+	for _, program := range []string{"mcp", "store"} {
+		t.Run(program+".yaml", func(t *testing.T) {
+			if image := "registry.test/team/toolcall-" + program + ":v9.8.7@" + digests[program]; strings.Count(string(read(t, one, program+".yaml")), image) != 1 {
+				t.Errorf("%s.yaml hasn't %s", program, image)
+			}
+		})
+	}
 	t.Run("chart", func(t *testing.T) { checkChart(t, one) })
 	t.Run("version", func(t *testing.T) { checkVersion(t, one) })
 }
@@ -184,8 +186,8 @@ func checkSBOM(t *testing.T, dir, program string) {
 			return c.Name == name && c.Version != "" && strings.HasPrefix(c.PackageURL, "pkg:golang/"+name+"@")
 		})
 	}
-	// The runner is to stay free of Kubernetes' client.
-	if !has("std") || has("k8s.io/client-go") != (program != "runner") {
+	// The runner is to stay free of Kubernetes' client, and the store needs none.
+	if !has("std") || has("k8s.io/client-go") != (program != "runner" && program != "store") {
 		t.Errorf("it lists %s", raw)
 	}
 }
@@ -225,7 +227,7 @@ func checkInstall(t *testing.T, dir string, digests map[string]string) {
 func checkChart(t *testing.T, dir string) {
 	packed := filepath.Join(dir, "toolcall-operator-9.8.7.tgz")
 	release := manifests.Release{Name: "r", Namespace: "toolcall-system", KubeVersion: "v1.36.0"}
-	raw, err := manifests.Chart(packed, map[string]any{"crds": map[string]any{"keep": false}}, release)
+	raw, err := manifests.Chart(packed, map[string]any{"crds": map[string]any{"keep": false}, "store": map[string]any{"enabled": false}}, release)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -13,9 +14,10 @@ import (
 	"toolcall.dev/operator/hack/release/manifests"
 )
 
-// Names that config/ and the chart have for the two images that they install.
+// Names that config/ and the chart have for the images that they install. The chart installs a store besides.
 var (
 	installed   = []string{"manager", "runner"}
+	charted     = append(slices.Clone(installed), storeProgram)
 	development = func(program string) string { return "toolcall.dev/" + program }
 )
 
@@ -39,8 +41,10 @@ func (r *release) install(context.Context) error {
 	if err := r.write("install.yaml", all); err != nil {
 		return err
 	}
-	if err := r.extra("mcp"); err != nil {
-		return err
+	for _, program := range []string{"mcp", storeProgram} {
+		if err := r.extra(program); err != nil {
+			return err
+		}
 	}
 	var kinds [][]byte
 	for _, doc := range manifests.Split(all) {
@@ -55,7 +59,7 @@ func (r *release) install(context.Context) error {
 	return r.write("crds.yaml", bytes.Join(kinds, []byte("---\n")))
 }
 
-// extra writes what is installed beside the operator, by a folder of config/ with one image: the MCP server.
+// extra writes what is installed beside the operator, by a folder of config/ with one image: the MCP server, the output store.
 func (r *release) extra(program string) error {
 	all, err := manifests.Kustomize(filepath.Join(r.Source, "config", program))
 	if err != nil {
@@ -114,7 +118,7 @@ func (r *release) released(file, version string, content []byte) ([]byte, error)
 	case "Chart.yaml":
 		changes = []change{{"\nversion: 0.0.0-dev\n", "\nversion: " + version + "\n"}, {"\nappVersion: dev\n", "\nappVersion: " + r.Version + "\n"}}
 	case "values.yaml":
-		for _, program := range installed {
+		for _, program := range charted {
 			const between = "\n  # The chart's appVersion when empty.\n  tag: \"\"\n  # sha256:..., pins the image whatever the tag says.\n  digest: "
 			changes = append(changes, change{
 				"  repository: " + development(program) + between + `""`,

@@ -87,7 +87,7 @@ func TestTheChartInstallsWhatTheKustomizationDoes(t *testing.T) {
 			if len(want) < 20 {
 				t.Fatalf("the kustomization has %d objects only", len(want))
 			}
-			got := chart(t, values{"crds": values{"keep": false}, "namespaces": namespaces})
+			got := chart(t, values{"crds": values{"keep": false}, "namespaces": namespaces, "store": values{"enabled": false}})
 			for name := range want {
 				if got[name] == nil {
 					t.Errorf("the chart has no %s", name)
@@ -105,7 +105,8 @@ func TestTheChartInstallsWhatTheKustomizationDoes(t *testing.T) {
 // The rights in every namespace become the same rights in each that is named, and nothing else changes but an argument.
 func TestSomeNamespacesOnly(t *testing.T) {
 	t.Parallel()
-	want, got := chart(t, nil), chart(t, values{"namespaces": []any{"a", "b"}})
+	none := values{"enabled": false}
+	want, got := chart(t, values{"store": none}), chart(t, values{"store": none, "namespaces": []any{"a", "b"}})
 	const group = "rbac.authorization.k8s.io/v1/"
 	for _, kind := range []string{"Role", "RoleBinding"} {
 		everywhere := group + "Cluster" + kind + "//toolcall-operator-namespaced"
@@ -204,7 +205,8 @@ func TestValuesReachTheDeployment(t *testing.T) {
 			append(container[:5:5], "args"),
 			[]any{
 				"--runner-image=r.test/r:v1", "--leader-elect=false", "--concurrent-calls=5", "--qps=12.5",
-				"--zap-log-level=debug", "--zap-encoder=json", "--metrics-address=0",
+				"--zap-log-level=debug", "--zap-encoder=json",
+				"--output-store=s3://toolcall?endpoint=http://toolcall-store." + system + ".svc:9000", "--metrics-address=0",
 			},
 		},
 	} {
@@ -287,6 +289,8 @@ func TestValuesThatCannotBeAreRefused(t *testing.T) {
 		"no namespace's name":         {values{"namespaces": []any{"a,b"}}, "namespaces"},
 		"a namespace named twice":     {values{"namespaces": []any{"a", "a"}}, "namespaces"},
 		"an encoder there isn't":      {values{"log": values{"encoder": "xml"}}, "encoder"},
+		"a folder for two operators":  {values{"outputStore": values{"location": "file:///output"}}, "give a bucket, or set replicas to 1"},
+		"no location":                 {values{"outputStore": values{"location": "bucket"}}, "location"},
 		"two operators without lease": {values{"leaderElection": values{"enabled": false}}, "enable leaderElection, or set replicas to 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
