@@ -304,20 +304,6 @@ type OutputPolicy struct {
 	Artifacts *ArtifactsPolicy `json:"artifacts,omitempty"`
 }
 
-// ExecutionPolicyStatus says whether the policy can be used.
-type ExecutionPolicyStatus struct {
-	// conditions holds Ready: False names the field that can't be used.
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
-	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// observedGeneration is the generation that this status was made from.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-}
-
 // ExecutionPolicy says what the calls of the environments that name it may do. Annotate one with
 // toolcall.dev/is-default-policy: "true" for the environments that name none.
 //

@@ -165,12 +165,15 @@ func TestFilesOfASessionsCallsStayAsTheyWere(t *testing.T) {
 	if listed(first) != "out/b 2 text/plain, out/deep/a 588895 text/plain" || listed(second) != "out/b 2 text/plain" || first.Kept[0].SHA256 == second.Kept[0].SHA256 {
 		t.Errorf("got %s, and %s", listed(first), listed(second))
 	}
-	start("c3", `echo 3 >out/b; read x <`+p.fifo("never"))
-	newFollower(t, session, "c3", output.Stdout).follow(o, 0)
+	start("c3", `echo 3 >out/b; echo on; read x <`+p.fifo("never"))
+	newFollower(t, session, "c3", output.Stdout).follow(o, 1)
 	if err := session.Stop("c3", "call", "CancelRequested"); err != nil {
 		t.Fatal(err)
 	}
 	third := await("c3")
+	if listed(third) != "out/b 2 text/plain" || third.Kept[0].SHA256 == second.Kept[0].SHA256 {
+		t.Errorf("a call that was stopped has %s", listed(third))
+	}
 	for uid, artifacts := range map[string]*result.Artifacts{"c1": first, "c2": second, "c3": third} {
 		for i := range artifacts.Kept {
 			checkArtifact(t, o, session, uid, &artifacts.Kept[i])

@@ -30,6 +30,7 @@ func filled(size int) map[string]v1alpha1.ToolCallSpec {
 		"code":             {Code: &v1alpha1.CodeAction{Language: "python", Source: text}},
 		"a tool":           {Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(raw)}}},
 		"standard input":   {Shell: &v1alpha1.ShellAction{}, Stdin: text},
+		"globs":            {Shell: &v1alpha1.ShellAction{}, Collect: []string{text[:1], text[1:]}},
 		"variables":        {Shell: &v1alpha1.ShellAction{}, Env: []v1alpha1.CallEnvVar{{Name: "A", Value: text[:size/2]}, {Name: "BC", Value: text[:size-size/2-3]}}},
 		"names":            {Shell: &v1alpha1.ShellAction{}, Env: []v1alpha1.CallEnvVar{{Name: text}}},
 		"a directory":      {Shell: &v1alpha1.ShellAction{Command: text[:size-4]}, WorkingDir: "/tmp"},

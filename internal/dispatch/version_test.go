@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -117,4 +119,21 @@ func TestALargeResultOfTheVersionBeforeIsCut(t *testing.T) {
 	o.event(t)
 	p.announce(len(body))
 	p.awaitEnd()
+}
+
+// A runner that is asked for what it doesn't know would leave the connection, and with it a call's result.
+func TestARunnerThatKeepsNoFilesIsNotAskedForOne(t *testing.T) {
+	o := startOperator(t, newIdentity(t))
+	p := newPeer(t, o)
+	p.send(helloOf(o, 6, "job", "c1"))
+	source := sourceOf(o, o.event(t).KeyHash())
+	key := keyOf("c1")
+	key.Stream, key.Artifact = "", "out/plot.png"
+	if _, err := source.Open(t.Context(), key); !errors.Is(err, output.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	p.send(`{"ping":{}}`)
+	if m, err := p.receive(); err != nil || m.Pong == nil {
+		t.Errorf("it was sent %+v, %v", m, err)
+	}
 }

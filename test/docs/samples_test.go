@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"image/png"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,6 +86,10 @@ var samples = map[string]sample{
 			"search": prints(`{"path":"src/greet.py","lineNumber":1,"column":1,"line":"def greet(name):"}` + "\n"),
 			"denied": {phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonPathNotAllowed},
 		},
+	},
+	"artifacts.yaml": {
+		namespace: "toolcall-artifacts", more: isAPlot,
+		calls: map[string]want{"plot": prints("")},
 	},
 	"afternoon.yaml": {namespace: "toolcall-afternoon", more: showsTheRepository},
 }
@@ -236,6 +241,14 @@ func sharedCheckout(t *testing.T, namespace string) {
 	}
 	if history.Status.StartTime.Before(clone.Status.CompletionTime) {
 		t.Error("the second call started before the first had ended")
+	}
+}
+
+func isAPlot(t *testing.T, namespace string) {
+	path := "/apis/subresources.toolcall.dev/v1alpha1/namespaces/" + namespace + "/toolcalls/plot/log?artifact=wave.png"
+	plot, err := png.DecodeConfig(strings.NewReader(kubectl("get", "--raw", path).must(t)))
+	if err != nil || plot.Width != 320 || plot.Height != 160 {
+		t.Errorf("the plot has %d x %d pixels: %v", plot.Width, plot.Height, err)
 	}
 }
 
