@@ -172,15 +172,21 @@ func (o *artifactsOptions) get(ctx context.Context, cluster *cluster, call *v1al
 	}
 	progress := newTransferProgress(o.cli, o.quiet)
 	defer progress.end()
+	copyTo := func(w io.Writer) error {
+		err := copyArtifact(ctx, cluster.output, call, a, &reporting{Writer: w, progress: progress, total: a.Bytes})
+		if err != nil {
+			return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
+		}
+		return nil
+	}
 	if o.output == standardStream {
-		return o.copy(ctx, cluster, call, a, o.unfiltered.Out, progress)
+		return copyTo(o.unfiltered.Out)
 	}
 	name, err := o.target(a)
 	if err != nil {
 		return err
 	}
-	err = writeWhole(name, func(w io.Writer) error { return o.copy(ctx, cluster, call, a, w, progress) })
-	if err != nil {
+	if err := writeWhole(name, copyTo); err != nil {
 		return err
 	}
 	progress.end()
@@ -210,25 +216,18 @@ func (o *artifactsOptions) target(a *artifact) (string, error) {
 	return base, nil
 }
 
-// copy writes an artifact whose content is what the call recorded.
-func (o *artifactsOptions) copy(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall, a *artifact, to io.Writer, progress *transferProgress) error {
-	var done int64
-	end, err := cluster.output.Copy(ctx, outputclient.Query{
+// copyArtifact writes an artifact whose content is what the call recorded.
+func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1.ToolCall, a *artifact, to io.Writer) error {
+	end, err := from.Copy(ctx, outputclient.Query{
 		Namespace: call.Namespace, Name: call.Name, UID: call.UID, Artifact: a.Path, Patience: logsPatience, SHA256: a.SHA256,
 	}, outputclient.Sink{Write: func(p []byte) error {
-		done += int64(len(p))
-		progress.report(done, a.Bytes)
 		_, err := to.Write(p)
 		return err
 	}})
-	switch {
-	case err != nil:
-		return fmt.Errorf("get artifact %s of call %s: %w", a.Path, call.Name, err)
-	case !end.Verified:
-		return fmt.Errorf("get artifact %s of call %s: only %d of its %d bytes were kept", a.Path, call.Name, done, a.Bytes)
-	default:
-		return nil
+	if err == nil && !end.Verified {
+		err = fmt.Errorf("not all of its %d bytes were kept", a.Bytes)
 	}
+	return err
 }
 
 // canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what
