@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/output"
 )
 
 func TestTheAnswerHasTheOutcomeOfTheCall(t *testing.T) {
@@ -276,6 +277,39 @@ func TestProgressReachesTheClient(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Contains(got, "mine hello")
 	})
+}
+
+// What a command writes reaches the client while it runs, and the answer has no more than the status says.
+func TestProgressIsLive(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	seen := make(chan struct{})
+	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		if call.Status.Phase == "" {
+			_, _ = outputs.Add(call, output.Stdout).Write([]byte("live"))
+			outputs.Add(call, output.Stderr)
+			return &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning}
+		}
+		<-seen
+		s := echo(call)
+		s.Stdout, s.Streams.Stdout = "l[...]", v1alpha1.StreamStatus{Bytes: 1 << 30, Truncated: true}
+		return s
+	})
+	var once sync.Once
+	session := connected(t, newTestServer(t, f.local(), 8), &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			if req.Params.Message == "live" {
+				once.Do(func() { close(seen) })
+			}
+		},
+	})
+	params := &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "hello"}}
+	params.SetProgressToken("mine")
+	answer, err := session.CallTool(t.Context(), params)
+	must(t, err)
+	if answer.IsError {
+		t.Errorf("got %s", textOf(answer))
+	}
 }
 
 func TestEnvironmentsAreListed(t *testing.T) {

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -30,10 +31,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// apiServer is the API server of all tests, nil if there is none.
-var apiServer *rest.Config
+// apiServer is the API server of all tests, and outputs the aggregated API behind it; nil if there are none.
+var (
+	apiServer *rest.Config
+	outputs   *apitest.API
+)
 
 // testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = 2 * time.Minute
@@ -49,24 +54,42 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
-	conf, err := env.Start()
+	dir, err := os.MkdirTemp("", "mcpserver")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	conf.QPS = -1
-	apiServer = conf
+	defer os.RemoveAll(dir)
+	if err := startServer(env, dir); err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		_ = env.Stop()
+		return 1
+	}
 	code := m.Run()
 	return max(code, stopAndFindLeaks(env))
 }
 
+func startServer(env *envtest.Environment, dir string) error {
+	if err := apitest.Prepare(env, dir); err != nil {
+		return err
+	}
+	conf, err := env.Start()
+	if err != nil {
+		return err
+	}
+	conf.QPS = -1
+	apiServer = conf
+	outputs, err = apitest.Start(conf)
+	return err
+}
+
 // stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
 func stopAndFindLeaks(env *envtest.Environment) (code int) {
-	if err := env.Stop(); err != nil {
+	if err := errors.Join(outputs.Stop(), env.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the API server:", err)
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if err := goleak.Find(); err != nil {
+	if err := goleak.Find(apitest.Leaks()...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -172,7 +172,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 	}
 	if from.path == standardStream {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(o.In), nil }
-		return o.cluster.output.Upload(ctx, o.file(to), -1, true, open, o.progress.report)
+		return o.cluster.output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 	}
 	info, err := os.Stat(from.path)
 	switch {
@@ -184,7 +184,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 		return fmt.Errorf("%s isn't a regular file: pass it on standard input, with \"-\"", from.path)
 	}
 	open := func() (io.ReadCloser, error) { return openSized(from.path, info.Size()) }
-	return o.cluster.output.Upload(ctx, o.file(to), info.Size(), false, open, o.progress.report)
+	return o.cluster.output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
 }
 
 // openSized opens a file, of which no more than the size is read: what is appended meanwhile isn't part of it.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
@@ -195,7 +196,7 @@ func (o *copying) uploadDirectory(ctx context.Context, from, to place) error {
 		go func() { writer.CloseWithError(archiveOf(root, writer, o.note)) }()
 		return reader, nil
 	}
-	return o.cluster.output.Upload(ctx, file, -1, true, open, o.progress.report)
+	return o.cluster.output.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 }
 
 // archiveOf writes what is below root into an archive. It follows no symbolic link.
@@ -245,7 +246,7 @@ func archiveEntry(root *os.Root, writer *tar.Writer, name string, note func(form
 		return err
 	}
 	// What is appended meanwhile isn't part of it; a file that became shorter is an error of the archive.
-	if _, err = io.CopyN(writer, file, info.Size()); err == io.EOF {
+	if _, err = io.CopyN(writer, file, info.Size()); errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s became shorter while it was read", name)
 	}
 	return err

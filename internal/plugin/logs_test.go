@@ -104,6 +104,30 @@ func TestLogsOfARunningCall(t *testing.T) {
 	}
 }
 
+// logs -f may come before the call has started, and ends with a call that never starts.
+func TestLogsOfACallThatHasNotStarted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.detached("c")
+	f.detached("denied")
+	got := make(chan printed, 2)
+	for _, name := range []string{"c", "denied"} {
+		go func() { got <- f.run("logs", "-f", name) }()
+	}
+	stdout := f.writing(f.call("c"), "out\n")
+	f.setRunning("c", "pod")
+	stdout.Finish()
+	f.outputs.Add(f.call("c"), output.Stderr).Finish()
+	f.end("c", withOutput(succeeded(), "out\n", ""))
+	if first := <-got; first != (printed{"out\n", "", 0}) {
+		t.Errorf("got %+v", first)
+	}
+	f.end("denied", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: "ShellDisabled", Message: "no"})
+	if second := <-got; second != (printed{"", "call denied has no recorded output: Denied (ShellDisabled): no\n", 0}) {
+		t.Errorf("got %+v", second)
+	}
+}
+
 // A part that wasn't kept is marked on standard error, and what is behind it comes.
 func TestLogsOfAShortenedStream(t *testing.T) {
 	t.Parallel()

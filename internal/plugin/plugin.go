@@ -78,7 +78,7 @@ func newRoot(c *cli) *cobra.Command {
 	root.SetErr(c.ErrOut)
 	c.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		newRun(c), newCheck(c), newLogs(c), newWait(c), newCancel(c), newCp(c),
+		newRun(c), newCheck(c), newLogs(c), newAttach(c), newWait(c), newCancel(c), newCp(c), newArtifacts(c),
 		newGet(c), newDescribe(c), newExplainDenial(c), newSession(c), newEnv(c),
 		newConvert(), newVersion(c),
 	)

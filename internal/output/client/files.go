@@ -212,21 +212,30 @@ func (d *download) copy(body io.Reader, end int64) error {
 	return nil
 }
 
-// Upload writes a file, whole or not at all. open gives the content from its start each time it is called; size is -1 when that
-// isn't known. What can't be opened twice isn't sent again after an error: isOnce.
-func (c *Client) Upload(ctx context.Context, f File, size int64, isOnce bool, open func() (io.ReadCloser, error), progress Progress) error {
+// Content is what is uploaded.
+type Content struct {
+	// Open gives it from its start.
+	Open func() (io.ReadCloser, error)
+	// Size is -1 when it isn't known.
+	Size int64
+	// Once says that it can be opened once: it isn't sent again after an error.
+	Once bool
+}
+
+// Upload writes a file, whole or not at all.
+func (c *Client) Upload(ctx context.Context, f File, what Content, progress Progress) error {
 	backoff := Backoff{Patience: filePatience}
 	for {
-		body, err := open()
+		body, err := what.Open()
 		if err != nil {
 			return err
 		}
-		err = c.put(ctx, f, size, body, progress)
+		err = c.put(ctx, f, &content{body: body, size: what.Size, sum: sha256.New(), progress: progress})
 		var local *readError
 		switch {
 		case errors.As(err, &local):
 			return local.err
-		case err == nil || isOnce || ctx.Err() != nil || errors.Is(err, ErrContent) || !IsPassing(err):
+		case err == nil || what.Once || ctx.Err() != nil || errors.Is(err, ErrContent) || !IsPassing(err):
 			return err
 		}
 		if err := backoff.Wait(ctx, err); err != nil {
@@ -235,10 +244,9 @@ func (c *Client) Upload(ctx context.Context, f File, size int64, isOnce bool, op
 	}
 }
 
-func (c *Client) put(ctx context.Context, f File, size int64, body io.ReadCloser, progress Progress) error {
-	content := &content{body: body, size: size, sum: sha256.New(), progress: progress}
+func (c *Client) put(ctx context.Context, f File, content *content) error {
 	r := f.request(http.MethodPut)
-	r.Body, r.Length = content, size
+	r.Body, r.Length = content, content.size
 	response, err := c.Do(ctx, r)
 	if err != nil {
 		if failed := content.failure(); failed != nil {
@@ -280,10 +288,10 @@ func (c *content) Read(p []byte) (int, error) {
 	c.done += int64(n)
 	c.progress.report(c.done, c.size)
 	switch {
-	case err == io.EOF && c.size >= 0 && c.done < c.size:
+	case errors.Is(err, io.EOF) && c.size >= 0 && c.done < c.size:
 		err = fmt.Errorf("the file became shorter while it was read: %d of %d bytes", c.done, c.size)
 		c.failed = err
-	case err != nil && err != io.EOF:
+	case err != nil && !errors.Is(err, io.EOF):
 		c.failed = err
 	}
 	return n, err

@@ -137,3 +137,43 @@ func TestStrangeAnswers(t *testing.T) {
 		}
 	})
 }
+
+// Later requests are for the call that the first one was answered for, and not for another of its name.
+func TestLaterRequestsNameTheCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &answers{given: []func(*http.Request) (*http.Response, error){
+			stream("hi", "Toolcall-Complete", "false"),
+			func(r *http.Request) (*http.Response, error) {
+				if q := r.URL.Query(); q.Get("uid") != "u" || q.Get("offset") != "2" {
+					t.Errorf("request %s", r.URL)
+				}
+				return stream("", "Toolcall-Offset", "2")(r)
+			},
+		}}
+		if got, err := copyOf(t, t.Context(), server, outputclient.Query{Follow: true}); err != nil || got.String() != "hi" {
+			t.Errorf("%q, %v", got.String(), err)
+		}
+	})
+}
+
+// A part that grows while it is passed over is one part.
+func TestAMissingPartThatGrows(t *testing.T) {
+	t.Parallel()
+	gone := func(next string) func(*http.Request) (*http.Response, error) {
+		return answer(http.StatusGone, `{"kind":"Status","code":410,"details":{"causes":[{"reason":"NextOffset","message":"`+next+`"}]}}`)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		server := &answers{given: []func(*http.Request) (*http.Response, error){
+			gone("5"), gone("9"), stream("hi", "Toolcall-Offset", "9", "Toolcall-Bytes", "11"),
+		}}
+		got, err := copyOf(t, t.Context(), server, outputclient.Query{Follow: true})
+		if err != nil || got.String() != "hi" || len(got.missing) != 1 || got.missing[0] != "0-9 at 0" {
+			t.Errorf("%q, missing %q, %v", got.String(), got.missing, err)
+		}
+		// One that doesn't lead on is an error, and not asked for ever.
+		if _, err := copyOf(t, t.Context(), &answers{given: []func(*http.Request) (*http.Response, error){gone("0")}}, outputclient.Query{Follow: true}); err == nil {
+			t.Error("no error")
+		}
+	})
+}
