@@ -65,6 +65,11 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
 			return beginSession(*executor, b, *config.Hello.Support)
 		},
+		FilesOf: func(b *wire.Begin) supervisor.FilesFunc {
+			own := *executor
+			own.Session = b
+			return own.TransferRules
+		},
 	}
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout
