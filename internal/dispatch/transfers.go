@@ -91,6 +91,9 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 	if s.hello.Version < firstWithTransfers {
 		return nil, ErrOldRunner
 	}
+	if err := m.Check(); err != nil {
+		return nil, &TransferError{"InvalidRequest", err.Error()}
+	}
 	t, err := s.transfers.register(&m)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 )
@@ -56,6 +57,9 @@ type Options struct {
 	Reviews    *access.Reviews
 	// Sources have the output of calls. They are asked in their order.
 	Sources []output.Source
+	// Runners and Origins have the sessions whose files are served.
+	Runners Runners
+	Origins Origins
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
 	Clock  clock.WithTicker
@@ -96,8 +100,16 @@ func New(o Options) (*Server, error) {
 		clock:    o.Clock,
 		stopping: stopping,
 	}
+	proxy := &proxy{
+		rules: &sessionRules{
+			objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, origins: o.Origins, requesters: o.Requesters, reviews: o.Reviews,
+		},
+		runners: o.Runners, slots: newTransferSlots(), clock: o.Clock, log: o.Log, stopping: stopping,
+	}
 	if o.Leader != nil {
-		logs.forwarder = newForwarder(o.Leader, server.certificate)
+		logs.forwarder = newForwarder(o.Leader, server.certificate, responseTimeout)
+		// An answer about a large file begins when that has been read, or written.
+		proxy.forwarder = newForwarder(o.Leader, server.certificate, 0)
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -108,7 +120,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
 	}
-	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, logs)); err != nil {
+	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, logs, proxy)); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
 	}
 	return server, nil
