@@ -28,7 +28,11 @@ var (
 )
 
 // TransferError says why a runner didn't carry a file. Reason is that of a file action, or of a directory that isn't there.
-type TransferError struct{ Reason, Message string }
+type TransferError struct {
+	Reason, Message string
+	// Next is the offset of the next byte of an input.
+	Next int64
+}
 
 func (e *TransferError) Error() string { return e.Reason + ": " + e.Message }
 
@@ -92,7 +96,7 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 		return nil, ErrOldRunner
 	}
 	if err := m.Check(); err != nil {
-		return nil, &TransferError{"InvalidRequest", err.Error()}
+		return nil, &TransferError{Reason: "InvalidRequest", Message: err.Error()}
 	}
 	t, err := s.transfers.register(&m)
 	if err != nil {
@@ -158,7 +162,7 @@ func (t *transfers) takeState(s *wire.TransferState) error {
 	case !one.isBegun:
 		one.isBegun = true
 		close(one.begun)
-	case one.kind != wire.TransferWrite || s.Next <= before.Next || s.Next > one.sent:
+	case one.kind != wire.TransferWrite && one.kind != wire.TransferInput || s.Next <= before.Next || s.Next > one.sent:
 		return fmt.Errorf("%w: %d bytes are written of %d", errTransfer, s.Next, one.sent)
 	default:
 		select {
@@ -221,7 +225,7 @@ func (t *Transfer) failure() error {
 	if t.state.Reason == "" {
 		return nil
 	}
-	return &TransferError{t.state.Reason, t.state.Message}
+	return &TransferError{t.state.Reason, t.state.Message, t.state.Next}
 }
 
 // orFailure is the runner's reason if there is one.

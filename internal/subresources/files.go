@@ -33,9 +33,12 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
-	decision, err := p.rules.decideFile(ctx, q.who, session, asked.action())
+	decision, err := p.rules.decide(ctx, q.who, session, &v1alpha1.ToolCallSpec{File: asked.action()})
 	if err != nil {
 		return err
+	}
+	if decision.Files == nil {
+		return unavailable("the decision has no rules for files")
 	}
 	runner, err := p.runnerOf(session)
 	if err != nil {

@@ -142,9 +142,11 @@ func (p *pod) startRunner() {
 		p.t.Fatal(err)
 	}
 	config.DialContext = p.dial
-	executor := &supervisor.Executor{WorkingDir: "/"}
+	inputs := supervisor.NewInputs()
+	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs}
 	s := &supervisor.Supervisor{
-		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
+		Inputs: inputs,
+		Dial:   func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
 		DialSession: func(ctx context.Context, said *wire.Session) (supervisor.Conn, error) {
 			return config.DialSession(ctx, said)
 		},

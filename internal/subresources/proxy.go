@@ -95,8 +95,12 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, q *proxied) error 
 		serve = p.serveFiles
 	case q.what == "files":
 		return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, nil, "files are read with GET, written with PUT and deleted with DELETE")
+	case q.what == "input" && r.Method == http.MethodPost:
+		serve = p.serveInput
+	case q.what == "input":
+		return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, nil, "input is sent with POST")
 	default:
-		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "of a session there is proxy/files")
+		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "of a session there are proxy/files and proxy/input")
 	}
 	if p.forwarder != nil && !p.forwarder.leader.IsHere() {
 		// The leader asks all that there is to ask.

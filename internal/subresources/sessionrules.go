@@ -72,13 +72,15 @@ func (s *sessionRules) checkUse(ctx context.Context, who user.Info, session *v1a
 	return refused(session, decide.CheckSession(shot))
 }
 
-// decideFile decides about an operation on files of the user in the session, as about a call's.
-func (s *sessionRules) decideFile(ctx context.Context, who user.Info, session *v1alpha1.ToolSession, action *v1alpha1.FileAction) (*decide.Decision, error) {
+// decide decides about what a call of the user in the session would do that has such a spec.
+func (s *sessionRules) decide(ctx context.Context, who user.Info, session *v1alpha1.ToolSession, spec *v1alpha1.ToolCallSpec) (*decide.Decision, error) {
 	shot, err := s.snapshot(ctx, who, session)
 	if err != nil {
 		return nil, err
 	}
-	shot.Call.Spec.File = action
+	own := *spec
+	own.SessionRef, own.RequestedBy = shot.Call.Spec.SessionRef, shot.Call.Spec.RequestedBy
+	shot.Call.Spec = own
 	if err := decide.CheckSession(shot); err != nil {
 		return nil, refused(session, err)
 	}
@@ -89,13 +91,7 @@ func (s *sessionRules) decideFile(ctx context.Context, who user.Info, session *v
 		shot.Access.Allowed, shot.Access.Err = s.reviews.MayUse(ctx, shot.Call.Spec.RequestedBy, session.Namespace, tool)
 	}
 	decision, err := decide.Decide(shot)
-	if err != nil {
-		return nil, refused(session, err)
-	}
-	if decision.Files == nil {
-		return nil, unavailable("the decision has no rules for files")
-	}
-	return decision, nil
+	return decision, refused(session, err)
 }
 
 // readPlace reads what the session began with, and the policy that holds now.

@@ -27,7 +27,7 @@ func (s *Supervisor) receive(conn Conn) *link {
 		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), broken: make(chan error, 1),
 		ended: make(chan struct{}), closed: make(chan struct{}), reads: newReads(conn, s.Outputs),
 	}
-	l.transfers = newTransfers(l.reads.inTurn)
+	l.transfers = newTransfers(l.reads.inTurn, s.Inputs)
 	go l.receive(s.session != nil)
 	return l
 }

@@ -85,6 +85,8 @@ type Supervisor struct {
 	FilesOf func(*wire.Begin) FilesFunc
 	// Outputs has the output of calls, which the operator reads; nil for none.
 	Outputs *Outputs
+	// Inputs has the standard input of background calls, which the operator writes; nil for none.
+	Inputs *Inputs
 	// Execute runs a call. The context's end stops it; a runner.Stop as its cause says why.
 	Execute func(context.Context, *wire.Assignment) *wire.Result
 	// SaveCopy saves a copy of the result where it outlives the process.

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -16,12 +15,15 @@ import (
 // FilesFunc says what a transfer may reach: the rules, and the directory that its path is relative to.
 type FilesFunc func(*wire.Transfer) (rules *files.Rules, dir string, err error)
 
+var errPartOrder = errors.New("a part comes where another one belongs")
+
 var errTransfers = errors.New("the operator asks for more of files than it may")
 
 // transfers carry files for the operator on one connection. Each has a goroutine. It takes one of the places of operations on
 // files for each step, and never while it waits for the operator. Parts are sent in turn with output.
 type transfers struct {
 	inTurn func(*wire.Message) error
+	inputs *Inputs
 	ctx    context.Context
 	stop   context.CancelFunc
 
@@ -30,8 +32,8 @@ type transfers struct {
 	running map[uint64]*transfer
 }
 
-func newTransfers(inTurn func(*wire.Message) error) *transfers {
-	t := &transfers{inTurn: inTurn, running: map[uint64]*transfer{}}
+func newTransfers(inTurn func(*wire.Message) error, inputs *Inputs) *transfers {
+	t := &transfers{inTurn: inTurn, inputs: inputs, running: map[uint64]*transfer{}}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
 }
@@ -125,7 +127,9 @@ func (t *transfer) run() {
 	defer t.cancel()
 	end, err := t.do()
 	if err != nil {
+		next := end.Next
 		end = t.failed(err)
+		end.Next = next
 	}
 	end.ID, end.Ended = t.asked.ID, true
 	t.mu.Lock()
@@ -135,6 +139,9 @@ func (t *transfer) run() {
 }
 
 func (t *transfer) do() (end wire.TransferState, err error) {
+	if t.asked.Kind == wire.TransferInput {
+		return t.input()
+	}
 	var rules *files.Rules
 	req := &files.Request{Path: t.asked.Path, IfSHA256: t.asked.IfSHA256}
 	err = t.step(func() (err error) {
@@ -249,7 +256,7 @@ func (t *transfer) write(rules *files.Rules, req *files.Request) (end wire.Trans
 			return end, t.ctx.Err()
 		}
 		if part.Offset != next {
-			return end, fmt.Errorf("a part at %d comes where one at %d belongs", part.Offset, next)
+			return end, errPartOrder
 		}
 		if err := t.step(func() error { return target.Write(t.ctx, part.Payload) }); err != nil {
 			return end, err
@@ -281,7 +288,10 @@ func (t *transfer) failed(err error) wire.TransferState {
 	s := wire.TransferState{Reason: reasonFileError, Message: err.Error()}
 	var refused *files.Error
 	var dir *dirError
+	var input *inputError
 	switch {
+	case errors.As(err, &input):
+		s.Reason = input.reason
 	case errors.As(err, &refused):
 		s.Reason = string(refused.Reason)
 	case errors.As(err, &dir):

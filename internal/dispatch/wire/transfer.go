@@ -18,6 +18,16 @@ const (
 	TransferWrite TransferKind = "Write"
 	// TransferDelete deletes a file.
 	TransferDelete TransferKind = "Delete"
+	// TransferInput writes the Parts that come to the standard input of a background call that runs.
+	TransferInput TransferKind = "Input"
+)
+
+// Reasons for which input isn't taken. The Next of the State is the offset of the next byte of the input.
+const (
+	InputNotFound = "InputNotFound"
+	InputOffset   = "InputOffset"
+	InputFull     = "InputFull"
+	InputClosed   = "InputClosed"
 )
 
 // Transfer begins to carry a file of a session up or down. State answers it.
@@ -33,6 +43,11 @@ type Transfer struct {
 	Rules FileRules `json:"rules"`
 	// Environment says which directories there are.
 	Environment envresolve.Plan `json:"environment"`
+
+	// CallUID is the call whose input it is, Offset what the input has had before. EOF closes it behind the last part.
+	CallUID string `json:"callUID,omitempty"`
+	Offset  int64  `json:"offset,omitempty"`
+	EOF     bool   `json:"eof,omitempty"`
 }
 
 // maxTransferPath is the longest path that the kernel takes.
@@ -41,6 +56,10 @@ const maxTransferPath = 4096
 // Check says why a runner doesn't begin.
 func (t *Transfer) Check() error {
 	switch {
+	case t.Kind == TransferInput && (!isUID(t.CallUID) || t.Offset < 0):
+		return errors.New("the call's UID isn't one, or the offset is before the start")
+	case t.Kind == TransferInput:
+		return nil
 	case t.Kind != TransferRead && t.Kind != TransferWrite && t.Kind != TransferDelete:
 		return fmt.Errorf("there is no transfer %.16q", t.Kind)
 	case t.Path == "" || len(t.Path) > maxTransferPath:
@@ -99,7 +118,7 @@ type TransferState struct {
 	// Size and SHA256 are of the file: of a Read from the first on, of a Write at its end.
 	Size   int64  `json:"size,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
-	// Next is how many bytes were written so far.
+	// Next is how many bytes were written so far; at the end of an Input, how many its call has got in all.
 	Next int64 `json:"next,omitempty"`
 	// Created says that there was no file before.
 	Created bool `json:"created,omitempty"`

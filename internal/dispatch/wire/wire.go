@@ -62,7 +62,7 @@ import (
 // Version 4 has sessions: an older runner would ignore Begin, and end after one call.
 // Version 5 has Assignment.File: an older runner would try to start a program without a name.
 // Version 6 has Read and Assignment.KeepBytesPerStream: an older runner would keep no output, and answer no reader.
-// Version 7 has Transfer: an older runner would carry no files.
+// Version 7 has Transfer: an older runner would carry no files, and close the standard input of background calls.
 const (
 	Version       = 7
 	OldestVersion = 1
