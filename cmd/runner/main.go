@@ -44,12 +44,14 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	if err != nil {
 		return fmt.Errorf("find the image's working directory: %w", err)
 	}
-	outputs := supervisor.NewOutputs()
+	outputs, inputs := supervisor.NewOutputs(), supervisor.NewInputs()
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr, Outputs: outputs,
+		Inputs: inputs,
 	}
 	s := &supervisor.Supervisor{
 		Outputs: outputs,
+		Inputs:  inputs,
 		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) {
 			return config.Dial(ctx, call)
 		},
@@ -64,6 +66,11 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 		},
 		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
 			return beginSession(*executor, b, *config.Hello.Support)
+		},
+		FilesOf: func(b *wire.Begin) supervisor.FilesFunc {
+			own := *executor
+			own.Session = b
+			return own.TransferRules
 		},
 	}
 	if config.Hello.Pool != "" {

@@ -65,6 +65,7 @@ func (a *acceptor) newConnection(ctx context.Context, conn *tls.Conn, hello *wir
 		}
 	}
 	c.session.reads = newReads(c.outbox.send, c.session.close)
+	c.session.transfers = newTransfers(c.outbox, c.session.close)
 	c.session.hello.Token = ""
 	if s := hello.Session; s != nil {
 		// What the pod was made for says nothing any more.
@@ -108,6 +109,10 @@ func (c *connection) receive(received func(callUID string)) error {
 			err = c.pong()
 		case m.Data != nil:
 			err = c.session.reads.take(m.Data)
+		case m.Part != nil:
+			err = c.session.transfers.takePart(m.Part)
+		case m.State != nil:
+			err = c.session.transfers.takeState(m.State)
 		case serves:
 			err = c.takeServed(m, size, release, received)
 		case m.Result != nil:
@@ -159,7 +164,7 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	case size > c.maxFrame():
 		// The runner may have got its session while this waited.
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, size)
-	case size > wire.MaxControl && size <= wire.MaxData && c.session.reads.areAsked():
+	case size > wire.MaxControl && size <= c.maxAsked():
 		// Who asked has room for it.
 	case size > wire.MaxControl && !c.session.mayReport():
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
@@ -169,7 +174,7 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	}
 	m, err = wire.ReadFromRunner(c.conn, size)
 	switch {
-	case err == nil && size > wire.MaxControl && m.Data == nil && m.Result == nil:
+	case err == nil && size > wire.MaxControl && m.Result == nil && !isAsked(m):
 		return nil, 0, nil, errLarge
 	case err != nil || m.Result == nil:
 		return m, size, func() {}, err
@@ -178,6 +183,21 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	release, err = c.results.acquire(c.ctx, c.session.hello.Namespace, size)
 	return m, size, release, err
 }
+
+// maxAsked bounds a frame that the operator has asked for; 0 when it waits for none.
+func (c *connection) maxAsked() int {
+	switch {
+	case c.session.transfers.areOpen():
+		return wire.MaxPartFrame
+	case c.session.reads.areAsked():
+		return wire.MaxData
+	default:
+		return 0
+	}
+}
+
+// isAsked says that a message comes only when it was asked for.
+func isAsked(m *wire.Message) bool { return m.Data != nil || m.Part != nil || m.State != nil }
 
 // maxFrame bounds a frame by what the runner may report.
 func (c *connection) maxFrame() int {

@@ -33,13 +33,16 @@ type outbox struct {
 	// drained is called when hasRoom says true again; nil for nobody.
 	drained func()
 
-	mu      sync.Mutex
-	frames  [][]byte
-	bytes   int
-	pong    bool
-	writing bool
-	closed  bool
-	writer  sync.WaitGroup
+	mu     sync.Mutex
+	frames [][]byte
+	bytes  int
+	pong   bool
+	// part is the part of a file that is sent when nothing else is to be; nil for none. partSent is called when it was written.
+	part     []byte
+	partSent func()
+	writing  bool
+	closed   bool
+	writer   sync.WaitGroup
 }
 
 // send queues a message. An error means that it is not sent.
@@ -58,6 +61,22 @@ func (o *outbox) send(m *wire.Message) error {
 		return errNotReading
 	}
 	o.frames, o.bytes = append(o.frames, frame), o.bytes+len(frame)
+	o.start()
+	return nil
+}
+
+// sendPart queues a part of a file behind everything else. The one before was sent. An error means that it is not sent.
+func (o *outbox) sendPart(m *wire.Message, sent func()) error {
+	frame, err := wire.Encode(m)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return net.ErrClosed
+	}
+	o.part, o.partSent = frame, sent
 	o.start()
 	return nil
 }
@@ -102,7 +121,7 @@ func (o *outbox) start() {
 
 func (o *outbox) write() {
 	for {
-		frame, drained := o.next()
+		frame, drained, sent := o.next()
 		if drained && o.drained != nil {
 			o.drained()
 		}
@@ -118,29 +137,37 @@ func (o *outbox) write() {
 			o.fail()
 			o.mu.Unlock()
 		}
+		if sent != nil {
+			sent()
+		}
 	}
 }
 
 // next takes the frame that is to be written; nil when there is none, and the writer ends. drained says that there is room
-// again which there wasn't before.
-func (o *outbox) next() (frame []byte, drained bool) {
+// again which there wasn't before. sent is called when the frame was written; nil for nobody.
+func (o *outbox) next() (frame []byte, drained bool, sent func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.frames) > 0 {
+	switch {
+	case len(o.frames) > 0:
 		frame, before := o.frames[0], o.bytes
 		o.frames, o.bytes = o.frames[1:], before-len(frame)
-		return frame, before >= maxQueuedBytes && o.bytes < maxQueuedBytes
-	}
-	if o.pong {
+		return frame, before >= maxQueuedBytes && o.bytes < maxQueuedBytes, nil
+	case o.pong:
 		o.pong = false
-		return pongFrame, false
+		return pongFrame, false, nil
+	case o.part != nil:
+		frame, sent = o.part, o.partSent
+		o.part, o.partSent = nil, nil
+		return frame, false, sent
 	}
 	o.writing = false
-	return nil, false
+	return nil, false, nil
 }
 
 // fail ends the connection; what is queued is lost. It needs the lock.
 func (o *outbox) fail() {
 	o.closed, o.frames, o.bytes, o.pong = true, nil, 0, false
+	o.part, o.partSent = nil, nil
 	o.abort()
 }

@@ -185,6 +185,7 @@ func (a *acceptor) run(ctx context.Context, peer *connection) error {
 	}
 	// After it, the session isn't found any more.
 	defer session.reads.end()
+	defer session.transfers.end()
 	defer a.Hub.remove(session)
 	err := peer.receive(func(callUID string) { a.Hub.received(session, callUID) })
 	if ctx.Err() == nil {

@@ -24,6 +24,8 @@ type Session struct {
 	keepDecision func(string) (kept string, release func())
 	// reads are what the runner is asked of output.
 	reads *reads
+	// transfers are those of files.
+	transfers *transfers
 
 	mu       sync.Mutex
 	call     string

@@ -109,6 +109,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	api, err := newOutputAPI(ctx, mgr, o, outputOptions{
 		clients: clients, identity: identity, reviews: memory.Reviews, now: now, log: log.WithName("output"),
 		sources: []output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}}, stored: kept.sources(),
+		hub: memory.Hub,
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
@@ -47,7 +48,9 @@ type outputOptions struct {
 	sources []output.Source
 	// stored have that of calls that have ended.
 	stored []output.Source
-	log    logr.Logger
+	// hub has the runners whose files are served.
+	hub *dispatch.Hub
+	log logr.Logger
 }
 
 // newOutputAPI makes the aggregated API, and has the leader register it; nil when it is turned off.
@@ -61,11 +64,13 @@ func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with out
 	}
 	// A replica whose caches aren't filled yet answers, too, and says that it can't.
 	cached := apicache.ReaderWithTimeout(mgr.GetClient(), outputReadTimeout)
+	live := apicache.ReaderWithTimeout(mgr.GetAPIReader(), outputReadTimeout)
 	server, err := subresources.New(subresources.Options{
 		Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: with.clients,
-		Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), outputReadTimeout), Cached: cached,
+		Live: live, Cached: cached,
 		Requesters: &access.Requesters{Reader: cached}, Reviews: with.reviews,
-		Sources: with.sources, Stored: with.stored,
+		Sources: with.sources, Stored: with.stored, Runners: with.hub,
+		Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: cached, Live: live}, Identity: with.identity},
 		Leader: &subresources.LeaseLeader{
 			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: mgr.Elected(), Clock: with.now,
 		},

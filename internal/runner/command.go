@@ -30,6 +30,8 @@ type Command struct {
 	DirFD *os.File
 	// Stdin is fed to the process, then its standard input is closed.
 	Stdin []byte
+	// Input is the standard input of the process in place of Stdin; nil for none. Whoever starts the process closes it.
+	Input *os.File
 	// Timeout is how long the process may run; 0 is no limit. Grace is the time between SIGTERM and SIGKILL; 0 is
 	// DefaultGrace.
 	Timeout, Grace time.Duration

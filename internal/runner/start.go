@@ -76,6 +76,10 @@ func (r *run) start() (err error) {
 	if r.cmd.OnStreams != nil {
 		r.cmd.OnStreams(r.stdout.capture.kept, r.stderr.capture.kept)
 	}
+	if r.cmd.Input != nil {
+		// Whoever writes learns when the process doesn't read any more.
+		r.cmd.Input.Close()
+	}
 	r.feeder = newFeeder(files.stdin, r.cmd.Stdin)
 	return nil
 }

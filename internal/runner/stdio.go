@@ -26,7 +26,7 @@ func newChildFiles(cmd *Command) (f *childFiles, err error) {
 			err = fmt.Errorf("prepare input and output: %w", err)
 		}
 	}()
-	if f.stdin, err = f.input(cmd.Stdin); err != nil {
+	if f.stdin, err = f.input(cmd); err != nil {
 		return f, err
 	}
 	if f.stdout, err = f.output("stdout"); err != nil {
@@ -41,9 +41,16 @@ func newChildFiles(cmd *Command) (f *childFiles, err error) {
 	return f, f.source(cmd.Source)
 }
 
-// input gives the child a pipe, or /dev/null if there is no input.
-func (f *childFiles) input(data []byte) (*os.File, error) {
-	if len(data) == 0 {
+// input gives the child its input: a pipe, or /dev/null if there is none.
+func (f *childFiles) input(cmd *Command) (*os.File, error) {
+	if cmd.Input != nil {
+		fd, err := unix.FcntlInt(cmd.Input.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			f.ends = append(f.ends, uintptr(fd))
+		}
+		return nil, err
+	}
+	if len(cmd.Stdin) == 0 {
 		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			f.ends = append(f.ends, uintptr(fd))
 			return nil, nil

@@ -43,12 +43,13 @@ const (
 	responseTimeout = 30 * time.Second
 )
 
-func newForwarder(leader Leader, own *certificate) *forwarder {
+// newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
+func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarder {
 	return &forwarder{leader: leader, transport: &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSClientConfig:       own.clientTLS(),
 		TLSHandshakeTimeout:   dialTimeout,
-		ResponseHeaderTimeout: responseTimeout,
+		ResponseHeaderTimeout: wait,
 		IdleConnTimeout:       idleTimeout,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,

@@ -59,14 +59,17 @@ type subresource struct {
 }
 
 // newGroup is the group with all that it serves.
-func newGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, log rest.Connecter) *genericapiserver.APIGroupInfo {
+func newGroup(scheme *runtime.Scheme, codecs serializer.CodecFactory, log, proxy rest.Connecter) *genericapiserver.APIGroupInfo {
 	call := parent{kind: "ToolCall", singular: "toolcall"}
+	session := parent{kind: "ToolSession", singular: "toolsession"}
 	group := genericapiserver.NewDefaultAPIGroupInfo(GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	group.PrioritizedVersions = []schema.GroupVersion{GroupVersion}
 	group.VersionedResourcesStorageMap[GroupVersion.Version] = map[string]rest.Storage{
 		"toolcalls":     call,
 		"toolcalls/log": subresource{call, log},
-		"toolsessions":  parent{kind: "ToolSession", singular: "toolsession"},
+
+		"toolsessions":       session,
+		"toolsessions/proxy": subresource{session, proxy},
 	}
 	return &group
 }

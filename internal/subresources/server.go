@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 )
@@ -59,6 +60,9 @@ type Options struct {
 	// Stored have the output of calls that have ended, at every replica. They are asked after the Sources, for what the status of
 	// a call doesn't say that it isn't stored.
 	Stored []output.Source
+	// Runners and Origins have the sessions whose files are served.
+	Runners Runners
+	Origins Origins
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
 	Clock  clock.WithTicker
@@ -100,8 +104,16 @@ func New(o Options) (*Server, error) {
 		clock:    o.Clock,
 		stopping: stopping,
 	}
+	proxy := &proxy{
+		rules: &sessionRules{
+			objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, origins: o.Origins, requesters: o.Requesters, reviews: o.Reviews,
+		},
+		runners: o.Runners, slots: newTransferSlots(), clock: o.Clock, log: o.Log, stopping: stopping,
+	}
 	if o.Leader != nil {
-		logs.forwarder = newForwarder(o.Leader, server.certificate)
+		logs.forwarder = newForwarder(o.Leader, server.certificate, responseTimeout)
+		// An answer about a large file begins when that has been read, or written.
+		proxy.forwarder = newForwarder(o.Leader, server.certificate, 0)
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -112,7 +124,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the aggregated API's server: %w", err)
 	}
-	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, logs)); err != nil {
+	if err := server.generic.InstallAPIGroups(newGroup(scheme, codecs, logs, proxy)); err != nil {
 		return nil, fmt.Errorf("install %s: %w", GroupVersion, err)
 	}
 	return server, nil

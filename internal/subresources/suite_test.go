@@ -34,7 +34,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
@@ -63,6 +65,7 @@ type cluster struct {
 	front      tls.Certificate
 	streams    *streams
 	address    string
+	hub        *dispatch.Hub
 
 	stop  context.CancelFunc
 	ended chan error
@@ -101,6 +104,7 @@ rules: [{level: Metadata, resources: [{group: subresources.toolcall.dev}]}, {lev
 
 func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
 	c := &cluster{kubeconfig: filepath.Join(dir, "kubeconfig"), auditLog: filepath.Join(dir, "audit.log"), streams: newStreams(), scheme: runtime.NewScheme()}
+	c.hub = dispatch.NewHub(func(*dispatch.Session) {})
 	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), v1alpha1.AddToScheme(c.scheme)); err != nil {
 		return nil, err
 	}
@@ -239,6 +243,7 @@ func (c *cluster) newServer(sources []output.Source, leader subresources.Leader,
 	return subresources.New(subresources.Options{
 		Identity: c.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: reader,
 		Requesters: &access.Requesters{Reader: reader}, Reviews: access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
+		Runners: c.hub, Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: reader, Live: reader}, Identity: c.identity},
 		Sources: sources, Stored: stored, Leader: leader, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 }

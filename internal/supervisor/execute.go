@@ -29,6 +29,8 @@ type Executor struct {
 	Rules *rules.Rules
 	// Outputs gets what is kept of the output; nil for nobody.
 	Outputs *Outputs
+	// Inputs keeps the standard input of background calls open that come without one; nil closes it.
+	Inputs *Inputs
 	// Session is the session whose calls run here; nil for a call with a pod of its own.
 	Session *wire.Begin
 }
@@ -84,6 +86,14 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		command.KeepBytesPerStream = a.KeepBytesPerStream
 		uid := a.CallUID
 		command.OnStreams = func(stdout, stderr kept.Output) { e.Outputs.Set(uid, stdout, stderr) }
+	}
+	if a.Background && len(a.Stdin) == 0 && e.Inputs != nil {
+		if command.Input, err = e.Inputs.open(a.CallUID); err != nil {
+			r.Outcome = notStarted(result.InvalidEnvironment, err)
+			return r
+		}
+		defer command.Input.Close()
+		defer e.Inputs.end(a.CallUID)
 	}
 	if a.HasSource {
 		command.Source = append([]byte{}, a.Source...)

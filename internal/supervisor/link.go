@@ -14,10 +14,11 @@ type link struct {
 	broken        chan error
 	ended, closed chan struct{}
 	reads         *reads
+	transfers     *transfers
 }
 
 // maxUnhandled is how many messages may wait to be handled. For one call an operator sends only a few in all, but for what it
-// asks of its output.
+// asks of its output; of files it sends no more than it was let to.
 const maxUnhandled = 8 + 2*wire.MaxReads
 
 // receive reads messages until the connection ends. Nobody has to read the channels for it to end.
@@ -26,6 +27,7 @@ func (s *Supervisor) receive(conn Conn) *link {
 		conn: conn, incoming: make(chan *wire.Message, maxUnhandled), broken: make(chan error, 1),
 		ended: make(chan struct{}), closed: make(chan struct{}), reads: newReads(conn, s.Outputs),
 	}
+	l.transfers = newTransfers(l.reads.inTurn, s.Inputs)
 	go l.receive(s.session != nil)
 	return l
 }
@@ -34,6 +36,7 @@ func (s *Supervisor) receive(conn Conn) *link {
 func (l *link) close() {
 	l.conn.Close()
 	close(l.closed)
+	l.transfers.stop()
 	l.reads.close()
 }
 

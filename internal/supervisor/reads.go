@@ -153,17 +153,22 @@ func isAtEnd(d *wire.Data) bool {
 
 // send sends a frame when it is its turn.
 func (r *reads) send(d *wire.Data, last bool) error {
-	select {
-	case <-r.turn:
-	case <-r.ctx.Done():
-		return r.ctx.Err()
-	}
-	defer func() { r.turn <- struct{}{} }()
-	err := r.conn.Send(&wire.Message{Data: d})
+	err := r.inTurn(&wire.Message{Data: d})
 	if last {
 		r.mu.Lock()
 		delete(r.cancels, d.ID)
 		r.mu.Unlock()
 	}
 	return err
+}
+
+// inTurn sends a message after those who wait already.
+func (r *reads) inTurn(m *wire.Message) error {
+	select {
+	case <-r.turn:
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+	defer func() { r.turn <- struct{}{} }()
+	return r.conn.Send(m)
 }

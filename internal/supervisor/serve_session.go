@@ -73,6 +73,9 @@ func (s *Supervisor) beginSession(ctx, terminate context.Context, b *wire.Begin)
 		return err
 	}
 	s.session = newSession(ctx, b, s.BeginSession(b), s.Outputs)
+	if s.FilesOf != nil {
+		s.session.files = s.FilesOf(b)
+	}
 	context.AfterFunc(terminate, func() { s.session.stop(podDeleted) })
 	return nil
 }
@@ -111,10 +114,7 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-l.incoming:
-			var isRead bool
-			if isRead, err = l.reads.handle(m); !isRead && err == nil {
-				answer, err = s.session.handle(m)
-			}
+			answer, err = s.handleInSession(l, m)
 		case e := <-s.session.events:
 			answer = s.session.happened(e)
 		case err = <-l.broken:
@@ -131,6 +131,17 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 		}
 	}
 	return errAcknowledged
+}
+
+// handleInSession does what the operator says, and returns the answer if there is one now.
+func (s *Supervisor) handleInSession(l *link, m *wire.Message) (*wire.Message, error) {
+	if isRead, err := l.reads.handle(m); isRead || err != nil {
+		return nil, err
+	}
+	if isTransfer, err := l.transfers.handle(m, s.session.files); isTransfer || err != nil {
+		return nil, err
+	}
+	return s.session.handle(m)
 }
 
 // greeting is what follows a hello: the calls that it counts, and the results that are kept.

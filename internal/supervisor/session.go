@@ -21,6 +21,8 @@ type session struct {
 	begin   wire.Begin
 	execute ExecuteFunc
 	outputs *Outputs
+	// files says what transfers may reach; nil for nothing.
+	files FilesFunc
 	// calls run or have an unacknowledged result, in the order in which they came.
 	calls []*call
 	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.

@@ -46,6 +46,11 @@
 // its result is acknowledged, and not a moment longer for its output. In a session the output of ended calls stays until that
 // of all of them takes more than maxEndedDisk on disk or maxEndedMemory in memory, when the oldest goes, or until the pod ends.
 // It is for the operator alone, which knows who may read. The files that a call collected are its output too.
+//
+// # Files
+//
+// The operator carries files of a session up and down (transfers.go). That needs no call. A file that is written appears whole
+// or not at all, and nothing is left of one when the connection ends before it has come whole.
 package supervisor
 
 import (
@@ -76,8 +81,12 @@ type Supervisor struct {
 	// them. A runner without them takes no session.
 	DialSession  func(ctx context.Context, session *wire.Session) (Conn, error)
 	BeginSession func(*wire.Begin) ExecuteFunc
+	// FilesOf says what transfers of a session's files may reach; without it there are none.
+	FilesOf func(*wire.Begin) FilesFunc
 	// Outputs has the output of calls, which the operator reads; nil for none.
 	Outputs *Outputs
+	// Inputs has the standard input of background calls, which the operator writes; nil for none.
+	Inputs *Inputs
 	// Execute runs a call. The context's end stops it; a runner.Stop as its cause says why.
 	Execute func(context.Context, *wire.Assignment) *wire.Result
 	// SaveCopy saves a copy of the result where it outlives the process.

@@ -30,9 +30,12 @@ func Encode(m *Message) ([]byte, error) {
 	if err := enc.Encode(m); err != nil {
 		return nil, fmt.Errorf("encode frame: %w", err)
 	}
-	if m.Data != nil {
-		// The encoder has added the line feed.
+	// The encoder has added the line feed.
+	switch {
+	case m.Data != nil:
 		frame.Write(m.Data.Payload)
+	case m.Part != nil:
+		frame.Write(m.Part.Payload)
 	}
 	size := frame.Len() - headerSize
 	if limit := m.limit(); size > limit {
@@ -54,7 +57,11 @@ func (m *Message) limit() int {
 		return MaxHeld
 	case m.Data != nil:
 		return MaxData
-	case m.Ping != nil, m.Read != nil, m.CancelRead != nil, m.Started != nil, m.Known != nil:
+	case m.Part != nil:
+		return MaxPartFrame
+	case m.State != nil:
+		return MaxState
+	case m.Ping != nil, m.Read != nil, m.CancelRead != nil, m.Started != nil, m.Known != nil, m.Want != nil, m.CancelTransfer != nil:
 		return MaxControl
 	default:
 		return MaxAssignment
@@ -109,6 +116,9 @@ func ReadFromRunner(r io.Reader, size int) (*Message, error) {
 		Started *Started `json:"started"`
 		Known   *Known   `json:"known"`
 		Data    *Data    `json:"data"`
+
+		Part  *Part          `json:"part"`
+		State *TransferState `json:"state"`
 	}
 	payload, err := readBody(r, size, &body)
 	if err != nil {
@@ -116,21 +126,21 @@ func ReadFromRunner(r io.Reader, size int) (*Message, error) {
 	}
 	m := &Message{
 		Hello: body.Hello, Result: body.Result, Ping: body.Ping, Held: body.Held, Started: body.Started, Known: body.Known,
-		Data: body.Data,
+		Data: body.Data, Part: body.Part, State: body.State,
 	}
 	return m.checked(payload)
 }
 
-// dataStart is how the only frame starts that isn't JSON alone.
-var dataStart = []byte(`{"data":{`)
+// dataStart and partStart are how the frames start that aren't JSON alone.
+var dataStart, partStart = []byte(`{"data":{`), []byte(`{"part":{`)
 
-// readBody decodes the JSON of a frame, and returns what follows it in one of Data.
+// readBody decodes the JSON of a frame, and returns what follows it in one of Data or Part.
 func readBody(r io.Reader, size int, into any) (payload []byte, err error) {
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, fmt.Errorf("frame ended early: %w", err)
 	}
-	if bytes.HasPrefix(body, dataStart) {
+	if bytes.HasPrefix(body, dataStart) || bytes.HasPrefix(body, partStart) {
 		body, payload, _ = bytes.Cut(body, []byte{'\n'})
 	}
 	if err := json.Unmarshal(body, into); err != nil {
@@ -142,7 +152,12 @@ func readBody(r io.Reader, size int, into any) (payload []byte, err error) {
 // checked returns the message if exactly one of its fields is set, and what follows it is its own.
 func (m *Message) checked(payload []byte) (*Message, error) {
 	if m.Data != nil {
-		if err := m.Data.take(payload); err != nil {
+		if err := takePayload(payload, m.Data.Bytes, &m.Data.Payload); err != nil {
+			return nil, err
+		}
+	}
+	if m.Part != nil {
+		if err := takePayload(payload, m.Part.Bytes, &m.Part.Payload); err != nil {
 			return nil, err
 		}
 	}
@@ -152,6 +167,7 @@ func (m *Message) checked(payload []byte) (*Message, error) {
 		m.Ack != nil, m.Cancel != nil, m.Ping != nil, m.Pong != nil,
 		m.Begin != nil, m.Held != nil, m.Started != nil, m.Known != nil, m.Stop != nil, m.End != nil,
 		m.Read != nil, m.CancelRead != nil, m.Data != nil,
+		m.Transfer != nil, m.Want != nil, m.Part != nil, m.State != nil, m.CancelTransfer != nil,
 	} {
 		if present {
 			n++

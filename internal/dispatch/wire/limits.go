@@ -32,6 +32,20 @@ const (
 	MaxReads = 128
 )
 
+// Bounds of transfers.
+const (
+	// MaxPart is how many bytes of a file are in a frame, MaxPartFrame the size of the frame. It takes a few milliseconds, in
+	// which nothing else can be sent.
+	MaxPart      = 128 << 10
+	MaxPartFrame = MaxPart + MaxControl
+	// MaxUnansweredParts is how many Parts an operator sends, or asks for, before the first is answered.
+	MaxUnansweredParts = 4
+	// MaxTransfers is how many a runner has at a time.
+	MaxTransfers = 8
+	// MaxState bounds a TransferState: one byte of its message becomes at most six of JSON.
+	MaxState = 6*MaxMessageBytes + maxEncodedRest
+)
+
 // Bounds of an Environment.
 const (
 	// MaxNames is how many variables are named in each list.

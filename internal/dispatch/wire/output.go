@@ -71,13 +71,13 @@ type Data struct {
 	MissingEnd   int64 `json:"missingEnd,omitempty"`
 }
 
-// take takes what followed the object.
-func (d *Data) take(payload []byte) error {
-	if d.Bytes != len(payload) {
-		return fmt.Errorf("data of %d bytes comes with %d", d.Bytes, len(payload))
+// takePayload takes what followed an object that says how many bytes it is.
+func takePayload(payload []byte, bytes int, into *[]byte) error {
+	if bytes != len(payload) {
+		return fmt.Errorf("an object that announces %d bytes comes with %d", bytes, len(payload))
 	}
 	if len(payload) > 0 {
-		d.Payload = payload
+		*into = payload
 	}
 	return nil
 }

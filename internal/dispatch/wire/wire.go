@@ -28,7 +28,16 @@
 // bytes, so that nothing else waits for long behind it. A connection's end ends what wasn't answered: the offsets of what came
 // say where to go on.
 //
-// Data is the one frame that isn't JSON alone: the object is followed by a line feed and Data.Bytes bytes of the stream.
+// # Files
+//
+// A Transfer carries a file of a session up or down. Each end says how much it takes: of a file that is read, the operator Wants
+// parts, and each is answered by one Part; of one that is written, the operator sends at most MaxUnansweredParts Parts ahead of
+// the State that answers each. So neither end has to keep more than that. A State that says Ended is the last of each
+// Transfer, also of a canceled one. At most MaxTransfers haven't ended at a time; a connection's end ends them all. As with
+// Data, a runner has one Part on its way at a time, and so has an operator on each connection.
+//
+// Data and Part are the frames that aren't JSON alone: the object is followed by a line feed and as many bytes as its field
+// bytes says.
 //
 // Either end may be newer than the other. A runner ignores messages that it doesn't know, and both ignore
 // fields that they don't know. Version says when that is not enough.
@@ -53,7 +62,8 @@ import (
 // Version 4 has sessions: an older runner would ignore Begin, and end after one call.
 // Version 5 has Assignment.File: an older runner would try to start a program without a name.
 // Version 6 has Read and Assignment.KeepBytesPerStream: an older runner would keep no output, and answer no reader.
-// Version 7 has Assignment.Collect and ReadOutput.Artifact: an older runner would keep no files.
+// Version 7 has Assignment.Collect, ReadOutput.Artifact and Transfer: an older runner would keep no files, carry none, and close the
+// standard input of background calls.
 const (
 	Version       = 7
 	OldestVersion = 1
@@ -93,6 +103,13 @@ type Message struct {
 	Read       *ReadOutput `json:"read,omitempty"`
 	CancelRead *CancelRead `json:"cancelRead,omitempty"`
 	Data       *Data       `json:"data,omitempty"`
+
+	// Of files.
+	Transfer       *Transfer       `json:"transfer,omitempty"`
+	Want           *Want           `json:"want,omitempty"`
+	Part           *Part           `json:"part,omitempty"`
+	State          *TransferState  `json:"state,omitempty"`
+	CancelTransfer *CancelTransfer `json:"cancelTransfer,omitempty"`
 }
 
 // Hello introduces a runner. The token and the key of its TLS certificate prove who it is.

@@ -8,6 +8,10 @@ import (
 )
 
 func (c *call) remove() (Result, error) {
+	condition, err := c.req.condition()
+	if err != nil {
+		return Result{}, err
+	}
 	p, err := c.resolve(c.req.Path, how{itself: true})
 	if err != nil {
 		return Result{}, err
@@ -17,7 +21,7 @@ func (c *call) remove() (Result, error) {
 	case p.isRoot() || c.rules.isKept(p.path):
 		return Result{}, keptError(p)
 	case !isDir(&p.st):
-		if err := c.unlink(p); err != nil {
+		if err := c.unlink(p, condition); err != nil {
 			return Result{}, fileError("delete", p.path, err)
 		}
 		return Result{Path: p.path, Matches: 1}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
@@ -35,13 +39,16 @@ func (c *call) remove() (Result, error) {
 	return Result{Path: p.path, Matches: t.removed}, t.inPart(err)
 }
 
-// unlink removes a name while no other call compares or replaces what has it.
-func (c *call) unlink(p *place) error {
+// unlink removes a name, if the condition holds, while no other call compares or replaces what has it.
+func (c *call) unlink(p *place, condition condition) error {
 	unlock, err := lock(c.ctx, p)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := c.check(p, condition); err != nil {
+		return err
+	}
 	return unix.Unlinkat(p.dir, p.name, 0)
 }
 

@@ -46,10 +46,7 @@ type replacement struct {
 func (c *call) replace(p *place, content io.Reader, mode uint32, condition condition) (err error) {
 	r := &replacement{place: p, mode: mode, condition: condition, fd: -1}
 	defer func() {
-		closeAll(r.fd)
-		if r.temporary != "" {
-			_ = unix.Unlinkat(p.dir, r.temporary, 0)
-		}
+		r.discard()
 		if err != nil {
 			err = fileError("write", p.path, err)
 		}
@@ -63,6 +60,11 @@ func (c *call) replace(p *place, content io.Reader, mode uint32, condition condi
 	if err := c.commit(r); err != nil {
 		return err
 	}
+	return p.sync()
+}
+
+// sync makes what has the name, and the directories that were made for it, durable.
+func (p *place) sync() error {
 	for _, m := range p.made {
 		if err := syncDir(m.dir); err != nil {
 			return err
@@ -99,6 +101,11 @@ func (r *replacement) fill(ctx context.Context, content io.Reader) error {
 			return err
 		}
 	}
+	return r.settle()
+}
+
+// settle gives the file its owner and mode, and synchronizes it to the disk.
+func (r *replacement) settle() error {
 	if err := r.own(); err != nil {
 		return err
 	}

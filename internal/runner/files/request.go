@@ -72,8 +72,8 @@ type Request struct {
 	// Mode are the permissions of what Write or MakeDirectory makes, at most 0777. Nil keeps those of a file that is
 	// replaced, and stands for 0644 and 0755 otherwise.
 	Mode *uint32
-	// IfSHA256 makes a Write or an Edit conditional on the file's content, in hexadecimal digits. An empty string lets a
-	// Write create the file only.
+	// IfSHA256 makes a Write, an Edit, or a Delete of a file conditional on the file's content, in hexadecimal digits. An empty
+	// string lets a Write create the file only.
 	IfSHA256 *string
 
 	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set.
@@ -194,17 +194,11 @@ func Do(ctx context.Context, rules *Rules, r *Request, stdout io.Writer) (Result
 		return Result{}, newError(InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
 			"Grep, Stat, Delete, MakeDirectory and Move.", quote(string(r.Operation)))
 	}
-	if err := checkKernel(); err != nil {
-		return Result{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return Result{}, err
-	}
-	compiled, err := rules.compile(operation.writes)
+	c, err := newCall(ctx, rules, r, operation.writes)
 	if err != nil {
 		return Result{}, err
 	}
-	c := &call{ctx: ctx, rules: compiled, req: r, stdout: stdout}
+	c.stdout = stdout
 	return operation.do(c)
 }
 

@@ -80,12 +80,15 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 		output: newRemote(s),
 	}
 	c.oomBefore, _ = runner.CgroupOOMKills()
-	if err := s.send(&request{Number: s.number, Run: newCommand(cmd)}, filesWith(cmd.DirFD)...); err != nil {
+	if err := s.send(&request{Number: s.number, Run: newCommand(cmd)}, filesWith(cmd.DirFD, cmd.Input)...); err != nil {
 		p.discard(s)
 		return result.Outcome{}, errNotHandedOver
 	}
 	// The shim has it. A command may run for hours.
 	cmd.Stdin, cmd.Source = nil, nil
+	if cmd.Input != nil {
+		cmd.Input.Close()
+	}
 	p.add(c)
 	go c.receive()
 	ended := c.supervise(ctx)
@@ -107,11 +110,14 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 	return *ended.Ended, nil
 }
 
-func filesWith(dir *os.File) []*os.File {
-	if dir == nil {
-		return nil
+// filesWith are those of the files that there are.
+func filesWith(all ...*os.File) (files []*os.File) {
+	for _, file := range all {
+		if file != nil {
+			files = append(files, file)
+		}
 	}
-	return []*os.File{dir}
+	return files
 }
 
 // add makes the memory that the command takes count, and prepares for the next one.

@@ -18,7 +18,7 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// A frame is four bytes of length and a JSON object. The directory of a command, and the files that have its output, come with
+// A frame is four bytes of length and a JSON object. The directory and the input of a command, and the files that have its output, come with
 // the length, as descriptors. What comes without is written at once, so that several may send it at a time.
 
 // request is what a shim is told. The number tells a stop for one command from the next command.
@@ -56,6 +56,8 @@ type command struct {
 	HasSource         bool          `json:"hasSource,omitempty"`
 	Rules             *rules.Rules  `json:"rules,omitempty"`
 	DenyNetwork       bool          `json:"denyNetwork,omitempty"`
+	// HasInput says that the last file is the standard input.
+	HasInput bool `json:"hasInput,omitempty"`
 
 	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
 }
@@ -64,7 +66,7 @@ func newCommand(c *runner.Command) *command {
 	return &command{
 		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
 		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, HasSource: c.Source != nil, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
-		KeepBytesPerStream: c.KeepBytesPerStream,
+		KeepBytesPerStream: c.KeepBytesPerStream, HasInput: c.Input != nil,
 	}
 }
 

@@ -55,9 +55,9 @@ type server struct {
 // received is a command, and its context, which can be stopped before the command is begun.
 type received struct {
 	request
-	// dir is the directory of the command, if one came.
-	dir []*os.File
-	ctx context.Context
+	// files are the directory and the input of the command, if they came.
+	files []*os.File
+	ctx   context.Context
 }
 
 // serve runs commands until the pool closes the connection.
@@ -117,7 +117,7 @@ func (s *server) receive() {
 			break
 		}
 		if c.Run != nil {
-			c.dir = files
+			c.files = files
 			c.ctx = s.begin(c.Number)
 			s.commands <- c
 			continue
@@ -156,9 +156,13 @@ func (s *server) begin(number uint64) context.Context {
 // run runs a command to its end, and prepares for the next one.
 func (s *server) run(c received) error {
 	cmd := c.Run.command()
-	defer closeAll(c.dir)
-	if len(c.dir) > 0 {
-		cmd.DirFD = c.dir[0]
+	files := c.files
+	defer closeAll(c.files)
+	if n := len(files); c.Run.HasInput && n > 0 {
+		cmd.Input, files = files[n-1], files[:n-1]
+	}
+	if len(files) > 0 {
+		cmd.DirFD = files[0]
 	}
 	var streams []kept.Output
 	cmd.OnStreams = func(stdout, stderr kept.Output) {
@@ -172,9 +176,9 @@ func (s *server) run(c received) error {
 	outcome.Shorten()
 	s.output.hide()
 	ended := &reply{Ended: &outcome, Reusable: !hasChildren()}
-	files := ended.takeFiles(streams)
-	defer closeAll(files)
-	if err := send(s.conn, ended, files...); err != nil {
+	last := ended.takeFiles(streams)
+	defer closeAll(last)
+	if err := send(s.conn, ended, last...); err != nil {
 		return err
 	}
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {

@@ -1,0 +1,336 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// firstWithTransfers is the version of the first runners that carry files.
+const firstWithTransfers = 7
+
+// stallTimeout is how long a runner may take to answer what a transfer waits for.
+const stallTimeout = 5 * time.Minute
+
+// Errors of transfers.
+var (
+	// ErrOldRunner says that the runner is from before this version.
+	ErrOldRunner = errors.New("the session's runner is older than the operator, and carries no files")
+	// ErrManyTransfers says that the runner carries as many files as it may.
+	ErrManyTransfers = errors.New("the session's runner carries as many files as it may")
+
+	errTransfer = errors.New("what a runner doesn't say about a transfer")
+	errStalled  = errors.New("the session's runner takes too long: a file system may not answer")
+)
+
+// TransferError says why a runner didn't carry a file. Reason is that of a file action, or of a directory that isn't there.
+type TransferError struct {
+	Reason, Message string
+	// Next is the offset of the next byte of an input.
+	Next int64
+}
+
+func (e *TransferError) Error() string { return e.Reason + ": " + e.Message }
+
+// transfers are those of one connection that haven't ended. The runner sends what it was asked for, and the operator sends what
+// the runner has room for, so that a transfer takes wire.MaxUnansweredParts parts of memory at most.
+type transfers struct {
+	outbox *outbox
+	close  func()
+	// turn has an element while no part is on its way to the runner.
+	turn chan struct{}
+	// over is closed when the connection has ended.
+	over chan struct{}
+
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]*Transfer
+}
+
+func newTransfers(o *outbox, closeConnection func()) *transfers {
+	t := &transfers{
+		outbox: o, close: closeConnection, turn: make(chan struct{}, 1), over: make(chan struct{}), open: map[uint64]*Transfer{},
+	}
+	t.turn <- struct{}{}
+	return t
+}
+
+// end ends those that haven't ended.
+func (t *transfers) end() { close(t.over) }
+
+// areOpen says whether parts can come.
+func (t *transfers) areOpen() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.open) > 0
+}
+
+// Transfer is a file that is carried up or down. One goroutine uses it, and closes it at the end.
+type Transfer struct {
+	of   *transfers
+	id   uint64
+	kind wire.TransferKind
+	// begun is closed when the runner has begun, ended when it has ended.
+	begun, ended chan struct{}
+	parts        chan []byte
+	// room has an element for each part that may be sent.
+	room chan struct{}
+
+	// What follows needs the lock of transfers. state is what the runner said last, wanted what it was asked for and hasn't
+	// sent, sent how many bytes it was sent.
+	state       wire.TransferState
+	wanted      []wire.Want
+	sent        int64
+	isBegun     bool
+	isAbandoned bool
+}
+
+// Transfer begins to carry a file of the session that the runner serves. It returns when the runner has begun, or else with a
+// *TransferError. The ID is set here.
+func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, error) {
+	if s.hello.Version < firstWithTransfers {
+		return nil, ErrOldRunner
+	}
+	if err := m.Check(); err != nil {
+		return nil, &TransferError{Reason: "InvalidRequest", Message: err.Error()}
+	}
+	t, err := s.transfers.register(&m)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.transfers.outbox.send(&wire.Message{Transfer: &m}); err != nil {
+		s.transfers.forget(t)
+		return nil, err
+	}
+	err = t.await(ctx, t.begun)
+	if errors.Is(err, errHasEnded) && t.failure() == nil {
+		// It has done all that it was to do.
+		err = nil
+	}
+	if err != nil {
+		t.Close()
+		return nil, t.orFailure(err)
+	}
+	return t, nil
+}
+
+func (t *transfers) register(m *wire.Transfer) (*Transfer, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.open) >= wire.MaxTransfers {
+		return nil, ErrManyTransfers
+	}
+	t.last++
+	m.ID = t.last
+	one := &Transfer{
+		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}),
+		parts: make(chan []byte, wire.MaxUnansweredParts), room: make(chan struct{}, wire.MaxUnansweredParts),
+	}
+	for range wire.MaxUnansweredParts {
+		one.room <- struct{}{}
+	}
+	t.open[m.ID] = one
+	return one, nil
+}
+
+func (t *transfers) forget(one *Transfer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, one.id)
+}
+
+// takeState takes what the runner says of a transfer. An error says that no honest runner says that.
+func (t *transfers) takeState(s *wire.TransferState) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.open[s.ID]
+	if one == nil {
+		return errTransfer
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	before := one.state
+	switch {
+	case s.Ended:
+		delete(t.open, s.ID)
+		close(one.ended)
+	case !one.isBegun:
+		one.isBegun = true
+		close(one.begun)
+	case one.kind != wire.TransferWrite && one.kind != wire.TransferInput || s.Next <= before.Next || s.Next > one.sent:
+		return fmt.Errorf("%w: %d bytes are written of %d", errTransfer, s.Next, one.sent)
+	default:
+		select {
+		case one.room <- struct{}{}:
+		default:
+			return errTransfer
+		}
+	}
+	one.state = *s
+	return nil
+}
+
+// takePart takes a part of a file.
+func (t *transfers) takePart(p *wire.Part) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.open[p.ID]
+	if one == nil || len(one.wanted) == 0 {
+		return errTransfer
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if w := one.wanted[0]; p.Offset != w.Offset || len(p.Payload) != w.Max {
+		return fmt.Errorf("%w: %d bytes at %d, and asked for are %d at %d", errTransfer, len(p.Payload), p.Offset, w.Max, w.Offset)
+	}
+	one.wanted = one.wanted[1:]
+	if !one.isAbandoned {
+		// There is room for all that is wanted.
+		one.parts <- p.Payload
+	}
+	return nil
+}
+
+// errHasEnded says that the runner has ended the transfer.
+var errHasEnded = errors.New("the transfer has ended")
+
+// await waits until a channel is closed, or has an element.
+func (t *Transfer) await(ctx context.Context, something <-chan struct{}) error {
+	timer := time.NewTimer(stallTimeout)
+	defer timer.Stop()
+	select {
+	case <-something:
+		return nil
+	case <-t.ended:
+		return errHasEnded
+	case <-t.of.over:
+		return errEnded
+	case <-timer.C:
+		return errStalled
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// failure is why the runner has ended the transfer; nil when it has done all, or hasn't ended it.
+func (t *Transfer) failure() error {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	if t.state.Reason == "" {
+		return nil
+	}
+	return &TransferError{t.state.Reason, t.state.Message, t.state.Next}
+}
+
+// orFailure is the runner's reason if there is one.
+func (t *Transfer) orFailure(err error) error {
+	if failure := t.failure(); failure != nil && errors.Is(err, errHasEnded) {
+		return failure
+	}
+	return err
+}
+
+// State is what the runner said last.
+func (t *Transfer) State() wire.TransferState {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	return t.state
+}
+
+// Read hands over a part of a file that is read, from start up to, not including, end, in pieces.
+func (t *Transfer) Read(ctx context.Context, start, end int64, to func([]byte) error) error {
+	asked := start
+	for at := start; at < end; {
+		for ; asked < end && asked-at < wire.MaxUnansweredParts*wire.MaxPart; asked = min(asked+wire.MaxPart, end) {
+			if err := t.want(asked, int(min(wire.MaxPart, end-asked))); err != nil {
+				return err
+			}
+		}
+		part, err := t.nextPart(ctx)
+		if err != nil {
+			return t.orFailure(err)
+		}
+		if err := to(part); err != nil {
+			return err
+		}
+		at += int64(len(part))
+	}
+	return nil
+}
+
+func (t *Transfer) want(offset int64, most int) error {
+	w := wire.Want{ID: t.id, Offset: offset, Max: most}
+	t.of.mu.Lock()
+	t.wanted = append(t.wanted, w)
+	t.of.mu.Unlock()
+	return t.of.outbox.send(&wire.Message{Want: &w})
+}
+
+func (t *Transfer) nextPart(ctx context.Context) ([]byte, error) {
+	// What has come before the end counts.
+	select {
+	case part := <-t.parts:
+		return part, nil
+	default:
+	}
+	timer := time.NewTimer(stallTimeout)
+	defer timer.Stop()
+	select {
+	case part := <-t.parts:
+		return part, nil
+	case <-t.ended:
+		return nil, errHasEnded
+	case <-t.of.over:
+		return nil, errEnded
+	case <-timer.C:
+		return nil, errStalled
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Write adds at most wire.MaxPart bytes to a file that is written, when the runner has room for them. last says that they are
+// all: then Finish says what became of the file.
+func (t *Transfer) Write(ctx context.Context, p []byte, last bool) error {
+	if err := t.await(ctx, t.room); err != nil {
+		return t.orFailure(err)
+	}
+	if err := t.await(ctx, t.of.turn); err != nil {
+		return t.orFailure(err)
+	}
+	t.of.mu.Lock()
+	part := &wire.Part{ID: t.id, Offset: t.sent, Bytes: len(p), Payload: p, End: last}
+	t.sent += int64(len(p))
+	t.of.mu.Unlock()
+	giveBack := func() { t.of.turn <- struct{}{} }
+	err := t.of.outbox.sendPart(&wire.Message{Part: part}, giveBack)
+	if err != nil {
+		giveBack()
+	}
+	return err
+}
+
+// Finish waits for the end of a transfer that does what it was to do.
+func (t *Transfer) Finish(ctx context.Context) (wire.TransferState, error) {
+	if err := t.await(ctx, nil); !errors.Is(err, errHasEnded) {
+		return wire.TransferState{}, err
+	}
+	return t.State(), t.failure()
+}
+
+// Close has the runner end a transfer that hasn't ended. Its place is taken until then.
+func (t *Transfer) Close() {
+	t.of.mu.Lock()
+	t.isAbandoned = true
+	isOpen := t.of.open[t.id] == t
+	t.of.mu.Unlock()
+	if isOpen && t.of.outbox.send(&wire.Message{CancelTransfer: &wire.CancelTransfer{ID: t.id}}) != nil {
+		t.of.close()
+	}
+}

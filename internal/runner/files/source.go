@@ -1,0 +1,126 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"hash"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// Source is a regular file that is sent part by part. Whoever has it calls its methods one at a time, and Close at the end.
+type Source struct {
+	// Path is what was opened, with links resolved. Size and SHA256 are of the content when it was summed.
+	Path   string
+	Size   int64
+	SHA256 string
+
+	fd     int
+	before unix.Stat_t
+	// sum is of the bytes before summed.
+	sum    hash.Hash
+	summed int64
+	// again is of the bytes before sent, which were sent in their order.
+	again hash.Hash
+	sent  int64
+}
+
+// OpenSource opens the file that Path of a request names, below Rules.ReadPaths.
+func OpenSource(ctx context.Context, rules *Rules, r *Request) (*Source, error) {
+	c, err := newCall(ctx, rules, r, false)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.resolve(r.Path, how{follow: true})
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	fd, st, err := p.openFile()
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Path: p.path, Size: st.Size, fd: fd, before: *st, sum: sha256.New(), again: sha256.New()}, nil
+}
+
+// newCall is a request without an operation.
+func newCall(ctx context.Context, rules *Rules, r *Request, writes bool) (*call, error) {
+	if err := checkKernel(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	compiled, err := rules.compile(writes)
+	if err != nil {
+		return nil, err
+	}
+	return &call{ctx: ctx, rules: compiled, req: r}, nil
+}
+
+// SumSome sums at most so many more bytes. It says whether that was the last of them; then SHA256 is known.
+func (s *Source) SumSome(ctx context.Context, most int64) (done bool, err error) {
+	end := min(s.Size, s.summed+most)
+	n, err := copyPart(ctx, s.sum, s.fd, span{s.summed, end})
+	s.summed += n
+	switch {
+	case err != nil:
+		return false, fileError("read", s.Path, err)
+	case s.summed < end:
+		return false, s.changed()
+	case end < s.Size:
+		return false, nil
+	}
+	s.SHA256 = hexSum(s.sum)
+	return true, s.Check()
+}
+
+func (s *Source) changed() error {
+	return newError(FileChanged, "%s was written to while it was read: try again.", quote(s.Path))
+}
+
+// Check says whether the file was written to since it was opened, as far as its times and its size tell.
+func (s *Source) Check() error {
+	after, err := fstat(s.fd)
+	if err != nil {
+		return fileError("read", s.Path, err)
+	}
+	if after.Size != s.Size || after.Mtim != s.before.Mtim {
+		return s.changed()
+	}
+	return nil
+}
+
+// ReadAt fills a buffer from an offset, up to the end of the file. Where all of the file was read in its order, the last part
+// comes only if the content is the one that was summed; otherwise only if nothing tells that it was written to.
+func (s *Source) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
+	want := int(min(int64(len(p)), max(s.Size-offset, 0)))
+	for n := 0; n < want; {
+		got, err := readAt(ctx, s.fd, p[n:want], offset+int64(n))
+		if err != nil {
+			return 0, fileError("read", s.Path, err)
+		}
+		if got == 0 {
+			return 0, s.changed()
+		}
+		n += got
+	}
+	if offset == s.sent {
+		s.again.Write(p[:want])
+		s.sent += int64(want)
+	}
+	if s.sent == s.Size && offset+int64(want) == s.Size && hexSum(s.again) != s.SHA256 {
+		return 0, s.changed()
+	}
+	if want == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return want, s.Check()
+}
+
+// Close closes the file.
+func (s *Source) Close() {
+	closeAll(s.fd)
+	s.fd = -1
+}

@@ -1,0 +1,110 @@
+package subresources
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// Parameters of a request for files.
+const parameterPath = "path"
+
+// fileRequest says what a client asks of files.
+type fileRequest struct {
+	path string
+	kind wire.TransferKind
+	// ifSHA256 is the condition of a write or a deletion; empty for a file that must not be there, nil without one.
+	ifSHA256 *string
+	// ifMatch and ifNoneMatch are the conditions of a read, as they came.
+	ifMatch, ifNoneMatch string
+}
+
+// parseParameters reads the parameters of a request, each of which may be given once.
+func parseParameters(r *http.Request, known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, apierrors.NewBadRequest("the query can't be parsed: " + err.Error())
+	}
+	for name, given := range values {
+		if !slices.Contains(known, name) {
+			return nil, badRequest("unknown parameter %q: there are %s", name, strings.Join(known, ", "))
+		}
+		if len(given) > 1 {
+			return nil, badRequest("parameter %s is given %d times", name, len(given))
+		}
+	}
+	return values, nil
+}
+
+// parseFileRequest reads the parameters and headers of a request. Everything that it doesn't understand is an error.
+func parseFileRequest(r *http.Request) (*fileRequest, error) {
+	values, err := parseParameters(r, parameterPath)
+	if err != nil {
+		return nil, err
+	}
+	q := &fileRequest{path: values.Get(parameterPath)}
+	if q.path == "" {
+		return nil, badRequest("parameter %s is missing: it names the file", parameterPath)
+	}
+	match, noneMatch := strings.Join(r.Header.Values("If-Match"), ","), strings.Join(r.Header.Values("If-None-Match"), ",")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		q.kind, q.ifMatch, q.ifNoneMatch = wire.TransferRead, match, noneMatch
+		return q, nil
+	case http.MethodPut:
+		q.kind = wire.TransferWrite
+		for _, header := range []string{"Content-Range", "Content-Encoding"} {
+			if r.Header.Get(header) != "" {
+				return nil, badRequest("%s can't be served: a file is written whole, as it comes", header)
+			}
+		}
+		if noneMatch == "*" && match == "" {
+			q.ifSHA256 = ptr.To("")
+			return q, nil
+		}
+	default:
+		q.kind = wire.TransferDelete
+	}
+	if noneMatch != "" {
+		return nil, badRequest(`If-None-Match %.100q can't be served: a PUT can have * for a file that must not be there`, noneMatch)
+	}
+	if match == "" {
+		return q, nil
+	}
+	sum, ok := sumOfTag(match)
+	if !ok {
+		return nil, badRequest("If-Match %.100q can't be served: it must be the ETag of one answer", match)
+	}
+	q.ifSHA256 = &sum
+	return q, nil
+}
+
+// tagOf is the ETag of a file.
+func tagOf(sha256 string) string { return `"` + sha256 + `"` }
+
+// sumOfTag is the checksum that an ETag has.
+func sumOfTag(tag string) (sum string, ok bool) {
+	sum, opened := strings.CutPrefix(strings.TrimSpace(tag), `"`)
+	sum, closed := strings.CutSuffix(sum, `"`)
+	return sum, opened && closed && len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == ""
+}
+
+// listsTag says whether a list of ETags has one, or is *. Weak ones match only where that is enough.
+func listsTag(list, tag string, weak bool) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		one = strings.TrimSpace(one)
+		if weak {
+			one = strings.TrimPrefix(one, "W/")
+		}
+		if one == "*" || one == tag {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,264 @@
+package subresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/output"
+)
+
+// bodyTimeout is how long a client may send, or take, nothing.
+const bodyTimeout = time.Minute
+
+// serveFiles reads, writes or deletes a file.
+func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) error {
+	asked, err := parseFileRequest(r)
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	session, err := p.rules.get(ctx, q.session)
+	if err != nil {
+		return err
+	}
+	decision, err := p.rules.decide(ctx, q.who, session, &v1alpha1.ToolCallSpec{File: asked.action()})
+	if err != nil {
+		return err
+	}
+	if decision.Files == nil {
+		return unavailable("the decision has no rules for files")
+	}
+	runner, err := p.runnerOf(session)
+	if err != nil {
+		return err
+	}
+	f := &fileAnswer{proxy: p, w: w, r: r, control: http.NewResponseController(w), asked: asked, rules: *decision.Files}
+	if asked.kind == wire.TransferWrite && f.rules.MaxWriteBytes > 0 && r.ContentLength > f.rules.MaxWriteBytes {
+		return transferFailed(&dispatch.TransferError{
+			Reason:  v1alpha1.ReasonFileTooLarge,
+			Message: fmt.Sprintf("the content has %d bytes, and the policy's files.maxWriteBytes allows %d", r.ContentLength, f.rules.MaxWriteBytes),
+		}, asked)
+	}
+	f.transfer, err = runner.Transfer(ctx, wire.Transfer{
+		Kind: asked.kind, Path: asked.path, IfSHA256: asked.ifSHA256, Rules: f.rules, Environment: decision.Plan,
+	})
+	if err != nil {
+		return transferFailed(err, asked)
+	}
+	defer f.transfer.Close()
+	switch asked.kind {
+	case wire.TransferRead:
+		return f.send(ctx)
+	case wire.TransferWrite:
+		return f.receive(ctx)
+	default:
+		if _, err := f.transfer.Finish(ctx); err != nil {
+			return transferFailed(err, asked)
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+}
+
+// action is what a call would do that asks for the same.
+func (q *fileRequest) action() *v1alpha1.FileAction {
+	switch q.kind {
+	case wire.TransferRead:
+		return &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: q.path}
+	case wire.TransferWrite:
+		return &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: q.path, Content: ptr.To("")}
+	default:
+		return &v1alpha1.FileAction{Operation: v1alpha1.FileDelete, Path: q.path}
+	}
+}
+
+// fileAnswer is a file that goes up or down.
+type fileAnswer struct {
+	*proxy
+	w        http.ResponseWriter
+	r        *http.Request
+	control  *http.ResponseController
+	asked    *fileRequest
+	rules    wire.FileRules
+	transfer *dispatch.Transfer
+}
+
+// send sends the file, or the part that was asked for.
+func (f *fileAnswer) send(ctx context.Context) error {
+	state, h := f.transfer.State(), f.w.Header()
+	tag := tagOf(state.SHA256)
+	h.Set("ETag", tag)
+	switch {
+	case f.asked.ifMatch != "" && !listsTag(f.asked.ifMatch, tag, false):
+		return statusError(http.StatusPreconditionFailed, v1alpha1.ReasonFileChanged, nil, "the file has the ETag %s, and not %.100s", tag, f.asked.ifMatch)
+	case f.asked.ifNoneMatch != "" && listsTag(f.asked.ifNoneMatch, tag, true):
+		f.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	start, end, isPart, err := f.part(tag, state.Size)
+	if err != nil {
+		return err
+	}
+	// What a call wrote is never shown as a page of the API server's origin.
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("Content-Length", strconv.FormatInt(end-start, 10))
+	code := http.StatusOK
+	if isPart {
+		code = http.StatusPartialContent
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", start, end-1, state.Size))
+	}
+	if f.r.Method == http.MethodHead {
+		f.w.WriteHeader(code)
+		return nil
+	}
+	isBegun := false
+	err = f.transfer.Read(ctx, start, end, func(part []byte) error {
+		if !isBegun {
+			// Until here an error can still be told.
+			f.w.WriteHeader(code)
+			isBegun = true
+		}
+		_ = f.control.SetWriteDeadline(f.clock.Now().Add(bodyTimeout))
+		_, err := f.w.Write(part)
+		return err
+	})
+	_ = f.control.SetWriteDeadline(time.Time{})
+	switch {
+	case err != nil && !isBegun:
+		return transferFailed(err, f.asked)
+	case err != nil:
+		// The length tells a client that something is lacking.
+	case !isBegun:
+		f.w.WriteHeader(code)
+	}
+	return nil
+}
+
+// part says which bytes are asked for.
+func (f *fileAnswer) part(tag string, size int64) (start, end int64, isPart bool, err error) {
+	condition := f.r.Header.Get("If-Range")
+	header := f.r.Header.Clone()
+	header.Del("If-Range")
+	if condition != "" && condition != tag {
+		header.Del("Range")
+	}
+	q := &logRequest{limit: unlimited}
+	if err := q.parseRangeHeader(&http.Request{Header: header}, nil); err != nil {
+		return 0, 0, false, err
+	}
+	start, end, err = q.resolve(output.Info{Bytes: size, Complete: true})
+	if apierrors.ReasonForError(err) == ReasonRangeNotSatisfiable {
+		f.w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+	}
+	if limit := f.rules.MaxReadBytes; err == nil && limit > 0 && end-start > limit {
+		err = statusError(http.StatusRequestEntityTooLarge, v1alpha1.ReasonFileTooLarge, nil,
+			"these are %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for them in parts, with a Range header", end-start, limit)
+	}
+	return start, end, q.span != nil, err
+}
+
+// receive writes the file.
+func (f *fileAnswer) receive(ctx context.Context) error {
+	buffer := make([]byte, wire.MaxPart)
+	defer func() { _ = f.control.SetReadDeadline(time.Time{}) }()
+	for total := int64(0); ; {
+		n, isLast, err := f.fill(buffer)
+		total += int64(n)
+		if err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return badRequest("the content broke off after %d bytes, and nothing was written: %s", total, err.Error())
+		}
+		if err := f.transfer.Write(ctx, buffer[:n], isLast); err != nil {
+			return transferFailed(err, f.asked)
+		}
+		if isLast {
+			break
+		}
+	}
+	state, err := f.transfer.Finish(ctx)
+	if err != nil {
+		return transferFailed(err, f.asked)
+	}
+	f.w.Header().Set("ETag", tagOf(state.SHA256))
+	f.w.Header().Set("Content-Length", "0")
+	code := http.StatusOK
+	if state.Created {
+		code = http.StatusCreated
+	}
+	f.w.WriteHeader(code)
+	return nil
+}
+
+// fill reads as much as fits. Only the body's own end is the last; an error is one that breaks it off.
+func (f *fileAnswer) fill(buffer []byte) (n int, isLast bool, err error) {
+	for n < len(buffer) {
+		// Not every reader can be given a time.
+		_ = f.control.SetReadDeadline(f.clock.Now().Add(bodyTimeout))
+		got, err := f.r.Body.Read(buffer[n:])
+		n += got
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+// codes are how reasons of files are told in HTTP.
+var codes = map[string]int32{
+	v1alpha1.ReasonFileNotFound:     http.StatusNotFound,
+	v1alpha1.ReasonFileExists:       http.StatusPreconditionFailed,
+	v1alpha1.ReasonIsDirectory:      http.StatusConflict,
+	v1alpha1.ReasonNotDirectory:     http.StatusConflict,
+	v1alpha1.ReasonPathNotAllowed:   http.StatusForbidden,
+	v1alpha1.ReasonPermissionDenied: http.StatusForbidden,
+	v1alpha1.ReasonFileTooLarge:     http.StatusRequestEntityTooLarge,
+	v1alpha1.ReasonNoSpace:          http.StatusInsufficientStorage,
+	"InvalidRules":                  http.StatusForbidden,
+	"InvalidRequest":                http.StatusBadRequest,
+	"NotSupported":                  http.StatusNotImplemented,
+	"WorkingDirNotFound":            http.StatusConflict,
+	"WorkingDirNotAllowed":          http.StatusConflict,
+}
+
+// transferFailed is what a client is told when a runner doesn't do what was asked.
+func transferFailed(err error, asked *fileRequest) error {
+	var failed *dispatch.TransferError
+	switch {
+	case errors.As(err, &failed):
+	case errors.Is(err, dispatch.ErrManyTransfers):
+		return tooMany("%s", err.Error())
+	case errors.Is(err, dispatch.ErrOldRunner):
+		return statusError(http.StatusConflict, metav1.StatusReasonConflict, nil, "%s: create another session", err.Error())
+	default:
+		return unavailable("the session's runner can't be asked: %s", err.Error())
+	}
+	code, isKnown := codes[failed.Reason]
+	switch {
+	case failed.Reason == v1alpha1.ReasonFileChanged && asked.ifSHA256 != nil:
+		code = http.StatusPreconditionFailed
+	case failed.Reason == v1alpha1.ReasonFileChanged:
+		code = http.StatusConflict
+	case !isKnown:
+		code = http.StatusInternalServerError
+	}
+	return statusError(code, metav1.StatusReason(failed.Reason), nil, "%s", failed.Message)
+}

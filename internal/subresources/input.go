@@ -1,0 +1,179 @@
+package subresources
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// Parameters of a request for standard input, besides the offset.
+const (
+	parameterCall = "call"
+	parameterEOF  = "eof"
+)
+
+// HeaderInputOffset has the offset of the next byte of a call's standard input: how many it has got.
+const HeaderInputOffset = "Toolcall-Input-Offset"
+
+// maxInput is how much standard input one request has.
+const maxInput = 1 << 20
+
+// inputRequest says what a client types.
+type inputRequest struct {
+	call   string
+	offset int64
+	eof    bool
+}
+
+func parseInputRequest(r *http.Request) (*inputRequest, error) {
+	values, err := parseParameters(r, parameterCall, parameterOffset, parameterEOF)
+	if err != nil {
+		return nil, err
+	}
+	q := &inputRequest{call: values.Get(parameterCall)}
+	if q.call == "" {
+		return nil, badRequest("parameter %s is missing: it names the call", parameterCall)
+	}
+	var ok bool
+	if q.offset, ok = parseOffset(values.Get(parameterOffset)); !ok {
+		return nil, badRequest("parameter %s is %.100q: it must be how many bytes of input the call has got", parameterOffset, values.Get(parameterOffset))
+	}
+	if eof := values.Get(parameterEOF); values.Has(parameterEOF) && eof != "true" && eof != "false" {
+		return nil, badRequest("parameter %s is %.100q: it must be true or false", parameterEOF, eof)
+	}
+	q.eof = values.Get(parameterEOF) == "true"
+	return q, nil
+}
+
+// serveInput writes to the standard input of a background call.
+func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) error {
+	asked, err := parseInputRequest(r)
+	if err != nil {
+		return err
+	}
+	if r.ContentLength > maxInput {
+		return apierrors.NewRequestEntityTooLargeError("a request has at most 1048576 bytes of input: send it in parts")
+	}
+	ctx := r.Context()
+	session, err := p.rules.get(ctx, q.session)
+	if err != nil {
+		return err
+	}
+	if err := p.rules.checkUse(ctx, q.who, session); err != nil {
+		return err
+	}
+	call, err := p.rules.inputCall(ctx, session, asked.call)
+	if err != nil {
+		return err
+	}
+	// Who types into a program could as well have started it.
+	if _, err := p.rules.decide(ctx, q.who, session, &call.Spec); err != nil {
+		return err
+	}
+	runner, err := p.runnerOf(session)
+	if err != nil {
+		return err
+	}
+	transfer, err := runner.Transfer(ctx, wire.Transfer{Kind: wire.TransferInput, CallUID: string(call.UID), Offset: asked.offset, EOF: asked.eof})
+	if err != nil {
+		return inputFailed(w, err)
+	}
+	defer transfer.Close()
+	f := &fileAnswer{proxy: p, w: w, r: r, control: http.NewResponseController(w), transfer: transfer}
+	if err := f.feed(ctx); err != nil {
+		return inputFailed(w, err)
+	}
+	state, err := transfer.Finish(ctx)
+	if err != nil {
+		return inputFailed(w, err)
+	}
+	w.Header().Set(HeaderInputOffset, strconv.FormatInt(state.Next, 10))
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// inputCall is the call of a session whose standard input can be written.
+func (s *sessionRules) inputCall(ctx context.Context, session *v1alpha1.ToolSession, name string) (*v1alpha1.ToolCall, error) {
+	call := &v1alpha1.ToolCall{}
+	err := s.objects.Live.Get(ctx, types.NamespacedName{Namespace: session.Namespace, Name: name}, call)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, unavailable("get the call: %s", err.Error())
+	}
+	ref := call.Spec.SessionRef
+	switch {
+	case err != nil, ref == nil, ref.Name != session.Name, ref.UID != "" && ref.UID != string(session.UID):
+		return nil, apierrors.NewNotFound(callResource, name)
+	case !call.Spec.Background:
+		return nil, apierrors.NewConflict(callResource, name, errors.New("the call isn't a background call: its standard input is what its spec says"))
+	case call.Spec.Stdin != "":
+		return nil, apierrors.NewConflict(callResource, name, errors.New("the call has a standard input of its own, spec.stdin, which ends with that"))
+	case call.Spec.File != nil:
+		return nil, apierrors.NewConflict(callResource, name, errors.New("the call starts no process"))
+	case call.Status.Phase.Terminal():
+		return nil, apierrors.NewConflict(callResource, name, errors.New("the call has ended"))
+	}
+	return call, nil
+}
+
+// errInputBroke says that the client's body broke off, errInputLarge that it is larger than it may be.
+var (
+	errInputBroke = errors.New("the input broke off")
+	errInputLarge = errors.New("a request has at most 1048576 bytes of input: send the rest in another")
+)
+
+// feed passes the input on.
+func (f *fileAnswer) feed(ctx context.Context) error {
+	buffer := make([]byte, wire.MaxPart)
+	for total := int64(0); ; {
+		n, isLast, err := f.fill(buffer)
+		total += int64(n)
+		switch {
+		case total > maxInput:
+			return errInputLarge
+		case err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength:
+			return errInputBroke
+		case err != nil && !errors.Is(err, io.EOF):
+			return errInputBroke
+		}
+		if err := f.transfer.Write(ctx, buffer[:n], isLast); err != nil || isLast {
+			return err
+		}
+	}
+}
+
+// inputFailed is what a client is told whose input wasn't taken, or only a part of it.
+func inputFailed(w http.ResponseWriter, err error) error {
+	var failed *dispatch.TransferError
+	switch {
+	case errors.Is(err, errInputLarge):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	case errors.Is(err, errInputBroke):
+		return badRequest("%s: ask with the offset that you think is right for how much was taken", err.Error())
+	case !errors.As(err, &failed):
+		return transferFailed(err, nil)
+	}
+	if failed.Reason == wire.InputNotFound {
+		return unavailable("%s", failed.Message)
+	}
+	w.Header().Set(HeaderInputOffset, strconv.FormatInt(failed.Next, 10))
+	switch failed.Reason {
+	case wire.InputOffset:
+		return statusError(http.StatusConflict, wire.InputOffset, nil, "%s: %d", failed.Message, failed.Next)
+	case wire.InputClosed:
+		return statusError(http.StatusConflict, wire.InputClosed, nil, "%s", failed.Message)
+	case wire.InputFull:
+		return tooMany("%s: go on at offset %d", failed.Message, failed.Next)
+	default:
+		return unavailable("%s", failed.Message)
+	}
+}

@@ -1,0 +1,329 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve/realdir"
+	"toolcall.dev/operator/internal/runner/files"
+)
+
+// FilesFunc says what a transfer may reach: the rules, and the directory that its path is relative to.
+type FilesFunc func(*wire.Transfer) (rules *files.Rules, dir string, err error)
+
+var errPartOrder = errors.New("a part comes where another one belongs")
+
+var errTransfers = errors.New("the operator asks for more of files than it may")
+
+// transfers carry files for the operator on one connection. Each has a goroutine. It takes one of the places of operations on
+// files for each step, and never while it waits for the operator. Parts are sent in turn with output.
+type transfers struct {
+	inTurn func(*wire.Message) error
+	inputs *Inputs
+	ctx    context.Context
+	stop   context.CancelFunc
+
+	mu sync.Mutex
+	// running has those that haven't ended.
+	running map[uint64]*transfer
+}
+
+func newTransfers(inTurn func(*wire.Message) error, inputs *Inputs) *transfers {
+	t := &transfers{inTurn: inTurn, inputs: inputs, running: map[uint64]*transfer{}}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t
+}
+
+// transfer is one that hasn't ended. The operator sends no more ahead than the channels have room for.
+type transfer struct {
+	*transfers
+	asked  *wire.Transfer
+	files  FilesFunc
+	ctx    context.Context
+	cancel context.CancelFunc
+	wants  chan *wire.Want
+	parts  chan *wire.Part
+}
+
+// handle takes what the operator says of files. It says whether the message was about that.
+func (t *transfers) handle(m *wire.Message, files FilesFunc) (isTransfer bool, err error) {
+	switch {
+	case m.Transfer != nil:
+		return true, t.start(m.Transfer, files)
+	case m.Want != nil:
+		return true, t.want(m.Want)
+	case m.Part != nil:
+		return true, t.part(m.Part)
+	case m.CancelTransfer != nil:
+		if one := t.find(m.CancelTransfer.ID); one != nil {
+			one.cancel()
+		}
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
+// find returns one that hasn't ended; nil for others, of which something may still be on its way.
+func (t *transfers) find(id uint64) *transfer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running[id]
+}
+
+func (t *transfers) start(m *wire.Transfer, files FilesFunc) error {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// The ones that ended last may still be there.
+	if files == nil || t.running[m.ID] != nil || len(t.running) >= 2*wire.MaxTransfers {
+		return errTransfers
+	}
+	one := &transfer{
+		transfers: t, asked: m, files: files,
+		wants: make(chan *wire.Want, wire.MaxUnansweredParts), parts: make(chan *wire.Part, wire.MaxUnansweredParts),
+	}
+	one.ctx, one.cancel = context.WithCancel(t.ctx)
+	t.running[m.ID] = one
+	// Nobody waits for its end: a file system that doesn't answer keeps it for as long as it likes.
+	go one.run()
+	return nil
+}
+
+func (t *transfers) want(m *wire.Want) error {
+	one := t.find(m.ID)
+	if err := m.Check(); err != nil || one == nil {
+		return err
+	}
+	select {
+	case one.wants <- m:
+		return nil
+	default:
+		return errTransfers
+	}
+}
+
+func (t *transfers) part(m *wire.Part) error {
+	one := t.find(m.ID)
+	if err := m.Check(); err != nil || one == nil {
+		return err
+	}
+	select {
+	case one.parts <- m:
+		return nil
+	default:
+		return errTransfers
+	}
+}
+
+// run does all of it, and says how it ended.
+func (t *transfer) run() {
+	defer t.cancel()
+	end, err := t.do()
+	if err != nil {
+		next := end.Next
+		end = t.failed(err)
+		end.Next = next
+	}
+	end.ID, end.Ended = t.asked.ID, true
+	t.mu.Lock()
+	delete(t.running, t.asked.ID)
+	t.mu.Unlock()
+	_ = t.inTurn(&wire.Message{State: &end})
+}
+
+func (t *transfer) do() (end wire.TransferState, err error) {
+	if t.asked.Kind == wire.TransferInput {
+		return t.input()
+	}
+	var rules *files.Rules
+	req := &files.Request{Path: t.asked.Path, IfSHA256: t.asked.IfSHA256}
+	err = t.step(func() (err error) {
+		rules, req.WorkingDir, err = t.files(t.asked)
+		return err
+	})
+	if err != nil {
+		return end, err
+	}
+	switch t.asked.Kind {
+	case wire.TransferRead:
+		return end, t.read(rules, req)
+	case wire.TransferWrite:
+		return t.write(rules, req)
+	default:
+		req.Operation = files.OperationDelete
+		return end, t.step(func() error {
+			_, err := files.Do(t.ctx, rules, req, nil)
+			return err
+		})
+	}
+}
+
+// step does a part of the work that doesn't wait for the operator.
+func (t *transfer) step(do func() error) error {
+	if err := takeFileSlot(t.ctx); err != nil {
+		return err
+	}
+	defer func() { <-fileSlots }()
+	return do()
+}
+
+// finally does what is to be done in any case.
+func finally(do func()) {
+	fileSlots <- struct{}{}
+	defer func() { <-fileSlots }()
+	do()
+}
+
+// say tells the operator how far it is.
+func (t *transfer) say(s wire.TransferState) error {
+	s.ID = t.asked.ID
+	return t.inTurn(&wire.Message{State: &s})
+}
+
+// sumStep is how much of a file is summed at a time.
+const sumStep = 8 << 20
+
+// read sends what the operator wants of a file, until it has enough.
+func (t *transfer) read(rules *files.Rules, req *files.Request) error {
+	var source *files.Source
+	err := t.step(func() (err error) {
+		source, err = files.OpenSource(t.ctx, rules, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer finally(source.Close)
+	for done := false; !done && err == nil; {
+		err = t.step(func() (err error) {
+			done, err = source.SumSome(t.ctx, sumStep)
+			return err
+		})
+	}
+	if err == nil {
+		err = t.say(wire.TransferState{Size: source.Size, SHA256: source.SHA256})
+	}
+	for err == nil {
+		select {
+		case w := <-t.wants:
+			err = t.sendPart(source, w)
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		}
+	}
+	return err
+}
+
+func (t *transfer) sendPart(source *files.Source, w *wire.Want) error {
+	part := &wire.Part{ID: w.ID, Offset: w.Offset, Payload: make([]byte, w.Max)}
+	err := t.step(func() (err error) {
+		part.Bytes, err = source.ReadAt(t.ctx, part.Payload, w.Offset)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	part.Payload = part.Payload[:part.Bytes]
+	return t.inTurn(&wire.Message{Part: part})
+}
+
+// write writes a file of the parts that come.
+func (t *transfer) write(rules *files.Rules, req *files.Request) (end wire.TransferState, err error) {
+	var target *files.Target
+	err = t.step(func() (err error) {
+		target, err = files.OpenTarget(t.ctx, rules, req)
+		return err
+	})
+	if err != nil {
+		return end, err
+	}
+	defer finally(target.Close)
+	if err := t.say(wire.TransferState{}); err != nil {
+		return end, err
+	}
+	for next := int64(0); ; {
+		var part *wire.Part
+		select {
+		case part = <-t.parts:
+		case <-t.ctx.Done():
+			return end, t.ctx.Err()
+		}
+		if part.Offset != next {
+			return end, errPartOrder
+		}
+		if err := t.step(func() error { return target.Write(t.ctx, part.Payload) }); err != nil {
+			return end, err
+		}
+		next += int64(len(part.Payload))
+		if part.End {
+			break
+		}
+		if err := t.say(wire.TransferState{Next: next}); err != nil {
+			return end, err
+		}
+	}
+	var result files.Result
+	err = t.step(func() (err error) {
+		result, err = target.Commit(t.ctx)
+		return err
+	})
+	return wire.TransferState{Size: result.Bytes, Next: result.Bytes, SHA256: result.SHA256, Created: result.Created}, err
+}
+
+// reasonCanceled is why one ends that the operator doesn't want any more, reasonFileError why one ends whose file system fails.
+const (
+	reasonCanceled  = "Canceled"
+	reasonFileError = "FileError"
+)
+
+// failed is the end of one that failed.
+func (t *transfer) failed(err error) wire.TransferState {
+	s := wire.TransferState{Reason: reasonFileError, Message: err.Error()}
+	var refused *files.Error
+	var dir *dirError
+	var input *inputError
+	switch {
+	case errors.As(err, &input):
+		s.Reason = input.reason
+	case errors.As(err, &refused):
+		s.Reason = string(refused.Reason)
+	case errors.As(err, &dir):
+		s.Reason = dirReason(dir.error)
+	case t.ctx.Err() != nil:
+		s.Reason = reasonCanceled
+	}
+	s.Message = strings.ToValidUTF8(s.Message, "\uFFFD")
+	if len(s.Message) > wire.MaxMessageBytes {
+		s.Message = strings.ToValidUTF8(s.Message[:wire.MaxMessageBytes], "")
+	}
+	return s
+}
+
+// dirError says why the directory can't be used that paths are relative to.
+type dirError struct{ error }
+
+// TransferRules is a FilesFunc: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
+// without a limit of its own a policy lets transfers be of any size.
+func (e *Executor) TransferRules(t *wire.Transfer) (rules *files.Rules, dir string, err error) {
+	a := &wire.Assignment{File: &wire.File{Rules: t.Rules}, Environment: t.Environment}
+	opened, dir, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
+	if err != nil {
+		return nil, "", &dirError{err}
+	}
+	_ = opened.Close()
+	rules = e.fileRules(a, dir)
+	if rules.MaxReadBytes == 0 {
+		rules.MaxReadBytes = math.MaxInt64
+	}
+	if rules.MaxWriteBytes == 0 {
+		rules.MaxWriteBytes = math.MaxInt64
+	}
+	return rules, dir, nil
+}
