@@ -101,7 +101,8 @@ type Memory struct {
 	// otherwise), which calls wait for a slot to create or change a Job (begins anew), the back-off of pools whose pods don't
 	// start (begins anew), since when a pool's runner isn't connected (all have time to dial in again), when a session had
 	// its last call (idleness counts anew), which sessions were let into an environment a moment ago (their status says
-	// it), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
+	// it), which streams are being stored (read from the pods again, for calls whose status says so), which calls' output is to
+	// be removed (the sweep finds it), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
 }
 
 // NewMemory makes an empty one.

@@ -265,7 +265,6 @@ type StreamStatus struct {
 	// kept is how many bytes of the stream are in the output store: its first and its last part where that isn't all of it.
 	// While state is Storing it is how many are there so far, and they can't be read from the store yet. Absent for a stream
 	// that the output store isn't asked to keep.
-	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Kept *int64 `json:"kept,omitempty"`
 
