@@ -18,12 +18,12 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// Key names a stream of a call, or a file that was kept of it.
+// Key names a stream of a call.
 type Key struct {
 	Namespace, Name string
 	UID             types.UID
 	Stream          Stream
-	// Artifact is the path of a file, as in the call's status; Stream is empty then. A file is a stream that is complete.
+	// Artifact is the path of an artifact. Stream is empty then.
 	Artifact string
 }
 
