@@ -18,7 +18,7 @@ func artifactOf(key output.Key, path string) output.Key {
 }
 
 // plainName is what objects of a call are named behind its prefix.
-var plainName = regexp.MustCompile(`^(stdout|artifact-[0-9a-f]{64})/(index\.json|part-[0-9]+-[0-9]+)$`)
+var plainName = regexp.MustCompile(`^(stdout|artifacts/[0-9a-f]{64})/(index\.json|part-[0-9]+-[0-9]+)$`)
 
 func TestArtifactsOfACallAreApartWhateverTheirPaths(t *testing.T) {
 	for url, folder := range places(t) {
@@ -70,8 +70,7 @@ func TestAnArtifactThatIsNoneIsNotKept(t *testing.T) {
 	store := open(t, "file://"+t.TempDir())
 	for name, change := range map[string]func(*output.Key){
 		"of a stream too": func(k *output.Key) { k.Stream = output.Stdout },
-		"not UTF-8":       func(k *output.Key) { k.Artifact = "a\xff" },
-		"too long":        func(k *output.Key) { k.Artifact = strings.Repeat("x", maxArtifactBytes+1) },
+		"too long":        func(k *output.Key) { k.Artifact = strings.Repeat("x", maxArtifactPath+1) },
 		"of no call":      func(k *output.Key) { k.UID = "../x" },
 		"of no path":      func(k *output.Key) { k.Artifact = "" },
 	} {

@@ -24,8 +24,8 @@ const indexVersion = 1
 type index struct {
 	Version int           `json:"version"`
 	UID     types.UID     `json:"uid"`
-	Stream  output.Stream `json:"stream,omitempty"`
-	// Artifact is the path of an artifact, in place of a stream.
+	Stream  output.Stream `json:"stream"`
+	// Artifact is the path of an artifact, which has no Stream.
 	Artifact string `json:"artifact,omitempty"`
 	State    State  `json:"state"`
 	// Bytes is how many the process wrote.

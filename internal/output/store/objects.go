@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"regexp"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,27 +23,25 @@ func callPrefix(uid types.UID) (string, error) {
 	return callsPrefix + string(uid) + "/", nil
 }
 
-// maxArtifactBytes is more than the path of an artifact has.
-const maxArtifactBytes = 4096
-
-// streamPrefix is before the names of the objects of a stream or an artifact. Nothing in an artifact's path means anything there:
-// the hash of it is in the name, and the path itself in the index.
+// streamPrefix is before the names of a stream's objects.
 func streamPrefix(key output.Key) (string, error) {
 	prefix, err := callPrefix(key.UID)
 	if err != nil {
 		return "", err
 	}
-	if key.Artifact != "" {
-		if key.Stream != "" || len(key.Artifact) > maxArtifactBytes || !utf8.ValidString(key.Artifact) {
-			return "", fmt.Errorf("%.80q is no artifact: it is of a stream, too long, or isn't UTF-8", key.Artifact)
-		}
-		return prefix + "artifact-" + hashOf([]byte(key.Artifact)) + "/", nil
+	switch {
+	case key.Artifact != "" && key.Stream == "" && len(key.Artifact) <= maxArtifactPath:
+		// A path may have any character.
+		return prefix + "artifacts/" + hashOf([]byte(key.Artifact)) + "/", nil
+	case key.Artifact == "" && (key.Stream == output.Stdout || key.Stream == output.Stderr):
+		return prefix + string(key.Stream) + "/", nil
+	default:
+		return "", fmt.Errorf("%.80q is no stream: it must be %s, %s, or the path of an artifact", string(key.Stream)+key.Artifact, output.Stdout, output.Stderr)
 	}
-	if key.Stream != output.Stdout && key.Stream != output.Stderr {
-		return "", fmt.Errorf("%.80q is no stream: it must be %s or %s", string(key.Stream), output.Stdout, output.Stderr)
-	}
-	return prefix + string(key.Stream) + "/", nil
 }
+
+// maxArtifactPath bounds the path of an artifact, in bytes.
+const maxArtifactPath = 4096
 
 // indexName is the name of a stream's index behind its prefix.
 const indexName = "index.json"
