@@ -162,7 +162,7 @@ func (t *transfers) takeState(s *wire.TransferState) error {
 	case !one.isBegun:
 		one.isBegun = true
 		close(one.begun)
-	case one.kind != wire.TransferWrite && one.kind != wire.TransferInput || s.Next <= before.Next || s.Next > one.sent:
+	case !one.isSent() || s.Next <= before.Next || s.Next > one.sent:
 		return fmt.Errorf("%w: %d bytes are written of %d", errTransfer, s.Next, one.sent)
 	default:
 		select {
@@ -173,6 +173,11 @@ func (t *transfers) takeState(s *wire.TransferState) error {
 	}
 	one.state = *s
 	return nil
+}
+
+// isSent says that parts go to the runner.
+func (t *Transfer) isSent() bool {
+	return t.kind == wire.TransferWrite || t.kind == wire.TransferInput || t.kind == wire.TransferUnpack
 }
 
 // takePart takes a part of a file.
@@ -186,7 +191,8 @@ func (t *transfers) takePart(p *wire.Part) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if w := one.wanted[0]; p.Offset != w.Offset || len(p.Payload) != w.Max {
+	w, isLast := one.wanted[0], one.kind == wire.TransferPack && p.End
+	if p.Offset != w.Offset || len(p.Payload) > w.Max || len(p.Payload) < w.Max && !isLast {
 		return fmt.Errorf("%w: %d bytes at %d, and asked for are %d at %d", errTransfer, len(p.Payload), p.Offset, w.Max, w.Offset)
 	}
 	one.wanted = one.wanted[1:]
@@ -262,6 +268,28 @@ func (t *Transfer) Read(ctx context.Context, start, end int64, to func([]byte) e
 		at += int64(len(part))
 	}
 	return nil
+}
+
+// ReadArchive hands over an archive in pieces.
+func (t *Transfer) ReadArchive(ctx context.Context, to func([]byte) error) error {
+	asked := int64(0)
+	for at := int64(0); ; {
+		for ; asked-at < wire.MaxUnansweredParts*wire.MaxPart; asked += wire.MaxPart {
+			if err := t.want(asked, wire.MaxPart); err != nil {
+				return err
+			}
+		}
+		part, err := t.nextPart(ctx)
+		if err == nil && len(part) > 0 {
+			err = to(part)
+		}
+		if err != nil {
+			return t.orFailure(err)
+		}
+		if at += int64(len(part)); len(part) < wire.MaxPart {
+			return nil
+		}
+	}
 }
 
 func (t *Transfer) want(offset int64, most int) error {

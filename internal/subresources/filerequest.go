@@ -13,7 +13,10 @@ import (
 )
 
 // Parameters of a request for files.
-const parameterPath = "path"
+const (
+	parameterPath    = "path"
+	parameterArchive = "archive"
+)
 
 // fileRequest says what a client asks of files.
 type fileRequest struct {
@@ -44,13 +47,16 @@ func parseParameters(r *http.Request, known ...string) (url.Values, error) {
 
 // parseFileRequest reads the parameters and headers of a request. Everything that it doesn't understand is an error.
 func parseFileRequest(r *http.Request) (*fileRequest, error) {
-	values, err := parseParameters(r, parameterPath)
+	values, err := parseParameters(r, parameterPath, parameterArchive)
 	if err != nil {
 		return nil, err
 	}
 	q := &fileRequest{path: values.Get(parameterPath)}
 	if q.path == "" {
 		return nil, badRequest("parameter %s is missing: it names the file", parameterPath)
+	}
+	if values.Has(parameterArchive) {
+		return q, q.parseArchive(r, values.Get(parameterArchive))
 	}
 	match, noneMatch := strings.Join(r.Header.Values("If-Match"), ","), strings.Join(r.Header.Values("If-None-Match"), ",")
 	switch r.Method {
@@ -83,6 +89,27 @@ func parseFileRequest(r *http.Request) (*fileRequest, error) {
 	}
 	q.ifSHA256 = &sum
 	return q, nil
+}
+
+// parseArchive reads a request for a directory. It has no conditions: there is no checksum of a directory.
+func (q *fileRequest) parseArchive(r *http.Request, archive string) error {
+	if archive != "tar" {
+		return badRequest("parameter %s is %.100q: it must be tar", parameterArchive, archive)
+	}
+	for _, header := range []string{"If-Match", "If-None-Match", "If-Range", "Range", "Content-Range", "Content-Encoding"} {
+		if r.Header.Get(header) != "" {
+			return badRequest("%s can't be served with %s", header, parameterArchive)
+		}
+	}
+	switch r.Method {
+	case http.MethodGet:
+		q.kind = wire.TransferPack
+	case http.MethodPut:
+		q.kind = wire.TransferUnpack
+	default:
+		return badRequest("a directory is read with GET and written with PUT")
+	}
+	return nil
 }
 
 // tagOf is the ETag of a file.

@@ -61,8 +61,10 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	switch asked.kind {
 	case wire.TransferRead:
 		return f.send(ctx)
-	case wire.TransferWrite:
+	case wire.TransferWrite, wire.TransferUnpack:
 		return f.receive(ctx)
+	case wire.TransferPack:
+		return f.sendArchive(ctx)
 	default:
 		if _, err := f.transfer.Finish(ctx); err != nil {
 			return transferFailed(err, asked)
@@ -75,9 +77,9 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 // action is what a call would do that asks for the same.
 func (q *fileRequest) action() *v1alpha1.FileAction {
 	switch q.kind {
-	case wire.TransferRead:
+	case wire.TransferRead, wire.TransferPack:
 		return &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: q.path}
-	case wire.TransferWrite:
+	case wire.TransferWrite, wire.TransferUnpack:
 		return &v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: q.path, Content: ptr.To("")}
 	default:
 		return &v1alpha1.FileAction{Operation: v1alpha1.FileDelete, Path: q.path}
@@ -148,6 +150,30 @@ func (f *fileAnswer) send(ctx context.Context) error {
 	return nil
 }
 
+// sendArchive sends a directory. It has no length, so that an answer which breaks off has to look like one.
+func (f *fileAnswer) sendArchive(ctx context.Context) error {
+	isBegun := false
+	err := f.transfer.ReadArchive(ctx, func(part []byte) error {
+		if !isBegun {
+			f.w.Header().Set("Content-Type", "application/x-tar")
+			f.w.Header().Set("X-Content-Type-Options", "nosniff")
+			f.w.WriteHeader(http.StatusOK)
+			isBegun = true
+		}
+		_ = f.control.SetWriteDeadline(f.clock.Now().Add(bodyTimeout))
+		_, err := f.w.Write(part)
+		return err
+	})
+	_ = f.control.SetWriteDeadline(time.Time{})
+	if err != nil && isBegun {
+		panic(http.ErrAbortHandler)
+	}
+	if err != nil {
+		return transferFailed(err, f.asked)
+	}
+	return nil
+}
+
 // part says which bytes are asked for.
 func (f *fileAnswer) part(tag string, size int64) (start, end int64, isPart bool, err error) {
 	condition := f.r.Header.Get("If-Range")
@@ -182,7 +208,7 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return badRequest("the content broke off after %d bytes, and nothing was written: %s", total, err.Error())
+			return badRequest("the content broke off after %d bytes, and the file that it was in wasn't written: %s", total, err.Error())
 		}
 		if err := f.transfer.Write(ctx, buffer[:n], isLast); err != nil {
 			return transferFailed(err, f.asked)
@@ -195,7 +221,9 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 	if err != nil {
 		return transferFailed(err, f.asked)
 	}
-	f.w.Header().Set("ETag", tagOf(state.SHA256))
+	if f.asked.kind == wire.TransferWrite {
+		f.w.Header().Set("ETag", tagOf(state.SHA256))
+	}
 	f.w.Header().Set("Content-Length", "0")
 	code := http.StatusOK
 	if state.Created {

@@ -156,6 +156,10 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 		return end, t.read(rules, req)
 	case wire.TransferWrite:
 		return t.write(rules, req)
+	case wire.TransferPack:
+		return end, t.pack(rules, req)
+	case wire.TransferUnpack:
+		return end, t.unpack(rules, req)
 	default:
 		req.Operation = files.OperationDelete
 		return end, t.step(func() error {

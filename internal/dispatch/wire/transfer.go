@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"toolcall.dev/operator/internal/envresolve"
 )
@@ -18,6 +19,10 @@ const (
 	TransferWrite TransferKind = "Write"
 	// TransferDelete deletes a file.
 	TransferDelete TransferKind = "Delete"
+	// TransferPack sends a directory as a tar archive, TransferUnpack writes what is in one below a directory. Each file of it
+	// appears whole or not at all.
+	TransferPack   TransferKind = "Pack"
+	TransferUnpack TransferKind = "Unpack"
 	// TransferInput writes the Parts that come to the standard input of a background call that runs.
 	TransferInput TransferKind = "Input"
 )
@@ -60,7 +65,7 @@ func (t *Transfer) Check() error {
 		return errors.New("the call's UID isn't one, or the offset is before the start")
 	case t.Kind == TransferInput:
 		return nil
-	case t.Kind != TransferRead && t.Kind != TransferWrite && t.Kind != TransferDelete:
+	case !slices.Contains([]TransferKind{TransferRead, TransferWrite, TransferDelete, TransferPack, TransferUnpack}, t.Kind):
 		return fmt.Errorf("there is no transfer %.16q", t.Kind)
 	case t.Path == "" || len(t.Path) > maxTransferPath:
 		return fmt.Errorf("a path has 1 to %d bytes", maxTransferPath)
@@ -72,7 +77,8 @@ func (t *Transfer) Check() error {
 	return nil
 }
 
-// Want asks for a part of what a Transfer reads: of Max bytes, from Offset on. The file has them. One Part answers.
+// Want asks for a part of what a Transfer reads: of Max bytes, from Offset on. One Part answers. A file has them; of an archive
+// the last Part has less, and End.
 type Want struct {
 	ID     uint64 `json:"id"`
 	Offset int64  `json:"offset"`
@@ -94,7 +100,7 @@ type Part struct {
 	// Bytes is the length of Payload, which follows the object.
 	Bytes   int    `json:"bytes"`
 	Payload []byte `json:"-"`
-	// End says that nothing more is written. Only that part can be empty.
+	// End says that nothing more is written, or is in an archive. Only that part can be empty.
 	End bool `json:"end,omitempty"`
 }
 

@@ -107,6 +107,8 @@ func TestWhatNobodySaysOfFilesIsFound(t *testing.T) {
 		"of a limit below":  func(m *wire.Transfer) { m.Rules.MaxReadBytes = -1 },
 		"of another limit":  func(m *wire.Transfer) { m.Rules.MaxWriteBytes = -1 },
 		"of a bad checksum": func(m *wire.Transfer) { bad := "x"; m.IfSHA256 = &bad },
+		"of no call":        func(m *wire.Transfer) { m.Kind = wire.TransferInput },
+		"of a bad offset":   func(m *wire.Transfer) { m.Kind, m.CallUID, m.Offset = wire.TransferInput, "uid", -1 },
 	} {
 		m := goodTransfer()
 		if change(m); m.Check() == nil {

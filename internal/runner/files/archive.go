@@ -1,0 +1,283 @@
+package files
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of archives, besides MaxDepth.
+const (
+	// MaxArchiveEntries is how many files, directories and links an archive has.
+	MaxArchiveEntries = 100_000
+	archiveBuffer     = 128 << 10
+)
+
+// Pack writes the directory that Path of a request names, below Rules.ReadPaths, as a tar archive. Names in it are relative
+// to the directory. Links are packed as links. What is denied, and what is neither file, directory nor link, is left out.
+func Pack(ctx context.Context, rules *Rules, r *Request, to io.Writer) error {
+	c, err := newCall(ctx, rules, r, false)
+	if err != nil {
+		return err
+	}
+	p, err := c.resolve(r.Path, how{follow: true})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if !isDir(&p.st) {
+		return newError(NotDirectory, "%s is no directory: leave out archive to get a file.", quote(p.path))
+	}
+	fd, err := openBeneath(p.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return fileError("open", p.path, err)
+	}
+	defer closeAll(fd)
+	buffered := bufio.NewWriterSize(to, archiveBuffer)
+	a := &packing{c: c, to: tar.NewWriter(buffered)}
+	if err := a.dir(fd, p.path, "", 0); err != nil {
+		return err
+	}
+	if err := a.to.Close(); err != nil {
+		return writeError(err)
+	}
+	return writeError(buffered.Flush())
+}
+
+// packing is an archive that is written.
+type packing struct {
+	c       *call
+	to      *tar.Writer
+	entries int
+	devices devices
+}
+
+// dir packs what is in an open directory.
+func (a *packing) dir(fd int, at, name string, depth int) error {
+	if depth > MaxDepth {
+		return newError(NotSupported, "%s is more than %d directories deep: get a directory further down.", quote(at), MaxDepth)
+	}
+	err := readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, at+"/"+e.name, name+e.name, e.name, depth) })
+	return fileError("list", at, err)
+}
+
+// entry packs what has a name in an open directory.
+func (a *packing) entry(dir int, at, name, base string, depth int) error {
+	if a.c.rules.isDenied(at) || isTemporary(base) {
+		return nil
+	}
+	fd, err := openBeneath(dir, base, pathFlags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fileError("open", at, err)
+	}
+	defer closeAll(fd)
+	st, err := fstat(fd)
+	if err != nil || a.devices.isKernels(fd, &st) {
+		return fileError("look at", at, err)
+	}
+	if a.entries++; a.entries > MaxArchiveEntries {
+		return newError(NotSupported, "there are more than %d files and directories: get a directory further down.", MaxArchiveEntries)
+	}
+	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second), Format: tar.FormatPAX}
+	switch typeOf(st.Mode) {
+	case TypeDirectory:
+		h.Typeflag, h.Name = tar.TypeDir, name+"/"
+		return a.subdirectory(dir, at, base, h, depth)
+	case TypeLink:
+		h.Typeflag = tar.TypeSymlink
+		if h.Linkname, err = readLink(fd); err != nil {
+			return fileError("read the symbolic link", at, err)
+		}
+		return writeError(a.to.WriteHeader(h))
+	case TypeFile:
+		h.Typeflag = tar.TypeReg
+		return a.file(&place{path: at, dir: dir, name: base, fd: -1, st: st}, h)
+	default:
+		return nil
+	}
+}
+
+func (a *packing) subdirectory(dir int, at, base string, h *tar.Header, depth int) error {
+	fd, err := openBeneath(dir, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fileError("open", at, err)
+	}
+	defer closeAll(fd)
+	if err := a.to.WriteHeader(h); err != nil {
+		return writeError(err)
+	}
+	return a.dir(fd, at, h.Name, depth+1)
+}
+
+// file packs a regular file as long as it is when it is opened.
+func (a *packing) file(p *place, h *tar.Header) error {
+	fd, err := openBeneath(p.dir, p.name, readFlags, 0)
+	if err != nil {
+		return fileError("open", p.path, err)
+	}
+	defer closeAll(fd)
+	st, err := fstat(fd)
+	switch {
+	case err != nil:
+		return fileError("open", p.path, err)
+	case !isSame(&st, &p.st) || !isRegular(&st):
+		return newError(FileChanged, "%s was replaced while it was read: try again.", quote(p.path))
+	case st.Size > a.c.rules.maxRead:
+		return newError(FileTooLarge, "%s has %d bytes: the policy's files.maxReadBytes allows %d.", quote(p.path), st.Size, a.c.rules.maxRead)
+	}
+	h.Size = st.Size
+	if err := a.to.WriteHeader(h); err != nil {
+		return writeError(err)
+	}
+	n, err := copyPart(a.c.ctx, a.to, fd, span{0, st.Size})
+	if err == nil && n < st.Size {
+		err = newError(FileChanged, "%s became shorter while it was read: try again.", quote(p.path))
+	}
+	return fileError("read", p.path, err)
+}
+
+// Unpack writes what is in a tar archive below the directory that Path of a request names, which is made if it isn't there.
+// Each file appears whole or not at all; the archive as a whole doesn't. Every entry is held to the rules by itself: one whose
+// name leads out of the directory, one of another kind than file, directory or link, and a link that leads out of the
+// directory, end it.
+func Unpack(ctx context.Context, rules *Rules, r *Request, from io.Reader) error {
+	if err := makeDir(ctx, rules, r, r.Path, nil); err != nil {
+		return err
+	}
+	archive := tar.NewReader(bufio.NewReaderSize(from, archiveBuffer))
+	for entries := 0; ; entries++ {
+		h, err := archive.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return newError(InvalidRequest, "This is no tar archive from its entry %d on: %v.", entries+1, err)
+		case entries >= MaxArchiveEntries:
+			return newError(InvalidRequest, "The archive has more than %d entries: send it in parts.", MaxArchiveEntries)
+		}
+		if err := unpackEntry(ctx, rules, r, h, archive); err != nil {
+			return err
+		}
+	}
+}
+
+func makeDir(ctx context.Context, rules *Rules, r *Request, at string, mode *uint32) error {
+	_, err := Do(ctx, rules, &Request{Operation: OperationMakeDirectory, Path: at, WorkingDir: r.WorkingDir, Mode: mode}, nil)
+	return err
+}
+
+// unpackEntry writes one entry.
+func unpackEntry(ctx context.Context, rules *Rules, r *Request, h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name, err := entryName(h)
+	if err != nil {
+		return err
+	}
+	at, mode := r.Path, uint32(h.Mode)&0o777
+	if name != "." {
+		at = strings.TrimSuffix(r.Path, "/") + "/" + name
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		// What follows has to be written into it.
+		mode |= 0o700
+		return makeDir(ctx, rules, r, at, &mode)
+	case tar.TypeReg:
+		return unpackFile(ctx, rules, &Request{Path: at, WorkingDir: r.WorkingDir, Mode: &mode}, content)
+	case tar.TypeSymlink:
+		if strings.HasPrefix(h.Linkname, "/") || strings.ContainsRune(h.Linkname, 0) || leadsOut(path.Join(path.Dir(name), h.Linkname)) || leadsOut(name+"/../"+h.Linkname) {
+			return newError(PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", quote(h.Name), quote(h.Linkname))
+		}
+		return makeLink(ctx, rules, &Request{Path: at, WorkingDir: r.WorkingDir}, h.Linkname)
+	default:
+		return newError(PathNotAllowed, "The archive's entry %s is neither a file nor a directory nor a symbolic link: leave it out.", quote(h.Name))
+	}
+}
+
+// entryName is the name of an entry below its archive's directory, or "." for that itself.
+func entryName(h *tar.Header) (string, error) {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse") {
+			return "", newError(NotSupported, "The archive's entry %s is sparse, which isn't supported.", quote(h.Name))
+		}
+	}
+	if h.Name == "" || strings.HasPrefix(h.Name, "/") || strings.ContainsRune(h.Name, 0) || leadsOut(h.Name) {
+		return "", newError(PathNotAllowed, "The archive's entry %s has a name that leads out of its directory: leave it out.", quote(h.Name))
+	}
+	if strings.Count(h.Name, "/") > MaxDepth || len(h.Name) > maxPathBytes {
+		return "", newError(InvalidRequest, "The archive's entry %s is too deep, or its name too long.", quote(h.Name))
+	}
+	return path.Clean(h.Name), nil
+}
+
+// leadsOut says that a relative path has more steps up than down before them, at any place.
+func leadsOut(name string) bool {
+	depth := 0
+	for step := range strings.SplitSeq(name, "/") {
+		switch step {
+		case "", ".":
+		case "..":
+			depth--
+		default:
+			depth++
+		}
+		if depth < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func unpackFile(ctx context.Context, rules *Rules, r *Request, content io.Reader) error {
+	t, err := OpenTarget(ctx, rules, r)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	buffer := make([]byte, bufferBytes)
+	for {
+		n, err := content.Read(buffer)
+		if err := t.Write(ctx, buffer[:n]); err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return newError(InvalidRequest, "The archive breaks off in %s: %v.", quote(r.Path), err)
+		}
+	}
+	_, err = t.Commit(ctx)
+	return err
+}
+
+// makeLink makes a symbolic link where nothing is.
+func makeLink(ctx context.Context, rules *Rules, r *Request, target string) error {
+	c, err := newCall(ctx, rules, r, true)
+	if err != nil {
+		return err
+	}
+	p, err := c.resolve(r.Path, how{parents: true, missing: true, itself: true})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if p.exists() || p.isRoot() {
+		return newError(FileExists, "%s exists already: the archive has a link there.", quote(p.path))
+	}
+	return fileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))
+}

@@ -1,0 +1,102 @@
+package supervisor
+
+import (
+	"errors"
+	"io"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/runner/files"
+)
+
+// yielding gives up its place among operations on files while it waits for the operator.
+type yielding struct {
+	io.Reader
+	io.Writer
+}
+
+func (y *yielding) Read(p []byte) (int, error) {
+	<-fileSlots
+	defer func() { fileSlots <- struct{}{} }()
+	return y.Reader.Read(p)
+}
+
+func (y *yielding) Write(p []byte) (int, error) {
+	<-fileSlots
+	defer func() { fileSlots <- struct{}{} }()
+	return y.Writer.Write(p)
+}
+
+// pack sends a directory as an archive.
+func (t *transfer) pack(rules *files.Rules, req *files.Request) error {
+	if err := t.say(wire.TransferState{}); err != nil {
+		return err
+	}
+	read, write := io.Pipe()
+	defer read.Close()
+	go func() {
+		_ = write.CloseWithError(t.step(func() error { return files.Pack(t.ctx, rules, req, &yielding{Writer: write}) }))
+	}()
+	for {
+		select {
+		case w := <-t.wants:
+			part := &wire.Part{ID: w.ID, Offset: w.Offset, Payload: make([]byte, w.Max)}
+			n, err := io.ReadFull(read, part.Payload)
+			part.End = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+			if err != nil && !part.End {
+				return err
+			}
+			part.Bytes, part.Payload = n, part.Payload[:n]
+			if err := t.inTurn(&wire.Message{Part: part}); err != nil || part.End {
+				return err
+			}
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		}
+	}
+}
+
+// errUnpacked ends the writing of what follows an archive.
+var errUnpacked = errors.New("the archive has ended")
+
+// unpack writes what is in an archive.
+func (t *transfer) unpack(rules *files.Rules, req *files.Request) error {
+	if err := t.say(wire.TransferState{}); err != nil {
+		return err
+	}
+	read, write := io.Pipe()
+	unpacked := make(chan error, 1)
+	go func() {
+		err := t.step(func() error { return files.Unpack(t.ctx, rules, req, &yielding{Reader: read}) })
+		_ = read.CloseWithError(errors.Join(errUnpacked, err))
+		unpacked <- err
+	}()
+	for next := int64(0); ; {
+		var part *wire.Part
+		select {
+		case part = <-t.parts:
+		case <-t.ctx.Done():
+			// The file that is being written is given up.
+			_ = write.CloseWithError(t.ctx.Err())
+			return t.ctx.Err()
+		}
+		if part.Offset != next {
+			_ = write.CloseWithError(errPartOrder)
+			return errPartOrder
+		}
+		// What follows the archive's end means nothing; after an error nothing does.
+		if _, err := write.Write(part.Payload); err != nil {
+			if failed := <-unpacked; failed != nil {
+				return failed
+			}
+			unpacked <- nil
+		}
+		if next += int64(len(part.Payload)); part.End {
+			_ = write.Close()
+			return <-unpacked
+		}
+		if err := t.say(wire.TransferState{Next: next}); err != nil {
+			_ = write.CloseWithError(err)
+			return err
+		}
+	}
+}
