@@ -41,6 +41,9 @@ type forwarder struct {
 const (
 	dialTimeout     = 3 * time.Second
 	responseTimeout = 30 * time.Second
+	// forwardBuffer is how much of an answer waits here for a client that doesn't take it. It is a part of what one request may
+	// take of memory: without it, the library lets the leader send 4 MiB ahead.
+	forwardBuffer = 32 << 10
 )
 
 func newForwarder(leader Leader, own *certificate) *forwarder {
@@ -52,7 +55,9 @@ func newForwarder(leader Leader, own *certificate) *forwarder {
 		IdleConnTimeout:       idleTimeout,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: forwardBuffer, SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second,
+		},
 	}}
 }
 
