@@ -266,6 +266,35 @@ func TestTheReadersOfARunnerThatAnswersNothingAreBounded(t *testing.T) {
 	})
 }
 
+// A runner that pings and answers nothing holds up nobody for ever.
+func TestARunnerThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
+	asTheRunner(t, func(t *testing.T, m *member, source *dispatch.RunnerSource) {
+		r := m.opened(source)
+		defer r.Close()
+		ended := make(chan error, 2)
+		go func() {
+			_, err := source.Open(t.Context(), keyOf("c1"))
+			ended <- err
+		}()
+		go func() {
+			_, err := r.ReadAt(t.Context(), make([]byte, 1), 0)
+			ended <- err
+		}()
+		for range 60 {
+			m.send(`{"ping":{}}`)
+			time.Sleep(wire.PingInterval)
+		}
+		if m.isOver() || len(ended) != 2 {
+			t.Fatalf("over %t, %d answers", m.isOver(), len(ended))
+		}
+		for range 2 {
+			if err := <-ended; err == nil || errors.Is(err, output.ErrNotFound) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
 func TestARunnerThatSaysThatThereIsMoreAndSendsNothingIsNotAskedForEver(t *testing.T) {
 	asTheRunner(t, func(t *testing.T, m *member, source *dispatch.RunnerSource) {
 		r := m.opened(source)
