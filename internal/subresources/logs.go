@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,8 +103,7 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Accept-Ranges", "bytes")
-	a := &answer{logs: l, w: w, r: r.WithContext(ctx), control: http.NewResponseController(w), who: who, call: call, query: query}
-	if err := a.send(ctx); err != nil {
+	if err := l.newAnswer(w, r.WithContext(ctx), who, call, query).send(ctx); err != nil {
 		dropContentHeaders(w.Header())
 		return err
 	}
@@ -128,6 +126,11 @@ type answer struct {
 	who     user.Info
 	call    *v1alpha1.ToolCall
 	query   *logRequest
+}
+
+func (l *logs) newAnswer(w http.ResponseWriter, r *http.Request, who user.Info, call *v1alpha1.ToolCall, query *logRequest) *answer {
+	timed := newTimedWriter(w, l.clock)
+	return &answer{logs: l, w: timed, r: r, control: http.NewResponseController(timed), who: who, call: call, query: query}
 }
 
 // send finds the stream, here or at the leader, and sends what was asked for.
@@ -257,19 +260,12 @@ func (a *answer) describe(info output.Info) {
 	}
 }
 
-// writeTimeout is how long a client may take none of the bytes that wait for it.
-const writeTimeout = time.Minute
-
-// write sends bytes at once, and within a time.
+// write sends bytes at once.
 func (a *answer) write(p []byte) error {
-	// Not every writer can be given a time.
-	_ = a.control.SetWriteDeadline(a.clock.Now().Add(writeTimeout))
-	_, err := a.w.Write(p)
-	if err == nil {
-		err = a.control.Flush()
+	if _, err := a.w.Write(p); err != nil {
+		return err
 	}
-	_ = a.control.SetWriteDeadline(time.Time{})
-	return err
+	return a.control.Flush()
 }
 
 // readError is what a client is told when the first byte can't be read.
