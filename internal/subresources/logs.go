@@ -83,6 +83,12 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if err != nil {
 		return err
 	}
+	// Before anything is asked for that costs more: the API server doesn't bound these requests.
+	leave, err := l.readers.enter(who.GetName(), name.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if err := l.rights.checkGetCall(ctx, who, name); err != nil {
 		return err
 	}
@@ -93,11 +99,6 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if err := l.rights.checkSession(ctx, who, call); err != nil {
 		return err
 	}
-	leave, err := l.readers.enter(who.GetName())
-	if err != nil {
-		return err
-	}
-	defer leave()
 	w.Header().Set(HeaderUID, string(call.UID))
 	// What a process wrote is never shown as a page of the API server's origin.
 	w.Header().Set("Content-Type", "application/octet-stream")
