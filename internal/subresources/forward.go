@@ -79,6 +79,13 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info)
 			p.Out.Host = replicaName
 			transport.SetAuthProxyHeaders(p.Out, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
 		},
+		ModifyResponse: func(answer *http.Response) error {
+			// What both say is said once.
+			for name := range answer.Header {
+				w.Header().Del(name)
+			}
+			return nil
+		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			failed = unavailable("the operator's leader doesn't answer: %s", err.Error())
 		},
