@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
@@ -269,6 +266,35 @@ func TestTheReadersOfARunnerThatAnswersNothingAreBounded(t *testing.T) {
 	})
 }
 
+// A runner that pings and answers nothing holds up nobody for ever.
+func TestARunnerThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
+	asTheRunner(t, func(t *testing.T, m *member, source *dispatch.RunnerSource) {
+		r := m.opened(source)
+		defer r.Close()
+		ended := make(chan error, 2)
+		go func() {
+			_, err := source.Open(t.Context(), keyOf("c1"))
+			ended <- err
+		}()
+		go func() {
+			_, err := r.ReadAt(t.Context(), make([]byte, 1), 0)
+			ended <- err
+		}()
+		for range 60 {
+			m.send(`{"ping":{}}`)
+			time.Sleep(wire.PingInterval)
+		}
+		if m.isOver() || len(ended) != 2 {
+			t.Fatalf("over %t, %d answers", m.isOver(), len(ended))
+		}
+		for range 2 {
+			if err := <-ended; err == nil || errors.Is(err, output.ErrNotFound) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
 func TestARunnerThatSaysThatThereIsMoreAndSendsNothingIsNotAskedForEver(t *testing.T) {
 	asTheRunner(t, func(t *testing.T, m *member, source *dispatch.RunnerSource) {
 		r := m.opened(source)
@@ -333,52 +359,4 @@ func TestNobodyWaitsForARunnerThatHasExited(t *testing.T) {
 			t.Errorf("got %v after %s", err, time.Since(began))
 		}
 	})
-}
-
-func TestTheRunnerOfACallIsTheRecordedOne(t *testing.T) {
-	o := newObjects()
-	records := &dispatch.Records{Cached: o, Live: o}
-	call := func(change func(*v1alpha1.ToolCall)) {
-		c := &v1alpha1.ToolCall{}
-		c.UID = "c1"
-		change(c)
-		o.calls["ns/call-c1"] = c
-	}
-	session := func(uid, keyHash string) {
-		s := &v1alpha1.ToolSession{}
-		s.UID = types.UID(uid)
-		if keyHash != "" {
-			s.Status.Runner = &v1alpha1.RunnerBinding{KeyHash: keyHash}
-		}
-		o.sessions["ns/session"] = s
-	}
-	inSession := func(uid string) func(*v1alpha1.ToolCall) {
-		return func(c *v1alpha1.ToolCall) { c.Spec.SessionRef = &v1alpha1.SessionReference{Name: "session", UID: uid} }
-	}
-	for _, c := range []struct {
-		name    string
-		prepare func()
-		want    string
-	}{
-		{"no call", func() {}, ""},
-		{"a call without one", func() { call(func(*v1alpha1.ToolCall) {}) }, ""},
-		{"a call that has one", func() { call(func(c *v1alpha1.ToolCall) { c.Status.Runner = &v1alpha1.RunnerBinding{KeyHash: "k"} }) }, "k"},
-		{"another call of the name", func() {
-			call(func(c *v1alpha1.ToolCall) { c.UID, c.Status.Runner = "c2", &v1alpha1.RunnerBinding{KeyHash: "k"} })
-		}, ""},
-		{"no session", func() { call(inSession("")) }, ""},
-		{"a session without one", func() { session("s1", "") }, ""},
-		{"a session that has one", func() { session("s1", "k2") }, "k2"},
-		{"that session", func() { call(inSession("s1")) }, "k2"},
-		{"another session", func() { call(inSession("s2")) }, ""},
-	} {
-		c.prepare()
-		if got, err := records.RunnerOf(t.Context(), keyOf("c1")); err != nil || got != c.want {
-			t.Errorf("%s: got %q, %v; want %q", c.name, got, err, c.want)
-		}
-	}
-	o.fails = errors.New("no answer")
-	if _, err := records.RunnerOf(t.Context(), keyOf("c1")); err == nil {
-		t.Error("there is an answer")
-	}
 }

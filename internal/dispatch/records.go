@@ -129,25 +129,47 @@ func serves(ctx context.Context, reader client.Reader, c *claim) error {
 // RunnerOf is the hash of the key of the runner that a call, or its session, is recorded to have; empty when there is none. It
 // is for RunnerSource. In a session that has another runner by now, that one doesn't know the call.
 func (r *Records) RunnerOf(ctx context.Context, key output.Key) (keyHash string, err error) {
-	call := &v1alpha1.ToolCall{}
-	found, err := get(ctx, r.Cached, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, call)
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	call, err := r.call(ctx, key)
 	switch {
-	case err != nil || !found || call.UID != key.UID:
+	case err != nil || call == nil:
 		return "", err
 	case call.Status.Runner != nil:
 		return call.Status.Runner.KeyHash, nil
 	case call.Spec.SessionRef == nil:
 		return "", nil
 	}
-	ref, session := call.Spec.SessionRef, &v1alpha1.ToolSession{}
-	found, err = get(ctx, r.Cached, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, session)
-	switch {
-	case err != nil || !found || ref.UID != "" && string(session.UID) != ref.UID:
+	session := &v1alpha1.ToolSession{}
+	found, err := get(ctx, r.Cached, types.NamespacedName{Namespace: key.Namespace, Name: call.Spec.SessionRef.Name}, session)
+	if err != nil || !found || session.Status.Runner == nil || !mayHave(session, call) {
 		return "", err
-	case session.Status.Runner == nil:
-		return "", nil
 	}
 	return session.Status.Runner.KeyHash, nil
+}
+
+// call is the call that a key names; nil when it is gone. Those that have ended aren't in the cache: a session's runner has
+// their output nevertheless.
+func (r *Records) call(ctx context.Context, key output.Key) (*v1alpha1.ToolCall, error) {
+	for _, reader := range []client.Reader{r.Cached, r.Live} {
+		call := &v1alpha1.ToolCall{}
+		found, err := get(ctx, reader, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, call)
+		if err != nil {
+			return nil, err
+		}
+		if found && call.UID == key.UID {
+			return call, nil
+		}
+	}
+	return nil, nil
+}
+
+// mayHave says that the call isn't one of an earlier session of the same name, whose output this one's runner could make up.
+func mayHave(session *v1alpha1.ToolSession, call *v1alpha1.ToolCall) bool {
+	if uid := call.Spec.SessionRef.UID; uid != "" {
+		return uid == string(session.UID)
+	}
+	return !session.CreationTimestamp.After(call.CreationTimestamp.Time)
 }
 
 func get(ctx context.Context, reader client.Reader, key types.NamespacedName, into client.Object) (found bool, err error) {

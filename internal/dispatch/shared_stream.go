@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
@@ -13,7 +15,13 @@ const (
 	fetchSize = 32 << 10
 	// sharedWindow is how much of a stream's newest bytes its readers share.
 	sharedWindow = 64 << 10
+	// answerTimeout is how long a runner may take to say what it has. A Read that follows has no limit: a process may be silent
+	// for as long as it likes.
+	answerTimeout = 30 * time.Second
 )
+
+// errSilent says that a runner pings, and doesn't answer.
+var errSilent = errors.New("the runner doesn't answer in time")
 
 // sharedStream is a stream that somebody reads.
 type sharedStream struct {
@@ -104,7 +112,7 @@ func (s *sharedStream) launch(key flightKey) *flight {
 	}
 	go func() {
 		defer cancel()
-		p, err := s.ask(ctx, m)
+		p, err := s.askInTime(ctx, m)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil && !p.isUnknown {
@@ -115,6 +123,20 @@ func (s *sharedStream) launch(key flightKey) *flight {
 		close(f.done)
 	}()
 	return f
+}
+
+// askInTime asks the runner, and gives up when it doesn't answer what it has an answer to.
+func (s *sharedStream) askInTime(ctx context.Context, m wire.ReadOutput) (part, error) {
+	if m.Follow {
+		return s.ask(ctx, m)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errSilent)
+	defer cancel()
+	p, err := s.ask(ctx, m)
+	if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
+	return p, err
 }
 
 // land has nobody join the flight any more. It needs the lock.

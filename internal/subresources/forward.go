@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -41,6 +42,9 @@ type forwarder struct {
 const (
 	dialTimeout     = 3 * time.Second
 	responseTimeout = 30 * time.Second
+	// forwardBuffer is how much of an answer waits here for a client that doesn't take it. It is a part of what one request may
+	// take of memory: without it, the library lets the leader send 4 MiB ahead.
+	forwardBuffer = 32 << 10
 )
 
 // newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
@@ -53,7 +57,9 @@ func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarde
 		IdleConnTimeout:       idleTimeout,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: forwardBuffer, SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second,
+		},
 	}}
 }
 
@@ -73,6 +79,13 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info)
 			p.Out.URL = &url.URL{Scheme: "https", Host: address, Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
 			p.Out.Host = replicaName
 			transport.SetAuthProxyHeaders(p.Out, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			// What both say is said once.
+			for name := range answer.Header {
+				w.Header().Del(name)
+			}
+			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			failed = unavailable("the operator's leader doesn't answer: %s", err.Error())
@@ -110,8 +123,11 @@ func LeaderLabels(podIP string) (map[string]string, error) {
 	return map[string]string{LabelLeaderAddress: strings.ReplaceAll(ip.WithZone("").StringExpanded(), ":", "_")}, nil
 }
 
-// leaderTTL is how long the answer to where the leader is counts.
-const leaderTTL = time.Second
+// leaderTTL is how long the answer to where the leader is counts, leaseTimeout how long the API server may take for it.
+const (
+	leaderTTL    = time.Second
+	leaseTimeout = 5 * time.Second
+)
 
 // LeaseLeader is the replica that holds the operator's Lease.
 type LeaseLeader struct {
@@ -124,6 +140,7 @@ type LeaseLeader struct {
 	// Clock tells the API server's time.
 	Clock clock.PassiveClock
 
+	asking  singleflight.Group
 	mu      sync.Mutex
 	address string
 	asked   time.Time
@@ -141,19 +158,41 @@ func (l *LeaseLeader) IsHere() bool {
 	}
 }
 
-// Address is where the replica is that holds the Lease; empty when none does.
+// Address is where the replica is that holds the Lease; empty when none does. All who ask at the same time wait for one answer.
 func (l *LeaseLeader) Address(ctx context.Context) (string, error) {
+	if address, known := l.known(); known {
+		return address, nil
+	}
+	answer := l.asking.DoChan(l.Name, func() (any, error) {
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+		defer cancel()
+		return l.read(reading)
+	})
+	select {
+	case a := <-answer:
+		address, _ := a.Val.(string)
+		return address, a.Err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// known is what was read a moment ago.
+func (l *LeaseLeader) known() (address string, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.Clock.Now()
-	if !l.asked.IsZero() && now.Sub(l.asked) < leaderTTL {
-		return l.address, nil
-	}
+	return l.address, !l.asked.IsZero() && l.Clock.Since(l.asked) < leaderTTL
+}
+
+func (l *LeaseLeader) read(ctx context.Context) (string, error) {
 	lease, err := l.Leases.Get(ctx, l.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("get the operator's Lease: %w", err)
 	}
-	l.address, l.asked = addressOf(lease, l.Port, now), now
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = l.Clock.Now()
+	l.address = addressOf(lease, l.Port, l.asked)
 	return l.address, nil
 }
 

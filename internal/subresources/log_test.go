@@ -81,6 +81,10 @@ func TestOutputIsReadThroughTheAPIServer(t *testing.T) {
 	if got := s.run("get", "--raw", s.pathOf("call", "")); got != "hello\nworld" {
 		t.Errorf("kubectl get --raw: %q", got)
 	}
+	// Kubernetes' clients write the time that they have for a request into its query.
+	if got := s.run("get", "--raw", s.pathOf("call", "limit=5"), "--request-timeout=20s"); got != "hello" {
+		t.Errorf("kubectl get --raw --request-timeout: %q", got)
+	}
 	r := s.ask(s.config, http.MethodGet, s.pathOf("call", "stream=stdout"))
 	if got := body(t, r); r.StatusCode != http.StatusOK || string(got) != "hello\nworld\n" {
 		t.Errorf("%d: %q", r.StatusCode, got)

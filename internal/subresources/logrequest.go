@@ -22,6 +22,8 @@ const (
 	parameterLimit    = "limit"
 	parameterFollow   = "follow"
 	parameterUID      = "uid"
+	// parameterTimeout is what Kubernetes' clients add that have a time limit. They keep it themselves.
+	parameterTimeout = "timeout"
 )
 
 // unlimited is the limit of a request without one.
@@ -57,7 +59,7 @@ func parseLogRequest(r *http.Request) (*logRequest, error) {
 	}
 	known := []string{parameterStream, parameterArtifact, parameterOffset, parameterLimit, parameterFollow, parameterUID}
 	for name, given := range values {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && name != parameterTimeout {
 			return nil, badRequest("unknown parameter %q: there are %s", name, strings.Join(known, ", "))
 		}
 		if len(given) > 1 {

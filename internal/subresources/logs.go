@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,6 +87,12 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if err != nil {
 		return err
 	}
+	// Before anything is asked for that costs more: the API server doesn't bound these requests.
+	leave, err := l.readers.enter(who.GetName(), name.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if err := l.rights.checkGetCall(ctx, who, name); err != nil {
 		return err
 	}
@@ -102,11 +107,6 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if err != nil {
 		return err
 	}
-	leave, err := l.readers.enter(who.GetName())
-	if err != nil {
-		return err
-	}
-	defer leave()
 	w.Header().Set(HeaderUID, string(call.UID))
 	// What a process wrote is never shown as a page of the API server's origin.
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -115,7 +115,8 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if artifact != nil {
 		describeArtifact(w.Header(), artifact)
 	}
-	a := &answer{logs: l, w: w, r: r.WithContext(ctx), control: http.NewResponseController(w), who: who, call: call, query: query, artifact: artifact}
+	a := l.newAnswer(w, r.WithContext(ctx), who, call, query)
+	a.artifact = artifact
 	if err := a.send(ctx); err != nil {
 		dropContentHeaders(w.Header())
 		return err
@@ -141,6 +142,11 @@ type answer struct {
 	query   *logRequest
 	// artifact is what is asked for, if that is no stream.
 	artifact *v1alpha1.Artifact
+}
+
+func (l *logs) newAnswer(w http.ResponseWriter, r *http.Request, who user.Info, call *v1alpha1.ToolCall, query *logRequest) *answer {
+	timed := newTimedWriter(w, l.clock)
+	return &answer{logs: l, w: timed, r: r, control: http.NewResponseController(timed), who: who, call: call, query: query}
 }
 
 // send finds the stream, here or at the leader, and sends what was asked for.
@@ -296,19 +302,12 @@ func (a *answer) describe(info output.Info) {
 	}
 }
 
-// writeTimeout is how long a client may take none of the bytes that wait for it.
-const writeTimeout = time.Minute
-
-// write sends bytes at once, and within a time.
+// write sends bytes at once.
 func (a *answer) write(p []byte) error {
-	// Not every writer can be given a time.
-	_ = a.control.SetWriteDeadline(a.clock.Now().Add(writeTimeout))
-	_, err := a.w.Write(p)
-	if err == nil {
-		err = a.control.Flush()
+	if _, err := a.w.Write(p); err != nil {
+		return err
 	}
-	_ = a.control.SetWriteDeadline(time.Time{})
-	return err
+	return a.control.Flush()
 }
 
 // readError is what a client is told when the first byte can't be read.

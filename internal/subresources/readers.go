@@ -8,9 +8,11 @@ import (
 )
 
 // Bounds of the requests for output that are served at the same time. The API server bounds requests that last long in no way.
+// Who administers a namespace makes as many users as they like there.
 const (
-	maxReaders        = 4096
-	maxReadersPerUser = 1024
+	maxReaders             = 4096
+	maxReadersPerNamespace = maxReaders / 2
+	maxReadersPerUser      = maxReaders / 4
 )
 
 // bufferSize is what one request keeps of a stream, while it has something to send.
@@ -18,34 +20,45 @@ const bufferSize = 32 << 10
 
 // readers counts the requests for output.
 type readers struct {
-	mu      sync.Mutex
-	total   int
-	byUser  map[string]int
-	buffers sync.Pool
+	mu          sync.Mutex
+	total       int
+	byUser      map[string]int
+	byNamespace map[string]int
+	buffers     sync.Pool
 }
 
 func newReaders() *readers {
-	return &readers{byUser: map[string]int{}, buffers: sync.Pool{New: func() any { return new([bufferSize]byte) }}}
+	return &readers{
+		byUser: map[string]int{}, byNamespace: map[string]int{}, buffers: sync.Pool{New: func() any { return new([bufferSize]byte) }},
+	}
 }
 
-// enter lets one more request of a user in. The caller calls leave when it has ended.
-func (r *readers) enter(user string) (leave func(), err error) {
+// enter lets one more request of a user for output of a namespace in. The caller calls leave when it has ended.
+func (r *readers) enter(user, namespace string) (leave func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.total >= maxReaders || r.byUser[user] >= maxReadersPerUser {
+	if r.total >= maxReaders || r.byUser[user] >= maxReadersPerUser || r.byNamespace[namespace] >= maxReadersPerNamespace {
 		return nil, statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-			&metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}, "too much output is read at the same time: %d requests of %q, %d of all", r.byUser[user], user, r.total)
+			&metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds},
+			"too much output is read at the same time: %d requests of %q, %d in the namespace, %d of all",
+			r.byUser[user], user, r.byNamespace[namespace], r.total)
 	}
 	r.total++
 	r.byUser[user]++
-	return func() { r.leave(user) }, nil
+	r.byNamespace[namespace]++
+	return func() { r.leave(user, namespace) }, nil
 }
 
-func (r *readers) leave(user string) {
+func (r *readers) leave(user, namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total--
-	if r.byUser[user]--; r.byUser[user] == 0 {
-		delete(r.byUser, user)
+	decrease(r.byUser, user)
+	decrease(r.byNamespace, namespace)
+}
+
+func decrease(counts map[string]int, key string) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
 	}
 }

@@ -239,6 +239,11 @@ func TestWhatTheLeaderHasTheOthersGetFromIt(t *testing.T) {
 	if got := response.Header.Get(subresources.HeaderUID); got != string(call.UID) {
 		t.Errorf("uid %q", got)
 	}
+	for name, values := range response.Header {
+		if len(values) > 1 {
+			t.Errorf("%s is there %d times", name, len(values))
+		}
+	}
 	// The user is the one of the request, and not the replica.
 	own, err := s.identity.Issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "replica.toolcall.dev"}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},

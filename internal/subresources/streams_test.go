@@ -57,7 +57,9 @@ type stream struct {
 	complete bool
 	broken   error
 	readers  int
-	changed  chan struct{}
+	// reached is the end of what readers have got.
+	reached int64
+	changed chan struct{}
 }
 
 func (r *stream) change(how func(*stream)) {
@@ -77,6 +79,13 @@ func (r *stream) open() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.readers
+}
+
+// reach is how far readers have got.
+func (r *stream) reach() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reached
 }
 
 func (r *stream) Info() output.Info {
@@ -105,7 +114,9 @@ func (r *stream) ReadAt(_ context.Context, p []byte, offset int64) (int, error) 
 	case offset >= end:
 		return 0, output.ErrNoMore
 	}
-	return copy(p, r.data[offset:end]), nil
+	n := copy(p, r.data[offset:end])
+	r.reached = max(r.reached, offset+int64(n))
+	return n, nil
 }
 
 func (r *stream) Wait(ctx context.Context, n int64) error {

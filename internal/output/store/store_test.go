@@ -345,7 +345,7 @@ func TestHostileNamesNameNothing(t *testing.T) {
 	hostile := key
 	hostile.Artifact = "report.txt"
 	checkRefused(t, store, hostile)
-	hostile.Stream, hostile.Artifact = "", strings.Repeat("a", maxArtifactBytes+1)
+	hostile.Stream, hostile.Artifact = "", strings.Repeat("a", maxArtifactPath+1)
 	checkRefused(t, store, hostile)
 	mustRead(t, store, key, data)
 }
@@ -376,7 +376,7 @@ func TestALimitThatIsNoneIsRefused(t *testing.T) {
 func TestArtifactsAreApartFromStreamsAndFromEachOther(t *testing.T) {
 	store := open(t, "file://"+t.TempDir()+"/output")
 	uid, kept := newKey().UID, map[output.Key][]byte{}
-	for n, path := range []string{"a", "a/b", "../a", "/etc/passwd", "index.json", "stdout", "ä\x00\n%2f", strings.Repeat("a", maxArtifactBytes)} {
+	for n, path := range []string{"a", "a/b", "../a", "/etc/passwd", "index.json", "stdout", "ä\x00\n%2f", strings.Repeat("a", maxArtifactPath)} {
 		key := output.Key{Namespace: "ns", Name: "call", UID: uid, Artifact: path}
 		kept[key] = noise(uint64(n), 100+n)
 	}

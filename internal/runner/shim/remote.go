@@ -140,14 +140,18 @@ func (s *remoteStream) ended() *kept.Stream {
 	return s.local
 }
 
-// learn takes what the shim says. Answers may overtake each other.
+// learn takes what the shim says. Answers may overtake each other: the one that knows of more bytes is the later one, or of
+// the same bytes the one that lacks more of them.
 func (s *remoteStream) learn(info output.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if info.Bytes > s.info.Bytes || info.Complete {
+	isLater := info.Bytes > s.info.Bytes || info.Bytes == s.info.Bytes && lacking(info) > lacking(s.info)
+	if info.Complete || !s.info.Complete && isLater {
 		s.info = info
 	}
 }
+
+func lacking(info output.Info) int64 { return info.Missing.End - info.Missing.Start }
 
 // Info implements output.Reader: it is what the shim said last.
 func (s *remoteStream) Info() output.Info {

@@ -80,21 +80,40 @@ type shown struct {
 	mu      sync.Mutex
 	number  uint64
 	streams []kept.Output
-	reading sync.WaitGroup
+
+	// sending is held while an answer is sent. It is for the command of the number answered, and 0 is none.
+	sending  sync.Mutex
+	answered uint64
 }
 
 func (s *shown) show(number uint64, streams []kept.Output) {
+	s.answers(number)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number, s.streams = number, streams
 }
 
-// hide waits until what was asked for is sent: both streams have ended.
+// hide has nothing more sent: both streams have ended. It doesn't wait for what is being read, which may hang in a disk.
 func (s *shown) hide() {
 	s.mu.Lock()
 	s.streams = nil
 	s.mu.Unlock()
-	s.reading.Wait()
+	s.answers(0)
+}
+
+func (s *shown) answers(number uint64) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.answered = number
+}
+
+// send sends an answer, unless the command has ended meanwhile. When it fails, the pool is gone.
+func (s *shown) send(conn *net.UnixConn, number uint64, a *answer) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if s.answered == number {
+		_ = send(conn, &reply{Part: a})
+	}
 }
 
 // answer sends what is asked for. What is asked for too late gets no answer but the end of the command.
@@ -108,7 +127,7 @@ func (s *shown) answer(conn *net.UnixConn, number uint64, r *read) {
 	if r.Stream == output.Stderr {
 		stream = s.streams[1]
 	}
-	s.reading.Go(func() {
+	go func() {
 		a := &answer{ID: r.ID}
 		if r.Wait {
 			a.setErr(stream.Wait(context.Background(), r.Offset))
@@ -119,9 +138,8 @@ func (s *shown) answer(conn *net.UnixConn, number uint64, r *read) {
 			a.setErr(err)
 		}
 		a.Info = stream.Info()
-		// When it fails, the pool is gone.
-		_ = send(conn, &reply{Part: a})
-	})
+		s.send(conn, number, a)
+	}()
 }
 
 // takeFiles takes the files that have the streams.
