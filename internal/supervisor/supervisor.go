@@ -43,8 +43,9 @@
 // # Output
 //
 // What a call's process writes, and the files that the call collected, can be read as long as they are kept (Outputs): for one
-// call until the runner exits, which is after its result is acknowledged, and not a moment longer for its output. In a session the output of ended calls stays until that
-// of all of them takes more than maxEndedDisk on disk or maxEndedMemory in memory, when the oldest goes, or until the pod ends.
+// call until the runner exits, which is after its result is acknowledged, and not a moment longer for its output. In a session
+// the output of ended calls stays until that of all of them takes more than maxEndedDisk on disk or maxEndedMemory
+// in memory, when the oldest goes, or until the pod ends.
 // It is for the operator alone, which knows who may read.
 package supervisor
 
