@@ -30,4 +30,4 @@ func hintOf(call *v1alpha1.ToolCall, name output.Stream, stream *v1alpha1.Stream
 }
 
 // maxStoredBytes is what the hints and the rest take that is said in a status about the store.
-const maxStoredBytes = 4 << 10
+const maxStoredBytes = 6 << 10
