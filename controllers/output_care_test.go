@@ -2,8 +2,6 @@ package controllers_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -110,36 +108,5 @@ func TestTheSweepRemovesOldOutputWithoutACall(t *testing.T) {
 		if (err == nil) != want {
 			t.Errorf("of %s: %v", call.Name, err)
 		}
-	}
-}
-
-func TestOutputIsReadFromItsPodUntilItIsStored(t *testing.T) {
-	s := newStoring(t)
-	s.environment("env", asDefault)
-	stdout := noise(7, 1<<20)
-	back := s.away()
-	call, _ := s.ends("c", stdout, nil)
-	if _, err := s.outputs.Open(t.Context(), s.key(call, output.Stdout)); !errors.Is(err, output.ErrNotFound) {
-		t.Errorf("before it is stored it is %v", err)
-	}
-	s.reconcile(call)
-	s.clock.set(s.clock.Now().Add(2 * time.Second))
-	s.reconcile(call)
-	r, err := s.outputs.Open(t.Context(), s.key(call, output.Stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	got := make([]byte, 100)
-	if n, err := r.ReadAt(t.Context(), got, 500_000); err != nil || string(got[:n]) != string(stdout[500_000:500_000+n]) {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-	if _, err := r.ReadAt(t.Context(), got, int64(len(stdout))); err != io.EOF {
-		t.Errorf("at its end is %v", err)
-	}
-	back()
-	s.settle(call)
-	if _, err := s.outputs.Open(t.Context(), s.key(call, output.Stdout)); !errors.Is(err, output.ErrNotFound) {
-		t.Errorf("when it is stored it is %v", err)
 	}
 }

@@ -360,24 +360,6 @@ func (o *Outputs) leave(c *keptCall, remove bool) {
 // Remove removes what is stored of a call that is gone, sooner or later.
 func (o *Outputs) Remove(uid types.UID) { o.removals.add(uid) }
 
-// Outputs has what the calls' runners have, until it is stored.
-var _ output.Source = (*Outputs)(nil)
-
-// Open implements output.Source. Of a call that has ended the cache doesn't know the runner any more.
-func (o *Outputs) Open(ctx context.Context, key output.Key) (output.Reader, error) {
-	keyHash := ""
-	o.mu.Lock()
-	c := o.calls[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}]
-	if c != nil && c.uid == key.UID && c.streams[key] != nil && c.streams[key].status().State == store.Storing {
-		keyHash = c.keyHash
-	}
-	o.mu.Unlock()
-	if keyHash == "" {
-		return nil, output.ErrNotFound
-	}
-	return sourceOf(o.hub, keyHash).Open(ctx, key)
-}
-
 // Storing is how many streams are being stored.
 func (o *Outputs) Storing() int {
 	o.mu.Lock()

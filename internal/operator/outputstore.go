@@ -40,12 +40,12 @@ func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory
 	return &outputStore{store: kept, outputs: outputs}, nil
 }
 
-// sources are those of ended calls, in the order in which they are asked: what is being stored, then what is stored.
+// sources are those of ended calls.
 func (s *outputStore) sources() []output.Source {
 	if s.store == nil {
 		return nil
 	}
-	return []output.Source{s.outputs, s.store}
+	return []output.Source{s.store}
 }
 
 // close ends what fills the store, then the store.

@@ -35,7 +35,7 @@ func parseParameters(r *http.Request, known ...string) (url.Values, error) {
 		return nil, apierrors.NewBadRequest("the query can't be parsed: " + err.Error())
 	}
 	for name, given := range values {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(known, name) && name != parameterTimeout {
 			return nil, badRequest("unknown parameter %q: there are %s", name, strings.Join(known, ", "))
 		}
 		if len(given) > 1 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,18 +52,9 @@ type span struct {
 
 // parseLogRequest reads the parameters and headers of a request. Everything that it doesn't understand is an error.
 func parseLogRequest(r *http.Request) (*logRequest, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := parseParameters(r, parameterStream, parameterArtifact, parameterOffset, parameterLimit, parameterFollow, parameterUID)
 	if err != nil {
-		return nil, apierrors.NewBadRequest("the query can't be parsed: " + err.Error())
-	}
-	known := []string{parameterStream, parameterArtifact, parameterOffset, parameterLimit, parameterFollow, parameterUID}
-	for name, given := range values {
-		if !slices.Contains(known, name) && name != parameterTimeout {
-			return nil, badRequest("unknown parameter %q: there are %s", name, strings.Join(known, ", "))
-		}
-		if len(given) > 1 {
-			return nil, badRequest("parameter %s is given %d times", name, len(given))
-		}
+		return nil, err
 	}
 	q := &logRequest{stream: output.Stdout, limit: unlimited, uid: types.UID(values.Get(parameterUID))}
 	if err := q.parseWhich(values); err != nil {

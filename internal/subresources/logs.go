@@ -216,27 +216,38 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 	return status.Open(ctx, key)
 }
 
-// candidates are the sources that may have the stream. The store isn't asked in vain: it may be away.
+// candidates are the sources that may have the stream. None is asked in vain: the store may be away.
 func (a *answer) candidates() []output.Source {
-	s := &a.call.Status
-	if len(a.stored) == 0 || !s.Phase.Terminal() {
+	if len(a.stored) == 0 || !a.call.Status.Phase.Terminal() {
 		return a.sources
 	}
+	state, isThere := a.storedState()
+	switch {
+	case !isThere:
+		return a.sources
+	case (state == v1alpha1.StreamComplete || state == v1alpha1.StreamShortened) && a.call.Spec.SessionRef == nil:
+		// Its runner has exited.
+		return a.stored
+	default:
+		return slices.Concat(a.sources, a.stored)
+	}
+}
+
+// storedState is what the status says of the store, and whether something may be there.
+func (a *answer) storedState() (state v1alpha1.StreamState, isThere bool) {
+	streams := a.call.Status.Streams
 	switch {
 	case a.artifact != nil:
-		if a.artifact.State == "" || a.artifact.State == v1alpha1.ArtifactLost {
-			return a.sources
-		}
-	case s.Streams != nil:
-		stream := s.Streams.Stdout
-		if a.query.stream == output.Stderr {
-			stream = s.Streams.Stderr
-		}
-		if stream.State == "" || stream.State == v1alpha1.StreamLost && ptr.Deref(stream.Kept, 0) == 0 {
-			return a.sources
-		}
+		return v1alpha1.StreamState(a.artifact.State), a.artifact.State != "" && a.artifact.State != v1alpha1.ArtifactLost
+	case streams == nil:
+		// The pod was lost. Some may have been stored before that.
+		return "", true
 	}
-	return slices.Concat(a.sources, a.stored)
+	stream := &streams.Stdout
+	if a.query.stream == output.Stderr {
+		stream = &streams.Stderr
+	}
+	return stream.State, stream.State != "" && (stream.State != v1alpha1.StreamLost || ptr.Deref(stream.Kept, 0) > 0)
 }
 
 // sendRange sends the bytes that are there.
