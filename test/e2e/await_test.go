@@ -80,12 +80,18 @@ func (s *suite) awaitCall(t *testing.T, call *v1alpha1.ToolCall, what string, do
 	return found
 }
 
-// awaitFinished waits for the end of the call.
+// awaitFinished waits for the end of the call, and until its output is in the store.
 func (s *suite) awaitFinished(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 	t.Helper()
 	done := s.awaitCall(t, call, "end", func(c *v1alpha1.ToolCall) bool {
 		return condition(c, v1alpha1.ConditionFinished) == metav1.ConditionTrue
 	})
+	if done.Status.OutputState == v1alpha1.OutputStoring {
+		done = s.await(t, "stored output of call "+call.Name, &v1alpha1.ToolCallList{}, func(o client.Object, gone bool) bool {
+			c, ok := o.(*v1alpha1.ToolCall)
+			return ok && (gone || c.Status.OutputState != v1alpha1.OutputStoring)
+		}, named(call)...).(*v1alpha1.ToolCall)
+	}
 	checkFinished(t, done)
 	notePath(done)
 	return done

@@ -120,6 +120,7 @@ func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 	if len(s.Refused) > 0 && s.Phase != v1alpha1.PhaseSucceeded {
 		want += "\n\n" + s.Message
 	}
+	want += moreText(call)
 	if s.Output != want {
 		t.Errorf("call %s: output differs (-want +got):\n%s", call.Name, clip(cmp.Diff(want, s.Output), 4000))
 	}
@@ -131,7 +132,14 @@ func checkStream(t *testing.T, name, text string, about v1alpha1.StreamStatus) {
 	if !utf8.ValidString(text) {
 		t.Errorf("%s is not UTF-8", name)
 	}
-	if about.Truncated || about.InvalidUTF8 {
+	if about.Truncated {
+		isWhole := about.State == v1alpha1.StreamComplete && about.Kept != nil && *about.Kept == about.Bytes
+		if !isWhole && about.State != v1alpha1.StreamShortened {
+			t.Errorf("%s: the output store has %+v", name, about)
+		}
+		return
+	}
+	if about.InvalidUTF8 {
 		return
 	}
 	if want := (v1alpha1.StreamStatus{Bytes: int64(len(text)), SHA256: sum(text)}); about != want {
@@ -164,6 +172,24 @@ func outputText(s *v1alpha1.ToolCallStatus) string {
 		return text + fmt.Sprintf("Took %dm %d.%ds", tenths/600, tenths%600/10, tenths%10)
 	}
 	return text + fmt.Sprintf("Took %d.%ds", tenths/10, tenths%10)
+}
+
+// moreText says how to get what the status shortens.
+func moreText(call *v1alpha1.ToolCall) (text string) {
+	for _, stream := range []struct {
+		name  string
+		about v1alpha1.StreamStatus
+	}{{"stdout", call.Status.Streams.Stdout}, {"stderr", call.Status.Streams.Stderr}} {
+		if !stream.about.Truncated {
+			continue
+		}
+		if text == "" {
+			text = "\n"
+		}
+		text += fmt.Sprintf("\nMore of %s (%d bytes in all): kubectl toolcall logs %s -n %s --stream %[1]s, or GET /apis/subresources.toolcall.dev/v1alpha1/namespaces/%[4]s/toolcalls/%[3]s/log?stream=%[1]s&offset=0",
+			stream.name, stream.about.Bytes, call.Name, call.Namespace)
+	}
+	return text
 }
 
 func sum(text string) string {

@@ -111,10 +111,10 @@ func TestFilesOfASessionAreItsCreatorsOnly(t *testing.T) {
 			return got.code == code && bytes.Contains(got.body, []byte(part)), nil
 		})
 	}
-	await(http.StatusForbidden, "session's creator")
+	await(http.StatusForbidden, "did not create the ToolSession")
 	transfer(t, c, http.MethodDelete, session, "secret", nil).expect(t, "a deletion", http.StatusForbidden)
 	sp.allow(t, "uses", subject, rbacv1.PolicyRule{
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolsessions"}, ResourceNames: []string{"mine"}, Verbs: []string{"use"},
-	})
+	}, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"tools"}, ResourceNames: []string{"file.read"}, Verbs: []string{"use"}})
 	await(http.StatusOK, "secret")
 }
