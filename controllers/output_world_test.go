@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -123,7 +125,12 @@ func (s *storing) key(call *v1alpha1.ToolCall, stream output.Stream) output.Key 
 // isStored says that the store has a stream, exactly.
 func (s *storing) isStored(call *v1alpha1.ToolCall, stream output.Stream, want []byte) bool {
 	s.t.Helper()
-	r, err := s.store.Open(context.Background(), s.key(call, stream))
+	return s.has(s.key(call, stream), want)
+}
+
+func (s *storing) has(key output.Key, want []byte) bool {
+	s.t.Helper()
+	r, err := s.store.Open(context.Background(), key)
 	if err != nil {
 		return false
 	}
@@ -151,6 +158,7 @@ func (s *storing) settle(call *v1alpha1.ToolCall) {
 // keptPod is what keeps the output of a call, and answers for it.
 type keptPod struct {
 	*runner
+	// streams are what it wrote, by stream, and what was collected, by path.
 	streams map[string][]byte
 	// running says that the process may write more, forgotten that the output isn't there any more.
 	running, forgotten bool
@@ -198,7 +206,7 @@ func (p *keptPod) serve() {
 }
 
 func (p *keptPod) answer(m *wire.ReadOutput) (frames []*wire.Data) {
-	data := p.streams[m.Stream]
+	data := p.streams[cmp.Or(m.Stream, m.Artifact)]
 	if p.forgotten {
 		return []*wire.Data{{ID: m.ID, Offset: m.Offset, End: true, Unknown: true}}
 	}
@@ -224,6 +232,14 @@ func (p *keptPod) answer(m *wire.ReadOutput) (frames []*wire.Data) {
 func (p *keptPod) outcome() result.Outcome {
 	o := completed
 	o.Stdout, o.Stderr = shortened(p.streams[wire.Stdout]), shortened(p.streams[wire.Stderr])
+	for _, path := range slices.Sorted(maps.Keys(p.streams)) {
+		if data := p.streams[path]; path != wire.Stdout && path != wire.Stderr {
+			if o.Artifacts == nil {
+				o.Artifacts = &result.Artifacts{}
+			}
+			o.Artifacts.Kept = append(o.Artifacts.Kept, result.Artifact{Path: path, Bytes: int64(len(data)), SHA256: hashOf(data), MediaType: "text/plain"})
+		}
+	}
 	return o
 }
 

@@ -67,7 +67,9 @@ type ToolCallSpec struct {
 	// +optional
 	Env []CallEnvVar `json:"env,omitempty"`
 
-	// stdin is fed to the process, then its standard input is closed. Empty when unset. At most 524288 characters.
+	// stdin is fed to the process, then its standard input is closed. Empty when unset, except for a background call: its
+	// standard input stays open then, for toolsessions/proxy/input of the group subresources.toolcall.dev. At most 524288
+	// characters.
 	// +kubebuilder:validation:MaxLength=524288
 	// +optional
 	Stdin string `json:"stdin,omitempty"`

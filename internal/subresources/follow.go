@@ -17,6 +17,8 @@ const (
 	maxReopen = 250 * time.Millisecond
 	// maxLost is how long the stream of a call that has ended may be away.
 	maxLost = 30 * time.Second
+	// followTime is how long an answer follows at most, as watches do: who asks again has his rights looked at again.
+	followTime = 30 * time.Minute
 )
 
 // follow sends what there is from the offset on, then what comes, until the stream is complete, the next bytes weren't kept, the
@@ -24,6 +26,8 @@ const (
 // closes the reader.
 func (a *answer) follow(ctx context.Context, reader output.Reader) error {
 	defer func() { reader.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, followTime)
+	defer cancel()
 	info := reader.Info()
 	start := a.query.offset
 	if info.Complete || start <= info.Bytes {

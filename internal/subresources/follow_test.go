@@ -86,7 +86,8 @@ func TestAFollowWaitsForAStreamThatIsAway(t *testing.T) {
 		want time.Duration
 	}{
 		"the call has ended long ago":      {0, nil, maxLost},
-		"the call runs for long, and ends": {time.Hour, nil, time.Hour},
+		"the call runs for long, and ends": {20 * time.Minute, nil, 20 * time.Minute},
+		"the call runs for too long":       {time.Hour, nil, followTime},
 		"the call is deleted":              {time.Minute, apierrors.NewNotFound(schema.GroupResource{}, "call"), time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

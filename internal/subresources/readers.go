@@ -8,9 +8,9 @@ import (
 )
 
 // Bounds of the requests for output that are served at the same time. The API server bounds requests that last long in no way.
-// Who administers a namespace makes as many users as they like there.
+// Who administers a namespace makes as many users as they like there. One that reads a stream of its own takes 96 KiB at most.
 const (
-	maxReaders             = 4096
+	maxReaders             = 2560
 	maxReadersPerNamespace = maxReaders / 2
 	maxReadersPerUser      = maxReaders / 4
 )
