@@ -14,11 +14,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	outputclient "toolcall.dev/operator/internal/output/client"
@@ -40,15 +38,6 @@ toolcall-user grant.`
 const artifactsExample = `  kubectl toolcall artifacts report
   kubectl toolcall artifacts report plot.png --open
   kubectl toolcall artifacts report result.json -o - | jq .`
-
-// artifact is an entry of status.artifacts.
-type artifact struct {
-	Path      string `json:"path"`
-	Bytes     int64  `json:"bytes"`
-	SHA256    string `json:"sha256"`
-	MediaType string `json:"mediaType"`
-	State     string `json:"state"`
-}
 
 // artifactsOptions are the flags of artifacts.
 type artifactsOptions struct {
@@ -100,14 +89,14 @@ func (o *artifactsOptions) validate(args []string) error {
 }
 
 func (o *artifactsOptions) run(ctx context.Context, cluster *cluster, args []string) error {
-	call, kept, err := readArtifacts(ctx, cluster, args[0])
+	call, err := cluster.getCall(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	if len(args) == 1 {
-		return o.list(call, kept)
+		return o.list(call)
 	}
-	all := kept.Artifacts
+	all := call.Status.Artifacts
 	for i := range all {
 		if all[i].Path == args[1] {
 			return o.get(ctx, cluster, call, &all[i])
@@ -116,38 +105,11 @@ func (o *artifactsOptions) run(ctx context.Context, cluster *cluster, args []str
 	return fmt.Errorf("call %s has no artifact %q: kubectl toolcall artifacts %s lists those that it has", args[0], args[1], args[0])
 }
 
-// keptFiles is what the status of a call says about its artifacts.
-type keptFiles struct {
-	Artifacts []artifact `json:"artifacts"`
-	// Message says which files were left out.
-	Message string `json:"artifactsMessage"`
-}
-
-// readArtifacts reads a call and what it kept.
-func readArtifacts(ctx context.Context, cluster *cluster, name string) (*v1alpha1.ToolCall, *keptFiles, error) {
-	raw := &unstructured.Unstructured{}
-	raw.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	if err := cluster.client.Get(ctx, cluster.key(name), raw); err != nil {
-		return nil, nil, cluster.readError("call "+name, err)
+func (o *artifactsOptions) list(call *v1alpha1.ToolCall) error {
+	if message := call.Status.ArtifactsMessage; message != "" {
+		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(message))
 	}
-	call := &v1alpha1.ToolCall{}
-	if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, call); err != nil {
-		return nil, nil, fmt.Errorf("read call %s: %w", name, err)
-	}
-	var kept struct {
-		Status keptFiles `json:"status"`
-	}
-	if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, &kept); err != nil {
-		return nil, nil, fmt.Errorf("read the artifacts of call %s: %w", name, err)
-	}
-	return call, &kept.Status, nil
-}
-
-func (o *artifactsOptions) list(call *v1alpha1.ToolCall, kept *keptFiles) error {
-	if kept.Message != "" {
-		fmt.Fprintln(o.ErrOut, "note: "+terminal.SafeLine(kept.Message))
-	}
-	if len(kept.Artifacts) == 0 {
+	if len(call.Status.Artifacts) == 0 {
 		why := "it kept no files"
 		if !call.Status.Phase.Terminal() {
 			why = "it hasn't finished, and files are kept at the end"
@@ -158,15 +120,15 @@ func (o *artifactsOptions) list(call *v1alpha1.ToolCall, kept *keptFiles) error 
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Path", Type: "string"}, {Name: "Bytes", Type: "integer"}, {Name: "Type", Type: "string"}, {Name: "State", Type: "string"},
 	}}
-	for _, a := range kept.Artifacts {
+	for _, a := range call.Status.Artifacts {
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			terminal.SafeLine(a.Path), a.Bytes, terminal.SafeLine(a.MediaType), terminal.SafeLine(a.State),
+			terminal.SafeLine(a.Path), a.Bytes, terminal.SafeLine(a.MediaType), terminal.SafeLine(string(a.State)),
 		}})
 	}
 	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(table, o.Out)
 }
 
-func (o *artifactsOptions) get(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall, a *artifact) error {
+func (o *artifactsOptions) get(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall, a *v1alpha1.Artifact) error {
 	if o.open && !canOpen(a) {
 		return fmt.Errorf("%s is %s, which --open doesn't open, as it could be a program or a page with one: get it with -o, and look at it as you see fit", a.Path, a.MediaType)
 	}
@@ -202,7 +164,7 @@ func (o *artifactsOptions) get(ctx context.Context, cluster *cluster, call *v1al
 
 // target is the file that is written. Only the last part of a path that a call chose counts. A file that is there already is
 // replaced only if the user named it.
-func (o *artifactsOptions) target(a *artifact) (string, error) {
+func (o *artifactsOptions) target(a *v1alpha1.Artifact) (string, error) {
 	if o.output != "" {
 		return localTarget(a.Path, o.output)
 	}
@@ -217,7 +179,7 @@ func (o *artifactsOptions) target(a *artifact) (string, error) {
 }
 
 // copyArtifact writes an artifact whose content is what the call recorded.
-func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1.ToolCall, a *artifact, to io.Writer) error {
+func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1.ToolCall, a *v1alpha1.Artifact, to io.Writer) error {
 	end, err := from.Copy(ctx, outputclient.Query{
 		Namespace: call.Namespace, Name: call.Name, UID: call.UID, Artifact: a.Path, Patience: logsPatience, SHA256: a.SHA256,
 	}, outputclient.Sink{Write: func(p []byte) error {
@@ -232,7 +194,7 @@ func copyArtifact(ctx context.Context, from *outputclient.Client, call *v1alpha1
 
 // canOpen says whether a viewer shows such a file and runs nothing of it. The name chooses the viewer, the recorded type is what
 // the content looks like: both must be such.
-func canOpen(a *artifact) bool {
+func canOpen(a *v1alpha1.Artifact) bool {
 	byName, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(a.Path)))
 	recorded, _, _ := mime.ParseMediaType(a.MediaType)
 	return isPassive(byName) && isPassive(recorded)
@@ -281,12 +243,12 @@ func (o *artifactsOptions) complete(command *cobra.Command, args []string, prefi
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	_, kept, err := readArtifacts(ctx, cluster, args[0])
+	call, err := cluster.getCall(ctx, args[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string
-	for _, a := range kept.Artifacts {
+	for _, a := range call.Status.Artifacts {
 		names = append(names, terminal.SafeLine(a.Path))
 	}
 	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
