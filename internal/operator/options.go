@@ -38,6 +38,8 @@ type Options struct {
 	OutputAPI        bool
 	OutputAPIAddress string
 	OutputAPIService string
+	// OutputAPICertDir has the certificate of the aggregated API that somebody else makes; empty for the operator's own.
+	OutputAPICertDir string
 	// OutputStore is where output is kept that is more than the status of a call holds; empty for nowhere.
 	OutputStore string
 
@@ -80,6 +82,7 @@ func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
 	fs.BoolVar(&o.OutputAPI, "output-api", true, "serve the output of calls as the aggregated API subresources.toolcall.dev. Turn it off only where its APIService isn't installed: one that doesn't answer keeps every namespace from being deleted")
 	fs.StringVar(&o.OutputAPIAddress, "output-api-address", ":10250", "address to serve the aggregated API on")
 	fs.StringVar(&o.OutputAPIService, "output-api-service", "toolcall-subresources", "Service, in the operator's namespace, that leads to the aggregated API's address")
+	fs.StringVar(&o.OutputAPICertDir, "output-api-cert-dir", "", "`folder` with tls.crt and tls.key, which cert-manager for example renews, for the aggregated API. Whoever makes them also writes the APIService's caBundle. Empty: the operator makes its own, and writes it")
 	fs.StringVar(&o.OutputStore, "output-store", "", "`location` of the output store, which keeps what the status of a call leaves out of its output: s3://BUCKET, gs://BUCKET, azblob://CONTAINER, or file:///FOLDER with one replica only; empty for none. Give the credentials to the pod. No other operator may use the location")
 	o.Namespace = getenv("POD_NAMESPACE")
 	o.PodIP = getenv("POD_IP")

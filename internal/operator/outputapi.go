@@ -66,7 +66,7 @@ func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with out
 	cached := apicache.ReaderWithTimeout(mgr.GetClient(), outputReadTimeout)
 	live := apicache.ReaderWithTimeout(mgr.GetAPIReader(), outputReadTimeout)
 	server, err := subresources.New(subresources.Options{
-		Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: with.clients,
+		Identity: with.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: with.clients,
 		Live: live, Cached: cached,
 		Requesters: &access.Requesters{Reader: cached}, Reviews: with.reviews,
 		Sources: with.sources, Stored: with.stored, Runners: with.hub,
@@ -79,22 +79,32 @@ func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with out
 	if err != nil {
 		return nil, err
 	}
-	// The manager's client would watch APIServices, to read its own writes.
-	direct, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("make the client that registers the aggregated API: %w", err)
-	}
-	err = mgr.Add(&subresources.Registration{
-		Client: direct, Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: with.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("add what registers the aggregated API: %w", err)
+	if o.OutputAPICertDir == "" {
+		if err := addRegistration(mgr, o, with); err != nil {
+			return nil, err
+		}
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.OutputAPIAddress)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the aggregated API: %w", err)
 	}
 	return &outputAPI{server: server, listener: listener}, nil
+}
+
+// addRegistration has the leader keep the operator's authority in the APIService.
+func addRegistration(mgr manager.Manager, o *Options, with outputOptions) error {
+	// The manager's client would watch APIServices, to read its own writes.
+	direct, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("make the client that registers the aggregated API: %w", err)
+	}
+	err = mgr.Add(&subresources.Registration{
+		Client: direct, Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: with.log,
+	})
+	if err != nil {
+		return fmt.Errorf("add what registers the aggregated API: %w", err)
+	}
+	return nil
 }
 
 // runAll runs the manager and, from the same moment, the aggregated API: it answers before the caches are filled.

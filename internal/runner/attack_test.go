@@ -155,6 +155,10 @@ func TestTheAttacksWorkWithoutRules(t *testing.T) {
 	} {
 		a := newAttacker(t)
 		o := a.prepare(t, args).run(t, nil, args...)
+		// A race can be lost many times in a row where the machine has other things to do.
+		for try := 1; len(a.marks(t)) == 0 && try < 20; try++ {
+			o = a.run(t, nil, args...)
+		}
 		if len(a.marks(t)) == 0 {
 			t.Errorf("%s: no unlisted program ran: %s", args, describe(o))
 		}

@@ -5,10 +5,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"toolcall.dev/operator/internal/dispatch"
 )
@@ -66,4 +68,13 @@ func (c *certificate) clientTLS() *tls.Config {
 		ServerName:           replicaName,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.get() },
 	}
+}
+
+// watchCertificate reads the certificate that somebody else makes.
+func watchCertificate(dir string) (*certwatcher.CertWatcher, error) {
+	given, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the aggregated API's certificate: %w", err)
+	}
+	return given, nil
 }

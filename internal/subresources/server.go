@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/access"
@@ -46,6 +47,9 @@ const (
 type Options struct {
 	// Identity issues the server's certificate.
 	Identity *dispatch.Identity
+	// CertDir has tls.crt and tls.key, which the API server is shown instead of a certificate by the Identity. They are read again
+	// when they change. Empty for none.
+	CertDir string
 	// Namespace and Service are where the API server finds the server.
 	Namespace, Service string
 	// Clients asks the API server who may what, and whom to trust.
@@ -73,9 +77,11 @@ type Options struct {
 type Server struct {
 	trust       *trust
 	certificate *certificate
-	generic     *genericapiserver.GenericAPIServer
-	stop        context.CancelFunc
-	log         logr.Logger
+	// given is the certificate that somebody else makes; nil for none.
+	given   *certwatcher.CertWatcher
+	generic *genericapiserver.GenericAPIServer
+	stop    context.CancelFunc
+	log     logr.Logger
 }
 
 // New makes a server that isn't running yet.
@@ -94,6 +100,11 @@ func New(o Options) (*Server, error) {
 		certificate: &certificate{identity: o.Identity, service: o.Service + "." + o.Namespace + ".svc", clock: o.Clock},
 		stop:        stop,
 		log:         o.Log,
+	}
+	if o.CertDir != "" {
+		if server.given, err = watchCertificate(o.CertDir); err != nil {
+			return nil, err
+		}
 	}
 	logs := &logs{
 		calls:    &calls{live: o.Live, cached: o.Cached},
@@ -160,6 +171,12 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		stopTrust()
 		<-trusted
 	}()
+	if s.given != nil {
+		watched := make(chan error, 1)
+		go func() { watched <- s.given.Start(trusting) }()
+		defer func() { <-watched }()
+		defer stopTrust()
+	}
 	gate := dispatch.NewGate(listener)
 	server := &http.Server{
 		ConnState:         gate.ConnState,

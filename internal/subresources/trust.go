@@ -107,7 +107,7 @@ func (s *Server) tlsConfig() *tls.Config {
 		ClientAuth:             tls.RequireAndVerifyClientCert,
 		NextProtos:             []string{"h2", "http/1.1"},
 		SessionTicketsDisabled: true,
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.get() },
+		GetCertificate:         s.certificateFor,
 	}
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		current := config.Clone()
@@ -116,6 +116,14 @@ func (s *Server) tlsConfig() *tls.Config {
 		return current, nil
 	}
 	return config
+}
+
+// certificateFor is what a client is shown: a certificate that somebody else makes is for the API server alone.
+func (s *Server) certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if s.given != nil && hello.ServerName != replicaName {
+		return s.given.GetCertificate(hello)
+	}
+	return s.certificate.get()
 }
 
 // newAuthorizer asks the API server's authorizer. The API server itself, which looks whether the group is served, is let in

@@ -275,6 +275,35 @@ func TestWithoutTheOutputAPI(t *testing.T) {
 	}
 }
 
+// With cert-manager the operator makes no certificate for the API server, and doesn't write the authority either.
+func TestTheOutputAPIWithCertManager(t *testing.T) {
+	t.Parallel()
+	const (
+		issuer      = "cert-manager.io/v1/Issuer/" + system + "/toolcall-subresources"
+		certificate = "cert-manager.io/v1/Certificate/" + system + "/toolcall-subresources"
+		service     = "apiregistration.k8s.io/v1/APIService//v1alpha1.subresources.toolcall.dev"
+	)
+	on := values{"outputApi": values{"certManager": values{"enabled": true}}}
+	got, without := chart(t, on), chart(t, values{})
+	own := values{"outputApi": values{"certManager": values{"enabled": true, "issuerRef": values{"kind": "ClusterIssuer", "name": "ca"}}}}
+	pod := at(t, deployment(t, on), "spec", "template", "spec")
+	args, _ := at(t, pod, "containers", 0, "args").([]any)
+	for _, check := range []struct{ got, want any }{
+		{at(t, got[service], "metadata", "annotations", "cert-manager.io/inject-ca-from"), system + "/toolcall-subresources"},
+		{at(t, got[certificate], "spec", "dnsNames", 0), "toolcall-subresources." + system + ".svc"},
+		{at(t, got[certificate], "spec", "issuerRef", "name"), at(t, got[issuer], "metadata", "name")},
+		{at(t, pod, "volumes", 1, "secret", "secretName"), at(t, got[certificate], "spec", "secretName")},
+		{slices.Contains(args, any("--output-api-cert-dir="+at(t, pod, "containers", 0, "volumeMounts", 1, "mountPath").(string))), true},
+		{at(t, chart(t, own)[certificate], "spec", "issuerRef"), map[string]any{"kind": "ClusterIssuer", "name": "ca"}},
+		{chart(t, own)[issuer] == nil, true},
+		{without[certificate] == nil && without[issuer] == nil, true},
+	} {
+		if diff := cmp.Diff(check.want, check.got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
