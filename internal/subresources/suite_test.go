@@ -97,6 +97,9 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// admissionDelay is how long after its creation an admission policy may not be in force yet, as package access has it.
+const admissionDelay = 2 * time.Second
+
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 rules: [{level: Metadata, resources: [{group: subresources.toolcall.dev}]}, {level: None}]
@@ -132,9 +135,12 @@ func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
 	if said, err := c.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config", "default")); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, said)
 	}
+	installed := time.Now()
 	if said, err := c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, said)
 	}
+	// Nobody vouches for who created what is as old as the admission policies, whose times are in seconds.
+	time.Sleep(time.Until(installed.Add(admissionDelay + time.Second)))
 	if err := c.serveShared("127.0.0.1:0"); err != nil {
 		return nil, err
 	}

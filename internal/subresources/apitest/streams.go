@@ -21,13 +21,15 @@ type Streams struct {
 
 func newStreams() *Streams { return &Streams{all: map[output.Key]*Stream{}} }
 
-// Add has a stream of a call from now on.
+// Add has a stream of a call from now on. One that is there stays: somebody may read it.
 func (s *Streams) Add(call *v1alpha1.ToolCall, which output.Stream) *Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	made := &Stream{changed: make(chan struct{})}
-	s.all[output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: which}] = made
-	return made
+	key := output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: which}
+	if s.all[key] == nil {
+		s.all[key] = &Stream{changed: make(chan struct{})}
+	}
+	return s.all[key]
 }
 
 // Open returns a stream.
