@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -85,6 +86,9 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info)
 			for name := range answer.Header {
 				w.Header().Del(name)
 			}
+			// An answer that didn't wait for the request's body is the end of it: the client sends no more, and the library would
+			// wait for the rest.
+			answer.Body = &endingBody{answer.Body, r.Body}
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
@@ -108,6 +112,21 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info)
 	w.Header().Del("X-Content-Type-Options")
 	proxy.ServeHTTP(w, r)
 	return failed
+}
+
+// endingBody is an answer, at whose end nobody reads its request any more.
+type endingBody struct {
+	io.ReadCloser
+	request io.Closer
+}
+
+// Read implements io.Reader.
+func (b *endingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.request.Close()
+	}
+	return n, err
 }
 
 // LabelLeaderAddress is the label of the operator's Lease that has the IP address of the replica that holds it.

@@ -119,7 +119,12 @@ func (e *Error) Unwrap() error { return e.StatusError }
 
 // errorOf reads the Status that an answer is. What stands between client and API answers in other ways.
 func errorOf(r *Request, response *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
+	size := int64(maxError)
+	if response.ContentLength >= 0 {
+		// The stream ends later where the server refused a body that wasn't all sent.
+		size = min(size, response.ContentLength)
+	}
+	raw, _ := io.ReadAll(io.LimitReader(response.Body, size))
 	status := &metav1.Status{}
 	if err := json.Unmarshal(raw, status); err == nil && status.Kind == "Status" && status.Code != 0 {
 		return &Error{&apierrors.StatusError{ErrStatus: *status}, response.Header}
