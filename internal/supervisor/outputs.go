@@ -11,7 +11,7 @@ import (
 
 // Bounds of the output of ended calls that a session's runner has. The output of the last call stays in any case.
 const (
-	maxEndedMemory = 1 << 20
+	maxEndedMemory = 4 << 20
 	maxEndedDisk   = 256 << 20
 	maxEndedCalls  = 256
 )

@@ -314,10 +314,10 @@ func TestTheOutputOfEndedCallsStaysUntilItTakesTooMuch(t *testing.T) {
 			return !data(t, p).Unknown
 		}
 		// In memory.
-		for i := range 11 {
+		for i := range 41 {
 			run("m"+strconv.Itoa(i), 100<<10)
 		}
-		for i, want := range map[int]bool{0: false, 1: true, 10: true} {
+		for i, want := range map[int]bool{0: false, 1: true, 40: true} {
 			if has("m"+strconv.Itoa(i)) != want {
 				t.Errorf("of the calls with output in memory, number %d is there: %v", i, !want)
 			}

@@ -120,7 +120,7 @@ func (e *Error) Unwrap() error { return e.StatusError }
 // errorOf reads the Status that an answer is. What stands between client and API answers in other ways.
 func errorOf(r *Request, response *http.Response) error {
 	size := int64(maxError)
-	if response.ContentLength >= 0 {
+	if response.ContentLength > 0 {
 		// The stream ends later where the server refused a body that wasn't all sent.
 		size = min(size, response.ContentLength)
 	}
