@@ -172,8 +172,13 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		<-trusted
 	}()
 	if s.given != nil {
-		watched := make(chan error, 1)
-		go func() { watched <- s.given.Start(trusting) }()
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			if err := s.given.Start(trusting); err != nil {
+				s.log.Error(err, "The aggregated API's certificate isn't read again when it changes")
+			}
+		}()
 		defer func() { <-watched }()
 		defer stopTrust()
 	}
