@@ -49,6 +49,8 @@ const shutdownTimeout = 5 * time.Second
 // Run is the operator, until the context ends.
 func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) error {
 	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
+	// Compressing a call with its output takes the API server longer than sending it.
+	conf.DisableCompression = true
 	now := apiclock.New(time.Now, log.WithName("clock"))
 	conf.Wrap(now.Wrap)
 	metrics.RegisterClockSkew(func() time.Duration { return now.Skew().Operator }, func() time.Duration { return now.Skew().APIServers })

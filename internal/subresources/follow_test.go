@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +54,7 @@ func followFor(t *testing.T, read func() (*v1alpha1.ToolCall, error)) time.Durat
 	w := httptest.NewRecorder()
 	a := &answer{
 		logs: &logs{
-			calls: &calls{live: oneCall{read: read}, cached: nothingCached{}}, sources: []output.Source{broken{}},
+			calls: &calls{live: oneCall{read: read}, cached: nothingCached{}, stored: cache.NewLRUExpireCache(1)}, sources: []output.Source{broken{}},
 			readers: newReaders(), clock: clock.RealClock{},
 		},
 		w: w, r: httptest.NewRequest(http.MethodGet, "/", nil), control: http.NewResponseController(w), call: &v1alpha1.ToolCall{},

@@ -1,6 +1,7 @@
 package subresources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,10 +206,18 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 	if a.query.artifact == "" && status.hasAll(a.query.stream) {
 		return status.Open(ctx, key)
 	}
+	var failed error
 	for _, source := range a.candidates() {
-		if reader, err := source.Open(ctx, key); !errors.Is(err, output.ErrNotFound) {
-			return reader, err
+		reader, err := source.Open(ctx, key)
+		if err == nil {
+			return reader, nil
 		}
+		if !errors.Is(err, output.ErrNotFound) {
+			failed = cmp.Or(failed, err)
+		}
+	}
+	if failed != nil {
+		return nil, failed
 	}
 	if !parts {
 		return nil, output.ErrNotFound
@@ -225,9 +234,9 @@ func (a *answer) candidates() []output.Source {
 	switch {
 	case !isThere:
 		return a.sources
-	case (state == v1alpha1.StreamComplete || state == v1alpha1.StreamShortened) && a.call.Spec.SessionRef == nil:
-		// Its runner has exited.
-		return a.stored
+	case state == v1alpha1.StreamComplete || state == v1alpha1.StreamShortened:
+		// A session's runner may have it still, where the store is away.
+		return slices.Concat(a.stored, a.sources)
 	default:
 		return slices.Concat(a.sources, a.stored)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,12 +124,13 @@ func forbidden(call types.NamespacedName, format string, args ...any) error {
 // calls reads calls.
 type calls struct {
 	live, cached client.Reader
+	// stored are those that were read last of which nothing changes any more, by their names.
+	stored *cache.LRUExpireCache
 }
 
 // get reads a call as it is now. Only the right one counts when a UID is given.
 func (c *calls) get(ctx context.Context, name types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
-	call := &v1alpha1.ToolCall{}
-	err := c.live.Get(ctx, name, call)
+	call, err := c.read(ctx, name, uid)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, apierrors.NewNotFound(callResource, name.Name)
@@ -139,6 +142,28 @@ func (c *calls) get(ctx context.Context, name types.NamespacedName, uid types.UI
 		return nil, apierrors.NewConflict(callResource, name.Name, errors.New("it is another call than the one with the uid that is asked for"))
 	}
 	return call, nil
+}
+
+// storedTTL is for how long a call whose output is stored isn't read again: nothing of it changes any more, and a call with a
+// lot of output is large. Who may read it is checked each time. storedCalls is how many of them are in memory.
+const (
+	storedTTL   = 3 * time.Second
+	storedCalls = 16
+)
+
+func (c *calls) read(ctx context.Context, name types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
+	// Without a UID, the one that there is now is meant.
+	if found, ok := c.stored.Get(name); ok {
+		if known := found.(*v1alpha1.ToolCall); known.UID == uid {
+			return known, nil
+		}
+	}
+	call := &v1alpha1.ToolCall{}
+	err := c.live.Get(ctx, name, call)
+	if err == nil && call.Status.OutputState == v1alpha1.OutputComplete {
+		c.stored.Add(name, call, storedTTL)
+	}
+	return call, err
 }
 
 // again reads the same call once more: out of memory while it hasn't ended, which costs little to ask for often.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -107,7 +108,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	logs := &logs{
-		calls:    &calls{live: o.Live, cached: o.Cached},
+		calls:    &calls{live: o.Live, cached: o.Cached, stored: cache.NewLRUExpireCache(storedCalls)},
 		rights:   &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
 		sources:  o.Sources,
 		stored:   o.Stored,
