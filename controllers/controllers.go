@@ -235,7 +235,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
 	beside := []manager.Runnable{m.Expiry, seed, earlier}
 	if o.Outputs != nil {
-		beside = append(beside, &toolcall.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Log: mgr.GetLogger().WithName("output-store")})
+		beside = append(beside, &toolcall.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store")})
 	}
 	for _, one := range beside {
 		if err := mgr.Add(one); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -23,7 +24,7 @@ func (s *storing) care() *toolcall.OutputCare {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &toolcall.OutputCare{Outputs: s.outputs, Client: watching, Namespaces: []string{s.namespace}, Log: logr.Discard()}
+	return &toolcall.OutputCare{Outputs: s.outputs, Client: watching, Namespaces: []string{s.namespace}, Clock: clock.RealClock{}, Log: logr.Discard()}
 }
 
 func (s *storing) startCare() {

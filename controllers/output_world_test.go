@@ -61,7 +61,7 @@ func (s *storing) begin() {
 		s.move(false)
 		defer s.move(true)
 	}
-	if s.store, err = store.Open(context.Background(), location); err != nil {
+	if s.store, err = store.Open(context.Background(), location, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	s.outputs = toolcall.NewOutputs(toolcall.OutputsOptions{

@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -206,6 +208,30 @@ func TestAnIdleSessionEnds(t *testing.T) {
 	w.keepAfter(9*time.Minute, s)
 	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 	w.keepAfter(2*time.Minute, s)
+	w.expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
+}
+
+// A file on its way keeps a session from being idle, and so does one that went since somebody last looked.
+func TestASessionThatCarriesAFileIsNotIdle(t *testing.T) {
+	w := newWorld(t)
+	w.environment("env", asDefault)
+	s, r := w.readySession("s", func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = seconds(600) })
+	runner := w.hub.SessionByKey(w.getSession(s).Status.Runner.KeyHash)
+	over := make(chan error, 1)
+	go func() {
+		_, err := runner.Transfer(t.Context(), wire.Transfer{Kind: wire.TransferDelete, Path: "/f"})
+		over <- err
+	}()
+	m := r.receive()
+	if m.Transfer == nil {
+		t.Fatalf("got %+v, want a transfer", m)
+	}
+	w.keepAfter(11*time.Minute, s)
+	w.expect(s, v1alpha1.SessionReady, v1alpha1.ReasonReady)
+	if err := errors.Join(r.conn.Send(&wire.Message{State: &wire.TransferState{ID: m.Transfer.ID, Ended: true}}), <-over); err != nil {
+		t.Fatal(err)
+	}
+	w.keepAfter(11*time.Minute, s)
 	w.expect(s, v1alpha1.SessionEnded, v1alpha1.ReasonIdleTimeout)
 }
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Whoever meets a reason finds out what it means and what to do.
+// Whoever meets a reason finds a section with its name: what it looks like, what to look at, and what to do.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,21 +21,28 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	if len(reasons) < 45 {
 		t.Fatalf("only %d reasons were found", len(reasons))
 	}
+	sections, _, _ := strings.Cut(string(page), "\n## Alerts\n")
 	known := map[string]bool{}
 	for _, reason := range reasons {
 		known[reason] = true
-		if n := strings.Count(string(docs), "\n| `"+reason+"` | "); n != 1 {
-			t.Errorf("docs/operations.md has %d rows for reason %s", n, reason)
-		}
-	}
-	_, rows, _ := strings.Cut(string(docs), "\n## Reasons\n")
-	rows, _, _ = strings.Cut(rows, "\n## ")
-	for line := range strings.Lines(rows) {
-		if reason, ok := strings.CutPrefix(line, "| `"); ok {
-			if reason, _, _ = strings.Cut(reason, "`"); !known[reason] {
-				t.Errorf("docs/operations.md has a row for %s, which is no reason", reason)
+		_, section, _ := strings.Cut(sections, "\n### "+reason+"\n")
+		section, _, _ = strings.Cut(section, "\n#")
+		for _, part := range []string{"\n- Symptom: ", "\n- Command: ", "\n- Fix: "} {
+			if strings.Count(section, part) != 1 {
+				t.Errorf("docs/troubleshooting.md doesn't have one %q for reason %s", strings.TrimSpace(part), reason)
 			}
 		}
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(sections) {
+		heading, ok := strings.CutPrefix(strings.TrimSpace(line), "### ")
+		if !ok {
+			continue
+		}
+		if !known[heading] || seen[heading] {
+			t.Errorf("docs/troubleshooting.md has a section %s, which is no reason or is there already", heading)
+		}
+		seen[heading] = true
 	}
 }
 

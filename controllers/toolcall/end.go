@@ -73,6 +73,9 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 	if err != nil {
 		return effects{}, err
 	}
+	if !isStoring(&o.call.Status) {
+		r.Outputs.release(o.key(), o.call.UID)
+	}
 	if o.runner != nil {
 		if err := r.letGo(ctx, o, &e, stored); err != nil {
 			return effects{}, err

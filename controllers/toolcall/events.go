@@ -59,14 +59,12 @@ func (r *Reconciler) announceOutput(o *observation, after *v1alpha1.ToolCall) {
 	if now == nil || was != nil && was.Reason == now.Reason {
 		return
 	}
-	switch now.Reason {
-	case v1alpha1.ReasonOutputStoreFailing:
-		metrics.CountStoreError(metrics.StoreWrite)
-	case v1alpha1.ReasonOutputLost:
-		if !r.eventLimits.allow(after.Namespace, o.now) {
-			metrics.CountDroppedEvent()
-			return
-		}
-		r.Events.Eventf(after, nil, corev1.EventTypeWarning, now.Reason, "StoreOutput", "%s", bounds.Note(now.Message))
+	if now.Reason != v1alpha1.ReasonOutputLost {
+		return
 	}
+	if !r.eventLimits.allow(after.Namespace, o.now) {
+		metrics.CountDroppedEvent()
+		return
+	}
+	r.Events.Eventf(after, nil, corev1.EventTypeWarning, now.Reason, "StoreOutput", "%s", bounds.Note(now.Message))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
 )
@@ -20,13 +22,27 @@ func addHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
 	}
 }
 
-// hintOf says how to get a stream of which the output store has more; nothing for another one.
+// dropHints takes those back of streams of which nothing was stored after all.
+func dropHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
+	for name, stream := range map[output.Stream]*v1alpha1.StreamStatus{output.Stdout: &s.Streams.Stdout, output.Stderr: &s.Streams.Stderr} {
+		hint := hintText(call, name, stream)
+		if stream.State == v1alpha1.StreamLost && ptr.Deref(stream.Kept, 0) == 0 && strings.Contains(s.Output, hint) {
+			s.Output = strings.TrimRight(strings.Replace(s.Output, hint, "", 1), "\n") + "\n"
+		}
+	}
+}
+
+// hintOf says how to get a stream that the status shortens and of which the output store has more; nothing for another one.
 func hintOf(call *v1alpha1.ToolCall, name output.Stream, stream *v1alpha1.StreamStatus) []string {
-	if stream.State == "" || stream.State == v1alpha1.StreamLost && *stream.Kept == 0 {
+	if !stream.Truncated || stream.State == "" || stream.State == v1alpha1.StreamLost && *stream.Kept == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("More of %s (%d bytes in all): kubectl toolcall logs %s -n %s --stream %s, or GET /apis/subresources.toolcall.dev/v1alpha1/namespaces/%s/toolcalls/%s/log?stream=%s&offset=0",
-		name, stream.Bytes, call.Name, call.Namespace, name, call.Namespace, call.Name, name)}
+	return []string{hintText(call, name, stream)}
+}
+
+func hintText(call *v1alpha1.ToolCall, name output.Stream, stream *v1alpha1.StreamStatus) string {
+	return fmt.Sprintf("More of %s (%d bytes in all): kubectl toolcall logs %s -n %s --stream %s, or GET /apis/subresources.toolcall.dev/v1alpha1/namespaces/%s/toolcalls/%s/log?stream=%s&offset=0",
+		name, stream.Bytes, call.Name, call.Namespace, name, call.Namespace, call.Name, name)
 }
 
 // maxStoredBytes is what the hints and the rest take that is said in a status about the store.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -43,6 +44,7 @@ type OutputCare struct {
 	Client client.WithWatch
 	// Namespaces are those to look into; empty for the whole cluster.
 	Namespaces []string
+	Clock      clock.PassiveClock
 	Log        logr.Logger
 }
 
@@ -155,6 +157,7 @@ func (c *OutputCare) sweep(ctx context.Context) {
 
 // Sweep removes what is stored, for longer than an hour, of calls that aren't there, and says of how many.
 func (c *OutputCare) Sweep(ctx context.Context) (removed int, err error) {
+	known := c.Clock.Now()
 	// Hashes take less memory than UIDs. Two calls with the same one have the output of one of them stay for another hour.
 	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
 	for _, namespace := range c.namespaces() {
@@ -167,7 +170,7 @@ func (c *OutputCare) Sweep(ctx context.Context) (removed int, err error) {
 			return 0, err
 		}
 	}
-	return c.Outputs.store.Sweep(ctx, func(uid types.UID) bool {
+	return c.Outputs.store.Sweep(ctx, known, func(uid types.UID) bool {
 		_, is := alive[maphash.String(seed, string(uid))]
 		return is
 	})

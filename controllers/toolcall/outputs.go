@@ -20,14 +20,15 @@ const (
 	growthPause = 5 * time.Second
 	// questionTime bounds each of these questions.
 	questionTime = 5 * time.Second
-	// maxStoring is how many streams are stored at the same time. Each takes a few KiB, and keeps its pod while its call has
-	// ended; more are lost.
-	maxStoring = 4096
+	// maxStoring is how many streams are stored at the same time, and maxStoringOfNamespace how many of one namespace. Each takes up to
+	// 64 KiB, and keeps its pod while its call has ended; more wait.
+	maxStoring            = 4096
+	maxStoringOfNamespace = maxStoring / 4
 )
 
 var (
 	errNoStore     = errors.New("the operator has no output store")
-	errTooMany     = errors.New("too many streams are being stored at the same time")
+	errTooMany     = errors.New("too many streams are being stored at the same time; this one waits")
 	errNothingLeft = errors.New("the call's pod is gone")
 )
 
@@ -49,8 +50,9 @@ type Outputs struct {
 
 	mu    sync.Mutex
 	calls map[types.NamespacedName]*keptCall
-	// storing is how many streams are being stored.
-	storing int
+	// storing is how many streams are being stored, storingOf of each namespace.
+	storing   int
+	storingOf map[string]int
 }
 
 // OutputsOptions are what Outputs are made of.
@@ -71,7 +73,7 @@ func NewOutputs(o OutputsOptions) *Outputs {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Outputs{
 		pause: cmp.Or(o.Pause, growthPause), store: o.Store, hub: o.Hub, wake: o.Wake, log: o.Log, removals: newRemovals(o.Store, o.Log),
-		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{},
+		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{}, storingOf: map[string]int{},
 	}
 }
 
@@ -182,10 +184,9 @@ func (o *Outputs) watchGrowth(ctx context.Context, c *keptCall) {
 			if !o.hasGrown(ctx, c, stream) {
 				continue
 			}
-			delete(left, stream)
 			o.mu.Lock()
-			if o.calls[c.call] == c {
-				o.start(c, c.key(stream))
+			if o.calls[c.call] != c || o.start(c, c.key(stream)) {
+				delete(left, stream)
 			}
 			o.mu.Unlock()
 		}
@@ -213,25 +214,25 @@ func (of *outputOf) limit(key output.Key) int64 {
 	return min(of.keepBytes, store.MaxLimit)
 }
 
-// start begins to store a stream, once. It needs the lock.
-func (o *Outputs) start(c *keptCall, key output.Key) {
+// start begins to store a stream, once. It is false when there is no place for it now. It needs the lock.
+func (o *Outputs) start(c *keptCall, key output.Key) bool {
 	if c.streams[key] != nil {
-		return
+		return true
+	}
+	if o.storing >= maxStoring || o.storingOf[c.call.Namespace] >= maxStoringOfNamespace || o.ctx.Err() != nil {
+		return false
 	}
 	s := &keptStream{}
 	c.streams[key] = s
-	if o.storing >= maxStoring || o.ctx.Err() != nil {
-		s.err = errTooMany
-		return
-	}
 	s.source = newRunnerStream(o.hub, key, c.keyHash)
 	ctx, cancel := context.WithCancel(o.ctx)
 	s.cancel = cancel
 	if s.writer, s.err = o.store.Keep(ctx, key, s.source, c.limit(key)); s.err != nil {
 		cancel()
-		return
+		return true
 	}
 	o.storing++
+	o.storingOf[c.call.Namespace]++
 	o.running.Go(func() {
 		<-s.writer.Done()
 		cancel()
@@ -240,9 +241,13 @@ func (o *Outputs) start(c *keptCall, key output.Key) {
 		}
 		o.mu.Lock()
 		o.storing--
+		if o.storingOf[c.call.Namespace]--; o.storingOf[c.call.Namespace] == 0 {
+			delete(o.storingOf, c.call.Namespace)
+		}
 		o.mu.Unlock()
 		o.wake(c.call)
 	})
+	return true
 }
 
 // finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
@@ -270,7 +275,10 @@ func (o *Outputs) finish(of outputOf, keys []output.Key, now time.Time, isGone b
 		if c.streams[key] == nil && isGone {
 			c.streams[key] = &keptStream{err: errNothingLeft}
 		}
-		o.start(c, key)
+		if !o.start(c, key) {
+			states[key] = store.Status{State: store.Storing, Err: errTooMany}
+			continue
+		}
 		s := c.streams[key]
 		s.finish(isGone)
 		states[key] = s.status()

@@ -43,7 +43,7 @@ type storedPart struct {
 
 // isWanted says that the output store is asked to keep it, when the call has ended.
 func (p *storedPart) isWanted(of *outputOf) bool {
-	return p.artifact != nil || p.stream.Truncated && of.isKept()
+	return p.artifact != nil || p.stream.Truncated && of.isKept() || p.stream.InvalidUTF8 && of.keepBytes > 0
 }
 
 // state is empty for what the output store isn't asked to keep.
@@ -180,6 +180,7 @@ func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects
 	e.written = o.withCall(now)
 	e.status = now.Status.DeepCopy()
 	o.setStored(e.status, states)
+	dropHints(o.call, e.status)
 	return true, nil
 }
 

@@ -24,10 +24,15 @@ type activity struct {
 	had, ended map[types.NamespacedName]time.Time
 	// taken is how many calls the session's runner had taken then.
 	taken map[types.NamespacedName]int
+	// carried is how many transfers of files and input the runner had begun when that was last asked.
+	carried map[types.NamespacedName]uint64
 }
 
 func newActivity() *activity {
-	return &activity{had: map[types.NamespacedName]time.Time{}, ended: map[types.NamespacedName]time.Time{}, taken: map[types.NamespacedName]int{}}
+	return &activity{
+		had: map[types.NamespacedName]time.Time{}, ended: map[types.NamespacedName]time.Time{}, taken: map[types.NamespacedName]int{},
+		carried: map[types.NamespacedName]uint64{},
+	}
 }
 
 // touch notes that a session has a call.
@@ -44,6 +49,15 @@ func (a *activity) take(session types.NamespacedName, taken int) bool {
 	before := a.taken[session]
 	a.taken[session] = taken
 	return taken != before
+}
+
+// carry notes how many transfers a session's runner has begun. It says whether that is another number than before.
+func (a *activity) carry(session types.NamespacedName, begun uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.carried[session]
+	a.carried[session] = begun
+	return begun != before
 }
 
 // end notes that a call of a session ended.
@@ -73,6 +87,7 @@ func (a *activity) forget(session types.NamespacedName) {
 	delete(a.had, session)
 	delete(a.ended, session)
 	delete(a.taken, session)
+	delete(a.carried, session)
 }
 
 // onCalls notes that sessions have calls, and has those looked at which wait for one to come or to end. A session that is

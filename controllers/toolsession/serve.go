@@ -98,10 +98,16 @@ func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
 	return from.Add(o.session.IdleTimeout()), o.session.IdleTimeout() > 0 && o.session.Status.Phase == v1alpha1.SessionReady
 }
 
+// isCarrying says that files or input of the session are on their way, or were since this was last asked.
+func (r *Reconciler) isCarrying(o *observation) bool {
+	running, begun := o.runner.Transfers()
+	return r.activity.carry(o.key(), begun) || running > 0
+}
+
 // idle suspends or ends a session that has been without a call for too long; nil when it hasn't. Background calls don't
-// count.
+// count, files and input that are on their way do.
 func (r *Reconciler) idle(o *observation) *effects {
-	if _, foreground, _ := heldBy(o.runner); foreground > 0 {
+	if _, foreground, _ := heldBy(o.runner); foreground > 0 || r.isCarrying(o) {
 		// The cache may not show yet what was handed over.
 		r.activity.touch(o.key(), o.now)
 		return nil

@@ -27,6 +27,10 @@ type Session struct {
 	// transfers are those of files.
 	transfers *transfers
 
+	// order is held while a session is begun or ended, or a call of it is assigned, until that is sent: what is true here must be known to
+	// the runner before what follows from it is sent. mu isn't held for that long.
+	order sync.Mutex
+
 	mu       sync.Mutex
 	call     string
 	callUID  string

@@ -120,6 +120,8 @@ func (s *Session) Begin(b *wire.Begin) error {
 		return err
 	}
 	session := ToolSession{b.SessionUID, b.SessionName, b.Incarnation}
+	s.order.Lock()
+	defer s.order.Unlock()
 	s.mu.Lock()
 	again, err := s.begin(session)
 	s.mu.Unlock()
@@ -155,6 +157,8 @@ func (s *Session) AssignTo(sessionUID string, a *wire.Assignment) error {
 	if a.Decision == "" {
 		return errNoDecision
 	}
+	s.order.Lock()
+	defer s.order.Unlock()
 	s.mu.Lock()
 	again, err := s.admit(sessionUID, a)
 	s.mu.Unlock()
@@ -236,6 +240,8 @@ func (s *Session) stop(callUID, callName string) (added, again bool, err error) 
 // End tells the runner, once a connection, to stop what runs and to start nothing more. It exits when all results are
 // acknowledged.
 func (s *Session) End(reason string) error {
+	s.order.Lock()
+	defer s.order.Unlock()
 	s.mu.Lock()
 	err := s.markEnding()
 	s.mu.Unlock()

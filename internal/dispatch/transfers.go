@@ -13,8 +13,12 @@ import (
 // firstWithTransfers is the version of the first runners that carry files.
 const firstWithTransfers = 7
 
-// stallTimeout is how long a runner may take to answer what a transfer waits for.
-const stallTimeout = 5 * time.Minute
+const (
+	// stallTimeout is how long a runner may take to answer what a transfer waits for.
+	stallTimeout = 5 * time.Minute
+	// maxSigns is how often a runner may say that it goes on, which it does every ten seconds: an hour is enough to sum a file.
+	maxSigns = 360
+)
 
 // Errors of transfers.
 var (
@@ -24,7 +28,7 @@ var (
 	ErrManyTransfers = errors.New("the session's runner carries as many files as it may")
 
 	errTransfer = errors.New("what a runner doesn't say about a transfer")
-	errStalled  = errors.New("the session's runner takes too long: a file system may not answer")
+	errStalled  = errors.New("the session's runner takes too long to answer")
 )
 
 // TransferError says why a runner didn't carry a file. Reason is that of a file action, or of a directory that isn't there.
@@ -62,6 +66,13 @@ func newTransfers(o *outbox, closeConnection func()) *transfers {
 // end ends those that haven't ended.
 func (t *transfers) end() { close(t.over) }
 
+// Transfers says how many files and inputs are being carried, and how many were begun on this connection.
+func (s *Session) Transfers() (running int, begun uint64) {
+	s.transfers.mu.Lock()
+	defer s.transfers.mu.Unlock()
+	return len(s.transfers.open), s.transfers.last
+}
+
 // areOpen says whether parts can come.
 func (t *transfers) areOpen() bool {
 	t.mu.Lock()
@@ -76,7 +87,9 @@ type Transfer struct {
 	kind wire.TransferKind
 	// begun is closed when the runner has begun, ended when it has ended.
 	begun, ended chan struct{}
-	parts        chan []byte
+	// alive has an element when the runner said that it goes on, before it has begun.
+	alive chan struct{}
+	parts chan []byte
 	// room has an element for each part that may be sent.
 	room chan struct{}
 
@@ -102,7 +115,11 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 	if err != nil {
 		return nil, err
 	}
-	if err := s.transfers.outbox.send(&wire.Message{Transfer: &m}); err != nil {
+	// A runner that hasn't heard of its session yet doesn't know what is meant.
+	s.order.Lock()
+	err = s.transfers.outbox.send(&wire.Message{Transfer: &m})
+	s.order.Unlock()
+	if err != nil {
 		s.transfers.forget(t)
 		return nil, err
 	}
@@ -127,7 +144,7 @@ func (t *transfers) register(m *wire.Transfer) (*Transfer, error) {
 	t.last++
 	m.ID = t.last
 	one := &Transfer{
-		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}),
+		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}), alive: make(chan struct{}, 1),
 		parts: make(chan []byte, wire.MaxUnansweredParts), room: make(chan struct{}, wire.MaxUnansweredParts),
 	}
 	for range wire.MaxUnansweredParts {
@@ -159,6 +176,11 @@ func (t *transfers) takeState(s *wire.TransferState) error {
 	case s.Ended:
 		delete(t.open, s.ID)
 		close(one.ended)
+	case !one.isBegun && one.kind == wire.TransferRead && s.SHA256 == "":
+		select {
+		case one.alive <- struct{}{}:
+		default:
+		}
 	case !one.isBegun:
 		one.isBegun = true
 		close(one.begun)
@@ -210,17 +232,23 @@ var errHasEnded = errors.New("the transfer has ended")
 func (t *Transfer) await(ctx context.Context, something <-chan struct{}) error {
 	timer := time.NewTimer(stallTimeout)
 	defer timer.Stop()
-	select {
-	case <-something:
-		return nil
-	case <-t.ended:
-		return errHasEnded
-	case <-t.of.over:
-		return errEnded
-	case <-timer.C:
-		return errStalled
-	case <-ctx.Done():
-		return ctx.Err()
+	for signs := 0; ; {
+		select {
+		case <-something:
+			return nil
+		case <-t.alive:
+			if signs++; signs <= maxSigns {
+				timer.Reset(stallTimeout)
+			}
+		case <-t.ended:
+			return errHasEnded
+		case <-t.of.over:
+			return errEnded
+		case <-timer.C:
+			return errStalled
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

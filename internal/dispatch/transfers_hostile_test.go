@@ -1,8 +1,10 @@
 package dispatch_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -12,6 +14,7 @@ import (
 func TestARunnerThatLiesAboutATransferIsLeft(t *testing.T) {
 	read := wire.Transfer{Kind: wire.TransferRead, Path: "x"}
 	write := wire.Transfer{Kind: wire.TransferWrite, Path: "x"}
+	summed := `{"state":{"id":1,"size":9,"sha256":"` + strings.Repeat("0", 64) + `"}}`
 	for name, c := range map[string]struct {
 		open wire.Transfer
 		said []string
@@ -19,7 +22,7 @@ func TestARunnerThatLiesAboutATransferIsLeft(t *testing.T) {
 		"of none":                {read, []string{`{"state":{"id":7}}`}},
 		"a part of none":         {read, []string{`{"part":{"id":7,"bytes":1}}` + "\nx"}},
 		"a part unasked":         {read, []string{`{"state":{"id":1,"size":9}}`, `{"part":{"id":1,"bytes":1}}` + "\nx"}},
-		"twice that it began":    {read, []string{`{"state":{"id":1,"size":9}}`, `{"state":{"id":1,"size":9}}`}},
+		"twice that it began":    {read, []string{summed, summed}},
 		"twice that it ended":    {read, []string{`{"state":{"id":1,"ended":true}}`, `{"state":{"id":1,"ended":true}}`}},
 		"more written than sent": {write, []string{`{"state":{"id":1}}`, `{"state":{"id":1,"next":5}}`}},
 		"less than nothing":      {write, []string{`{"state":{"id":1,"size":-5}}`}},
@@ -45,6 +48,51 @@ func TestARunnerThatLiesAboutATransferIsLeft(t *testing.T) {
 				m.disconnect()
 			}
 			<-opened
+		})
+	}
+}
+
+// Summing a large file takes long. A runner says that it goes on, but not for ever.
+func TestAFileMayTakeLongToBeSummed(t *testing.T) {
+	for name, c := range map[string]struct {
+		signs  int
+		begins bool
+	}{"for half an hour": {180, true}, "for ever": {720, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			n, o := bubble(t, dispatch.Limits{})
+			m := newServing(t, n, o)
+			opened := make(chan error)
+			go func() {
+				one, err := m.session.Transfer(t.Context(), wire.Transfer{Kind: wire.TransferRead, Path: "/f"})
+				if err == nil {
+					one.Close()
+				}
+				opened <- err
+			}()
+			synctest.Wait()
+			var err error
+			isOver := false
+			for range c.signs {
+				_ = m.write(`{"state":{"id":1,"size":9}}`)
+				select {
+				case err = <-opened:
+					isOver = true
+				case <-time.After(10 * time.Second):
+				}
+				if isOver {
+					break
+				}
+			}
+			if c.begins {
+				_ = m.write(`{"state":{"id":1,"size":9,"sha256":"` + strings.Repeat("0", 64) + `"}}`)
+			}
+			if !isOver {
+				err = <-opened
+			}
+			if (err == nil) != c.begins {
+				t.Errorf("%s: %v", name, err)
+			}
+			m.disconnect()
 		})
 	}
 }

@@ -72,7 +72,7 @@ func stopAndFindLeaks(env *envtest.Environment) (code int) {
 }
 
 func startServer(env *envtest.Environment, dir string) error {
-	if err := apitest.Prepare(env, dir); err != nil {
+	if _, err := apitest.Prepare(env, dir); err != nil {
 		return err
 	}
 	config, err := env.Start()

@@ -70,7 +70,7 @@ func run(m *testing.M) int {
 }
 
 func startServer(env *envtest.Environment, dir string) error {
-	if err := apitest.Prepare(env, dir); err != nil {
+	if _, err := apitest.Prepare(env, dir); err != nil {
 		return err
 	}
 	conf, err := env.Start()

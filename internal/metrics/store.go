@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 var (
 	storeErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_output_store_errors_total",
-		Help: "What the output store failed at, by operation: store (a stream of a call that isn't stored in time, or is lost), delete (the output of a call that is gone) or sweep.",
+		Help: "What the output store failed at, by operation: store (an attempt to write a part, or a stream that is lost), read (an attempt to read, or damaged content), delete (the output of a call that is gone) or sweep.",
 	}, []string{"operation"})
 	storedStreams = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_output_streams_total",
@@ -19,6 +19,7 @@ type StoreOperation string
 // Operations of the output store.
 const (
 	StoreWrite  StoreOperation = "store"
+	StoreRead   StoreOperation = "read"
 	StoreDelete StoreOperation = "delete"
 	StoreSweep  StoreOperation = "sweep"
 )

@@ -98,11 +98,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err != nil {
 		return err
 	}
-	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		_ = trace.Shutdown(last)
-	}()
+	defer endTracing(ctx, trace)
 	kept, err := openOutputStore(ctx, o, memory, log.WithName("output-store"))
 	if err != nil {
 		return err
@@ -129,6 +125,13 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// endTracing sends the last traces, also when ctx has ended.
+func endTracing(ctx context.Context, trace *tracing.Tracer) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	_ = trace.Shutdown(last)
 }
 
 // checkCluster says at once what a cluster lacks, instead of waiting for caches that never fill.

@@ -3,12 +3,15 @@ package operator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
 	"toolcall.dev/operator/internal/trigger"
@@ -29,7 +32,7 @@ func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory
 	if err != nil {
 		return nil, fmt.Errorf("--output-store: %w", err)
 	}
-	kept, err := store.Open(ctx, location)
+	kept, err := store.Open(ctx, location, tellOfFailures(log))
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +41,15 @@ func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory
 		Wake: func(call types.NamespacedName) { memory.Calls.Enqueue(call, trigger.PriorityResult) },
 	})
 	return &outputStore{store: kept, outputs: outputs}, nil
+}
+
+// tellOfFailures counts what the store fails at, and logs one failure of each kind a minute: there can be many.
+func tellOfFailures(log logr.Logger) func(store.Operation, error) {
+	logs := map[store.Operation]*rate.Sometimes{store.Write: {Interval: time.Minute}, store.Read: {Interval: time.Minute}}
+	return func(operation store.Operation, err error) {
+		metrics.CountStoreError(metrics.StoreOperation(operation))
+		logs[operation].Do(func() { log.Error(err, "The output store fails", "operation", operation) })
+	}
 }
 
 // sources are those of ended calls.

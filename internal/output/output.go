@@ -62,6 +62,8 @@ type Reader interface {
 var (
 	// ErrNotFound says that a source doesn't have a stream.
 	ErrNotFound = errors.New("the stream is not kept here")
+	// ErrDamaged says that what a source has of a stream isn't what was put there.
+	ErrDamaged = errors.New("the stream is damaged")
 	// ErrNoMore says that the process hasn't written more yet.
 	ErrNoMore = errors.New("the process has not written more yet")
 )

@@ -8,16 +8,9 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
+	"toolcall.dev/operator/internal/version"
 )
-
-// addArtifact has an artifact of a call from now on.
-func (s *streams) addArtifact(call *v1alpha1.ToolCall, path string, data []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Artifact: path}] = &stream{data: data, complete: true, changed: make(chan struct{})}
-}
 
 func artifact(path, mediaType string, data []byte) v1alpha1.Artifact {
 	return v1alpha1.Artifact{Path: path, Bytes: int64(len(data)), SHA256: sum(data), MediaType: mediaType}
@@ -44,7 +37,7 @@ func TestAnArtifactIsReadThroughTheAPIServer(t *testing.T) {
 	call := s.withArtifacts("call", artifact("out/plot.png", "image/png", data), artifact(odd, "text/html", data), artifact("drawing.svg", "image/svg+xml", data),
 		artifact("/tmp/notes", "text/plain", data), artifact("empty", "text/plain", nil))
 	for _, a := range call.Status.Artifacts {
-		s.streams.addArtifact(call, a.Path, data[:a.Bytes])
+		s.streams.AddArtifact(call, a.Path, data[:a.Bytes])
 	}
 	for path, want := range map[string]struct{ kind, disposition string }{
 		"out/plot.png": {"image/png", `attachment; filename=plot.png`},
@@ -58,7 +51,7 @@ func TestAnArtifactIsReadThroughTheAPIServer(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": want.kind, "Content-Disposition": want.disposition, "X-Content-Type-Options": "nosniff", "Content-Length": "10",
-			subresources.HeaderSHA256: sum(data), subresources.HeaderComplete: "true", subresources.HeaderBytes: "10",
+			subresources.HeaderSHA256: sum(data), subresources.HeaderComplete: "true", subresources.HeaderBytes: "10", subresources.HeaderVersion: version.String(),
 		} {
 			if got := r.Header.Get(name); got != want {
 				t.Errorf("%q: %s: %q, want %q", path, name, got, want)
@@ -88,14 +81,14 @@ func TestAnArtifactThatCannotBeRead(t *testing.T) {
 		many = append(many, artifact(fmt.Sprintf("f%02d", i), "text/plain", data))
 	}
 	call := s.withArtifacts("call", many...)
-	s.streams.addArtifact(call, "other", []byte("DATA"))
-	s.streams.addArtifact(call, "longer", []byte("data and more"))
+	s.streams.AddArtifact(call, "other", []byte("DATA"))
+	s.streams.AddArtifact(call, "longer", []byte("data and more"))
 	// What only the runner has is not the call's.
-	s.streams.addArtifact(call, "secret", data)
+	s.streams.AddArtifact(call, "secret", data)
 	s.withArtifacts("none")
 	running := s.create(s.admin, "running", "")
 	s.setStatus(running, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	s.streams.addArtifact(running, "early", data)
+	s.streams.AddArtifact(running, "early", data)
 	for name, tc := range map[string]struct {
 		call, path, more string
 		code             int
@@ -129,7 +122,7 @@ func TestAnArtifactThatCannotBeRead(t *testing.T) {
 func TestReadingAnArtifactNeedsTheRightsOfReadingOutput(t *testing.T) {
 	s := newSpace(t)
 	call := s.withArtifacts("call", artifact("a", "text/plain", []byte("data")))
-	s.streams.addArtifact(call, "a", []byte("data"))
+	s.streams.AddArtifact(call, "a", []byte("data"))
 	if r := s.ask(s.as("stranger"), http.MethodGet, s.artifactPath("call", "a", "")); r.StatusCode != http.StatusForbidden {
 		t.Errorf("a stranger: %d", r.StatusCode)
 	}

@@ -42,6 +42,10 @@ func notKept(offset, next int64) error {
 		"the stream's bytes from offset %d up to %d were not kept: go on at %d", offset, next, next)
 }
 
+func damaged(offset int64) error {
+	return statusError(http.StatusGone, ReasonNotKept, nil, "what the output store has at offset %d isn't what was stored: it is damaged", offset)
+}
+
 func streamNotKept(query *logRequest) error {
 	if query.artifact != "" {
 		return statusError(http.StatusGone, ReasonNotKept, nil, "the call's artifact %q is not kept", query.artifact)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
@@ -54,6 +55,9 @@ func parseFileRequest(r *http.Request) (*fileRequest, error) {
 	q := &fileRequest{path: values.Get(parameterPath)}
 	if q.path == "" {
 		return nil, badRequest("parameter %s is missing: it names the file", parameterPath)
+	}
+	if !utf8.ValidString(q.path) {
+		return nil, badRequest("parameter %s is %.300q: it must be UTF-8", parameterPath, q.path)
 	}
 	if values.Has(parameterArchive) {
 		return q, q.parseArchive(r, values.Get(parameterArchive))

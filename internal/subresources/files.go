@@ -19,7 +19,7 @@ import (
 	"toolcall.dev/operator/internal/output"
 )
 
-// bodyTimeout is how long a client may send, or take, nothing.
+// bodyTimeout is how long a client may take to send, or to take, a part of wire.MaxPart bytes.
 const bodyTimeout = time.Minute
 
 // serveFiles reads, writes or deletes a file.
@@ -44,6 +44,11 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
+	leave, err := p.slots.enterSession(q.session)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	f := &fileAnswer{proxy: p, w: w, r: r, control: http.NewResponseController(w), asked: asked, rules: *decision.Files}
 	if asked.kind == wire.TransferWrite && f.rules.MaxWriteBytes > 0 && r.ContentLength > f.rules.MaxWriteBytes {
 		return transferFailed(&dispatch.TransferError{
@@ -53,6 +58,7 @@ func (p *proxy) serveFiles(w http.ResponseWriter, r *http.Request, q *proxied) e
 	}
 	f.transfer, err = runner.Transfer(ctx, wire.Transfer{
 		Kind: asked.kind, Path: asked.path, IfSHA256: asked.ifSHA256, Rules: f.rules, Environment: decision.Plan,
+		Whole: r.Method == http.MethodGet && r.Header.Get("Range") == "" && asked.ifMatch == "" && asked.ifNoneMatch == "",
 	})
 	if err != nil {
 		return transferFailed(err, asked)
@@ -190,7 +196,7 @@ func (f *fileAnswer) part(tag string, size int64) (start, end int64, isPart bool
 	if apierrors.ReasonForError(err) == ReasonRangeNotSatisfiable {
 		f.w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 	}
-	if limit := f.rules.MaxReadBytes; err == nil && limit > 0 && end-start > limit {
+	if limit := f.rules.MaxReadBytes; err == nil && f.r.Method != http.MethodHead && limit > 0 && end-start > limit {
 		err = statusError(http.StatusRequestEntityTooLarge, v1alpha1.ReasonFileTooLarge, nil,
 			"these are %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for them in parts, with a Range header", end-start, limit)
 	}
@@ -200,7 +206,6 @@ func (f *fileAnswer) part(tag string, size int64) (start, end int64, isPart bool
 // receive writes the file.
 func (f *fileAnswer) receive(ctx context.Context) error {
 	buffer := make([]byte, wire.MaxPart)
-	defer func() { _ = f.control.SetReadDeadline(time.Time{}) }()
 	for total := int64(0); ; {
 		n, isLast, err := f.fill(buffer)
 		total += int64(n)
@@ -235,9 +240,10 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 
 // fill reads as much as fits. Only the body's own end is the last; an error is one that breaks it off.
 func (f *fileAnswer) fill(buffer []byte) (n int, isLast bool, err error) {
+	// Not every reader can be given a time.
+	_ = f.control.SetReadDeadline(f.clock.Now().Add(bodyTimeout))
+	defer func() { _ = f.control.SetReadDeadline(time.Time{}) }()
 	for n < len(buffer) {
-		// Not every reader can be given a time.
-		_ = f.control.SetReadDeadline(f.clock.Now().Add(bodyTimeout))
 		got, err := f.r.Body.Read(buffer[n:])
 		n += got
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -283,10 +289,24 @@ func transferFailed(err error, asked *fileRequest) error {
 	switch {
 	case failed.Reason == v1alpha1.ReasonFileChanged && asked.ifSHA256 != nil:
 		code = http.StatusPreconditionFailed
-	case failed.Reason == v1alpha1.ReasonFileChanged:
+	case failed.Reason == v1alpha1.ReasonFileChanged, failed.Reason == v1alpha1.ReasonFileExists && asked.ifSHA256 == nil:
 		code = http.StatusConflict
 	case !isKnown:
 		code = http.StatusInternalServerError
 	}
-	return statusError(code, metav1.StatusReason(failed.Reason), nil, "%s", failed.Message)
+	return statusError(code, metav1.StatusReason(failed.Reason), nil, "%s", asked.message(failed))
+}
+
+// message says what a runner says of a call in the words of a request.
+func (q *fileRequest) message(failed *dispatch.TransferError) string {
+	switch {
+	case failed.Reason == v1alpha1.ReasonIsDirectory && q.kind == wire.TransferRead:
+		return "the path is a directory: ask for it with archive=tar"
+	case failed.Reason == v1alpha1.ReasonIsDirectory && q.kind == wire.TransferDelete:
+		return "the path is a directory, and only files are deleted here: use a call with the file operation Delete and recursive"
+	case failed.Reason == v1alpha1.ReasonFileExists && q.kind == wire.TransferWrite:
+		return "the file exists already: leave out If-None-Match to replace it"
+	default:
+		return failed.Message
+	}
 }

@@ -37,7 +37,20 @@ type Leader interface {
 type forwarder struct {
 	leader    Leader
 	transport *http.Transport
+	// files carries more at a time: those requests are fewer.
+	files *http.Transport
 }
+
+// forwarded is what kind of request is passed on.
+type forwarded int
+
+const (
+	// forwardedRange has a length, so that what is lacking shows. forwardedFollow goes on elsewhere when it breaks off.
+	forwardedRange forwarded = iota
+	forwardedFollow
+	// forwardedFile carries a file, an archive or input. An archive has no length.
+	forwardedFile
+)
 
 // Bounds of a connection to the leader.
 const (
@@ -46,26 +59,44 @@ const (
 	// forwardBuffer is how much of an answer waits here for a client that doesn't take it. It is a part of what one request may
 	// take of memory: without it, the library lets the leader send 4 MiB ahead.
 	forwardBuffer = 32 << 10
+	// fileBuffer is that of a file, fileFrame how much of it comes in a frame, and is passed on at once.
+	fileBuffer = 256 << 10
+	fileFrame  = 128 << 10
 )
 
 // newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
 func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarder {
-	return &forwarder{leader: leader, transport: &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:       own.clientTLS(),
-		TLSHandshakeTimeout:   dialTimeout,
-		ResponseHeaderTimeout: wait,
-		IdleConnTimeout:       idleTimeout,
-		ForceAttemptHTTP2:     true,
-		DisableCompression:    true,
-		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream: forwardBuffer, SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second,
-		},
-	}}
+	transportOf := func(buffer, frame int) *http.Transport {
+		return &http.Transport{
+			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:       own.clientTLS(),
+			TLSHandshakeTimeout:   dialTimeout,
+			ResponseHeaderTimeout: wait,
+			IdleConnTimeout:       idleTimeout,
+			ForceAttemptHTTP2:     true,
+			DisableCompression:    true,
+			HTTP2: &http.HTTP2Config{
+				MaxReceiveBufferPerStream: buffer, MaxReadFrameSize: frame, SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second,
+			},
+		}
+	}
+	return &forwarder{leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame)}
 }
 
-// serve passes a request on. Nothing has been written when it returns an error.
-func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info) (failed error) {
+// fileBuffers are what files are copied through.
+var fileBuffers = bufferPool{sync.Pool{New: func() any { return new([fileFrame]byte) }}}
+
+type bufferPool struct{ pool sync.Pool }
+
+// Get implements httputil.BufferPool.
+func (p *bufferPool) Get() []byte { return p.pool.Get().(*[fileFrame]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (p *bufferPool) Put(b []byte) { p.pool.Put((*[fileFrame]byte)(b)) }
+
+// serve passes a request on. Nothing has been written when it returns an error. An answer that breaks off does so here too, unless it is a
+// follow, which goes on elsewhere.
+func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info, kind forwarded) (failed error) {
 	address, err := f.leader.Address(r.Context())
 	if err != nil {
 		return unavailable("the operator's leader can't be found: %s", err.Error())
@@ -95,10 +126,12 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info)
 			failed = unavailable("the operator's leader doesn't answer: %s", err.Error())
 		},
 	}
+	if kind == forwardedFile {
+		proxy.Transport, proxy.BufferPool = f.files, &fileBuffers
+	}
 	defer func() {
-		// The answer broke off. What is lacking shows in its length; a follow has none, and goes on elsewhere.
 		broken := recover()
-		if err, ok := broken.(error); broken != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) {
+		if err, ok := broken.(error); broken != nil && (kind != forwardedFollow || !ok || !errors.Is(err, http.ErrAbortHandler)) {
 			panic(broken)
 		}
 	}()

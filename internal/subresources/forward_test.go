@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
 // What a client doesn't take stays at the leader, and in its pod.
@@ -16,9 +17,9 @@ func TestAReplicaKeepsLittleOfWhatASlowClientIsPassedOn(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	source := newStreams()
-	out := source.add(call, output.Stdout)
-	out.write(make([]byte, 16<<20))
+	source := apitest.NewStreams()
+	out := source.Add(call, output.Stdout)
+	_, _ = out.Write(make([]byte, 16<<20))
 	elected := make(chan struct{})
 	close(elected)
 	leader := s.start([]output.Source{source}, s.follower(1, elected))
@@ -35,7 +36,7 @@ func TestAReplicaKeepsLittleOfWhatASlowClientIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
-	if reached := out.reach(); reached > most {
+	if reached := out.Reached(); reached > most {
 		t.Errorf("a client that took 1 byte had the replicas read %d", reached)
 	}
 }

@@ -83,6 +83,11 @@ func (p *proxy) serveInput(w http.ResponseWriter, r *http.Request, q *proxied) e
 	if err != nil {
 		return err
 	}
+	leave, err := p.slots.enterSession(q.session)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	transfer, err := runner.Transfer(ctx, wire.Transfer{Kind: wire.TransferInput, CallUID: string(call.UID), Offset: asked.offset, EOF: asked.eof})
 	if err != nil {
 		return inputFailed(w, err)

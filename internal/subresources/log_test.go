@@ -156,17 +156,18 @@ func TestAStreamThatGrows(t *testing.T) {
 	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("pending", "offset=1"))); status.Code != 503 {
 		t.Errorf("a part, before the start: %+v", status)
 	}
-	out := s.streams.add(call, output.Stdout)
-	out.write([]byte("0123456789"))
+	out := s.streams.Add(call, output.Stdout)
+	_, _ = out.Write([]byte("0123456789"))
 	r := s.ask(s.config, http.MethodGet, s.pathOf("call", ""), "Range", "bytes=8-")
 	if got := string(body(t, r)); got != "89" || r.Header.Get("Content-Range") != "bytes 8-9/*" || r.Header.Get(subresources.HeaderComplete) != "false" {
 		t.Errorf("%q, %v", got, r.Header)
 	}
-	out.change(func(r *stream) { r.broken = errors.New("the store is away") })
+	out.Break(errors.New("the store is away"))
 	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || !strings.Contains(status.Message, "the store is away") {
 		t.Errorf("with a source that fails: %+v", status)
 	}
-	out.change(func(r *stream) { r.broken, r.missing = nil, output.Range{Start: 2, End: 5} })
+	out.Break(nil)
+	out.Leave(2, 5)
 	r = s.ask(s.config, http.MethodGet, s.pathOf("call", ""))
 	if got := string(body(t, r)); got != "01" || r.Header.Get(subresources.HeaderMissing) != "2-4" {
 		t.Errorf("%q, %v", got, r.Header)
@@ -243,17 +244,17 @@ func TestAFollowGivesWhatComesAtOnce(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	out := s.streams.add(call, output.Stdout)
+	out := s.streams.Add(call, output.Stdout)
 	r := s.follow("call", "follow=true")
 	for i := range 20 {
-		out.write(fmt.Appendf(nil, "line %d\n", i))
+		_, _ = out.Write(fmt.Appendf(nil, "line %d\n", i))
 		r.expect(fmt.Sprintf("line %d", i))
 	}
 	late := s.follow("call", "follow=true&offset=7&limit=14")
 	late.expect("line 1")
 	late.expect("line 2")
 	late.expectEnd()
-	out.finish()
+	out.Finish()
 	r.expectEnd()
 	all := s.follow("call", "follow=true")
 	for i := range 20 {
@@ -261,7 +262,7 @@ func TestAFollowGivesWhatComesAtOnce(t *testing.T) {
 	}
 	all.expectEnd()
 	eventually(t, func() error {
-		if n := out.open(); n > 0 {
+		if n := out.Readers(); n > 0 {
 			return fmt.Errorf("%d readers are open", n)
 		}
 		return nil
@@ -272,15 +273,15 @@ func TestAFollowBeginsBeforeTheCall(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	r := s.follow("call", "follow=true")
-	out := s.streams.add(call, output.Stdout)
-	out.write([]byte("hello\n"))
+	out := s.streams.Add(call, output.Stdout)
+	_, _ = out.Write([]byte("hello\n"))
 	r.expect("hello")
 	// The connection to the runner breaks, and comes back.
-	s.streams.remove(call, output.Stdout)
-	again := s.streams.add(call, output.Stdout)
-	again.write([]byte("hello\nworld\n"))
+	s.streams.Remove(call, output.Stdout)
+	again := s.streams.Add(call, output.Stdout)
+	_, _ = again.Write([]byte("hello\nworld\n"))
 	r.expect("world")
-	s.streams.remove(call, output.Stdout)
+	s.streams.Remove(call, output.Stdout)
 	s.setStatus(call, finishedStatus("hello\nworld\nbye\n"))
 	r.expect("bye")
 	r.expectEnd()
@@ -305,18 +306,18 @@ func TestManyFollowers(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	out := s.streams.add(call, output.Stdout)
+	out := s.streams.Add(call, output.Stdout)
 	followers := make([]*reading, 500)
 	for i := range followers {
 		followers[i] = s.follow("call", "follow=true")
 	}
 	for i := range 5 {
-		out.write(fmt.Appendf(nil, "line %d\n", i))
+		_, _ = out.Write(fmt.Appendf(nil, "line %d\n", i))
 		for _, f := range followers {
 			f.expect(fmt.Sprintf("line %d", i))
 		}
 	}
-	out.finish()
+	out.Finish()
 	for _, f := range followers {
 		f.expectEnd()
 	}
@@ -327,14 +328,14 @@ func TestASlowReader(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	out := s.streams.add(call, output.Stdout)
+	out := s.streams.Add(call, output.Stdout)
 	slow := s.ask(s.config, http.MethodGet, s.pathOf("call", "follow=true"))
 	data := make([]byte, 24<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	for part := range bytesIn(data, 1<<20) {
-		out.write(part)
+		_, _ = out.Write(part)
 	}
-	out.finish()
+	out.Finish()
 	quick := s.ask(s.config, http.MethodGet, s.pathOf("call", "follow=true"))
 	for name, r := range map[string]*http.Response{"quick": quick, "slow": slow} {
 		if got := body(t, r); !bytes.Equal(got, data) {

@@ -159,7 +159,7 @@ func (a *answer) send(ctx context.Context) error {
 	}
 	reader, err := a.open(ctx, !elsewhere)
 	switch {
-	case err == nil && a.artifact != nil && !isSame(reader.Info(), a.artifact):
+	case err == nil && !a.isExpected(reader.Info()):
 		reader.Close()
 		return streamNotKept(a.query)
 	case err == nil:
@@ -196,7 +196,11 @@ func (a *answer) forward() error {
 	if a.r.Header.Get(headerForwarded) != "" {
 		return unavailable("this replica isn't the leader any more")
 	}
-	return a.forwarder.serve(a.w, a.r, a.who)
+	kind := forwardedRange
+	if a.query.follow {
+		kind = forwardedFollow
+	}
+	return a.forwarder.serve(a.w, a.r, a.who, kind)
 }
 
 // open asks the status first where that has every byte, then the sources in their order, and last the status for what it has.
@@ -212,7 +216,7 @@ func (a *answer) open(ctx context.Context, parts bool) (output.Reader, error) {
 		if err == nil {
 			return reader, nil
 		}
-		if !errors.Is(err, output.ErrNotFound) {
+		if !errors.Is(err, output.ErrNotFound) && !errors.Is(err, output.ErrDamaged) {
 			failed = cmp.Or(failed, err)
 		}
 	}
@@ -244,19 +248,44 @@ func (a *answer) candidates() []output.Source {
 
 // storedState is what the status says of the store, and whether something may be there.
 func (a *answer) storedState() (state v1alpha1.StreamState, isThere bool) {
-	streams := a.call.Status.Streams
-	switch {
-	case a.artifact != nil:
+	if a.artifact != nil {
 		return v1alpha1.StreamState(a.artifact.State), a.artifact.State != "" && a.artifact.State != v1alpha1.ArtifactLost
-	case streams == nil:
+	}
+	stream := a.streamStatus()
+	if stream == nil {
 		// The pod was lost. Some may have been stored before that.
 		return "", true
 	}
-	stream := &streams.Stdout
-	if a.query.stream == output.Stderr {
-		stream = &streams.Stderr
-	}
 	return stream.State, stream.State != "" && (stream.State != v1alpha1.StreamLost || ptr.Deref(stream.Kept, 0) > 0)
+}
+
+// isExpected says whether a source has what the status of a call that has ended says. The store isn't trusted more than the runner was.
+func (a *answer) isExpected(info output.Info) bool {
+	if a.artifact != nil {
+		return isSame(info, a.artifact)
+	}
+	stream := a.streamStatus()
+	switch {
+	case stream == nil, !info.Complete:
+		return true
+	case stream.State == v1alpha1.StreamLost:
+		// Its beginning may be there.
+		return info.Bytes <= stream.Bytes
+	}
+	return info.Bytes == stream.Bytes && (info.SHA256 == stream.SHA256 || info.SHA256 == "" || stream.SHA256 == "")
+}
+
+// streamStatus is what the status says of the stream; nil when the call hasn't ended or its result is unknown.
+func (a *answer) streamStatus() *v1alpha1.StreamStatus {
+	streams := a.call.Status.Streams
+	switch {
+	case streams == nil || !a.call.Status.Phase.Terminal():
+		return nil
+	case a.query.stream == output.Stderr:
+		return &streams.Stderr
+	default:
+		return &streams.Stdout
+	}
 }
 
 // sendRange sends the bytes that are there.
@@ -335,6 +364,9 @@ func readError(err error, offset int64) error {
 	var missing *output.MissingError
 	if errors.As(err, &missing) {
 		return notKept(offset, missing.Next)
+	}
+	if errors.Is(err, output.ErrDamaged) {
+		return damaged(offset)
 	}
 	return unavailable("the call's output can't be read: %s", err.Error())
 }

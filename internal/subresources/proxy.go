@@ -102,18 +102,18 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, q *proxied) error 
 	default:
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "of a session there are proxy/files and proxy/input")
 	}
+	leave, err := p.slots.enter(q.who.GetName(), q.session.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if p.forwarder != nil && !p.forwarder.leader.IsHere() {
 		// The leader asks all that there is to ask.
 		if r.Header.Get(headerForwarded) != "" {
 			return unavailable("this replica isn't the leader any more")
 		}
-		return p.forwarder.serve(w, r, q.who)
+		return p.forwarder.serve(newTimedWriter(w, p.clock), r, q.who, forwardedFile)
 	}
-	leave, err := p.slots.enter(q.who.GetName(), q.session)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	began := p.clock.Now()
 	err = serve(w, r, q)
 	p.log.V(1).Info("Served a session's files or input", "session", q.session, "what", q.what, "method", r.Method, "failed", err != nil,
@@ -124,7 +124,13 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, q *proxied) error 
 // runnerOf finds the connection of a session's runner.
 func (p *proxy) runnerOf(session *v1alpha1.ToolSession) (*dispatch.Session, error) {
 	bound := session.Status.Runner
-	if session.Status.Phase != v1alpha1.SessionReady || session.Spec.Suspend || bound == nil {
+	if session.Status.Phase == v1alpha1.SessionSuspended || session.Spec.Suspend && session.Status.Phase == v1alpha1.SessionReady {
+		return nil, conflict(session.Name, "the session is suspended: a call resumes it, or spec.suspend: false if it is true")
+	}
+	if phase := session.Status.Phase; phase == "" || phase == v1alpha1.SessionPending {
+		return nil, unavailable("the session isn't ready yet")
+	}
+	if session.Status.Phase != v1alpha1.SessionReady || bound == nil {
 		return nil, conflict(session.Name, "the session isn't ready: its phase is %s", session.Status.Phase)
 	}
 	runner := p.runners.SessionByKey(bound.KeyHash)

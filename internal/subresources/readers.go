@@ -57,7 +57,7 @@ func (r *readers) leave(user, namespace string) {
 	decrease(r.byNamespace, namespace)
 }
 
-func decrease(counts map[string]int, key string) {
+func decrease[K comparable](counts map[K]int, key K) {
 	if counts[key]--; counts[key] == 0 {
 		delete(counts, key)
 	}

@@ -29,6 +29,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/version"
 )
 
 // Bounds of connections and of the shutdown.
@@ -157,6 +158,17 @@ func newConfig(scheme *runtime.Scheme, codecs serializer.CodecFactory) *generica
 	return config
 }
 
+// HeaderVersion of each answer is the version of the operator that gave it: clients without rights in the operator's namespace
+// learn it from discovery.
+const HeaderVersion = "Toolcall-Version"
+
+func withVersion(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(HeaderVersion, version.String())
+		next.ServeHTTP(w, r)
+	})
+}
+
 // Run serves until the context ends. Then what is followed ends cleanly, so that clients go on at another replica.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	defer s.generic.Destroy()
@@ -186,7 +198,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	gate := dispatch.NewGate(listener)
 	server := &http.Server{
 		ConnState:         gate.ConnState,
-		Handler:           s.generic.Handler,
+		Handler:           withVersion(s.generic.Handler),
 		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,

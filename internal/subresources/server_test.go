@@ -23,6 +23,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
 // replica is a server that the test asks as the API server does.
@@ -108,11 +109,11 @@ func TestNobodyButTheAPIServerGetsIn(t *testing.T) {
 	s.finished("call", "x")
 	r := s.start(nil, nil)
 	r.expect("call", "", http.StatusOK)
-	own, err := newCertificate("front-proxy-ca", nil)
+	own, err := apitest.NewCertificate("front-proxy-ca", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, err := newCertificate("front-proxy-client", &own)
+	forged, err := apitest.NewCertificate("front-proxy-client", &own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +136,9 @@ func TestAStopEndsAFollowCleanly(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	source := newStreams()
-	out := source.add(call, output.Stdout)
-	out.write([]byte("one\n"))
+	source := apitest.NewStreams()
+	out := source.Add(call, output.Stdout)
+	_, _ = out.Write([]byte("one\n"))
 	before := s.start([]output.Source{source}, nil)
 	response := before.expect("call", "follow=true", http.StatusOK)
 	got := make([]byte, 4)
@@ -148,8 +149,8 @@ func TestAStopEndsAFollowCleanly(t *testing.T) {
 	if rest, err := io.ReadAll(response.Body); err != nil || len(rest) > 0 {
 		t.Fatalf("after the stop: %q, %v", rest, err)
 	}
-	out.write([]byte("two\n"))
-	out.finish()
+	_, _ = out.Write([]byte("two\n"))
+	out.Finish()
 	after := s.start([]output.Source{source}, nil)
 	if got := body(t, after.expect("call", "follow=true&offset=4", http.StatusOK)); string(got) != "two\n" {
 		t.Errorf("%q", got)
@@ -216,9 +217,9 @@ func TestWhatTheLeaderHasTheOthersGetFromIt(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	source := newStreams()
-	out := source.add(call, output.Stdout)
-	out.write([]byte("one\n"))
+	source := apitest.NewStreams()
+	out := source.Add(call, output.Stdout)
+	_, _ = out.Write([]byte("one\n"))
 	elected := make(chan struct{})
 	close(elected)
 	leader := s.start([]output.Source{source}, s.follower(1, elected))
@@ -234,7 +235,7 @@ func TestWhatTheLeaderHasTheOthersGetFromIt(t *testing.T) {
 		if _, err := io.ReadFull(response.Body, got); err != nil || string(got) != line {
 			t.Fatalf("%q, %v", got, err)
 		}
-		out.write([]byte("two\n"))
+		_, _ = out.Write([]byte("two\n"))
 	}
 	if got := response.Header.Get(subresources.HeaderUID); got != string(call.UID) {
 		t.Errorf("uid %q", got)
@@ -256,7 +257,7 @@ func TestWhatTheLeaderHasTheOthersGetFromIt(t *testing.T) {
 	}
 	// What is kept each serves by itself. The rest of a call that has ended may still be at the leader.
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseSucceeded, Stdout: "x", Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 12, Truncated: true}}})
-	out.finish()
+	out.Finish()
 	if got := string(body(t, other.expect("call", "", http.StatusOK))); got != "one\ntwo\ntwo\n" {
 		t.Errorf("%q", got)
 	}

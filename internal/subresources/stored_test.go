@@ -13,6 +13,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
 // asked is a source that counts how often it is asked, and may be away.
@@ -38,15 +39,15 @@ func newStore(t *testing.T, call *v1alpha1.ToolCall, data []byte) *asked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := store.Open(t.Context(), location)
+	kept, err := store.Open(t.Context(), location, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kept.Close() })
-	source := newStreams()
-	out := source.add(call, output.Stdout)
-	out.write(data)
-	out.finish()
+	source := apitest.NewStreams()
+	out := source.Add(call, output.Stdout)
+	_, _ = out.Write(data)
+	out.Finish()
 	key := output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: output.Stdout}
 	reader, err := source.Open(t.Context(), key)
 	if err != nil {
@@ -109,5 +110,34 @@ func TestTheStoreIsNotAskedInVain(t *testing.T) {
 		if here.expect("call", "", test.code); kept.times > 0 {
 			t.Errorf("%s, and the store is asked", name)
 		}
+	}
+}
+
+// Whoever can write into the bucket can write hashes that fit. The status has the one that the runner sent.
+func TestStoredOutputIsThatOfTheStatus(t *testing.T) {
+	s := newSpace(t)
+	call := s.create(s.admin, "call", "")
+	here := s.start(nil, nil, newStore(t, call, []byte("forged")))
+	for name, stream := range map[string]v1alpha1.StreamStatus{
+		"another hash":   {Bytes: 6, SHA256: sum([]byte("stored"))},
+		"another length": {Bytes: 7, SHA256: sum([]byte("forged"))},
+	} {
+		stream.Truncated, stream.State, stream.Kept = true, v1alpha1.StreamComplete, ptr.To(stream.Bytes)
+		s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Streams: &v1alpha1.StreamsStatus{Stdout: stream}})
+		if got := body(t, here.expect("call", "", http.StatusGone)); bytes.Contains(got, []byte("forged")) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// Of a stream that was lost with its pod, the store has the beginning.
+func TestTheBeginningOfALostStreamIsRead(t *testing.T) {
+	s := newSpace(t)
+	call := s.create(s.admin, "call", "")
+	here := s.start(nil, nil, newStore(t, call, []byte("beginning")))
+	lost := v1alpha1.StreamStatus{Bytes: 1000, SHA256: sum([]byte("all of it")), Truncated: true, State: v1alpha1.StreamLost, Kept: ptr.To[int64](9)}
+	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Streams: &v1alpha1.StreamsStatus{Stdout: lost}})
+	if got := string(body(t, here.expect("call", "", http.StatusOK))); got != "beginning" {
+		t.Errorf("got %q", got)
 	}
 }

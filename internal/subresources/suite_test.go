@@ -3,16 +3,11 @@ package subresources_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -40,6 +35,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
+	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
 const (
@@ -63,7 +59,7 @@ type cluster struct {
 	auditLog   string
 	identity   *dispatch.Identity
 	front      tls.Certificate
-	streams    *streams
+	streams    *apitest.Streams
 	address    string
 	hub        *dispatch.Hub
 
@@ -106,15 +102,18 @@ rules: [{level: Metadata, resources: [{group: subresources.toolcall.dev}]}, {lev
 `
 
 func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
-	c := &cluster{kubeconfig: filepath.Join(dir, "kubeconfig"), auditLog: filepath.Join(dir, "audit.log"), streams: newStreams(), scheme: runtime.NewScheme()}
+	c := &cluster{kubeconfig: filepath.Join(dir, "kubeconfig"), auditLog: filepath.Join(dir, "audit.log"), streams: apitest.NewStreams(), scheme: runtime.NewScheme()}
 	c.hub = dispatch.NewHub(func(*dispatch.Session) {})
 	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), v1alpha1.AddToScheme(c.scheme)); err != nil {
 		return nil, err
 	}
-	if err := c.frontProxy(env, dir); err != nil {
+	var err error
+	if c.front, err = apitest.Prepare(env, dir); err != nil {
 		return nil, err
 	}
-	var err error
+	if err := c.audit(env, dir); err != nil {
+		return nil, err
+	}
 	if c.config, err = env.Start(); err != nil {
 		return nil, err
 	}
@@ -147,71 +146,14 @@ func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
 	return c, c.register()
 }
 
-// frontProxy gives the API server a certificate for the servers behind it.
-func (c *cluster) frontProxy(env *envtest.Environment, dir string) error {
-	authority, err := newCertificate("front-proxy-ca", nil)
-	if err != nil {
-		return err
-	}
-	if c.front, err = newCertificate("front-proxy-client", &authority); err != nil {
-		return err
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(c.front.PrivateKey)
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{
-		"front-ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate[0]}),
-		"front.crt":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.front.Certificate[0]}),
-		"front.key":    pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-		"audit.yaml":   []byte(auditPolicy),
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return err
-		}
-	}
+// audit has the API server write a record of each request for the group.
+func (c *cluster) audit(env *envtest.Environment, dir string) error {
+	policy := filepath.Join(dir, "audit.yaml")
 	args := env.ControlPlane.GetAPIServer().Configure()
-	for flag, value := range map[string]string{
-		"requestheader-client-ca-file":       filepath.Join(dir, "front-ca.crt"),
-		"requestheader-allowed-names":        "front-proxy-client",
-		"requestheader-username-headers":     "X-Remote-User",
-		"requestheader-group-headers":        "X-Remote-Group",
-		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
-		"proxy-client-cert-file":             filepath.Join(dir, "front.crt"),
-		"proxy-client-key-file":              filepath.Join(dir, "front.key"),
-		"audit-policy-file":                  filepath.Join(dir, "audit.yaml"),
-		"audit-log-path":                     c.auditLog,
-		"audit-log-mode":                     "blocking",
-	} {
-		args.Append(flag, value)
-	}
-	return nil
-}
-
-// newCertificate is a client's, or an authority's own when there is no issuer.
-func newCertificate(name string, issuer *tls.Certificate) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	parent, signer := template, any(key)
-	if issuer == nil {
-		template.IsCA, template.BasicConstraintsValid = true, true
-		template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageCertSign, nil
-	} else {
-		if parent, err = x509.ParseCertificate(issuer.Certificate[0]); err != nil {
-			return tls.Certificate{}, err
-		}
-		signer = issuer.PrivateKey
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	args.Append("audit-policy-file", policy)
+	args.Append("audit-log-path", c.auditLog)
+	args.Append("audit-log-mode", "blocking")
+	return os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 
 // serveShared starts the server that the APIService leads to.
@@ -316,4 +258,9 @@ func eventually(t *testing.T, try func() error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+func sum(data []byte) string {
+	hash := sha256.Sum256(data)
+	return hex.EncodeToString(hash[:])
 }

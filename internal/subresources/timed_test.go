@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 
@@ -82,6 +83,34 @@ func TestEveryWriteHasATime(t *testing.T) {
 		}
 		if len(to.had) == 0 || !to.now.IsZero() {
 			t.Errorf("%s: %d writes, and then the deadline is %s", name, len(to.had), to.now)
+		}
+	}
+}
+
+// So is one whose file a replica passes on.
+func TestEveryWriteOfAFileThatIsPassedOnHasATime(t *testing.T) {
+	t.Parallel()
+	leader := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 3 {
+			_, _ = w.Write([]byte("a part"))
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	defer leader.Close()
+	f := &forwarder{leader: someLeader(leader.Listener.Addr().String()), transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer f.transport.CloseIdleConnections()
+	f.files = f.transport
+	p := &proxy{forwarder: f, slots: newTransferSlots(), clock: clock.RealClock{}, stopping: t.Context()}
+	to := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	err := p.serve(to, httptest.NewRequest(http.MethodGet, "/?path=x", nil), &proxied{
+		who: &user.DefaultInfo{Name: "u"}, session: types.NamespacedName{Namespace: "n", Name: "s"}, what: "files",
+	})
+	if err != nil || to.Body.Len() != 18 || len(to.had) == 0 {
+		t.Fatal(err, to.Body.Len(), to.had)
+	}
+	for _, deadline := range to.had {
+		if deadline.IsZero() {
+			t.Error("a write to the client has no deadline")
 		}
 	}
 }

@@ -12,46 +12,56 @@ import (
 
 // Bounds of the requests for files and input that are served at the same time. Each takes up to a MiB of memory.
 const (
-	maxTransfers           = 64
-	maxTransfersPerUser    = 16
-	maxTransfersPerSession = wire.MaxTransfers
+	maxTransfers             = 64
+	maxTransfersPerNamespace = 32
+	maxTransfersPerUser      = 16
+	maxTransfersPerSession   = wire.MaxTransfers
 )
 
 // transferSlots counts the requests for files and input.
 type transferSlots struct {
-	mu        sync.Mutex
-	total     int
-	byUser    map[string]int
-	bySession map[types.NamespacedName]int
+	mu                  sync.Mutex
+	total               int
+	byUser, byNamespace map[string]int
+	bySession           map[types.NamespacedName]int
 }
 
 func newTransferSlots() *transferSlots {
-	return &transferSlots{byUser: map[string]int{}, bySession: map[types.NamespacedName]int{}}
+	return &transferSlots{byUser: map[string]int{}, byNamespace: map[string]int{}, bySession: map[types.NamespacedName]int{}}
 }
 
 // enter lets one more request in. The caller calls leave when it has ended.
-func (s *transferSlots) enter(user string, session types.NamespacedName) (leave func(), err error) {
+func (s *transferSlots) enter(user, namespace string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total >= maxTransfers || s.byUser[user] >= maxTransfersPerUser || s.bySession[session] >= maxTransfersPerSession {
-		return nil, tooMany("too much is carried at the same time: %d requests of the session, %d of %q, %d of all", s.bySession[session], s.byUser[user], user, s.total)
+	if s.total >= maxTransfers || s.byUser[user] >= maxTransfersPerUser || s.byNamespace[namespace] >= maxTransfersPerNamespace {
+		return nil, tooMany("too much is carried at the same time: %d requests of the namespace, %d of %q, %d of all", s.byNamespace[namespace], s.byUser[user], user, s.total)
 	}
 	s.total++
 	s.byUser[user]++
-	s.bySession[session]++
-	return func() { s.leave(user, session) }, nil
+	s.byNamespace[namespace]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.total--
+		decrease(s.byUser, user)
+		decrease(s.byNamespace, namespace)
+	}, nil
 }
 
-func (s *transferSlots) leave(user string, session types.NamespacedName) {
+// enterSession takes one of the session's places, for a user who may have it. The caller calls leave when the request has ended.
+func (s *transferSlots) enterSession(session types.NamespacedName) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total--
-	if s.byUser[user]--; s.byUser[user] == 0 {
-		delete(s.byUser, user)
+	if s.bySession[session] >= maxTransfersPerSession {
+		return nil, tooMany("too much is carried at the same time: %d requests of the session", s.bySession[session])
 	}
-	if s.bySession[session]--; s.bySession[session] == 0 {
-		delete(s.bySession, session)
-	}
+	s.bySession[session]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		decrease(s.bySession, session)
+	}, nil
 }
 
 func tooMany(format string, args ...any) error {

@@ -58,6 +58,12 @@ func (t *transfer) pack(rules *files.Rules, req *files.Request) error {
 // errUnpacked ends the writing of what follows an archive.
 var errUnpacked = errors.New("the archive has ended")
 
+// errTrailer says that what follows an archive isn't a part of it.
+var errTrailer = &files.Error{Reason: files.InvalidRequest, Message: "more than 1 MiB follows the archive's end: end the request with the archive"}
+
+// maxTrailer is how much may follow an archive's end: programs fill up their last block.
+const maxTrailer = 1 << 20
+
 // unpack writes what is in an archive.
 func (t *transfer) unpack(rules *files.Rules, req *files.Request) error {
 	if err := t.say(wire.TransferState{}); err != nil {
@@ -70,7 +76,7 @@ func (t *transfer) unpack(rules *files.Rules, req *files.Request) error {
 		_ = read.CloseWithError(errors.Join(errUnpacked, err))
 		unpacked <- err
 	}()
-	for next := int64(0); ; {
+	for next, trailer := int64(0), 0; ; {
 		var part *wire.Part
 		select {
 		case part = <-t.parts:
@@ -83,12 +89,15 @@ func (t *transfer) unpack(rules *files.Rules, req *files.Request) error {
 			_ = write.CloseWithError(errPartOrder)
 			return errPartOrder
 		}
-		// What follows the archive's end means nothing; after an error nothing does.
-		if _, err := write.Write(part.Payload); err != nil {
+		if n, err := write.Write(part.Payload); err != nil {
 			if failed := <-unpacked; failed != nil {
 				return failed
 			}
+			// It is asked again at the end.
 			unpacked <- nil
+			if trailer += len(part.Payload) - n; trailer > maxTrailer {
+				return errTrailer
+			}
 		}
 		if next += int64(len(part.Payload)); part.End {
 			_ = write.Close()

@@ -100,7 +100,7 @@ func (t *transfer) input() (end wire.TransferState, err error) {
 	if err := t.say(wire.TransferState{}); err != nil {
 		return end, err
 	}
-	defer context.AfterFunc(t.ctx, func() { _ = in.w.SetWriteDeadline(time.Unix(1, 0)) })()
+	defer in.stopWith(t.ctx)()
 	for at := int64(0); ; {
 		var part *wire.Part
 		select {
@@ -125,6 +125,20 @@ func (t *transfer) input() (end wire.TransferState, err error) {
 			_ = in.w.Close()
 		}
 		return end, nil
+	}
+}
+
+// stopWith ends a write when the context ends. The caller calls release before somebody else writes.
+func (in *input) stopWith(ctx context.Context) (release func()) {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = in.w.SetWriteDeadline(time.Unix(1, 0))
+		close(stopped)
+	})
+	return func() {
+		if !stop() {
+			<-stopped
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"toolcall.dev/operator/internal/output"
@@ -14,6 +15,8 @@ const (
 	maxEndedMemory = 4 << 20
 	maxEndedDisk   = 256 << 20
 	maxEndedCalls  = 256
+	// smallOutput is what a status keeps of a call in any case.
+	smallOutput = 4 << 10
 )
 
 // Outputs has the streams of the calls, and the files that were kept of them, that this runner has or had. That of a call that has ended stays until the output of
@@ -121,16 +124,26 @@ func (o *Outputs) end(uid string) {
 	}
 	o.ended = append(o.ended, c)
 	o.memory, o.disk = o.memory+c.memory, o.disk+c.disk
-	for len(o.ended) > 1 && (o.memory > maxEndedMemory || o.disk > maxEndedDisk || len(o.ended) > maxEndedCalls) {
-		o.dropOldest()
+	for len(o.ended) > 1 {
+		switch {
+		case o.memory > maxEndedMemory:
+			o.drop(func(c *callOutput) bool { return c.memory > 0 })
+		case o.disk > maxEndedDisk:
+			o.drop(func(c *callOutput) bool { return c.disk > 0 })
+		case len(o.ended) > maxEndedCalls:
+			// What the status has all of isn't being stored.
+			o.drop(func(c *callOutput) bool { return c.disk == 0 && c.memory <= smallOutput })
+		default:
+			return
+		}
 	}
 }
 
-// dropOldest needs the lock.
-func (o *Outputs) dropOldest() {
-	c := o.ended[0]
-	o.ended[0] = nil
-	o.ended = o.ended[1:]
+// drop drops the oldest of the kind that helps, or the oldest, but not the last one. It needs the lock.
+func (o *Outputs) drop(helps func(*callOutput) bool) {
+	at := max(0, slices.IndexFunc(o.ended[:len(o.ended)-1], helps))
+	c := o.ended[at]
+	o.ended = slices.Delete(o.ended, at, at+1)
 	o.memory, o.disk = o.memory-c.memory, o.disk-c.disk
 	delete(o.calls, c.uid)
 	c.files.Drop()

@@ -322,14 +322,17 @@ func TestTheOutputOfEndedCallsStaysUntilItTakesTooMuch(t *testing.T) {
 				t.Errorf("of the calls with output in memory, number %d is there: %v", i, !want)
 			}
 		}
-		// Small ones are many.
+		// Small ones are many, and go first.
 		for i := range 257 {
 			run("s"+strconv.Itoa(i), 1)
 		}
-		for i, want := range map[int]bool{0: false, 1: true, 256: true} {
+		for i, want := range map[int]bool{0: false, 40: false, 41: true, 256: true} {
 			if has("s"+strconv.Itoa(i)) != want {
 				t.Errorf("of the small calls, number %d is there: %v", i, !want)
 			}
+		}
+		if !has("m1") {
+			t.Error("small calls have pushed out a large one")
 		}
 		b.stop()
 		synctest.Wait()

@@ -3,9 +3,11 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve/realdir"
@@ -122,7 +124,7 @@ func (t *transfers) part(m *wire.Part) error {
 	}
 }
 
-// run does all of it, and says how it ended.
+// run carries it from its start to its end, and says how it ended.
 func (t *transfer) run() {
 	defer t.cancel()
 	end, err := t.do()
@@ -138,6 +140,7 @@ func (t *transfer) run() {
 	_ = t.inTurn(&wire.Message{State: &end})
 }
 
+// do carries it. The end has what there is to say if it went well.
 func (t *transfer) do() (end wire.TransferState, err error) {
 	if t.asked.Kind == wire.TransferInput {
 		return t.input()
@@ -191,8 +194,11 @@ func (t *transfer) say(s wire.TransferState) error {
 	return t.inTurn(&wire.Message{State: &s})
 }
 
-// sumStep is how much of a file is summed at a time.
-const sumStep = 8 << 20
+// sumStep is how much of a file is summed at a time, sumPause how often the operator hears that a long one is still being summed.
+const (
+	sumStep  = 8 << 20
+	sumPause = 10 * time.Second
+)
 
 // read sends what the operator wants of a file, until it has enough.
 func (t *transfer) read(rules *files.Rules, req *files.Request) error {
@@ -205,12 +211,11 @@ func (t *transfer) read(rules *files.Rules, req *files.Request) error {
 		return err
 	}
 	defer finally(source.Close)
-	for done := false; !done && err == nil; {
-		err = t.step(func() (err error) {
-			done, err = source.SumSome(t.ctx, sumStep)
-			return err
-		})
+	if limit := rules.MaxReadBytes; t.asked.Whole && source.Size > limit {
+		return &files.Error{Reason: files.FileTooLarge, Message: fmt.Sprintf(
+			"the file has %d bytes, and the policy's files.maxReadBytes allows %d in an answer: ask for it in parts, with a Range header", source.Size, limit)}
 	}
+	err = t.sum(source)
 	if err == nil {
 		err = t.say(wire.TransferState{Size: source.Size, SHA256: source.SHA256})
 	}
@@ -223,6 +228,24 @@ func (t *transfer) read(rules *files.Rules, req *files.Request) error {
 		}
 	}
 	return err
+}
+
+// sum sums a file, and says now and then that it goes on.
+func (t *transfer) sum(source *files.Source) error {
+	for done, said := false, time.Now(); !done; {
+		err := t.step(func() (err error) {
+			done, err = source.SumSome(t.ctx, sumStep)
+			return err
+		})
+		if err == nil && !done && time.Since(said) >= sumPause {
+			said = time.Now()
+			err = t.say(wire.TransferState{Size: source.Size})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *transfer) sendPart(source *files.Source, w *wire.Want) error {

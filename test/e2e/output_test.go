@@ -26,11 +26,16 @@ func TestOutputThatIsNotUTF8(t *testing.T) {
 	want := succeeded("ok ä \uFFFD\uFFFD \uFFFD \uFFFD gr\uFFFD\uFFFDe\n\uFFFD")
 	want.Stderr = "\uFFFD"
 	expect(t, call, want)
-	if got, want := *call.Status.Streams, (v1alpha1.StreamsStatus{
+	got, streams := *call.Status.Streams, v1alpha1.StreamsStatus{
 		Stdout: v1alpha1.StreamStatus{Bytes: int64(len(raw)), SHA256: sum(raw), InvalidUTF8: true},
 		Stderr: v1alpha1.StreamStatus{Bytes: 1, SHA256: sum("\xfe"), InvalidUTF8: true},
-	}); got != want {
-		t.Errorf("streams are %+v, not %+v", got, want)
+	}
+	// The status doesn't have the bytes, so the output store does.
+	if got.Stdout.State != v1alpha1.StreamComplete || got.Stderr.State != v1alpha1.StreamComplete {
+		t.Errorf("stored are %s and %s", got.Stdout.State, got.Stderr.State)
+	}
+	if got.Stdout, got.Stderr = ofProcess(got.Stdout), ofProcess(got.Stderr); got != streams {
+		t.Errorf("streams are %+v, not %+v", got, streams)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/envresolve"
 )
@@ -44,6 +45,8 @@ type Transfer struct {
 	Path string `json:"path,omitempty"`
 	// IfSHA256 is the condition of a Write or a Delete: as in a File.
 	IfSHA256 *string `json:"ifSHA256,omitempty"`
+	// Whole says that all of a file that is read is wanted, so that one which Rules.MaxReadBytes doesn't allow is refused at once.
+	Whole bool `json:"whole,omitempty"`
 	// Rules are what the policy says about files. A limit of 0 is none.
 	Rules FileRules `json:"rules"`
 	// Environment says which directories there are.
@@ -69,6 +72,9 @@ func (t *Transfer) Check() error {
 		return fmt.Errorf("there is no transfer %.16q", t.Kind)
 	case t.Path == "" || len(t.Path) > maxTransferPath:
 		return fmt.Errorf("a path has 1 to %d bytes", maxTransferPath)
+	case !utf8.ValidString(t.Path):
+		// In a frame it would name another file.
+		return errors.New("a path must be UTF-8")
 	case t.Rules.MaxReadBytes < 0 || t.Rules.MaxWriteBytes < 0:
 		return errors.New("a limit of less than nothing")
 	case t.IfSHA256 != nil && !isSHA256(*t.IfSHA256):
@@ -118,7 +124,7 @@ func (p *Part) Check() error {
 }
 
 // TransferState says how far a Transfer is: first that it was begun, of a Write then after each Part, and last that it has
-// ended.
+// ended. Before a Read has begun, States without a SHA256 say that the runner still sums the file.
 type TransferState struct {
 	ID uint64 `json:"id"`
 	// Size and SHA256 are of the file: of a Read from the first on, of a Write at its end.

@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../../config/crd"}, ErrorIfCRDPathMissing: true}
 	defer func() { _ = env.Stop() }()
-	if err = apitest.Prepare(env, dir); err == nil {
+	if _, err = apitest.Prepare(env, dir); err == nil {
 		if config, err = env.Start(); err == nil {
 			config.QPS = -1
 			api, err = apitest.Start(config)

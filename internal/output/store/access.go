@@ -6,9 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/http"
+	"strings"
 
+	"cloud.google.com/go/storage"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/aws/smithy-go"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
+	"google.golang.org/api/googleapi"
 
 	"toolcall.dev/operator/internal/output"
 )
@@ -29,7 +37,7 @@ func (s *Store) get(ctx context.Context, name string, limit int64) ([]byte, erro
 	ctx, cancel := context.WithTimeout(ctx, s.attempt)
 	defer cancel()
 	r, err := s.bucket.NewReader(ctx, name, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound && !isBucketMissing(err) {
+	if isAbsent(err) {
 		return nil, output.ErrNotFound
 	}
 	if err != nil {
@@ -49,18 +57,32 @@ func (s *Store) get(ctx context.Context, name string, limit int64) ([]byte, erro
 	return data.Bytes(), nil
 }
 
-// isBucketMissing tells a bucket that isn't there from an object: nobody may take a wrong name in the store's URL for output
-// that was never kept.
-func isBucketMissing(err error) bool {
-	var api interface{ ErrorCode() string }
-	return errors.As(err, &api) && api.ErrorCode() == "NoSuchBucket"
+// isAbsent says that a service told that an object isn't there. The library says NotFound for more than that: for a bucket that isn't
+// there, for Google's 403, and for a name of Azure's that isn't resolved. Nobody may take those for output that was never kept.
+func isAbsent(err error) bool {
+	if gcerrors.Code(err) != gcerrors.NotFound {
+		return false
+	}
+	var amazon smithy.APIError
+	var google *googleapi.Error
+	var azure *azcore.ResponseError
+	switch {
+	case errors.As(err, &amazon):
+		return amazon.ErrorCode() == "NoSuchKey" || amazon.ErrorCode() == "NotFound"
+	case errors.As(err, &google):
+		return google.Code == http.StatusNotFound && !strings.HasPrefix(google.Message, "The specified bucket")
+	case errors.As(err, &azure):
+		return azure.ErrorCode == string(bloberror.BlobNotFound)
+	default:
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, storage.ErrObjectNotExist)
+	}
 }
 
 // remove deletes an object. One that isn't there is deleted.
 func (s *Store) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.attempt)
 	defer cancel()
-	if err := s.bucket.Delete(ctx, name); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+	if err := s.bucket.Delete(ctx, name); err != nil && !isAbsent(err) {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
 	return nil

@@ -125,7 +125,7 @@ func TestManyWritersUseFewConnections(t *testing.T) {
 	if _, most, _ := server.proxy.counts(); most > 2*writesAtOnce {
 		t.Errorf("%d connections were in use at once", most)
 	}
-	if left := len(store.writes.shares); left != 0 {
+	if left := len(store.parts.shares); left != 0 {
 		t.Errorf("%d namespaces are remembered", left)
 	}
 }
@@ -144,9 +144,9 @@ func TestPodsThatStallDelayTheirOwnNamespaceOnly(t *testing.T) {
 		}
 	}
 	eventually(t, "the namespace has all that it gets", func() bool {
-		store.writes.mu.Lock()
-		defer store.writes.mu.Unlock()
-		share := store.writes.shares["slow"]
+		store.parts.mu.Lock()
+		defer store.parts.mu.Unlock()
+		share := store.parts.shares["slow"]
 		if share == nil || !share.TryAcquire(1) {
 			return share != nil
 		}

@@ -65,6 +65,9 @@ type CorruptError struct {
 	Object, Problem string
 }
 
+// Is says that no byte of the stream can be had.
+func (e *CorruptError) Is(target error) bool { return target == output.ErrDamaged }
+
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("the output store has wrong content: object %s %s", e.Object, e.Problem)
 }
@@ -129,9 +132,6 @@ func (i *index) validate() error {
 	}
 	if i.SHA256 != "" && !validHash.MatchString(i.SHA256) {
 		return errors.New("has a sha256 that is none")
-	}
-	if i.SHA256 == "" && i.State != Lost {
-		return errors.New("has no sha256")
 	}
 	m := i.Missing
 	if m.Start < 0 || m.End < m.Start || m.End > i.Bytes {

@@ -17,8 +17,8 @@ var errDeleted = errors.New("the call's output is deleted")
 // Keep begins to store a stream, at most limit bytes of it, and returns at once. The writer closes the reader. ctx is for as
 // long as the operator may write, not for one pass over the call.
 //
-// It goes on with a stream whose writer was stopped, by an operator that ended for example, and has nothing to do for one
-// that is stored. For a stream that is being stored it returns the writer that is there.
+// It begins again with a stream whose writer was stopped, by an operator that ended for example: each part gets the content that it
+// has. It has nothing to do for one that is stored. For a stream that is being stored it returns the writer that is there.
 func (s *Store) Keep(ctx context.Context, key output.Key, reader output.Reader, limit int64) (*Writer, error) {
 	prefix, err := streamPrefix(key)
 	if err == nil && (limit < 1 || limit > MaxLimit) {

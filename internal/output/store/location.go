@@ -186,6 +186,3 @@ func (l *Location) setAzure(values map[string]string) error {
 	}
 	return nil
 }
-
-// OneReplica says that only operators on one machine see the location.
-func (l *Location) OneReplica() bool { return l.scheme == "file" }

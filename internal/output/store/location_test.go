@@ -28,9 +28,6 @@ func TestALocationIsRead(t *testing.T) {
 		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(Location{})); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
-		if got.OneReplica() != (got.scheme == "file") {
-			t.Errorf("%s: for one replica only is %t", text, got.OneReplica())
-		}
 	}
 }
 
@@ -115,11 +112,11 @@ func TestS3NeedsARegionOrAnEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), location); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := Open(t.Context(), location, nil); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
 		t.Errorf("without a region: %v", err)
 	}
 	t.Setenv("AWS_REGION", "eu-central-1")
-	store, err := Open(t.Context(), location)
+	store, err := Open(t.Context(), location, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func folderStore(t *testing.T) (store *Store, away, back func()) {
 	}
 	location, err := ParseLocation("file://" + folder)
 	check(err)
-	store, err = Open(t.Context(), location)
+	store, err = Open(t.Context(), location, nil)
 	check(err)
 	check(os.Mkdir(calls, 0o700))
 	return store, func() {
@@ -168,7 +168,6 @@ func TestASourceThatSaysNonsenseIsLeft(t *testing.T) {
 		"negative bytes":        &liar{info: output.Info{Bytes: -1}},
 		"a gap behind the end":  &liar{info: output.Info{Bytes: 5, Missing: output.Range{Start: 1, End: 9}}},
 		"a gap before zero":     &liar{info: output.Info{Bytes: 5, Missing: output.Range{Start: -9, End: 2}}},
-		"no hash":               &liar{info: output.Info{Bytes: 5, Complete: true}},
 		"a hash that's none":    &liar{info: output.Info{Bytes: 5, Complete: true, SHA256: "yes"}},
 		"it doesn't wait":       &liar{info: output.Info{Bytes: 5}},
 		"it hands over nothing": &liar{info: output.Info{Bytes: 5 << 20}},

@@ -15,8 +15,11 @@ var _ output.Source = (*Store)(nil)
 // Open returns a stored stream. It is ErrNotFound while the stream is being stored.
 func (s *Store) Open(ctx context.Context, key output.Key) (output.Reader, error) {
 	i, err := s.readIndex(ctx, key)
+	if errors.Is(err, output.ErrNotFound) {
+		err = s.checkBucket(ctx, err)
+	}
 	if err != nil {
-		return nil, err
+		return nil, s.readError(ctx, err)
 	}
 	prefix, err := streamPrefix(key)
 	if err != nil {
@@ -24,6 +27,38 @@ func (s *Store) Open(ctx context.Context, key output.Key) (output.Reader, error)
 	}
 	return &reader{store: s, prefix: prefix, index: i}, nil
 }
+
+// checkBucket tells a bucket that isn't there from an object, where the service's answer doesn't.
+func (s *Store) checkBucket(ctx context.Context, absent error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.attempt)
+	defer cancel()
+	if isThere, err := s.bucket.IsAccessible(ctx); err == nil && !isThere {
+		return errors.New("the output store's bucket isn't there")
+	}
+	// An account that may not list can't tell.
+	return absent
+}
+
+// readError is what a reader is told: not where the store is and how it is asked.
+func (s *Store) readError(ctx context.Context, err error) error {
+	if errors.Is(err, output.ErrNotFound) || ctx.Err() != nil {
+		return err
+	}
+	s.tell(Read, err)
+	if errors.As(err, new(*CorruptError)) {
+		return err
+	}
+	return &awayError{err}
+}
+
+// awayError is an error of the storage service.
+type awayError struct{ cause error }
+
+func (e *awayError) Error() string {
+	return "the output store doesn't answer as it should; the operator's log says more"
+}
+
+func (e *awayError) Unwrap() error { return e.cause }
 
 // reader reads a stored stream. Nothing of it changes.
 type reader struct {
@@ -54,7 +89,7 @@ func (r *reader) ReadAt(ctx context.Context, p []byte, offset int64) (int, error
 		return r.store.readPart(ctx, name, at)
 	})
 	if err != nil {
-		return 0, err
+		return 0, r.store.readError(ctx, err)
 	}
 	return copy(p, data[offset-at.Offset:]), nil
 }

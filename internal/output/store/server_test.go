@@ -110,7 +110,7 @@ func open(t testing.TB, url string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := Open(t.Context(), location)
+	store, err := Open(t.Context(), location, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,6 @@ func TestAHostileIndexIsRefused(t *testing.T) {
 		"another call":       `{"version":1,"uid":"b","stream":"stdout","state":"Complete","sha256":"` + sum + `","bytes":0,"parts":[]}`,
 		"another stream":     `{"version":1,"uid":"a","stream":"stderr","state":"Complete","sha256":"` + sum + `","bytes":0,"parts":[]}`,
 		"a state of none":    `{"version":1,"uid":"a","stream":"stdout","state":"Growing","sha256":"` + sum + `","bytes":0,"parts":[]}`,
-		"no hash":            `{"version":1,"uid":"a","stream":"stdout","state":"Complete","bytes":0,"parts":[]}`,
 		"a hash that's none": `{"version":1,"uid":"a","stream":"stdout","state":"Complete","sha256":"../x","bytes":0,"parts":[]}`,
 		"an unknown field":   head + `"bytes":0,"parts":[],"object":"../../other"}`,
 		"no object":          `[]`,

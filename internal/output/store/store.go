@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
+	"golang.org/x/sync/semaphore"
 
 	"toolcall.dev/operator/internal/output"
 )
@@ -30,8 +31,10 @@ const (
 	// writesAtOnce and readsAtOnce bound the parts that are in memory on their way up and down.
 	writesAtOnce = 8
 	readsAtOnce  = 8
-	// writesOfNamespace is how many of them one namespace gets, so that its slow pods don't stop others' output.
-	writesOfNamespace = writesAtOnce / 2
+	// partsAtOnce is how many parts are read from pods or wait to be written, and partsOfNamespace how many of them one namespace gets:
+	// its slow pods don't stop others' output.
+	partsAtOnce      = 32
+	partsOfNamespace = 2
 	// cachedParts is how many parts stay in memory for the next reader.
 	cachedParts = 16
 )
@@ -57,7 +60,11 @@ const (
 type Store struct {
 	bucket *bucket
 	cache  *partCache
-	writes *slots
+	// parts are in memory, writes are on their way.
+	parts  *slots
+	writes *semaphore.Weighted
+	// tell is told what the service fails at.
+	tell func(Operation, error)
 	// Tests shorten these.
 	attempt  time.Duration
 	pageSize int
@@ -68,15 +75,28 @@ type Store struct {
 	running sync.WaitGroup
 }
 
+// Operation is what the store does.
+type Operation string
+
+// The operations whose failures somebody is told: the others return them.
+const (
+	Write Operation = "store"
+	Read  Operation = "read"
+)
+
 // Open returns the store at a location. It doesn't ask the storage service anything yet, so that the operator starts
-// without it.
-func Open(ctx context.Context, location *Location) (*Store, error) {
+// without it. tell is told each failure to write or read; it returns at once. It may be nil.
+func Open(ctx context.Context, location *Location, tell func(Operation, error)) (*Store, error) {
 	b, err := location.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open the output store: %w", err)
 	}
+	if tell == nil {
+		tell = func(Operation, error) {}
+	}
 	return &Store{
-		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), writes: newSlots(writesAtOnce, writesOfNamespace),
+		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: newSlots(partsAtOnce, partsOfNamespace),
+		writes: semaphore.NewWeighted(writesAtOnce), tell: tell,
 		attempt: 30 * time.Second, pageSize: 1000, writers: map[output.Key]*Writer{},
 	}, nil
 }

@@ -14,6 +14,9 @@ import (
 // sweepAge is how old what a sweep removes is: a call that the operator doesn't know yet keeps its output.
 const sweepAge = time.Hour
 
+// deleteRounds is how often what is listed is removed before the store is taken for one that doesn't do it.
+const deleteRounds = 3
+
 // Delete removes all that is stored of a call, and ends its writers.
 func (s *Store) Delete(ctx context.Context, uid types.UID) error {
 	prefix, err := callPrefix(uid)
@@ -23,25 +26,37 @@ func (s *Store) Delete(ctx context.Context, uid types.UID) error {
 	if err := s.endWriters(ctx, uid); err != nil {
 		return err
 	}
-	// Each round removes what the first page lists, so that no round depends on a place in a list that changes.
-	for {
-		page, _, err := s.listPage(ctx, blob.FirstPageToken, prefix, "")
-		if err != nil {
+	// A list that changes while it is read may leave something out.
+	left := 1
+	for round := 0; left > 0; round++ {
+		if round == deleteRounds {
+			return fmt.Errorf("delete %s: the output store still lists %d objects that it said it deleted", prefix, left)
+		}
+		if left, err = s.removeAll(ctx, prefix); err != nil {
 			return err
-		}
-		if len(page) == 0 {
-			break
-		}
-		for _, object := range page {
-			if err := s.remove(ctx, object.Key); err != nil {
-				return err
-			}
 		}
 	}
 	if s.bucket.forget == nil {
 		return nil
 	}
 	return s.bucket.forget(prefix)
+}
+
+// removeAll removes each object that is listed, and says how many were.
+func (s *Store) removeAll(ctx context.Context, prefix string) (listed int, err error) {
+	for token := blob.FirstPageToken; len(token) > 0; {
+		var page []*blob.ListObject
+		if page, token, err = s.listPage(ctx, token, prefix, ""); err != nil {
+			return listed, err
+		}
+		for _, object := range page {
+			if err := s.remove(ctx, object.Key); err != nil {
+				return listed, err
+			}
+		}
+		listed += len(page)
+	}
+	return listed, nil
 }
 
 func (s *Store) endWriters(ctx context.Context, uid types.UID) error {
@@ -64,9 +79,9 @@ func (s *Store) endWriters(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// Sweep removes what is stored of calls that isAlive doesn't know, if all of it is older than an hour. It holds a page of
-// names in memory at a time. A call that can't be removed doesn't keep it from the others.
-func (s *Store) Sweep(ctx context.Context, isAlive func(types.UID) bool) (removed int, err error) {
+// Sweep removes what is stored of calls that isAlive doesn't know, if all of it is an hour older than the time from which isAlive knows
+// them. It holds a page of names in memory at a time. A call that can't be removed doesn't keep it from the others.
+func (s *Store) Sweep(ctx context.Context, known time.Time, isAlive func(types.UID) bool) (removed int, err error) {
 	var wrong []error
 	for token := blob.FirstPageToken; len(token) > 0; {
 		var page []*blob.ListObject
@@ -79,7 +94,7 @@ func (s *Store) Sweep(ctx context.Context, isAlive func(types.UID) bool) (remove
 			if _, err := callPrefix(uid); err != nil || !object.IsDir || isAlive(uid) {
 				continue
 			}
-			swept, err := s.sweepCall(ctx, uid)
+			swept, err := s.sweepCall(ctx, uid, known.Add(-sweepAge))
 			if err != nil && len(wrong) < 10 {
 				wrong = append(wrong, err)
 			}
@@ -91,13 +106,12 @@ func (s *Store) Sweep(ctx context.Context, isAlive func(types.UID) bool) (remove
 	return removed, errors.Join(wrong...)
 }
 
-// sweepCall removes what is stored of a call unless something of it is younger than sweepAge.
-func (s *Store) sweepCall(ctx context.Context, uid types.UID) (bool, error) {
+// sweepCall removes what is stored of a call unless something of it is younger than a time.
+func (s *Store) sweepCall(ctx context.Context, uid types.UID, young time.Time) (bool, error) {
 	prefix, err := callPrefix(uid)
 	if err != nil {
 		return false, err
 	}
-	young := time.Now().Add(-sweepAge)
 	for token := blob.FirstPageToken; len(token) > 0; {
 		var page []*blob.ListObject
 		page, token, err = s.listPage(ctx, token, prefix, "")

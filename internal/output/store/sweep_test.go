@@ -127,7 +127,7 @@ func TestASweepRemovesWhatIsOldAndHasNoCall(t *testing.T) {
 			return false
 		}
 		for _, want := range []int{len(old), 0} {
-			if removed, err := store.Sweep(t.Context(), isAlive); err != nil || removed != want {
+			if removed, err := store.Sweep(t.Context(), time.Now(), isAlive); err != nil || removed != want {
 				t.Errorf("%s: the sweep removes %d calls instead of %d, %v", url, removed, want, err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestASweepOfAStoreThatIsAwaySaysSo(t *testing.T) {
 	server := startServer(t)
 	store := open(t, server.url())
 	server.proxy.set(func() { server.proxy.away = true })
-	if removed, err := store.Sweep(t.Context(), func(types.UID) bool { return false }); err == nil || removed != 0 {
+	if removed, err := store.Sweep(t.Context(), time.Now(), func(types.UID) bool { return false }); err == nil || removed != 0 {
 		t.Errorf("it removes %d calls, %v", removed, err)
 	}
 	if err := store.Delete(t.Context(), newKey().UID); err == nil {

@@ -134,6 +134,7 @@ func (c *collector) visit(f *files.Candidate) error {
 var (
 	errTooLarge  = errors.New("it is larger than a file may be")
 	errOverTotal = errors.New("the files are larger than all together may be")
+	errChanged   = errors.New("it was written to meanwhile")
 )
 
 // keep copies a file.
@@ -159,6 +160,11 @@ func (c *collector) keep(path string, from *os.File) error {
 	bytes, sum, start, err := c.copy(from, room)
 	if err != nil {
 		return err
+	}
+	var after unix.Stat_t
+	// One that only became longer, as a log does, is kept as it was somewhere between.
+	if err := unix.Fstat(int(from.Fd()), &after); err != nil || after.Size <= st.Size && after.Mtim != st.Mtim {
+		return errors.Join(err, errChanged)
 	}
 	c.kept = append(c.kept, result.Artifact{Path: path, Bytes: bytes, SHA256: sum, MediaType: mediaType(path, start)})
 	c.offsets = append(c.offsets, c.size)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -213,6 +214,54 @@ func TestItEndsWithItsContextAndKeepsWhatIsThere(t *testing.T) {
 	cancel()
 	if got := w.doWith(ctx, "*"); len(got.Kept) != 0 || !strings.Contains(got.Message, "stopped before its end") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// whenAsked does something whenever somebody asks whether the work goes on, which is so before each part of a file.
+type whenAsked struct {
+	context.Context
+	do func()
+}
+
+func (c *whenAsked) Err() error {
+	c.do()
+	return nil
+}
+
+func TestAFileThatIsWrittenToIsNotKeptTorn(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags  int
+		isKept bool
+	}{"in place": {os.O_WRONLY, false}, "at its end": {os.O_WRONLY | os.O_APPEND, true}} {
+		w := newWorld(t)
+		w.file("a", strings.Repeat("x", 512<<10))
+		longAgo := time.Now().Add(-time.Hour)
+		// Two writes in the same tick of the kernel's clock have the same time.
+		ago := func() {
+			if err := os.Chtimes(filepath.Join(w.root, "a"), longAgo, longAgo); err != nil {
+				t.Error(err)
+			}
+			longAgo = longAgo.Add(time.Second)
+		}
+		// One that never stops growing has no end.
+		left := 30
+		ctx := &whenAsked{Context: t.Context(), do: func() {
+			if left--; left < 0 {
+				return
+			}
+			f, err := os.OpenFile(filepath.Join(w.root, "a"), c.flags, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = f.WriteString("new")
+			_ = f.Close()
+			ago()
+		}}
+		got := w.doWith(ctx, "a")
+		if (len(got.Kept) == 1) != c.isKept || !c.isKept && !strings.Contains(got.Message, "written to meanwhile") {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (a *packing) dir(fd int, at, name string, depth int) error {
 	if depth > MaxDepth {
 		return newError(NotSupported, "%s is more than %d directories deep: get a directory further down.", quote(at), MaxDepth)
 	}
-	err := readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, at+"/"+e.name, name+e.name, e.name, depth) })
+	err := readDir(a.c.ctx, fd, func(e dirent) error { return a.entry(fd, path.Join(at, e.name), name+e.name, e.name, depth) })
 	return fileError("list", at, err)
 }
 
@@ -140,18 +140,39 @@ func (a *packing) file(p *place, h *tar.Header) error {
 		return writeError(err)
 	}
 	n, err := copyPart(a.c.ctx, a.to, fd, span{0, st.Size})
-	if err == nil && n < st.Size {
-		err = newError(FileChanged, "%s became shorter while it was read: try again.", quote(p.path))
+	switch {
+	case err != nil:
+		return fileError("read", p.path, err)
+	case n < st.Size:
+		return newError(FileChanged, "%s became shorter while it was read: try again.", quote(p.path))
 	}
-	return fileError("read", p.path, err)
+	return checkUnchanged(fd, p.path, &st)
+}
+
+// checkUnchanged says whether a file was written to since it was looked at. One that only became longer, as a log does, wasn't: what was
+// read of it is what it had.
+func checkUnchanged(fd int, at string, before *unix.Stat_t) error {
+	after, err := fstat(fd)
+	switch {
+	case err != nil:
+		return fileError("read", at, err)
+	case after.Size > before.Size, after.Size == before.Size && after.Mtim == before.Mtim:
+		return nil
+	default:
+		return newError(FileChanged, "%s was written to while it was read: try again.", quote(at))
+	}
 }
 
 // Unpack writes what is in a tar archive below the directory that Path of a request names, which is made if it isn't there.
-// Each file appears whole or not at all; the archive as a whole doesn't. Every entry is held to the rules by itself: one whose
-// name leads out of the directory, one of another kind than file, directory or link, and a link that leads out of the
-// directory, end it.
+// Each file appears whole or not at all; the archive as a whole doesn't. Every entry is held to the rules by itself, and leads nowhere out
+// of the directory, over links neither. An entry whose name leads out of it, a link whose text does, and one of another kind than file,
+// directory or link, end it.
 func Unpack(ctx context.Context, rules *Rules, r *Request, from io.Reader) error {
 	if err := makeDir(ctx, rules, r, r.Path, nil); err != nil {
+		return err
+	}
+	inside, err := rules.inside(ctx, r)
+	if err != nil {
 		return err
 	}
 	archive := tar.NewReader(bufio.NewReaderSize(from, archiveBuffer))
@@ -167,10 +188,26 @@ func Unpack(ctx context.Context, rules *Rules, r *Request, from io.Reader) error
 		case entries >= MaxArchiveEntries:
 			return newError(InvalidRequest, "The archive has more than %d entries: send it in parts.", MaxArchiveEntries)
 		}
-		if err := unpackEntry(ctx, rules, r, h, archive); err != nil {
+		if err := unpackEntry(ctx, inside, h, archive); err != nil {
 			return err
 		}
 	}
+}
+
+// inside are the rules for what is written below a directory that is there: it alone is allowed.
+func (r *Rules) inside(ctx context.Context, req *Request) (*Rules, error) {
+	c, err := newCall(ctx, r, req, true)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.resolve(req.Path, how{follow: true})
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	inside := *r
+	inside.WritePaths = []string{p.path}
+	return &inside, nil
 }
 
 func makeDir(ctx context.Context, rules *Rules, r *Request, at string, mode *uint32) error {
@@ -178,8 +215,8 @@ func makeDir(ctx context.Context, rules *Rules, r *Request, at string, mode *uin
 	return err
 }
 
-// unpackEntry writes one entry.
-func unpackEntry(ctx context.Context, rules *Rules, r *Request, h *tar.Header, content io.Reader) error {
+// unpackEntry writes one entry below the only directory that the rules allow.
+func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -187,25 +224,29 @@ func unpackEntry(ctx context.Context, rules *Rules, r *Request, h *tar.Header, c
 	if err != nil {
 		return err
 	}
-	at, mode := r.Path, uint32(h.Mode)&0o777
-	if name != "." {
-		at = strings.TrimSuffix(r.Path, "/") + "/" + name
-	}
+	mode := uint32(h.Mode) & 0o777
+	r := &Request{Path: path.Join(rules.WritePaths[0], name), WorkingDir: rules.WritePaths[0]}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		// What follows has to be written into it.
 		mode |= 0o700
-		return makeDir(ctx, rules, r, at, &mode)
+		err = makeDir(ctx, rules, r, r.Path, &mode)
 	case tar.TypeReg:
-		return unpackFile(ctx, rules, &Request{Path: at, WorkingDir: r.WorkingDir, Mode: &mode}, content)
+		r.Mode = &mode
+		err = unpackFile(ctx, rules, r, content)
 	case tar.TypeSymlink:
 		if strings.HasPrefix(h.Linkname, "/") || strings.ContainsRune(h.Linkname, 0) || leadsOut(path.Join(path.Dir(name), h.Linkname)) || leadsOut(name+"/../"+h.Linkname) {
 			return newError(PathNotAllowed, "The archive's link %s leads to %s, out of its directory: leave it out.", quote(h.Name), quote(h.Linkname))
 		}
-		return makeLink(ctx, rules, &Request{Path: at, WorkingDir: r.WorkingDir}, h.Linkname)
+		err = makeLink(ctx, rules, r, h.Linkname)
 	default:
 		return newError(PathNotAllowed, "The archive's entry %s is neither a file nor a directory nor a symbolic link: leave it out.", quote(h.Name))
 	}
+	var refused *Error
+	if errors.As(err, &refused) && refused.Reason == PathNotAllowed {
+		return newError(PathNotAllowed, "The archive's entry %s can't be written: %s", quote(h.Name), refused.Message)
+	}
+	return err
 }
 
 // entryName is the name of an entry below its archive's directory, or "." for that itself.
@@ -265,7 +306,7 @@ func unpackFile(ctx context.Context, rules *Rules, r *Request, content io.Reader
 	return err
 }
 
-// makeLink makes a symbolic link where nothing is.
+// makeLink makes a symbolic link where nothing is, or another link.
 func makeLink(ctx context.Context, rules *Rules, r *Request, target string) error {
 	c, err := newCall(ctx, rules, r, true)
 	if err != nil {
@@ -276,8 +317,26 @@ func makeLink(ctx context.Context, rules *Rules, r *Request, target string) erro
 		return err
 	}
 	defer p.close()
-	if p.exists() || p.isRoot() {
-		return newError(FileExists, "%s exists already: the archive has a link there.", quote(p.path))
+	switch {
+	case p.isRoot() || p.exists() && typeOf(p.st.Mode) != TypeLink:
+		return newError(FileExists, "%s exists already, and the archive has a link there: remove it first.", quote(p.path))
+	case p.exists():
+		if now, err := readLink(p.fd); err == nil && now == target {
+			return nil
+		}
+		return fileError("replace the symbolic link", p.path, p.replaceLink(target))
 	}
 	return fileError("make the symbolic link", p.path, unix.Symlinkat(target, p.dir, p.name))
+}
+
+func (p *place) replaceLink(target string) error {
+	temporary := temporaryName()
+	if err := unix.Symlinkat(target, p.dir, temporary); err != nil {
+		return err
+	}
+	err := unix.Renameat(p.dir, temporary, p.dir, p.name)
+	if err != nil {
+		_ = unix.Unlinkat(p.dir, temporary, 0)
+	}
+	return err
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -46,7 +46,7 @@ func TestEditAgainstMoveAndDelete(t *testing.T) {
 			came := false
 			var otherErr error
 			ctx := &contextFunc{Context: t.Context(), err: func() error {
-				if came || !w.isComparing() {
+				if came || !isComparing() {
 					return nil
 				}
 				came = true
@@ -68,15 +68,9 @@ func TestEditAgainstMoveAndDelete(t *testing.T) {
 	}
 }
 
-// isComparing says that a temporary file of the root is complete, but has no name yet.
-func (w *world) isComparing() bool {
-	all, _ := os.ReadDir(w.root)
-	for _, e := range all {
-		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), temporaryPrefix) && info.Mode().Perm() == 0o644 {
-			return true
-		}
-	}
-	return false
+// isComparing says that somebody holds the lock of a name: a file is complete, and doesn't have the name yet.
+func isComparing() bool {
+	return slices.ContainsFunc(locks[:], func(l chan struct{}) bool { return len(l) > 0 })
 }
 
 // TestMovesAtOnce has more names than there are locks: if two moves waited for each other, it would not end.

@@ -31,7 +31,8 @@ type condition struct {
 	sha256 string
 }
 
-// replacement is a file in the making: it appears at its place as a whole, or not at all.
+// replacement is a file in the making: it appears at its place as a whole, or not at all. Until then it has no name, where the file
+// system can do that, so that nothing is left of it when the process is killed.
 type replacement struct {
 	place *place
 	mode  uint32
@@ -40,6 +41,12 @@ type replacement struct {
 	// temporary is the name in the same directory, fd the open file; empty and -1 when there is none.
 	temporary string
 	fd        int
+}
+
+func temporaryName() string {
+	var random [temporaryDigits / 2]byte
+	_, _ = rand.Read(random[:])
+	return temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
 }
 
 // replace writes a file to a place. It leaves nothing behind after an error.
@@ -75,9 +82,16 @@ func (p *place) sync() error {
 
 // create makes the temporary file. Nobody else can read it before it has its owner and mode.
 func (r *replacement) create() error {
-	var random [temporaryDigits / 2]byte
-	_, _ = rand.Read(random[:])
-	name := temporaryPrefix + hex.EncodeToString(random[:]) + temporarySuffix
+	if fd, err := openBeneath(r.place.dir, ".", unix.O_WRONLY|unnamed, 0o600); err == nil {
+		// It gets its name by a path that a container may lack.
+		if unix.Access(pathOf(fd), unix.F_OK) == nil {
+			r.fd = fd
+			return nil
+		}
+		closeAll(fd)
+	}
+	// The other way says what is wrong, if that isn't the file system's lack.
+	name := temporaryName()
 	fd, err := openBeneath(r.place.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -111,6 +125,9 @@ func (r *replacement) settle() error {
 	}
 	if err := ignoring(unix.Fsync(r.fd), unix.EINVAL); err != nil {
 		return err
+	}
+	if r.temporary == "" {
+		return nil
 	}
 	// Some file systems report only here that the quota is used up.
 	fd := r.fd
@@ -207,16 +224,43 @@ func (c *call) commit(r *replacement) error {
 	if err := c.check(r.place, r.condition); err != nil {
 		return err
 	}
-	err = rename(r.place.dir, r.temporary, r.place.dir, r.place.name, r.condition.absent)
+	err = r.appear()
 	if errors.Is(err, unix.EEXIST) {
 		return newError(FileExists, "%s exists already: leave out ifSHA256 to replace it, or give the checksum of what is to be "+
 			"replaced.", quote(r.place.path))
 	}
+	return err
+}
+
+// appear gives the file its name.
+func (r *replacement) appear() error {
+	if r.temporary == "" {
+		err := r.link(r.place.name)
+		if !errors.Is(err, unix.EEXIST) || r.condition.absent {
+			return err
+		}
+		name := temporaryName()
+		if err := r.link(name); err != nil {
+			return err
+		}
+		r.temporary = name
+	}
+	err := rename(r.place.dir, r.temporary, r.place.dir, r.place.name, r.condition.absent)
 	if err == nil {
 		r.temporary = ""
 	}
 	return err
 }
+
+// link gives the file that has no name one that isn't there.
+func (r *replacement) link(name string) error {
+	return unix.Linkat(unix.AT_FDCWD, pathOf(r.fd), r.place.dir, name, unix.AT_SYMLINK_FOLLOW)
+}
+
+// unnamed makes a file without a name. Tests set it to something that no file system does.
+var unnamed = unix.O_TMPFILE
+
+func pathOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // check compares what is at a place with a condition. That nothing is there is checked by the rename itself.
 func (c *call) check(p *place, condition condition) error {
@@ -251,10 +295,6 @@ func (c *call) sum(p *place) (string, error) {
 		return "", err
 	}
 	defer closeAll(fd)
-	if st.Size > c.rules.maxRead {
-		return "", newError(FileTooLarge, "%s has %d bytes: files up to %d, the policy's files.maxReadBytes, can be compared.",
-			quote(p.path), st.Size, c.rules.maxRead)
-	}
 	sum := sha256.New()
 	if _, err := copyPart(c.ctx, sum, fd, span{0, st.Size}); err != nil {
 		return "", err

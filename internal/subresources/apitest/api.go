@@ -56,19 +56,20 @@ type API struct {
 	ended    chan error
 }
 
-// Prepare gives an API server that isn't started yet what it needs to pass requests on. The folder is for its certificates.
-func Prepare(env *envtest.Environment, dir string) error {
-	authority, err := newCertificate("front-proxy-ca", nil)
+// Prepare gives an API server that isn't started yet what it needs to pass requests on, and returns the certificate that it does so
+// with. The folder is for its certificates.
+func Prepare(env *envtest.Environment, dir string) (tls.Certificate, error) {
+	authority, err := NewCertificate("front-proxy-ca", nil)
 	if err != nil {
-		return err
+		return tls.Certificate{}, err
 	}
-	front, err := newCertificate("front-proxy-client", &authority)
+	front, err := NewCertificate("front-proxy-client", &authority)
 	if err != nil {
-		return err
+		return tls.Certificate{}, err
 	}
 	key, err := x509.MarshalPKCS8PrivateKey(front.PrivateKey)
 	if err != nil {
-		return err
+		return tls.Certificate{}, err
 	}
 	path := func(name string) string { return filepath.Join(dir, name) }
 	err = errors.Join(
@@ -88,11 +89,11 @@ func Prepare(env *envtest.Environment, dir string) error {
 	} {
 		args.Append(flag, value)
 	}
-	return err
+	return front, err
 }
 
-// newCertificate is a client's, or an authority's own when there is no issuer.
-func newCertificate(name string, issuer *tls.Certificate) (tls.Certificate, error) {
+// NewCertificate is a client's, or an authority's own when there is no issuer.
+func NewCertificate(name string, issuer *tls.Certificate) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
@@ -118,7 +119,7 @@ func newCertificate(name string, issuer *tls.Certificate) (tls.Certificate, erro
 
 // Start serves the API and registers it with a prepared API server that has the project's kinds.
 func Start(config *rest.Config) (*API, error) {
-	a := &API{Streams: newStreams(), config: config}
+	a := &API{Streams: NewStreams(), config: config}
 	var err error
 	if a.door, err = newDoor(); err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ type Streams struct {
 	all map[output.Key]*Stream
 }
 
-func newStreams() *Streams { return &Streams{all: map[output.Key]*Stream{}} }
+// NewStreams has no stream yet.
+func NewStreams() *Streams { return &Streams{all: map[output.Key]*Stream{}} }
 
 // Add has a stream of a call from now on. One that is there stays: somebody may read it.
 func (s *Streams) Add(call *v1alpha1.ToolCall, which output.Stream) *Stream {
@@ -32,6 +33,23 @@ func (s *Streams) Add(call *v1alpha1.ToolCall, which output.Stream) *Stream {
 	return s.all[key]
 }
 
+// AddArtifact has a kept file of a call, whole.
+func (s *Streams) AddArtifact(call *v1alpha1.ToolCall, path string, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Artifact: path}
+	s.all[key] = &Stream{data: data, complete: true, changed: make(chan struct{})}
+}
+
+// Remove forgets a stream, and breaks its readers off.
+func (s *Streams) Remove(call *v1alpha1.ToolCall, which output.Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := output.Key{Namespace: call.Namespace, Name: call.Name, UID: call.UID, Stream: which}
+	s.all[key].Break(errors.New("the connection broke"))
+	delete(s.all, key)
+}
+
 // Open returns a stream.
 func (s *Streams) Open(_ context.Context, key output.Key) (output.Reader, error) {
 	s.mu.Lock()
@@ -40,6 +58,7 @@ func (s *Streams) Open(_ context.Context, key output.Key) (output.Reader, error)
 	if !ok {
 		return nil, output.ErrNotFound
 	}
+	r.change(func() { r.readers++ })
 	return &reader{r, make(chan struct{})}, nil
 }
 
@@ -50,7 +69,11 @@ type Stream struct {
 	missing  output.Range
 	sum      string
 	complete bool
-	changed  chan struct{}
+	broken   error
+	readers  int
+	// reached is the end of what readers have got.
+	reached int64
+	changed chan struct{}
 }
 
 func (s *Stream) change(how func()) {
@@ -78,13 +101,33 @@ func (s *Stream) Leave(start, end int64) {
 // Claim has the stream say a hash that may be wrong.
 func (s *Stream) Claim(sum string) { s.change(func() { s.sum = sum }) }
 
+// Break has reads and waits fail from now on, or not any more with a nil error.
+func (s *Stream) Break(err error) { s.change(func() { s.broken = err }) }
+
+// Readers is how many readers there are.
+func (s *Stream) Readers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.readers
+}
+
+// Reached is how far readers have got.
+func (s *Stream) Reached() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reached
+}
+
 // reader reads a stream.
 type reader struct {
 	*Stream
 	closed chan struct{}
 }
 
-func (r *reader) Close() { close(r.closed) }
+func (r *reader) Close() {
+	r.change(func() { r.readers-- })
+	close(r.closed)
+}
 
 func (r *reader) Info() output.Info {
 	r.mu.Lock()
@@ -105,6 +148,8 @@ func (r *reader) ReadAt(_ context.Context, p []byte, offset int64) (int, error) 
 	defer r.mu.Unlock()
 	end := int64(len(r.data))
 	switch {
+	case r.broken != nil:
+		return 0, r.broken
 	case r.missing.Start <= offset && offset < r.missing.End:
 		return 0, &output.MissingError{Next: r.missing.End}
 	case offset < r.missing.Start:
@@ -114,16 +159,18 @@ func (r *reader) ReadAt(_ context.Context, p []byte, offset int64) (int, error) 
 	case offset >= end:
 		return 0, output.ErrNoMore
 	}
-	return copy(p, r.data[offset:end]), nil
+	n := copy(p, r.data[offset:end])
+	r.reached = max(r.reached, offset+int64(n))
+	return n, nil
 }
 
 func (r *reader) Wait(ctx context.Context, n int64) error {
 	for {
 		r.mu.Lock()
-		changed, there := r.changed, int64(len(r.data)) > n || r.complete
+		changed, broken, there := r.changed, r.broken, int64(len(r.data)) > n || r.complete
 		r.mu.Unlock()
-		if there {
-			return nil
+		if broken != nil || there {
+			return broken
 		}
 		select {
 		case <-changed:

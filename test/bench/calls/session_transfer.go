@@ -13,6 +13,10 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/test/internal/stream"
 )
@@ -76,6 +80,10 @@ func (b *sessionBench) measureTransfer(ctx context.Context) error {
 		return err
 	}
 	if r.LiveAfter, _, err = b.replicasLive(ctx); err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: room.Namespace, Name: execPod}}
+	if err := b.client.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 		return err
 	}
 	return b.closeSessions(ctx, room, sessions)
