@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 			"Allowed: yes", "Requester: " + user, "ls, which you may use", "tools (the namespace's default)", "Command: ls -l", "Time limit: 2m0s",
 			"FROM_DEFAULT: from the default environment", "AWS_KEY: from the default environment", "Trusted: true",
 		}},
-		"an environment and variables": {[]string{"--env", "repo", "-e", "BOTH=mine", "-w", "/tmp", "--timeout", "10m", "--shell", "ls | cat"}, 0, []string{
+		"an environment and variables": {[]string{"--environment", "repo", "-e", "BOTH=mine", "-w", "/tmp", "--timeout", "10m", "--shell", "ls | cat"}, 0, []string{
 			"Environment: repo", "BOTH: from the call: mine", "TOKEN: from the environment", "FROM_DEFAULT: from the default environment",
 			"(removed): AWS_KEY", "Directory: /tmp", "Time limit: 2m0s", "Command: bash -c 'ls | cat'", "Trusted: false",
 		}},
@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 		"a tool without permission":   {[]string{"--", "git", "status"}, 126, []string{"AgentNotAllowed", "git, which you may not use"}},
 		"a program that isn't listed": {[]string{"--tool", "exec", "--arguments", `{"mode": "structured", "binary": "id"}`}, 126, []string{"denied"}},
 		"an unknown tool":             {[]string{"--tool", "teleport"}, 126, []string{"UnknownTool"}},
-		"no such environment":         {[]string{"--env", "none", "--", "ls"}, 125, []string{"EnvironmentNotFound", "would fail"}},
+		"no such environment":         {[]string{"--environment", "none", "--", "ls"}, 125, []string{"EnvironmentNotFound", "would fail"}},
 		"no such skill":               {[]string{"--skill", "none", "--", "ls"}, 125, []string{"SkillNotFound"}},
 		"trust without permission":    {[]string{"--trusted", "--", "ls"}, 125, []string{`those who may "trust" executionenvironments`}},
 	} {
@@ -88,7 +88,7 @@ func TestCheckOfInvalidEnvironmentsAndPolicies(t *testing.T) {
 	})
 	f.run("check", "--", "ls").expect(t, 125, "InvalidPolicy", "binaries.allowed")
 	f.environment("two", true)
-	f.run("check", "--env", "two", "--", "ls").expect(t, 125, "InvalidEnvironment", `["one" "two"]`)
+	f.run("check", "--environment", "two", "--", "ls").expect(t, 125, "InvalidEnvironment", `["one" "two"]`)
 }
 
 // check names the missing permission and the role that grants it.

@@ -15,14 +15,6 @@ func requireCall(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// requireCalls accepts the names of one or more calls.
-func requireCalls(_ *cobra.Command, args []string) error {
-	if len(args) == 0 || slices.Contains(args, "") {
-		return errors.New("specify the names of the calls: \"kubectl toolcall get\" lists the calls")
-	}
-	return nil
-}
-
 // requireEnvironments accepts the names of one or more environments.
 func requireEnvironments(_ *cobra.Command, args []string) error {
 	if len(args) == 0 || slices.Contains(args, "") {

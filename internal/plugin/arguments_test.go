@@ -72,9 +72,9 @@ func TestFlagsOfTheProgram(t *testing.T) {
 	t.Parallel()
 	config := offline(t)
 	for line, want := range map[string]string{
-		"ls -l --env x":         "--env",
-		"-- ls --dry-run":       "--dry-run",
-		"--env zone ls --env x": "name: zone",
+		"ls -l --env x":                 "--env",
+		"-- ls --dry-run":               "--dry-run",
+		"--environment zone ls --env x": "name: zone",
 	} {
 		args := append([]string{"--kubeconfig", config, "run", "--dry-run"}, strings.Fields(line)...)
 		if out, errs, code := command("", args...); code != 0 || !strings.Contains(out, want) {
@@ -99,7 +99,7 @@ func TestArgumentsOfCommands(t *testing.T) {
 		if got := requireCall(nil, c.args) == nil; got != c.call {
 			t.Errorf("%s as a call: %t", name, got)
 		}
-		if got := requireCalls(nil, c.args) == nil; got != c.calls {
+		if got := (&callTargets{}).args(nil, c.args) == nil; got != c.calls {
 			t.Errorf("%s as calls: %t", name, got)
 		}
 		if got := requireEnvironments(nil, c.args) == nil; got != c.environmentsOK {

@@ -32,6 +32,8 @@ recorded.
 --open shows it with the program that the system has for such files. It is somebody else's data: only images, text, PDF, audio and
 video are opened, by what the artifact's recorded type says, and never a program or a page.
 
+The exit code is 0 also if the call kept no files, and 1 if an artifact can't be got whole.
+
 It needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and
 toolcall-user grant.`
 
@@ -65,13 +67,16 @@ func newArtifacts(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.run(command.Context(), cluster, args)
+			ctx, stop := endedBySignals(command.Context())
+			defer stop()
+			return o.run(ctx, cluster, args)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.output, "output", "o", "", "write the artifact to this file; - is standard output")
 	flags.BoolVar(&o.open, "open", false, "show the artifact with the system's program for it")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress")
+	must(command.MarkFlagFilename("output"))
 	return command
 }
 

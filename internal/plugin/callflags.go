@@ -47,13 +47,13 @@ type callFlags struct {
 func (f *callFlags) add(command *cobra.Command, c *cli) {
 	flags := command.Flags()
 	flags.SetInterspersed(false)
-	flags.StringVar(&f.environment, "env", "", "ExecutionEnvironment to run in (default: the namespace's default environment)")
+	addEnvironmentFlag(command, c, &f.environment, "ExecutionEnvironment to run in (default: the namespace's default environment)")
 	flags.StringVar(&f.skill, "skill", "", "Skill to take variables from")
 	flags.StringVar(&f.session, "session", "", "ToolSession to run in, with its environment and skill")
-	must(command.RegisterFlagCompletionFunc("env", c.completeEnvironments))
 	must(command.RegisterFlagCompletionFunc("skill", c.completeSkills))
 	must(command.RegisterFlagCompletionFunc("session", c.completeSessions))
 	f.addAction(command)
+	command.ValidArgsFunction = c.completeTools
 }
 
 // addAction adds the flags that don't say where the call runs.
@@ -78,7 +78,7 @@ func (f *callFlags) addAction(command *cobra.Command) {
 func (f *callFlags) addContext(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&f.workingDir, "working-dir", "w", "", "directory to start in; a relative path is relative to the image's working directory")
-	flags.StringArrayVarP(&f.env, "set-env", "e", nil, "environment variable as NAME=VALUE; can be repeated")
+	addVariableFlag(command, &f.env, "environment variable as NAME=VALUE; can be repeated")
 	flags.DurationVar(&f.timeout, "timeout", 0, "time limit of the command, e.g. 30s (default: the policy's default)")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long to keep the finished call, e.g. 10m (default: the environment's value; 5m in a session)")
 	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels to set on the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
@@ -112,7 +112,7 @@ func (f *callFlags) setPlace(spec *v1alpha1.ToolCallSpec) error {
 	case f.background && f.session == "":
 		return errors.New("--background needs --session: only the pod of a session runs on when a command goes to the background; to leave a call without a session running, use --detach")
 	case f.session != "" && (f.environment != "" || f.skill != ""):
-		return errors.New("--session can't be used with --env or --skill: a call in a session has the session's environment and skill, which \"kubectl toolcall session start\" sets")
+		return errors.New("--session can't be used with --environment or --skill: a call in a session has the session's environment and skill, which \"kubectl toolcall session start\" sets")
 	}
 	if f.session != "" {
 		spec.SessionRef = &v1alpha1.SessionReference{Name: f.session}
@@ -230,7 +230,7 @@ func variables(pairs []string) ([]v1alpha1.CallEnvVar, error) {
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("-e %q: must be NAME=VALUE", pair)
+			return nil, fmt.Errorf("-e %q: must be NAME=VALUE; to choose an environment, use --environment", pair)
 		}
 		list = append(list, v1alpha1.CallEnvVar{Name: name, Value: value})
 	}

@@ -68,7 +68,7 @@ func TestFlagsBecomeACall(t *testing.T) {
 		"a model's tool call":              {[]string{"--tool", "bash", "--arguments", `{"command": "ls"}`}, tool},
 		"a call in a session":              {strings.Split("--session dev -w x -- ls", " "), inSession},
 		"a server":                         {strings.Split("--session dev --background -- ls", " "), background},
-		"everything that a call can carry": {strings.Split("--env repo --skill review -w /workspace/x -e A=1=2,3 -e B= --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
+		"everything that a call can carry": {strings.Split("--environment repo --skill review -w /workspace/x -e A=1=2,3 -e B= --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestInvalidFlags(t *testing.T) {
 		"an unknown dry run":           {[]string{"--dry-run=maybe", "--", "ls"}, "", "client, server or none"},
 		"detaching from a dry run":     {[]string{"--dry-run", "--detach", "--", "ls"}, "", "a dry run creates no call"},
 		"a server without a session":   {[]string{"--background", "--", "ls"}, "", "--background needs --session"},
-		"a session and an environment": {[]string{"--session", "a", "--env", "b", "--", "ls"}, "", "session start"},
-		"a session and a skill":        {[]string{"--session", "a", "--skill", "b", "--", "ls"}, "", "can't be used with --env or --skill"},
+		"a session and an environment": {[]string{"--session", "a", "--environment", "b", "--", "ls"}, "", "session start"},
+		"a session and a skill":        {[]string{"--session", "a", "--skill", "b", "--", "ls"}, "", "can't be used with --environment or --skill"},
 		"a cluster that isn't there":   {[]string{"--request-timeout", "2s", "--", "ls"}, "", "connection refused"},
 		"a context that isn't there":   {[]string{"--context", "none", "--", "ls"}, "", "context was not found"},
 		"an unknown flag":              {[]string{"--what", "--", "ls"}, "", "unknown flag"},

@@ -23,12 +23,14 @@ The exit code is 0 if the call would be allowed, 126 if it would be denied, and 
 or if the result is unknown, for example because you lack a permission.`
 
 const checkExample = `  kubectl toolcall check -- git push
-  kubectl toolcall check --env repo --shell 'make test | tail'
+  kubectl toolcall check --environment repo --shell 'make test | tail'
   kubectl toolcall check --code python -f script.py
+  kubectl toolcall check -o jsonpath='{.allowed}' -- git push
   kubectl toolcall check --as system:serviceaccount:agents:agent -- git status`
 
 func newCheck(c *cli) *cobra.Command {
 	var flags callFlags
+	formats := newOutputFormats()
 	command := &cobra.Command{
 		Use:         "check [flags] -- PROGRAM [ARGUMENT...]",
 		Short:       "Check whether a call would be allowed",
@@ -45,19 +47,20 @@ func newCheck(c *cli) *cobra.Command {
 				return err
 			}
 			call.Namespace = cluster.namespace
-			return c.check(command.Context(), cluster, call)
+			return c.check(command.Context(), cluster, call, &formats)
 		},
 	}
 	flags.add(command, c)
+	formats.add(command)
 	return command
 }
 
-func (c *cli) check(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall) error {
+func (c *cli) check(ctx context.Context, cluster *cluster, call *v1alpha1.ToolCall, formats *outputFormats) error {
 	v, err := evaluate(ctx, cluster, call)
 	if err != nil {
 		return err
 	}
-	if err := v.write(c.Out); err != nil {
+	if err := v.show(c, formats); err != nil {
 		return err
 	}
 	switch {

@@ -3,11 +3,17 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -26,6 +32,12 @@ type cluster struct {
 	client    client.WithWatch
 	core      *corev1client.CoreV1Client
 	reviews   *authorizationv1client.AuthorizationV1Client
+	// calls reads calls as the tables that the API server makes of them.
+	calls      rest.Interface
+	parameters runtime.ParameterCodec
+	// http sends requests whose answers' headers count, to paths below base.
+	http *http.Client
+	base *url.URL
 	// output reads what calls write, and sends files and input to sessions.
 	output *outputclient.Client
 }
@@ -45,24 +57,51 @@ func (c *cli) connect() (*cluster, error) {
 	config.UserAgent = "kubectl-toolcall/" + version.String()
 	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	connected := &cluster{namespace: namespace}
-	if connected.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme(), Mapper: mapper()}); err != nil {
-		return nil, fmt.Errorf("create the client: %w", err)
-	}
-	if connected.core, err = corev1client.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("create the client: %w", err)
-	}
-	if connected.reviews, err = authorizationv1client.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("create the client: %w", err)
-	}
-	if connected.output, err = outputclient.New(config); err != nil {
+	if err := connected.addClients(config); err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	return connected, nil
 }
 
+// addClients creates the clients. They share connections.
+func (c *cluster) addClients(config *rest.Config) error {
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	c.http = transport
+	if c.base, _, err = rest.DefaultServerUrlFor(config); err != nil {
+		return err
+	}
+	all := scheme()
+	if c.client, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: all, Mapper: mapper()}); err != nil {
+		return err
+	}
+	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
+		return err
+	}
+	if c.reviews, err = authorizationv1client.NewForConfigAndClient(config, transport); err != nil {
+		return err
+	}
+	if c.output, err = outputclient.NewForHTTPClient(config, transport); err != nil {
+		return err
+	}
+	c.parameters = runtime.NewParameterCodec(all)
+	ofCalls := rest.CopyConfig(config)
+	ofCalls.GroupVersion, ofCalls.APIPath = &v1alpha1.GroupVersion, "/apis"
+	ofCalls.NegotiatedSerializer = serializer.NewCodecFactory(all).WithoutConversion()
+	c.calls, err = rest.RESTClientForConfigAndClient(ofCalls, transport)
+	return err
+}
+
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	must(v1alpha1.AddToScheme(s))
+	must(appsv1.AddToScheme(s))
+	must(corev1.AddToScheme(s))
+	must(admissionregistrationv1.AddToScheme(s))
+	// The tables and errors of the API server.
+	must(metav1.AddMetaToScheme(s))
 	return s
 }
 
@@ -75,6 +114,18 @@ func mapper() meta.RESTMapper {
 	} {
 		m.Add(v1alpha1.GroupVersion.WithKind(kind), scope)
 	}
+	// What an installation consists of.
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		m.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	} {
+		m.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(apiServiceKind, meta.RESTScopeRoot)
 	return m
 }
 

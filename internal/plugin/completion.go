@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
 // completionTimeout bounds how long the shell waits after the tab key.
@@ -28,6 +29,24 @@ func completeFrom(values ...string) completer {
 // completeCalls completes the names of up to limit calls, or of any number if limit is negative.
 func (c *cli) completeCalls(limit int) completer {
 	return c.completeArguments(limit, func() client.ObjectList { return &v1alpha1.ToolCallList{} })
+}
+
+// completeCallsIn completes the names of any number of calls in some phases.
+func (c *cli) completeCallsIn(inPhases ...string) completer {
+	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+		defer cancel()
+		cluster, err := c.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names, err := (&callTargets{all: true}).resolve(ctx, cluster, nil, inPhases...)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names = withPrefix(names, prefix)
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // completeArguments completes the names of up to limit different objects.
@@ -48,6 +67,24 @@ func (c *cli) completeEnvironments(_ *cobra.Command, _ []string, prefix string) 
 // completeEnvironmentArguments completes any number of environments.
 func (c *cli) completeEnvironmentArguments(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return c.completeArguments(-1, func() client.ObjectList { return &v1alpha1.ExecutionEnvironmentList{} })(command, args, prefix)
+}
+
+// completeTools completes the program of a call with the tools that the user may use, and leaves its arguments to the shell.
+func (c *cli) completeTools(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	cluster, err := c.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	rights, err := cluster.toolRights(ctx, nil)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return withPrefix(rights.Names, prefix), cobra.ShellCompDirectiveDefault
 }
 
 func (c *cli) completeSkills(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -76,6 +113,30 @@ func (c *cli) complete(list client.ObjectList, prefix string) ([]string, cobra.S
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeRequesters completes the users who created the namespace's calls.
+func (c *cli) completeRequesters(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	cluster, err := c.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	q := callQuery{namespace: cluster.namespace}
+	if all, err := command.Flags().GetBool("all-namespaces"); err == nil && all {
+		q.namespace = ""
+	}
+	table, err := cluster.callTable(ctx, q)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	column := columnIndex(table.ColumnDefinitions, "Requested-By")
+	for i := range table.Rows {
+		names = append(names, terminal.SafeLine(cellText(&table.Rows[i], column)))
+	}
+	return slices.Compact(withPrefix(names, prefix)), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (c *cli) completeNamespaces(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {

@@ -34,37 +34,42 @@ func TestNamesFromTheClusterAreCompleted(t *testing.T) {
 	f.session("dev")
 	f.session("deep")
 	for line, want := range map[string]string{
-		"logs ":                      "first second",
-		"logs s":                     "second",
-		"logs first ":                "",
-		"describe ":                  "first second",
-		"explain-denial f":           "first",
-		"wait ":                      "first second",
-		"wait first ":                "second",
-		"cancel second f":            "first",
-		"get x":                      "",
-		"run --env ":                 "one other",
-		"check --env ot":             "other",
-		"run --skill ":               "",
-		"env suspend ":               "one other",
-		"env suspend one ":           "other",
-		"env resume o":               "one other",
-		"run --session ":             "deep dev",
-		"check --session dev":        "dev",
-		"get --session de":           "deep dev",
-		"session describe ":          "deep dev",
-		"session describe dev ":      "",
-		"session shell d":            "deep dev",
-		"session exec dee":           "deep",
-		"session end dev ":           "deep",
-		"session suspend ":           "deep dev",
-		"session resume ":            "deep dev",
-		"cp d":                       "deep: dev:",
-		"cp file d":                  "deep: dev:",
-		"cp ./d":                     "",
-		"session start --env ":       "one other",
-		"session start ":             "",
-		"--namespace " + f.namespace: f.namespace,
+		"logs ":                        "first second",
+		"logs s":                       "second",
+		"logs first ":                  "second",
+		"describe first ":              "",
+		"rerun f":                      "first",
+		"delete first ":                "second",
+		"env describe ":                "one other",
+		"get --requested-by a":         "admin",
+		"describe ":                    "first second",
+		"explain-denial f":             "first",
+		"wait ":                        "first second",
+		"wait first ":                  "second",
+		"cancel second f":              "first",
+		"get x":                        "",
+		"run --environment ":           "one other",
+		"check --environment ot":       "other",
+		"run --skill ":                 "",
+		"env suspend ":                 "one other",
+		"env suspend one ":             "other",
+		"env resume o":                 "one other",
+		"run --session ":               "deep dev",
+		"check --session dev":          "dev",
+		"get --session de":             "deep dev",
+		"session describe ":            "deep dev",
+		"session describe dev ":        "",
+		"session shell d":              "deep dev",
+		"session exec dee":             "deep",
+		"session end dev ":             "deep",
+		"session suspend ":             "deep dev",
+		"session resume ":              "deep dev",
+		"cp d":                         "deep: dev:",
+		"cp file d":                    "deep: dev:",
+		"cp ./d":                       "",
+		"session start --environment ": "one other",
+		"session start ":               "",
+		"--namespace " + f.namespace:   f.namespace,
 	} {
 		words := strings.Split(line, " ")
 		if got := completions(t, f.kubeconfig, f.namespace, words...); got != want {
@@ -86,7 +91,7 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"--cluster ":              "k",
 		"--user ":                 "",
 		"e":                       "env explain-denial",
-		"env ":                    "list resume suspend",
+		"env ":                    "describe list resume suspend",
 		"session ":                "describe end exec list resume shell start suspend",
 		"session list --phase ":   "Ended Pending Ready Suspended",
 		"session start --retain ": "Delete Keep",
@@ -105,7 +110,7 @@ func TestCompletionWithoutACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, config := range []string{offline(t), broken} {
-		for _, line := range []string{"logs ", "run --env ", "--namespace ", "env suspend "} {
+		for _, line := range []string{"logs ", "run --environment ", "--namespace ", "env suspend "} {
 			if got := completions(t, config, "n", strings.Split(line, " ")...); got != "" {
 				t.Errorf("%q completes to %q", line, got)
 			}
@@ -113,13 +118,5 @@ func TestCompletionWithoutACluster(t *testing.T) {
 	}
 	if got := completions(t, broken, "n", "--context", ""); got != "" {
 		t.Errorf("contexts of a broken kubeconfig: %q", got)
-	}
-}
-
-func TestVersionNamesTheAPI(t *testing.T) {
-	t.Parallel()
-	out, errs, code := command("", "version")
-	if code != 0 || errs != "" || !strings.HasPrefix(out, "kubectl-toolcall ") || !strings.Contains(out, "API toolcall.dev/v1alpha1") {
-		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 }

@@ -50,6 +50,7 @@ func newConvert() *cobra.Command {
 		"name of the policy, or of an existing policy if the file has no limits (default \""+convert.DefaultPolicyName+"\" if the file has limits)")
 	flags.StringVar(&o.EnvironmentsKey, "environments-key", "", "key of the environments, e.g. execution.environments, if more than one table qualifies")
 	flags.StringVar(&o.PolicyKey, "policy-key", "", "key of the limits, e.g. tools, if more than one table qualifies")
+	must(command.MarkFlagFilename("filename", "toml"))
 	return command
 }
 

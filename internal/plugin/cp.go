@@ -55,7 +55,9 @@ func newCp(c *cli) *cobra.Command {
 			}
 			o := &copying{cli: c, cluster: cluster, progress: newTransferProgress(c, quiet)}
 			defer o.progress.end()
-			return o.run(command.Context(), from, to, recursive)
+			ctx, stop := endedBySignals(command.Context())
+			defer stop()
+			return o.run(ctx, from, to, recursive)
 		},
 	}
 	command.Flags().BoolVarP(&recursive, "recursive", "r", false, "copy a directory with what is in it")
@@ -241,7 +243,13 @@ func writeWhole(name string, write func(io.Writer) error) error {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s isn't a regular file", name)
 	}
-	file, err := createBeside(name)
+	mode := os.FileMode(0o666)
+	existing, err := os.Stat(name)
+	if err == nil {
+		// Nobody who can't read the file can read what replaces it.
+		mode = 0o600
+	}
+	file, err := createBeside(name, mode)
 	if err != nil {
 		return err
 	}
@@ -250,8 +258,8 @@ func writeWhole(name string, write func(io.Writer) error) error {
 	if err := write(file); err != nil {
 		return err
 	}
-	if info, err := os.Stat(name); err == nil {
-		if err := file.Chmod(info.Mode().Perm()); err != nil {
+	if existing != nil {
+		if err := file.Chmod(existing.Mode().Perm()); err != nil {
 			return err
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"time"
 )
 
 // fileServer serves files of a session as the aggregated API does: the API itself needs a pod for that.
@@ -33,6 +33,8 @@ type fileServer struct {
 	// changing has a file be another one with each request, lying an answer that isn't the file.
 	changing, lying bool
 	requests        []string
+	// stalls is called in the middle of a file, which then doesn't go on.
+	stalls func()
 }
 
 func newFileServer(t *testing.T) *fileServer {
@@ -126,6 +128,10 @@ func (f *fileServer) send(w http.ResponseWriter, r *http.Request, content string
 	if f.cut > 0 && end-start > f.cut {
 		_, _ = io.WriteString(w, content[start:start+f.cut])
 		_ = http.NewResponseController(w).Flush()
+		if f.stalls != nil {
+			f.stalls()
+			<-r.Context().Done()
+		}
 		panic(http.ErrAbortHandler)
 	}
 	_, _ = io.WriteString(w, content[start:end])
@@ -275,6 +281,30 @@ func TestCpThatFailsLeavesNothing(t *testing.T) {
 	f.cp("", write(t, filepath.Join(dir, "up"), "up", 0o600), "dev:up").expect(t, 1, "don't have the hash")
 }
 
+// The user stops it in the middle. What came is gone, and nobody else could read it meanwhile.
+func TestCpThatIsInterruptedLeavesNothing(t *testing.T) {
+	f, dir := newFileServer(t), t.TempDir()
+	f.files["file"], f.cut = "0123456789", 4
+	old := write(t, filepath.Join(dir, "old"), "old", 0o600)
+	f.stalls = func() {
+		for deadline := time.Now().Add(time.Minute); len(names(t, dir)) < 2 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		for _, name := range names(t, dir) {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s has the mode %v, %v", name, info.Mode(), err)
+			}
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	}
+	f.cp("", "dev:file", old).expect(t, 1, "")
+	if got := names(t, dir); !slices.Equal(got, []string{"old"}) || content(t, old) != "old" {
+		t.Errorf("the folder has %q", got)
+	}
+}
+
 func TestArgumentsOfCp(t *testing.T) {
 	t.Parallel()
 	f, dir := newFileServer(t), t.TempDir()
@@ -340,111 +370,4 @@ func link(name, to string) tar.Header {
 
 func folder(name string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o500}
-}
-
-// A directory goes up and comes down with its permission bits.
-func TestCpOfADirectory(t *testing.T) {
-	t.Parallel()
-	f, dir := newFileServer(t), t.TempDir()
-	source := filepath.Join(dir, "source")
-	write(t, filepath.Join(source, "sub", "run.sh"), "#!/bin/sh\n", 0o755)
-	write(t, filepath.Join(source, "empty"), "", 0o600)
-	for name, to := range map[string]string{"inside": "sub/run.sh", "outside": "/etc/passwd", "nowhere": "none"} {
-		if err := os.Symlink(to, filepath.Join(source, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.cp("", "-r", source, "dev:/w/").expect(t, 0, `note: left out "nowhere"`, `note: left out "outside"`)
-	down := filepath.Join(dir, "down")
-	if got := f.cp("", "-r", "dev:/w/source", down); got != (printed{}) {
-		t.Fatalf("%+v", got)
-	}
-	if got := names(t, down); !slices.Equal(got, []string{"empty", "inside", "sub"}) {
-		t.Errorf("got %q", got)
-	}
-	if content(t, filepath.Join(down, "inside")) != "#!/bin/sh\n" {
-		t.Error("the link leads elsewhere")
-	}
-	for name, want := range map[string]os.FileMode{"sub/run.sh": 0o755, "empty": 0o600} {
-		if info, err := os.Stat(filepath.Join(down, name)); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", name, info, err)
-		}
-	}
-	f.cp("", "-r", "dev:/w/source", down).expect(t, 0)
-	if got := names(t, filepath.Join(down, "source")); len(got) != 3 {
-		t.Errorf("got %q", got)
-	}
-	f.cp("", "-r", "dev:/w/source", down).expect(t, 1, "is there already")
-}
-
-// Whatever an archive's entries are, nothing is written outside, and what breaks leaves nothing.
-func TestHostileArchives(t *testing.T) {
-	t.Parallel()
-	whole := archive(t, regular("a"), regular("b"))
-	for name, c := range map[string]struct {
-		archive []byte
-		code    int
-		says    string
-		// left are the names in the directory.
-		left []string
-	}{
-		"a path that leads out":       {archive(t, regular("../evil")), 1, "leads out of the directory", nil},
-		"an absolute path":            {archive(t, regular("/evil")), 1, "leads out of the directory", nil},
-		"a way through":               {archive(t, regular("a/../../evil")), 1, "leads out of the directory", nil},
-		"a link out":                  {archive(t, link("l", "../evil")), 0, "left out \"l\"", []string{}},
-		"an absolute link":            {archive(t, link("l", "/etc")), 0, "left out \"l\"", []string{}},
-		"a file through a link":       {archive(t, link("l", ".."), regular("l/evil")), 1, "path escapes", nil},
-		"a directory through a link":  {archive(t, link("l", ".."), folder("l/evil")), 1, "path escapes", nil},
-		"a directory that is a link":  {archive(t, link("l", ".."), folder("l")), 1, "", nil},
-		"a link over a link":          {archive(t, folder("a"), link("a/up", ".."), link("l", "a/up/.."), regular("l/evil")), 1, "path escapes", nil},
-		"a link whose text stays in":  {archive(t, folder("p"), folder("p/q"), link("p/q/c", "../.."), link("p/q/l", "c/..")), 0, `left out "p/q/l"`, []string{"p"}},
-		"a file twice":                {archive(t, regular("a"), regular("a")), 1, "file exists", nil},
-		"a file over a link":          {archive(t, link("a", "../evil"), regular("a")), 1, "", nil},
-		"a hard link":                 {archive(t, tar.Header{Typeflag: tar.TypeLink, Name: "h", Linkname: "/etc/passwd"}), 0, `left out "h"`, []string{}},
-		"a device":                    {archive(t, tar.Header{Typeflag: tar.TypeChar, Name: "d"}), 0, `left out "d"`, []string{}},
-		"a name with control letters": {archive(t, tar.Header{Typeflag: tar.TypeFifo, Name: "p\x1b[0m"}), 0, "left out", []string{}},
-		"an archive of nothing":       {archive(t), 0, "", []string{}},
-		"no archive":                  {nil, 1, "broke off", nil},
-		"something else":              {[]byte(strings.Repeat("<html>", 200)), 1, "read the archive", nil},
-		"an archive without its end":  {whole[:len(whole)-1024], 1, "broke off", nil},
-		"half a file":                 {archive(t, tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("n", 90)})[:600], 1, "unexpected EOF", nil},
-		"half an archive":             {whole[:700], 1, "broke off", nil},
-		"bits of another user":        {archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}), 0, "", []string{"s"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, dir := newFileServer(t), t.TempDir()
-			f.archive = c.archive
-			got := f.cp("", "-r", "dev:d", filepath.Join(dir, "in", "..", "down"))
-			got.expect(t, c.code, c.says)
-			if strings.Contains(got.err, "\x1b") {
-				t.Errorf("%q", got.err)
-			}
-			want := []string{}
-			if c.left != nil {
-				want = []string{"down"}
-				if left := names(t, filepath.Join(dir, "down")); !slices.Equal(left, c.left) && len(left)+len(c.left) > 0 {
-					t.Errorf("the directory has %q", left)
-				}
-				if info, err := os.Stat(filepath.Join(dir, "down", "s")); err == nil && info.Mode() != 0o755 {
-					t.Errorf("mode %v", info.Mode())
-				}
-			}
-			if left := names(t, dir); !slices.Equal(left, want) && len(left)+len(want) > 0 {
-				t.Errorf("the folder has %q", left)
-			}
-		})
-	}
-}
-
-// Standard output that is lost is an error.
-func TestCpToAClosedPipe(t *testing.T) {
-	t.Parallel()
-	f := newFileServer(t)
-	f.files["file"] = "x"
-	var errs bytes.Buffer
-	code := newCLI(genericiooptions.IOStreams{In: strings.NewReader(""), Out: brokenPipe{}, ErrOut: &errs}).execute([]string{"--kubeconfig", f.kubeconfig, "cp", "dev:file", "-"})
-	if code != 1 || !strings.Contains(errs.String(), "closed pipe") {
-		t.Errorf("exit code %d, %s", code, errs.String())
-	}
 }

@@ -18,9 +18,9 @@ import (
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
-// createBeside creates a file in the folder of another, with the permission bits of a new file.
-func createBeside(name string) (*os.File, error) {
-	return os.OpenFile(besideName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+// createBeside creates a file in the folder of another.
+func createBeside(name string, mode os.FileMode) (*os.File, error) {
+	return os.OpenFile(besideName(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 }
 
 func besideName(name string) string {

@@ -18,14 +18,20 @@ import (
 )
 
 const describeLong = `Show the details of a call: its outcome, action, environment, variables (names and sources, never values), the programs
-that it executed and that were refused to it, which walls held, conditions, timings and output. On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
+that it executed and that were refused to it, which walls held, conditions, timings, output and Events. The timeline has a dot for
+each part of the time until the call was accepted, a dash until it was started, and # while it ran.
+
+Events need permission to list events in the namespace, which the cluster's own ClusterRole view grants; without it, a line
+says so. The exit code is 0 whatever the outcome of the call, and 1 if it can't be read.
+
+On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
 
 func newDescribe(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "describe NAME",
 		Short:             "Show the details of a call",
 		Long:              describeLong,
-		Example:           "  kubectl toolcall describe nightly",
+		Example:           "  kubectl toolcall describe nightly\n  kubectl toolcall describe nightly --raw",
 		Args:              requireCall,
 		ValidArgsFunction: c.completeCalls(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -45,7 +51,11 @@ func (c *cli) describe(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return describeCall(c.Out, call, time.Now())
+	now := time.Now()
+	if err := describeCall(c.Out, call, now); err != nil {
+		return err
+	}
+	return writeEvents(c.Out, cluster.eventsOf(ctx, call), now)
 }
 
 // field is one line of a description.
@@ -63,7 +73,7 @@ func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 		{"", callFields(call, now)}, {"Action", actionFields(call)},
 		{"Environment", environmentFields(call.Status.Environment, call.Spec.SkillRef)},
 		{"Programs", programFields(&call.Status)}, {"Isolation", isolationFields(call.Status.Isolation)},
-		{"Conditions", conditionFields(call.Status.Conditions, callConditions...)}, {"Timings", timingFields(call)},
+		{"Conditions", conditionFields(call.Status.Conditions, callConditions...)}, {"Timings", timingFields(call, now)},
 	} {
 		writeSection(w, part)
 	}
@@ -119,6 +129,7 @@ func callFields(call *v1alpha1.ToolCall, now time.Time) []field {
 		{"Cancellation", map[bool]string{true: "requested"}[call.Spec.Cancel]},
 		{"Safe to retry", retry},
 		{"Session", sessionOf(call)},
+		{"Rerun of", call.Annotations[annotationRerunOf]},
 	}
 }
 
@@ -257,8 +268,8 @@ var pathText = map[v1alpha1.Path]string{
 	v1alpha1.PathSession: "session (the session's pod)",
 }
 
-func timingFields(call *v1alpha1.ToolCall) []field {
-	var fields []field
+func timingFields(call *v1alpha1.ToolCall, now time.Time) []field {
+	fields := []field{{"Timeline", timeline(call, now)}}
 	if t := call.Status.Timings; t != nil {
 		fields = append(fields,
 			field{"Accepted after", optionalDuration(t.AcceptedMilliseconds)}, field{"Started after", optionalDuration(t.StartedMilliseconds)},

@@ -48,15 +48,6 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestRowOfANewCall(t *testing.T) {
-	t.Parallel()
-	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	got := strings.Join(row(call, time.Now())[:7], "|")
-	if got != "c|Pending|||||" {
-		t.Errorf("got %s", got)
-	}
-}
-
 func TestCheckShowsTheQueue(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

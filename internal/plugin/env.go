@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -20,12 +19,12 @@ func newEnv(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "env",
 		Aliases: []string{"envs", "environment", "environments"},
-		Short:   "List, suspend and resume environments",
-		Example: "  kubectl toolcall env list\n  kubectl toolcall env suspend tools",
+		Short:   "List, describe, suspend and resume environments",
+		Example: "  kubectl toolcall env list\n  kubectl toolcall env describe tools\n  kubectl toolcall env suspend tools",
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newEnvList(c), newEnvSuspend(c), newEnvResume(c))
+	command.AddCommand(newEnvList(c), newEnvDescribe(c), newEnvSuspend(c), newEnvResume(c))
 	return command
 }
 
@@ -42,11 +41,11 @@ Notes on standard error say why an environment isn't ready, for example because 
 type envListOptions struct {
 	*cli
 	allNamespaces bool
-	print         *genericclioptions.PrintFlags
+	formats       outputFormats
 }
 
 func newEnvList(c *cli) *cobra.Command {
-	o := &envListOptions{cli: c, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
+	o := &envListOptions{cli: c, formats: newOutputFormats()}
 	command := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
@@ -59,7 +58,7 @@ func newEnvList(c *cli) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the environments of all namespaces")
-	o.print.AddFlags(command)
+	o.formats.add(command)
 	return command
 }
 
@@ -76,8 +75,8 @@ func (o *envListOptions) run(ctx context.Context) error {
 	if err := cluster.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return cluster.readError("environments", err)
 	}
-	if *o.print.OutputFormat != "" {
-		return o.printObjects(list)
+	if o.formats.isObject() {
+		return o.formats.print(o.cli, list, environmentObjects(list))
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintf(o.ErrOut, "No environments found%s Calls need one to run in.\n", o.scope(namespace))
@@ -93,20 +92,14 @@ func (o *envListOptions) scope(namespace string) string {
 	return fmt.Sprintf(" in namespace %s.", namespace)
 }
 
-func (o *envListOptions) printObjects(list *v1alpha1.ExecutionEnvironmentList) error {
-	printer, err := o.print.ToPrinter()
-	if err != nil {
-		return err
-	}
-	if *o.print.OutputFormat != "name" {
-		return printer.PrintObj(list, o.Out)
-	}
+// environmentObjects are the environments of a list, each with its kind.
+func environmentObjects(list *v1alpha1.ExecutionEnvironmentList) []printable {
+	var all []printable
 	for i := range list.Items {
-		if err := printer.PrintObj(&list.Items[i], o.Out); err != nil {
-			return err
-		}
+		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExecutionEnvironment"))
+		all = append(all, &list.Items[i])
 	}
-	return nil
+	return all
 }
 
 func (o *envListOptions) writeTable(ctx context.Context, c *cluster, environments []v1alpha1.ExecutionEnvironment) error {
@@ -149,15 +142,23 @@ func notes(ctx context.Context, policies *policyReader, environments []v1alpha1.
 		if err != nil || policy == nil {
 			continue
 		}
-		weak := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWeak)
-		if weak == nil || weak.Status != metav1.ConditionTrue {
-			continue
-		}
-		if note := fmt.Sprintf("policy %s is weaker than it looks: %s", policy.Name, weak.Message); !slices.Contains(all, note) {
+		if note := fmt.Sprintf("policy %s is weaker than it looks: %s", policy.Name, weakness(policy)); weakness(policy) != "" && !slices.Contains(all, note) {
 			all = append(all, note)
 		}
 	}
 	return all
+}
+
+// weakness is what is weaker in a policy than it looks, empty for nothing, and for the built-in defaults.
+func weakness(policy *v1alpha1.ExecutionPolicy) string {
+	if policy == nil {
+		return ""
+	}
+	weak := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionWeak)
+	if weak == nil || weak.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return weak.Message
 }
 
 // notReady is why calls can't run in an environment, as far as the operator has found out.

@@ -141,7 +141,7 @@ func TestCheckWithoutPolicies(t *testing.T) {
 	f.environment("tools", true)
 	user := f.user([]string{"toolcall-user"}, "ls")
 	check := func(args ...string) printed { return f.run(append([]string{"check", "--as", user}, args...)...) }
-	check("--env", "none", "--", "ls").expect(t, 125, "EnvironmentNotFound", "Allowed: no, the call would fail before it starts")
+	check("--environment", "none", "--", "ls").expect(t, 125, "EnvironmentNotFound", "Allowed: no, the call would fail before it starts")
 	check("--skill", "none", "--", "ls").expect(t, 125, "SkillNotFound")
 	check("--tool", "teleport").expect(t, 126, "UnknownTool", "Allowed: no, the call would be denied", "Policy: "+f.namespace)
 	check("--", "ls").expect(t, 125, "Allowed: unknown", "ls, which you may use", "unknown whether the call would be allowed")
@@ -175,10 +175,10 @@ func TestCheckShowsTheContext(t *testing.T) {
 	check := func(args ...string) printed { return f.run(append([]string{"check"}, args...)...) }
 	check("--skill", "review", "-e", "BLOCKED_C=x", "--", "ls", "a b").expect(t, 0,
 		"Command: ls 'a b'", "A: from the default environment", "S: from the skill", "(removed): BLOCKED_B, BLOCKED_C", "Time limit: 2m0s", "Trusted: false")
-	check("--env", "minimal", "-l", "kueue.x-k8s.io/queue-name=vip", "--", "ls").expect(t, 0,
+	check("--environment", "minimal", "-l", "kueue.x-k8s.io/queue-name=vip", "--", "ls").expect(t, 0,
 		"Directory: /srv", "Allowed paths: /srv", "Queue: vip, chosen by the call", "(inherited): HOME, USER, LOGNAME and PATH of the image", "A: from the default environment")
-	check("--env", "minimal", "--", "ls").expect(t, 0, "Queue: batch")
-	check("--env", "minimal", "--code", "lua", "-f", "-").expect(t, 0, "Command: lua5.4 - '<the code>'", "Network: none")
+	check("--environment", "minimal", "--", "ls").expect(t, 0, "Queue: batch")
+	check("--environment", "minimal", "--code", "lua", "-f", "-").expect(t, 0, "Command: lua5.4 - '<the code>'", "Network: none")
 	check("--code", "python", "-f", "-", "--network").expect(t, 0, "Network: same as the pod")
 	check("--code", "cobol", "-f", "-").expect(t, 125, "InvalidEnvironment", `no interpreter for language "cobol"`)
 	check("-w", "/etc", "--", "ls").expect(t, 0, "Directory: /etc")

@@ -22,7 +22,8 @@ executionenvironments: the ClusterRole toolcall-admin grants it.`
 const resumeLong = `Resume suspended environments: the calls that wait in them start. The command clears spec.suspend.`
 
 func newEnvSuspend(c *cli) *cobra.Command {
-	return &cobra.Command{
+	formats := &namesOnly{}
+	command := &cobra.Command{
 		Use:               "suspend NAME...",
 		Short:             "Stop new calls in environments from starting",
 		Long:              suspendLong,
@@ -30,13 +31,16 @@ func newEnvSuspend(c *cli) *cobra.Command {
 		Args:              requireEnvironments,
 		ValidArgsFunction: c.completeEnvironmentArguments,
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.setSuspend(command.Context(), args, true)
+			return c.setSuspend(command.Context(), args, true, formats)
 		},
 	}
+	formats.add(command)
+	return command
 }
 
 func newEnvResume(c *cli) *cobra.Command {
-	return &cobra.Command{
+	formats := &namesOnly{}
+	command := &cobra.Command{
 		Use:               "resume NAME...",
 		Short:             "Let calls in suspended environments start again",
 		Long:              resumeLong,
@@ -44,13 +48,18 @@ func newEnvResume(c *cli) *cobra.Command {
 		Args:              requireEnvironments,
 		ValidArgsFunction: c.completeEnvironmentArguments,
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.setSuspend(command.Context(), args, false)
+			return c.setSuspend(command.Context(), args, false, formats)
 		},
 	}
+	formats.add(command)
+	return command
 }
 
 // setSuspend patches all environments, also after one that fails: in an incident, the others must stop too.
-func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool) error {
+func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool, formats *namesOnly) error {
+	if err := formats.validate(); err != nil {
+		return err
+	}
 	cluster, err := c.connect()
 	if err != nil {
 		return err
@@ -67,7 +76,7 @@ func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool) erro
 			failed = append(failed, cluster.patchEnvironmentError(name, err))
 			continue
 		}
-		fmt.Fprintf(c.Out, "%s: %s\n", name, done)
+		formats.report(c.Out, environmentResource, name, done)
 	}
 	return errors.Join(failed...)
 }

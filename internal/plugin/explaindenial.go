@@ -12,7 +12,9 @@ import (
 const explainLong = `Explain why a call was denied: which rule denied it, and what is allowed instead.
 
 The last line says whether the same call would be allowed now, if you created it: the policy or your permissions may
-have changed.`
+have changed.
+
+The exit code is 0 if the call was denied, and 1 if it wasn't or can't be read.`
 
 func newExplainDenial(c *cli) *cobra.Command {
 	return &cobra.Command{

@@ -29,7 +29,7 @@ func TestExplainDenialSaysWhatWouldHappenNow(t *testing.T) {
 	f.deny("same", v1alpha1.ReasonBinaryNotAllowed, "--", "git", "status")
 	f.deny("other", v1alpha1.ReasonShellDisabled, "--", "git")
 	f.deny("allowed", v1alpha1.ReasonBinaryNotAllowed, "--", "ls")
-	f.deny("fails", v1alpha1.ReasonBinaryNotAllowed, "--env", "gone", "--", "ls")
+	f.deny("fails", v1alpha1.ReasonBinaryNotAllowed, "--environment", "gone", "--", "ls")
 	for name, want := range map[string]string{
 		"same":    "Now: the same call from you would be denied for the same reason",
 		"other":   "Now: the same call from you would be denied: BinaryNotAllowed:",

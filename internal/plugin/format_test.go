@@ -10,16 +10,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
-
-func newPrintFlags(operation string) *genericclioptions.PrintFlags {
-	return genericclioptions.NewPrintFlags(operation).WithTypeSetter(scheme())
-}
 
 func sortedFields(text string) string {
 	fields := strings.Fields(text)

@@ -2,49 +2,58 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
+const getLong = `List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, the pod and the
+node.
+
+The API server selects the calls and makes the table. --limit shows the newest calls of those that are selected.
+
+--watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
+phases of --phase gets no line. --limit bounds only the list that --watch begins with.
+
+The exit code is 0, also if no call is selected, and 1 on errors, such as a name that doesn't exist.`
+
 const getExample = `  kubectl toolcall get
-  kubectl toolcall get -A --phase Failed,Denied
+  kubectl toolcall get -A --phase Failed,Denied --since 1h
+  kubectl toolcall get --limit 20 -o wide
+  kubectl toolcall get --requested-by system:serviceaccount:agents:agent
   kubectl toolcall get -l team=search -o name
   kubectl toolcall get --session dev --phase Running
+  kubectl toolcall get --watch
   kubectl toolcall get nightly -o jsonpath='{.status.exitCode}'`
 
 // getOptions are the flags of get.
 type getOptions struct {
 	*cli
+	callFilter
 	allNamespaces bool
-	selector      string
-	session       string
-	phases        []string
-	print         *genericclioptions.PrintFlags
+	watch         bool
+	limit         int
+	formats       outputFormats
+	now           func() time.Time
+	changed       func(flag string) bool
 }
 
-// phases lists the phases in the order in which a call can reach them.
-var phases = []string{"Pending", "Running", "Succeeded", "Failed", "Denied", "Cancelled"}
-
 func newGet(c *cli) *cobra.Command {
-	o := &getOptions{cli: c, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
+	o := &getOptions{cli: c, formats: newOutputFormats("wide"), now: time.Now}
 	command := &cobra.Command{
 		Use:               "get [NAME...]",
 		Aliases:           []string{"list", "ls"},
 		Short:             "List calls, newest first",
-		Long:              "List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, the pod and the node.",
+		Long:              getLong,
 		Example:           getExample,
 		ValidArgsFunction: c.completeCalls(-1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -53,95 +62,239 @@ func newGet(c *cli) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the calls of all namespaces")
-	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, e.g. team=search")
-	flags.StringVar(&o.session, "session", "", "list only calls in sessions of this name")
-	flags.StringSliceVar(&o.phases, "phase", nil, "list only calls in these phases: "+strings.Join(phases, ", "))
-	o.print.AddFlags(command)
+	o.callFilter.add(command, c)
+	flags.BoolVarP(&o.watch, "watch", "w", false, "go on with calls that are created or change")
+	flags.IntVar(&o.limit, "limit", 0, "list at most so many calls, the newest (default: all)")
+	o.formats.add(command)
 	c.addRawFlag(command)
-	flags.Lookup("output").Usage = "output format: wide, or one of: " + strings.Join(o.print.AllowedFormats(), ", ")
-	must(command.RegisterFlagCompletionFunc("phase", completeFrom(phases...)))
-	must(command.RegisterFlagCompletionFunc("session", c.completeSessions))
+	o.changed = flags.Changed
+	must(command.RegisterFlagCompletionFunc("limit", cobra.NoFileCompletions))
 	return command
 }
 
 func (o *getOptions) run(ctx context.Context, names []string) error {
-	for _, phase := range o.phases {
-		if !containsFold(phases, phase) {
-			return fmt.Errorf("--phase %q: must be one of %s", phase, strings.Join(phases, ", "))
-		}
-	}
-	if o.allNamespaces && len(names) > 0 {
-		return fmt.Errorf("names and --all-namespaces can't be used together: select one namespace with -n")
+	if err := o.validate(names); err != nil {
+		return err
 	}
 	cluster, err := o.connect()
 	if err != nil {
 		return err
 	}
-	list, err := o.list(ctx, cluster, names)
+	q := callQuery{namespace: cluster.namespace, options: o.listOptions(), whole: o.formats.format() == "wide"}
+	if o.allNamespaces {
+		q.namespace = ""
+	}
+	if o.formats.isObject() {
+		return o.runObjects(ctx, cluster, q, names)
+	}
+	return o.runTable(ctx, cluster, q, names)
+}
+
+func (o *getOptions) validate(names []string) error {
+	switch {
+	case o.allNamespaces && len(names) > 0:
+		return errors.New("names and --all-namespaces can't be used together: select one namespace with -n")
+	case o.limit < 0 || o.limit == 0 && o.changed("limit"):
+		return fmt.Errorf("--limit %d: must be at least 1; without --limit, all calls are listed", o.limit)
+	case o.watch && len(names) > 1:
+		return errors.New("--watch can be used with one name, or with flags that select calls, not with several names")
+	default:
+		return o.callFilter.validate()
+	}
+}
+
+// named returns queries for names: each for one call that the flags select too.
+func named(q callQuery, name string) callQuery {
+	selected := fields.ParseSelectorOrDie(q.options.FieldSelector)
+	q.options.FieldSelector = fields.AndSelectors(fields.OneTermEqualSelector(fieldName, name), selected).String()
+	return q
+}
+
+// runTable prints the table that the API server makes.
+func (o *getOptions) runTable(ctx context.Context, c *cluster, q callQuery, names []string) error {
+	table, err := o.table(ctx, c, q, names)
 	if err != nil {
 		return err
 	}
-	if format := *o.print.OutputFormat; format != "" && format != "wide" {
-		return o.printObjects(list, len(names) == 1)
+	if len(table.Rows) == 0 {
+		where := fmt.Sprintf(" in namespace %s.", c.namespace)
+		if o.allNamespaces {
+			where = "."
+		}
+		fmt.Fprintln(o.ErrOut, "No calls found"+where)
 	}
-	if len(list.Items) == 0 {
-		fmt.Fprintln(o.ErrOut, "No calls found"+o.scope(cluster))
-		return nil
+	printer := o.tablePrinter()
+	version := table.ResourceVersion
+	if err := printer(table); err != nil || !o.watch {
+		return err
 	}
-	return o.writeTable(o.Out, list.Items)
+	q.accept = acceptTable
+	if len(names) == 1 {
+		q = named(q, names[0])
+	}
+	return o.follow(ctx, c, q, version, func(object runtime.Object) error {
+		changed, ok := object.(*metav1.Table)
+		if !ok {
+			return nil
+		}
+		o.keepRecent(changed)
+		return printer(changed)
+	})
 }
 
-func (o *getOptions) scope(c *cluster) string {
-	if o.allNamespaces {
-		return "."
+// follow watches, from the list on, and begins again where the API server forgot what happened.
+func (o *getOptions) follow(ctx context.Context, c *cluster, q callQuery, version string, show func(runtime.Object) error) error {
+	for {
+		err := c.watchCalls(ctx, q, version, show, func(err error) {
+			o.note(false, "note: the watch failed, retrying: %s", err)
+		})
+		if !errors.Is(err, errTooOld) {
+			return err
+		}
+		o.note(false, "note: the watch was too far behind and begins again: changes may be missing")
+		version = ""
 	}
-	return fmt.Sprintf(" in namespace %s.", c.namespace)
 }
 
-// list reads the calls that the arguments and flags select.
-func (o *getOptions) list(ctx context.Context, c *cluster, names []string) (*v1alpha1.ToolCallList, error) {
+// table reads the selected calls: newest first, and with names in their order.
+func (o *getOptions) table(ctx context.Context, c *cluster, q callQuery, names []string) (*metav1.Table, error) {
+	if len(names) == 0 {
+		table, err := c.callTable(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		sortNewestFirst(table.Rows)
+		o.keepRecent(table)
+		o.cut(table)
+		return table, nil
+	}
+	all := &metav1.Table{}
+	for _, name := range names {
+		table, err := o.oneCall(ctx, c, q, name)
+		if err != nil {
+			return nil, err
+		}
+		rows := append(all.Rows, table.Rows...)
+		*all = *table
+		all.Rows = rows
+	}
+	o.keepRecent(all)
+	o.cut(all)
+	return all, nil
+}
+
+// oneCall reads one call, which must exist, and leaves it out if the flags do.
+func (o *getOptions) oneCall(ctx context.Context, c *cluster, q callQuery, name string) (*metav1.Table, error) {
+	existing := q
+	existing.name = name
+	table, err := c.callTable(ctx, existing)
+	if err != nil || !o.isSet() {
+		return table, err
+	}
+	return c.callTable(ctx, named(q, name))
+}
+
+func (o *getOptions) keepRecent(table *metav1.Table) {
+	table.Rows = slices.DeleteFunc(table.Rows, func(row metav1.TableRow) bool {
+		return !o.isRecent(rowCall(&row).CreationTimestamp, o.now())
+	})
+}
+
+func (o *getOptions) cut(table *metav1.Table) {
+	if o.limit > 0 && len(table.Rows) > o.limit {
+		table.Rows = table.Rows[:o.limit]
+	}
+}
+
+// tablePrinter returns a function that prints tables below each other.
+func (o *getOptions) tablePrinter() func(*metav1.Table) error {
+	wide := o.formats.format() == "wide"
+	printer := printers.NewTablePrinter(printers.PrintOptions{WithNamespace: o.allNamespaces, Wide: wide})
+	out := printers.GetNewTabWriter(o.Out)
+	var columns []metav1.TableColumnDefinition
+	return func(table *metav1.Table) error {
+		// The API server says the columns once for each watch.
+		if table.ColumnDefinitions != nil {
+			columns = table.ColumnDefinitions
+		}
+		table.ColumnDefinitions = columns
+		if wide {
+			addSessionColumn(table)
+		}
+		tidyRows(table.ColumnDefinitions, table.Rows)
+		if err := printer.PrintObj(table, out); err != nil {
+			return fmt.Errorf("print the table: %w", err)
+		}
+		return out.Flush()
+	}
+}
+
+// runObjects prints a single call as an object, several as a list.
+func (o *getOptions) runObjects(ctx context.Context, c *cluster, q callQuery, names []string) error {
+	printer, err := o.formats.ToPrinter()
+	if err != nil {
+		return err
+	}
+	list, err := o.objects(ctx, c, q, names)
+	if err != nil {
+		return err
+	}
+	if err := o.printObjects(printer, list, len(names) == 1 || o.watch); err != nil || !o.watch {
+		return err
+	}
+	q.accept = acceptObject
+	if len(names) == 1 {
+		q = named(q, names[0])
+	}
+	return o.follow(ctx, c, q, list.ResourceVersion, func(object runtime.Object) error {
+		call, ok := object.(*v1alpha1.ToolCall)
+		if !ok || !o.isRecent(call.CreationTimestamp, o.now()) {
+			return nil
+		}
+		call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
+		return printer.PrintObj(call, o.Out)
+	})
+}
+
+// objects reads the selected calls as objects.
+func (o *getOptions) objects(ctx context.Context, c *cluster, q callQuery, names []string) (*v1alpha1.ToolCallList, error) {
 	list := &v1alpha1.ToolCallList{}
 	for _, name := range names {
 		call, err := c.getCall(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		list.Items = append(list.Items, *call)
+		list.Items, list.ResourceVersion = append(list.Items, *call), call.ResourceVersion
 	}
-	if len(names) == 0 {
-		selector, err := labels.Parse(o.selector)
+	if len(names) == 0 || o.isSet() {
+		selected, err := c.callList(ctx, q)
 		if err != nil {
-			return nil, fmt.Errorf("--selector %q: %w", o.selector, err)
+			return nil, err
 		}
-		opts := &client.ListOptions{LabelSelector: selector, Namespace: c.namespace}
-		if o.allNamespaces {
-			opts.Namespace = ""
-		}
-		if o.session != "" {
-			opts.FieldSelector = fields.OneTermEqualSelector(fieldSession, o.session)
-		}
-		if err := c.client.List(ctx, list, opts); err != nil {
-			return nil, c.readError("calls", err)
-		}
-		slices.SortFunc(list.Items, func(a, b v1alpha1.ToolCall) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+		selected.Items = slices.DeleteFunc(selected.Items, func(call v1alpha1.ToolCall) bool {
+			return len(names) > 0 && !slices.Contains(names, call.Name) || !o.isRecent(call.CreationTimestamp, o.now())
+		})
+		slices.SortStableFunc(selected.Items, func(a, b v1alpha1.ToolCall) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+		list = selected
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(call v1alpha1.ToolCall) bool { return !o.selects(&call) })
+	if o.limit > 0 && len(list.Items) > o.limit {
+		list.Items = list.Items[:o.limit]
+	}
 	return list, nil
 }
 
-// selects reports whether the call is in the session of --session, and in one of the phases of --phase.
-func (o *getOptions) selects(call *v1alpha1.ToolCall) bool {
-	if o.session != "" && sessionName(call) != o.session {
-		return false
+// printObjects prints calls as one list, or each by itself.
+func (o *getOptions) printObjects(printer printers.ResourcePrinter, list *v1alpha1.ToolCallList, each bool) error {
+	if !each && o.formats.format() != "name" {
+		return printer.PrintObj(list, o.Out)
 	}
-	if len(o.phases) == 0 {
-		return true
+	for i := range list.Items {
+		if err := printer.PrintObj(&list.Items[i], o.Out); err != nil {
+			return err
+		}
 	}
-	return containsFold(o.phases, phaseOf(call))
+	return nil
 }
-
-// fieldSession is the field by which the API server selects the calls of a session.
-const fieldSession = "spec.sessionRef.name"
 
 // sessionName is the name of the session that the call runs in, empty if it runs in none.
 func sessionName(call *v1alpha1.ToolCall) string {
@@ -157,72 +310,6 @@ func phaseOf(call *v1alpha1.ToolCall) string {
 		return string(v1alpha1.PhasePending)
 	}
 	return string(call.Status.Phase)
-}
-
-// printObjects prints a single call as an object, several as a list.
-func (o *getOptions) printObjects(list *v1alpha1.ToolCallList, single bool) error {
-	printer, err := o.print.ToPrinter()
-	if err != nil {
-		return err
-	}
-	if single && len(list.Items) == 1 {
-		return printer.PrintObj(&list.Items[0], o.Out)
-	}
-	if *o.print.OutputFormat == "name" {
-		for i := range list.Items {
-			if err := printer.PrintObj(&list.Items[i], o.Out); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	}
-	return printer.PrintObj(list, o.Out)
-}
-
-func (o *getOptions) writeTable(out io.Writer, calls []v1alpha1.ToolCall) error {
-	w := newTable(out)
-	columns := []string{"NAME", "PHASE", "REASON", "EXIT", "ENVIRONMENT", "ACTION", "DURATION", "AGE"}
-	if o.allNamespaces {
-		columns = append([]string{"NAMESPACE"}, columns...)
-	}
-	wide := *o.print.OutputFormat == "wide"
-	if wide {
-		columns = append(columns, "REQUESTED-BY", "SESSION", "POD", "NODE")
-	}
-	writeRow(w, columns)
-	for i := range calls {
-		cells := row(&calls[i], time.Now())
-		if o.allNamespaces {
-			cells = append([]string{calls[i].Namespace}, cells...)
-		}
-		if wide {
-			cells = append(cells, requester(&calls[i]), sessionName(&calls[i]), calls[i].Status.Pod, calls[i].Status.Node)
-		}
-		writeRow(w, cells)
-	}
-	return w.Flush()
-}
-
-// row returns the cells of a call, without those of -A and -o wide.
-func row(call *v1alpha1.ToolCall, now time.Time) []string {
-	s := &call.Status
-	exit, environment, action, took := "", "", "", ""
-	if s.ExitCode != nil {
-		exit = strconv.Itoa(int(*s.ExitCode))
-	}
-	if s.Environment != nil {
-		environment = s.Environment.Name
-	}
-	if s.Action != nil {
-		action = s.Action.Summary
-	}
-	if s.DurationMilliseconds != nil {
-		took = formatMilliseconds(*s.DurationMilliseconds)
-	}
-	return []string{call.Name, phaseOf(call), s.Reason, exit, environment, action, took, duration.HumanDuration(now.Sub(call.CreationTimestamp.Time))}
 }
 
 func requester(call *v1alpha1.ToolCall) string {

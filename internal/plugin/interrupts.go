@@ -37,6 +37,11 @@ func catchInterrupts(ctx context.Context) (i *interrupts, release func()) {
 	return i, func() { signal.Stop(signals); i.close() }
 }
 
+// endedBySignals ends with the signals by which a user stops a program, so that it can remove what isn't complete.
+func endedBySignals(parent context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+}
+
 func newInterrupts(ctx context.Context, signals chan os.Signal) *interrupts {
 	i := &interrupts{signals: signals, lost: make(chan struct{}, 1), done: make(chan struct{})}
 	var stopCreating, stopWaiting context.CancelFunc

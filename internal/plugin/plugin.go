@@ -42,6 +42,9 @@ func (c *cli) execute(args []string) int {
 	if !errors.As(err, &exit) {
 		exit = &exitError{code: failureCode(command), err: err}
 	}
+	if errors.Is(exit.err, errAmbiguousEnv) {
+		exit.err = errAmbiguousEnv // Without what the flag parser writes before it.
+	}
 	if exit.err != nil {
 		c.flush()
 		fmt.Fprintln(c.ErrOut, "error: "+terminal.Safe(exit.err.Error()))
@@ -78,15 +81,16 @@ func newRoot(c *cli) *cobra.Command {
 	root.SetErr(c.ErrOut)
 	c.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
-		newRun(c), newCheck(c), newLogs(c), newAttach(c), newWait(c), newCancel(c), newCp(c), newArtifacts(c),
-		newGet(c), newDescribe(c), newExplainDenial(c), newSession(c), newEnv(c),
-		newConvert(), newVersion(c),
+		newRun(c), newRerun(c), newCheck(c), newLogs(c), newAttach(c), newWait(c), newCancel(c), newDelete(c), newCp(c), newArtifacts(c),
+		newGet(c), newDescribe(c), newExplainDenial(c), newSession(c), newEnv(c), newTools(c), newTop(c),
+		newConvert(), newDoctor(c), newVersion(c),
 	)
 	for name, complete := range map[string]completer{
 		"namespace": c.completeNamespaces, "context": c.completeContexts, "cluster": c.completeClusters, "user": c.completeUsers,
 	} {
 		must(root.RegisterFlagCompletionFunc(name, complete))
 	}
+	completeHelp(root)
 	return root
 }
 

@@ -18,8 +18,8 @@ import (
 
 const runLong = `Run one tool call, show its output while it runs, and exit with its exit code.
 
-The command's standard output goes to standard output, its standard error to standard error. Ctrl-C cancels the call.
-A second Ctrl-C stops following it.
+The command's standard output goes to standard output, its standard error to standard error. The name of the call goes to
+standard error once it is created, unless --quiet is set. Ctrl-C cancels the call. A second Ctrl-C stops following it.
 
 With --session, the call runs in a session: see "kubectl toolcall session". With --background too, the command waits until
 the call runs, prints its name and leaves it running: to stop it, use cancel. A call that ends before that is shown like
@@ -33,7 +33,7 @@ const runExample = `  # A program with arguments, in the namespace's default env
   kubectl toolcall run -- git status
 
   # A shell command line in a given environment, with a variable and a time limit
-  kubectl toolcall run --env repo -e CI=true --timeout 1m --shell 'make test | tail -n 20'
+  kubectl toolcall run --environment repo -e CI=true --timeout 1m --shell 'make test | tail -n 20'
 
   # Code from a file, and from standard input
   kubectl toolcall run --code python -f script.py
@@ -62,6 +62,8 @@ type runOptions struct {
 	detach bool
 	quiet  bool
 	dryRun string
+	// origin is the call that is run again, empty for none.
+	origin string
 }
 
 func newRun(c *cli) *cobra.Command {
@@ -90,7 +92,7 @@ func (o *runOptions) addFlags(command *cobra.Command) {
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress messages")
 	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the call, "server" also lets the API server validate it; neither creates it`)
 	flags.Lookup("dry-run").NoOptDefVal = "client"
-	o.print.AddFlags(command)
+	addPrintFlags(command, o.print)
 	must(command.RegisterFlagCompletionFunc("dry-run", completeFrom("none", "client", "server")))
 }
 
@@ -107,6 +109,11 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	call.Namespace = c.namespace
+	return o.submit(ctx, c, call)
+}
+
+// submit creates the call and follows it, or prints it where the flags say so.
+func (o *runOptions) submit(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) error {
 	if o.dryRun != "client" {
 		if err := o.joinSession(ctx, c, call, o.quiet); err != nil {
 			return err
@@ -171,7 +178,18 @@ func (c dryRunClient) Create(ctx context.Context, o client.Object, opts ...clien
 	return c.WithWatch.Create(ctx, o, append(opts, client.DryRunAll)...)
 }
 
+func (o *runOptions) noteCreated(call *v1alpha1.ToolCall) {
+	if o.origin != "" {
+		o.note(o.quiet, "call %s created, a rerun of %s", call.Name, o.origin)
+		return
+	}
+	o.note(o.quiet, "call %s created", call.Name)
+}
+
 func (o *runOptions) printDetached(call *v1alpha1.ToolCall) error {
+	if o.origin != "" {
+		o.noteCreated(call)
+	}
 	if *o.print.OutputFormat != "" {
 		return o.printObject(call)
 	}
@@ -190,6 +208,8 @@ func (o *runOptions) printObject(call *v1alpha1.ToolCall) error {
 // follow shows the call until it finishes, and a background call until it runs. With -o it prints the object instead of
 // the output.
 func (o *runOptions) follow(c *cluster, call *v1alpha1.ToolCall, i *interrupts) error {
+	// The name comes first: it is what is needed to look for a call whose follower was ended.
+	o.noteCreated(call)
 	shown := o.output.display(o.cli)
 	if *o.print.OutputFormat != "" {
 		shown = noDisplay(o.cli)

@@ -229,3 +229,40 @@ func TestRunOfADeletedCall(t *testing.T) {
 	})
 	f.run("run", "--name", "c", "--", "ls").expect(t, 125, "follow call c: the call was deleted before it finished")
 }
+
+// The name comes on standard error before anything else, so that a call whose follower is killed can be found.
+func TestRunNamesTheCall(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operate(func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		return finished(withOutput(succeeded(), "out\n", "err\n"))
+	})
+	if got := f.run("run", "--name", "c", "--", "ls"); got != (printed{"out\n", "call c created\nerr\n", 0}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := f.run("run", "-q", "--name", "d", "--", "ls"); got != (printed{"out\n", "err\n", 0}) {
+		t.Errorf("got %+v", got)
+	}
+	got := f.run("run", "--", "ls")
+	name, _, _ := strings.Cut(strings.TrimPrefix(got.err, "call "), " created")
+	if f.call(name).Spec.Structured.Binary != "ls" {
+		t.Errorf("%q isn't the call's name", name)
+	}
+}
+
+// --env could mean an environment or a variable, so it is refused with both, wherever variables can be set.
+func TestEnvFlagIsRefused(t *testing.T) {
+	t.Parallel()
+	const want = "error: --env could mean two things: to choose the environment of a call or a new session, use --environment NAME; to set a variable, use -e NAME=VALUE\n"
+	for _, line := range []string{
+		"run --env tools -- ls", "run --env A=1 -- ls", "run --env=tools -- ls", "run --env", "check --env tools -- ls", "session start --env tools",
+		"session exec dev --env A=1 -- ls", "session shell dev --env A=1",
+	} {
+		if out, errs, code := command("", strings.Fields(line)...); code == 0 || out != "" || errs != want {
+			t.Errorf("%s: exit code %d, %q, %q", line, code, out, errs)
+		}
+	}
+	if out, _, _ := command("", "run", "--help"); strings.Contains(out, "--env ") || !strings.Contains(out, "--environment") {
+		t.Errorf("the help names --env: %s", out)
+	}
+}

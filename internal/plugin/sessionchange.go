@@ -73,24 +73,33 @@ func isIdle(s *v1alpha1.ToolSession) bool {
 
 // newSessionChange completes the command for a change.
 func (c *cli) newSessionChange(change *sessionChange, command *cobra.Command) *cobra.Command {
-	f := &waitFlags{}
+	f, formats := &waitFlags{}, &namesOnly{}
 	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
 	command.Args, command.ValidArgsFunction = requireSessions, c.completeSessionArguments(-1)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := f.validate(); err != nil {
+		if err := errors.Join(f.validate(), formats.validate()); err != nil {
 			return err
 		}
-		ctx, release := f.interruptible(command.Context())
+		ctx, release := endedBySignals(command.Context())
 		defer release()
-		return c.changeSessions(ctx, args, change, f)
+		return (&sessionChanging{c, change, f, formats}).run(ctx, args)
 	}
 	f.add(command, "the sessions are "+change.goal.text)
+	formats.add(command)
 	return command
 }
 
-// changeSessions requests the change of all sessions, also after one that fails, and then waits for each.
-func (c *cli) changeSessions(ctx context.Context, names []string, change *sessionChange, f *waitFlags) error {
+// sessionChanging is one run of a command for a change.
+type sessionChanging struct {
+	*cli
+	change  *sessionChange
+	flags   *waitFlags
+	formats *namesOnly
+}
+
+// run requests the change of all sessions, also after one that fails, and then waits for each.
+func (c *sessionChanging) run(ctx context.Context, names []string) error {
 	cluster, err := c.connect()
 	if err != nil {
 		return err
@@ -98,17 +107,17 @@ func (c *cli) changeSessions(ctx context.Context, names []string, change *sessio
 	var requested []*v1alpha1.ToolSession
 	var failed []error
 	for _, name := range names {
-		session, err := cluster.patchSession(ctx, name, change)
+		session, err := cluster.patchSession(ctx, name, c.change)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
 		requested = append(requested, session)
 	}
-	ctx, cancel := f.waiting(ctx)
+	ctx, cancel := c.flags.waiting(ctx)
 	defer cancel()
 	for _, session := range requested {
-		if err := c.finishChange(ctx, cluster, session, change, f); err != nil {
+		if err := c.finish(ctx, cluster, session); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -137,29 +146,29 @@ func (c *cluster) patchSession(ctx context.Context, name string, change *session
 	return session, nil
 }
 
-// finishChange waits for a requested change, and prints what came of it.
-func (c *cli) finishChange(ctx context.Context, cluster *cluster, session *v1alpha1.ToolSession, change *sessionChange, f *waitFlags) error {
-	name, ending := session.Name, change.field == "end"
-	if f.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
-		fmt.Fprintf(c.Out, "%s: %s\n", name, change.requested)
+// finish waits for a requested change, and prints what came of it.
+func (c *sessionChanging) finish(ctx context.Context, cluster *cluster, session *v1alpha1.ToolSession) error {
+	change, name, ending := c.change, session.Name, c.change.field == "end"
+	if c.flags.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
+		c.formats.report(c.Out, sessionResource, name, change.requested)
 		return nil
 	}
-	got, err := c.waitForSession(ctx, cluster, session, change.goal, f)
+	got, err := c.waitForSession(ctx, cluster, session, change.goal, c.flags)
 	switch {
 	case err != nil:
 		return err
 	case ending:
-		fmt.Fprintf(c.Out, "%s: %s\n", name, change.done)
+		c.formats.report(c.Out, sessionResource, name, change.done)
 		return nil
 	case got == nil:
 		return fmt.Errorf("session %s was deleted before it was %s", name, change.goal.text)
 	case got.Status.Phase == v1alpha1.SessionEnded:
 		return fmt.Errorf("session %s has ended (%s): it can't be %s", name, endOf(got), change.done)
 	case !change.set && isIdle(got):
-		fmt.Fprintf(c.Out, "%s: suspended because it was idle: its next call resumes it\n", name)
+		c.formats.report(c.Out, sessionResource, name, "suspended because it was idle: its next call resumes it")
 		return nil
 	default:
-		fmt.Fprintf(c.Out, "%s: %s\n", name, change.done)
+		c.formats.report(c.Out, sessionResource, name, change.done)
 		return nil
 	}
 }

@@ -114,3 +114,17 @@ func TestGoalsNeedACurrentStatus(t *testing.T) {
 		}
 	}
 }
+
+// With -o name, the commands print the sessions that they changed, and refuse formats that they don't have.
+func TestChangesPrintNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.obeySessions()
+	f.readySession("dev", onVolume)
+	for _, change := range []string{"suspend", "resume", "end"} {
+		if got := f.run("session", change, "dev", "-q", "-o", "name"); got != (printed{"toolsession.toolcall.dev/dev\n", "", 0}) {
+			t.Errorf("%s: got %+v", change, got)
+		}
+		f.run("session", change, "dev", "-o", "yaml").expect(t, 1, `--output "yaml": must be name`)
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -27,11 +26,11 @@ type sessionListOptions struct {
 	allNamespaces bool
 	selector      string
 	phases        []string
-	print         *genericclioptions.PrintFlags
+	formats       outputFormats
 }
 
 func newSessionList(c *cli) *cobra.Command {
-	o := &sessionListOptions{cli: c, print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme())}
+	o := &sessionListOptions{cli: c, formats: newOutputFormats("wide")}
 	command := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
@@ -48,8 +47,7 @@ func newSessionList(c *cli) *cobra.Command {
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "list the sessions of all namespaces")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, e.g. team=search")
 	flags.StringSliceVar(&o.phases, "phase", nil, "list only sessions in these phases: "+strings.Join(sessionPhases, ", "))
-	o.print.AddFlags(command)
-	flags.Lookup("output").Usage = "output format: wide, or one of: " + strings.Join(o.print.AllowedFormats(), ", ")
+	o.formats.add(command)
 	must(command.RegisterFlagCompletionFunc("phase", completeFrom(sessionPhases...)))
 	return command
 }
@@ -82,8 +80,8 @@ func (o *sessionListOptions) run(ctx context.Context) error {
 	slices.SortStableFunc(list.Items, func(a, b v1alpha1.ToolSession) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
-	if format := *o.print.OutputFormat; format != "" && format != "wide" {
-		return o.printObjects(list)
+	if o.formats.isObject() {
+		return o.formats.print(o.cli, list, sessionObjects(list))
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintln(o.ErrOut, "No sessions found"+where)
@@ -92,27 +90,14 @@ func (o *sessionListOptions) run(ctx context.Context) error {
 	return o.writeTable(list.Items, time.Now())
 }
 
-func containsFold(list []string, text string) bool {
-	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, text) })
-}
-
-func (o *sessionListOptions) printObjects(list *v1alpha1.ToolSessionList) error {
-	printer, err := o.print.ToPrinter()
-	if err != nil {
-		return err
-	}
+// sessionObjects are the sessions of a list, each with its kind.
+func sessionObjects(list *v1alpha1.ToolSessionList) []printable {
+	var all []printable
 	for i := range list.Items {
 		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
+		all = append(all, &list.Items[i])
 	}
-	if *o.print.OutputFormat != "name" {
-		return printer.PrintObj(list, o.Out)
-	}
-	for i := range list.Items {
-		if err := printer.PrintObj(&list.Items[i], o.Out); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all
 }
 
 func (o *sessionListOptions) writeTable(sessions []v1alpha1.ToolSession, now time.Time) error {
@@ -121,7 +106,7 @@ func (o *sessionListOptions) writeTable(sessions []v1alpha1.ToolSession, now tim
 	if o.allNamespaces {
 		columns = append([]string{"NAMESPACE"}, columns...)
 	}
-	wide := *o.print.OutputFormat == "wide"
+	wide := o.formats.format() == "wide"
 	if wide {
 		columns = append(columns, "REQUESTED-BY", "INCARNATION", "POD", "NODE")
 	}

@@ -38,8 +38,8 @@ func TestTableOfSessions(t *testing.T) {
 	}
 	table := func(format string, all bool) string {
 		var out bytes.Buffer
-		o := &sessionListOptions{cli: newCLI(streamsTo(&out)), allNamespaces: all, print: newPrintFlags("")}
-		*o.print.OutputFormat = format
+		o := &sessionListOptions{cli: newCLI(streamsTo(&out)), allNamespaces: all, formats: newOutputFormats("wide")}
+		*o.formats.OutputFormat = format
 		if err := o.writeTable(sessions, now); err != nil {
 			t.Fatal(err)
 		}

@@ -29,10 +29,10 @@ func TestRunInASession(t *testing.T) {
 		return finished(withOutput(succeeded(), call.Spec.Structured.Binary+"\n", ""))
 	})
 	for line, want := range map[string]string{
-		"run --session dev -- ls -l":           "ls\n",
-		"session exec dev -- ls -l":            "ls\n",
-		"session exec --quiet dev -- ls -- x":  "ls\n",
-		"session exec dev -e A=1 -w x -- make": "make\n",
+		"run --session dev -q -- ls -l":           "ls\n",
+		"session exec dev -q -- ls -l":            "ls\n",
+		"session exec --quiet dev -- ls -- x":     "ls\n",
+		"session exec dev -q -e A=1 -w x -- make": "make\n",
 	} {
 		if got := f.run(strings.Fields(line)...); got != (printed{want, "", 0}) {
 			t.Errorf("%s: %+v", line, got)
@@ -88,7 +88,7 @@ func TestRunInTheBackground(t *testing.T) {
 		return nil
 	})
 	got := f.run("run", "--session", "dev", "--background", "--name", "server", "--", "serve")
-	if want := (printed{"server\n", "call server runs in the background of session dev: to stop it, run kubectl toolcall cancel server -n " + f.namespace + "\n", 0}); got != want {
+	if want := (printed{"server\n", "call server created\ncall server runs in the background of session dev: to stop it, run kubectl toolcall cancel server -n " + f.namespace + "\n", 0}); got != want {
 		t.Errorf("got %+v", got)
 	}
 	if got := f.run("session", "exec", "dev", "--background", "-q", "--name", "quiet", "--", "serve"); got != (printed{"quiet\n", "", 0}) {

@@ -26,7 +26,7 @@ const sessionStartExample = `  # In the namespace's default environment, with fi
   kubectl toolcall session start
 
   # With a name, in a given environment, with files on a volume
-  kubectl toolcall session start dev --env repo --workspace 10Gi
+  kubectl toolcall session start dev --environment repo --workspace 10Gi
 
   # For a script
   session=$(kubectl toolcall session start --quiet) && kubectl toolcall run --session "$session" -- make test`
@@ -77,10 +77,10 @@ func newSessionStart(c *cli) *cobra.Command {
 
 func (o *sessionStartOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&o.environment, "env", "", "ExecutionEnvironment of the session (default: the namespace's default environment)")
+	addEnvironmentFlag(command, o.cli, &o.environment, "ExecutionEnvironment of the session (default: the namespace's default environment)")
 	flags.StringVar(&o.skill, "skill", "", "Skill to take variables from")
 	flags.StringVarP(&o.workingDir, "working-dir", "w", "", "directory that calls start in which set none")
-	flags.StringArrayVarP(&o.env, "set-env", "e", nil, "environment variable of all calls as NAME=VALUE; can be repeated")
+	addVariableFlag(command, &o.env, "environment variable of all calls as NAME=VALUE; can be repeated")
 	flags.StringVar(&o.workspace, "workspace", "", "put the files on a volume of this size, e.g. 10Gi")
 	flags.StringVar(&o.storageClass, "storage-class", "", "with --workspace: StorageClass of the volume (default: the cluster's default class)")
 	flags.StringVar(&o.retain, "retain", "", "with --workspace: Delete the volume with the session, or Keep it (default Delete)")
@@ -93,9 +93,8 @@ func (o *sessionStartOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.dryRun, "dry-run", "none", `"client" prints the session, "server" also lets the API server validate it; neither creates it`)
 	flags.Lookup("dry-run").NoOptDefVal = "client"
 	o.waitFlags.add(command, "the session is ready")
-	o.print.AddFlags(command)
+	addPrintFlags(command, o.print)
 	o.changed = flags.Changed
-	must(command.RegisterFlagCompletionFunc("env", o.completeEnvironments))
 	must(command.RegisterFlagCompletionFunc("skill", o.completeSkills))
 	must(command.RegisterFlagCompletionFunc("retain", completeFrom(string(v1alpha1.RetainDelete), string(v1alpha1.RetainKeep))))
 	must(command.RegisterFlagCompletionFunc("dry-run", completeFrom("none", "client", "server")))
@@ -117,7 +116,7 @@ func (o *sessionStartOptions) run(ctx context.Context, args []string) error {
 	if o.dryRun != "none" {
 		return o.printDryRun(ctx, c, session)
 	}
-	ctx, release := o.interruptible(ctx)
+	ctx, release := endedBySignals(ctx)
 	defer release()
 	created, err := c.follow().CreateSession(ctx, session)
 	if err != nil {

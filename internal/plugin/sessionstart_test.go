@@ -34,7 +34,7 @@ func TestFlagsBecomeASession(t *testing.T) {
 	for line, want := range map[string]v1alpha1.ToolSessionSpec{
 		"":                {},
 		"--workspace 1Gi": {Workspace: &v1alpha1.SessionWorkspace{Size: resourceOf("1Gi")}},
-		"--env repo --skill review -w /workspace/x -e A=1=2 -e B= --workspace 10Gi --storage-class fast --retain Keep --idle-timeout 0s " +
+		"--environment repo --skill review -w /workspace/x -e A=1=2 -e B= --workspace 10Gi --storage-class fast --retain Keep --idle-timeout 0s " +
 			"--max-lifetime 1h --ttl 1m --max-concurrent-calls 4 --max-calls 7": full,
 	} {
 		out, errs, code := command("", append([]string{"--kubeconfig", config, "session", "start", "dev", "-l", "a=b", "--dry-run"}, strings.Fields(line)...)...)

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,11 +33,6 @@ func (f *waitFlags) validate() error {
 		return fmt.Errorf("--timeout %s: must not be negative; 0 means no timeout", f.timeout)
 	}
 	return nil
-}
-
-// interruptible ends with the signals by which a user stops a program. The session isn't affected.
-func (f *waitFlags) interruptible(parent context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 }
 
 // waiting ends with --timeout, which doesn't cover the requests before the wait: cut off, their outcome is unknown.

@@ -40,6 +40,8 @@ type apiServer struct {
 	outputs    *apitest.API
 	// bare is what commands printed before the kinds were installed.
 	bare []printed
+	// bareDoctor is what doctor found then.
+	bareDoctor printed
 	// bareSessions is what commands about sessions printed then.
 	bareSessions []printed
 }
@@ -50,7 +52,13 @@ type printed struct {
 	code     int
 }
 
+// asPlugin in the environment has the test's program be the plugin: examples run it from a shell.
+const asPlugin = "TOOLCALL_TEST_AS_PLUGIN"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asPlugin) != "" {
+		os.Exit(Main(os.Args[1:]))
+	}
 	ctrllog.SetLogger(logr.Discard())
 	os.Exit(runTests(m))
 }
@@ -89,7 +97,7 @@ func stopAndFindLeaks(env *envtest.Environment) (code int) {
 
 // startServer starts an API server, and installs the kinds, the admission policies and the roles of the project.
 func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
-	if err := apitest.Prepare(env, filepath.Dir(kubeconfig)); err != nil {
+	if _, err := apitest.Prepare(env, filepath.Dir(kubeconfig)); err != nil {
 		return nil, err
 	}
 	config, err := env.Start()
@@ -100,9 +108,10 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 		return nil, err
 	}
 	s := &apiServer{kubeconfig: kubeconfig}
-	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list"} {
+	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list", "top", "tools", "delete a", "delete --all", "rerun a", "wait --all", "env describe a", "get --watch"} {
 		s.bare = append(s.bare, s.runBare(line))
 	}
+	s.bareDoctor = s.runBare("doctor")
 	for _, line := range []string{
 		"session start", "session list", "session describe a", "session end a", "session shell a", "session exec a -- ls", "run --session a -- ls",
 	} {

@@ -107,7 +107,7 @@ func TestNothingControlsTheTerminal(t *testing.T) {
 		"get failed -o jsonpath={.status.stdout}{.status.message}", "get failed -o go-template={{.status.stderr}}", "get -o yaml",
 		"wait failed denied", "explain-denial denied", "env list", "env list -o yaml", "run --name failed -- ls", "cancel failed \x1b[31m",
 		"get \x1b[31mname\u202e", "logs \x1b[31mname", "get -l \x1b[31m", "get --phase \x1b[31m", "run --dry-run -o jsonpath={.spec.shell.command} --shell \x1b[31m",
-		"run --detach --env \x1b[31m -- ls", "check --env \x1b[31m -- ls", "--context \x1b[31m get", "--\x1b[31m", "\x1b[31m", "run --help", "check --shell \x1b[31m",
+		"run --detach --environment \x1b[31m -- ls", "check --environment \x1b[31m -- ls", "--context \x1b[31m get", "--\x1b[31m", "\x1b[31m", "run --help", "check --shell \x1b[31m",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -1,24 +1,138 @@
 package plugin
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/terminal"
 	"toolcall.dev/operator/internal/version"
 )
 
+const versionLong = `Print the versions of the plugin and of the operator.
+
+The operator's version comes with each answer of the aggregated API for output, which everybody who may use the cluster can
+ask. The exit code is 1 if it can't be found out.`
+
+// versions are what version prints with -o.
+type versions struct {
+	Plugin   pluginVersion   `json:"plugin"`
+	Operator *sourcedVersion `json:"operator,omitempty"`
+}
+
+type pluginVersion struct {
+	Version   string `json:"version"`
+	Platform  string `json:"platform"`
+	GoVersion string `json:"goVersion"`
+	API       string `json:"api"`
+}
+
+// sourcedVersion is a version, and where it was read.
+type sourcedVersion struct {
+	Version string `json:"version"`
+	Source  string `json:"source"`
+}
+
 func newVersion(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of the plugin",
-		Example: "  kubectl toolcall version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s/%s, %s, API %s)\n", version.String(), runtime.GOOS, runtime.GOARCH, runtime.Version(), v1alpha1.GroupVersion)
-			return err
+	clientOnly, formats := false, newOutputFormats()
+	command := &cobra.Command{
+		Use:               "version",
+		Short:             "Print the versions of the plugin and of the operator",
+		Long:              versionLong,
+		Example:           "  kubectl toolcall version\n  kubectl toolcall version --client\n  kubectl toolcall version -o json",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return c.version(command.Context(), clientOnly, &formats)
 		},
 	}
+	command.Flags().BoolVar(&clientOnly, "client", false, "print only the plugin's version, and ask no cluster")
+	formats.add(command)
+	return command
+}
+
+func (c *cli) version(ctx context.Context, clientOnly bool, formats *outputFormats) error {
+	all := versions{Plugin: pluginVersion{
+		Version: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH, GoVersion: runtime.Version(), API: v1alpha1.GroupVersion.String(),
+	}}
+	var unknown error
+	if !clientOnly {
+		all.Operator, unknown = c.operatorVersion(ctx)
+	}
+	if formats.isObject() {
+		object, err := reportObject("Versions", all)
+		if err != nil {
+			return err
+		}
+		object.SetName("versions")
+		if err := formats.print(c, object, []printable{object}); err != nil {
+			return err
+		}
+		return unknown
+	}
+	p := all.Plugin
+	fmt.Fprintf(c.Out, "kubectl-toolcall %s (%s, %s, API %s)\n", p.Version, p.Platform, p.GoVersion, p.API)
+	if all.Operator != nil {
+		fmt.Fprintf(c.Out, "operator %s (%s)\n", terminal.SafeLine(all.Operator.Version), terminal.SafeLine(all.Operator.Source))
+	}
+	return unknown
+}
+
+func (c *cli) operatorVersion(ctx context.Context) (*sourcedVersion, error) {
+	cluster, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	found, err := cluster.operatorVersion(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the operator's version is unknown: %w", err)
+	}
+	return found, nil
+}
+
+// operatorVersion asks the aggregated API, and for an operator that doesn't say its version there, its Deployment.
+func (c *cluster) operatorVersion(ctx context.Context) (*sourcedVersion, error) {
+	said, err := c.versionHeader(ctx)
+	if err == nil && said != "" {
+		return &sourcedVersion{Version: said, Source: "says the API " + outputGroup}, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("the API %s doesn't say it: the operator is older than this plugin", outputGroup)
+	}
+	tag, tagErr := c.operatorTag(ctx)
+	if tagErr != nil {
+		return nil, errors.Join(err, tagErr)
+	}
+	return &sourcedVersion{Version: tag, Source: "tag of the operator's image"}, nil
+}
+
+// versionHeader is the version that the aggregated API's answers have, empty if they have none.
+func (c *cluster) versionHeader(ctx context.Context) (string, error) {
+	answer, err := c.get(ctx, "apis/"+outputGroup)
+	if err != nil {
+		return "", err
+	}
+	return answer.Get(versionHeader), nil
+}
+
+// get asks for a path of the API server, and returns the headers of the answer.
+func (c *cluster) get(ctx context.Context, path string) (http.Header, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath(path).String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the API server answers a request for /%s with %s", path, response.Status)
+	}
+	return response.Header, nil
 }

@@ -84,7 +84,7 @@ func TestRunAndWaitSayWhatWasRefused(t *testing.T) {
 	f.run("run", "--name", "refused", "--", "ls").expect(t, 3, "call refused: Failed (NonZeroExit): "+refusal)
 	f.run("wait", "refused").expect(t, 3, "refused Failed NonZeroExit exit 3", "call refused: "+refusal)
 	for name, code := range map[string]int{"fine": 0, "plain": 3} {
-		for _, args := range [][]string{{"run", "--name", name, "--", "ls"}, {"wait", name}} {
+		for _, args := range [][]string{{"run", "-q", "--name", name, "--", "ls"}, {"wait", name}} {
 			got := f.run(args...)
 			got.expect(t, code)
 			if got.err != "" {

@@ -30,7 +30,7 @@ func TestPluginCheckAgreesWithWhatHappens(t *testing.T) {
 		"code":                            {"--code", "python", "-f", "-"},
 		"a protected variable":            {"-e", "PATH=/tmp", "--", "ls"},
 		"a variable":                      {"-e", "FOO=bar", "--", "ls"},
-		"an environment that isn't there": {"--env", "nowhere", "--", "ls"},
+		"an environment that isn't there": {"--environment", "nowhere", "--", "ls"},
 		"a skill that isn't there":        {"--skill", "none", "--", "ls"},
 		"a tool that nobody knows":        {"--tool", "teleport"},
 		"trust":                           {"--trusted", "--", "ls"},
@@ -138,15 +138,17 @@ func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
 	sp.plugin(t, "", "run", "--name", "first", "--", "true")
 	sp.plugin(t, "", "run", "--name", "second", "--", "true")
 	for line, want := range map[string]string{
-		"run --env ":   "other tools",
-		"run --env o":  "other",
-		"logs ":        "first second",
-		"logs s":       "second",
-		"logs first ":  "",
-		"wait first ":  "second",
-		"describe fi":  "first",
-		"get --phase ": "Cancelled Denied Failed Pending Running Succeeded",
-		"run --live ":  "always never",
+		"run --environment ":  "other tools",
+		"run --environment o": "other",
+		"logs ":               "first second",
+		"logs s":              "second",
+		"logs first ":         "second",
+		"describe first ":     "",
+		"delete f":            "first",
+		"wait first ":         "second",
+		"describe fi":         "first",
+		"get --phase ":        "Cancelled Denied Failed Pending Running Succeeded",
+		"run --live ":         "always never",
 	} {
 		words := strings.Split(line, " ")
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -37,7 +37,7 @@ func TestPluginRunExitsAsTheCommandDid(t *testing.T) {
 		"a signal":                   {"", []string{"--shell", "kill -SEGV $$"}, 139, "", "SIGSEGV"},
 		"no such program":            {"", []string{"--", "no-such-program"}, 127, "", "never started, so it is safe to run it again"},
 		"a denial":                   {"", []string{"--code", "python", "-f", "-"}, 126, "", "explain-denial"},
-		"no such environment":        {"", []string{"--env", "nowhere", "--", "ls"}, 125, "", "EnvironmentNotFound"},
+		"no such environment":        {"", []string{"--environment", "nowhere", "--", "ls"}, 125, "", "EnvironmentNotFound"},
 		"no such directory":          {"", []string{"-w", "/nowhere", "--", "ls"}, 125, "", "WorkingDirNotFound"},
 		"a name that the API denies": {"", []string{"--name", "Not_A_Name", "--", "ls"}, 125, "", "the API server rejected the call"},
 		"standard input":             {"one two\n", []string{"--stdin", "--", "wc", "-w"}, 0, "2\n", ""},

@@ -1,0 +1,215 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// doctor knows every admission policy that an installation has, and each has its binding.
+func TestDoctorKnowsTheAdmissionPolicies(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../config/admission/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKind := map[string][]string{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(raw), "\n---\n") {
+			var object struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatal(err)
+			}
+			byKind[object.Kind] = append(byKind[object.Kind], object.Metadata.Name)
+		}
+	}
+	for kind, known := range map[string][]string{
+		"MutatingAdmissionPolicy": mutating, "MutatingAdmissionPolicyBinding": mutating,
+		"ValidatingAdmissionPolicy": validating, "ValidatingAdmissionPolicyBinding": validating,
+	} {
+		slices.Sort(byKind[kind])
+		if diff := cmp.Diff(byKind[kind], known); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+	}
+}
+
+func TestDoctorKnowsTheKinds(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../config/crd/toolcall.dev_*.yaml")
+	if err != nil || len(files) != len(kinds) {
+		t.Fatalf("%d kinds, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "toolcall.dev_"), ".yaml")
+		if !slices.Contains(kinds, name) {
+			t.Errorf("%s is unknown", name)
+		}
+	}
+}
+
+// installation has the API server answer as if the operator were installed.
+func (f *fixture) installation(operator, store int32) string {
+	answer := func(w http.ResponseWriter, object any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(object)
+	}
+	return f.proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/deployments"):
+			d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "toolcall-operator"}}
+			d.Spec.Replicas, d.Status.AvailableReplicas = ptr.To(int32(2)), operator
+			d.Spec.Template.Spec.Containers = []corev1.Container{{Image: "toolcall.dev/manager:v1.2.3"}}
+			answer(w, &appsv1.DeploymentList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DeploymentList"}, Items: []appsv1.Deployment{d}})
+		case strings.HasSuffix(r.URL.Path, "/statefulsets"):
+			list := &appsv1.StatefulSetList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSetList"}}
+			if store >= 0 {
+				list.Items = []appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{Name: "toolcall-store"}, Status: appsv1.StatefulSetStatus{ReadyReplicas: store}}}
+			}
+			answer(w, list)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// In the API server of the tests, not all admission policies are installed: doctor names those, and exits with 1.
+func TestDoctorNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	got := f.run("doctor")
+	got.expect(t, 1, "OK kinds 5 kinds of toolcall.dev/v1alpha1", "OK output API subresources.toolcall.dev/v1alpha1 answers",
+		"PROBLEM admission missing: ValidatingAdmissionPolicy toolcall-create", "to do: as a cluster administrator, install the operator",
+		"PROBLEM operator no operator was found", "WARNING output store no output store",
+		"WARNING environments there are no environments in namespace "+f.namespace)
+	for _, installed := range []string{"Policy toolcall-requested-by", "Policy toolcall-identity", "Binding toolcall-session-spec"} {
+		if strings.Contains(got.out, installed) {
+			t.Errorf("%s is installed: %s", installed, got.out)
+		}
+	}
+}
+
+// On a cluster without the operator, everything is a problem whose solution is to install it.
+func TestDoctorOnAClusterWithoutTheOperator(t *testing.T) {
+	t.Parallel()
+	newFixture(t).bareDoctor.expect(t, 1, "OK cluster Kubernetes", "PROBLEM kinds the cluster has no kind of toolcall.dev/v1alpha1", "PROBLEM admission missing: MutatingAdmissionPolicy toolcall-requested-by",
+		"PROBLEM output API there is no APIService", "PROBLEM operator no operator was found", "PROBLEM environments the cluster has no executionenvironments",
+		"PROBLEM policies the cluster has no executionpolicies", "to do: as a cluster administrator, install the operator")
+}
+
+func TestDoctorOnTheOperatorAndTheStore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, c := range map[string]struct {
+		operator, store int32
+		want            []string
+	}{
+		"healthy":     {2, 1, []string{"OK operator Deployment toolcall-system/toolcall-operator: 2 of 2 replicas", "OK output store StatefulSet toolcall-system/toolcall-store is ready"}},
+		"half":        {1, 0, []string{"WARNING operator", "1 of 2 replicas", "PROBLEM output store", "kubectl describe pods,pvc -n toolcall-system"}},
+		"none at all": {0, -1, []string{"PROBLEM operator", "no call starts or ends", "WARNING output store no output store"}},
+	} {
+		out, errs, code := commandAt(f.installation(c.operator, c.store), "-n", f.namespace, "doctor")
+		printed{out, errs, code}.expect(t, 1, c.want...)
+	}
+}
+
+// Environments, policies and nodes that aren't well are problems with advice; -o json says the same to programs.
+func TestDoctorOnEnvironmentsAndNodes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.policy()
+	for _, name := range []string{"good", "bad", "late", "new"} {
+		f.environment(name, false)
+	}
+	f.setReady("good", metav1.ConditionTrue, "Ready", nil)
+	f.setReady("bad", metav1.ConditionFalse, v1alpha1.ReasonIsolationUnavailable, nil)
+	f.setReady("late", metav1.ConditionTrue, "Ready", nil)
+	f.run("env", "suspend", "late").expect(t, 0)
+	got := f.run("doctor")
+	got.expect(t, 1, "OK environments "+f.namespace+"/good is ready", "PROBLEM environments "+f.namespace+"/bad is not ready: IsolationUnavailable",
+		"Landlock (Linux 6.2 or newer", "WARNING environments "+f.namespace+"/late is suspended", "kubectl toolcall env resume late", f.namespace+"/new has no status")
+	var report struct {
+		Kind string
+		doctorReport
+	}
+	raw := f.run("doctor", "-o", "json")
+	if err := json.Unmarshal([]byte(raw.out), &report); err != nil || raw.code != 1 || report.Kind != "Diagnosis" || report.Healthy || len(report.Findings) < 10 {
+		t.Errorf("exit code %d, %v: %+v", raw.code, err, report)
+	}
+}
+
+// A caller with few rights learns what can be seen, and what couldn't be.
+func TestDoctorWithFewRights(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.environment("tools", true)
+	f.setReady("tools", metav1.ConditionTrue, "Ready", nil)
+	f.detached("c")
+	s := succeeded()
+	s.Node, s.Isolation = "node-7", &v1alpha1.Isolation{LandlockABI: 6}
+	f.end("c", s)
+	user := f.user([]string{"toolcall-user"}, "ls")
+	f.run("doctor", "--as", user).expect(t, 0, "OK cluster Kubernetes v1.", "OK kinds", "OK admission who creates a call is recorded; the other admission policies can't be seen",
+		"OK output API", "UNKNOWN operator you have no permission to list deployments in namespace toolcall-system", "UNKNOWN output store", "OK environments "+f.namespace+"/tools is ready",
+		"UNKNOWN policies you have no permission to list executionpolicies", "toolcall-policy-viewer", "UNKNOWN nodes", "OK nodes Landlock 6 held calls on node node-7", "4 UNKNOWN")
+	f.run("doctor", "--as", "nobody").expect(t, 0, "UNKNOWN admission", "UNKNOWN environments")
+	_, errs, code := commandAt(offline(t), "doctor")
+	if code != 1 || !strings.Contains(errs, "the cluster can't be reached") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// What a node can do is told from its versions, and from what calls found there.
+func TestDoctorOnNodes(t *testing.T) {
+	t.Parallel()
+	node := func(kernel, runtime, kubelet string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		n.Status.NodeInfo = corev1.NodeSystemInfo{KernelVersion: kernel, ContainerRuntimeVersion: runtime, KubeletVersion: kubelet, OperatingSystem: "linux"}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		return n
+	}
+	down := node("6.18.1", "containerd://2.2.9", "v1.36.3")
+	down.Status.Conditions = nil
+	windows := node("10.0", "containerd://2.2.9", "v1.36.3")
+	windows.Status.NodeInfo.OperatingSystem = "windows"
+	for name, c := range map[string]struct {
+		node        *corev1.Node
+		abi         int32
+		state, part string
+	}{
+		"all of it":             {node("6.18.44-fc", "containerd://2.2.9", "v1.36.3"), 7, stateOK, "Landlock 7 held calls"},
+		"no signals":            {node("6.8.0-31-generic", "cri-o://1.36.0", "v1.36.0"), 0, stateOK, "no signals"},
+		"no Landlock":           {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "IsolationUnavailable"},
+		"a backported Landlock": {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 4, stateOK, "no signals"},
+		"an old runtime":        {node("6.18.1", "containerd://1.7.27", "v1.36.3"), 0, stateProblem, "upgrade containerd"},
+		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateProblem, "upgrade the node"},
+		"a strange version":     {node("strange", "other", "strange"), 0, stateOK, "strange"},
+		"one that is away":      {down, 0, stateWarning, "not ready"},
+		"one that isn't Linux":  {windows, 0, stateOK, "calls don't run on it"},
+	} {
+		got := nodeFinding(c.node, c.abi)
+		if got.State != c.state || !strings.Contains(got.Detail+" "+got.Advice, c.part) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

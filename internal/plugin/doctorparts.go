@@ -1,0 +1,172 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/version"
+)
+
+func (d *doctor) checkOperator(ctx context.Context) []finding {
+	deployment, err := d.operatorDeployment(ctx)
+	if errors.Is(err, errNoOperator) {
+		return problem(adviceInstall, "%v", err)
+	}
+	if err != nil {
+		return unseenFinding("list deployments in namespace "+d.installedIn(ctx), adviceAdmin, err)
+	}
+	where := deployment.Namespace + "/" + deployment.Name
+	wanted, available := ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status.AvailableReplicas
+	advice := "look at its pods: kubectl describe pods -n " + deployment.Namespace + " -l " + labelName + "=" + operatorLabel
+	switch {
+	case wanted == 0:
+		return problem("scale it up: kubectl scale deployment -n "+deployment.Namespace+" "+deployment.Name+" --replicas=2", "Deployment %s has no replicas: no call starts or ends", where)
+	case available == 0:
+		return problem(advice, "Deployment %s has no available replica: no call starts or ends", where)
+	case available < wanted:
+		return []finding{found(stateWarning, fmt.Sprintf("Deployment %s: %d of %d replicas are available", where, available, wanted), advice)}
+	}
+	return healthy("Deployment %s: %d of %d replicas are available", where, available, wanted)
+}
+
+func (d *doctor) checkVersion(ctx context.Context) []finding {
+	operator, err := d.cluster.operatorVersion(ctx)
+	if err != nil {
+		return []finding{found(stateUnknown, "plugin "+version.String()+"; the operator's version can't be found out: "+err.Error(), adviceAdmin)}
+	}
+	own, ownErr := utilversion.ParseSemantic(version.String())
+	theirs, theirsErr := utilversion.ParseSemantic(operator.Version)
+	switch {
+	case operator.Version == version.String():
+	case ownErr != nil || theirsErr != nil:
+		return healthy("plugin %s, operator %s: builds that aren't releases, which can't be compared", version.String(), operator.Version)
+	case own.Major() != theirs.Major() || own.Minor() != theirs.Minor():
+		return []finding{found(stateWarning, fmt.Sprintf("plugin %s, operator %s", version.String(), operator.Version), "install the plugin of the operator's release, or upgrade the operator: other versions can lack flags and fields")}
+	}
+	return healthy("plugin %s, operator %s", version.String(), operator.Version)
+}
+
+// checkStore looks for the output store that is installed beside the operator, or for one that the operator is told about.
+func (d *doctor) checkStore(ctx context.Context) []finding {
+	namespace := d.installedIn(ctx)
+	list := &appsv1.StatefulSetList{}
+	if err := d.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labelName: storeLabel}); err != nil {
+		return unseenFinding("list statefulsets in namespace "+namespace, adviceAdmin, err)
+	}
+	if len(list.Items) == 0 {
+		return d.checkOtherStore(ctx)
+	}
+	store := &list.Items[0]
+	if store.Status.ReadyReplicas == 0 {
+		return problem("look at its pod and its claim: kubectl describe pods,pvc -n "+namespace+" -l "+labelName+"="+storeLabel, "StatefulSet %s/%s is not ready: output that a status leaves out is lost after five minutes", namespace, store.Name)
+	}
+	return healthy("StatefulSet %s/%s is ready", namespace, store.Name)
+}
+
+func (d *doctor) checkOtherStore(ctx context.Context) []finding {
+	none := found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: docs/operations.md says how")
+	deployment, err := d.operatorDeployment(ctx)
+	if err != nil {
+		return []finding{none}
+	}
+	for i := range deployment.Spec.Template.Spec.Containers {
+		for _, arg := range deployment.Spec.Template.Spec.Containers[i].Args {
+			if location, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "output-store="); ok && location != "" {
+				return healthy("the operator keeps output in %s; whether that is reachable, calls say in their condition OutputStored", location)
+			}
+		}
+	}
+	return []finding{none}
+}
+
+func (d *doctor) checkEnvironments(ctx context.Context) []finding {
+	list := &v1alpha1.ExecutionEnvironmentList{}
+	if err := d.client.List(ctx, list, client.InNamespace(d.environmentNamespace())); err != nil {
+		return d.unlisted("executionenvironments", "to see them, have the ClusterRole toolcall-environment-viewer bound to you", err)
+	}
+	if len(list.Items) == 0 {
+		return []finding{found(stateWarning, "there are no environments "+d.where()+": calls need one to run in", "create an ExecutionEnvironment: docs/reference/executionenvironment.md has its fields; or choose another namespace with -n")}
+	}
+	var all []finding
+	for i := range list.Items {
+		all = append(all, environmentFinding(&list.Items[i]))
+	}
+	return all
+}
+
+// unlisted is what a failed list of one of the project's kinds tells.
+func (d *doctor) unlisted(resource, advice string, err error) []finding {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return problem(adviceInstall, "the cluster has no %s", resource)
+	}
+	return unseenFinding("list "+resource, advice, err)
+}
+
+func (d *doctor) where() string {
+	if d.allNamespaces {
+		return "in any namespace"
+	}
+	return "in namespace " + d.namespace
+}
+
+func environmentFinding(env *v1alpha1.ExecutionEnvironment) finding {
+	name := env.Namespace + "/" + env.Name
+	switch why := notReady(env); {
+	case why != "":
+		return found(stateProblem, name+" is not ready: "+why, environmentAdvice(env))
+	case meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady) == nil:
+		return found(stateProblem, name+" has no status", "the operator hasn't looked at it: see what doctor says about the operator, and whether it works in this namespace")
+	case env.Spec.Suspend:
+		return found(stateWarning, name+" is suspended: no new call starts in it", "when the reason is gone, run kubectl toolcall env resume "+env.Name+" -n "+env.Namespace)
+	case env.Status.Warm != nil && env.Status.Warm.Ready < env.Status.Warm.Desired:
+		return found(stateWarning, fmt.Sprintf("%s is ready, with %s warm pods", name, warm(env)), "if that lasts, look at kubectl toolcall env describe "+env.Name+" -n "+env.Namespace)
+	default:
+		return found(stateOK, name+" is ready", "")
+	}
+}
+
+// environmentAdvice says what to do about the reason for which an environment isn't ready.
+func environmentAdvice(env *v1alpha1.ExecutionEnvironment) string {
+	switch meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady).Reason {
+	case v1alpha1.ReasonDuplicateDefault:
+		return "keep the annotation " + v1alpha1.AnnotationDefaultEnvironment + " on one environment of the namespace"
+	case v1alpha1.ReasonPolicyNotFound:
+		return "create the ExecutionPolicy, or correct spec.policyRef of the environment"
+	case v1alpha1.ReasonIsolationUnavailable:
+		return "run it on nodes with Landlock (Linux 6.2 or newer, with lsm=landlock), or set binaries.enforcement of the policy to Text"
+	default:
+		return "correct what the message names: kubectl toolcall env describe " + env.Name + " -n " + env.Namespace
+	}
+}
+
+func (d *doctor) checkPolicies(ctx context.Context) []finding {
+	list := &v1alpha1.ExecutionPolicyList{}
+	if err := d.client.List(ctx, list); err != nil {
+		return d.unlisted("executionpolicies", "to see them, have the ClusterRole toolcall-policy-viewer bound to you with a ClusterRoleBinding", err)
+	}
+	var all []finding
+	for i := range list.Items {
+		policy := &list.Items[i]
+		switch c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady); {
+		case c != nil && c.Status == metav1.ConditionFalse:
+			all = append(all, found(stateProblem, policy.Name+" can't be used: "+c.Reason+": "+c.Message, "correct the field: calls under it end with InvalidPolicy"))
+		case weakness(policy) != "":
+			all = append(all, found(stateWarning, policy.Name+" is weaker than it looks: "+weakness(policy), "change the policy, if that isn't meant so"))
+		}
+	}
+	if len(all) == 0 {
+		return healthy("%d policies", len(list.Items))
+	}
+	return all
+}

@@ -1,0 +1,140 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const envDescribeLong = `Show the details of environments: whether calls can run in them and why not, their image, policy, limits, variables (names
+and sources, never values), conditions and Events.
+
+What the policy allows is shown if you have permission to read policies. "kubectl toolcall tools" shows what of it you may use.
+
+The exit code is 0 whatever the state of the environments, and 1 if one can't be read.`
+
+func newEnvDescribe(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:               "describe NAME...",
+		Short:             "Show the details of environments",
+		Long:              envDescribeLong,
+		Example:           "  kubectl toolcall env describe tools",
+		Args:              requireEnvironments,
+		ValidArgsFunction: c.completeEnvironmentArguments,
+		RunE: func(command *cobra.Command, args []string) error {
+			return c.describeEnvironments(command.Context(), args)
+		},
+	}
+}
+
+func (c *cli) describeEnvironments(ctx context.Context, names []string) error {
+	cluster, err := c.connect()
+	if err != nil {
+		return err
+	}
+	policies, now := newPolicyReader(cluster), time.Now()
+	for i, name := range names {
+		env := &v1alpha1.ExecutionEnvironment{}
+		if err := cluster.client.Get(ctx, cluster.key(name), env); err != nil {
+			return cluster.readError("environment "+name, err)
+		}
+		if i > 0 {
+			fmt.Fprintln(c.Out)
+		}
+		w := newTable(c.Out)
+		for _, part := range []section{
+			{"", environmentSummary(ctx, policies, env, now)}, {"Limits", environmentLimits(&env.Spec)}, {"Pod", environmentPod(&env.Spec)},
+			{"Variables", environmentVariables(env.Spec.Env)},
+			{"Conditions", conditionFields(env.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ConditionWarm)},
+		} {
+			writeSection(w, part)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if err := writeEvents(c.Out, cluster.eventsOf(ctx, env), now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// environmentSummary says whether calls can run in an environment, and what it allows.
+func environmentSummary(ctx context.Context, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) []field {
+	all := []field{
+		{"Name", env.Name}, {"Namespace", env.Namespace}, {"Age", duration.HumanDuration(now.Sub(env.CreationTimestamp.Time))},
+		{"Default", isDefault(env)}, {"Ready", ready(env)}, {"Not ready", notReady(env)},
+		{"Suspended", map[bool]string{true: "yes: no new call starts; kubectl toolcall env resume " + env.Name + " lets them"}[env.Spec.Suspend]},
+		{"Image", env.Spec.Image}, {"Policy", policyOf(ctx, policies, env)}, {"Allows", policies.allows(ctx, env)},
+	}
+	if policy, err := policies.policyFor(ctx, env); err == nil {
+		all = append(all, field{"Weak", weakness(policy)})
+	}
+	return append(all, field{"Active calls", fmt.Sprint(env.Status.ActiveCalls)}, field{"Warm pods", warm(env)})
+}
+
+// policyOf is the name of the policy that applies to an environment, as far as it is known.
+func policyOf(ctx context.Context, policies *policyReader, env *v1alpha1.ExecutionEnvironment) string {
+	if name := env.Spec.PolicyName(); name != "" {
+		return name
+	}
+	policy, err := policies.policyFor(ctx, env)
+	switch {
+	case err != nil:
+		return "the cluster's default"
+	case policy == nil:
+		return "the built-in defaults"
+	default:
+		return policy.Name + " (the cluster's default)"
+	}
+}
+
+func environmentLimits(spec *v1alpha1.ExecutionEnvironmentSpec) []field {
+	return []field{
+		{"Calls at the same time", optionalNumber(spec.MaxConcurrentCalls, "")}, {"Start within", optionalNumber(spec.StartTimeoutSeconds, "s")},
+		{"Keep finished calls", optionalNumber(spec.TTLSecondsAfterFinished, "s")}, {"Queues", strings.Join(spec.Queues, ", ")},
+	}
+}
+
+func optionalNumber(n *int32, unit string) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n) + unit
+}
+
+func environmentPod(spec *v1alpha1.ExecutionEnvironmentSpec) []field {
+	return []field{
+		{"Directory", spec.WorkingDir}, {"Allowed paths", strings.Join(spec.AllowedPaths, ", ")}, {"Shell", quoted(spec.Shell)},
+		{"Languages", strings.Join(slices.Sorted(maps.Keys(spec.Interpreters)), ", ")}, {"Runtime class", ptr.Deref(spec.RuntimeClassName, "")},
+		{"Service account", spec.ServiceAccountName}, {"Priority class", spec.PriorityClassName},
+	}
+}
+
+// environmentVariables are the names of variables, and where their values come from.
+func environmentVariables(env []v1alpha1.EnvVar) []field {
+	var all []field
+	for i := range env {
+		source := "a value"
+		switch from := env[i].ValueFrom; {
+		case from == nil:
+		case from.SecretKeyRef != nil:
+			source = fmt.Sprintf("key %s of Secret %s", from.SecretKeyRef.Key, from.SecretKeyRef.Name)
+		case from.ConfigMapKeyRef != nil:
+			source = fmt.Sprintf("key %s of ConfigMap %s", from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Name)
+		case from.FieldRef != nil:
+			source = "field " + from.FieldRef.FieldPath + " of the pod"
+		}
+		all = append(all, field{env[i].Name, source})
+	}
+	return all
+}

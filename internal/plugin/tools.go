@@ -1,0 +1,260 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/plugin/terminal"
+)
+
+const toolsLong = `Show which tools you may use in the namespace, and what of that the policy of each environment allows.
+
+The first lines are your own rights: the verb "use" on tools, as the API server lists them. A tool is a program, bash for
+shell command lines, a language for code, or a file tool. Where the cluster can't list all rights, the tools of the policies
+are asked for one by one.
+
+The table shows both together: a call needs the right to use its tool, unless the policy's ACCESS is Open, and the policy must
+allow it. ? stands for what you have no permission to see: policies need the ClusterRole toolcall-policy-viewer. What a single
+call may do, with its arguments, says "kubectl toolcall check".
+
+--as shows what somebody else may use, if you may impersonate them. The exit code is 0, also if you may use nothing, and 1 if
+the rights or the environments can't be read; without permission to list environments, your rights are shown all the same.`
+
+const toolsExample = `  kubectl toolcall tools
+  kubectl toolcall tools -o json
+  kubectl toolcall tools -o name`
+
+const (
+	toolShell = "bash"
+	// unseen stands for what the user has no permission to see.
+	unseen = "?"
+)
+
+// toolsReport are what tools prints with -o.
+type toolsReport struct {
+	Namespace    string             `json:"namespace"`
+	Rights       *toolRights        `json:"rights"`
+	Environments []environmentTools `json:"environments"`
+}
+
+// environmentTools are what the user may use in an environment.
+type environmentTools struct {
+	Name    string `json:"name"`
+	Default bool   `json:"default"`
+	Policy  string `json:"policy"`
+	// Access is RBAC or Open, and "?" if the policy can't be read.
+	Access string `json:"access"`
+	// Programs, Shell and Languages are what the policy and the user's rights allow together.
+	Programs  string   `json:"programs"`
+	Shell     string   `json:"shell"`
+	Languages []string `json:"languages"`
+	// Problem says why nothing can run, empty for nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+func newTools(c *cli) *cobra.Command {
+	formats := newOutputFormats()
+	command := &cobra.Command{
+		Use:               "tools",
+		Short:             "Show what you may use in the namespace",
+		Long:              toolsLong,
+		Example:           toolsExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return c.tools(command.Context(), &formats)
+		},
+	}
+	formats.add(command)
+	return command
+}
+
+func (c *cli) tools(ctx context.Context, formats *outputFormats) error {
+	cluster, err := c.connect()
+	if err != nil {
+		return err
+	}
+	list := &v1alpha1.ExecutionEnvironmentList{}
+	listErr := cluster.client.List(ctx, list, client.InNamespace(cluster.namespace))
+	if listErr != nil && !apierrors.IsForbidden(listErr) {
+		return cluster.readError("environments", listErr)
+	}
+	policies := newPolicyReader(cluster)
+	rights, err := cluster.toolRights(ctx, candidateTools(ctx, policies, list.Items))
+	if err != nil {
+		return err
+	}
+	report := &toolsReport{Namespace: cluster.namespace, Rights: rights, Environments: []environmentTools{}}
+	for i := range list.Items {
+		report.Environments = append(report.Environments, usableIn(ctx, policies, rights, &list.Items[i]))
+	}
+	show := report.write
+	if formats.isObject() {
+		show = func(c *cli) error { return report.print(c, formats) }
+	}
+	if err := show(c); err != nil || listErr == nil {
+		return err
+	}
+	return cluster.readError("environments", permissionError("list executionenvironments", listErr))
+}
+
+// candidateTools are the tools that policies name.
+func candidateTools(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
+	tools := []string{toolShell, "python"}
+	for i := range environments {
+		policy, err := policies.policyFor(ctx, &environments[i])
+		if err != nil || policy == nil {
+			continue
+		}
+		if b := policy.Spec.Binaries; b != nil {
+			tools = append(tools, b.Allowed...)
+		}
+		if code := policy.Spec.Code; code != nil {
+			tools = append(tools, code.Languages...)
+		}
+	}
+	slices.Sort(tools)
+	return slices.Compact(tools)
+}
+
+// usableIn is what the user may use in an environment.
+func usableIn(ctx context.Context, policies *policyReader, rights *toolRights, env *v1alpha1.ExecutionEnvironment) environmentTools {
+	used := environmentTools{
+		Name: env.Name, Default: isDefault(env) != "", Policy: policyOf(ctx, policies, env),
+		Access: unseen, Programs: unseen, Shell: unseen, Languages: []string{}, Problem: notReady(env),
+	}
+	policy, err := policies.policyFor(ctx, env)
+	if apierrors.IsForbidden(err) {
+		return used
+	}
+	if err != nil {
+		used.Problem, used.Programs, used.Shell = err.Error(), "none", "no"
+		return used
+	}
+	spec := &v1alpha1.ExecutionPolicySpec{}
+	if policy != nil {
+		spec = &policy.Spec
+	}
+	used.fill(spec, rights)
+	return used
+}
+
+// fill combines a policy with rights.
+func (e *environmentTools) fill(spec *v1alpha1.ExecutionPolicySpec, rights *toolRights) {
+	e.Access = orText(string(spec.Access), string(v1alpha1.AccessRBAC))
+	if spec.Access == v1alpha1.AccessOpen {
+		rights = &toolRights{AnyTool: true, Complete: true}
+	}
+	e.Programs = usablePrograms(spec.Binaries, rights)
+	e.Shell = "no"
+	if s := spec.Shell; s != nil && s.Enabled != nil && *s.Enabled && rights.may(toolShell) {
+		e.Shell = "yes"
+	}
+	if code := spec.Code; code == nil || code.Enabled == nil || *code.Enabled {
+		e.Languages = usableLanguages(code, rights)
+	}
+}
+
+// usablePrograms are the programs that a policy lists and the user may use.
+func usablePrograms(b *v1alpha1.BinariesPolicy, rights *toolRights) string {
+	listsAny := b == nil || len(b.Allowed) == 0 && b.Mode != v1alpha1.BinariesEnforced
+	switch {
+	case listsAny && rights.AnyTool:
+		return "any"
+	case listsAny && len(rights.Names) > 0:
+		return joinFirst(rights.Names)
+	case listsAny:
+		return "none"
+	}
+	usable := slices.DeleteFunc(slices.Clone(b.Allowed), func(program string) bool {
+		return !rights.may(program) && !hasPrefixOf(rights.Names, program)
+	})
+	if len(usable) == 0 {
+		return "none"
+	}
+	return joinFirst(usable)
+}
+
+// hasPrefixOf reports whether a name lies in a listed directory, which ends in a slash.
+func hasPrefixOf(names []string, directory string) bool {
+	return strings.HasSuffix(directory, "/") && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, directory) })
+}
+
+// usableLanguages are the languages that a policy allows and the user may use; "any" for no bound.
+func usableLanguages(code *v1alpha1.CodePolicy, rights *toolRights) []string {
+	languages := []string{"python"}
+	if code != nil && code.Languages != nil {
+		languages = slices.Clone(code.Languages)
+	}
+	if len(languages) > 0 {
+		return slices.DeleteFunc(languages, func(language string) bool { return !rights.may(language) })
+	}
+	if rights.AnyTool {
+		return []string{"any"}
+	}
+	return slices.DeleteFunc(slices.Clone(rights.Names), func(tool string) bool { return !slices.Contains(knownLanguages, tool) })
+}
+
+// knownLanguages are those that environments have interpreters for by default.
+var knownLanguages = []string{"python", "javascript", "bash", "sh", "ruby", "perl"}
+
+func (r *toolsReport) print(c *cli, formats *outputFormats) error {
+	object, err := reportObject("ToolRights", r)
+	if err != nil {
+		return err
+	}
+	var each []printable
+	for _, name := range r.Rights.Names {
+		tool := &unstructured.Unstructured{}
+		tool.SetAPIVersion(reportVersion)
+		tool.SetKind("Tool")
+		tool.SetName(name)
+		each = append(each, tool)
+	}
+	return formats.print(c, object, each)
+}
+
+func (r *toolsReport) write(c *cli) error {
+	w := newTable(c.Out)
+	text := r.Rights.text()
+	if !r.Rights.Complete && !r.Rights.AnyTool {
+		text += ", and perhaps others: the cluster doesn't list all rights"
+	}
+	writeSection(w, section{"", []field{{"Namespace", r.Namespace}, {"You may use", text}}})
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(r.Environments) == 0 {
+		fmt.Fprintf(c.ErrOut, "No environments are shown of namespace %s. Calls need one to run in.\n", r.Namespace)
+		return nil
+	}
+	w = newTable(c.Out)
+	fmt.Fprintln(w)
+	writeRow(w, []string{"ENVIRONMENT", "DEFAULT", "POLICY", "ACCESS", "PROGRAMS", "SHELL", "CODE"})
+	hidden := false
+	for _, e := range r.Environments {
+		languages := strings.Join(e.Languages, ", ")
+		if e.Access == unseen && e.Problem == "" {
+			languages, hidden = unseen, true
+		}
+		writeRow(w, []string{e.Name, map[bool]string{true: "yes"}[e.Default], e.Policy, e.Access, e.Programs, e.Shell, languages})
+	}
+	err := w.Flush()
+	for _, e := range r.Environments {
+		if e.Problem != "" {
+			fmt.Fprintf(c.ErrOut, "note: environment %s is not ready: %s\n", e.Name, terminal.SafeLine(e.Problem))
+		}
+	}
+	if hidden {
+		fmt.Fprintln(c.ErrOut, "note: ? stands for policies that you have no permission to read: bind the ClusterRole toolcall-policy-viewer with a ClusterRoleBinding, or ask for one call with kubectl toolcall check")
+	}
+	return err
+}

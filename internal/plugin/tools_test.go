@@ -1,0 +1,107 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// tools shows the user's own rights, and of each environment what they and its policy allow together.
+func TestTools(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run("tools").expect(t, 0, "You may use: any tool", "No environments are shown of namespace "+f.namespace)
+	f.policy(func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "git", "/opt/bin/"}}
+		p.Code = &v1alpha1.CodePolicy{Languages: []string{"python", "ruby"}}
+	})
+	f.environment("repo", true)
+	f.make(&v1alpha1.ExecutionPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-open"}, Spec: v1alpha1.ExecutionPolicySpec{
+		Access: v1alpha1.AccessOpen, Code: &v1alpha1.CodePolicy{Enabled: ptr.To(false)},
+	}}, &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "open"},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: f.namespace + "-open"}},
+	}, &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "strange"},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: "no-such-policy"}},
+	})
+	user := f.user([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "ruby", "cat", "/opt/bin/x")
+	got := f.run("tools", "--as", user)
+	got.expect(t, 0, "You may use: /opt/bin/x, cat, git, ruby", "note: environment strange is not ready: InvalidPolicy")
+	found := rows(got.out)
+	for name, want := range map[string]string{
+		"ENVIRONMENT": "ENVIRONMENT DEFAULT POLICY ACCESS PROGRAMS SHELL CODE",
+		"repo":        "repo yes " + f.namespace + " RBAC git, /opt/bin/ no ruby",
+		"open":        "open - " + f.namespace + "-open Open any no -",
+		"strange":     "strange - no-such-policy ? none no -",
+	} {
+		if found[name] != want {
+			t.Errorf("the row of %s is %q, not %q", name, found[name], want)
+		}
+	}
+	f.run("tools", "--as", user, "-o", "name").expect(t, 0, "tool.cli.toolcall.dev/cat tool.cli.toolcall.dev/git")
+	report := f.run("tools", "--as", user, "-o", "json")
+	var object struct {
+		Kind         string
+		Rights       toolRights
+		Environments []environmentTools
+	}
+	if err := json.Unmarshal([]byte(report.out), &object); err != nil || object.Kind != "ToolRights" || object.Rights.AnyTool || len(object.Rights.Names) != 4 || len(object.Environments) != 3 {
+		t.Errorf("%v: %+v", err, object)
+	}
+}
+
+// Without permission to read policies, the user's own rights show all the same.
+func TestToolsWithoutPolicies(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.policy()
+	f.environment("repo", true)
+	user := f.user([]string{"toolcall-user"}, "git")
+	f.run("tools", "--as", "nobody").expect(t, 1, "You may use: none", "you need permission to list executionenvironments", "toolcall-user")
+	f.run("tools", "--as", user).expect(t, 0, "You may use: git", "repo yes "+f.namespace+" ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
+}
+
+// Where an authorizer can't list rights, the tools of the policies are asked for one by one.
+func TestToolsOfAnIncompleteList(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.policy(func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "git"}}
+	})
+	f.environment("repo", true)
+	user := f.user([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "cat")
+	config := f.proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectrulesreviews") {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1", "status": {"incomplete": true, "resourceRules": [], "nonResourceRules": []}}`))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	out, errs, code := commandAt(config, "-n", f.namespace, "tools", "--as", user)
+	if text := strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(text, "You may use: git, and perhaps others: the cluster doesn't list all rights") {
+		t.Errorf("exit code %d, %s%s", code, out, errs)
+	}
+}
+
+func TestRulesThatGrantTools(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	user := f.namespace + "-everything"
+	f.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "everything"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	}}, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "everything"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "everything"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+	f.awaitRight(user, "anything")
+	f.run("tools", "--as", user).expect(t, 0, "You may use: any tool")
+}

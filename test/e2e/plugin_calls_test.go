@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Calls are chosen by label, followed side by side, cancelled together, run again and deleted.
+func TestPluginWorksOnSelectedCalls(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	for name, script := range map[string]string{"one": "echo a; echo b", "two": "seq 1 3000; echo last >&2"} {
+		expectSaid(t, sp.plugin(t, "", "run", "--detach", "--name", name, "-l", "job=x", "--shell", script), 0, name+"\n", "")
+	}
+	got := sp.plugin(t, "", "logs", "-f", "-l", "job=x", "--stream", "stdout")
+	if got.code != 0 || strings.Count(got.out, "[two] ") != 3000 || !strings.Contains(got.out, "[one] a\n[one] b\n") {
+		t.Errorf("exit code %d, %s %s", got.code, clip(got.out, 400), got.err)
+	}
+	expectSaid(t, sp.plugin(t, "", "logs", "two", "--tail", "2"), 0, "2999\n3000\n", "last\n")
+	if got = sp.plugin(t, "", "wait", "-l", "job=x"); got.code != 0 || !strings.Contains(got.out, "one Succeeded") || !strings.Contains(got.out, "two Succeeded") {
+		t.Errorf("wait: %+v", got)
+	}
+	expectSaid(t, sp.plugin(t, "", "rerun", "one", "--name", "again"), 0, "a\nb\n", "call again created, a rerun of one")
+	expectSaid(t, sp.plugin(t, "", "run", "--detach", "--name", "long", "--", "sleep", "600"), 0, "long\n", "")
+	got = sp.plugin(t, "", "cancel", "--all", "--wait")
+	if got.code != 0 || !strings.HasPrefix(got.out, "long: cancellation requested\nlong Cancelled CancelRequested") {
+		t.Errorf("cancel: %+v", got)
+	}
+	got = sp.plugin(t, "", "describe", "one")
+	for _, want := range []string{"Timeline:", " running", "Events:"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("describe lacks %q: %s", want, got.out)
+		}
+	}
+	got = sp.plugin(t, "", "delete", "--all", "-o", "name")
+	if got.code != 0 || strings.Count(got.out, "toolcall.toolcall.dev/") != 4 {
+		t.Errorf("delete: %+v", got)
+	}
+}
+
+// The examples of cp, artifacts and attach need the files of a session's pod: they are run here, as their help shows them.
+func TestPluginExamplesWithFiles(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	folder := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(folder, "src"), 0o755))
+	for _, name := range []string{"data.csv", "src/main.py"} {
+		must(t, os.WriteFile(filepath.Join(folder, name), []byte("x\n"), 0o600))
+	}
+	for _, line := range [][]string{
+		{"session", "start", "demo", "-q"},
+		{"session", "exec", "demo", "-q", "--shell", `mkdir -p /workspace; echo plot > /workspace/plot.png; echo '{}' > result.json`},
+		{"run", "--session", "demo", "--background", "-q", "--name", "interpreter", "--", "python3", "-i"},
+	} {
+		if got := sp.plugin(t, "", line...); got.code != 0 {
+			t.Fatalf("%q: %+v", line, got)
+		}
+	}
+	report := shell(`echo plot > plot.png; echo '{"a": 1}' > result.json`)
+	report.Collect = []string{"*.png", "*.json"}
+	sp.awaitFinished(t, sp.createNamed(t, "report", report))
+	sp.awaitFinished(t, sp.createNamed(t, "server", shell("echo up")))
+	for _, name := range []string{"cp", "artifacts", "attach"} {
+		for _, line := range sp.helpExamples(t, name) {
+			if strings.Contains(line, "--open") {
+				continue // It starts a viewer on the screen of whoever runs it.
+			}
+			out, code := sp.shell(t, folder, line)
+			if code != 0 {
+				t.Errorf("$ %s\nexits with %d:\n%s", line, code, out)
+			}
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, "plot.png"))
+	if err != nil || string(raw) != "plot\n" {
+		t.Errorf("plot.png is %q, %v", raw, err)
+	}
+}
+
+// createNamed creates a call with a given name.
+func (sp *space) createNamed(t *testing.T, name string, spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall {
+	t.Helper()
+	call := &v1alpha1.ToolCall{ObjectMeta: objectMeta(sp.namespace, name), Spec: spec}
+	must(t, sp.client.Create(t.Context(), call))
+	return call
+}
+
+// helpExamples are the lines of the examples in a command's help.
+func (sp *space) helpExamples(t *testing.T, name string) []string {
+	t.Helper()
+	_, text, _ := strings.Cut(sp.plugin(t, "", name, "--help").out, "Examples:\n")
+	text, _, _ = strings.Cut(text, "\n\nFlags:")
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.Contains(line, "kubectl toolcall "+name) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) < 2 {
+		t.Fatalf("%s has the examples %q", name, text)
+	}
+	return lines
+}
+
+// shell runs a line in a folder, with kubectl in the test's namespace. Two programs of other people are replaced: what they print
+// doesn't matter here.
+func (sp *space) shell(t *testing.T, folder, line string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	plugin := sp.pluginCommand(t, ctx)
+	functions := "kubectl() { local first=$1; shift; command kubectl \"$first\" -n " + sp.namespace + " \"$@\"; }\njq() { cat; }\npg_dump() { echo dump; }\n"
+	command := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", functions+line)
+	command.Dir, command.Env = folder, plugin.Env
+	raw, err := command.CombinedOutput()
+	return string(raw), exitOf(t, err)
+}
