@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a release in dist/ (or DIST): images, manifests, chart, kubectl plugin, bills of materials, checksums. It pushes
+# Builds a release in dist/ (or DIST): images, manifests, chart, kubectl plugin, client libraries, bills of materials, checksums. It pushes
 # nothing.
 #
 # VERSION, as in v1.2.3, and REGISTRY, which users will pull the images from, are required.
@@ -14,4 +14,5 @@ if [[ -n $(git status --porcelain) ]]; then
 fi
 exec go -C hack/release run . -source "$PWD" -out "${DIST:-$PWD/dist}" -version "$VERSION" -registry "$REGISTRY" -commit "$commit" \
   -source-url "${SOURCE_URL:-}" -licenses "${LICENSES:-}" -download-url "${DOWNLOAD_URL:-}" -architectures "${ARCHITECTURES-amd64 arm64}" \
+  -clients "${CLIENTS-python typescript}" \
   -plugin-platforms "${PLUGIN_PLATFORMS-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64}"

@@ -40,6 +40,11 @@ debian busybox busybox true
 debian npm npm --version
 node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
 debian python3-kubernetes /usr/bin/python3 -c 'import kubernetes'
+debian python3-yaml /usr/bin/python3 -c 'import yaml'
+debian mypy /usr/bin/python3 -c 'import mypy'
+debian python3-build /usr/bin/python3 -c 'import build'
+debian python3-setuptools /usr/bin/python3 -c 'import setuptools'
+debian python3-wheel /usr/bin/python3 -c 'import wheel'
 node_packages node test/docs/testdata/node
 node_packages mcp test/e2e/mcp
 node_packages typescript docs/examples/typescript

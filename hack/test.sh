@@ -97,6 +97,10 @@ stage deploy-mcp make -s deploy-mcp || exit
 for way in cold image warm session; do
   TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . testname -count=1 -parallel=6 -timeout=15m ./test/e2e || true
 done
+# The client libraries: what needs no cluster, and the scenarios that both run.
+for language in typescript python; do
+  TOOLCALL_SCENARIOS=1 stage "client-$language" "clients/$language/test.sh" || true
+done
 # The pages' commands and manifests, the samples, and the example programs.
 TOOLCALL_E2E=1 tests documentation . testname -count=1 -timeout=20m ./test/docs || true
 # The fault tests that say most in little time, with fewer kills; `make test-faults` runs all.

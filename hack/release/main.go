@@ -35,6 +35,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.Licenses, "licenses", "", "SPDX expression of the licences, for the images' labels")
 	architectures := flags.String("architectures", "amd64 arm64", "of the images")
 	platforms := flags.String("plugin-platforms", "", "of kubectl's plugin, as in linux/amd64")
+	clients := flags.String("clients", "", "languages whose client library is packed, as in python typescript")
 	flags.StringVar(&o.DownloadURL, "download-url", "", "where the plugin's archives will be, for krew's manifest")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -43,5 +44,6 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	o.Architectures, o.PluginPlatforms = strings.Fields(*architectures), strings.Fields(*platforms)
+	o.Clients = strings.Fields(*clients)
 	return dist.Make(ctx, o)
 }

@@ -1,5 +1,5 @@
 // Package docs tests what the documentation says: links and anchors, the programs and samples that it shows, and
-// every command of its pages, run in order on the local cluster. Pages are found by their place (README.md,
+// every command of its pages, run in order on the local cluster. Pages are found by their place (*.md,
 // docs/*.md), so that a new one is tested without being named here.
 //
 // What needs the cluster runs when TOOLCALL_E2E=1, with the operator installed and the tool image loaded, as

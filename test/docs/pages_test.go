@@ -17,11 +17,18 @@ type block struct {
 	marker string
 }
 
-// pages are the README and all of docs, by their paths.
+// pages are those of the root and all of docs, by their paths.
 func pages(t *testing.T) []string {
 	t.Helper()
-	all := []string{"README.md"}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+	var all []string
+	top, err := filepath.Glob(filepath.Join(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range top {
+		all = append(all, filepath.Base(path))
+	}
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && entry.Name() == "node_modules" {
 			return filepath.SkipDir
 		}

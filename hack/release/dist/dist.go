@@ -39,7 +39,7 @@ func Make(ctx context.Context, o *Options) error {
 	}
 	defer os.RemoveAll(work)
 	r := &release{Options: o, work: work, dir: filepath.Join(work, "dist"), digests: map[string]v1.Hash{}, archives: map[string]string{}}
-	for _, step := range []func(context.Context) error{r.images, r.plugin, r.install, r.chart, r.checksums} {
+	for _, step := range []func(context.Context) error{r.images, r.plugin, r.install, r.chart, r.clients, r.checksums} {
 		if err := step(ctx); err != nil {
 			return err
 		}

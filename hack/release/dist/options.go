@@ -1,4 +1,4 @@
-// Package dist makes a release: images, manifests, the chart, plugin archives, bills of materials, checksums.
+// Package dist makes a release: images, manifests, the chart, plugin archives, client libraries, bills of materials, checksums.
 //
 // It is given a checkout and a version, and writes one folder, whole or not at all. The same checkout, version and
 // Go toolchain give the same bytes. It pushes nothing and talks to no cluster; the go command may fetch modules.
@@ -31,6 +31,8 @@ type Options struct {
 	Architectures []string
 	// PluginPlatforms as in linux/amd64; none leaves the plugin out.
 	PluginPlatforms []string
+	// Clients are the languages whose client library is packed, as folders of clients/; none leaves them out.
+	Clients []string
 	// DownloadURL is where the plugin's archives will be, for krew's manifest; without it there is none.
 	DownloadURL string
 	// Say is told what is being done.
@@ -42,6 +44,7 @@ var (
 	registryPattern = regexp.MustCompile(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`)
 	platformPattern = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+$`)
 	architectures   = []string{"amd64", "arm64"}
+	languages       = []string{"python", "typescript"}
 )
 
 // Validate says what is missing or can't be.
@@ -70,6 +73,11 @@ func (o *Options) Validate() error {
 	for _, platform := range o.PluginPlatforms {
 		if !platformPattern.MatchString(platform) {
 			wrong = append(wrong, fmt.Errorf("platform %q: say it as in linux/amd64", platform))
+		}
+	}
+	for _, language := range o.Clients {
+		if !slices.Contains(languages, language) {
+			wrong = append(wrong, fmt.Errorf("client %q: there are clients for %v", language, languages))
 		}
 	}
 	if o.DownloadURL != "" && !strings.HasPrefix(o.DownloadURL, "https://") {

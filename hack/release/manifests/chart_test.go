@@ -196,6 +196,8 @@ func TestValuesReachTheDeployment(t *testing.T) {
 		"pull secrets":      {values{"imagePullSecrets": []any{values{"name": "s"}}}, append(pod[:3:3], "imagePullSecrets", 0, "name"), "s"},
 		"pod labels":        {values{"podLabels": values{"team": "x"}}, []any{"spec", "template", "metadata", "labels", "team"}, "x"},
 		"pod annotations":   {values{"podAnnotations": values{"team": "x"}}, []any{"spec", "template", "metadata", "annotations", "team"}, "x"},
+		"further volumes":   {values{"extraVolumes": []any{values{"name": "output", "emptyDir": values{}}}}, append(pod[:3:3], "volumes", 1, "name"), "output"},
+		"further mounts":    {values{"extraVolumeMounts": []any{values{"name": "output", "mountPath": "/output"}}}, append(container[:5:5], "volumeMounts", 1, "mountPath"), "/output"},
 		"further variables": {values{"extraEnv": []any{values{"name": "A", "value": "b"}}}, append(container[:5:5], "env", 2, "name"), "A"},
 		"arguments": {
 			values{

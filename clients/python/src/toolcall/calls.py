@@ -1,0 +1,394 @@
+"""Creates calls, at most once each, waits for their end and cancels those that nobody waits for any more.
+
+A call has its name before it is sent. When an answer is lost, the same name is sent again: the API server takes it once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+from weakref import WeakSet
+
+from . import interrupts
+from .errors import Conflict, InvalidArgument, KeyReused, NotFound, ToolcallError, Unavailable, error_of_call
+from .results import Result, is_finished, result_of
+from .specs import JSON, RunOptions, is_same, named
+from .streams import GROUP, STREAMS, Live, Log
+from .transport import READ_TIMEOUT, Passing, Patience, Transport
+from .watches import Events, Watch
+
+API = "/apis/toolcall.dev/v1alpha1/namespaces"
+VERSION = "toolcall.dev/v1alpha1"
+# A command's own failures: an error only if the caller asks for it.
+_COMMANDS_OWN = frozenset({"NonZeroExit", "Signaled", "OOMKilled"})
+# How many pieces of output wait for a slow callback before following waits too.
+_PIECES = 64
+# How long after the first request that may have arrived a create request is repeated. The name of a call that was created
+# and has ended is taken for 300 s in a session: repeated after that, the request would run the command again.
+_REPEAT_SECONDS = 60.0
+# How long giving up goes on trying to cancel a call, and how long each of its requests may take to be answered.
+_CANCEL_SECONDS = 10.0
+# How long a create request that was given up may still be on its way.
+_LATE_SECONDS = 2.0
+
+
+@dataclass
+class Order:
+    """A call to run: its name, its spec, whether exit codes other than 0 are errors, and who takes its live output."""
+
+    name: str
+    spec: JSON
+    check: bool = False
+    live: dict[str, Callable[[str], object]] = field(default_factory=dict)
+
+
+def order_of(name: str, spec: JSON, options: RunOptions) -> Order:
+    """An order with what `options` say about waiting."""
+    given = {"stdout": options.get("on_stdout"), "stderr": options.get("on_stderr")}
+    live = {stream: callback for stream, callback in given.items() if callback is not None}
+    return Order(name, spec, options.get("check", False), live)
+
+
+class Calls:
+    """The calls of a namespace. patience: seconds without any answer of the API server before a wait fails."""
+
+    def __init__(self, transport: Transport, namespace: str, patience: float) -> None:
+        self.transport = transport
+        self.namespace = namespace
+        self.patience = patience
+        self.path = f"{API}/{namespace}/toolcalls"
+        self._watches: WeakSet[Watch] = WeakSet()
+
+    def close(self) -> None:
+        """Ends each watch as soon as nobody waits for it, and closes the connections that nobody uses."""
+        for watch in list(self._watches):
+            watch.close()
+        self.transport.close()
+
+    def watch(self, selector: str) -> Watch:
+        """A watch of the calls that a field selector chooses."""
+        watch = Watch(self.transport, self.path, selector, self.patience)
+        self._watches.add(watch)
+        return watch
+
+    def run(self, order: Order, watch: Watch) -> Result:
+        """Creates a call, or finds the same one, and waits for its end. Given up, it cancels the call."""
+        return settled(result_of(self.run_call(order, watch)), order.check)
+
+    def run_call(self, order: Order, watch: Watch) -> JSON:
+        """As `run`, and returns the ToolCall however it has ended."""
+        events: Events = SimpleQueue()
+        with interrupts.calling(lambda: events.put(("interrupted", None))), watch.expecting(order.name, events):
+            return self._wait(order, self.start(order, events), watch, events)
+
+    def start(self, order: Order, events: Events | None = None) -> JSON:
+        """As `create`. Given up, it cancels the call."""
+        interrupts.check()
+        try:
+            return self.create(order, events)
+        except ToolcallError:
+            raise
+        except BaseException as error:  # KeyboardInterrupt, or a task's cancellation: the call may be there.
+            self.give_up_unanswered(f"{self.path}/{order.name}", order.spec, {"cancel": True}, error)
+            raise
+
+    def wait(self, order: Order, watch: Watch, uid: str) -> Result:
+        """Waits for the end of a call that exists. Given up, it leaves the call alone."""
+        events: Events = SimpleQueue()
+        with interrupts.calling(lambda: events.put(("interrupted", None))), watch.expecting(order.name, events):
+            call = self.get(order.name)
+            if call["metadata"]["uid"] != uid:
+                raise _gone(order.name)
+            watch.begin(call["metadata"]["resourceVersion"])
+            try:
+                finished, _ = self._end(call, events, {})
+            except _EndUnknown as unknown:
+                raise unknown.error from unknown.error.__cause__
+            return settled(result_of(finished), order.check)
+
+    def create(self, order: Order, events: Events | None = None) -> JSON:
+        """Creates a call and returns it. A call of this name with the same arguments is that call; another is KeyReused."""
+        call = {"apiVersion": VERSION, "kind": "ToolCall", "metadata": {"name": order.name}, "spec": order.spec}
+        patience = Patience(self.patience)
+        sent: float | None = None  # When the first request began that may have arrived.
+        while True:
+            seen = self._seen(order, events) if sent is not None and events is not None else None
+            if seen is not None:
+                return seen
+            now = time.monotonic()
+            if sent is not None and now - sent >= _REPEAT_SECONDS:
+                return self._found(order)
+            try:
+                return self.transport.send_json("POST", self.path, call)
+            except Passing as error:
+                if sent is None and not error.unsent:
+                    sent = now
+                try:
+                    patience.failed(error)
+                except Unavailable as over:
+                    over.call = order.name
+                    raise
+            except ToolcallError as error:
+                if error.reason == "AlreadyExists":
+                    return self._existing(order)
+                # Nothing runs after a refusal. After a lost answer, the refusal is only of the repetition.
+                error.retry_safe, error.call = sent is None, order.name
+                raise
+
+    def get(self, name: str) -> JSON:
+        """A call as it is now."""
+        return self.fetch(self.path_of(name))
+
+    def path_of(self, name: str) -> str:
+        """The path of a call. Raises InvalidArgument for what can't be a name."""
+        return f"{self.path}/{named('call', name)}"
+
+    def fetch(self, path: str, query: Mapping[str, str] | None = None) -> JSON:
+        """An object, or a page of a list."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                return self.transport.send_json("GET", path, query=query)
+            except Passing as error:
+                patience.failed(error)
+
+    def cancel(self, name: str, uid: str = "") -> None:
+        """Asks the operator to stop a call. One that has ended or is gone is left as it is, and with `uid` any other one."""
+        self.change(self.path_of(name), {"cancel": True}, uid)
+
+    def change(self, path: str, spec: JSON, uid: str = "", seconds: float | None = None) -> None:
+        """Sets fields of an object's spec. Nothing when the object is gone, or its name has become another one's.
+
+        seconds: how long it goes on asking, and at most how long it waits for an answer.
+        """
+        patience = Patience(self.patience if seconds is None else seconds)
+        timeout = READ_TIMEOUT if seconds is None else min(seconds, READ_TIMEOUT)
+        body = {"spec": spec, **({"metadata": {"uid": uid}} if uid else {})}
+        while True:
+            try:
+                self.transport.send_json("PATCH", path, body, read_timeout=timeout)
+                return
+            except NotFound:
+                return
+            except (Conflict, InvalidArgument) as error:  # Another UID is one or the other: it can't be changed.
+                if uid and self._uid_at(path) != uid:
+                    return
+                if not isinstance(error, Conflict):
+                    raise
+                patience.failed(Passing(error.message))
+            except Passing as error:
+                patience.failed(error)
+
+    def give_up(self, name: str, uid: str, cause: BaseException) -> None:
+        """Cancels a call while `cause` is on its way, which is what the caller gets to know."""
+        self._change_or_note(f"{self.path}/{name}", {"cancel": True}, uid, cause)
+
+    def give_up_unanswered(self, path: str, wanted: JSON | None, end: JSON, cause: BaseException) -> None:
+        """Sets `end` in the spec of an object whose create request may still arrive; `cause` is on its way to the caller.
+
+        wanted: the spec that was sent, where the name isn't a random one: an object with another spec is somebody else's.
+        """
+        until = time.monotonic() + _LATE_SECONDS
+        with interrupts.under(None):
+            while True:
+                try:
+                    found = self.transport.send_json("GET", path, read_timeout=_CANCEL_SECONDS)
+                    break
+                except (Passing, ToolcallError) as error:
+                    if time.monotonic() >= until:
+                        if not isinstance(error, NotFound):
+                            cause.add_note(f"{path} may go on: {error}")
+                        return
+                    time.sleep(0.1)
+        if wanted is None or is_same(found["spec"], wanted):
+            self._change_or_note(path, end, found["metadata"]["uid"], cause)
+
+    def _change_or_note(self, path: str, spec: JSON, uid: str, cause: BaseException) -> None:
+        with interrupts.under(None):
+            try:
+                self.change(path, spec, uid, _CANCEL_SECONDS)
+            except ToolcallError as error:
+                cause.add_note(f"{path} couldn't be stopped, and may go on: {error}")
+
+    def _uid_at(self, path: str) -> str:
+        try:
+            uid: str = self.fetch(path)["metadata"]["uid"]
+        except NotFound:
+            return ""
+        return uid
+
+    def log(self, name: str, uid: str, stream: str | None, artifact: str = "") -> Log:
+        """A stream of a call; with None, a file that it kept."""
+        query = {"artifact": artifact} if stream is None else {"stream": stream}
+        if uid:
+            query["uid"] = uid
+        return Log(self.transport, f"{GROUP}/{self.namespace}/toolcalls/{named('call', name)}/log", query, self.patience)
+
+    def _seen(self, order: Order, events: Events) -> JSON | None:
+        """The call, if the watch has seen it, even if it is gone by now."""
+        while not events.empty():
+            what, thing = events.get()
+            if what == "interrupted":
+                raise interrupts.Interrupted
+            if what == "failed":
+                raise thing
+            if what != "missing":
+                events.put((what, thing))
+                return self._checked(order, thing)
+        return None
+
+    def _found(self, order: Order) -> JSON:
+        """The call whose create request isn't repeated any more, if it is there."""
+        try:
+            return self._checked(order, self.get(order.name))
+        except NotFound as error:
+            raise Unavailable(
+                "Unavailable", f"no answer to the create request for {_REPEAT_SECONDS:.0f} s, and the call isn't there: "
+                "whether it ran isn't known", call=order.name,
+            ) from error
+        except Unavailable as error:
+            error.call = order.name
+            raise
+
+    def _existing(self, order: Order) -> JSON:
+        try:
+            return self._checked(order, self.get(order.name))
+        except NotFound as error:
+            raise _gone(order.name) from error
+
+    def _checked(self, order: Order, call: JSON) -> JSON:
+        if not is_same(call["spec"], order.spec):
+            raise KeyReused(
+                "KeyReused", f"a call with the key {order.name} exists and has other arguments: use another key",
+                retry_safe=True, call=order.name,
+            )
+        return call
+
+    def _wait(self, order: Order, call: JSON, watch: Watch, events: Events) -> JSON:
+        uid: str = call["metadata"]["uid"]
+        try:
+            watch.begin(call["metadata"]["resourceVersion"])
+            with self._following(order, call, events) as live:
+                finished, lost = self._end(call, events, live)
+        except _EndUnknown as unknown:
+            # A call that is gone can't be cancelled; while nobody answers, it goes on, and its name finds it again.
+            if not isinstance(unknown.error, (Unavailable, NotFound)):
+                self.give_up(order.name, uid, unknown.error)
+            raise unknown.error from unknown.error.__cause__
+        except BaseException as error:
+            self.give_up(order.name, uid, error)
+            raise
+        _raise_lost(lost, result_of(finished))
+        return finished
+
+    def _end(
+        self, call: JSON, events: Events, live: dict[str, Callable[[str], object]]
+    ) -> tuple[JSON, list[ToolcallError]]:
+        """The call when it has ended and all of its live output has been heard, and why some can't be. Raises _EndUnknown."""
+        open_streams = set(live)
+        lost: list[ToolcallError] = []
+        finished = call if is_finished(call) else None
+        while finished is None or open_streams:
+            what, thing = events.get()
+            if what in STREAMS:
+                if isinstance(thing, str):
+                    live[what](thing)
+                    continue
+                open_streams.discard(what)
+                if thing is not None:  # Following failed, which says nothing about the call.
+                    lost.append(_stream_error(thing))
+            elif what == "interrupted":
+                raise interrupts.Interrupted
+            elif finished is None:
+                try:
+                    finished = self._finished(call["metadata"], what, thing)
+                except ToolcallError as error:
+                    error.call = call["metadata"]["name"]
+                    raise _EndUnknown(error) from error
+        return finished, lost
+
+    def _finished(self, of: JSON, what: str, thing: Any) -> JSON | None:
+        """What an event of the watch says of the end of the call with the metadata `of`; None when it hasn't ended."""
+        if what == "failed":
+            raise thing
+        if what == "missing":
+            thing = self.get(of["name"])
+        if thing["metadata"]["uid"] != of["uid"]:
+            return None  # An earlier call of this name, which was deleted.
+        if is_finished(thing):
+            found: JSON = thing
+            return found
+        if what == "deleted":
+            raise _gone(of["name"])
+        return None
+
+    @contextmanager
+    def _following(self, order: Order, call: JSON, events: Events) -> Iterator[dict[str, Callable[[str], object]]]:
+        """Has the live output come to `events` too, and gives back who takes it."""
+        room = threading.Semaphore(_PIECES)
+        follows, stopped = [], threading.Event()
+
+        def taker(stream: str) -> Callable[[str | Exception | None], None]:
+            def take(piece: str | Exception | None) -> None:
+                if not stopped.is_set():
+                    room.acquire()
+                    events.put((stream, piece))
+            return take
+
+        def heard(callback: Callable[[str], object]) -> Callable[[str], object]:
+            def hear(text: str) -> None:
+                room.release()
+                callback(text)
+            return hear
+
+        for stream in order.live:
+            log = self.log(order.name, call["metadata"]["uid"], stream)
+            follows.append(Live(log, taker(stream)))
+        try:
+            yield {stream: heard(callback) for stream, callback in order.live.items()}
+        finally:
+            stopped.set()
+            room.release(_PIECES)
+            for follow in follows:
+                follow.stop()
+
+
+class _EndUnknown(Exception):
+    """How the call has ended can't be known; `error` is what the caller gets. What callbacks raise is never one."""
+
+    def __init__(self, error: ToolcallError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _raise_lost(lost: list[ToolcallError], result: Result) -> None:
+    """Raises that live output can't be had, unless the call's end says more: that of a lost pod, or of one that never ran."""
+    if lost and (result.phase == "Succeeded" or result.reason in _COMMANDS_OWN):
+        lost[0].call, lost[0].result = result.call, result
+        raise lost[0]
+
+
+def _stream_error(error: Exception) -> ToolcallError:
+    if isinstance(error, ToolcallError):
+        return error
+    failed = ToolcallError("UnexpectedAnswer", f"the live output can't be understood: {error!r}")
+    failed.__cause__ = error
+    return failed
+
+
+def settled(result: Result, check: bool) -> Result:
+    """A result that is as it was asked for. Raises the error for another one."""
+    if result.phase == "Succeeded" or (result.reason in _COMMANDS_OWN and not check):
+        return result
+    raise error_of_call(result.phase, result)
+
+
+def _gone(name: str) -> NotFound:
+    return NotFound("NotFound", "it was deleted before its end was seen: whether it ran isn't known", call=name)
+
+

@@ -1,0 +1,223 @@
+"""Files of a session: read, written and searched without a process, and moved up and down at any size."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, Literal, overload
+
+from .calls import Order, settled
+from .errors import ToolcallError, invalid
+from .results import FileChange, FileInfo, Match, file_change, file_info, match_of, result_of
+from .specs import JSON, join_path, name_for
+from .transfers import Transfers
+
+if TYPE_CHECKING:
+    from .sessions import Session
+
+# As much as a call's spec may hold; more goes another way.
+_CALL_BYTES = 512 << 10
+
+# `list` is a method below.
+FileInfos = list[FileInfo]
+Matches = list[Match]
+Entries = list[JSON]
+
+
+class Files:
+    """The files of one session. Paths are absolute, or relative to the session's `cwd`.
+
+    Every method raises NotFound, Forbidden or FileFailed for what can't be done; `reason` says why.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._transfers = Transfers(session)
+
+    @overload
+    def read(self, path: str, *, offset: int | None = None, limit: int | None = None) -> str: ...
+
+    @overload
+    def read(self, path: str, *, format: Literal["text"]) -> str: ...
+
+    @overload
+    def read(self, path: str, *, format: Literal["bytes"]) -> bytes: ...
+
+    def read(
+        self, path: str, *, offset: int | None = None, limit: int | None = None,
+        format: Literal["text", "bytes"] = "text",
+    ) -> str | bytes:
+        """The whole content of a file, whatever its size; or `limit` lines of it from line `offset` on, the first is 1.
+
+        As text, bytes that aren't UTF-8 are U+FFFD; format="bytes" gives all bytes as they are.
+        """
+        if offset is not None or limit is not None:
+            return self._read_lines(path, offset or 1, limit)
+        if format == "bytes":
+            return self._get_bytes(path)
+        call = self._call("Read", path, {"unit": "Bytes"})
+        status = call["status"]
+        stream = (status.get("streams") or {}).get("stdout") or {}
+        if (status.get("file") or {}).get("truncated") or stream.get("invalidUTF8") or stream.get("truncated"):
+            return self._get_bytes(path).decode(errors="replace")
+        text: str = status.get("stdout", "")
+        return text
+
+    def write(self, path: str, content: str | bytes, *, mode: str | None = None) -> FileChange:
+        """Writes a file whole or not at all, and makes its parents. mode: permissions as octal digits, e.g. "0755"."""
+        data = content.encode() if isinstance(content, str) else content
+        if len(data) > _CALL_BYTES:
+            if mode is not None:
+                raise invalid(f"mode is for files of at most {_CALL_BYTES} bytes: write this one without, then run chmod")
+            return self._transfers.put(path, io.BytesIO(data))
+        fields: JSON = {"mode": mode} if mode is not None else {}
+        if isinstance(content, str):
+            fields["content"] = content
+        else:
+            fields["contentBase64"] = base64.b64encode(data).decode()
+        return self._change("Write", path, fields)
+
+    def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> FileChange:
+        """Replaces a text that is in the file exactly once, or with replace_all each time."""
+        return self._change("Edit", path, {"oldString": old, "newString": new, "replaceAll": replace_all})
+
+    def list(self, path: str = ".", *, recursive: bool = False) -> FileInfos:
+        """What is in a directory, at most 1,000 entries, sorted."""
+        call = self._call("List", path, {"recursive": recursive})
+        return [file_info(entry) for entry in self._entries(call)]
+
+    def glob(self, pattern: str, path: str = ".") -> FileInfos:
+        """Files and directories whose path below `path` matches, e.g. "**/*.py"; at most 1,000."""
+        call = self._call("Glob", path, {"pattern": pattern})
+        return [file_info(entry) for entry in self._entries(call)]
+
+    def grep(
+        self, pattern: str, path: str = ".", *, literal: bool = False, glob: str | None = None
+    ) -> Matches:
+        """Lines that match an RE2 expression, or have a text with literal=True; at most 1,000.
+
+        glob: only in files whose path matches.
+        """
+        call = self._call("Grep", path, {"pattern": pattern, "literal": literal, "glob": glob or ""})
+        return [match_of(entry) for entry in self._entries(call)]
+
+    def stat(self, path: str) -> FileInfo:
+        """Describes a file, a directory or a link."""
+        call = self._call("Stat", path, {})
+        entry = file_info(json.loads(call["status"]["stdout"]))
+        sha256 = (call["status"].get("file") or {}).get("sha256", "")
+        return dataclasses.replace(entry, sha256=sha256)
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there."""
+        try:
+            self.stat(path)
+        except ToolcallError as error:
+            if error.reason == "FileNotFound":
+                return False
+            raise
+        return True
+
+    def delete(self, path: str, *, recursive: bool = False) -> FileChange:
+        """Deletes a file; a directory with recursive=True."""
+        return self._change("Delete", path, {"recursive": recursive})
+
+    def mkdir(self, path: str) -> FileChange:
+        """Makes a directory and its parents. One that is there is left as it is."""
+        return self._change("MakeDirectory", path, {})
+
+    def move(self, path: str, destination: str, *, overwrite: bool = False) -> FileChange:
+        """Gives a file or a directory another path."""
+        to = join_path(self._session.cwd, destination)
+        return self._change("Move", path, {"destination": to, "overwrite": overwrite})
+
+    def upload(self, local: str | os.PathLike[str], path: str | None = None, *, archive: bool = False) -> FileChange:
+        """Copies a local file of any size to `path`, by default to its own name in the session's directory.
+
+        With archive=True the file is a tar archive, which is unpacked below the directory `path`.
+        """
+        to = os.path.basename(os.fspath(local)) if path is None else path
+        with open(local, "rb") as file:
+            return self._transfers.put(to, file, archive=archive)
+
+    def download(
+        self, path: str, local: str | os.PathLike[str] | None = None, *, archive: bool = False
+    ) -> FileChange:
+        """Copies a file of any size to a local file, by default to its own name in the present directory.
+
+        The local file appears whole, its SHA-256 compared, or not at all. With archive=True, `path` is a directory, which
+        becomes a tar archive.
+        """
+        to = os.fspath(os.path.basename(path) if local is None else local)
+        directory = os.path.dirname(os.path.abspath(to))
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".toolcall-", delete=False) as file:
+            try:
+                sha256 = self._transfers.get(path, file, archive=archive)
+                size = file.tell()
+                file.close()
+                os.chmod(file.name, _mode_for(to))
+                os.replace(file.name, to)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+        return FileChange(path, size, sha256)
+
+    def _read_lines(self, path: str, offset: int, limit: int | None) -> str:
+        if offset < 1 or (limit is not None and limit < 1):
+            raise invalid(f"offset {offset} and limit {limit} count lines: both are at least 1")
+        text, left = "", limit
+        while True:
+            fields: JSON = {"unit": "Lines", "offset": offset, **({} if left is None else {"limit": left})}
+            status = self._call("Read", path, fields)["status"]
+            said = status.get("file") or {}
+            text += status.get("stdout", "")
+            left = None if left is None else left - said.get("lines", 0)
+            if not said.get("nextOffset") or (left is not None and left <= 0):
+                return text
+            offset = said["nextOffset"]
+
+    def _change(self, operation: str, path: str, fields: JSON) -> FileChange:
+        return file_change(self._call(operation, path, fields)["status"])
+
+    def _call(self, operation: str, path: str, fields: JSON) -> JSON:
+        """Runs a file action as a call, and returns the ToolCall."""
+        where = join_path(self._session.cwd, path)
+        action = {"operation": operation, "path": where, **{k: v for k, v in fields.items() if v not in (False, None)}}
+        if action.get("glob") == "":
+            del action["glob"]
+        order = Order(name_for(None, "file"), {"file": action, **self._session.reference()})
+        call = self._session.calls.run_call(order, self._session.watching(order.name))
+        settled(result_of(call), check=True)
+        return call
+
+    def _entries(self, call: JSON) -> Entries:
+        """The objects of a list or a search: one on each line, all of them even where the status shortens them."""
+        text: str = call["status"].get("stdout", "")
+        if result_of(call).truncated:
+            name, uid = call["metadata"]["name"], call["metadata"]["uid"]
+            text = self._session.calls.log(name, uid, "stdout").read_all(0).decode()
+        return objects_in(text)
+
+    def _get_bytes(self, path: str) -> bytes:
+        to = io.BytesIO()
+        self._transfers.get(path, to)
+        return to.getvalue()
+
+
+def objects_in(text: str) -> Entries:
+    """The objects of a text with one on each line. In a name, U+0085 and others that Python takes for ends of lines aren't."""
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def _mode_for(path: str) -> int:
+    """The permissions of the file that is replaced, or those of a new one."""
+    try:
+        return os.stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask

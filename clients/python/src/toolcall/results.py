@@ -1,0 +1,237 @@
+"""What comes back: results of calls, pieces of output, and what is said about files. Pure data and pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .specs import JSON
+
+TERMINAL = frozenset({"Succeeded", "Failed", "Denied", "Cancelled"})
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a command wrote to one of its streams.
+
+    bytes: how many; sha256: of all of them, hexadecimal, or "" where nobody saw all; truncated: the result's text isn't
+    all of it; invalid_utf8: bytes that aren't UTF-8 are U+FFFD in the text.
+    """
+
+    bytes: int = 0
+    sha256: str = ""
+    truncated: bool = False
+    invalid_utf8: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """A call that has ended.
+
+    stdout, stderr: text that the command wrote; of a long stream the first and the last part, with a line between that
+        says how much is missing. `commands.output` reads all of it.
+    exit_code: of the command; -1 when a signal or the time limit ended it; None when nothing ran or nobody knows.
+    text: one text for a model: the output, an exit code other than 0, and how long it took.
+    retry_safe: True when it is certain that the command never started.
+    call: the ToolCall's name; uid: its UID.
+    phase: "Succeeded", "Failed", "Denied" or "Cancelled"; reason: one word, e.g. "Completed"; message: a sentence.
+    duration: seconds that the command ran, or None.
+    streams: "stdout" and "stderr" to what is known of each.
+    artifacts: paths of the files that were kept.
+    """
+
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    text: str
+    retry_safe: bool
+    call: str
+    reason: str
+    phase: str
+    message: str = ""
+    uid: str = ""
+    duration: float | None = None
+    streams: dict[str, Stream] = field(default_factory=dict)
+    artifacts: list[str] = field(default_factory=list)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether stdout or stderr isn't all that the command wrote."""
+        return any(stream.truncated for stream in self.streams.values())
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of a stream of a call.
+
+    data: its bytes; offset: where it begins; next_offset: where to go on; complete: the stream has ended and this piece
+    reaches its end.
+    """
+
+    data: bytes
+    offset: int
+    next_offset: int
+    complete: bool
+
+    @property
+    def text(self) -> str:
+        """The bytes as text. What isn't UTF-8, also a character that was cut, is U+FFFD."""
+        return self.data.decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A file or directory.
+
+    path: relative to what was listed, or absolute for `stat`; type: "File", "Directory", "Link", "Pipe", "Socket" or
+    "Device"; size: bytes; mode: four octal digits; mod_time: RFC 3339; target: what is written in a link; sha256: of
+    the content, where `stat` knows it. A field that doesn't apply is None or "".
+    """
+
+    path: str
+    type: str = ""
+    size: int | None = None
+    mode: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    mod_time: str = ""
+    target: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A line that a search found: its file, relative to where was searched, its number and column from 1, its text."""
+
+    path: str
+    line_number: int
+    column: int
+    line: str
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What an operation did: the path with links resolved, the file's bytes and sha256 where they are known, whether it
+    was created, how often a text was replaced, and how many entries were deleted."""
+
+    path: str
+    bytes: int | None = None
+    sha256: str = ""
+    created: bool = False
+    replaced: int | None = None
+    matches: int | None = None
+
+
+@dataclass(frozen=True)
+class CallInfo:
+    """A ToolCall in a list. phase and reason are "" before the operator has said anything; session is "" without one."""
+
+    name: str
+    phase: str
+    reason: str
+    session: str
+    created: str
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """A ToolSession in a list: its phase is "Pending", "Ready", "Suspended" or "Ended"."""
+
+    name: str
+    phase: str
+    reason: str
+    created: str
+
+
+def is_finished(call: JSON) -> bool:
+    """Whether a ToolCall has ended, whatever the outcome."""
+    conditions = (call.get("status") or {}).get("conditions") or []
+    return any(c.get("type") == "Finished" and c.get("status") == "True" for c in conditions)
+
+
+def result_of(call: JSON) -> Result:
+    """The result of a ToolCall that has ended."""
+    status: JSON = call.get("status", {})
+    milliseconds = status.get("durationMilliseconds")
+    phase = status.get("phase", "")
+    # A denied call says nothing about it: nothing is ever started for one.
+    retry_safe = status.get("retrySafe", phase == "Denied")
+    return Result(
+        stdout=status.get("stdout", ""),
+        stderr=status.get("stderr", ""),
+        exit_code=status.get("exitCode"),
+        text=status.get("output", "") or status.get("message", ""),
+        retry_safe=bool(retry_safe),
+        call=call["metadata"]["name"],
+        reason=status.get("reason", ""),
+        phase=phase,
+        message=status.get("message", ""),
+        uid=call["metadata"].get("uid", ""),
+        duration=None if milliseconds is None else milliseconds / 1000,
+        streams={name: _stream(said) for name, said in (status.get("streams") or {}).items()},
+        artifacts=[artifact["path"] for artifact in status.get("artifacts") or []],
+    )
+
+
+def _stream(said: JSON) -> Stream:
+    return Stream(
+        bytes=said.get("bytes", 0),
+        sha256=said.get("sha256", ""),
+        truncated=said.get("truncated", False),
+        invalid_utf8=said.get("invalidUTF8", False),
+    )
+
+
+def file_info(said: JSON) -> FileInfo:
+    """An entry of a list, a search by name or a stat."""
+    return FileInfo(
+        path=said["path"],
+        type=said.get("type", ""),
+        size=said.get("size"),
+        mode=said.get("mode", ""),
+        uid=said.get("uid"),
+        gid=said.get("gid"),
+        mod_time=said.get("modTime", ""),
+        target=said.get("target", ""),
+    )
+
+
+def match_of(said: JSON) -> Match:
+    """A line of a search's result."""
+    return Match(said["path"], said["lineNumber"], said.get("column", 1), said.get("line", ""))
+
+
+def file_change(status: JSON) -> FileChange:
+    """What the status of a call says about a file that it changed."""
+    said: dict[str, Any] = status.get("file") or {}
+    return FileChange(
+        path=said.get("path", ""),
+        bytes=said.get("bytes"),
+        sha256=said.get("sha256", ""),
+        created=said.get("created", False),
+        replaced=said.get("replaced"),
+        matches=said.get("matches"),
+    )
+
+
+def call_info(call: JSON) -> CallInfo:
+    """A ToolCall as a list shows it."""
+    status, session = call.get("status") or {}, call["spec"].get("sessionRef") or {}
+    return CallInfo(
+        name=call["metadata"]["name"],
+        phase=status.get("phase", ""),
+        reason=status.get("reason", ""),
+        session=session.get("name", ""),
+        created=call["metadata"].get("creationTimestamp", ""),
+    )
+
+
+def session_info(session: JSON) -> SessionInfo:
+    """A ToolSession as a list shows it."""
+    status = session.get("status") or {}
+    return SessionInfo(
+        name=session["metadata"]["name"],
+        phase=status.get("phase", ""),
+        reason=status.get("reason", ""),
+        created=session["metadata"].get("creationTimestamp", ""),
+    )

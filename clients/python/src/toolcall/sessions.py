@@ -1,0 +1,188 @@
+"""Sessions: a workspace that lasts for many calls, and ends with the `with` block."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+
+from . import interrupts
+from .calls import API, VERSION, Calls
+from .commands import Commands
+from .errors import KeyReused, NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable
+from .files import Files
+from .specs import JSON, SessionOptions, is_same_session, join_path, name_for, session_spec
+from .streams import GROUP
+from .transport import Passing, Patience
+from .watches import Events, Watch
+
+
+class Session:
+    """A session that is there.
+
+    name: the ToolSession's name; uid: its UID; cwd: the directory that calls start in and that paths are below, the
+    client's own: set it as you like; commands: runs commands; files: reads and writes files.
+
+    As a context manager it ends with the block. Ending it twice, or after it has ended by itself, is no error.
+    """
+
+    def __init__(self, calls: Calls, session: JSON, cwd: str = "") -> None:
+        self.calls = calls
+        self.name: str = session["metadata"]["name"]
+        self.uid: str = session["metadata"]["uid"]
+        self.cwd = cwd
+        self._watch = calls.watch(f"spec.sessionRef.name={self.name}")
+        self._is_ended = False
+        self._is_new = False
+        self.commands = Commands(self)
+        self.files = Files(self)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def __repr__(self) -> str:
+        return f"Session({self.name!r})"
+
+    def end(self) -> None:
+        """Ends the session for good: its calls are cancelled and its files go, unless a volume keeps them."""
+        self._watch.close()
+        self.calls.change(self._path(), {"end": True}, self.uid)
+        self._is_ended = True
+
+    def give_up(self) -> None:
+        """Ends the session if `open_session` has made it: nobody waits for it any more."""
+        if self._is_new:
+            with interrupts.under(None):
+                self.end()
+
+    def opened(self, is_new: bool) -> Session:
+        """Waits until the session can be used. Given up, one that is new is ended."""
+        self._is_new = is_new
+        try:
+            self.wait_until_ready(or_suspended=True)
+        except Unavailable:
+            raise
+        except BaseException:
+            self.give_up()
+            raise
+        return self
+
+    def phase(self) -> str:
+        """What the session is now: "Pending", "Ready", "Suspended" or "Ended". Raises NotFound when it is gone."""
+        return (self._get().get("status") or {}).get("phase") or "Pending"
+
+    def wait_until_ready(self, *, or_suspended: bool = False) -> None:
+        """Waits until a call would start at once; with or_suspended also ends when a call would have it resumed first.
+
+        Only a call, or a file's way up or down, resumes a suspended session; this doesn't. Raises NotStarted when its pod
+        can't be started, and SessionEnded when the session ends before for another reason.
+        """
+        events: Events = SimpleQueue()
+        phases = ("Ready", "Suspended") if or_suspended else ("Ready",)
+        watch = Watch(
+            self.calls.transport, f"{API}/{self.calls.namespace}/toolsessions", f"metadata.name={self.name}",
+            self.calls.patience,
+        )
+        try:
+            with interrupts.calling(lambda: events.put(("interrupted", None))), watch.expecting(self.name, events):
+                session = self._get()
+                watch.begin(session["metadata"]["resourceVersion"])
+                while session.get("status", {}).get("phase") not in phases:
+                    _check_ended(session)
+                    session = self._next(events)
+        finally:
+            watch.close()
+
+    def placed(self, spec: JSON) -> JSON:
+        """The spec of a call that runs in this session."""
+        directory = join_path(self.cwd, spec["workingDir"]) if "workingDir" in spec else self.cwd
+        return {**spec, **self.reference(), **({"workingDir": directory} if directory else {})}
+
+    def reference(self) -> JSON:
+        """What binds a spec to this very session. Raises SessionEnded once this client has ended it."""
+        if self._is_ended:
+            raise SessionEnded("SessionEnded", f"session {self.name} was ended: nothing ran", retry_safe=True)
+        return {"sessionRef": {"name": self.name, "uid": self.uid}}
+
+    def watching(self, name: str) -> Watch:
+        """The session's one watch: it tells of all of its calls."""
+        return self._watch
+
+    def watched(self, watch: Watch) -> None:
+        """Nothing: the next call may use the watch, which ends by itself when nobody waits for a minute."""
+
+    def proxy(self, what: str) -> str:
+        """The path of the session's files or input."""
+        return f"{GROUP}/{self.calls.namespace}/toolsessions/{self.name}/proxy/{what}"
+
+    def _path(self) -> str:
+        return f"{API}/{self.calls.namespace}/toolsessions/{self.name}"
+
+    def _get(self) -> JSON:
+        return self._checked(self.calls.fetch(self._path()))
+
+    def _checked(self, session: JSON) -> JSON:
+        """The session, if it is this very one and no later one of its name."""
+        if session["metadata"]["uid"] != self.uid:
+            raise NotFound("NotFound", f"session {self.name} is gone: another one has its name now", retry_safe=True)
+        return session
+
+    def _next(self, events: Events) -> JSON:
+        what, thing = events.get()
+        if what == "interrupted":
+            raise interrupts.Interrupted
+        if what == "failed":
+            raise thing
+        if what == "deleted":
+            raise SessionEnded("SessionEnded", f"session {self.name} was deleted", retry_safe=True)
+        return self._get() if what == "missing" else self._checked(thing)
+
+
+def open_session(calls: Calls, environment: str | None, options: SessionOptions) -> Session:
+    """Creates a session and waits until it is ready, or finds the one of the same key and arguments.
+
+    A new session that nobody waits for any more is ended. One with a key may be somebody else's until the answer is there.
+    """
+    spec = session_spec(environment, options)
+    name = name_for(options.get("key"), "session")
+    is_named = options.get("key") is not None
+    try:
+        made, is_new = _create(calls, name, spec)
+    except ToolcallError:
+        raise
+    except BaseException as error:
+        if not is_named:
+            calls.give_up_unanswered(f"{API}/{calls.namespace}/toolsessions/{name}", None, {"end": True}, error)
+        raise
+    # Nobody else has a random name: one that is there already was made by a request whose answer was lost.
+    return Session(calls, made, options.get("cwd", "")).opened(is_new or not is_named)
+
+
+def _create(calls: Calls, name: str, spec: JSON) -> tuple[JSON, bool]:
+    """Creates a session, or finds the same one, and says which. A request whose answer was lost is repeated."""
+    body = {"apiVersion": VERSION, "kind": "ToolSession", "metadata": {"name": name}, "spec": spec}
+    path, patience = f"{API}/{calls.namespace}/toolsessions", Patience(calls.patience)
+    while True:
+        try:
+            return calls.transport.send_json("POST", path, body), True
+        except Passing as error:
+            patience.failed(error)
+        except ToolcallError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            session = calls.fetch(f"{path}/{name}")
+            if not is_same_session(session["spec"], spec):
+                raise KeyReused(
+                    "KeyReused", f"a session with the key {name} exists and has other arguments: use another key",
+                    retry_safe=True,
+                ) from error
+            return session, False
+
+
+def _check_ended(session: JSON) -> None:
+    status = session.get("status") or {}
+    if status.get("phase") == "Ended":
+        reason = status.get("reason", "SessionEnded")
+        message = f"session {session['metadata']['name']} has ended: {status.get('message') or reason}"
+        raise (NotStarted if reason == "StartFailed" else SessionEnded)(reason, message, retry_safe=True)

@@ -1,0 +1,222 @@
+"""Requests to the API server, through the Kubernetes client's own connections and credentials.
+
+The Kubernetes client hides the headers of answers and repeats requests by itself; output and files need the headers, and
+a call must not be created twice. So this sends through the client's connection pool and repeats nothing. What may pass
+is raised as Passing, everything else that isn't an answer as asked for is a ToolcallError.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+from urllib.parse import urlencode
+
+from . import interrupts
+from .errors import Unavailable, error_of_answer
+from .specs import JSON
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 60.0
+# Answers after which the same request may succeed.
+_PASSING = frozenset({429, 500, 502, 503, 504})
+_LONGEST_PAUSE = 2.0
+# An answer that broke off sooner is asked for again in longer and longer pauses.
+_LASTED = 1.0
+
+
+class Passing(Exception):
+    """Something that may pass: a broken connection, or an answer that asks for patience.
+
+    retry_after: seconds that the server asks to wait, or None; headers: of the answer, if there was one; broke_off: an
+    answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was just nothing to read for as long as the request waits.
+    """
+
+    def __init__(self, why: str, retry_after: float | None = None, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+        self.headers: Mapping[str, str] = headers or {}
+        self.broke_off = False
+        self.unsent = False
+        self.idle = False
+
+
+class Patience:
+    """Waits longer after each failure in a row, and gives up `seconds` after the first of them."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._failures = 0
+        self._since: float | None = None
+
+    def worked(self) -> None:
+        """Ends the row of failures."""
+        self._failures, self._since = 0, None
+
+    def answered(self, seconds: float) -> None:
+        """Begins the time anew: there was an answer, which lasted so long. Only a short one lengthens the pauses."""
+        self._since = None
+        if seconds >= _LASTED:
+            self._failures = 0
+
+    def failed(self, error: Passing) -> None:
+        """Waits before the next attempt. Raises Unavailable when the time is over."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        self._failures += 1
+        if now - self._since >= self._seconds:
+            raise Unavailable("Unavailable", f"no answer for {self._seconds:.0f} s: {error}") from error
+        pause = min(0.05 * 2 ** min(self._failures - 1, 6), _LONGEST_PAUSE)
+        interrupts.sleep(max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE)))
+
+
+@dataclass
+class Request:
+    """A request below the API server's address.
+
+    body: bytes, or what has a `read` as a file has, sent from where it is; read_timeout: seconds that the answer may stand still.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | IO[bytes] | None = None
+    read_timeout: float = READ_TIMEOUT
+
+
+class Answer:
+    """An answer whose body is still to be read. Close it, also after an error; `abort` ends a read of another thread."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self.status: int = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body as it comes. A connection that breaks raises Passing. The context's interrupt breaks it."""
+        try:
+            with interrupts.calling(self.abort):
+                for chunk in self._response.stream(1 << 16):
+                    interrupts.check()
+                    yield chunk
+            interrupts.check()
+        except _connection_errors() as error:
+            interrupts.check()
+            passing = _broken("the answer broke off", error)
+            passing.broke_off = True
+            raise passing from error
+
+    def read(self) -> bytes:
+        """All of the body."""
+        return b"".join(self.chunks())
+
+    def close(self) -> None:
+        """Gives the connection back if the body was read, and closes it otherwise."""
+        if not self._response.isclosed():
+            self._response.close()
+        self._response.release_conn()
+
+    def abort(self) -> None:
+        """Breaks the connection, so that a thread that reads from it stops."""
+        connection = getattr(self._response, "connection", None)
+        sock = getattr(connection, "sock", None)
+        if sock is not None:
+            try:
+                # Not the method of the TLS socket, which changes what the other thread is using.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def __enter__(self) -> Answer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Transport:
+    """Sends requests with the credentials of a Kubernetes ApiClient."""
+
+    def __init__(self, api_client: Any) -> None:
+        self._client = api_client
+        self._host: str = api_client.configuration.host.rstrip("/")
+        self._pool = api_client.rest_client.pool_manager
+
+    def close(self) -> None:
+        """Closes the connections that nobody uses."""
+        self._pool.clear()
+
+    def open(self, request: Request) -> Answer:
+        """Sends a request once and returns the answer, whose status is below 400. Raises Passing or ToolcallError."""
+        import urllib3
+
+        headers = {**self._client.default_headers, **request.headers}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
+        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=request.read_timeout)
+        try:
+            response = self._pool.urlopen(
+                request.method, url, body=request.body, headers=headers, timeout=timeout,
+                retries=False, redirect=False, preload_content=False, enforce_content_length=True,
+            )
+        except _connection_errors() as error:
+            raise _broken("the connection broke", error) from error
+        answer = Answer(response)
+        if answer.status >= 400:
+            _raise(answer)
+        return answer
+
+    def send(self, request: Request) -> tuple[bytes, Mapping[str, str]]:
+        """Sends a request once and reads the whole answer: its body and its headers."""
+        with self.open(request) as answer:
+            return answer.read(), answer.headers
+
+    def send_json(
+        self, method: str, path: str, body: JSON | None = None, query: Mapping[str, str] | None = None,
+        read_timeout: float = READ_TIMEOUT,
+    ) -> JSON:
+        """Sends an object once and returns the answer's. A PATCH is a merge patch."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "Content-Type": kind}
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        answer, _ = self.send(Request(method, path, query or {}, headers, data, read_timeout))
+        found: JSON = json.loads(answer)
+        return found
+
+
+def _raise(answer: Answer) -> None:
+    """Raises what an answer of 400 or above means."""
+    with answer:
+        headers = dict(answer.headers)
+        body = answer.read()
+    if answer.status in _PASSING:
+        passing = Passing(str(error_of_answer(answer.status, body)), _seconds(headers.get("Retry-After")), headers)
+        passing.unsent = answer.status == 429
+        raise passing
+    error = error_of_answer(answer.status, body)
+    error.headers = headers
+    raise error
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text and text.isdigit() else None
+
+
+def _broken(what: str, error: Exception) -> Passing:
+    import urllib3
+
+    passing = Passing(f"{what}: {error}")
+    passing.idle = isinstance(error, urllib3.exceptions.ReadTimeoutError)
+    passing.unsent = isinstance(error, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError))
+    return passing
+
+
+def _connection_errors() -> tuple[type[Exception], ...]:
+    import urllib3
+
+    return (urllib3.exceptions.HTTPError, OSError)

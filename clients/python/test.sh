@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Checks the types of the Python client and runs its tests: those without a cluster always, those on a cluster when
+# TOOLCALL_SCENARIOS=1, with KUBECONFIG of an administrator. The scenarios run twice, with Toolcall and with AsyncToolcall.
+#
+# It uses Debian's Python and installs the Debian packages that are missing; with TOOLCALL_NO_INSTALL=1 it only names them.
+set -euo pipefail
+cd "$(dirname "$0")"
+python=/usr/bin/python3
+
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# debian PACKAGE COMMAND... installs a package unless the command, which needs it, works.
+debian() {
+  local package=$1 install=(apt-get install -y --no-install-recommends "$1")
+  shift
+  ! "$@" >/dev/null 2>&1 || return 0
+  [[ ${TOOLCALL_NO_INSTALL:-} != 1 ]] || die "the Debian package $package is missing: run 'apt-get install $package', or unset TOOLCALL_NO_INSTALL"
+  echo "installing the Debian package $package" >&2
+  "${install[@]}" >/dev/null || { apt-get update >/dev/null && "${install[@]}" >/dev/null; } || die "can't install $package"
+}
+
+debian python3 "$python" --version
+debian python3-kubernetes "$python" -c 'import kubernetes'
+debian python3-yaml "$python" -c 'import yaml'
+debian mypy "$python" -c 'import mypy'
+debian python3-build "$python" -c 'import build'
+debian python3-setuptools "$python" -c 'import setuptools'
+debian python3-wheel "$python" -c 'import wheel'
+
+"$python" -m mypy src tests examples bench.py
+if [[ ${TOOLCALL_SCENARIOS:-} == 1 ]]; then
+  [[ -n ${KUBECONFIG:-} ]] || die "set KUBECONFIG to an administrator's kubeconfig of the cluster to test on"
+fi
+export PYTHONPATH=$PWD/src
+"$python" -m unittest -v tests.test_specs tests.test_pure tests.test_calls tests.test_aio tests.test_input tests.test_transfers \
+  tests.test_package tests.test_adapters tests.test_client tests.test_breaks tests.test_examples tests.test_scenarios
+if [[ ${TOOLCALL_SCENARIOS:-} == 1 ]]; then
+  TOOLCALL_ASYNC=1 "$python" -m unittest -v tests.test_scenarios
+fi

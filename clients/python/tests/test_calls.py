@@ -1,0 +1,360 @@
+"""Calls, against a server that fails on purpose: what is created, awaited and cancelled, and what an error says."""
+
+from __future__ import annotations
+
+import threading
+import time
+import unittest
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+from unittest import mock
+
+from tests.scripted import OTHER_UID, UID, Exchange, Scripted, call, session
+from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, Unavailable, calls, interrupts
+from toolcall.watches import Events, Watch
+
+SHELL = {"shell": {"command": "true"}}
+
+
+class Calls:
+    """A server with calls. Each ends once `ended` is set. before: called with each request; True when
+    it has answered. lose_answer: creates a call, and the answer is lost."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, dict[str, Any]] = {"s": session()}
+        self.ended = threading.Event()
+        self.cancelled: list[str] = []
+        self.wrong_uid = (409, "Conflict")
+        self.log: Callable[[Exchange], None] = lambda e: e.refuse(404, "NotFound")
+        self.lose_answer: Callable[[Exchange], None] = self._lose_answer
+        self.before: Callable[[Exchange], bool] = lambda e: False
+
+    def answer(self, e: Exchange) -> None:
+        name = e.path.rpartition("/")[2]
+        if self.before(e):
+            return
+        if e.path.endswith("/log"):
+            self.log(e)
+        elif e.query.get("watch"):
+            self._watch(e)
+        elif e.command == "POST":
+            self.create(e)
+        elif name not in self.calls:
+            e.refuse(404, "NotFound")
+        elif e.command == "PATCH":
+            self._patch(e, self.calls[name])
+        else:
+            e.reply(200, self.calls[name])
+
+    def create(self, e: Exchange) -> None:
+        """Creates a call."""
+        made = e.json()
+        name = made["metadata"]["name"]
+        made["spec"]["requestedBy"] = {"username": "me"}
+        if name in self.calls:
+            e.refuse(409, "AlreadyExists")
+        else:
+            self.calls[name] = call(name, made["spec"])
+            e.reply(201, self.calls[name])
+
+    def _lose_answer(self, e: Exchange) -> None:
+        made = e.json()
+        self.calls.setdefault(made["metadata"]["name"], call(made["metadata"]["name"], made["spec"]))
+        e.refuse(503, "ServiceUnavailable")
+
+    def _patch(self, e: Exchange, found: dict[str, Any]) -> None:
+        wanted = e.json().get("metadata", {}).get("uid")
+        if wanted not in (None, found["metadata"]["uid"]):
+            e.refuse(*self.wrong_uid)
+            return
+        self.cancelled.append(found["metadata"]["name"])
+        e.reply(200, found)
+
+    def _watch(self, e: Exchange) -> None:
+        e.begin()
+        self.ended.wait(10)
+        for name, each in [pair for pair in self.calls.items() if pair[0] != "s"]:
+            e.part({"type": "MODIFIED", "object": call(name, each["spec"], "Succeeded", each["metadata"]["uid"])})
+        e.hold()
+
+
+class Base(unittest.TestCase):
+    def setUp(self) -> None:
+        self.fake = Calls()
+        self.server = self.enterContext(Scripted(self.fake.answer))
+        self.tc: Toolcall = self.enterContext(self.server.toolcall())
+
+
+class LiveOutput(Base):
+    def test_output_that_cannot_be_followed_leaves_the_call_alone(self) -> None:
+        for status, reason, kind in ((404, "NotFound", NotFound), (403, "Forbidden", Forbidden)):
+            self.fake.log = lambda e, status=status, reason=reason: e.refuse(status, reason)  # type: ignore[misc]
+            self.fake.ended.clear()
+            threading.Timer(0.3, self.fake.ended.set).start()
+            with self.subTest(reason), self.assertRaises(kind) as caught:
+                self.tc.run("true", key=f"k-{status}", on_stdout=print)
+            assert caught.exception.result is not None
+            self.assertEqual((caught.exception.result.phase, self.fake.cancelled), ("Succeeded", []))
+
+    def test_what_a_callback_raises_cancels_the_call_whatever_it_is(self) -> None:
+        def log(e: Exchange) -> None:
+            e.begin({"Toolcall-Offset": "0"})
+            e.part(b"text")
+            e.hold()
+
+        def fail(text: str) -> None:
+            raise error
+
+        self.fake.log = log
+        for number, error in enumerate((NotFound("FileNotFound", "x"), Unavailable("Unavailable", "x"), OSError())):
+            with self.subTest(error), self.assertRaises(type(error)):
+                self.tc.run("true", key=f"k-{number}", on_stdout=fail)
+            self.assertEqual(self.fake.cancelled[-1:], [f"k-{number}"])
+
+
+class Quiet(unittest.TestCase):
+    def test_a_quiet_call_whose_connections_are_cut_lasts_longer_than_patience(self) -> None:
+        fake = Calls()
+        watches: list[float] = []
+
+        def cut(e: Exchange) -> bool:
+            if not (e.query.get("watch") or e.path.endswith("/log")):
+                return False
+            if e.query.get("watch"):
+                watches.append(time.monotonic())
+                if time.monotonic() - began > 3:
+                    fake.ended.set()
+                    return False
+            e.begin({"Toolcall-Offset": "0", **({"Toolcall-Complete": "true"} if fake.ended.is_set() else {})})
+            if fake.ended.is_set():
+                e.end()
+                return True
+            time.sleep(0.1)
+            e.cut()
+            return True
+
+        fake.before = cut
+        began = time.monotonic()
+        with Scripted(fake.answer) as server, server.toolcall(patience=1) as tc:
+            self.assertEqual(tc.run("true", on_stdout=print).phase, "Succeeded")
+        self.assertGreater(len(watches), 2)
+
+
+class GivenUp(Base):
+    def give_up_during_create(self, key: str, background: bool = False) -> None:
+        """Runs a call whose create request stands still, and interrupts it."""
+        asked = threading.Event()
+        held = self.fake.before
+
+        def before(e: Exchange) -> bool:
+            if e.command != "POST":
+                return held(e)
+            self.fake.lose_answer(e)
+            asked.set()
+            return True
+
+        self.fake.before = before
+        interrupt = interrupts.Interrupt()
+
+        def give_up() -> None:
+            asked.wait(10)
+            interrupt.set()
+
+        threading.Thread(target=give_up).start()
+        with interrupts.under(interrupt), self.assertRaises(interrupts.Interrupted):
+            s = self.tc.connect("s")
+            s.commands.run("true", key=key, background=True) if background else s.commands.run("true", key=key)
+
+    def test_a_start_that_is_given_up_is_cancelled(self) -> None:
+        for background in (False, True):
+            self.give_up_during_create(f"k-{background}".lower(), background)
+        self.assertEqual(self.fake.cancelled, ["k-false", "k-true"])
+
+    def test_a_call_with_other_arguments_is_somebody_elses(self) -> None:
+        self.fake.calls["k"] = call("k", SHELL)
+        self.give_up_during_create("k")
+        self.assertEqual(self.fake.cancelled, [])
+
+    def test_what_was_given_up_before_is_not_sent(self) -> None:
+        interrupt = interrupts.Interrupt()
+        interrupt.set()
+        with interrupts.under(interrupt), self.assertRaises(interrupts.Interrupted):
+            self.tc.run("true")
+        self.assertEqual(self.server.count("POST"), 0)
+
+    def test_a_create_request_that_arrives_late_is_cancelled_too(self) -> None:
+        def create(spec: dict[str, Any]) -> None:
+            time.sleep(0.5)
+            self.fake.calls["k"] = call("k", spec)
+
+        def answer(e: Exchange) -> None:
+            threading.Thread(target=create, args=(e.json()["spec"],)).start()
+            e.refuse(503, "ServiceUnavailable")
+
+        self.fake.lose_answer = answer
+        self.give_up_during_create("k")
+        self.assertEqual(self.fake.cancelled, ["k"])
+
+    def test_what_cannot_be_cancelled_is_noted(self) -> None:
+        def before(e: Exchange) -> bool:
+            if e.command == "PATCH":
+                e.refuse(403, "Forbidden")
+            return e.command == "PATCH"
+
+        def fail(text: str) -> None:
+            raise ZeroDivisionError
+
+        def log(e: Exchange) -> None:
+            e.begin({"Toolcall-Offset": "0"})
+            e.part(b"text")
+            e.hold()
+
+        self.fake.before, self.fake.log = before, log
+        with self.assertRaises(ZeroDivisionError) as caught:
+            self.tc.run("true", key="k", on_stdout=fail)
+        self.assertRegex(caught.exception.__notes__[0], "k couldn't be stopped.*Forbidden")
+
+
+class LostAnswers(Base):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(mock.patch.object(calls, "_REPEAT_SECONDS", 0.5))
+        self.created = 0
+
+    def test_a_create_request_is_not_repeated_for_as_long_as_patience(self) -> None:
+        began = time.monotonic()
+
+        def before(e: Exchange) -> bool:
+            if e.command != "POST":
+                return False
+            if not self.created or time.monotonic() - began > 1:
+                self.created += 1
+            e.refuse(503, "ServiceUnavailable")
+            return True
+
+        self.fake.before = before
+        with self.assertRaises(Unavailable) as caught:
+            self.tc.run("true", key="k")
+        self.assertEqual((self.created, caught.exception.retry_safe, caught.exception.call), (1, False, "k"))
+
+    def test_a_call_that_is_there_in_the_end_is_awaited(self) -> None:
+        def before(e: Exchange) -> bool:
+            if e.command == "POST":
+                self.fake.lose_answer(e)
+            return e.command == "POST"
+
+        self.fake.before = before
+        self.fake.ended.set()
+        self.assertEqual(self.tc.run("true", key="k").phase, "Succeeded")
+
+
+class SameName(Base):
+    def test_a_later_call_of_the_key_is_not_cancelled_or_awaited(self) -> None:
+        handle = self.tc.connect("s").commands.run("true", key="k", background=True)
+        self.fake.calls["k"] = call("k", SHELL, uid=OTHER_UID)
+        for refusal in ((409, "Conflict"), (422, "Invalid")):
+            self.fake.wrong_uid = refusal
+            handle.cancel()
+            self.assertEqual(self.fake.cancelled, [])
+        with self.assertRaises(NotFound):
+            handle.wait()
+        self.tc.cancel("k")
+        self.assertEqual(self.fake.cancelled, ["k"])
+
+    def test_a_later_session_of_the_key_is_not_ended_or_ready(self) -> None:
+        s = self.tc.connect("s")
+        self.fake.calls["s"] = session(uid=OTHER_UID)
+        s.end()
+        self.assertEqual(self.fake.cancelled, [])
+        with self.assertRaises(NotFound):
+            s.wait_until_ready()
+
+
+class SharedWatch(Base):
+    def test_each_wait_has_an_error_of_its_own(self) -> None:
+        def before(e: Exchange) -> bool:
+            if not e.query.get("watch"):
+                return False
+            while len(self.fake.calls) < 4:
+                time.sleep(0.01)
+            e.refuse(401, "Unauthorized")
+            return True
+
+        self.fake.before = before
+        s, failed = self.tc.connect("s"), []
+
+        def run(key: str) -> None:
+            with self.assertRaises(Forbidden) as caught:
+                s.commands.run("true", key=key)
+            failed.append((key, caught.exception.call))
+
+        threads = [threading.Thread(target=run, args=(f"k-{number}",)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sorted(failed), [(f"k-{number}", f"k-{number}") for number in range(3)])
+
+    def test_a_watch_ends_when_nobody_waits_and_with_the_client(self) -> None:
+        def before(e: Exchange) -> bool:
+            if not e.query.get("watch") or self.server.count("GET", "/toolcalls") > 1:
+                return False
+            e.begin()
+            for name, each in list(self.fake.calls.items()):
+                e.part({"type": "MODIFIED", "object": call(name, each["spec"], "Succeeded")})
+            time.sleep(0.3)
+            e.end()
+            return True
+
+        self.fake.before = before
+        self.fake.ended.set()
+        with self.server.toolcall() as tc:
+            s = tc.connect("s")
+            s.commands.run("true")
+            self.expect_no_watch()
+            self.assertEqual(self.server.count("GET", "/toolcalls"), 1)
+            s.commands.run("true")
+        self.expect_no_watch()
+
+    def expect_no_watch(self) -> None:
+        until = time.monotonic() + 5
+        while any(each.name.startswith("toolcall watch spec.") for each in threading.enumerate()):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.02)
+
+    def test_a_watch_that_gave_up_begins_anew_with_all_its_patience(self) -> None:
+        self.fake.calls["k"] = call("k", SHELL)
+        watch = Watch(self.server.toolcall(0.4)._calls.transport, "/toolcalls", "", 0.4)
+        self.fake.before = lambda e: bool(e.query.get("watch")) and self.unavailable(e)
+        for _ in range(2):
+            events: Events = SimpleQueue()
+            began = time.monotonic()
+            with watch.expecting("k", events):
+                watch.begin("5")
+                self.assertEqual(events.get(timeout=5)[0], "failed")
+            self.assertGreater(time.monotonic() - began, 0.3)
+
+    def unavailable(self, e: Exchange) -> bool:
+        e.refuse(503, "ServiceUnavailable")
+        return True
+
+
+class Names(Base):
+    def test_what_is_no_name_is_not_sent(self) -> None:
+        for name in ("", "../../other/toolcalls/x", "x/log?uid=1#", "a,status.phase=Denied", "X"):
+            asks: list[Callable[[str], object]] = [self.tc.cancel, self.tc.output, self.tc.connect]
+            for ask in asks:
+                with self.subTest(name), self.assertRaises(InvalidArgument):
+                    ask(name)
+        with self.assertRaises(InvalidArgument):
+            self.tc.calls(session="a,status.phase=Denied")
+        with self.assertRaises(InvalidArgument):
+            self.tc.calls(phase="Denied,spec.sessionRef.name=a")
+        with self.assertRaises(InvalidArgument):
+            Toolcall("../x", api_client=self.server.api_client())
+        self.assertEqual(self.server.seen, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

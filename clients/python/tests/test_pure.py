@@ -1,0 +1,187 @@
+"""Functions that need no cluster: errors by reason, results, pieces of output, lines of a watch, interrupts."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import unittest
+from typing import Any
+
+import toolcall
+from toolcall import errors, interrupts
+from toolcall.calls import settled
+from toolcall.errors import error_of_answer, error_of_call
+from toolcall.files import objects_in
+from toolcall.results import Result, is_finished, result_of
+from toolcall.streams import Piece, texts
+from toolcall.transport import Passing, Patience
+from toolcall.watches import lines
+
+
+def call(phase: str, reason: str, **status: Any) -> Result:
+    return result_of({"metadata": {"name": "c", "uid": "u"}, "status": {"phase": phase, "reason": reason, **status}})
+
+
+class Reasons(unittest.TestCase):
+    def test_the_class_of_each_end(self) -> None:
+        for phase, reason, kind in [
+            ("Denied", "ShellDisabled", errors.Denied),
+            ("Denied", "SessionNotAllowed", errors.Denied),
+            ("Denied", "ApprovalDenied", errors.ApprovalNeeded),
+            ("Denied", "ApprovalExpired", errors.ApprovalNeeded),
+            ("Failed", "TimedOut", errors.TimedOut),
+            ("Failed", "PodLost", errors.PodLost),
+            ("Failed", "NonZeroExit", errors.NonZeroExit),
+            ("Failed", "Signaled", errors.NonZeroExit),
+            ("Failed", "OOMKilled", errors.NonZeroExit),
+            ("Failed", "CommandNotFound", errors.NotFound),
+            ("Failed", "EnvironmentNotFound", errors.NotFound),
+            ("Failed", "PathNotAllowed", errors.Forbidden),
+            ("Failed", "EditAmbiguous", errors.FileFailed),
+            ("Failed", "FileExists", errors.FileFailed),
+            ("Failed", "SessionEnded", errors.SessionEnded),
+            ("Failed", "ImagePullFailed", errors.NotStarted),
+            ("Failed", "NoReasonThatAnybodyKnows", errors.NotStarted),
+            ("Cancelled", "CancelRequested", errors.Cancelled),
+        ]:
+            with self.subTest(reason):
+                error = error_of_call(phase, call(phase, reason, message="why", retrySafe=phase == "Failed"))
+                self.assertIs(type(error), kind)
+                self.assertEqual((error.reason, error.message, error.call), (reason, "why", "c"))
+                self.assertEqual(error.retry_safe, phase == "Failed")
+                self.assertEqual(error.result.phase if error.result else "", phase)
+
+    def test_a_commands_own_failure_is_an_error_only_if_asked_for(self) -> None:
+        result = call("Failed", "NonZeroExit", exitCode=3)
+        self.assertIs(settled(result, False), result)
+        with self.assertRaises(errors.NonZeroExit):
+            settled(result, True)
+        with self.assertRaises(errors.PodLost):
+            settled(call("Failed", "PodLost"), False)
+
+    def test_answers_of_the_api_server(self) -> None:
+        def status(reason: str, message: str = "why", **more: Any) -> bytes:
+            return json.dumps({"kind": "Status", "reason": reason, "message": message, **more}).encode()
+
+        for code, body, kind, reason in [
+            (404, status("NotFound"), errors.NotFound, "NotFound"),
+            (403, status("Forbidden"), errors.Forbidden, "Forbidden"),
+            (401, b"who are you", errors.Forbidden, "HTTP401"),
+            (422, status("Invalid"), errors.InvalidArgument, "Invalid"),
+            (409, status("AlreadyExists"), errors.Conflict, "AlreadyExists"),
+            (412, status("FileExists"), errors.FileFailed, "FileExists"),
+            (404, status("FileNotFound"), errors.NotFound, "FileNotFound"),
+            (507, status("NoSpace"), errors.FileFailed, "NoSpace"),
+            (418, b"", errors.ToolcallError, "HTTP418"),
+            (404, b'["no status"]', errors.NotFound, "HTTP404"),
+        ]:
+            with self.subTest(f"{code} {reason}"):
+                error = error_of_answer(code, body)
+                self.assertEqual((type(error), error.reason), (kind, reason))
+        gone = error_of_answer(410, status("OutputNotKept", details={"causes": [{"type": "NextOffset", "message": "42"}]}))
+        assert isinstance(gone, errors.OutputNotKept)
+        self.assertEqual(gone.resume_at, 42)
+
+    def test_an_error_reads_well(self) -> None:
+        self.assertEqual(str(errors.Denied("ShellDisabled", "no shell", call="c")), "call c: ShellDisabled: no shell")
+        self.assertIsInstance(errors.invalid("wrong"), ValueError)
+
+    def test_all_errors_can_be_imported(self) -> None:
+        kinds = {k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.ToolcallError)}
+        self.assertEqual({k.__name__ for k in kinds} - set(toolcall.__all__), set())
+        for name in toolcall.__all__:
+            self.assertIsNotNone(getattr(toolcall, name))
+        with self.assertRaises(AttributeError):
+            getattr(toolcall, "AsyncNothing")
+
+
+class Results(unittest.TestCase):
+    def test_an_exit_code_that_nobody_knows_is_none(self) -> None:
+        self.assertIsNone(call("Failed", "PodLost").exit_code)
+        self.assertEqual(call("Failed", "TimedOut", exitCode=-1).exit_code, -1)
+        self.assertEqual(call("Succeeded", "Completed", exitCode=0).exit_code, 0)
+
+    def test_a_denied_call_is_safe_to_ask_for_again(self) -> None:
+        self.assertTrue(call("Denied", "ShellDisabled").retry_safe)
+        self.assertFalse(call("Failed", "PodLost").retry_safe)
+        self.assertTrue(call("Cancelled", "CancelRequested", retrySafe=True).retry_safe)
+
+    def test_streams(self) -> None:
+        streams = {"stdout": {"bytes": 9, "sha256": "s", "truncated": True, "invalidUTF8": False}}
+        status = {"stdout": "x", "output": "x\n\nTook 0.1s", "durationMilliseconds": 1500, "streams": streams}
+        result = call("Succeeded", "Completed", **status)
+        self.assertEqual((result.truncated, result.streams["stdout"].bytes, result.duration), (True, 9, 1.5))
+        self.assertEqual((result.text, result.stderr), ("x\n\nTook 0.1s", ""))
+
+    def test_the_end_is_a_condition(self) -> None:
+        for conditions, finished in [
+            ([], False),
+            ([{"type": "Finished", "status": "False"}], False),
+            ([{"type": "Started", "status": "True"}], False),
+            ([{"type": "Started", "status": "True"}, {"type": "Finished", "status": "True"}], True),
+        ]:
+            self.assertEqual(is_finished({"status": {"conditions": conditions}}), finished)
+        self.assertFalse(is_finished({}))
+
+
+class Pieces(unittest.TestCase):
+    def test_characters_that_arrive_in_parts(self) -> None:
+        data = "grün €\U0001f600".encode()
+        for size in range(1, len(data) + 1):
+            pieces = [Piece(at, data[at : at + size]) for at in range(0, len(data), size)]
+            self.assertEqual("".join(texts(iter(pieces))), data.decode())
+
+    def test_what_is_no_text(self) -> None:
+        self.assertEqual(list(texts(iter([Piece(0, b"a\xffb"), Piece(3, b"\xc3")]))), ["a\ufffdb", "\ufffd"])
+
+    def test_a_part_that_was_not_kept(self) -> None:
+        pieces = [Piece(0, b"a\xc3"), Piece(9, b"", 7), Piece(9, b"b")]
+        self.assertEqual("".join(texts(iter(pieces))), "a\ufffd\n[7 bytes were not kept]\nb")
+
+    def test_lines_of_a_body(self) -> None:
+        body = b'{"a":1}\n{"b":2}\n{"cut'
+        for size in range(1, len(body) + 1):
+            chunks = iter([body[at : at + size] for at in range(0, len(body), size)])
+            self.assertEqual(list(lines(chunks)), [b'{"a":1}', b'{"b":2}'])
+
+    def test_a_name_that_looks_like_two_lines(self) -> None:
+        names = ["a\u0085b", "c\u2028d", "e\x1cf"]
+        text = "".join(json.dumps({"path": name}, ensure_ascii=False) + "\n" for name in names)
+        self.assertEqual([entry["path"] for entry in objects_in(text)], names)
+
+
+class Waits(unittest.TestCase):
+    def test_patience_ends(self) -> None:
+        patience = Patience(0.2)
+        began = time.monotonic()
+        with self.assertRaisesRegex(errors.Unavailable, "away"):
+            while True:
+                patience.failed(Passing("away"))
+        self.assertTrue(0.2 <= time.monotonic() - began < 2)
+
+    def test_what_works_begins_it_anew(self) -> None:
+        patience = Patience(0.2)
+        for _ in range(6):
+            patience.failed(Passing("away"))
+            patience.worked()
+
+    def test_a_sleep_is_interrupted(self) -> None:
+        interrupt = interrupts.Interrupt()
+        threading.Timer(0.05, interrupt.set).start()
+        began = time.monotonic()
+        with interrupts.under(interrupt), self.assertRaises(interrupts.Interrupted):
+            interrupts.sleep(30)
+        self.assertLess(time.monotonic() - began, 5)
+        with interrupts.under(interrupt), interrupts.under(None):
+            interrupts.sleep(0.01)
+
+    def test_whoever_comes_late_is_told_at_once(self) -> None:
+        interrupt, told = interrupts.Interrupt(), []
+        interrupt.set()
+        with interrupts.under(interrupt), interrupts.calling(lambda: told.append(1)):
+            self.assertEqual(told, [1])
+
+
+if __name__ == "__main__":
+    unittest.main()

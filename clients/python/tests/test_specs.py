@@ -1,0 +1,166 @@
+"""What options become: pure functions, without a cluster."""
+
+import unittest
+from typing import Any
+
+from toolcall.errors import InvalidArgument
+from toolcall.specs import (
+    RunOptions, is_same_session, call_spec, check_options, is_same, join_path, key_of, name_for, session_spec, whole_seconds,
+)
+
+
+class CallSpec(unittest.TestCase):
+    def test_a_command_line(self) -> None:
+        self.assertEqual(call_spec("make test", {}), {"shell": {"command": "make test"}})
+
+    def test_a_program_with_arguments(self) -> None:
+        spec = call_spec(None, {"program": "ls", "args": ["-l", "a b"]})
+        self.assertEqual(spec, {"structured": {"binary": "ls", "args": ["-l", "a b"]}})
+
+    def test_code(self) -> None:
+        spec = call_spec(None, {"code": "print(1)", "language": "python"})
+        self.assertEqual(spec, {"code": {"language": "python", "source": "print(1)"}})
+
+    def test_a_tool_as_the_model_called_it(self) -> None:
+        spec = call_spec(None, {"tool": "bash", "arguments": {"command": "ls"}})
+        self.assertEqual(spec, {"tool": {"name": "bash", "arguments": {"command": "ls"}}})
+
+    def test_an_empty_command_is_sent_so_that_the_policy_answers(self) -> None:
+        self.assertEqual(call_spec("", {}), {"shell": {"command": ""}})
+
+    def test_everything_else(self) -> None:
+        options: RunOptions = {
+            "env": {"B": "2", "A": "1"}, "cwd": "src", "stdin": "in", "timeout": 1.2, "collect": ["*.png"],
+        }
+        self.assertEqual(call_spec("true", options), {
+            "shell": {"command": "true"}, "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+            "workingDir": "src", "stdin": "in", "timeoutSeconds": 2, "collect": ["*.png"],
+        })
+
+    def test_what_cannot_be_meant(self) -> None:
+        for command, options, says in [
+            (None, {}, "exactly one"),
+            ("true", {"program": "true"}, "a command and program are there"),
+            ("true", {"args": ["x"]}, "args belongs to program"),
+            (None, {"code": "1"}, "language"),
+            ("true", {"language": "python"}, "language belongs to code"),
+            (None, {"tool": "bash", "language": "python"}, "language belongs to code"),
+            ("true", {"arguments": {}}, "arguments belongs to tool"),
+            ("true", {"timeout": 0}, "timeout"),
+            ("true", {"timeout": float("inf")}, "timeout"),
+        ]:
+            with self.subTest(says), self.assertRaisesRegex(InvalidArgument, says):
+                call_spec(command, options)  # type: ignore[arg-type]
+
+    def test_wrong_types(self) -> None:
+        with self.assertRaisesRegex(TypeError, "list of strings"):
+            call_spec(None, {"program": "ls", "args": "-l"})
+        with self.assertRaisesRegex(TypeError, "variable A"):
+            call_spec("true", {"env": {"A": 1}})  # type: ignore[dict-item]
+        with self.assertRaisesRegex(TypeError, "unknown option 'time'.*timeout"):
+            check_options({"time": 1}, RunOptions)
+
+    def test_a_session(self) -> None:
+        spec = session_spec("repo", {"env": {"A": "1"}, "workspace": "1Gi", "idle_timeout": 0, "cwd": "src"})
+        self.assertEqual(spec, {
+            "environmentRef": {"name": "repo"}, "env": [{"name": "A", "value": "1"}], "workspace": {"size": "1Gi"},
+            "idleTimeoutSeconds": 0,
+        })
+        self.assertEqual(session_spec(None, {}), {})
+
+
+class Keys(unittest.TestCase):
+    def test_a_key_is_the_name(self) -> None:
+        for key in ("step-7", "a", "a.b-c", "7", "a" * 253):
+            self.assertEqual(name_for(key, "call"), key)
+
+    def test_without_a_key_no_two_names_are_the_same(self) -> None:
+        names = {name_for(None, "call") for _ in range(1000)}
+        self.assertEqual(len(names), 1000)
+        self.assertRegex(names.pop(), "^call-[0-9a-f]{16}$")
+
+    def test_what_is_no_name(self) -> None:
+        for key in ("", "Step", "a_b", "-a", "a-", "a..b", "a.-b", "a-.b", "a" * 254, "ä", "a\n"):
+            with self.subTest(key), self.assertRaisesRegex(InvalidArgument, "key .* letters"):
+                name_for(key, "call")
+
+    def test_key_of_makes_valid_keys_that_differ(self) -> None:
+        keys = [key_of("call_1"), key_of("call_2"), key_of("a", "bc"), key_of("ab", "c"), key_of("abc"), key_of("a", "")]
+        self.assertEqual(len(set(keys)), len(keys))
+        for key in keys:
+            self.assertEqual(name_for(key, "call"), key)
+        self.assertEqual(key_of("call_1"), keys[0])
+        with self.assertRaises(InvalidArgument):
+            key_of()
+
+
+class Secrets(unittest.TestCase):
+    def test_the_value_of_a_variable_is_not_in_the_error(self) -> None:
+        with self.assertRaisesRegex(TypeError, "TOKEN .* bytes") as caught:
+            call_spec("true", {"env": {"TOKEN": b"secret"}})  # type: ignore[dict-item]
+        self.assertNotIn("secret", str(caught.exception))
+
+
+class Sameness(unittest.TestCase):
+    def test_what_admission_adds_is_no_argument(self) -> None:
+        stored = {"shell": {"command": "true"}, "requestedBy": {"username": "me"}, "cancel": True, "background": False}
+        self.assertTrue(is_same(stored, {"shell": {"command": "true"}}))
+
+    def test_each_other_argument_makes_another_call(self) -> None:
+        base = call_spec("true", {"env": {"A": "1"}, "timeout": 30})
+        for other in (
+            call_spec("false", {"env": {"A": "1"}, "timeout": 30}), call_spec("true", {"env": {"A": "2"}, "timeout": 30}),
+            call_spec("true", {"env": {"A": "1"}}), call_spec("true", {"env": {"A": "1"}, "timeout": 30, "stdin": "x"}),
+            {**base, "sessionRef": {"name": "s"}}, {**base, "background": True},
+        ):
+            with self.subTest(other):
+                self.assertFalse(is_same(base, other))
+                self.assertFalse(is_same(other, base))
+
+    def test_arguments_are_compared_as_they_are_stored(self) -> None:
+        def tool(**arguments: Any) -> dict[str, Any]:
+            return {"tool": {"name": "t", "arguments": arguments}}
+
+        self.assertTrue(is_same(tool(a=[1, 2], b={"1": "\ufffd\U0001f600"}), tool(a=(1, 2), b={1: "\ud800\ud83d\ude00"})))
+        self.assertTrue(is_same(tool(a=1), tool(a=1.0)))
+        self.assertFalse(is_same(tool(a=1), tool(a=True)))
+        self.assertFalse(is_same(tool(a=[0]), tool(a=[False])))
+
+    def test_what_the_api_server_adds_to_a_session_does_not_count(self) -> None:
+        stored = {
+            "environmentRef": {"name": "repo"}, "workspace": {"size": "1Gi", "retain": "Delete"}, "maxCalls": 10000,
+            "idleTimeoutSeconds": 900, "maxLifetimeSeconds": 28800, "maxConcurrentCalls": 1, "ttlSecondsAfterEnded": 3600,
+            "requestedBy": {"username": "me"}, "end": True,
+        }
+        wanted = {"environmentRef": {"name": "repo"}, "workspace": {"size": "1Gi"}}
+        self.assertTrue(is_same_session(stored, wanted))
+        self.assertTrue(is_same_session(stored, {**wanted, "idleTimeoutSeconds": 900}))
+        self.assertFalse(is_same_session(stored, {**wanted, "idleTimeoutSeconds": 5}))
+        self.assertFalse(is_same_session(stored, {**wanted, "environmentRef": {"name": "other"}}))
+
+    def test_what_somebody_else_set_in_a_session_does(self) -> None:
+        wanted = {"environmentRef": {"name": "repo"}}
+        settings: list[dict[str, Any]] = [
+            {"env": [{"name": "A", "value": "1"}]}, {"workspace": {"size": "1Gi"}}, {"maxConcurrentCalls": 2},
+            {"idleTimeoutSeconds": 5}, {"skillRef": {"name": "x"}},
+        ]
+        for setting in settings:
+            with self.subTest(setting):
+                self.assertFalse(is_same_session({**wanted, **setting}, wanted))
+
+
+class Paths(unittest.TestCase):
+    def test_below_the_directory(self) -> None:
+        self.assertEqual(join_path("src", "a"), "src/a")
+        self.assertEqual(join_path("src", "/a"), "/a")
+        self.assertEqual(join_path("", "a"), "a")
+        for wrong in ("", "a\0b"):
+            with self.assertRaises(InvalidArgument):
+                join_path("src", wrong)
+
+    def test_whole_seconds(self) -> None:
+        self.assertEqual([whole_seconds(s) for s in (0.1, 1, 1.0, 1.01, 60)], [1, 1, 1, 2, 60])
+
+
+if __name__ == "__main__":
+    unittest.main()

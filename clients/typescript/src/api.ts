@@ -1,0 +1,261 @@
+// Requests to the API server over connections that are kept. It uses the credentials and the TLS settings of a KubeConfig.
+
+import http from "node:http";
+import https from "node:https";
+import type { KubeConfig } from "@kubernetes/client-node";
+import { ApiError, ClientClosed, ConnectionLost, InvalidArgument, NothingSent, type ApiStatus } from "./errors.js";
+import { GROUP, VERSION, type Plural } from "./objects.js";
+import { Retries } from "./retries.js";
+
+/** Values of a query; undefined ones are left out. */
+export type Query = Record<string, string | number | boolean | undefined>;
+
+/** One request. */
+export interface ApiRequest {
+  method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
+  path: string;
+  query?: Query;
+  headers?: Record<string, string>;
+  /** The body. One that is iterated over can be sent once only. */
+  body?: Uint8Array | string | AsyncIterable<Uint8Array>;
+  signal?: AbortSignal | undefined;
+  /** Milliseconds without a byte after which the connection counts as lost. */
+  idleMilliseconds?: number;
+}
+
+const IDLE_MILLISECONDS = 30_000;
+// The credentials are read again after this time: tokens in files and of programs are replaced.
+const CREDENTIALS_MILLISECONDS = 30_000;
+// Codes of errors of a certificate: trying again doesn't help.
+const UNTRUSTED = /^(CERT_|ERR_TLS_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH)/;
+const MAX_ERROR_BYTES = 64 * 1024;
+
+/** The API server of one KubeConfig. */
+export class Api {
+  private credentials: { until: number; options: https.RequestOptions } | undefined;
+  private agent: http.Agent | undefined;
+  private isClosed = false;
+  private readonly server: URL;
+
+  constructor(
+    private readonly config: KubeConfig,
+    readonly namespace: string,
+    /** Milliseconds for which requests that can be repeated are tried again. */
+    readonly retryMilliseconds: number,
+  ) {
+    const cluster = config.getCurrentCluster();
+    if (!cluster) {
+      throw new InvalidArgument("the kubeconfig has no current context with a cluster: set KUBECONFIG, or give a KubeConfig");
+    }
+    this.server = new URL(cluster.server);
+  }
+
+  /** Path of a kind's objects in the namespace, or of one of them. */
+  objects(plural: Plural, name?: string): string {
+    return this.inNamespace(GROUP, plural) + (name === undefined ? "" : `/${encodeURIComponent(name)}`);
+  }
+
+  /** Path of a subresource: a call's log, a session's files or input. */
+  subresource(plural: Plural, name: string, rest: string): string {
+    return `${this.inNamespace(`subresources.${GROUP}`, plural)}/${encodeURIComponent(name)}/${rest}`;
+  }
+
+  private inNamespace(group: string, plural: Plural): string {
+    return `/apis/${group}/${VERSION}/namespaces/${encodeURIComponent(this.namespace)}/${plural}`;
+  }
+
+  /** Sends a request once and returns the answer, whose body is still to be read. Throws ApiError and ConnectionLost. */
+  async send(request: ApiRequest): Promise<http.IncomingMessage> {
+    const answer = await this.sendAuthorized(request);
+    if (answer.statusCode === 401 && !isStream(request.body)) {
+      // The credentials may have been replaced meanwhile. A request that wasn't authenticated has done nothing.
+      this.credentials = undefined;
+      await readAll(answer, MAX_ERROR_BYTES);
+      return this.check(await this.sendAuthorized(request));
+    }
+    return this.check(answer);
+  }
+
+  /** Sends a request once and returns the answer's JSON. */
+  async json<T>(request: ApiRequest): Promise<T> {
+    const answer = await this.send(request);
+    return JSON.parse((await readAll(answer)).toString("utf8")) as T;
+  }
+
+  /** Sends a request that may be repeated until it is answered, for `retryMilliseconds`. */
+  async repeated<T>(once: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const retries = new Retries(this.retryMilliseconds);
+    for (;;) {
+      try {
+        return await once();
+      } catch (error) {
+        if (!(await retries.wait(error, signal))) {
+          signal?.throwIfAborted();
+          throw error;
+        }
+      }
+    }
+  }
+
+  /** Breaks the connections. Later requests throw ClientClosed: what goes on after a broken connection ends with that. */
+  close(): void {
+    this.isClosed = true;
+    this.agent?.destroy();
+    this.agent = undefined;
+  }
+
+  private async check(answer: http.IncomingMessage): Promise<http.IncomingMessage> {
+    const code = answer.statusCode ?? 0;
+    if (code >= 200 && code < 300) {
+      return answer;
+    }
+    const text = (await readAll(answer, MAX_ERROR_BYTES).catch(() => Buffer.alloc(0))).toString("utf8");
+    throw new ApiError(code, parseStatus(text, code), answer.headers);
+  }
+
+  private async sendAuthorized(request: ApiRequest): Promise<http.IncomingMessage> {
+    const options = await this.options();
+    const url = new URL(this.server.pathname.replace(/\/$/, "") + request.path, this.server);
+    for (const [key, value] of Object.entries(request.query ?? {})) {
+      if (value !== undefined) {
+        url.searchParams.set(key, String(value));
+      }
+    }
+    request.signal?.throwIfAborted();
+    if (this.isClosed) {
+      throw new ClientClosed();
+    }
+    return exchange(url, { ...options, method: request.method, headers: headersOf(options, request) }, request);
+  }
+
+  private async options(): Promise<https.RequestOptions> {
+    if (this.credentials && this.credentials.until > Date.now()) {
+      return this.credentials.options;
+    }
+    const options: https.RequestOptions = {};
+    await this.config.applyToHTTPSOptions(options);
+    this.agent = this.keepingAgent(options);
+    options.agent = this.agent;
+    this.credentials = { until: Date.now() + CREDENTIALS_MILLISECONDS, options };
+    return options;
+  }
+
+  // The agents of the Kubernetes client make a new connection for each request. One for a proxy is taken as it is.
+  private keepingAgent(options: https.RequestOptions): http.Agent {
+    if (this.config.getCurrentCluster()?.proxyUrl) {
+      return options.agent as http.Agent;
+    }
+    if (this.agent) {
+      return this.agent;
+    }
+    const keep = { keepAlive: true, maxFreeSockets: 16 };
+    return this.server.protocol === "http:" ? new http.Agent(keep) : new https.Agent(keep);
+  }
+}
+
+/** Reads a body whole. With a limit, more is cut off. */
+export async function readAll(body: AsyncIterable<Uint8Array>, limit = Number.POSITIVE_INFINITY): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of partsOf(body)) {
+    parts.push(part);
+    bytes += part.length;
+    if (bytes >= limit) {
+      break;
+    }
+  }
+  return Buffer.concat(parts);
+}
+
+/** The parts of a body. Throws ConnectionLost when it breaks; what its reader throws isn't an error of the connection. */
+export async function* partsOf<T extends Uint8Array>(body: AsyncIterable<T>): AsyncGenerator<T> {
+  try {
+    yield* body;
+  } catch (error) {
+    throw lost(error);
+  }
+}
+
+/** The error for a connection that broke; what isn't one comes back as it is. */
+export function lost(error: unknown): unknown {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code;
+  if (typeof code !== "string" || code === "ABORT_ERR") {
+    return error;
+  }
+  const message = (error as Error).message || code;
+  if (UNTRUSTED.test(code)) {
+    return new NothingSent(`the API server's certificate isn't trusted: ${message}`, { cause: error });
+  }
+  return new ConnectionLost(`the connection to the API server was lost: ${message}`, { cause: error });
+}
+
+function exchange(url: URL, options: https.RequestOptions, request: ApiRequest): Promise<http.IncomingMessage> {
+  const { signal, body } = request;
+  return new Promise((resolve, reject) => {
+    const send = url.protocol === "http:" ? http.request : https.request;
+    const sent = send(url, { ...options, ...(signal ? { signal } : {}) });
+    sent.on("response", resolve);
+    sent.on("error", (error) => reject(signal?.aborted ? signal.reason : lost(error)));
+    sent.on("socket", (socket) => socket.setKeepAlive(true, 15_000));
+    const idle = request.idleMilliseconds ?? IDLE_MILLISECONDS;
+    sent.setTimeout(idle, () => {
+      sent.destroy(Object.assign(new Error(`no byte for ${idle / 1_000} s`), { code: "ETIMEDOUT" }));
+    });
+    if (isStream(body)) {
+      pump(body, sent).catch((error: unknown) => {
+        sent.destroy();
+        reject(error);
+      });
+    } else {
+      sent.end(body);
+    }
+  });
+}
+
+// Writes a body no faster than the server takes it. An answer that comes before its end is the request's answer.
+async function pump(body: AsyncIterable<Uint8Array>, sent: http.ClientRequest): Promise<void> {
+  for await (const part of body) {
+    if (sent.destroyed || sent.writableEnded) {
+      return;
+    }
+    if (!sent.write(part)) {
+      await drained(sent);
+    }
+  }
+  sent.end();
+}
+
+function drained(sent: http.ClientRequest): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      sent.off("drain", done).off("close", done);
+      resolve();
+    };
+    sent.once("drain", done).once("close", done);
+  });
+}
+
+function headersOf(options: https.RequestOptions, request: ApiRequest): http.OutgoingHttpHeaders {
+  const headers: http.OutgoingHttpHeaders = { ...(options.headers as http.OutgoingHttpHeaders), accept: "application/json", ...request.headers };
+  const { body } = request;
+  if (typeof body === "string" || body instanceof Uint8Array) {
+    headers["content-length"] = Buffer.byteLength(body);
+  }
+  return headers;
+}
+
+function isStream(body: ApiRequest["body"]): body is AsyncIterable<Uint8Array> {
+  return typeof body === "object" && !(body instanceof Uint8Array);
+}
+
+function parseStatus(text: string, code: number): ApiStatus {
+  try {
+    const status: unknown = JSON.parse(text);
+    if (typeof status === "object" && status !== null) {
+      return status as ApiStatus;
+    }
+  } catch {
+    // Not JSON: a proxy's page, or the text of an authorizer.
+  }
+  return { message: `the API server answered with status ${code}: ${text.trim().slice(0, 500)}` };
+}

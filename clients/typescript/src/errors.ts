@@ -1,0 +1,194 @@
+// The errors of this library: one class for each thing that a caller may want to handle differently.
+
+import type { Result } from "./result.js";
+
+/** What is known about an error beside its message. */
+export interface ErrorDetails {
+  /** CamelCase reason of the call, or of the API's answer. */
+  reason?: string;
+  /** True when it is certain that no command started, so that trying again repeats nothing. Default false. */
+  retrySafe?: boolean;
+  /** Name of the call that the error is about. */
+  call?: string | undefined;
+  /** Status code of the API's answer. */
+  code?: number;
+  /** The result of a call that has ended, with the output so far. */
+  result?: Result | undefined;
+  cause?: unknown;
+}
+
+/** Base class of every error that this library throws. */
+export class ToolcallError extends Error {
+  /** CamelCase reason of the call (`status.reason`), or of the API's answer. */
+  readonly reason: string;
+  /** True when it is certain that no command started, so that trying again repeats nothing. */
+  readonly retrySafe: boolean;
+  /** Name of the ToolCall that the error is about; undefined when there is none. */
+  readonly call: string | undefined;
+  /** Status code of the API's answer; undefined when the error isn't about one. */
+  readonly code: number | undefined;
+  /** The result of a call that has ended, with the output so far. */
+  readonly result: Result | undefined;
+
+  constructor(message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = new.target.name;
+    this.reason = details.reason ?? new.target.name;
+    this.retrySafe = details.retrySafe ?? false;
+    this.call = details.call;
+    this.code = details.code;
+    this.result = details.result;
+  }
+}
+
+/** The call was refused before anything ran: by the policy, by rights, by its session or by a budget. */
+export class Denied extends ToolcallError {}
+/** The call needs an approval that it didn't get. */
+export class ApprovalNeeded extends ToolcallError {}
+/** The call's time limit ended its process. `result` has the output so far. */
+export class TimedOut extends ToolcallError {}
+/** The call's pod is gone, and nobody knows how far its command came. */
+export class PodLost extends ToolcallError {}
+/** The call was cancelled, by this program or by somebody else. */
+export class Cancelled extends ToolcallError {}
+/** With `check`: the process ended with another exit code than 0, or by a signal. */
+export class NonZeroExit extends ToolcallError {}
+/** The environment, session, program, directory or file isn't there. */
+export class NotFound extends ToolcallError {}
+/** Rights or the policy forbid it. */
+export class Forbidden extends ToolcallError {}
+/** The session has ended and takes no calls. */
+export class SessionEnded extends ToolcallError {}
+/** A file operation failed. `reason` says how, for example `FileExists` or `EditNotFound`. */
+export class FileFailed extends ToolcallError {}
+/** The call ended without its command: what it needs couldn't be had. */
+export class NotStarted extends ToolcallError {}
+/** The key is the name of a call or session with other arguments. */
+export class KeyReused extends ToolcallError {}
+/** An argument isn't valid. Nothing was run. */
+export class InvalidArgument extends ToolcallError {}
+/** A part of the output wasn't kept. */
+export class OutputNotKept extends ToolcallError {}
+/** The API can't be reached, or has failed, for longer than the library tries. */
+export class Unavailable extends ToolcallError {}
+
+type ErrorClass = new (message: string, details?: ErrorDetails) => ToolcallError;
+
+const BY_REASON: Record<string, ErrorClass> = {
+  ApprovalDenied: ApprovalNeeded,
+  ApprovalExpired: ApprovalNeeded,
+  TimedOut,
+  PodLost,
+  NonZeroExit,
+  Signaled: NonZeroExit,
+  OOMKilled: NonZeroExit,
+  EnvironmentNotFound: NotFound,
+  SessionNotFound: NotFound,
+  SkillNotFound: NotFound,
+  CommandNotFound: NotFound,
+  WorkingDirNotFound: NotFound,
+  FileNotFound: NotFound,
+  PathNotAllowed: Forbidden,
+  PermissionDenied: Forbidden,
+  WorkingDirNotAllowed: Forbidden,
+  SessionEnded,
+  FileExists: FileFailed,
+  IsDirectory: FileFailed,
+  NotDirectory: FileFailed,
+  FileTooLarge: FileFailed,
+  EditNotFound: FileFailed,
+  EditAmbiguous: FileFailed,
+  FileChanged: FileFailed,
+  NoSpace: FileFailed,
+  InvalidPattern: FileFailed,
+  OutputNotKept,
+};
+
+/** The class for the end of a call, by phase and reason; undefined when the process ended by itself with exit code 0. */
+export function classOfEnd(phase: string, reason: string): ErrorClass | undefined {
+  if (phase === "Succeeded") {
+    return undefined;
+  }
+  if (phase === "Cancelled") {
+    return Cancelled;
+  }
+  return BY_REASON[reason] ?? (phase === "Denied" ? Denied : NotStarted);
+}
+
+/** The class for an answer of the API, by its `reason` and its status code. */
+export function classOfAnswer(code: number, reason: string): ErrorClass {
+  const known = BY_REASON[reason];
+  if (known) {
+    return known;
+  }
+  if (code === 401 || code === 403) {
+    return Forbidden;
+  }
+  if (code === 404) {
+    return NotFound;
+  }
+  if (code === 400 || code === 413 || code === 416 || code === 422) {
+    return InvalidArgument;
+  }
+  return code === 429 || code >= 500 ? Unavailable : ToolcallError;
+}
+
+/** Body of the API's answer to a request that failed: a Kubernetes Status, as far as it is used. */
+export interface ApiStatus {
+  message?: string;
+  reason?: string;
+  details?: { retryAfterSeconds?: number; causes?: { reason?: string; message?: string; field?: string }[] };
+}
+
+/** An answer of the API that isn't a success. Not exported: callers see the classes above. */
+export class ApiError extends Error {
+  constructor(
+    readonly code: number,
+    readonly status: ApiStatus,
+    readonly headers: Record<string, string | string[] | undefined>,
+  ) {
+    super(status.message ?? `the API answered with status ${code}`);
+  }
+
+  /** Seconds after which the API wants the request to be sent again; undefined when it doesn't say. */
+  get retryAfter(): number | undefined {
+    const seconds = Number(this.headers["retry-after"] ?? this.status.details?.retryAfterSeconds);
+    return Number.isFinite(seconds) ? seconds : undefined;
+  }
+}
+
+/** A connection that couldn't be made or broke: whether the server got the request isn't known. Not exported. */
+export class ConnectionLost extends Error {}
+
+/** A request that was given up before anything of it was sent. Not exported. */
+export class NothingSent extends Error {}
+
+/** A request of a client that was closed. Not exported. */
+export class ClientClosed extends NothingSent {
+  constructor() {
+    super("the client was closed");
+  }
+}
+
+/** The same error, with the result of the call that it is about. */
+export function withResult(error: ToolcallError, result: Result): ToolcallError {
+  const Class = error.constructor as ErrorClass;
+  const { reason, retrySafe, call, code, cause } = error;
+  return new Class(error.message, { reason, retrySafe, call, ...(code === undefined ? {} : { code }), cause, result });
+}
+
+/** The public error for whatever a request threw. Errors of other kinds come back as they are. */
+export function publicError(error: unknown, details: ErrorDetails = {}): unknown {
+  if (error instanceof ApiError) {
+    const reason = error.status.reason ?? `Status${error.code}`;
+    const Class = classOfAnswer(error.code, reason);
+    return new Class(error.message, { reason, code: error.code, cause: error, ...details });
+  }
+  if (error instanceof ClientClosed) {
+    return new Unavailable(error.message, { reason: "ClientClosed", cause: error, ...details });
+  }
+  if (error instanceof ConnectionLost || error instanceof NothingSent) {
+    return new Unavailable(error.message, { cause: error, ...details });
+  }
+  return error;
+}

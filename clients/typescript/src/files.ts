@@ -1,0 +1,254 @@
+// Files of a session: read, written and searched by the operator's runner, without a process in the image.
+
+import { posix } from "node:path";
+import type { Calls } from "./calls.js";
+import { Forbidden, InvalidArgument } from "./errors.js";
+import type { FileAction, FileStatus } from "./objects.js";
+import type { Result } from "./result.js";
+import type { Session } from "./session.js";
+import { fileSpec, joinPath, wholeNumber } from "./spec.js";
+import { Transfer, type Transferred } from "./transfer.js";
+
+/** What all operations on files take. */
+export interface FileOptions {
+  signal?: AbortSignal;
+}
+
+/** A file, directory or link. */
+export interface Entry {
+  /** Relative to the directory that was listed or searched; absolute from `stat`. */
+  path: string;
+  type: "File" | "Directory" | "Link" | "Pipe" | "Socket" | "Device";
+  /** Bytes of a file. */
+  size?: number;
+  /** Permissions, four octal digits. */
+  mode?: string;
+  /** Time of the last change, RFC 3339. */
+  modTime?: string;
+  /** What is written in a link. */
+  target?: string;
+}
+
+/** A line that a search found. */
+export interface Match {
+  /** Relative to the directory that was searched. */
+  path: string;
+  /** Number of the line, from 1. */
+  lineNumber: number;
+  /** Where in the line the match begins, from 1, in bytes. */
+  column?: number;
+  /** The line without its end, at most 512 bytes around the match. */
+  line: string;
+}
+
+/** A list that says whether there is more. */
+export type Listing<T> = T[] & {
+  /** Whether there is more than was asked for, than 1,000 results, or than the policy lets a call return (64 KiB by default). */
+  truncated: boolean;
+};
+
+/** Options of `read`. */
+export interface ReadFileOptions extends FileOptions {
+  /** First line, from 1. With it or with `limit` a part of the file is read. */
+  offset?: number;
+  /** At most so many lines. To the end of the file when unset. */
+  limit?: number;
+  /** `text` (the default): a string, in which bytes that aren't UTF-8 are U+FFFD. `bytes`: the whole file as it is. */
+  format?: "text" | "bytes";
+}
+
+/** Options of `write`. */
+export interface WriteFileOptions extends FileOptions {
+  /** Permissions in octal digits. Those of the file that is replaced when unset, otherwise 0644. At most 512 KiB of data. */
+  mode?: string;
+  /** Write only if the file has this SHA-256 now; with "" only if there is no file. Throws FileFailed otherwise. */
+  ifSHA256?: string;
+}
+
+/** Bytes that fit into a call. More go through the API for transfers. */
+const MAX_CALL_BYTES = 512 * 1024;
+
+/** The files of one session. Paths are absolute, or count from the session's `cwd`. */
+export class Files {
+  readonly #session: Session;
+  readonly #calls: Calls;
+  readonly #transfer: Transfer;
+  #imageDirectory: string | undefined;
+
+  /** Callers get it as `session.files`. */
+  constructor(session: Session, calls: Calls) {
+    this.#session = session;
+    this.#calls = calls;
+    this.#transfer = new Transfer(session.name, calls.api, {
+      pathOf: (path, signal) => this.pathOf(path, signal),
+      wake: (signal) => this.wake(signal),
+    });
+  }
+
+  /** Reads a file of any size: as text, as bytes, or some lines of it. */
+  read(path: string, options: ReadFileOptions & { format: "bytes" }): Promise<Uint8Array>;
+  read(path: string, options?: ReadFileOptions & { format?: "text" }): Promise<string>;
+  async read(path: string, options: ReadFileOptions = {}): Promise<string | Uint8Array> {
+    const isPart = options.offset !== undefined || options.limit !== undefined;
+    if (options.format === "bytes") {
+      if (isPart) {
+        throw new InvalidArgument("offset and limit count lines of a text: leave them out, or read the file as text");
+      }
+      return this.#transfer.read(path, options.signal);
+    }
+    return isPart ? this.readLines(path, options) : (await this.#transfer.read(path, options.signal)).toString("utf8");
+  }
+
+  /** Writes a file whole, or not at all, and makes the directories above it. */
+  async write(path: string, data: string | Uint8Array, options: WriteFileOptions = {}): Promise<FileStatus> {
+    const bytes = typeof data === "string" ? Buffer.from(data, "utf8") : data;
+    const { mode, ifSHA256, signal } = options;
+    if (bytes.length <= MAX_CALL_BYTES) {
+      const content = typeof data === "string" ? { content: data } : { contentBase64: Buffer.from(data).toString("base64") };
+      const condition = ifSHA256 === undefined ? {} : { ifSHA256 };
+      return this.act({ operation: "Write", path, ...content, ...(mode === undefined ? {} : { mode }), ...condition }, { signal });
+    }
+    if (mode !== undefined) {
+      throw new InvalidArgument(`mode can be given for at most ${MAX_CALL_BYTES} bytes, and the data has ${bytes.length}: leave it out`);
+    }
+    const done = await this.#transfer.write(path, bytes, { ifSHA256, signal });
+    return { path, ...done };
+  }
+
+  /** Replaces a text that is there exactly once, or with `replaceAll` wherever it is. */
+  edit(path: string, oldText: string, newText: string, options: FileOptions & { replaceAll?: boolean } = {}): Promise<FileStatus> {
+    const all = options.replaceAll === undefined ? {} : { replaceAll: options.replaceAll };
+    return this.act({ operation: "Edit", path, oldString: oldText, newString: newText, ...all }, options);
+  }
+
+  /** Lists a directory, with `recursive` all that is below it. */
+  list(path = ".", options: FileOptions & { recursive?: boolean; maxResults?: number } = {}): Promise<Listing<Entry>> {
+    const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
+    return this.find<Entry>({ operation: "List", path, ...recursive }, options);
+  }
+
+  /** Finds files and directories by a pattern such as `src/*.ts`, relative to `path`. */
+  glob(pattern: string, options: FileOptions & { path?: string; maxResults?: number } = {}): Promise<Listing<Entry>> {
+    return this.find<Entry>({ operation: "Glob", path: options.path ?? ".", pattern }, options);
+  }
+
+  /** Finds lines by an RE2 expression, or with `literal` by a text. `glob` narrows the search to files. */
+  grep(
+    pattern: string,
+    options: FileOptions & { path?: string; literal?: boolean; glob?: string; maxResults?: number } = {},
+  ): Promise<Listing<Match>> {
+    const { path = ".", literal, glob } = options;
+    const how = { ...(literal === undefined ? {} : { literal }), ...(glob === undefined ? {} : { glob }) };
+    return this.find<Match>({ operation: "Grep", path, pattern, ...how }, options);
+  }
+
+  /** Describes a file, a directory or a link. */
+  async stat(path: string, options: FileOptions = {}): Promise<Entry & { sha256?: string }> {
+    const result = await this.run({ operation: "Stat", path }, options.signal);
+    const sha256 = result.object.status?.file?.sha256;
+    return { ...(JSON.parse(result.stdout) as Entry), ...(sha256 === undefined ? {} : { sha256 }) };
+  }
+
+  /** Whether there is something at the path. */
+  async exists(path: string, options: FileOptions = {}): Promise<boolean> {
+    try {
+      await this.stat(path, options);
+      return true;
+    } catch (error) {
+      if ((error as { reason?: string }).reason === "FileNotFound") {
+        return false;
+      }
+      throw error;
+    }
+  }
+
+  /** Makes a directory, and those above it. */
+  async mkdir(path: string, options: FileOptions = {}): Promise<void> {
+    await this.act({ operation: "MakeDirectory", path }, options);
+  }
+
+  /** Gives a file or directory another path. `overwrite` lets it replace a file. */
+  async move(path: string, destination: string, options: FileOptions & { overwrite?: boolean } = {}): Promise<void> {
+    const overwrite = options.overwrite === undefined ? {} : { overwrite: options.overwrite };
+    const to = await this.pathOf(destination, options.signal);
+    await this.act({ operation: "Move", path, destination: to, ...overwrite }, options);
+  }
+
+  /** Deletes a file; with `recursive` a directory and all that is in it. */
+  async delete(path: string, options: FileOptions & { recursive?: boolean } = {}): Promise<void> {
+    const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
+    await this.act({ operation: "Delete", path, ...recursive }, options);
+  }
+
+  /** Copies a local file of any size into the session. It gets the local file's name when `path` isn't given. */
+  upload(local: string, path?: string, options: FileOptions & { ifSHA256?: string } = {}): Promise<Transferred> {
+    return this.#transfer.upload(local, path, options);
+  }
+
+  /** Copies a file of the session, of any size, to this machine: whole, or not at all. */
+  download(path: string, local?: string, options: FileOptions = {}): Promise<Transferred> {
+    return this.#transfer.download(path, local, options.signal);
+  }
+
+  private async readLines(path: string, options: ReadFileOptions): Promise<string> {
+    let offset = wholeNumber("offset", options.offset ?? 1, 1);
+    let left = options.limit === undefined ? Number.POSITIVE_INFINITY : wholeNumber("limit", options.limit, 1);
+    let text = "";
+    while (left > 0) {
+      const limit = left === Number.POSITIVE_INFINITY ? {} : { limit: left };
+      const result = await this.run({ operation: "Read", path, offset, ...limit }, options.signal);
+      text += result.stdout;
+      const { nextOffset, lines = 0 } = result.object.status?.file ?? {};
+      if (nextOffset === undefined) {
+        break;
+      }
+      left -= lines;
+      offset = nextOffset;
+    }
+    return text;
+  }
+
+  private async find<T>(action: FileAction, options: FileOptions & { maxResults?: number }): Promise<Listing<T>> {
+    const most = options.maxResults === undefined ? {} : { maxResults: wholeNumber("maxResults", options.maxResults, 1) };
+    const result = await this.run({ ...action, ...most }, options.signal);
+    const lines = result.stdout.split("\n").filter((line) => line !== "");
+    const found = lines.map((line) => JSON.parse(line) as T);
+    return Object.assign(found, { truncated: result.object.status?.file?.truncated ?? false });
+  }
+
+  private async act(action: FileAction, options: { signal?: AbortSignal | undefined }): Promise<FileStatus> {
+    return (await this.run(action, options.signal)).object.status?.file ?? {};
+  }
+
+  private async run(action: FileAction, signal: AbortSignal | undefined): Promise<Result> {
+    const path = await this.pathOf(action.path, signal);
+    return this.runAt({ ...action, path }, undefined, signal);
+  }
+
+  // What comes of the call doesn't matter: once it has ended, the session had a pod for it.
+  private async wake(signal: AbortSignal | undefined): Promise<void> {
+    try {
+      await this.runAt({ operation: "Stat", path: "/" }, undefined, signal);
+    } catch (error) {
+      if (!(error instanceof Forbidden) || error.result === undefined) {
+        throw error;
+      }
+    }
+  }
+
+  private runAt(action: FileAction, cwd: string | undefined, signal: AbortSignal | undefined): Promise<Result> {
+    return this.#calls.run(fileSpec(action, { ...this.#session.place(), cwd }), signal ? { signal } : {});
+  }
+
+  // A path below the session's cwd. A relative cwd counts from the image's working directory, as it does for commands; a path
+  // without a cwd from the session's directory.
+  private async pathOf(path: string, signal: AbortSignal | undefined): Promise<string> {
+    const { cwd } = this.#session.place();
+    const joined = path === "" ? "" : (joinPath(cwd, path) ?? path);
+    if (cwd === undefined || joined === "" || posix.isAbsolute(joined)) {
+      return joined;
+    }
+    this.#imageDirectory ??= (JSON.parse((await this.runAt({ operation: "Stat", path: "." }, ".", signal)).stdout) as Entry).path;
+    return posix.join(this.#imageDirectory, joined);
+  }
+}

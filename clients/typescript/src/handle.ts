@@ -1,0 +1,211 @@
+// A call that nobody waits for: a server or a watcher, whose output is read and whose input is written while it runs.
+
+import { readAll, type Api } from "./api.js";
+import { resultOf, type Calls } from "./calls.js";
+import { setTrue } from "./create.js";
+import { ApiError, InvalidArgument, publicError } from "./errors.js";
+import type { Live } from "./live.js";
+import type { ToolCall } from "./objects.js";
+import { follow, readRange, readWhole, type CallRef, type Chunk, type Range, type Stream } from "./output.js";
+import type { Result } from "./result.js";
+import { Retries } from "./retries.js";
+import { wholeNumber } from "./spec.js";
+
+/** What a read of a running call's output takes. */
+export interface ReadOptions extends Range {
+  /** Which stream. Default `stdout`. */
+  stream?: Stream;
+  /** Seconds to wait until there is a byte at the offset, or the stream has ended. Default 0. */
+  waitFor?: number;
+  signal?: AbortSignal;
+}
+
+interface WriteOptions {
+  eof: boolean;
+  signal: AbortSignal | undefined;
+}
+
+const MAX_INPUT = 512 * 1024;
+
+/** A call that runs in the background. */
+export class CommandHandle {
+  /** Name of the ToolCall. */
+  readonly call: string;
+  // Hidden from inspection and from JSON: they lead to credentials.
+  readonly #calls: Calls;
+  readonly #live: Live | undefined;
+  readonly #object: ToolCall;
+  #writes: Promise<void> = Promise.resolve();
+  // How many bytes of standard input the call has got; undefined when others may have written to it.
+  #inputOffset: number | undefined;
+
+  /** Callers get handles from `run` with `background: true`, and from `Toolcall.handle`. */
+  constructor(calls: Calls, object: ToolCall, live?: Live, inputOffset?: number) {
+    this.#calls = calls;
+    this.#object = object;
+    this.#live = live;
+    this.#inputOffset = inputOffset;
+    this.call = object.metadata.name;
+  }
+
+  /** Reads what the call has written from an offset on. The result says where to read on. */
+  async read(options: ReadOptions = {}): Promise<Chunk> {
+    const { stream = "stdout", waitFor = 0, signal } = options;
+    const range = { offset: wholeNumber("offset", options.offset ?? 0, 0), ...limitOf(options) };
+    const end = Date.now() + waitFor * 1_000;
+    for (;;) {
+      const chunk = await readRange(this.api, this.ref, { stream }, range, signal);
+      const left = end - Date.now();
+      if (chunk.data.length > 0 || chunk.complete || left <= 0) {
+        return chunk;
+      }
+      await this.moreThan(range.offset, stream, left, signal);
+    }
+  }
+
+  /** Reads a stream from where it is kept: all that there is of it, or a range. */
+  output(stream: Stream = "stdout", range: Range & { signal?: AbortSignal } = {}): Promise<Buffer> {
+    return readWhole(this.api, this.ref, { stream }, range, range.signal);
+  }
+
+  /**
+   * Writes to the standard input of a background call of a session that was given no `stdin`. Each byte arrives once, whatever
+   * breaks. With `eof` the input is closed behind the text. Let one handle at a time write to a call.
+   */
+  write(text: string | Uint8Array, options: { eof?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+    const session = this.#object.spec.sessionRef;
+    if (!session) {
+      return Promise.reject(new InvalidArgument(`the call ${this.call} has no session: only calls of sessions can be written to`));
+    }
+    const data = typeof text === "string" ? Buffer.from(text, "utf8") : Buffer.from(text);
+    const written = this.#writes.then(() => this.writeAll(session.name, data, options));
+    this.#writes = written.catch(() => {});
+    return written;
+  }
+
+  /** Waits for the end of the call. Throws as `run` does. An aborted signal ends the waiting, not the call. */
+  async wait(options: { check?: boolean; signal?: AbortSignal } = {}): Promise<Result> {
+    const object = await this.#calls.ended(this.#object, options.signal);
+    return resultOf(this.api, object, this.#live, options.check ?? false);
+  }
+
+  /** Asks the call to stop: its processes get SIGTERM, and SIGKILL five seconds later. A call that has ended ignores it. */
+  cancel(options: { signal?: AbortSignal } = {}): Promise<void> {
+    return setTrue(this.api, { plural: "toolcalls", ...this.ref }, "cancel", options.signal);
+  }
+
+  /** Same as `cancel`. */
+  kill(options: { signal?: AbortSignal } = {}): Promise<void> {
+    return this.cancel(options);
+  }
+
+  private get api(): Api {
+    return this.#calls.api;
+  }
+
+  private get ref(): CallRef {
+    return { name: this.call, uid: this.#object.metadata.uid };
+  }
+
+  // Returns when there is a byte behind the offset, when the stream is complete, or after the time.
+  private async moreThan(offset: number, stream: Stream, milliseconds: number, signal?: AbortSignal): Promise<void> {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), milliseconds);
+    const stopped = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
+    try {
+      await follow(this.api, { ref: this.ref, stream, from: offset, deliver: () => stop.abort(), total: () => undefined, signal: stopped });
+      signal?.throwIfAborted();
+    } finally {
+      clearTimeout(timer);
+      stop.abort();
+    }
+  }
+
+  private async writeAll(session: string, data: Buffer, options: { eof?: boolean; signal?: AbortSignal }): Promise<void> {
+    let at = 0;
+    do {
+      const part = data.subarray(at, at + MAX_INPUT);
+      at += part.length;
+      await this.writePart(session, part, { eof: options.eof === true && at >= data.length, signal: options.signal });
+    } while (at < data.length);
+  }
+
+  private async writePart(session: string, part: Buffer, options: WriteOptions): Promise<void> {
+    const base = (this.#inputOffset ??= await this.askInputOffset(session, options.signal));
+    // Unknown until all of the part was taken: after an error the next write asks.
+    this.#inputOffset = undefined;
+    await this.sendPart(session, base, part, options);
+    this.#inputOffset = base + part.length;
+  }
+
+  // Sends a part until all of it was taken. Once an answer was lost, the API's own count says how much of the part it took.
+  private async sendPart(session: string, base: number, part: Buffer, options: WriteOptions): Promise<void> {
+    const retries = new Retries(this.api.retryMilliseconds);
+    let taken = 0;
+    let isLost = false;
+    for (;;) {
+      try {
+        await this.post(session, base + taken, part.subarray(taken), options);
+        return;
+      } catch (error) {
+        const next = offsetOf(error);
+        const isOurs = isLost || !isConflict(error);
+        const hasMoved = isOurs && next !== undefined && next > base + taken && next <= base + part.length;
+        taken = hasMoved ? next - base : taken;
+        // A call whose input was to be closed, and that takes none any more, got the request whose answer was lost.
+        const isClosed = options.eof && isLost && isConflict(error) && !hasMoved;
+        if (isClosed || (hasMoved && taken === part.length && !options.eof)) {
+          return;
+        }
+        isLost ||= !isConflict(error);
+        if (hasMoved) {
+          retries.succeeded();
+        }
+        if (!(hasMoved && isConflict(error)) && !(await retries.wait(error, options.signal))) {
+          options.signal?.throwIfAborted();
+          throw publicError(error, { call: this.call });
+        }
+      }
+    }
+  }
+
+  // The offset of the next byte of a call that something else may have written to: a request without a body asks for it.
+  private async askInputOffset(session: string, signal: AbortSignal | undefined): Promise<number> {
+    try {
+      return await this.api.repeated(() => this.post(session, 0, Buffer.alloc(0), { eof: false, signal }), signal);
+    } catch (error) {
+      const next = offsetOf(error);
+      if (next === undefined) {
+        throw publicError(error, { call: this.call });
+      }
+      return next;
+    }
+  }
+
+  // Sends bytes once, and returns the offset of the next one.
+  private async post(session: string, offset: number, body: Buffer, options: WriteOptions): Promise<number> {
+    const answer = await this.api.send({
+      method: "POST",
+      path: this.api.subresource("toolsessions", session, "proxy/input"),
+      query: { call: this.call, offset, ...(options.eof ? { eof: true } : {}) },
+      headers: { "content-type": "application/octet-stream" },
+      body,
+      signal: options.signal,
+    });
+    await readAll(answer);
+    return Number(answer.headers["toolcall-input-offset"] ?? offset + body.length);
+  }
+}
+
+function offsetOf(error: unknown): number | undefined {
+  const header = error instanceof ApiError ? error.headers["toolcall-input-offset"] : undefined;
+  return header === undefined ? undefined : Number(header);
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof ApiError && error.code === 409;
+}
+
+function limitOf(options: Range): Range {
+  return options.limit === undefined ? {} : { limit: wholeNumber("limit", options.limit, 1) };
+}

@@ -1,0 +1,42 @@
+// Runs the tool calls of AI agents on Kubernetes, through the toolcall.dev operator.
+
+export { Toolcall, type SingleRunOptions, type ToolcallOptions } from "./toolcall.js";
+export { Session, type SessionOptions } from "./session.js";
+export { Commands } from "./commands.js";
+export { CommandHandle, type ReadOptions } from "./handle.js";
+export {
+  Files,
+  type Entry,
+  type FileOptions,
+  type Listing,
+  type Match,
+  type ReadFileOptions,
+  type WriteFileOptions,
+} from "./files.js";
+export type { Transferred } from "./transfer.js";
+export { Result } from "./result.js";
+export type { RunOptions } from "./calls.js";
+export type { OutputCallback, OutputCallbacks } from "./live.js";
+export type { Chunk, Range, Stream } from "./output.js";
+export type { CallOptions, Command } from "./spec.js";
+export type { CallInfo, CallsQuery, Page, PageQuery, SessionInfo, SessionsQuery } from "./list.js";
+export type { Artifact, CallPhase, FileStatus, SessionPhase, ToolCall, ToolCallSpec, ToolCallStatus } from "./objects.js";
+export {
+  ApprovalNeeded,
+  Cancelled,
+  Denied,
+  FileFailed,
+  Forbidden,
+  InvalidArgument,
+  KeyReused,
+  NonZeroExit,
+  NotFound,
+  NotStarted,
+  OutputNotKept,
+  PodLost,
+  SessionEnded,
+  TimedOut,
+  ToolcallError,
+  Unavailable,
+  type ErrorDetails,
+} from "./errors.js";

@@ -1,0 +1,167 @@
+// The parts of the API's objects that this library reads and writes. The reference of the operator describes every field.
+
+/** Group of the API that calls and sessions belong to. */
+export const GROUP = "toolcall.dev";
+
+/** Version of the API. */
+export const VERSION = "v1alpha1";
+
+/** Metadata of an object, as far as this library uses it. */
+export interface ObjectMeta {
+  name: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  creationTimestamp?: string;
+  labels?: Record<string, string>;
+}
+
+/** A condition of an object. */
+export interface Condition {
+  type: string;
+  status: string;
+  reason?: string;
+  message?: string;
+}
+
+/** What a call does to files, without a process: `spec.file`. */
+export interface FileAction {
+  operation: "Read" | "Write" | "Edit" | "List" | "Glob" | "Grep" | "Stat" | "Delete" | "MakeDirectory" | "Move";
+  path: string;
+  offset?: number;
+  limit?: number;
+  unit?: "Lines" | "Bytes";
+  content?: string;
+  contentBase64?: string;
+  mode?: string;
+  ifSHA256?: string;
+  oldString?: string;
+  newString?: string;
+  replaceAll?: boolean;
+  pattern?: string;
+  literal?: boolean;
+  glob?: string;
+  recursive?: boolean;
+  maxResults?: number;
+  destination?: string;
+  overwrite?: boolean;
+}
+
+/** `spec` of a ToolCall. Exactly one of `structured`, `shell`, `code`, `tool` and `file` is set. */
+export interface ToolCallSpec {
+  structured?: { binary: string; args?: string[] };
+  shell?: { command: string };
+  code?: { language: string; source: string; networkAccess?: boolean };
+  tool?: { name: string; arguments?: Record<string, unknown> };
+  file?: FileAction;
+  environmentRef?: { name: string };
+  sessionRef?: { name: string; uid?: string };
+  background?: boolean;
+  workingDir?: string;
+  env?: { name: string; value: string }[];
+  stdin?: string;
+  timeoutSeconds?: number;
+  collect?: string[];
+  cancel?: boolean;
+}
+
+/** What a call wrote to one stream. */
+export interface StreamStatus {
+  /** How many bytes the process wrote. */
+  bytes: number;
+  /** Hash of all of them in hexadecimal digits; absent when not all were seen. */
+  sha256?: string;
+  /** Whether the text in the status isn't all of it. */
+  truncated: boolean;
+  /** Whether bytes that aren't UTF-8 were replaced in the text. */
+  invalidUTF8: boolean;
+  /** How the rest of a shortened stream fares: `Storing`, `Complete`, `Shortened` or `Lost`. */
+  state?: string;
+}
+
+/** What a file action did: `status.file`. */
+export interface FileStatus {
+  path?: string;
+  bytes?: number;
+  sha256?: string;
+  lines?: number;
+  matches?: number;
+  truncated?: boolean;
+  nextOffset?: number;
+  changed?: boolean;
+  created?: boolean;
+  replaced?: number;
+}
+
+/** A file that a call kept. */
+export interface Artifact {
+  path: string;
+  bytes: number;
+  sha256?: string;
+  mediaType?: string;
+}
+
+/** Phase of a call. The last four are terminal. */
+export type CallPhase = "Pending" | "Running" | "Succeeded" | "Failed" | "Denied" | "Cancelled";
+
+/** `status` of a ToolCall. */
+export interface ToolCallStatus {
+  phase?: CallPhase;
+  reason?: string;
+  message?: string;
+  conditions?: Condition[];
+  exitCode?: number;
+  signal?: string;
+  stdout?: string;
+  stderr?: string;
+  streams?: { stdout: StreamStatus; stderr: StreamStatus };
+  output?: string;
+  durationMilliseconds?: number;
+  startTime?: string;
+  completionTime?: string;
+  timings?: { acceptedMilliseconds?: number; startedMilliseconds?: number; finishedMilliseconds?: number; path?: string };
+  retrySafe?: boolean;
+  timeoutSeconds?: number;
+  file?: FileStatus;
+  artifacts?: Artifact[];
+}
+
+/** A ToolCall as the API has it. */
+export interface ToolCall {
+  metadata: ObjectMeta;
+  spec: ToolCallSpec;
+  status?: ToolCallStatus;
+}
+
+/** `spec` of a ToolSession. */
+export interface ToolSessionSpec {
+  environmentRef?: { name: string };
+  workingDir?: string;
+  env?: { name: string; value: string }[];
+  workspace?: { size: string; storageClassName?: string; retain?: "Delete" | "Keep" };
+  idleTimeoutSeconds?: number;
+  maxLifetimeSeconds?: number;
+  maxConcurrentCalls?: number;
+  end?: boolean;
+}
+
+/** Phase of a session. `Ended` is final. */
+export type SessionPhase = "Pending" | "Ready" | "Suspended" | "Ended";
+
+/** A ToolSession as the API has it. */
+export interface ToolSession {
+  metadata: ObjectMeta;
+  spec: ToolSessionSpec;
+  status?: { phase?: SessionPhase; reason?: string; message?: string; conditions?: Condition[] };
+}
+
+/** Either kind of object. */
+export type AnyObject = ToolCall | ToolSession;
+
+/** The plural names under which the API serves the kinds. */
+export type Plural = "toolcalls" | "toolsessions";
+
+/** Whether the call has ended, whatever the outcome. */
+export function isFinished(call: ToolCall): boolean {
+  return (call.status?.conditions ?? []).some((c) => c.type === "Finished" && c.status === "True");
+}

@@ -1,0 +1,102 @@
+// A session: a pod and a workspace that many calls share.
+
+import type { Calls } from "./calls.js";
+import { Commands } from "./commands.js";
+import { setTrue } from "./create.js";
+import { NotStarted, SessionEnded } from "./errors.js";
+import { Files } from "./files.js";
+import type { ToolSession } from "./objects.js";
+import type { Place } from "./spec.js";
+import { watchOne } from "./watch.js";
+
+/** Options of a new session. */
+export interface SessionOptions {
+  /** Directory in which commands start and from which paths count. A relative one counts from the image's working directory. */
+  cwd?: string;
+  /** Variables of all calls, over those of the environment. */
+  env?: Record<string, string>;
+  /** Puts the files on a volume of this size, which outlives the pod: `{ size: "10Gi" }`. The pod's own disk when unset. */
+  workspace?: { size: string; storageClassName?: string; retain?: "Delete" | "Keep" };
+  /** Seconds without a call after which the session ends, or is suspended when it has a workspace. 0: never. Default 900. */
+  idleTimeout?: number;
+  /** Seconds after which the session ends whatever runs. Default 28800. */
+  maxLifetime?: number;
+  /** How many calls run at the same time, 1 to 16. Default 1: in the order of their creation. */
+  maxConcurrentCalls?: number;
+  /** Makes the session idempotent, as the key of a call does: asking again gives the same session. */
+  key?: string;
+  /** Gives up waiting for the session, and ends it unless it has a key. Throws Cancelled. */
+  signal?: AbortSignal;
+}
+
+/** A session of this namespace. Its calls share a pod, and files; variables, directories and processes don't carry over. */
+export class Session {
+  /** Name of the ToolSession. */
+  readonly name: string;
+  /** UID of the ToolSession: a later session of the same name is another one. */
+  readonly uid: string;
+  /** Runs commands in the session. */
+  readonly commands: Commands;
+  /** Reads and writes files of the session, without a process. */
+  readonly files: Files;
+  /**
+   * Directory in which commands start that have no other one, and from which paths count. It is this object's own: setting it
+   * changes nothing in the cluster. The session's working directory when undefined.
+   */
+  cwd: string | undefined;
+  readonly #calls: Calls;
+  #hasEnded = false;
+
+  /** Callers get sessions from `Toolcall.session` and `Toolcall.connect`. */
+  constructor(calls: Calls, object: ToolSession, cwd: string | undefined) {
+    this.#calls = calls;
+    this.name = object.metadata.name;
+    this.uid = object.metadata.uid ?? "";
+    this.cwd = cwd;
+    this.commands = new Commands(this, calls);
+    this.files = new Files(this, calls);
+  }
+
+  /** Waits until the session would start a call at once, or is suspended: its next call resumes it. Throws when it ends before. */
+  async ready(options: { signal?: AbortSignal } = {}): Promise<void> {
+    const reached = ({ status }: ToolSession): boolean => ["Ready", "Suspended", "Ended"].includes(status?.phase ?? "");
+    const object = await watchOne<ToolSession>(this.#calls.api, "toolsessions", this, reached, options.signal);
+    if (object.status?.phase === "Ended") {
+      this.#hasEnded = true;
+      throw endedError(object);
+    }
+  }
+
+  /** Ends the session for good: running calls are cancelled, and its files go. It may be called again. */
+  async end(options: { signal?: AbortSignal } = {}): Promise<void> {
+    if (!this.#hasEnded) {
+      await setTrue(this.#calls.api, { plural: "toolsessions", name: this.name, uid: this.uid }, "end", options.signal);
+      this.#hasEnded = true;
+    }
+  }
+
+  /** Same as `end`. */
+  close(): Promise<void> {
+    return this.end();
+  }
+
+  /** Same as `end`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.end();
+  }
+
+  /** Where calls of the session run. Throws SessionEnded once this object has ended the session. */
+  place(): Place {
+    if (this.#hasEnded) {
+      throw new SessionEnded(`the session ${this.name} has ended: start another one`, { retrySafe: true });
+    }
+    return { session: { name: this.name, uid: this.uid }, cwd: this.cwd };
+  }
+}
+
+function endedError({ metadata, status }: ToolSession): NotStarted | SessionEnded {
+  const reason = status?.reason ?? "SessionEnded";
+  const message = `the session ${metadata.name} has ended: ${status?.message || reason}`;
+  const Class = reason === "StartFailed" ? NotStarted : SessionEnded;
+  return new Class(message, { reason, retrySafe: true });
+}

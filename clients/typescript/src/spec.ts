@@ -1,0 +1,202 @@
+// Turns the arguments of a caller into the spec of a call, and checks them before anything is sent. Pure functions.
+
+import { randomBytes } from "node:crypto";
+import { posix } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { InvalidArgument } from "./errors.js";
+import type { FileAction, ToolCallSpec, ToolSessionSpec } from "./objects.js";
+
+/**
+ * What to run: a command line for the environment's shell; a program with arguments, without a shell; a snippet of code;
+ * or a model's tool call as it was emitted.
+ */
+export type Command =
+  | string
+  | { program: string; args?: readonly string[] }
+  | { code: string; language: string; networkAccess?: boolean }
+  | { tool: string; arguments?: Record<string, unknown> };
+
+/** Options of one call that say how its process runs. */
+export interface CallOptions {
+  /** Seconds after which the process is stopped, a whole number from 1. The policy's default when unset; its maximum holds. */
+  timeout?: number;
+  /** Variables of the process, over those of the session and the environment. */
+  env?: Record<string, string>;
+  /** Directory to start in. A relative one counts from the session's `cwd`, or else from the image's working directory. */
+  cwd?: string;
+  /** Standard input; then it is closed. Empty when unset, but open for a background call of a session. */
+  stdin?: string;
+  /** Globs of files to keep after the end. Read them with `result.artifact`. */
+  collect?: readonly string[];
+  /**
+   * Makes the call idempotent: the key becomes the object's name. A call with a given key runs at most once; asking again
+   * with the same arguments gives its result, and with other arguments throws `KeyReused`. That holds while the call exists: a
+   * finished call of a session stays for 300 s, and for the next 200 calls at most. Afterwards the command runs again.
+   */
+  key?: string;
+}
+
+/** Where a call runs. */
+export interface Place {
+  environment?: string | undefined;
+  session?: { name: string; uid: string } | undefined;
+  /** The session's own directory, to which `cwd` of a call is relative. */
+  cwd?: string | undefined;
+}
+
+const NAME = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const MAX_NAME = 253;
+const MAX_SECONDS = 2 ** 31 - 1;
+
+/** The spec of a call that runs a command. Throws InvalidArgument. */
+export function commandSpec(command: Command, options: CallOptions, place: Place): ToolCallSpec {
+  const spec: ToolCallSpec = { ...actionOf(command), ...placeOf(place, options.cwd) };
+  if (options.timeout !== undefined) {
+    spec.timeoutSeconds = wholeSeconds("timeout", options.timeout);
+  }
+  if (options.env !== undefined && Object.keys(options.env).length > 0) {
+    spec.env = envOf(options.env);
+  }
+  if (options.stdin !== undefined) {
+    spec.stdin = text("stdin", options.stdin);
+  }
+  if (options.collect !== undefined && options.collect.length > 0) {
+    spec.collect = options.collect.map((glob) => text("collect", glob));
+  }
+  return spec;
+}
+
+/** The spec of a call for a file action. */
+export function fileSpec(file: FileAction, place: Place): ToolCallSpec {
+  if (text("path", file.path) === "") {
+    throw new InvalidArgument('path is empty: give a path, or "." for the session\'s directory');
+  }
+  return { file, ...placeOf(place, undefined) };
+}
+
+/** The name for a call or session: its key, or a new one that begins with `prefix`. Throws InvalidArgument. */
+export function nameFor(key: string | undefined, prefix: string): string {
+  if (key === undefined) {
+    return `${prefix}-${randomBytes(10).toString("hex")}`;
+  }
+  if (typeof key !== "string" || key.length > MAX_NAME || !NAME.test(key)) {
+    throw new InvalidArgument(
+      `the key ${JSON.stringify(key)} can't be an object's name: use lower-case letters, digits, "-" and ".", ` +
+        `at most ${MAX_NAME} characters, with a letter or digit at both ends`,
+    );
+  }
+  return key;
+}
+
+/** Joins a directory of a session and a path in it, as a POSIX path. Undefined when neither is given. */
+export function joinPath(cwd: string | undefined, path: string | undefined): string | undefined {
+  if (path === undefined || path === "") {
+    return cwd;
+  }
+  return cwd === undefined || posix.isAbsolute(path) ? path : posix.join(cwd, path);
+}
+
+/** Whether an object that is there was created with the spec that was sent. What the API server adds doesn't count. */
+export function sameSpec(sent: ToolCallSpec | ToolSessionSpec, there: ToolCallSpec | ToolSessionSpec): boolean {
+  return covers(sent, there) && covers(there, sent);
+}
+
+/** A positive whole number of seconds. Throws InvalidArgument. */
+export function wholeSeconds(name: string, value: number, least = 1): number {
+  if (!Number.isInteger(value) || value < least || value > MAX_SECONDS) {
+    throw new InvalidArgument(`${name} is ${String(value)}: give a whole number of seconds, at least ${least}`);
+  }
+  return value;
+}
+
+/** A number of bytes, lines or results. Throws InvalidArgument. */
+export function wholeNumber(name: string, value: number, least: number): number {
+  if (!Number.isSafeInteger(value) || value < least) {
+    throw new InvalidArgument(`${name} is ${String(value)}: give a whole number, at least ${least}`);
+  }
+  return value;
+}
+
+/** The list that the API takes for variables. Throws InvalidArgument. */
+export function envOf(env: Record<string, string>): { name: string; value: string }[] {
+  return Object.entries(env).map(([name, value]) => {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+      throw new InvalidArgument(`${JSON.stringify(name)} isn't a variable's name: use letters, digits and "_", not a digit first`);
+    }
+    return { name, value: text(`env.${name}`, value) };
+  });
+}
+
+function actionOf(command: Command): ToolCallSpec {
+  if (typeof command === "string") {
+    return { shell: { command: notEmpty("command", command) } };
+  }
+  if (typeof command === "object" && command !== null) {
+    if ("program" in command) {
+      const args = (command.args ?? []).map((arg) => text("args", arg));
+      return { structured: { binary: notEmpty("program", command.program), ...(args.length > 0 ? { args } : {}) } };
+    }
+    if ("code" in command) {
+      const network = command.networkAccess === undefined ? {} : { networkAccess: command.networkAccess };
+      return { code: { language: notEmpty("language", command.language), source: notEmpty("code", command.code), ...network } };
+    }
+    if ("tool" in command) {
+      return { tool: { name: notEmpty("tool", command.tool), arguments: command.arguments ?? {} } };
+    }
+  }
+  throw new InvalidArgument("the command is neither a command line nor an object with program, code or tool");
+}
+
+function placeOf(place: Place, cwd: string | undefined): ToolCallSpec {
+  const workingDir = joinPath(place.cwd, cwd === undefined ? undefined : text("cwd", cwd));
+  return {
+    ...(place.session ? { sessionRef: place.session } : {}),
+    ...(place.environment ? { environmentRef: { name: place.environment } } : {}),
+    ...(workingDir === undefined ? {} : { workingDir }),
+  };
+}
+
+function text(name: string, value: unknown): string {
+  if (typeof value !== "string") {
+    throw new InvalidArgument(`${name} is of type ${typeof value}: give a string`);
+  }
+  if (name !== "stdin" && value.includes("\0")) {
+    throw new InvalidArgument(`${name} has a NUL character, which no process can be given`);
+  }
+  return value;
+}
+
+function notEmpty(name: string, value: unknown): string {
+  if (text(name, value) === "") {
+    throw new InvalidArgument(`${name} is empty: say what to run`);
+  }
+  return value as string;
+}
+
+// Fields that admission and later requests set, and the values that the API server sets where a field is absent.
+const NOT_SENT = new Set(["requestedBy", "cancel", "end", "suspend"]);
+const DEFAULTS: Record<string, unknown> = {
+  idleTimeoutSeconds: 900,
+  maxLifetimeSeconds: 28800,
+  maxConcurrentCalls: 1,
+  maxCalls: 10000,
+  ttlSecondsAfterEnded: 3600,
+  retain: "Delete",
+  value: "",
+};
+
+function covers(a: unknown, b: unknown): boolean {
+  if (typeof a !== "object" || a === null || typeof b !== "object" || b === null) {
+    return a === b;
+  }
+  if (Array.isArray(a) || Array.isArray(b)) {
+    return Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((item, i) => covers(item, b[i]));
+  }
+  return Object.entries(a).every(([key, value]) => {
+    const other = (b as Record<string, unknown>)[key];
+    if (key === "arguments") {
+      return isDeepStrictEqual(value, other);
+    }
+    return NOT_SENT.has(key) || value === undefined || (other === undefined ? value === DEFAULTS[key] : covers(value, other));
+  });
+}

@@ -1,0 +1,247 @@
+import assert from "node:assert/strict";
+import type http from "node:http";
+import { describe, it } from "node:test";
+import { Cancelled, Forbidden, InvalidArgument, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
+import { hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
+
+type Answer = http.ServerResponse;
+
+/** A server with one call at a time, which is created and stays as it is, unless a handler takes the request. */
+function cluster(take: (request: Received, answer: Answer, call: { object: object | undefined }) => boolean): Handler {
+  const call: { object: object | undefined } = { object: undefined };
+  return (request, answer) => {
+    if (take(request, answer, call)) {
+      return undefined;
+    }
+    if (request.url.searchParams.get("watch")) {
+      return answer.writeHead(200).flushHeaders();
+    }
+    if (request.method === "POST") {
+      const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
+      call.object ??= { metadata: { ...metadata, uid: "u1", resourceVersion: "5" }, spec };
+    }
+    if (request.url.searchParams.has("fieldSelector")) {
+      return sendJSON(answer, { metadata: { resourceVersion: "100" }, items: call.object ? [call.object] : [] });
+    }
+    return call.object ? sendJSON(answer, call.object) : refuse(answer, 404, "NotFound");
+  };
+}
+
+const nothing = (): boolean => false;
+
+describe("a call that is given up", () => {
+  it("is cancelled whatever the reason of the abort", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const stop = new AbortController();
+    const reason = new InvalidArgument("another call failed", { retrySafe: true, call: "other" });
+    const running = rejection(server.client().run("sleep 60", { key: "mine", signal: stop.signal }));
+    while (server.count("POST", /toolcalls$/) === 0) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    stop.abort(reason);
+    const error = await running;
+    assert.ok(error instanceof Cancelled, String(error));
+    assert.deepEqual([error.call, error.retrySafe, error.cause], ["mine", false, reason]);
+    assert.equal(server.count("PATCH", /toolcalls\/mine$/), 1);
+  });
+});
+
+describe("a call that can't be asked to stop", () => {
+  it("is told apart by the reason", { timeout: 10_000 }, async (t) => {
+    const server = await Server.listen(
+      t,
+      cluster((request, answer) => {
+        if (request.method === "PATCH") {
+          refuse(answer, 503, "ServiceUnavailable");
+        }
+        return request.method === "PATCH";
+      }),
+    );
+    const client = server.client({ retryFor: 1 });
+    const error = await rejection(client.run("sleep 60", { key: "mine", signal: AbortSignal.timeout(100) }));
+    assert.ok(error instanceof Cancelled, String(error));
+    assert.deepEqual([error.reason, error.call], ["CancelFailed", "mine"]);
+  });
+});
+
+describe("a background call", () => {
+  it("is cancelled when its signal is aborted later", { timeout: 10_000 }, async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const stop = new AbortController();
+    await server.client().run("sleep 60", { key: "mine", background: true, signal: stop.signal });
+    assert.equal(server.count("PATCH", /toolcalls\/mine$/), 0);
+    stop.abort();
+    while (server.count("PATCH", /toolcalls\/mine$/) === 0) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    assert.deepEqual(JSON.parse(server.received.at(-1)?.body ?? ""), { metadata: { uid: "u1" }, spec: { cancel: true } });
+  });
+});
+
+describe("a call that is created", () => {
+  it("is found when its answer was lost and the request is refused then", async (t) => {
+    let attempts = 0;
+    const server = await Server.listen(
+      t,
+      cluster((request, answer, call) => {
+        if (request.method !== "POST") {
+          return false;
+        }
+        if (++attempts === 1) {
+          const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
+          call.object = { metadata: { ...metadata, uid: "u1" }, spec };
+          hangUp(answer);
+        } else {
+          refuse(answer, 403, "Forbidden", "exceeded quota");
+        }
+        return true;
+      }),
+    );
+    const handle = await server.client().run("sleep 60", { background: true });
+    assert.match(handle.call, /^call-/);
+    assert.equal(attempts, 2);
+  });
+
+  it("may be there when an answer was lost, and certainly isn't when every attempt was refused", async (t) => {
+    for (const [losses, retrySafe] of [[0, true], [1, false]] as const) {
+      let attempts = 0;
+      const server = await Server.listen(
+        t,
+        cluster((request, answer) => {
+          if (request.method === "POST") {
+            void (attempts++ < losses ? hangUp(answer) : refuse(answer, 403, "Forbidden"));
+          }
+          return request.method === "POST";
+        }),
+      );
+      const error = await rejection(server.client().run("true", { key: "mine" }));
+      assert.ok(error instanceof Forbidden, String(error));
+      assert.deepEqual([error.retrySafe, error.call], [retrySafe, "mine"]);
+    }
+  });
+
+  it("is sent again after a conflict with other requests, and when what had its name has gone", async (t) => {
+    for (const reason of ["Conflict", "AlreadyExists"]) {
+      let attempts = 0;
+      const server = await Server.listen(
+        t,
+        cluster((request, answer) => {
+          const isFirst = request.method === "POST" && attempts++ === 0;
+          if (isFirst) {
+            refuse(answer, 409, reason);
+          }
+          return isFirst;
+        }),
+      );
+      const handle = await server.client().run("true", { key: "mine", background: true });
+      assert.deepEqual([handle.call, attempts], ["mine", 2]);
+    }
+  });
+
+  it("isn't sent again when its answer was lost and the call has gone", async (t) => {
+    let attempts = 0;
+    const server = await Server.listen(
+      t,
+      cluster((request, answer) => {
+        if (request.method === "POST") {
+          void (attempts++ === 0 ? hangUp(answer) : refuse(answer, 409, "AlreadyExists"));
+        }
+        return request.method === "POST";
+      }),
+    );
+    const error = await rejection(server.client().run("true", { key: "mine" }));
+    assert.ok(error instanceof NotFound, String(error));
+    assert.deepEqual([error.reason, error.retrySafe, attempts], ["Deleted", false, 2]);
+  });
+});
+
+describe("a client that is closed", () => {
+  it("tells everybody who waits or follows", { timeout: 10_000 }, async (t) => {
+    const follows = cluster((request, answer) => {
+      const isLog = request.url.pathname.endsWith("/log");
+      if (request.url.searchParams.has("follow")) {
+        answer.writeHead(200).flushHeaders();
+      } else if (isLog) {
+        answer.end();
+      }
+      return isLog;
+    });
+    const server = await Server.listen(t, follows);
+    const client = server.client();
+    const handle = await client.run("sleep 60", { background: true, key: "server" });
+    const waiting = [
+      client.run("sleep 60", { key: "server", background: false }),
+      client.run("sleep 60", { key: "server", onStdout: () => {} }),
+      handle.wait(),
+      handle.read({ waitFor: 60 }),
+    ].map(rejection);
+    while (server.count("GET", /watch=true/) < 2 || server.count("GET", /follow=true/) < 2) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    client.close();
+    for (const error of [...(await Promise.all(waiting)), await rejection(client.listCalls())]) {
+      assert.ok(error instanceof Unavailable, String(error));
+      assert.equal(error.reason, "ClientClosed");
+    }
+  });
+});
+
+describe("what a call wrote", () => {
+  const stdout = { bytes: 6, truncated: true, invalidUTF8: false };
+  const ended = (status: object) => (request: Received, _answer: Answer, call: { object: object | undefined }): boolean => {
+    if (request.method === "POST") {
+      const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
+      const conditions = [{ type: "Finished", status: "True" }];
+      call.object = { metadata: { ...metadata, uid: "u1" }, spec, status: { startTime: "now", conditions, ...status } };
+    }
+    return false;
+  };
+  const succeeded = { phase: "Succeeded", reason: "Completed", exitCode: 0, streams: { stdout, stderr: { ...stdout, bytes: 0 } } };
+
+  it("is read on at the end where reading it failed before", async (t) => {
+    let follows = 0;
+    const end = ended(succeeded);
+    const take = (request: Received, answer: Answer, call: { object: object | undefined }): boolean => {
+      const isLog = request.url.pathname.endsWith("/log");
+      if (isLog && ++follows === 2) {
+        refuse(answer, 404, "NotFound");
+      } else if (isLog) {
+        answer.end(follows === 1 ? "abc" : "abcdef".slice(Number(request.url.searchParams.get("offset"))));
+      }
+      return isLog || end(request, answer, call);
+    };
+    const server = await Server.listen(t, cluster(take));
+    let live = "";
+    const result = await server.client().run("printf abcdef", { onStdout: (text) => (live += text) });
+    assert.deepEqual([live, result.phase], ["abcdef", "Succeeded"]);
+  });
+
+  it("doesn't hide the result where it can't be read", async (t) => {
+    for (const [status, name] of [[succeeded, "NotFound"], [{ ...succeeded, phase: "Failed", reason: "TimedOut" }, "TimedOut"]] as const) {
+      const end = ended(status);
+      const server = await Server.listen(
+        t,
+        cluster((request, answer, call) => {
+          const isLog = request.url.pathname.endsWith("/log");
+          if (isLog) {
+            refuse(answer, 404, "NotFound");
+          }
+          return isLog || end(request, answer, call);
+        }),
+      );
+      const error = (await rejection(server.client().run("printf abcdef", { onStdout: () => {} }))) as ToolcallError;
+      assert.equal(error.name, name);
+      assert.equal(error.result?.phase, status.phase);
+    }
+  });
+
+  it("makes run throw what a callback throws, also at the end", async (t) => {
+    const text = { ...succeeded, stdout: "abcdef", streams: { stdout: { ...stdout, truncated: false }, stderr: { ...stdout, bytes: 0 } } };
+    const server = await Server.listen(t, cluster(ended(text)));
+    const thrown = new Error("enough");
+    const failing = (): never => {
+      throw thrown;
+    };
+    assert.equal(await rejection(server.client().run("printf abcdef", { onStdout: failing })), thrown);
+  });
+});

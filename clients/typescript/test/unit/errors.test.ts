@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import * as lib from "../../src/index.js";
+import { lost, type Api } from "../../src/api.js";
+import { ApiError, classOfAnswer, classOfEnd, ConnectionLost, publicError } from "../../src/errors.js";
+import { restInStatus } from "../../src/live.js";
+import type { ToolCallStatus } from "../../src/objects.js";
+import { nextKept } from "../../src/output.js";
+import { errorOfEnd, Result } from "../../src/result.js";
+import { pause, Retries } from "../../src/retries.js";
+
+const NO_API = undefined as unknown as Api;
+
+function resultOf(status: ToolCallStatus): Result {
+  return new Result(NO_API, { metadata: { name: "a" }, spec: {}, status });
+}
+
+describe("the class of an error", () => {
+  it("follows from phase and reason of the call", () => {
+    const cases: [string, string, unknown][] = [
+      ["Succeeded", "Completed", undefined],
+      ["Failed", "NonZeroExit", lib.NonZeroExit],
+      ["Failed", "Signaled", lib.NonZeroExit],
+      ["Failed", "OOMKilled", lib.NonZeroExit],
+      ["Failed", "TimedOut", lib.TimedOut],
+      ["Failed", "PodLost", lib.PodLost],
+      ["Failed", "EnvironmentNotFound", lib.NotFound],
+      ["Failed", "FileNotFound", lib.NotFound],
+      ["Failed", "PathNotAllowed", lib.Forbidden],
+      ["Failed", "EditAmbiguous", lib.FileFailed],
+      ["Failed", "SessionEnded", lib.SessionEnded],
+      ["Failed", "ImagePullFailed", lib.NotStarted],
+      ["Failed", "SomethingNew", lib.NotStarted],
+      ["Denied", "BinaryNotAllowed", lib.Denied],
+      ["Denied", "SomethingNew", lib.Denied],
+      ["Denied", "ApprovalDenied", lib.ApprovalNeeded],
+      ["Denied", "ApprovalExpired", lib.ApprovalNeeded],
+      ["Cancelled", "CancelRequested", lib.Cancelled],
+    ];
+    for (const [phase, reason, expected] of cases) {
+      assert.equal(classOfEnd(phase, reason), expected, `${phase}/${reason}`);
+    }
+  });
+
+  it("follows from the answer of the API", () => {
+    const cases: [number, string, unknown][] = [
+      [401, "Unauthorized", lib.Forbidden],
+      [403, "Forbidden", lib.Forbidden],
+      [403, "PathNotAllowed", lib.Forbidden],
+      [404, "NotFound", lib.NotFound],
+      [404, "FileNotFound", lib.NotFound],
+      [409, "IsDirectory", lib.FileFailed],
+      [412, "FileChanged", lib.FileFailed],
+      [507, "NoSpace", lib.FileFailed],
+      [413, "FileTooLarge", lib.FileFailed],
+      [422, "Invalid", lib.InvalidArgument],
+      [400, "BadRequest", lib.InvalidArgument],
+      [410, "OutputNotKept", lib.OutputNotKept],
+      [429, "TooManyRequests", lib.Unavailable],
+      [503, "ServiceUnavailable", lib.Unavailable],
+      [409, "Conflict", lib.ToolcallError],
+    ];
+    for (const [code, reason, expected] of cases) {
+      assert.equal(classOfAnswer(code, reason), expected, `${code} ${reason}`);
+    }
+  });
+
+  it("is public, with reason, code and call", () => {
+    const error = publicError(new ApiError(404, { message: "no such call", reason: "NotFound" }, {}), { call: "a" });
+    assert.ok(error instanceof lib.NotFound && error instanceof lib.ToolcallError && error instanceof Error);
+    assert.deepEqual([error.name, error.message, error.reason, error.code, error.call, error.retrySafe], ["NotFound", "no such call", "NotFound", 404, "a", false]);
+    assert.ok(publicError(new ConnectionLost("x")) instanceof lib.Unavailable);
+    const other = new RangeError("x");
+    assert.equal(publicError(other), other);
+  });
+});
+
+describe("requests that are sent again", () => {
+  it("are those that may succeed later", () => {
+    const answer = (code: number, headers = {}): number | undefined => pause(new ApiError(code, {}, headers), 0);
+    assert.equal(pause(new ConnectionLost("x"), 0), 50);
+    assert.equal(pause(new ConnectionLost("x"), 20), 3_000);
+    assert.equal(answer(503), 50);
+    assert.equal(answer(429, { "retry-after": "2" }), 2_000);
+    assert.equal(pause(new ApiError(500, { details: { retryAfterSeconds: 1 } }, {}), 0), 1_000);
+    for (const code of [400, 401, 403, 404, 409, 410, 412, 413, 416, 422, 501, 507]) {
+      assert.equal(answer(code), undefined, String(code));
+    }
+    assert.equal(pause(new Error("x"), 0), undefined);
+  });
+
+  it("are sent for so long after the first failure, and no longer", () => {
+    let now = 0;
+    const retries = new Retries(1_000, () => now);
+    const broken = new ConnectionLost("x");
+    now = 50_000;
+    assert.deepEqual([retries.next(broken), retries.next(broken), retries.next(broken)], [50, 100, 200]);
+    now += 900;
+    assert.equal(retries.next(broken), undefined);
+    retries.succeeded();
+    now += 50_000;
+    assert.equal(retries.next(broken), 50);
+    assert.equal(new Retries(0).next(broken), undefined);
+    assert.equal(retries.next(new Error("x")), undefined);
+  });
+
+  it("aren't those to a server that isn't trusted", () => {
+    const error = (code: string): Error => Object.assign(new Error("x"), { code });
+    assert.ok(lost(error("ECONNRESET")) instanceof ConnectionLost);
+    assert.ok(lost(error("ERR_STREAM_PREMATURE_CLOSE")) instanceof ConnectionLost);
+    for (const code of ["CERT_HAS_EXPIRED", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"]) {
+      const untrusted = publicError(lost(error(code)), { call: "a" });
+      assert.ok(untrusted instanceof lib.Unavailable);
+      // Requests before it may have created the call.
+      assert.deepEqual([untrusted.call, untrusted.retrySafe], ["a", false]);
+    }
+    const aborted = error("ABORT_ERR");
+    assert.equal(lost(aborted), aborted);
+  });
+});
+
+describe("a result", () => {
+  it("has no exit code that nobody knows", () => {
+    const result = resultOf({ phase: "Failed", reason: "PodLost", message: "the pod is gone" });
+    assert.equal(result.exitCode, null);
+    assert.deepEqual([result.stdout, result.text, result.truncated, result.retrySafe], ["", "the pod is gone", false, false]);
+    assert.ok(errorOfEnd(result, false) instanceof lib.PodLost);
+    assert.equal(resultOf({ phase: "Succeeded", exitCode: 0 }).exitCode, 0);
+  });
+
+  it("is one whatever the exit code, unless that is checked", () => {
+    const result = resultOf({ phase: "Failed", reason: "NonZeroExit", exitCode: 3, stderr: "first\nlast\n" });
+    assert.equal(errorOfEnd(result, false), undefined);
+    const error = errorOfEnd(result, true);
+    assert.ok(error instanceof lib.NonZeroExit);
+    assert.equal(error.message, "the command exited with code 3: last");
+    assert.equal(error.result, result);
+    assert.equal(errorOfEnd(resultOf({ phase: "Succeeded", reason: "Completed" }), true), undefined);
+  });
+
+  it("is an error where nothing ran", () => {
+    const denied = errorOfEnd(resultOf({ phase: "Denied", reason: "BinaryNotAllowed", message: "not listed" }), false);
+    assert.deepEqual([denied?.name, denied?.message, denied?.reason, denied?.retrySafe, denied?.call], ["Denied", "not listed", "BinaryNotAllowed", true, "a"]);
+    assert.equal(errorOfEnd(resultOf({ phase: "Failed", reason: "PodLost", retrySafe: false }), true)?.retrySafe, false);
+  });
+});
+
+describe("what a status has of a stream", () => {
+  const call = (stdout: string, described: object): Parameters<typeof restInStatus>[0] => ({
+    metadata: { name: "a" },
+    spec: {},
+    status: { stdout, streams: { stdout: { bytes: 0, truncated: false, invalidUTF8: false, ...described }, stderr: { bytes: 0, truncated: false, invalidUTF8: false } } },
+  });
+
+  it("is all of it only when every byte is there", () => {
+    assert.equal(restInStatus(call("grün", { bytes: 5 }), "stdout")?.length, 5);
+    assert.equal(restInStatus(call("", { bytes: 0 }), "stdout")?.length, 0);
+    assert.equal(restInStatus(call("grün", { bytes: 9, truncated: true }), "stdout"), undefined);
+    assert.equal(restInStatus(call("gr\ufffdn", { bytes: 4, invalidUTF8: true }), "stdout"), undefined);
+    assert.equal(restInStatus(call("[redacted]", { bytes: 4 }), "stdout"), undefined);
+    assert.equal(restInStatus({ metadata: { name: "a" }, spec: {} }, "stdout"), undefined);
+  });
+});
+
+describe("a part that wasn't kept", () => {
+  it("ends where the answer says", () => {
+    const at = (causes: object[]): number | undefined => nextKept(new ApiError(410, { details: { causes } }, {}));
+    assert.equal(at([{ reason: "NextOffset", message: "4096" }]), 4096);
+    assert.equal(at([{ reason: "Other", message: "1" }]), undefined);
+    assert.equal(at([{ reason: "NextOffset", message: "soon" }]), undefined);
+    assert.equal(at([]), undefined);
+  });
+});
