@@ -17,6 +17,9 @@ import (
 
 const mebi = 1 << 20
 
+// The main thread never ends before the program, and a mount namespace that it moved to wouldn't either: no test runs on it.
+func init() { runtime.LockOSThread() }
+
 // newDisks gives disks in a mount namespace of the test's own, as the node has one.
 func newDisks(t *testing.T) disks {
 	t.Helper()
