@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -37,8 +38,13 @@ func TestPluginDoctor(t *testing.T) {
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Files = &v1alpha1.FilesPolicy{WritePaths: []string{"/tmp"}} })
 	call := sp.run(t, shell("true"))
 	sp.awaitReady(t, defaultEnv, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	found, _ := sp.doctor(t)
-	for _, check := range []string{"cluster", "kinds", "admission", "output API", "environments", "nodes"} {
+	var found map[string][]doctorFinding
+	// A call takes a pod of the pool that waits, and for a moment doctor says so.
+	sp.awaitTrue(t, "the environment's pool is full again", func(context.Context) (bool, error) {
+		found, _ = sp.doctor(t)
+		return len(found["environments"]) == 1 && found["environments"][0].State == "OK", nil
+	})
+	for _, check := range []string{"cluster", "kinds", "admission", "output API", "nodes"} {
 		for _, f := range found[check] {
 			if f.State != "OK" {
 				t.Errorf("%+v", f)
