@@ -22,11 +22,12 @@ that it executed and that were refused to it, which walls held, conditions, timi
 each part of the time until the call was accepted, a dash until it was started, and # while it ran.
 
 Events need permission to list events in the namespace, which the cluster's own ClusterRole view grants; without it, a line
-says so. The exit code is 0 whatever the outcome of the call, and 1 if it can't be read.
+says so. -o prints the call itself. The exit code is 0 whatever the outcome of the call, and 1 if it can't be read.
 
 On a terminal, control characters in the output appear in visible form, such as ^[ for escape.`
 
 func newDescribe(c *cli) *cobra.Command {
+	formats := newOutputFormats()
 	command := &cobra.Command{
 		Use:               "describe NAME",
 		Short:             "Show the details of a call",
@@ -35,14 +36,15 @@ func newDescribe(c *cli) *cobra.Command {
 		Args:              requireCall,
 		ValidArgsFunction: c.completeCalls(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.describe(command.Context(), args[0])
+			return c.describe(command.Context(), args[0], &formats)
 		},
 	}
+	formats.add(command)
 	c.addRawFlag(command)
 	return command
 }
 
-func (c *cli) describe(ctx context.Context, name string) error {
+func (c *cli) describe(ctx context.Context, name string, formats *outputFormats) error {
 	cluster, err := c.connect()
 	if err != nil {
 		return err
@@ -50,6 +52,9 @@ func (c *cli) describe(ctx context.Context, name string) error {
 	call, err := cluster.getCall(ctx, name)
 	if err != nil {
 		return err
+	}
+	if formats.isObject() {
+		return formats.print(c, call, []printable{call})
 	}
 	now := time.Now()
 	if err := describeCall(c.Out, call, now); err != nil {

@@ -20,10 +20,11 @@ and sources, never values), conditions and Events.
 
 What the policy allows is shown if you have permission to read policies. "kubectl toolcall tools" shows what of it you may use.
 
-The exit code is 0 whatever the state of the environments, and 1 if one can't be read.`
+-o prints the environments themselves. The exit code is 0 whatever the state of the environments, and 1 if one can't be read.`
 
 func newEnvDescribe(c *cli) *cobra.Command {
-	return &cobra.Command{
+	formats := newOutputFormats()
+	command := &cobra.Command{
 		Use:               "describe NAME...",
 		Short:             "Show the details of environments",
 		Long:              envDescribeLong,
@@ -31,41 +32,66 @@ func newEnvDescribe(c *cli) *cobra.Command {
 		Args:              requireEnvironments,
 		ValidArgsFunction: c.completeEnvironmentArguments,
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.describeEnvironments(command.Context(), args)
+			return c.describeEnvironments(command.Context(), args, &formats)
 		},
 	}
+	formats.add(command)
+	return command
 }
 
-func (c *cli) describeEnvironments(ctx context.Context, names []string) error {
+func (c *cli) describeEnvironments(ctx context.Context, names []string, formats *outputFormats) error {
 	cluster, err := c.connect()
 	if err != nil {
 		return err
 	}
-	policies, now := newPolicyReader(cluster), time.Now()
-	for i, name := range names {
-		env := &v1alpha1.ExecutionEnvironment{}
-		if err := cluster.client.Get(ctx, cluster.key(name), env); err != nil {
-			return cluster.readError("environment "+name, err)
+	list, err := cluster.environments(ctx, names)
+	if err != nil {
+		return err
+	}
+	if formats.isObject() {
+		each := environmentObjects(list)
+		if len(each) == 1 {
+			return formats.print(c, each[0], each)
 		}
+		return formats.print(c, list, each)
+	}
+	policies, now := newPolicyReader(cluster), time.Now()
+	for i := range list.Items {
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
-		w := newTable(c.Out)
-		for _, part := range []section{
-			{"", environmentSummary(ctx, policies, env, now)}, {"Limits", environmentLimits(&env.Spec)}, {"Pod", environmentPod(&env.Spec)},
-			{"Variables", environmentVariables(env.Spec.Env)},
-			{"Conditions", conditionFields(env.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ConditionWarm)},
-		} {
-			writeSection(w, part)
-		}
-		if err := w.Flush(); err != nil {
+		if err := c.describeEnvironment(ctx, policies, &list.Items[i], now); err != nil {
 			return err
 		}
-		if err := writeEvents(c.Out, cluster.eventsOf(ctx, env), now); err != nil {
+		if err := writeEvents(c.Out, cluster.eventsOf(ctx, &list.Items[i]), now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// environments reads environments by their names.
+func (c *cluster) environments(ctx context.Context, names []string) (*v1alpha1.ExecutionEnvironmentList, error) {
+	list := &v1alpha1.ExecutionEnvironmentList{Items: make([]v1alpha1.ExecutionEnvironment, len(names))}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ExecutionEnvironmentList"))
+	for i, name := range names {
+		if err := c.client.Get(ctx, c.key(name), &list.Items[i]); err != nil {
+			return nil, c.readError("environment "+name, err)
+		}
+	}
+	return list, nil
+}
+
+func (c *cli) describeEnvironment(ctx context.Context, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) error {
+	w := newTable(c.Out)
+	for _, part := range []section{
+		{"", environmentSummary(ctx, policies, env, now)}, {"Limits", environmentLimits(&env.Spec)}, {"Pod", environmentPod(&env.Spec)},
+		{"Variables", environmentVariables(env.Spec.Env)},
+		{"Conditions", conditionFields(env.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ConditionWarm)},
+	} {
+		writeSection(w, part)
+	}
+	return w.Flush()
 }
 
 // environmentSummary says whether calls can run in an environment, and what it allows.

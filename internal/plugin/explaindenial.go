@@ -12,12 +12,13 @@ import (
 const explainLong = `Explain why a call was denied: which rule denied it, and what is allowed instead.
 
 The last line says whether the same call would be allowed now, if you created it: the policy or your permissions may
-have changed.
+have changed. -o prints the same as an object of kind Explanation.
 
 The exit code is 0 if the call was denied, and 1 if it wasn't or can't be read.`
 
 func newExplainDenial(c *cli) *cobra.Command {
-	return &cobra.Command{
+	formats := newOutputFormats()
+	command := &cobra.Command{
 		Use:               "explain-denial NAME",
 		Short:             "Explain why a call was denied and what is allowed",
 		Long:              explainLong,
@@ -25,9 +26,11 @@ func newExplainDenial(c *cli) *cobra.Command {
 		Args:              requireCall,
 		ValidArgsFunction: c.completeCalls(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.explainDenial(command.Context(), args[0])
+			return c.explainDenial(command.Context(), args[0], &formats)
 		},
 	}
+	formats.add(command)
+	return command
 }
 
 // rule explains a reason of a denial.
@@ -62,7 +65,7 @@ var rules = map[string]rule{
 	v1alpha1.ReasonGuardError:             {"a guard that fails denies the call", "", "try again; if the error persists, tell the administrator of the operator"},
 }
 
-func (c *cli) explainDenial(ctx context.Context, name string) error {
+func (c *cli) explainDenial(ctx context.Context, name string, formats *outputFormats) error {
 	cluster, err := c.connect()
 	if err != nil {
 		return err
@@ -74,27 +77,59 @@ func (c *cli) explainDenial(ctx context.Context, name string) error {
 	if call.Status.Phase != v1alpha1.PhaseDenied {
 		return fmt.Errorf("call %s was not denied, its phase is %s: kubectl toolcall describe %s shows the details", name, phaseOf(call), name)
 	}
-	w := newTable(c.Out)
-	writeSection(w, section{"", denialFields(call)})
-	now, err := evaluate(ctx, cluster, repeat(call))
-	if err != nil {
-		writeSection(w, section{"", []field{{"Now", "unknown: " + err.Error()}}})
+	e := explain(call)
+	if now, err := evaluate(ctx, cluster, repeat(call)); err != nil {
+		e.Now = "unknown: " + err.Error()
+	} else {
+		e.Policy, e.Now = now.policyInEnvironment(), now.comparedWith(call.Status.Reason)
+	}
+	if !formats.isObject() {
+		w := newTable(c.Out)
+		writeSection(w, section{"", e.fields()})
 		return w.Flush()
 	}
-	writeSection(w, section{"", []field{{"Policy", now.policyInEnvironment()}, {"Now", now.comparedWith(call.Status.Reason)}}})
-	return w.Flush()
+	object, err := reportObject("Explanation", e)
+	if err != nil {
+		return err
+	}
+	object.SetName(call.Name)
+	return formats.print(c, object, []printable{object})
 }
 
-func denialFields(call *v1alpha1.ToolCall) []field {
+// explanation says why a call was denied.
+type explanation struct {
+	Call      string `json:"call"`
+	Requester string `json:"requester,omitempty"`
+	Action    string `json:"action,omitempty"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message,omitempty"`
+	// Rule is what denied it. YouCan says what the requester can do about it, OwnerCan what the owner of the policy can.
+	Rule     string `json:"rule,omitempty"`
+	YouCan   string `json:"youCan,omitempty"`
+	OwnerCan string `json:"ownerCan,omitempty"`
+	Policy   string `json:"policy,omitempty"`
+	// Now says what would become of the same call at this moment.
+	Now string `json:"now"`
+}
+
+func explain(call *v1alpha1.ToolCall) *explanation {
 	rule := rules[call.Status.Reason]
-	action := ""
-	if call.Status.Action != nil {
-		action = call.Status.Action.Summary
+	e := &explanation{
+		Call: call.Name, Requester: requester(call), Reason: call.Status.Reason, Message: call.Status.Message,
+		Rule: rule.field, YouCan: rule.requester, OwnerCan: rule.owner,
 	}
+	if call.Status.Action != nil {
+		e.Action = call.Status.Action.Summary
+	}
+	return e
+}
+
+func (e *explanation) fields() []field {
 	return []field{
-		{"Call", call.Name}, {"Requested by", requester(call)}, {"Action", action},
-		{"Reason", call.Status.Reason}, {"Message", call.Status.Message},
-		{"Rule", rule.field}, {"You can", rule.requester}, {"The policy's owner can", rule.owner},
+		{"Call", e.Call}, {"Requested by", e.Requester}, {"Action", e.Action},
+		{"Reason", e.Reason}, {"Message", e.Message},
+		{"Rule", e.Rule}, {"You can", e.YouCan}, {"The policy's owner can", e.OwnerCan},
+		{"Policy", e.Policy}, {"Now", e.Now},
 	}
 }
 

@@ -19,10 +19,11 @@ import (
 )
 
 const sessionDescribeLong = `Show the details of a session: its phase and why, environment, variables (names, never values), files, limits, pod,
-conditions, timings, and the calls in it that have not finished.`
+conditions, timings, and the calls in it that have not finished. -o prints the session itself.`
 
 func newSessionDescribe(c *cli) *cobra.Command {
-	return &cobra.Command{
+	formats := newOutputFormats()
+	command := &cobra.Command{
 		Use:               "describe NAME",
 		Short:             "Show the details of a session",
 		Long:              sessionDescribeLong,
@@ -30,12 +31,14 @@ func newSessionDescribe(c *cli) *cobra.Command {
 		Args:              requireSession,
 		ValidArgsFunction: c.completeSessionArguments(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.describeSession(command.Context(), args[0])
+			return c.describeSession(command.Context(), args[0], &formats)
 		},
 	}
+	formats.add(command)
+	return command
 }
 
-func (c *cli) describeSession(ctx context.Context, name string) error {
+func (c *cli) describeSession(ctx context.Context, name string, formats *outputFormats) error {
 	cluster, err := c.connect()
 	if err != nil {
 		return err
@@ -43,6 +46,9 @@ func (c *cli) describeSession(ctx context.Context, name string) error {
 	session, err := cluster.getSession(ctx, name)
 	if err != nil {
 		return err
+	}
+	if formats.isObject() {
+		return formats.print(c, session, []printable{session})
 	}
 	calls, err := cluster.unfinishedCalls(ctx, session)
 	if err != nil {
