@@ -89,7 +89,7 @@ type Transfer struct {
 	begun, ended chan struct{}
 	// alive has an element when the runner said that it goes on, before it has begun.
 	alive chan struct{}
-	parts chan []byte
+	parts chan *wire.Part
 	// room has an element for each part that may be sent.
 	room chan struct{}
 
@@ -145,7 +145,7 @@ func (t *transfers) register(m *wire.Transfer) (*Transfer, error) {
 	m.ID = t.last
 	one := &Transfer{
 		of: t, id: m.ID, kind: m.Kind, begun: make(chan struct{}), ended: make(chan struct{}), alive: make(chan struct{}, 1),
-		parts: make(chan []byte, wire.MaxUnansweredParts), room: make(chan struct{}, wire.MaxUnansweredParts),
+		parts: make(chan *wire.Part, wire.MaxUnansweredParts), room: make(chan struct{}, wire.MaxUnansweredParts),
 	}
 	for range wire.MaxUnansweredParts {
 		one.room <- struct{}{}
@@ -218,10 +218,11 @@ func (t *transfers) takePart(p *wire.Part) error {
 		return fmt.Errorf("%w: %d bytes at %d, and asked for are %d at %d", errTransfer, len(p.Payload), p.Offset, w.Max, w.Offset)
 	}
 	one.wanted = one.wanted[1:]
-	if !one.isAbandoned {
-		// There is room for all that is wanted.
-		one.parts <- p.Payload
+	if one.isAbandoned {
+		p.Release()
+		return nil
 	}
+	one.parts <- p // There is room for all that is wanted.
 	return nil
 }
 
@@ -275,80 +276,6 @@ func (t *Transfer) State() wire.TransferState {
 	t.of.mu.Lock()
 	defer t.of.mu.Unlock()
 	return t.state
-}
-
-// Read hands over a part of a file that is read, from start up to, not including, end, in pieces.
-func (t *Transfer) Read(ctx context.Context, start, end int64, to func([]byte) error) error {
-	asked := start
-	for at := start; at < end; {
-		for ; asked < end && asked-at < wire.MaxUnansweredParts*wire.MaxPart; asked = min(asked+wire.MaxPart, end) {
-			if err := t.want(asked, int(min(wire.MaxPart, end-asked))); err != nil {
-				return err
-			}
-		}
-		part, err := t.nextPart(ctx)
-		if err != nil {
-			return t.orFailure(err)
-		}
-		if err := to(part); err != nil {
-			return err
-		}
-		at += int64(len(part))
-	}
-	return nil
-}
-
-// ReadArchive hands over an archive in pieces.
-func (t *Transfer) ReadArchive(ctx context.Context, to func([]byte) error) error {
-	asked := int64(0)
-	for at := int64(0); ; {
-		for ; asked-at < wire.MaxUnansweredParts*wire.MaxPart; asked += wire.MaxPart {
-			if err := t.want(asked, wire.MaxPart); err != nil {
-				return err
-			}
-		}
-		part, err := t.nextPart(ctx)
-		if err == nil && len(part) > 0 {
-			err = to(part)
-		}
-		if err != nil {
-			return t.orFailure(err)
-		}
-		if at += int64(len(part)); len(part) < wire.MaxPart {
-			return nil
-		}
-	}
-}
-
-func (t *Transfer) want(offset int64, most int) error {
-	w := wire.Want{ID: t.id, Offset: offset, Max: most}
-	t.of.mu.Lock()
-	t.wanted = append(t.wanted, w)
-	t.of.mu.Unlock()
-	return t.of.outbox.send(&wire.Message{Want: &w})
-}
-
-func (t *Transfer) nextPart(ctx context.Context) ([]byte, error) {
-	// What has come before the end counts.
-	select {
-	case part := <-t.parts:
-		return part, nil
-	default:
-	}
-	timer := time.NewTimer(stallTimeout)
-	defer timer.Stop()
-	select {
-	case part := <-t.parts:
-		return part, nil
-	case <-t.ended:
-		return nil, errHasEnded
-	case <-t.of.over:
-		return nil, errEnded
-	case <-timer.C:
-		return nil, errStalled
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // Write adds at most wire.MaxPart bytes to a file that is written, when the runner has room for them. last says that they are

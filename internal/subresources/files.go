@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -141,7 +142,7 @@ func (f *fileAnswer) send(ctx context.Context) error {
 			isBegun = true
 		}
 		_ = f.control.SetWriteDeadline(f.clock.Now().Add(bodyTimeout))
-		_, err := f.w.Write(part)
+		_, err := framedWriter{f.w}.Write(part)
 		return err
 	})
 	_ = f.control.SetWriteDeadline(time.Time{})
@@ -167,7 +168,7 @@ func (f *fileAnswer) sendArchive(ctx context.Context) error {
 			isBegun = true
 		}
 		_ = f.control.SetWriteDeadline(f.clock.Now().Add(bodyTimeout))
-		_, err := f.w.Write(part)
+		_, err := framedWriter{f.w}.Write(part)
 		return err
 	})
 	_ = f.control.SetWriteDeadline(time.Time{})
@@ -178,6 +179,23 @@ func (f *fileAnswer) sendArchive(ctx context.Context) error {
 		return transferFailed(err, f.asked)
 	}
 	return nil
+}
+
+// framedWriter writes frames of HTTP/2 that are whole records of TLS.
+type framedWriter struct{ http.ResponseWriter }
+
+// Unwrap is for http.ResponseController.
+func (w framedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write implements io.Writer.
+func (w framedWriter) Write(p []byte) (n int, err error) {
+	for frame := range slices.Chunk(p, dispatch.FrameBytes) {
+		written, err := w.ResponseWriter.Write(frame)
+		if n += written; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // part says which bytes are asked for.

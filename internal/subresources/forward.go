@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/internal/dispatch"
 )
 
 // Leader says where the replica is that runners are connected to.
@@ -61,7 +63,7 @@ const (
 	forwardBuffer = 32 << 10
 	// fileBuffer is that of a file, fileFrame how much of it comes in a frame, and is passed on at once.
 	fileBuffer = 256 << 10
-	fileFrame  = 128 << 10
+	fileFrame  = dispatch.PartBytes
 )
 
 // newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
@@ -127,7 +129,7 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info,
 		},
 	}
 	if kind == forwardedFile {
-		proxy.Transport, proxy.BufferPool = f.files, &fileBuffers
+		proxy.Transport, proxy.BufferPool, w = f.files, &fileBuffers, framedWriter{w}
 	}
 	defer func() {
 		broken := recover()

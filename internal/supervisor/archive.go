@@ -39,7 +39,7 @@ func (t *transfer) pack(rules *files.Rules, req *files.Request) error {
 	for {
 		select {
 		case w := <-t.wants:
-			part := &wire.Part{ID: w.ID, Offset: w.Offset, Payload: make([]byte, w.Max)}
+			part := t.newPart(w)
 			n, err := io.ReadFull(read, part.Payload)
 			part.End = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 			if err != nil && !part.End {

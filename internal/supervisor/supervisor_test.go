@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -31,6 +32,12 @@ func newPipe() *pipe {
 }
 
 func (p *pipe) Send(m *wire.Message) error {
+	if m.Part != nil {
+		// The sender uses its memory again.
+		part := *m.Part
+		part.Payload = bytes.Clone(part.Payload)
+		m = &wire.Message{Part: &part}
+	}
 	select {
 	case <-p.closed:
 		return io.ErrClosedPipe

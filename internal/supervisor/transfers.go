@@ -49,6 +49,8 @@ type transfer struct {
 	cancel context.CancelFunc
 	wants  chan *wire.Want
 	parts  chan *wire.Part
+	// payload is the memory of the part that is sent.
+	payload []byte
 }
 
 // handle takes what the operator says of files. It says whether the message was about that.
@@ -248,8 +250,16 @@ func (t *transfer) sum(source *files.Source) error {
 	return nil
 }
 
+// newPart is a part to be filled, in the memory of the one before, which was sent.
+func (t *transfer) newPart(w *wire.Want) *wire.Part {
+	if cap(t.payload) < w.Max {
+		t.payload = make([]byte, w.Max)
+	}
+	return &wire.Part{ID: w.ID, Offset: w.Offset, Payload: t.payload[:w.Max]}
+}
+
 func (t *transfer) sendPart(source *files.Source, w *wire.Want) error {
-	part := &wire.Part{ID: w.ID, Offset: w.Offset, Payload: make([]byte, w.Max)}
+	part := t.newPart(w)
 	err := t.step(func() (err error) {
 		part.Bytes, err = source.ReadAt(t.ctx, part.Payload, w.Offset)
 		return err

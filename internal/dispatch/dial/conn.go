@@ -14,8 +14,9 @@ import (
 // Receive all the time: it is what notices that the operator is gone.
 type Conn struct {
 	conn *tls.Conn
-	// writing has room for the one that writes.
+	// writing has room for the one that writes, who has frame: the memory of the last frame.
 	writing chan struct{}
+	frame   []byte
 	// closed ends with the connection; stop ends it.
 	closed context.Context
 	stop   context.CancelFunc
@@ -52,10 +53,31 @@ func (c *Conn) Send(m *wire.Message) error {
 	select {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
-		return wire.Write(c.conn, m)
+		return c.write(m)
 	case <-c.closed.Done():
 		return net.ErrClosed
 	}
+}
+
+// maxKept bounds the memory that is kept for frames: that of a part of a file, of which there are many.
+const maxKept = 2 * wire.MaxPartFrame
+
+func (c *Conn) write(m *wire.Message) error {
+	frame, err := wire.EncodeInto(c.frame, m)
+	if err != nil {
+		return err
+	}
+	if cap(frame) <= maxKept {
+		c.frame = frame
+	}
+	batching, ok := c.conn.NetConn().(*batchingConn)
+	if !ok || len(frame) <= wire.MaxData {
+		_, err = c.conn.Write(frame)
+		return err
+	}
+	batching.begin()
+	_, err = c.conn.Write(frame)
+	return errors.Join(err, batching.end())
 }
 
 // Receive waits for the next message. It skips Pongs and what this version doesn't know. It fails, and closes the

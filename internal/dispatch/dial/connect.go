@@ -128,7 +128,7 @@ func (c *Config) handshake(ctx context.Context, endpoint string) (*tls.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, c.tls)
+	conn := tls.Client(&batchingConn{Conn: raw}, c.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, err

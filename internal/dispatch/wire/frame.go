@@ -21,10 +21,13 @@ var (
 const headerSize = 4
 
 // Encode gives the frame of a message, which must be within its bound.
-func Encode(m *Message) ([]byte, error) {
-	var frame bytes.Buffer
+func Encode(m *Message) ([]byte, error) { return EncodeInto(nil, m) }
+
+// EncodeInto is Encode, in the memory of a slice as far as that suffices. What was in the slice is lost.
+func EncodeInto(memory []byte, m *Message) ([]byte, error) {
+	frame := bytes.NewBuffer(memory[:0])
 	frame.Write(make([]byte, headerSize))
-	enc := json.NewEncoder(&frame)
+	enc := json.NewEncoder(frame)
 	// Escaping for HTML would make six bytes of one.
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(m); err != nil {
@@ -120,13 +123,17 @@ func ReadFromRunner(r io.Reader, size int) (*Message, error) {
 		Part  *Part          `json:"part"`
 		State *TransferState `json:"state"`
 	}
-	payload, err := readBody(r, size, &body)
+	memory := newMemory(size)
+	payload, err := decodeBody(r, memory.bytes(size), &body)
 	if err != nil {
 		return nil, err
 	}
 	m := &Message{
 		Hello: body.Hello, Result: body.Result, Ping: body.Ping, Held: body.Held, Started: body.Started, Known: body.Known,
 		Data: body.Data, Part: body.Part, State: body.State,
+	}
+	if m.Part != nil {
+		m.Part.memory = memory
 	}
 	return m.checked(payload)
 }
@@ -136,7 +143,11 @@ var dataStart, partStart = []byte(`{"data":{`), []byte(`{"part":{`)
 
 // readBody decodes the JSON of a frame, and returns what follows it in one of Data or Part.
 func readBody(r io.Reader, size int, into any) (payload []byte, err error) {
-	body := make([]byte, size)
+	return decodeBody(r, make([]byte, size), into)
+}
+
+// decodeBody is readBody with memory for the body, which the payload is a part of.
+func decodeBody(r io.Reader, body []byte, into any) (payload []byte, err error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return nil, fmt.Errorf("frame ended early: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
@@ -31,6 +32,9 @@ func goodTransfer() *wire.Transfer {
 	return &wire.Transfer{ID: 1, Kind: wire.TransferWrite, Path: "file", IfSHA256: &sum, Rules: wire.FileRules{ReadPaths: []string{"/workspace"}, MaxWriteBytes: 7}}
 }
 
+// ownMemory leaves out whose memory a part is in.
+var ownMemory = cmpopts.IgnoreUnexported(wire.Part{})
+
 func TestMessagesAboutFilesComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -50,12 +54,12 @@ func TestMessagesAboutFilesComeBackAsTheyWere(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if got, err := wire.Read(bytes.NewReader(frame), wire.MaxPartFrame); err != nil || !cmp.Equal(got, c.sent) {
-			t.Errorf("%s: %v, %s", name, err, cmp.Diff(c.sent, got))
+		if got, err := wire.Read(bytes.NewReader(frame), wire.MaxPartFrame); err != nil || !cmp.Equal(got, c.sent, ownMemory) {
+			t.Errorf("%s: %v, %s", name, err, cmp.Diff(c.sent, got, ownMemory))
 		}
 		got, err := readFromRunner(bytes.NewReader(frame), wire.MaxPartFrame)
-		if c.fromRunner && !cmp.Equal(got, c.sent) || !c.fromRunner && !errors.Is(err, wire.ErrUnknownMessage) {
-			t.Errorf("%s, from a runner: %v, %s", name, err, cmp.Diff(c.sent, got))
+		if c.fromRunner && !cmp.Equal(got, c.sent, ownMemory) || !c.fromRunner && !errors.Is(err, wire.ErrUnknownMessage) {
+			t.Errorf("%s, from a runner: %v, %s", name, err, cmp.Diff(c.sent, got, ownMemory))
 		}
 		for _, check := range []interface{ Check() error }{c.sent.Transfer, c.sent.Want, c.sent.Part, c.sent.State} {
 			if !isNil(check) && check.Check() != nil {
@@ -172,8 +176,57 @@ func FuzzTransfer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := readFromRunner(bytes.NewReader(again), wire.MaxPartFrame); err != nil || !cmp.Equal(m, got) {
-			t.Errorf("%v, %s", err, cmp.Diff(m, got))
+		if got, err := readFromRunner(bytes.NewReader(again), wire.MaxPartFrame); err != nil || !cmp.Equal(m, got, ownMemory) {
+			t.Errorf("%v, %s", err, cmp.Diff(m, got, ownMemory))
 		}
 	})
+}
+
+// The memory of a part that was released is used again, and that of others isn't.
+func TestOnlyReleasedMemoryIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	receive := func(fill byte) *wire.Part {
+		payload := bytes.Repeat([]byte{fill}, wire.MaxPart)
+		frame, err := wire.Encode(&wire.Message{Part: &wire.Part{ID: 1, Bytes: len(payload), Payload: payload}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := readFromRunner(bytes.NewReader(frame), wire.MaxPartFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Part
+	}
+	kept := receive('k')
+	for fill := range byte(100) {
+		p := receive(fill)
+		if p.Payload[0] != fill || p.Payload[wire.MaxPart-1] != fill {
+			t.Fatalf("part %d has the bytes of another one", fill)
+		}
+		p.Release()
+		p.Release()
+		if p.Payload != nil {
+			t.Fatal("a released part can still be read")
+		}
+	}
+	if !bytes.Equal(kept.Payload, bytes.Repeat([]byte{'k'}, wire.MaxPart)) {
+		t.Error("a part that wasn't released has changed")
+	}
+}
+
+// Memory of an earlier frame changes nothing in the next one.
+func TestEncodingIntoUsedMemory(t *testing.T) {
+	t.Parallel()
+	var memory []byte
+	for _, m := range []*wire.Message{
+		{Part: largestPart()}, {Want: &wire.Want{ID: 1, Max: 1}}, {Part: largestPart()}, {State: largestState()}, {State: &wire.TransferState{ID: 1}},
+	} {
+		want, err := wire.Encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if memory, err = wire.EncodeInto(memory, m); err != nil || !bytes.Equal(memory, want) {
+			t.Errorf("%v: another frame than in memory of its own", err)
+		}
+	}
 }

@@ -1,0 +1,99 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+const (
+	// FrameBytes is how much of an answer makes a frame of HTTP/2 that is, with its header of 9 bytes, one record of TLS. A byte more,
+	// and each frame costs another record, another system call and another packet.
+	FrameBytes = 16<<10 - 9
+	// PartBytes is how much of a file is asked for at a time.
+	PartBytes = wire.MaxPart / FrameBytes * FrameBytes
+)
+
+// Read hands over a part of a file that is read, from start up to, not including, end, in pieces.
+func (t *Transfer) Read(ctx context.Context, start, end int64, to func([]byte) error) error {
+	asked := start
+	for at := start; at < end; {
+		for ; asked < end && asked-at < wire.MaxUnansweredParts*PartBytes; asked = min(asked+PartBytes, end) {
+			if err := t.want(asked, int(min(PartBytes, end-asked))); err != nil {
+				return err
+			}
+		}
+		n, err := t.passPart(ctx, to)
+		if err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
+// ReadArchive hands over an archive in pieces.
+func (t *Transfer) ReadArchive(ctx context.Context, to func([]byte) error) error {
+	asked := int64(0)
+	for at := int64(0); ; {
+		for ; asked-at < wire.MaxUnansweredParts*PartBytes; asked += PartBytes {
+			if err := t.want(asked, PartBytes); err != nil {
+				return err
+			}
+		}
+		n, err := t.passPart(ctx, to)
+		if err != nil {
+			return err
+		}
+		if at += int64(n); n < PartBytes {
+			return nil
+		}
+	}
+}
+
+func (t *Transfer) want(offset int64, most int) error {
+	w := wire.Want{ID: t.id, Offset: offset, Max: most}
+	t.of.mu.Lock()
+	t.wanted = append(t.wanted, w)
+	t.of.mu.Unlock()
+	return t.of.outbox.send(&wire.Message{Want: &w})
+}
+
+// passPart hands over the next part, and returns its length. After an error the receiver may still read it: its memory isn't reused.
+func (t *Transfer) passPart(ctx context.Context, to func([]byte) error) (n int, err error) {
+	part, err := t.nextPart(ctx)
+	if err != nil {
+		return 0, t.orFailure(err)
+	}
+	if n = len(part.Payload); n > 0 {
+		if err := to(part.Payload); err != nil {
+			return 0, err
+		}
+	}
+	part.Release()
+	return n, nil
+}
+
+func (t *Transfer) nextPart(ctx context.Context) (*wire.Part, error) {
+	// What has come before the end counts.
+	select {
+	case part := <-t.parts:
+		return part, nil
+	default:
+	}
+	timer := time.NewTimer(stallTimeout)
+	defer timer.Stop()
+	select {
+	case part := <-t.parts:
+		return part, nil
+	case <-t.ended:
+		return nil, errHasEnded
+	case <-t.of.over:
+		return nil, errEnded
+	case <-timer.C:
+		return nil, errStalled
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
