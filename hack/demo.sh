@@ -105,7 +105,7 @@ install_all() {
     go -C hack run ./images tool >/dev/null
     step "loading the tool image" load_tools
   elif [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} || -z ${TOOLS_IMAGE:-} ]]; then
-    die "set MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE to images that this cluster can pull; README.md says how to build them"
+    die "set MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE to images that this cluster can pull; docs/install.md says how to build them"
   fi
   step "building the operator" make --no-print-directory build
   step "installing the operator" hack/deploy.sh

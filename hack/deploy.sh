@@ -9,7 +9,7 @@ use_cluster
 
 mkdir -p bin/images
 if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
-  is_local || die "set MANAGER_IMAGE and RUNNER_IMAGE to images that this cluster can pull; README.md says how to build and push them"
+  is_local || die "set MANAGER_IMAGE and RUNNER_IMAGE to images that this cluster can pull; docs/install.md says how to build and push them"
   # The tag is a hash of the program, so that pods restart only when it has changed.
   for name in manager runner; do
     tag=$(sha256sum "bin/$name" | cut -c1-12)

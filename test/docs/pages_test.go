@@ -208,3 +208,19 @@ func TestPagesShowTheFiles(t *testing.T) {
 		}
 	}
 }
+
+// The index leads to every page, so that a reader who starts there finds it.
+func TestIndexListsEveryPage(t *testing.T) {
+	t.Parallel()
+	const index = "docs/README.md"
+	listed := map[string]bool{index: true}
+	for _, m := range link.FindAllStringSubmatch(prose(index, read(t, index)), -1) {
+		path, _, _ := strings.Cut(m[1], "#")
+		listed[filepath.ToSlash(filepath.Join("docs", path))] = true
+	}
+	for _, page := range pages(t) {
+		if strings.HasPrefix(page, "docs/") && !listed[page] {
+			t.Errorf("%s has no link to %s", index, page)
+		}
+	}
+}
