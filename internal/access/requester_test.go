@@ -308,8 +308,8 @@ func TestAPolicyThatIsYoungerThanTheCallDoesNotVouchForIt(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{-time.Hour: false, 0: false, time.Second: false, admissionDelay: true, time.Hour: true} {
 		for name, young := range map[string]func(*installed) client.Object{
-			"the check":   func(i *installed) client.Object { return i.check },
-			"the other":   func(i *installed) client.Object { return i.checkBound },
+			"the check": func(i *installed) client.Object { return i.check },
+			"the other": func(i *installed) client.Object { return i.checkBound },
 		} {
 			i := install(t)
 			for _, o := range []client.Object{i.check, i.checkBound} {
