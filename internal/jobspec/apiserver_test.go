@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -134,11 +135,17 @@ func TestAJobIsKnownAfterTheAPIServerHasFilledItIn(t *testing.T) {
 // hasImageVolumes says whether the API server knows image volumes, as its operator finds out.
 func hasImageVolumes(t *testing.T, api client.Client) bool {
 	t.Helper()
-	err := api.Create(t.Context(), jobspec.ImageVolumeProbe("default"), client.DryRunAll)
-	if err != nil && !jobspec.LacksImageVolumes(err) {
+	has := jobspec.HasImageVolumes(api.Create(t.Context(), jobspec.ImageVolumeProbe("default"), client.DryRunAll))
+	// What it does to a Job that has one is the proof.
+	job := build(t, func(in *jobspec.Input) { in.Call.Namespace = "default" })
+	if err := api.Create(t.Context(), job, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
-	return err == nil
+	kept := slices.ContainsFunc(job.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Image != nil })
+	if has != kept {
+		t.Fatalf("the probe says %t, a Job kept its image volume: %t", has, kept)
+	}
+	return has
 }
 
 var checked atomic.Int32

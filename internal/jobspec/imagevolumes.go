@@ -2,7 +2,7 @@ package jobspec
 
 import (
 	"errors"
-	"strings"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +13,9 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// ImageVolumeProbe is a Job to create in a dry run, to find out whether the API server takes image volumes: one that doesn't
-// drops what it doesn't know, and refuses the volume that is left. It is suspended, should it ever be created.
+// ImageVolumeProbe is a Job to create in a dry run, to find out whether the API server takes image volumes. It has an image
+// volume and another one of the same name. An API server without image volumes drops the first silently, and takes the rest;
+// one that has them refuses two of a name, before it asks admission, which may refuse the operator every Job.
 func ImageVolumeProbe(namespace string) *batchv1.Job {
 	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
 	return &batchv1.Job{
@@ -29,24 +30,23 @@ func ImageVolumeProbe(namespace string) *batchv1.Job {
 					Containers: []corev1.Container{{
 						Name: ContainerName, Image: "probe", Resources: resources(corev1.ResourceRequirements{}), SecurityContext: containerSecurity(nil),
 					}},
-					Volumes: []corev1.Volume{{Name: runnerVolume, VolumeSource: runnerSource(Runtime{RunnerImage: "probe"})}},
+					Volumes: []corev1.Volume{
+						{Name: runnerVolume, VolumeSource: runnerSource(Runtime{RunnerImage: "probe"})},
+						{Name: runnerVolume, VolumeSource: runnerSource(Runtime{CopyRunner: true})},
+					},
 				},
 			},
 		},
 	}
 }
 
-// LacksImageVolumes says that an answer to the probe is the API server's word against image volumes. Admission asks later, so
-// that another refusal means that the API server took them.
-func LacksImageVolumes(err error) bool {
+// HasImageVolumes says that an answer to the probe proves that the API server takes image volumes.
+func HasImageVolumes(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return false
 	}
-	for _, cause := range status.Status().Details.Causes {
-		if strings.HasPrefix(cause.Field, "spec.template.spec.volumes[") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Type == metav1.CauseTypeFieldValueDuplicate && cause.Field == "spec.template.spec.volumes[1].name"
+	})
 }

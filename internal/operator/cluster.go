@@ -52,7 +52,7 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options)
 	case DeliverCopied:
 		f.noImageVolumes = "--runner-delivery is " + DeliverCopied
 	case DeliverAuto:
-		f.noImageVolumes, err = findImageVolumes(ctx, clients, o, f.version)
+		f.noImageVolumes, err = findImageVolumes(ctx, clients, o)
 	}
 	return f, err
 }
@@ -87,21 +87,20 @@ func findStamp(ctx context.Context, clients kubernetes.Interface) (why string, e
 }
 
 // findImageVolumes says why pods can't have image volumes; empty when they can. It asks the API server, then looks at the nodes.
-func findImageVolumes(ctx context.Context, clients kubernetes.Interface, o *Options, version string) (why string, err error) {
+func findImageVolumes(ctx context.Context, clients kubernetes.Interface, o *Options) (why string, err error) {
 	namespace := o.Namespace
 	if len(o.Namespaces) > 0 {
 		namespace = o.Namespaces[0]
 	}
 	_, err = clients.BatchV1().Jobs(namespace).Create(ctx, jobspec.ImageVolumeProbe(namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
-	case jobspec.LacksImageVolumes(err):
-		return "the API server takes no image volumes", nil
+	case jobspec.HasImageVolumes(err):
+		return findNodeWithout(ctx, clients)
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		// Admission refused the Job after the API server had taken its volumes.
-	case versions.IsOlder(version, versions.ImageVolumes):
-		return fmt.Sprintf("Kubernetes %s has them off by default, and the API server can't be asked: %v", version, err), nil
+		return "the API server takes no image volumes", nil
 	}
-	return findNodeWithout(ctx, clients)
+	// A webhook in between may fail. What is copied works everywhere.
+	return "the API server can't be asked whether it takes image volumes: " + err.Error(), nil
 }
 
 // findNodeWithout names a node that can't mount images; empty when there is none.
