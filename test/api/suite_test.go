@@ -83,6 +83,14 @@ func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		return nil, err
 	}
+	s, err := newAPIServer(config, kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.setup()
+}
+
+func newAPIServer(config *rest.Config, kubeconfig string) (*apiServer, error) {
 	config.QPS, config.Burst = 500, 1000
 	s := &apiServer{config: config, scheme: runtime.NewScheme(), kubeconfig: kubeconfig}
 	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1alpha1.AddToScheme(s.scheme)); err != nil {
@@ -93,17 +101,20 @@ func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
 		return nil, fmt.Errorf("%w: %s", err, served)
 	}
 	s.stamps = strings.Contains(served, `"mutatingadmissionpolicies"`)
-	if s.admin, err = s.client(config); err != nil {
-		return nil, err
-	}
+	s.admin, err = s.client(config)
+	return s, err
+}
+
+// setup installs config/default, and waits until it is in force.
+func (s *apiServer) setup() error {
 	if err := s.install(); err != nil {
-		return nil, err
+		return err
 	}
 	// Nobody answers for it here, and then no namespace can be deleted.
 	if said, err := s.kubectl("", "delete", "apiservice", "v1alpha1.subresources.toolcall.dev"); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, said)
+		return fmt.Errorf("%w: %s", err, said)
 	}
-	return s, s.awaitInstalled()
+	return s.awaitInstalled()
 }
 
 // install applies what hack/deploy.sh applies: config/default, as far as the API server serves it.
@@ -151,7 +162,7 @@ func (s *apiServer) awaitInstalled() error {
 	if said, err := s.kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
-	if said, err := s.kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil {
+	if said, err := s.kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil && !strings.Contains(said, "already exists") {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
