@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/kubeversion"
 	"toolcall.dev/operator/internal/metrics"
-	"toolcall.dev/operator/internal/versions"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
@@ -42,8 +42,8 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options)
 		return nil, fmt.Errorf("ask the cluster for its version: %w", err)
 	}
 	f := &clusterFeatures{version: info.GitVersion}
-	if versions.IsOlder(f.version, versions.Minimum) {
-		return nil, fmt.Errorf("this cluster runs Kubernetes %s: %s or newer is needed", f.version, versions.Minimum)
+	if kubeversion.IsOlder(f.version, kubeversion.Minimum) {
+		return nil, fmt.Errorf("this cluster runs Kubernetes %s: %s or newer is needed", f.version, kubeversion.Minimum)
 	}
 	if f.unstamped, err = findStamp(ctx, clients); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func findNodeWithout(ctx context.Context, clients kubernetes.Interface) (why str
 			return "", fmt.Errorf("list nodes: %w", err)
 		}
 		for i := range list.Items {
-			if why := versions.NoImageVolumes(&list.Items[i].Status.NodeInfo); why != "" {
+			if why := kubeversion.NoImageVolumes(&list.Items[i].Status.NodeInfo); why != "" {
 				return "node " + list.Items[i].Name + ": " + why, nil
 			}
 		}

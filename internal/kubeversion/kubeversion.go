@@ -1,6 +1,6 @@
-// Package versions says from which version on Kubernetes and container runtimes have what the project uses, and what a
+// Package kubeversion says from which version on Kubernetes and container runtimes have what the project uses, and what a
 // node's versions mean for it. It is pure; docs/versions.md has the same as a table.
-package versions
+package kubeversion
 
 import (
 	"fmt"
