@@ -411,7 +411,7 @@ func TestAnUnknownCallerMayNotUseTools(t *testing.T) {
 	})
 	w.reconcile(call)
 	s := w.get(call).Status
-	if s.Reason != v1alpha1.ReasonAgentNotAllowed || !strings.Contains(s.Message, "toolcall-requested-by") {
+	if s.Reason != v1alpha1.ReasonAgentNotAllowed || !strings.Contains(s.Message, "toolcall-identity") {
 		t.Errorf("ended %s: %s", s.Reason, s.Message)
 	}
 }

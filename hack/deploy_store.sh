@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the output store's image, loads it onto the local cluster and installs the store beside the operator.
+# Builds the output store's image, loads it onto the cluster, as deploy.sh does, and installs the store beside the operator.
 #
 # For another cluster, push the image to a registry and set STORE_IMAGE to its name. Where the operator is given a bucket
 # that is there already, none of this is needed. STORE_SIZE is the size of the claim, which the local node reserves on its disk:
@@ -17,7 +17,7 @@ size=
 [[ -z ${STORE_SIZE:-} ]] || size="s|^\\( *storage:\\) .*|\\1 $STORE_SIZE|"
 
 if [[ -z ${STORE_IMAGE:-} ]]; then
-  is_local || die "set STORE_IMAGE to an image that this cluster can pull, or give the operator a bucket that is there already"
+  [[ $(cluster_type) != other ]] || die "set STORE_IMAGE to an image that this cluster can pull, or give the operator a bucket that is there already"
   mkdir -p bin/images
   hack/build_store.sh
   # The tag is a hash of the program, as in deploy.sh.
@@ -31,7 +31,7 @@ if [[ -z ${STORE_IMAGE:-} ]]; then
     mv "$tar.tmp" "$tar"
   fi
   say "loading image $STORE_IMAGE"
-  cluster load "$tar" >&2
+  load_image "$tar"
 fi
 
 "$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the namespace $namespace is missing: install the operator first"

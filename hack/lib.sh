@@ -40,3 +40,47 @@ use_cluster() {
 
 # is_local says whether the cluster in use is the local one.
 is_local() { [[ ${KUBECONFIG:-} == "$(cluster kubeconfig 2>/dev/null)" ]]; }
+
+# cluster_type names what made the cluster in use: "local", or by its context's name "kind", "minikube" or "k3d", or "other".
+cluster_type() {
+  if is_local; then
+    echo local
+    return
+  fi
+  case $("$KUBECTL" config current-context 2>/dev/null) in
+    kind-?*) echo kind ;;
+    k3d-?*) echo k3d ;;
+    minikube | minikube-?*) echo minikube ;;
+    *) echo other ;;
+  esac
+}
+
+# load_image TAR... makes the images of archives known to the nodes of the cluster in use.
+load_image() {
+  local type context tar
+  type=$(cluster_type)
+  context=$("$KUBECTL" config current-context 2>/dev/null) || context=
+  [[ $type == local || $type == other ]] || command -v "$type" >/dev/null || die "the context $context is one of $type, which isn't in PATH: install it, or set the names of images that the cluster can pull"
+  for tar in "$@"; do
+    case $type in
+      local) cluster load "$tar" ;;
+      kind) kind load image-archive "$tar" --name "${context#kind-}" ;;
+      minikube) minikube --profile "$context" image load "$tar" ;;
+      k3d) k3d image import "$tar" --cluster "${context#k3d-}" ;;
+      *) die "nobody knows how to load images onto the cluster of the context $context: push them to a registry" ;;
+    esac >&2
+  done
+}
+
+# stamps says whether the cluster in use serves MutatingAdmissionPolicy, which fills in who creates a call.
+stamps() { "$KUBECTL" get --raw /apis/admissionregistration.k8s.io/v1 | grep -q '"name":"mutatingadmissionpolicies"'; }
+
+# only_served passes the objects on that the cluster in use serves.
+only_served() {
+  if stamps; then
+    cat
+  else
+    say "this cluster has no MutatingAdmissionPolicy: clients say who creates a call"
+    awk -v RS='\n---\n' '!/(^|\n)kind: MutatingAdmissionPolicy(Binding)?(\n|$)/ { printf "%s%s", n++ ? "\n---\n" : "", $0 } END { print "" }'
+  fi
+}

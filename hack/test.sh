@@ -84,6 +84,12 @@ unit_tests "${unit[@]}"
 KUBEBUILDER_ASSETS=$(cluster assets)
 export KUBEBUILDER_ASSETS
 [[ ${#api[@]} == 0 ]] || tests api-server . pkgname "${flags[@]}" "${api[@]}" || true
+# The oldest Kubernetes that the operator runs on: what the API server takes of the manifests, the Jobs and the identities, and an
+# upgrade to the newest. Its API server takes minutes to build the first time.
+if stage assets-1.33 cluster assets --version 1.33; then
+  KUBEBUILDER_ASSETS=$(cluster assets --version 1.33) TOOLCALL_NEWER_ASSETS=$KUBEBUILDER_ASSETS \
+    tests api-server-1.33 . pkgname "${flags[@]}" ./test/api ./internal/jobspec ./internal/operator || true
+fi
 
 cluster status >/dev/null 2>&1 || started=yes
 stage cluster-up go -C hack/cluster run . up || exit

@@ -103,7 +103,8 @@ type ToolCallSpec struct {
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// requestedBy is who created the call. Admission sets it from the request itself, whatever the client wrote.
+	// requestedBy is who created the call. Admission sets it from the request itself, whatever the client wrote. Before
+	// Kubernetes 1.36, clients set it, and admission refuses what isn't the user of the request.
 	// +optional
 	RequestedBy *Requester `json:"requestedBy,omitempty"`
 

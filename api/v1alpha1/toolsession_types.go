@@ -89,8 +89,9 @@ type ToolSessionSpec struct {
 	// +optional
 	TTLSecondsAfterEnded *int32 `json:"ttlSecondsAfterEnded,omitempty"`
 
-	// requestedBy is who created the session. Admission sets it from the request itself, whatever the client wrote. This
-	// user may create calls in the session; others need the verb "use" on it.
+	// requestedBy is who created the session. Admission sets it from the request itself, whatever the client wrote. Before
+	// Kubernetes 1.36, clients set it, and admission refuses what isn't the user of the request. This user may create calls
+	// in the session; others need the verb "use" on it.
 	// +optional
 	RequestedBy *Requester `json:"requestedBy,omitempty"`
 }

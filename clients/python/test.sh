@@ -32,7 +32,7 @@ if [[ ${TOOLCALL_SCENARIOS:-} == 1 ]]; then
   [[ -n ${KUBECONFIG:-} ]] || die "set KUBECONFIG to an administrator's kubeconfig of the cluster to test on"
 fi
 export PYTHONPATH=$PWD/src
-"$python" -m unittest -v tests.test_specs tests.test_pure tests.test_calls tests.test_aio tests.test_input tests.test_transfers \
+"$python" -m unittest -v tests.test_specs tests.test_pure tests.test_calls tests.test_requester tests.test_aio tests.test_input tests.test_transfers \
   tests.test_package tests.test_adapters tests.test_client tests.test_breaks tests.test_examples tests.test_scenarios
 if [[ ${TOOLCALL_SCENARIOS:-} == 1 ]]; then
   TOOLCALL_ASYNC=1 "$python" -m unittest -v tests.test_scenarios

@@ -1,6 +1,6 @@
 // Command runner is the first process of every tool pod: it connects to the operator, takes one call, runs
 // it and reports how it ended. The runner of a session takes many calls, several at a time. It takes no flags; the
-// operator configures it by variables.
+// operator configures it by variables. With the arguments "install PATH" it copies itself to that path instead.
 package main
 
 import (
@@ -25,10 +25,20 @@ import (
 const reconnectTimeout = 15 * time.Minute
 
 func main() {
-	if err := run(os.Getenv, wire.TerminationMessagePath); err != nil {
+	if err := start(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		os.Exit(1)
 	}
+}
+
+func start(args []string) error {
+	switch {
+	case len(args) == 0:
+		return run(os.Getenv, wire.TerminationMessagePath)
+	case len(args) == 2 && args[0] == installCommand:
+		return install("/proc/self/exe", args[1])
+	}
+	return fmt.Errorf("unknown arguments %q: give none, or %s and a path", args, installCommand)
 }
 
 func run(getenv func(string) string, terminationMessagePath string) error {

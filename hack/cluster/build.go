@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +20,7 @@ type workshop struct {
 	programs []programs.Resolved
 }
 
-func (a app) openWorkshop() (workshop, error) {
+func (a app) openWorkshop(modules []programs.Module) (workshop, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return workshop{}, err
@@ -28,7 +29,7 @@ func (a app) openWorkshop() (workshop, error) {
 	if err != nil {
 		return workshop{}, err
 	}
-	resolved, err := programs.Resolve(source, a.settings.Cache)
+	resolved, err := programs.Resolve(source, a.settings.Cache, modules)
 	return workshop{source: source, cache: a.settings.Cache, programs: resolved}, err
 }
 
@@ -69,7 +70,7 @@ func runJobs(p *progress.Printer, jobs []job) error {
 }
 
 func (a app) build() error {
-	w, err := a.openWorkshop()
+	w, err := a.openWorkshop(programs.Catalogue())
 	if err != nil {
 		return err
 	}
@@ -84,8 +85,20 @@ func (a app) buildMissing(w workshop, out io.Writer, only ...string) error {
 	return runJobs(progress.New(out, len(jobs)), jobs)
 }
 
-func (a app) assets() error {
-	w, err := a.openWorkshop()
+func (a app) assets(args []string) error {
+	flags := flag.NewFlagSet("assets", flag.ContinueOnError)
+	version := flags.String("version", "", "minor version of the API server, e.g. 1.33; the node's when empty")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	modules := programs.Catalogue()
+	if *version != "" {
+		var err error
+		if modules, err = programs.OlderAssets(*version); err != nil {
+			return err
+		}
+	}
+	w, err := a.openWorkshop(modules)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ const usage = `usage: cluster COMMAND
   kubeconfig              print the path of the kubeconfig
   load IMAGE.tar...       make images known to the node
   build                   build every program into the cache
-  assets                  build etcd, kube-apiserver and kubectl, print their folder
+  assets [--version 1.33] build etcd, kube-apiserver and kubectl, print their folder
   exec -- COMMAND...      run a command inside the node
   certificate FOLDER NAME...
                           make a self-signed server certificate: tls.crt and tls.key
@@ -90,7 +90,7 @@ func (a app) dispatch(command string, args []string) error {
 	case "build":
 		return a.build()
 	case "assets":
-		return a.assets()
+		return a.assets(args)
 	case "certificate":
 		return certificate(args)
 	case "exec":

@@ -18,32 +18,29 @@ import (
 
 // Names of the admission policies in config/admission, each with a binding of the same name.
 const (
-	// StampPolicy writes the request's user into spec.requestedBy.
-	StampPolicy = "toolcall-requested-by"
 	// CheckPolicy compares spec.requestedBy with the request, and refuses trusted without the right to it.
 	CheckPolicy = "toolcall-identity"
-	// SessionStampPolicy and SessionCheckPolicy do the same for sessions.
-	SessionStampPolicy = "toolcall-session-requested-by"
+	// SessionCheckPolicy does the same for sessions.
 	SessionCheckPolicy = "toolcall-session-identity"
 	// SessionUpdatePolicy refuses another spec.requestedBy later on: unlike a call's, a session's spec may change.
 	SessionUpdatePolicy = "toolcall-session-update"
 )
 
-// guard is an admission policy, with a binding of its name, that has to be in force before an object is believed.
+// guard is a ValidatingAdmissionPolicy, with a binding of its name, that has to be in force before an object is believed.
+//
+// No MutatingAdmissionPolicy is among them: toolcall-requested-by and toolcall-session-requested-by fill spec.requestedBy in,
+// and clusters before Kubernetes 1.36 lack them. Whoever fills it in, what isn't the user of the request is refused.
 type guard struct {
 	name      string
-	mutating  bool
 	resource  string
 	operation admissionv1.OperationType
 }
 
 var (
 	callGuards = []guard{
-		{name: StampPolicy, mutating: true, resource: "toolcalls", operation: admissionv1.Create},
 		{name: CheckPolicy, resource: "toolcalls", operation: admissionv1.Create},
 	}
 	sessionGuards = []guard{
-		{name: SessionStampPolicy, mutating: true, resource: "toolsessions", operation: admissionv1.Create},
 		{name: SessionCheckPolicy, resource: "toolsessions", operation: admissionv1.Create},
 		{name: SessionUpdatePolicy, resource: "toolsessions", operation: admissionv1.Update},
 	}
@@ -63,8 +60,8 @@ type Requesters struct {
 	Reader client.Reader
 }
 
-// Vouched says whether the call was stamped by admission: the policies are there, bound, enforced, and older than the
-// call. Where they aren't, missing says which, and requester and trust count as unknown.
+// Vouched says whether admission checked who created the call: the policy is there, bound, enforced, and older than the
+// call. Where it isn't, missing says why, and requester and trust count as unknown.
 func (r *Requesters) Vouched(ctx context.Context, call *v1alpha1.ToolCall) (vouched bool, missing string, err error) {
 	return r.vouched(ctx, callGuards, "call", call)
 }
@@ -102,12 +99,6 @@ type part struct {
 }
 
 func (g *guard) parts() []part {
-	if g.mutating {
-		return []part{
-			{"MutatingAdmissionPolicy", &admissionv1.MutatingAdmissionPolicy{}},
-			{"MutatingAdmissionPolicyBinding", &admissionv1.MutatingAdmissionPolicyBinding{}},
-		}
-	}
 	return []part{
 		{"ValidatingAdmissionPolicy", &admissionv1.ValidatingAdmissionPolicy{}},
 		{"ValidatingAdmissionPolicyBinding", &admissionv1.ValidatingAdmissionPolicyBinding{}},
@@ -118,18 +109,11 @@ func (g *guard) parts() []part {
 // does.
 func (g *guard) weakness(object client.Object) string {
 	switch o := object.(type) {
-	case *admissionv1.MutatingAdmissionPolicy:
-		if o.Spec.ParamKind != nil {
-			return dependsOnParameter
-		}
-		return g.weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Mutations))
 	case *admissionv1.ValidatingAdmissionPolicy:
 		if o.Spec.ParamKind != nil {
 			return dependsOnParameter
 		}
 		return g.weakPolicy(o.Spec.FailurePolicy, o.Spec.MatchConstraints, len(o.Spec.MatchConditions), len(o.Spec.Validations))
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		return g.weakBinding(o.Spec.PolicyName, o.Spec.ParamRef, o.Spec.MatchResources)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		if !slices.Contains(o.Spec.ValidationActions, admissionv1.Deny) {
 			return "its validationActions lack Deny"
@@ -140,7 +124,7 @@ func (g *guard) weakness(object client.Object) string {
 	}
 }
 
-// dependsOnParameter: where the parameter isn't found, nothing is stamped or checked.
+// dependsOnParameter: where the parameter isn't found, nothing is checked.
 const dependsOnParameter = "it depends on a parameter"
 
 func (g *guard) weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.MatchResources, conditions, steps int) string {

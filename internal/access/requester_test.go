@@ -24,18 +24,13 @@ import (
 
 // installed is what of config/admission makes the operator believe a call: what the API server would answer.
 type installed struct {
-	stamp      *admissionv1.MutatingAdmissionPolicy
-	stampBound *admissionv1.MutatingAdmissionPolicyBinding
 	check      *admissionv1.ValidatingAdmissionPolicy
 	checkBound *admissionv1.ValidatingAdmissionPolicyBinding
 	// err is the answer to the request for the object of that type.
 	err map[string]error
 }
 
-const (
-	stampKind, stampBoundKind = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
-	checkKind, checkBoundKind = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
-)
+const checkKind, checkBoundKind = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 // Get implements client.Reader.
 func (i *installed) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -43,10 +38,6 @@ func (i *installed) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	var kind string
 	var found client.Object
 	switch into.(type) {
-	case *admissionv1.MutatingAdmissionPolicy:
-		kind, found = stampKind, i.stamp
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		kind, found = stampBoundKind, i.stampBound
 	case *admissionv1.ValidatingAdmissionPolicy:
 		kind, found = checkKind, i.check
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
@@ -59,10 +50,6 @@ func (i *installed) Get(_ context.Context, key client.ObjectKey, into client.Obj
 		return notFound
 	}
 	switch into := into.(type) {
-	case *admissionv1.MutatingAdmissionPolicy:
-		i.stamp.DeepCopyInto(into)
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		i.stampBound.DeepCopyInto(into)
 	case *admissionv1.ValidatingAdmissionPolicy:
 		i.check.DeepCopyInto(into)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
@@ -95,10 +82,10 @@ func install(t *testing.T) *installed {
 			i.add(document)
 		}
 	}
-	if i.stamp == nil || i.stampBound == nil || i.check == nil || i.checkBound == nil {
+	if i.check == nil || i.checkBound == nil {
 		t.Fatal("config/admission lacks an admission policy or a binding")
 	}
-	for _, o := range []client.Object{i.stamp, i.stampBound, i.check, i.checkBound} {
+	for _, o := range []client.Object{i.check, i.checkBound} {
 		o.SetCreationTimestamp(metav1.NewTime(created))
 	}
 	return i
@@ -110,14 +97,6 @@ func (i *installed) add(document string) {
 		return // Not one of Kubernetes' own kinds.
 	}
 	switch o := decoded.(type) {
-	case *admissionv1.MutatingAdmissionPolicy:
-		if o.Name == StampPolicy {
-			i.stamp = o
-		}
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		if o.Name == StampPolicy {
-			i.stampBound = o
-		}
 	case *admissionv1.ValidatingAdmissionPolicy:
 		if o.Name == CheckPolicy {
 			i.check = o
@@ -199,35 +178,21 @@ func weaknesses() map[string]struct {
 			}}
 		}, checkBoundKind, "matchResources"},
 		"a binding of another check": {func(i *installed) { i.checkBound.Spec.PolicyName = "other" }, checkBoundKind, "another policy"},
-		"a binding of another stamp": {func(i *installed) { i.stampBound.Spec.PolicyName = CheckPolicy }, stampBoundKind, "another policy"},
 		"a check that may fail":      {func(i *installed) { i.check.Spec.FailurePolicy = ptr.To(admissionv1.Ignore) }, checkKind, "failurePolicy"},
-		"a stamp that may fail":      {func(i *installed) { i.stamp.Spec.FailurePolicy = ptr.To(admissionv1.Ignore) }, stampKind, "failurePolicy"},
 		"a check with a condition": {func(i *installed) {
 			i.check.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "x", Expression: "false"}}
 		}, checkKind, "matchConditions"},
-		"a stamp with a condition": {func(i *installed) {
-			i.stamp.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "x", Expression: "false"}}
-		}, stampKind, "matchConditions"},
 		"an empty check":     {func(i *installed) { i.check.Spec.Validations = nil }, checkKind, "empty"},
-		"an empty stamp":     {func(i *installed) { i.stamp.Spec.Mutations = nil }, stampKind, "empty"},
 		"a check of nothing": {func(i *installed) { i.check.Spec.MatchConstraints = nil }, checkKind, "matchConstraints"},
-		"a stamp of nothing": {func(i *installed) { i.stamp.Spec.MatchConstraints = nil }, stampKind, "matchConstraints"},
 		"a check that depends on a parameter": {func(i *installed) {
 			i.check.Spec.ParamKind = &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 		}, checkKind, "parameter"},
-		"a stamp that depends on a parameter": {func(i *installed) {
-			i.stamp.Spec.ParamKind = &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
-		}, stampKind, "parameter"},
 		"a check bound for a parameter": {func(i *installed) {
 			i.checkBound.Spec.ParamRef = &admissionv1.ParamRef{Name: "x", ParameterNotFoundAction: ptr.To(admissionv1.AllowAction)}
 		}, checkBoundKind, "parameter"},
-		"a stamp bound for a parameter": {func(i *installed) {
-			i.stampBound.Spec.ParamRef = &admissionv1.ParamRef{Name: "x", ParameterNotFoundAction: ptr.To(admissionv1.AllowAction)}
-		}, stampBoundKind, "parameter"},
 	}
 	for name, change := range weakMatches() {
 		all["a check of "+name] = weakness{func(i *installed) { change(i.check.Spec.MatchConstraints) }, checkKind, "matchConstraints"}
-		all["a stamp of "+name] = weakness{func(i *installed) { change(i.stamp.Spec.MatchConstraints) }, stampKind, "matchConstraints"}
 		if name == "no rules" {
 			// That is how bindings are: they bind all that the policy matches.
 			continue
@@ -239,9 +204,6 @@ func weaknesses() map[string]struct {
 		all["a check bound for "+name] = weakness{func(i *installed) {
 			bound(&i.checkBound.Spec.MatchResources, i.check.Spec.MatchConstraints)
 		}, checkBoundKind, "matchResources"}
-		all["a stamp bound for "+name] = weakness{func(i *installed) {
-			bound(&i.stampBound.Spec.MatchResources, i.stamp.Spec.MatchConstraints)
-		}, stampBoundKind, "matchResources"}
 		all["a check bound for "+name+", without rules of its own"] = weakness{func(i *installed) {
 			i.checkBound.Spec.MatchResources = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{}}}
 			change(i.checkBound.Spec.MatchResources)
@@ -272,12 +234,12 @@ func TestAnAdmissionPolicyThatHoldsMoreVouchesToo(t *testing.T) {
 		"more resources": func(i *installed) {
 			i.check.Spec.MatchConstraints.ResourceRules[0].Resources = []string{"skills", "toolcalls"}
 		},
-		"our version alone": func(i *installed) { i.stamp.Spec.MatchConstraints.ResourceRules[0].APIVersions = []string{"v1alpha1"} },
+		"our version alone": func(i *installed) { i.check.Spec.MatchConstraints.ResourceRules[0].APIVersions = []string{"v1alpha1"} },
 		"what has a namespace": func(i *installed) {
-			i.stamp.Spec.MatchConstraints.ResourceRules[0].Scope = ptr.To(admissionv1.NamespacedScope)
+			i.check.Spec.MatchConstraints.ResourceRules[0].Scope = ptr.To(admissionv1.NamespacedScope)
 		},
 		"any scope": func(i *installed) {
-			i.stamp.Spec.MatchConstraints.ResourceRules[0].Scope = ptr.To(admissionv1.AllScopes)
+			i.check.Spec.MatchConstraints.ResourceRules[0].Scope = ptr.To(admissionv1.AllScopes)
 		},
 		"another rule before": func(i *installed) {
 			i.check.Spec.MatchConstraints.ResourceRules = append(notThis[:1:1], i.check.Spec.MatchConstraints.ResourceRules...)
@@ -287,14 +249,13 @@ func TestAnAdmissionPolicyThatHoldsMoreVouchesToo(t *testing.T) {
 		},
 		"bindings of all that the policies match": func(i *installed) {
 			i.checkBound.Spec.MatchResources = i.check.Spec.MatchConstraints.DeepCopy()
-			i.stampBound.Spec.MatchResources = i.stamp.Spec.MatchConstraints.DeepCopy()
 		},
 		"a binding of pods too": func(i *installed) {
 			i.checkBound.Spec.MatchResources = i.check.Spec.MatchConstraints.DeepCopy()
 			i.checkBound.Spec.MatchResources.ResourceRules[0].Resources = []string{"pods", "toolcalls"}
 		},
 		"a binding of anything": func(i *installed) { i.checkBound.Spec.MatchResources = &admissionv1.MatchResources{} },
-		"no failure policy":     func(i *installed) { i.check.Spec.FailurePolicy, i.stamp.Spec.FailurePolicy = nil, nil },
+		"no failure policy":     func(i *installed) { i.check.Spec.FailurePolicy = nil },
 		"Deny beside Audit": func(i *installed) {
 			i.checkBound.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Deny}
 		},
@@ -316,8 +277,6 @@ func TestAnAdmissionPolicyThatIsNotThereVouchesForNobody(t *testing.T) {
 		change func(*installed)
 		want   string
 	}{
-		"the stamp":       {func(i *installed) { i.stamp.Name = "other" }, stampKind + " " + StampPolicy},
-		"its binding":     {func(i *installed) { i.stampBound.Name = "other" }, stampBoundKind + " " + StampPolicy},
 		"the check":       {func(i *installed) { i.check.Name = "other" }, checkKind + " " + CheckPolicy},
 		"its own binding": {func(i *installed) { i.checkBound.Name = "other" }, checkBoundKind + " " + CheckPolicy},
 	} {
@@ -334,7 +293,7 @@ func TestAnAdmissionPolicyThatIsNotThereVouchesForNobody(t *testing.T) {
 func TestWithoutAnAnswerNobodyIsVouchedFor(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	for _, kind := range []string{stampKind, stampBoundKind, checkKind, checkBoundKind} {
+	for _, kind := range []string{checkKind, checkBoundKind} {
 		i := install(t)
 		i.err[kind] = down
 		vouched, missing, err := (&Requesters{Reader: i}).Vouched(context.Background(), callAfter(time.Hour))
@@ -344,18 +303,16 @@ func TestWithoutAnAnswerNobodyIsVouchedFor(t *testing.T) {
 	}
 }
 
-// The API server learns of a policy through a watch: a call that was created meanwhile may not have been stamped.
+// The API server learns of a policy through a watch: a call that was created meanwhile may not have been checked.
 func TestAPolicyThatIsYoungerThanTheCallDoesNotVouchForIt(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{-time.Hour: false, 0: false, time.Second: false, admissionDelay: true, time.Hour: true} {
 		for name, young := range map[string]func(*installed) client.Object{
-			"the stamp":   func(i *installed) client.Object { return i.stamp },
-			"its binding": func(i *installed) client.Object { return i.stampBound },
-			"the check":   func(i *installed) client.Object { return i.check },
-			"the other":   func(i *installed) client.Object { return i.checkBound },
+			"the check": func(i *installed) client.Object { return i.check },
+			"the other": func(i *installed) client.Object { return i.checkBound },
 		} {
 			i := install(t)
-			for _, o := range []client.Object{i.stamp, i.stampBound, i.check, i.checkBound} {
+			for _, o := range []client.Object{i.check, i.checkBound} {
 				o.SetCreationTimestamp(metav1.NewTime(created.Add(-24 * time.Hour)))
 			}
 			young(i).SetCreationTimestamp(metav1.NewTime(created))

@@ -70,7 +70,6 @@ func sessionAfter(d time.Duration) *v1alpha1.ToolSession {
 
 // sessionParts are what has to be in force for sessions.
 var sessionParts = []string{
-	stampKind + " " + SessionStampPolicy, stampBoundKind + " " + SessionStampPolicy,
 	checkKind + " " + SessionCheckPolicy, checkBoundKind + " " + SessionCheckPolicy,
 	checkKind + " " + SessionUpdatePolicy, checkBoundKind + " " + SessionUpdatePolicy,
 }
@@ -103,10 +102,8 @@ func TestEachPolicyOfSessionsIsNeededAndNoneOfCalls(t *testing.T) {
 		}
 	}
 	i := ship(t)
-	for _, name := range []string{StampPolicy, CheckPolicy} {
-		for _, kind := range []string{stampKind, stampBoundKind, checkKind, checkBoundKind} {
-			delete(i, kind+" "+name)
-		}
+	for _, kind := range []string{checkKind, checkBoundKind} {
+		delete(i, kind+" "+CheckPolicy)
 	}
 	if vouched, missing, err := (&Requesters{Reader: i}).SessionVouched(t.Context(), sessionAfter(time.Hour)); !vouched || err != nil {
 		t.Errorf("without the policies of calls: missing %q, %v", missing, err)
@@ -118,8 +115,6 @@ func TestAPolicyThatLeavesSessionsOutVouchesForNone(t *testing.T) {
 	rules := func(change func(*admissionv1.NamedRuleWithOperations)) func(client.Object) {
 		return func(o client.Object) {
 			switch o := o.(type) {
-			case *admissionv1.MutatingAdmissionPolicy:
-				change(&o.Spec.MatchConstraints.ResourceRules[0])
 			case *admissionv1.ValidatingAdmissionPolicy:
 				change(&o.Spec.MatchConstraints.ResourceRules[0])
 			}
@@ -131,32 +126,32 @@ func TestAPolicyThatLeavesSessionsOutVouchesForNone(t *testing.T) {
 		why    string
 	}{
 		"calls alone": {
-			[]string{sessionParts[0], sessionParts[2], sessionParts[4]},
+			[]string{sessionParts[0], sessionParts[2]},
 			rules(func(r *admissionv1.NamedRuleWithOperations) { r.Resources = []string{"toolcalls"} }), "leave toolsessions out",
 		},
 		"updates alone": {
-			[]string{sessionParts[0], sessionParts[2]},
+			[]string{sessionParts[0]},
 			rules(func(r *admissionv1.NamedRuleWithOperations) {
 				r.Operations = []admissionv1.OperationType{admissionv1.Update}
 			}), "leave toolsessions out",
 		},
 		"new ones alone": {
-			[]string{sessionParts[4]},
+			[]string{sessionParts[2]},
 			rules(func(r *admissionv1.NamedRuleWithOperations) {
 				r.Operations = []admissionv1.OperationType{admissionv1.Create}
 			}), "leave toolsessions out",
 		},
-		"audited": {[]string{sessionParts[3], sessionParts[5]}, func(o client.Object) {
+		"audited": {[]string{sessionParts[1], sessionParts[3]}, func(o client.Object) {
 			o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
 		}, "lack Deny"},
-		"of a condition": {[]string{sessionParts[2], sessionParts[4]}, func(o client.Object) {
+		"of a condition": {[]string{sessionParts[0], sessionParts[2]}, func(o client.Object) {
 			o.(*admissionv1.ValidatingAdmissionPolicy).Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "x", Expression: "false"}}
 		}, "matchConditions leave toolsessions out"},
-		"that may fail": {[]string{sessionParts[4]}, func(o client.Object) {
+		"that may fail": {[]string{sessionParts[2]}, func(o client.Object) {
 			o.(*admissionv1.ValidatingAdmissionPolicy).Spec.FailurePolicy = ptr.To(admissionv1.Ignore)
 		}, "failurePolicy"},
 		"bound to the policy of calls": {[]string{sessionParts[1]}, func(o client.Object) {
-			o.(*admissionv1.MutatingAdmissionPolicyBinding).Spec.PolicyName = StampPolicy
+			o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec.PolicyName = CheckPolicy
 		}, "another policy"},
 	} {
 		for _, part := range tc.parts {

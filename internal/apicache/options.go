@@ -41,12 +41,6 @@ func Options(namespaces []string) cache.Options {
 			&v1alpha1.ToolCall{}:          {Field: InFlight(), Transform: transform(slimCall)},
 			&v1alpha1.ToolSession{}:       {Transform: transform(slimSession)},
 
-			&admissionv1.MutatingAdmissionPolicy{}: {Transform: transform(func(p *admissionv1.MutatingAdmissionPolicy) {
-				slimAdmission(p, &p.Spec)
-			})},
-			&admissionv1.MutatingAdmissionPolicyBinding{}: {Transform: transform(func(b *admissionv1.MutatingAdmissionPolicyBinding) {
-				slimAdmission(b, &b.Spec)
-			})},
 			&admissionv1.ValidatingAdmissionPolicy{}: {Transform: transform(func(p *admissionv1.ValidatingAdmissionPolicy) {
 				p.Status = admissionv1.ValidatingAdmissionPolicyStatus{}
 				slimAdmission(p, &p.Spec)
@@ -165,7 +159,6 @@ func Setup(objects cache.Cache) error {
 	}
 	for _, read := range []client.Object{
 		&v1alpha1.Skill{}, &networkingv1.NetworkPolicy{},
-		&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{},
 		&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
 	} {
 		if _, err := objects.GetInformer(ctx, read, cache.BlockUntilSynced(false)); err != nil {

@@ -91,23 +91,19 @@ func TestOnlyWhatTheOperatorMadeIsCached(t *testing.T) {
 func TestOnlyTheAdmissionPoliciesThatVouchAreKeptWhole(t *testing.T) {
 	t.Parallel()
 	for name, whole := range map[string]bool{
-		access.StampPolicy: true, access.CheckPolicy: true, access.SessionStampPolicy: true, access.SessionCheckPolicy: true,
-		access.SessionUpdatePolicy: true, "another": false,
+		access.CheckPolicy: true, access.SessionCheckPolicy: true, access.SessionUpdatePolicy: true, "another": false,
 	} {
 		object := metav1.ObjectMeta{Name: name, Annotations: map[string]string{"large": "x"}}
-		mutating := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: object, Spec: admissionv1.MutatingAdmissionPolicySpec{FailurePolicy: ptr.To(admissionv1.Fail)}}
-		bound := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: object, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}}
 		validating := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: object, Spec: admissionv1.ValidatingAdmissionPolicySpec{FailurePolicy: ptr.To(admissionv1.Fail)}}
 		checks := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: object, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name}}
 		for o, by := range map[client.Object]cache.ByObject{
-			mutating: byKind[*admissionv1.MutatingAdmissionPolicy](t), bound: byKind[*admissionv1.MutatingAdmissionPolicyBinding](t),
 			validating: byKind[*admissionv1.ValidatingAdmissionPolicy](t), checks: byKind[*admissionv1.ValidatingAdmissionPolicyBinding](t),
 		} {
 			if _, err := by.Transform(o); err != nil || by.Field != nil {
 				t.Fatalf("%T: %v, selected by %v", o, err, by.Field)
 			}
 		}
-		kept := []bool{mutating.Spec.FailurePolicy != nil, bound.Spec.PolicyName != "", validating.Spec.FailurePolicy != nil, checks.Spec.PolicyName != ""}
+		kept := []bool{validating.Spec.FailurePolicy != nil, checks.Spec.PolicyName != ""}
 		for i, is := range kept {
 			if is != whole {
 				t.Errorf("%s, kind %d: kept %t", name, i, is)

@@ -260,7 +260,7 @@ func (s *Snapshot) explain(denial *guards.Denial) *guards.Denial {
 
 // unknownRequester says why nobody is known to have created a call.
 func unknownRequester(missing string) string {
-	return "The requester of this call is unknown, whatever its spec says, because an admission policy that sets it is not in force: " +
+	return "The requester of this call is unknown, whatever its spec says, because an admission policy that checks it is not in force: " +
 		missing + ". Install config/admission and create the call again."
 }
 

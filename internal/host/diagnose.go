@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -66,6 +67,9 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, po
 
 // DiagnosePod says what keeps a pod from starting its runner; nil when nothing does.
 func DiagnosePod(pod *corev1.Pod, credential string) *Problem {
+	if found := diagnoseRunner(pod); found != nil {
+		return found
+	}
 	if status := containerStatus(pod); status != nil {
 		if found := diagnoseContainer(status.State, credential); found != nil {
 			return found
@@ -177,6 +181,27 @@ func diagnoseContainer(state corev1.ContainerState, credential string) *Problem 
 	default:
 		return nil
 	}
+}
+
+// diagnoseRunner says what keeps the init container, where there is one, from bringing the runner.
+func diagnoseRunner(pod *corev1.Pod) *Problem {
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if status.Name != jobspec.RunnerContainerName {
+			continue
+		}
+		found := diagnoseContainer(status.State, "")
+		// A pod that is taken away meanwhile ends its containers, too.
+		wasStopped := pod.DeletionTimestamp != nil || disruption(pod) != nil
+		if ended := status.State.Terminated; found == nil && !wasStopped && ended != nil && ended.ExitCode != 0 {
+			found = &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: Sentence("it ended with code "+strconv.Itoa(int(ended.ExitCode)), ended.Reason, strings.TrimSpace(ended.Message))}
+		}
+		if found != nil {
+			found.Message = "the init container " + status.Name + " can't bring the runner: " + found.Message
+		}
+		return found
+	}
+	return nil
 }
 
 // transientSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the

@@ -44,6 +44,59 @@ func said(reason, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Status.Reason, pod.Status.Message = reason, message }
 }
 
+// bringing is the state of the init container that brings the runner.
+func bringing(name string, state corev1.ContainerState) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: name, State: state})
+	}
+}
+
+func exited(code int32, message string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", Message: message}}
+}
+
+func TestAPodSaysWhyItsRunnerIsNotBrought(t *testing.T) {
+	t.Parallel()
+	const name, cannot = jobspec.RunnerContainerName, "the init container toolcall-runner can't bring the runner: "
+	waits := call(waiting("PodInitializing", ""))
+	for what, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want *Problem
+	}{
+		"an image that isn't there": {
+			podOf("a", waits, bringing(name, waiting("ErrImagePull", "not found"))),
+			&Problem{Final: true, Reason: v1alpha1.ReasonImagePullFailed, Message: cannot + "the image can't be pulled: ErrImagePull: not found"},
+		},
+		"an image of many at once": {
+			podOf("a", waits, bringing(name, waiting("ErrImagePull", "pull QPS exceeded"))),
+			&Problem{Reason: v1alpha1.ReasonImagePullFailed, Message: cannot + "the image can't be pulled: ErrImagePull: pull QPS exceeded"},
+		},
+		"no room": {
+			podOf("a", inPhase(corev1.PodFailed), waits, bringing(name, exited(1, "runner: copy the runner: no space left on device\n"))),
+			&Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: cannot + "it ended with code 1: Error: runner: copy the runner: no space left on device"},
+		},
+		"a copy of this moment":      {podOf("a", waits, bringing(name, running())), nil},
+		"a copy that is done":        {podOf("a", waits, bringing(name, exited(0, ""))), nil},
+		"another one's init trouble": {podOf("a", waits, bringing("mesh", waiting("ErrImagePull", "not found"))), nil},
+		"an init container of a mesh before it": {
+			podOf("a", waits, bringing("mesh", exited(0, "")), bringing(name, waiting("ErrImageNeverPull", ""))),
+			&Problem{Final: true, Reason: v1alpha1.ReasonImagePullFailed, Message: cannot + "the image can't be pulled: ErrImageNeverPull"},
+		},
+		"a pod that is deleted meanwhile": {
+			podOf("a", deleted, waits, bringing(name, exited(137, ""))),
+			&Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: "the pod was deleted before the command could start"},
+		},
+		"a node that is emptied meanwhile": {
+			podOf("a", inPhase(corev1.PodFailed), waits, bringing(name, exited(137, "")), condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI", "drain")),
+			&Problem{Final: true, Reason: v1alpha1.ReasonPodLost, Message: "the pod was taken away before the command could start: EvictionByEvictionAPI: drain"},
+		},
+	} {
+		if diff := cmp.Diff(tc.want, DiagnosePod(tc.pod, "a")); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+}
+
 // podCases are pods, as the kubelet and the scheduler describe them, and what they say about a runner that hasn't come.
 func podCases() map[string]struct {
 	pod  *corev1.Pod

@@ -2,7 +2,10 @@ package jobspec_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -117,30 +120,56 @@ func references() []corev1.EnvVar {
 
 // What the API server makes of a Job is the Job that the operator made, whatever the environment says.
 func TestAJobIsKnownAfterTheAPIServerHasFilledItIn(t *testing.T) {
-	api, ctx := startAPIServer(t), context.Background()
-	n := 0
+	api := startAPIServer(t)
+	hasImages := hasImageVolumes(t, api)
 	for name, spec := range environments() {
-		n++
-		c := call("c" + string(rune('a'+n)))
-		c.Namespace, spec.Image = "default", "img:1"
-		job := build(t, func(in *jobspec.Input) {
-			in.Call, in.Decision.In.Spec, in.Decision.Refs = c, spec, references()
-		})
-		warm := buildWarm(t, func(in *jobspec.WarmInput) {
-			in.Name, in.Environment.Namespace, in.Environment.Spec, in.Refs = "warm-"+c.Name, "default", spec, references()
-		})
-		for _, made := range []*batchv1.Job{job, warm} {
-			made.Spec.Suspend = ptr.To(true)
-			if err := api.Create(ctx, made); err != nil {
-				t.Fatalf("%s: %v", name, err)
+		for _, copied := range []bool{false, true} {
+			if !hasImages && (name == "an image" || !copied && spec.RunnerPath == "") {
+				continue
 			}
+			t.Run(fmt.Sprintf("%s, copied %t", name, copied), func(t *testing.T) { checkFilledIn(t, api, spec, copied) })
 		}
-		checkKnown(t, name, api, job, warm, c)
-		for _, made := range []*batchv1.Job{job, warm} {
-			letRun(t, api, made)
-		}
-		checkKnown(t, name+", let run by a queue", api, job, warm, c)
 	}
+}
+
+// hasImageVolumes says whether the API server knows image volumes, as its operator finds out.
+func hasImageVolumes(t *testing.T, api client.Client) bool {
+	t.Helper()
+	has := jobspec.HasImageVolumes(api.Create(t.Context(), jobspec.ImageVolumeProbe("default"), client.DryRunAll))
+	// What it does to a Job that has one is the proof.
+	job := build(t, func(in *jobspec.Input) { in.Call.Namespace = "default" })
+	if err := api.Create(t.Context(), job, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	kept := slices.ContainsFunc(job.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Image != nil })
+	if has != kept {
+		t.Fatalf("the probe says %t, a Job kept its image volume: %t", has, kept)
+	}
+	return has
+}
+
+var checked atomic.Int32
+
+func checkFilledIn(t *testing.T, api client.Client, spec v1alpha1.ExecutionEnvironmentSpec, copied bool) {
+	c := call(fmt.Sprint("c", checked.Add(1)))
+	c.Namespace, spec.Image = "default", "img:1"
+	job := build(t, func(in *jobspec.Input) {
+		in.Call, in.Decision.In.Spec, in.Decision.Refs, in.Runtime.CopyRunner = c, spec, references(), copied
+	})
+	warm := buildWarm(t, func(in *jobspec.WarmInput) {
+		in.Name, in.Environment.Namespace, in.Environment.Spec, in.Refs, in.Runtime.CopyRunner = "warm-"+c.Name, "default", spec, references(), copied
+	})
+	for _, made := range []*batchv1.Job{job, warm} {
+		made.Spec.Suspend = ptr.To(true)
+		if err := api.Create(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkKnown(t, "as created", api, job, warm, c)
+	for _, made := range []*batchv1.Job{job, warm} {
+		letRun(t, api, made)
+	}
+	checkKnown(t, "let run by a queue", api, job, warm, c)
 }
 
 func checkKnown(t *testing.T, name string, api client.Client, job, warm *batchv1.Job, c *v1alpha1.ToolCall) {

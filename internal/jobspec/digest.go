@@ -35,10 +35,12 @@ type containerPart struct {
 	Startup, Liveness, Readiness *corev1.Probe
 }
 
-// volumePart says where programs may come from: the image with the runner, or a folder of the host.
+// volumePart says where programs may come from: the image with the runner, or a folder of the host. Of a volume that the
+// runner is copied into, everything counts: what others can write to would be anybody's runner.
 type volumePart struct {
 	Name            string
 	Image, HostPath string
+	Runner          *corev1.VolumeSource `json:",omitempty"`
 }
 
 // podDigest is a hash of the pod's part.
@@ -78,6 +80,9 @@ func volumeParts(volumes []corev1.Volume) []volumePart {
 		}
 		if folder := volumes[i].HostPath; folder != nil {
 			part.HostPath = folder.Path
+		}
+		if volumes[i].Name == runnerVolume && volumes[i].Image == nil {
+			part.Runner = &volumes[i].VolumeSource
 		}
 		list = append(list, part)
 	}

@@ -71,6 +71,8 @@ const (
 type Runtime struct {
 	// RunnerImage holds /runner.
 	RunnerImage string
+	// CopyRunner has an init container copy the runner into each pod, for clusters without image volumes.
+	CopyRunner bool `json:",omitempty"`
 	// Endpoints of the operator, host:port: its own pod, then the Service that leads to any.
 	Endpoints []string
 	// CA is the authority that runners check the operator against, as base64 of its certificate.
@@ -276,7 +278,8 @@ func podTemplate(p jobParts) corev1.PodTemplateSpec {
 			PriorityClassName:             env.PriorityClassName,
 			HostUsers:                     env.HostUsers,
 			SecurityContext:               podSecurity(env.PodSecurityContext),
-			Volumes:                       volumes(env, p.runtime.RunnerImage),
+			Volumes:                       volumes(env, p.runtime),
+			InitContainers:                initContainers(env, p.runtime),
 			Containers:                    []corev1.Container{container(p)},
 		},
 	}

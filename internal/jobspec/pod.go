@@ -16,14 +16,12 @@ const userID = 1000
 // volumes are the environment's and ours: the runner, and the writable directories that the environment
 // doesn't mount itself. An image that has the runner has those too: each kind of volume, whatever it holds, makes
 // a pod start later.
-func volumes(env *v1alpha1.ExecutionEnvironmentSpec, runnerImage string) []corev1.Volume {
+func volumes(env *v1alpha1.ExecutionEnvironmentSpec, runtime Runtime) []corev1.Volume {
 	list := append([]corev1.Volume{}, env.Volumes...)
 	if env.RunnerPath != "" {
 		return list
 	}
-	list = append(list, corev1.Volume{Name: runnerVolume, VolumeSource: corev1.VolumeSource{
-		Image: &corev1.ImageVolumeSource{Reference: runnerImage, PullPolicy: corev1.PullIfNotPresent},
-	}})
+	list = append(list, corev1.Volume{Name: runnerVolume, VolumeSource: runnerSource(runtime)})
 	for _, d := range writable(env) {
 		list = append(list, corev1.Volume{Name: d.volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
@@ -34,6 +32,13 @@ func mounts(env *v1alpha1.ExecutionEnvironmentSpec) []corev1.VolumeMount {
 	list := append([]corev1.VolumeMount{}, env.VolumeMounts...)
 	if env.RunnerPath != "" {
 		return list
+	}
+	for i := range list {
+		// An environment may mount the runner's volume elsewhere too. A call that could write there would be the runner of
+		// itself, and hold its pod's credential.
+		if list[i].Name == runnerVolume {
+			list[i].ReadOnly = true
+		}
 	}
 	list = append(list, corev1.VolumeMount{Name: runnerVolume, MountPath: runnerMount, ReadOnly: true})
 	for _, d := range writable(env) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
 	outputclient "toolcall.dev/operator/internal/output/client"
+	"toolcall.dev/operator/internal/whoami"
 )
 
 // userAgent names this program in the audit log of the API server.
@@ -100,11 +102,15 @@ func connect(conf *rest.Config) (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
+	users, err := authenticationv1client.NewForConfigAndClient(conf, transport)
+	if err != nil {
+		return nil, fmt.Errorf("create the client for reviews: %w", err)
+	}
 	output, err := outputclient.NewForHTTPClient(conf, transport)
 	if err != nil {
 		return nil, fmt.Errorf("create the client for output: %w", err)
 	}
-	return &clients{objects: objects, output: output}, nil
+	return &clients{objects: whoami.NewClient(objects, users.SelfSubjectReviews()), output: output}, nil
 }
 
 func mapper() meta.RESTMapper {

@@ -119,6 +119,20 @@ func RegisterRunnerConnections(count func() int) {
 	register("toolcall_runner_connections", "Runners that are connected to this replica.", nil, func() float64 { return float64(count()) })
 }
 
+// RegisterClusterFeatures exposes what the cluster has, of what the operator uses where it is there.
+func RegisterClusterFeatures(features map[string]bool) {
+	for feature, there := range features {
+		register("toolcall_cluster_feature",
+			"Whether the operator uses a feature of the cluster (1), or does without it (0): MutatingAdmissionPolicy, which fills in who created a call, and ImageVolume, which brings the runner into pods.",
+			prometheus.Labels{"feature": feature}, func() float64 {
+				if there {
+					return 1
+				}
+				return 0
+			})
+	}
+}
+
 // RegisterClockSkew exposes how far the API servers' clocks are ahead of the operator's, and how far the API servers'
 // answers contradict each other.
 func RegisterClockSkew(operator, apiServers func() time.Duration) {

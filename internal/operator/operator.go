@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -61,12 +59,14 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
 		return err
 	}
-	if err := checkCluster(clients.Discovery()); err != nil {
-		return err
-	}
 	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
 		return err
 	}
+	features, err := findFeatures(ctx, clients, o)
+	if err != nil {
+		return err
+	}
+	features.report(log)
 	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	err = controllers.Setup(mgr, controllers.Options{
 		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
 		Outputs:  kept.outputs,
-		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, Endpoints: endpoints, CA: identity.CA()},
+		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Endpoints: endpoints, CA: identity.CA()},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
 	if err != nil {
@@ -132,21 +132,6 @@ func endTracing(ctx context.Context, trace *tracing.Tracer) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	_ = trace.Shutdown(last)
-}
-
-// checkCluster says at once what a cluster lacks, instead of waiting for caches that never fill.
-func checkCluster(server discovery.DiscoveryInterface) error {
-	group := admissionv1.SchemeGroupVersion.String()
-	resources, err := server.ServerResourcesForGroupVersion(group)
-	if err != nil {
-		return fmt.Errorf("ask the cluster what it serves in %s: %w", group, err)
-	}
-	for _, r := range resources.APIResources {
-		if r.Name == "mutatingadmissionpolicies" {
-			return nil
-		}
-	}
-	return fmt.Errorf("this cluster serves no mutatingadmissionpolicies in %s, which vouch for the requesters of calls: Kubernetes 1.36 or newer is needed", group)
 }
 
 func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {

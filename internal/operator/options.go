@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,9 @@ import (
 
 // Options are what the command line and the pod say.
 type Options struct {
-	RunnerImage     string
+	RunnerImage string
+	// RunnerDelivery is how the runner comes into pods: DeliverAuto, DeliverMounted or DeliverCopied.
+	RunnerDelivery  string
 	DispatchAddress string
 	DispatchService string
 	IdentityDir     string
@@ -48,6 +51,16 @@ type Options struct {
 	PodIP     string
 }
 
+// How the runner comes into pods.
+const (
+	// DeliverAuto is DeliverMounted where the API server and every node have image volumes, and DeliverCopied elsewhere.
+	DeliverAuto = "Auto"
+	// DeliverMounted mounts the runner's image as a volume.
+	DeliverMounted = "ImageVolume"
+	// DeliverCopied has an init container copy the runner.
+	DeliverCopied = "InitContainer"
+)
+
 // Lease timing. A leader that is gone without saying so is followed after leaseDuration.
 const (
 	leaseDuration = 8 * time.Second
@@ -57,7 +70,8 @@ const (
 
 // Bind defines the flags.
 func (o *Options) Bind(fs *flag.FlagSet, getenv func(string) string) {
-	fs.StringVar(&o.RunnerImage, "runner-image", "", "image that holds /runner; mounted into every tool pod (required)")
+	fs.StringVar(&o.RunnerImage, "runner-image", "", "image that holds /runner, which is the first process of every tool pod (required)")
+	fs.StringVar(&o.RunnerDelivery, "runner-delivery", DeliverAuto, "how the runner comes into pods: ImageVolume mounts its image, InitContainer copies it, Auto mounts it if the API server and every node can when the operator starts")
 	fs.StringVar(&o.DispatchAddress, "dispatch-address", ":9443", "address to listen on for runners")
 	fs.StringVar(&o.DispatchService, "dispatch-service", "toolcall-dispatch", "Service, in the operator's namespace, that leads to the dispatch address")
 	fs.StringVar(&o.IdentityDir, "identity-dir", "/etc/toolcall/identity", "where the identity's Secret is mounted")
@@ -93,6 +107,9 @@ func (o *Options) Validate() error {
 	var wrong []error
 	if o.RunnerImage == "" {
 		wrong = append(wrong, errors.New("--runner-image is required: the image that holds the runner"))
+	}
+	if !slices.Contains([]string{DeliverAuto, DeliverMounted, DeliverCopied}, o.RunnerDelivery) {
+		wrong = append(wrong, fmt.Errorf("--runner-delivery is %q, it must be %s, %s or %s", o.RunnerDelivery, DeliverAuto, DeliverMounted, DeliverCopied))
 	}
 	if o.Namespace == "" || o.PodIP == "" {
 		wrong = append(wrong, errors.New("variables POD_NAMESPACE and POD_IP are required: set them from the pod's fields"))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -24,6 +25,7 @@ import (
 	"toolcall.dev/operator/internal/follow"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/version"
+	"toolcall.dev/operator/internal/whoami"
 )
 
 // cluster holds the clients, with the user's credentials, and the namespace that a command works in.
@@ -74,9 +76,15 @@ func (c *cluster) addClients(config *rest.Config) error {
 		return err
 	}
 	all := scheme()
-	if c.client, err = client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: all, Mapper: mapper()}); err != nil {
+	objects, err := client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: all, Mapper: mapper()})
+	if err != nil {
 		return err
 	}
+	users, err := authenticationv1client.NewForConfigAndClient(config, transport)
+	if err != nil {
+		return err
+	}
+	c.client = whoami.NewClient(objects, users.SelfSubjectReviews())
 	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
 		return err
 	}

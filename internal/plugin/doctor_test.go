@@ -201,14 +201,56 @@ func TestDoctorOnNodes(t *testing.T) {
 		"no signals":            {node("6.8.0-31-generic", "cri-o://1.36.0", "v1.36.0"), 0, stateOK, "no signals"},
 		"no Landlock":           {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "IsolationUnavailable"},
 		"a backported Landlock": {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 4, stateOK, "no signals"},
-		"an old runtime":        {node("6.18.1", "containerd://1.7.27", "v1.36.3"), 0, stateProblem, "upgrade containerd"},
-		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateProblem, "upgrade the node"},
-		"a strange version":     {node("strange", "other", "strange"), 0, stateOK, "strange"},
+		"an old runtime":        {node("6.18.1", "containerd://1.7.27", "v1.36.3"), 0, stateWarning, "containerd 1.7.27 is older than 2.1"},
+		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateWarning, "restart the operator"},
+		"a kubelet too old":     {node("6.18.1", "containerd://2.2.9", "v1.32.9"), 0, stateProblem, "upgrade the node to Kubernetes 1.33"},
+		"a strange version":     {node("strange", "containerd://other", "strange"), 0, stateOK, "strange"},
 		"one that is away":      {down, 0, stateWarning, "not ready"},
 		"one that isn't Linux":  {windows, 0, stateOK, "calls don't run on it"},
 	} {
-		got := nodeFinding(c.node, c.abi)
+		got := nodeFinding(c.node, c.abi, true)
 		if got.State != c.state || !strings.Contains(got.Detail+" "+got.Advice, c.part) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	// Where the API server has no image volumes, no pod has one.
+	for _, old := range []*corev1.Node{node("6.18.1", "containerd://1.7.27", "v1.33.3"), node("6.18.1", "docker://28", "v1.34.1")} {
+		if got := nodeFinding(old, 0, false); got.State != stateOK {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+func TestDoctorOnVersionsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	for running, want := range map[string][2]string{
+		"v1.32.9": {stateProblem, "docs/versions.md"}, "v1.33.0": {stateOK, "an init container"}, "v1.34.1-eks-abc": {stateOK, "an init container"},
+		"v1.35.0": {stateOK, "Kubernetes v1.35.0"}, "v1.36.3": {stateOK, "Kubernetes v1.36.3"},
+	} {
+		if got := clusterFinding(running); got.State != want[0] || !strings.Contains(got.Detail+got.Advice, want[1]) {
+			t.Errorf("%s: %+v", running, got)
+		}
+	}
+}
+
+// What fills in who creates a call can be missing; what checks it can't.
+func TestDoctorOnWhatOfAdmissionIsMissing(t *testing.T) {
+	t.Parallel()
+	stamp, check := []string{"MutatingAdmissionPolicy toolcall-requested-by"}, []string{"ValidatingAdmissionPolicy toolcall-identity"}
+	for name, c := range map[string]struct {
+		serves          bool
+		absent, missing []string
+		state, part     string
+	}{
+		"nothing":                          {true, nil, nil, stateOK, "14 admission policies with their bindings"},
+		"the stamp, where there can be no": {false, nil, nil, stateOK, "clients say who creates a call"},
+		"the stamp":                        {true, stamp, nil, stateWarning, "toolcall-requested-by: clients have to say"},
+		"the check":                        {true, nil, check, stateProblem, "toolcall-identity"},
+		"the check, without a stamp":       {false, nil, check, stateProblem, "toolcall-identity"},
+		"both":                             {true, stamp, check, stateProblem, "toolcall-requested-by, ValidatingAdmissionPolicy toolcall-identity"},
+	} {
+		got := admissionFindings(c.serves, c.absent, c.missing)
+		if len(got) != 1 || got[0].State != c.state || !strings.Contains(got[0].Detail, c.part) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

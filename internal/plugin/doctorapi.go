@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/kubeversion"
 )
 
 // What the operator needs of a cluster.
 const (
-	minKubernetes = "1.36"
 	adviceInstall = "as a cluster administrator, install the operator: kubectl apply --server-side -f install.yaml of the release, or helm upgrade --install"
 	adviceAdmin   = "ask a cluster administrator to run kubectl toolcall doctor"
 )
@@ -85,14 +85,21 @@ func (d *doctor) checkCluster(ctx context.Context) []finding {
 	if err := d.readJSON(ctx, "version", info); err != nil {
 		return unseenFinding("read the cluster's version", adviceAdmin, err)
 	}
-	running, err := utilversion.ParseGeneric(info.GitVersion)
-	if err != nil {
+	if _, err := utilversion.ParseGeneric(info.GitVersion); err != nil {
 		return []finding{found(stateUnknown, fmt.Sprintf("the version %q can't be read", info.GitVersion), "")}
 	}
-	if running.LessThan(utilversion.MustParseGeneric(minKubernetes)) {
-		return problem("upgrade the cluster: the operator needs MutatingAdmissionPolicy v1 and image volumes", "Kubernetes %s is older than %s", info.GitVersion, minKubernetes)
+	return []finding{clusterFinding(info.GitVersion)}
+}
+
+// clusterFinding tells what a version of Kubernetes means for calls.
+func clusterFinding(running string) finding {
+	switch {
+	case kubeversion.IsOlder(running, kubeversion.Minimum):
+		return found(stateProblem, fmt.Sprintf("Kubernetes %s is older than %s", running, kubeversion.Minimum), "upgrade the cluster: docs/versions.md says what works from which version on")
+	case kubeversion.IsOlder(running, kubeversion.ImageVolumes):
+		return found(stateOK, "Kubernetes "+running+": without image volumes, an init container brings the runner into each pod", "")
 	}
-	return healthy("Kubernetes %s", info.GitVersion)
+	return found(stateOK, "Kubernetes "+running, "")
 }
 
 func (d *doctor) checkKinds(ctx context.Context) []finding {
@@ -118,7 +125,8 @@ func (d *doctor) checkKinds(ctx context.Context) []finding {
 // checkAdmission looks for each admission policy and binding. Who may not list them learns from a dry run whether the most
 // important ones are in force.
 func (d *doctor) checkAdmission(ctx context.Context) []finding {
-	var missing []string
+	var absent, missing []string
+	serves := true
 	for _, part := range []struct {
 		kind  string
 		list  client.ObjectList
@@ -129,19 +137,38 @@ func (d *doctor) checkAdmission(ctx context.Context) []finding {
 		{"ValidatingAdmissionPolicy", &admissionregistrationv1.ValidatingAdmissionPolicyList{}, validating},
 		{"ValidatingAdmissionPolicyBinding", &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, validating},
 	} {
+		isStamp := strings.HasPrefix(part.kind, "Mutating")
 		err := d.client.List(ctx, part.list)
-		if apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsForbidden(err):
 			return d.checkAdmissionByDryRun(ctx)
-		}
-		if err != nil {
+		case isStamp && apierrors.IsNotFound(err):
+			serves = false
+			continue
+		case err != nil:
 			return unseenFinding("list admission policies", adviceAdmin, err)
 		}
 		for _, name := range lacking(part.list, part.names) {
-			missing = append(missing, part.kind+" "+name)
+			if isStamp {
+				absent = append(absent, part.kind+" "+name)
+			} else {
+				missing = append(missing, part.kind+" "+name)
+			}
 		}
 	}
-	if len(missing) > 0 {
-		return problem(adviceInstall+"; without them, calls aren't held to what the documentation promises", "missing: %s", strings.Join(missing, ", "))
+	return admissionFindings(serves, absent, missing)
+}
+
+// admissionFindings tell what follows from the policies that a cluster lacks: absent are those that fill in who creates a call,
+// missing those that hold calls to the rules. The first can be made up for.
+func admissionFindings(serves bool, absent, missing []string) []finding {
+	switch {
+	case len(missing) > 0:
+		return problem(adviceInstall+"; without them, calls aren't held to what the documentation promises", "missing: %s", strings.Join(append(absent, missing...), ", "))
+	case !serves:
+		return healthy("%d admission policies with their bindings; the cluster has no MutatingAdmissionPolicy, so that clients say who creates a call, which is checked", len(validating))
+	case len(absent) > 0:
+		return []finding{found(stateWarning, "missing: "+strings.Join(absent, ", ")+": clients have to say who creates a call, which is checked", adviceInstall+"; the cluster has become able to use them since")}
 	}
 	return healthy("%d admission policies with their bindings", len(mutating)+len(validating))
 }
@@ -164,7 +191,7 @@ func (d *doctor) checkAdmissionByDryRun(ctx context.Context) []finding {
 	case err != nil:
 		return unseenFinding("list admission policies, nor to create calls in namespace "+d.namespace+", which would show whether they are in force", adviceAdmin, err)
 	case call.Spec.RequestedBy == nil:
-		return problem(adviceInstall, "who creates a call isn't recorded: the MutatingAdmissionPolicy toolcall-requested-by is not in force")
+		return problem(adviceInstall, "who creates a call isn't recorded: neither the MutatingAdmissionPolicy toolcall-requested-by nor the ValidatingAdmissionPolicy toolcall-identity is in force")
 	default:
 		return healthy("who creates a call is recorded; the other admission policies can't be seen, as you have no permission to list them")
 	}

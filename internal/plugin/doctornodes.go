@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/kubeversion"
 )
 
 // What nodes need.
@@ -17,9 +19,6 @@ var (
 	// landlockKernel is the first Linux whose Landlock holds programs and files, signalsKernel the first that holds signals.
 	landlockKernel = utilversion.MustParseGeneric("6.2")
 	signalsKernel  = utilversion.MustParseGeneric("6.12")
-	// imageVolumeContainerd is the first containerd that mounts images.
-	imageVolumeContainerd = utilversion.MustParseGeneric("2.1")
-	kubernetesNode        = utilversion.MustParseGeneric(minKubernetes)
 )
 
 // sampledCalls is how many calls are looked at for what they found on their nodes.
@@ -34,9 +33,13 @@ func (d *doctor) checkNodes(ctx context.Context) []finding {
 		return append(unseen, sampledFindings(sampled)...)
 	}
 	var all []finding
+	info := &apimachineryversion.Info{}
+	// Without an answer, which another check reports, the newest version is assumed.
+	_ = d.readJSON(ctx, "version", info)
+	mounts := !kubeversion.IsOlder(info.GitVersion, kubeversion.ImageVolumes)
 	for i := range list.Items {
 		node := &list.Items[i]
-		all = append(all, nodeFinding(node, sampled[node.Name]))
+		all = append(all, nodeFinding(node, sampled[node.Name], mounts))
 	}
 	return all
 }
@@ -72,23 +75,27 @@ func sampledFindings(sampled map[string]int32) []finding {
 
 const noLandlock = "calls under a policy that lists programs or paths end there with IsolationUnavailable: use nodes with Linux 6.2 or newer and Landlock among lsm=, or binaries.enforcement: Text"
 
-// nodeFinding tells what a node can do. abi is the version of Landlock that held calls there, 0 if none is known.
-func nodeFinding(node *corev1.Node, abi int32) finding {
+// adviceDelivery: the operator looks at the nodes when it starts.
+const adviceDelivery = "upgrade the node, or restart the operator, which then copies the runner into each pod: kubectl rollout restart deployment -n toolcall-system toolcall-operator"
+
+// nodeFinding tells what a node can do. abi is the version of Landlock that held calls there, 0 if none is known; mounts says
+// that the API server has image volumes.
+func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
 	info := &node.Status.NodeInfo
 	about := fmt.Sprintf("%s: Linux %s, %s, kubelet %s", node.Name, info.KernelVersion, info.ContainerRuntimeVersion, info.KubeletVersion)
 	if abi > 0 {
 		about += fmt.Sprintf(", Landlock %d held calls", abi)
 	}
-	runtime, runtimeVersion, _ := strings.Cut(info.ContainerRuntimeVersion, "://")
+	noImages := kubeversion.NoImageVolumes(info)
 	switch {
 	case info.OperatingSystem != "" && info.OperatingSystem != "linux":
 		return found(stateOK, about+": calls don't run on it", "")
 	case !isNodeReady(node):
 		return found(stateWarning, about+": not ready", "look at kubectl describe node "+node.Name)
-	case isOlder(info.KubeletVersion, kubernetesNode):
-		return found(stateProblem, about, "upgrade the node to Kubernetes "+minKubernetes+": calls need image volumes")
-	case runtime == "containerd" && isOlder(runtimeVersion, imageVolumeContainerd):
-		return found(stateProblem, about, "upgrade containerd to 2.1 or newer: the runner comes as an image volume")
+	case kubeversion.IsOlder(info.KubeletVersion, kubeversion.Minimum):
+		return found(stateProblem, about, "upgrade the node to Kubernetes "+kubeversion.Minimum+" or newer")
+	case mounts && noImages != "":
+		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
 	case abi == 0 && isOlder(info.KernelVersion, landlockKernel):
 		return found(stateWarning, about, noLandlock)
 	case isOlder(info.KernelVersion, signalsKernel):

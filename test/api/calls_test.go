@@ -492,6 +492,7 @@ func TestMetadataOfACallMayBeEdited(t *testing.T) {
 // A client that reads an object into a type and writes it back drops empty values: that changes nothing.
 func TestEmptyAndAbsentAreTheSame(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	call := &unstructured.Unstructured{}
 	call.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
 	call.SetNamespace(s.namespace)

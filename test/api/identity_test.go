@@ -13,6 +13,7 @@ import (
 
 func TestWhoAskedIsWhoTheRequestIsFrom(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	s.grant("alice", "toolcalls", "create", "get", "patch")
 	alice := s.as("alice", asUser{
 		uid: "a-1", groups: []string{"readers"},
@@ -54,6 +55,7 @@ func TestWhoAskedIsWhoTheRequestIsFrom(t *testing.T) {
 // A call that is applied comes to be by a patch.
 func TestWhoAppliesACallIsWhoAsked(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	s.grant("alice", "toolcalls", "create", "get", "patch")
 	for _, written := range []any{nil, map[string]any{"username": "alice", "groups": []any{"system:masters"}}} {
 		name := "plain"

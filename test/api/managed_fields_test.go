@@ -14,6 +14,7 @@ import (
 // not when its status is written, and not when somebody cancels it.
 func TestTheFieldsOfACallAreNotTracked(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	call := newCall(s.namespace, "call")
 	s.create(call)
 	notTracked(t, "created", call.ManagedFields)
@@ -36,6 +37,7 @@ func notTracked(t *testing.T, when string, fields []metav1.ManagedFieldsEntry) {
 // Server-side apply needs what it tracks: what is applied again, with a label less, loses the label.
 func TestACallThatIsAppliedKeepsWhatApplyTracks(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	manifest := `{"apiVersion":"toolcall.dev/v1alpha1","kind":"ToolCall","metadata":{"namespace":"` + s.namespace + `","name":"applied","labels":{"a":"b"}},"spec":{"shell":{"command":"x"}}}`
 	for _, labels := range []string{`"a":"b"`, ``} {
 		if said, err := s.kubectl(strings.Replace(manifest, `"a":"b"`, labels, 1), "apply", "--server-side", "-f", "-"); err != nil {

@@ -23,6 +23,7 @@ func restored(s *space, change func(*v1alpha1.ToolCall)) *v1alpha1.ToolCall {
 
 func TestARestoredCallIsCancelled(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	s.grant("velero", "toolcalls", "create")
 	labelled := func(key string) func(*v1alpha1.ToolCall) {
 		return func(c *v1alpha1.ToolCall) { c.Labels = map[string]string{key: "nightly"} }
@@ -84,6 +85,7 @@ func TestARestoredCallIsCancelled(t *testing.T) {
 // kubectl saves a call with its status, and brings it back in each of these ways.
 func TestACallThatKubectlBringsBackIsCancelled(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	s.grant("alice", "toolcalls", "create", "get", "patch", "update", "delete")
 	for _, how := range [][]string{
 		{"create", "-f", "-"}, {"apply", "-f", "-"}, {"apply", "--server-side", "-f", "-"}, {"replace", "--force", "-f", "-"},
@@ -129,6 +131,7 @@ func without(text string, starts ...string) string {
 // The mark can't be taken off on the way: a call that lost it, or its requester, is refused.
 func TestACallThatIsChangedAfterTheStampIsRefused(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	for name, tc := range map[string]struct{ patch, refused string }{
 		"cancel":    {`JSONPatch{op: "add", path: "/spec/cancel", value: false}`, "must not run again"},
 		"requester": {`JSONPatch{op: "add", path: "/spec/requestedBy/username", value: "mallory"}`, "spec.requestedBy must be the user of the request"},

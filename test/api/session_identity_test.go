@@ -14,6 +14,7 @@ import (
 // Who may create calls in a session follows from who created it.
 func TestWhoCreatesASessionIsWhoTheRequestIsFrom(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	s.grant("alice", "toolsessions", "create", "get", "patch")
 	alice := s.as("alice", asUser{uid: "a-1", groups: []string{"readers"}, extra: map[string][]string{"example.com/scopes": {"read", "write"}}})
 	want := &v1alpha1.Requester{
@@ -61,6 +62,7 @@ func (s *space) session(name string) *v1alpha1.ToolSession {
 
 func TestARestoredSessionHasEnded(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	s.grant("velero", "toolsessions", "create")
 	labelled := func(key string) func(*v1alpha1.ToolSession) {
 		return func(o *v1alpha1.ToolSession) { o.Labels = map[string]string{key: "nightly"} }
@@ -117,6 +119,7 @@ func TestARestoredSessionHasEnded(t *testing.T) {
 // The mark can't be taken off on the way: a session that lost it, or its requester, is refused.
 func TestASessionThatIsChangedAfterTheStampIsRefused(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	for name, tc := range map[string]struct{ patch, refused string }{
 		"end":       {`JSONPatch{op: "add", path: "/spec/end", value: false}`, "must not run again"},
 		"requester": {`JSONPatch{op: "add", path: "/spec/requestedBy/username", value: "mallory"}`, "spec.requestedBy must be the user of the request"},

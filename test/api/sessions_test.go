@@ -76,6 +76,7 @@ func ref(name string) *v1alpha1.LocalReference { return &v1alpha1.LocalReference
 
 func TestASessionShowsItsDefaults(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	for spec, retain := range map[string]map[string]any{
 		``: nil, `,"spec":{}`: nil,
 		`,"spec":{"workspace":{"size":"1Gi"}}`:      {"size": "1Gi", "retain": "Delete"},
@@ -187,6 +188,7 @@ func TestASessionIsSuspendedAndResumedAtWillAndEndsOnce(t *testing.T) {
 // A client that writes back what it read, whatever way it writes it, changes nothing.
 func TestEmptyAndAbsentAreTheSameInASession(t *testing.T) {
 	s := newSpace(t)
+	s.needsStamp()
 	session := &unstructured.Unstructured{}
 	session.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolSession"))
 	session.SetNamespace(s.namespace)

@@ -29,12 +29,17 @@ const CREDENTIALS_MILLISECONDS = 30_000;
 // Codes of errors of a certificate: trying again doesn't help.
 const UNTRUSTED = /^(CERT_|ERR_TLS_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH)/;
 const MAX_ERROR_BYTES = 64 * 1024;
+// How admission begins its refusal of an object that doesn't say who creates it, where nothing fills that in.
+const ASKED = "spec.requestedBy must be the user of the request";
+const REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /** The API server of one KubeConfig. */
 export class Api {
   private credentials: { until: number; options: https.RequestOptions } | undefined;
   private agent: http.Agent | undefined;
   private isClosed = false;
+  // What the API server said of the user, once the cluster has asked for it.
+  private user: object | undefined;
   private readonly server: URL;
 
   constructor(
@@ -80,6 +85,42 @@ export class Api {
   async json<T>(request: ApiRequest): Promise<T> {
     const answer = await this.send(request);
     return JSON.parse((await readAll(answer)).toString("utf8")) as T;
+  }
+
+  /**
+   * Sends a new call or session once. A cluster that doesn't fill in who creates it refuses it: then this asks the API server who
+   * that is, and sends the object again. The answer changes with the credentials, and is asked for anew.
+   */
+  async create<T>(path: string, body: { spec: object }): Promise<T> {
+    try {
+      return await this.post<T>(path, this.signed(body));
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code !== 403 || !error.message.includes(ASKED)) {
+        throw error;
+      }
+      await this.askWhoCreates(error);
+    }
+    return this.post<T>(path, this.signed(body));
+  }
+
+  // Without an answer the error is the refusal: nothing was created.
+  private async askWhoCreates(refusal: ApiError): Promise<void> {
+    const review = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
+    try {
+      const answer = await this.repeated(() => this.post<{ status: { userInfo: object } }>(REVIEWS, review));
+      this.user = answer.status.userInfo;
+    } catch (error) {
+      refusal.cause = error;
+      throw refusal;
+    }
+  }
+
+  private signed(body: { spec: object }): object {
+    return this.user ? { ...body, spec: { ...body.spec, requestedBy: this.user } } : body;
+  }
+
+  private post<T>(path: string, body: object): Promise<T> {
+    return this.json<T>({ method: "POST", path, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
   }
 
   /** Sends a request that may be repeated until it is answered, for `retryMilliseconds`. */

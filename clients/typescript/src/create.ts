@@ -22,19 +22,18 @@ export interface NewObject {
  */
 export async function create<T extends ToolCall | ToolSession>(api: Api, object: NewObject, signal?: AbortSignal): Promise<T> {
   const kind = object.plural === "toolcalls" ? "ToolCall" : "ToolSession";
-  const body = JSON.stringify({
+  const body = {
     apiVersion: `${GROUP}/${VERSION}`,
     kind,
     metadata: { name: object.name, ...(object.labels ? { labels: object.labels } : {}) },
     spec: object.spec,
-  });
-  const headers = { "content-type": "application/json" };
+  };
   const retries = new Retries(api.retryMilliseconds);
   // Whether an attempt may have created the object although its answer doesn't say so.
   let isUncertain = false;
   for (;;) {
     try {
-      return await api.json<T>({ method: "POST", path: api.objects(object.plural), headers, body });
+      return await api.create<T>(api.objects(object.plural), body);
     } catch (error) {
       const wasUncertain = isUncertain;
       isUncertain ||= !isRefusal(error);

@@ -102,6 +102,58 @@ func TestTheChartInstallsWhatTheKustomizationDoes(t *testing.T) {
 	}
 }
 
+// Before Kubernetes 1.36 there is no MutatingAdmissionPolicy to install; everything else is the same.
+func TestTheChartInstallsWhatTheClusterServes(t *testing.T) {
+	t.Parallel()
+	render := func(version string, v values) map[string]manifests.Object {
+		raw, err := manifests.Chart(chartDir, v, manifests.Release{Name: "r", Namespace: system, KubeVersion: version})
+		if err != nil {
+			t.Fatalf("Kubernetes %s: %v", version, err)
+		}
+		return parse(t, raw)
+	}
+	none := values{"enabled": false}
+	all := render("v1.36.0", values{"store": none})
+	var stamps []string
+	for name := range all {
+		if strings.Contains(name, "/MutatingAdmissionPolicy") {
+			stamps = append(stamps, name)
+		}
+	}
+	if len(stamps) != 4 {
+		t.Fatalf("on Kubernetes 1.36: %v", stamps)
+	}
+	without := maps.Clone(all)
+	for _, name := range stamps {
+		delete(without, name)
+	}
+	for name, tc := range map[string]struct {
+		version string
+		values  values
+		want    map[string]manifests.Object
+	}{
+		"the oldest":                   {"v1.33.0", nil, without},
+		"a vendor's":                   {"v1.33.5-gke.1080000", nil, without},
+		"the last without":             {"v1.35.4+k3s1", nil, without},
+		"a release candidate":          {"v1.36.0-rc.0", nil, all},
+		"a vendor's new one":           {"v1.36.2-eks-abc", nil, all},
+		"a newer one":                  {"v1.37.0", nil, all},
+		"one that has them turned off": {"v1.36.0", values{"mutatingAdmissionPolicies": false}, without},
+		"one that has them turned on":  {"v1.35.0", values{"mutatingAdmissionPolicies": true}, all},
+		"one that nobody says more of": {"v1.36.0", values{"mutatingAdmissionPolicies": nil}, all},
+	} {
+		given := values{"store": none}
+		maps.Copy(given, tc.values)
+		if diff := cmp.Diff(tc.want, render(tc.version, given)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	about, err := os.ReadFile(chartDir + "/Chart.yaml")
+	if err != nil || !strings.Contains(string(about), "\nkubeVersion: \">=1.33.0-0\"\n") {
+		t.Errorf("the chart is for other versions of Kubernetes than the operator: %v", err)
+	}
+}
+
 // The rights in every namespace become the same rights in each that is named, and nothing else changes but an argument.
 func TestSomeNamespacesOnly(t *testing.T) {
 	t.Parallel()

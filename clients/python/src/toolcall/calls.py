@@ -124,7 +124,7 @@ class Calls:
             if sent is not None and now - sent >= _REPEAT_SECONDS:
                 return self._found(order)
             try:
-                return self.transport.send_json("POST", self.path, call)
+                return self.transport.create(self.path, call)
             except Passing as error:
                 if sent is None and not error.unsent:
                     sent = now

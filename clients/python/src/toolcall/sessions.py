@@ -165,7 +165,7 @@ def _create(calls: Calls, name: str, spec: JSON) -> tuple[JSON, bool]:
     path, patience = f"{API}/{calls.namespace}/toolsessions", Patience(calls.patience)
     while True:
         try:
-            return calls.transport.send_json("POST", path, body), True
+            return calls.transport.create(path, body), True
         except Passing as error:
             patience.failed(error)
         except ToolcallError as error:

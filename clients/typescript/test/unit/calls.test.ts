@@ -186,18 +186,18 @@ describe("a client that is closed", () => {
   });
 });
 
-describe("what a call wrote", () => {
-  const stdout = { bytes: 6, truncated: true, invalidUTF8: false };
-  const ended = (status: object) => (request: Received, _answer: Answer, call: { object: object | undefined }): boolean => {
-    if (request.method === "POST") {
-      const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
-      const conditions = [{ type: "Finished", status: "True" }];
-      call.object = { metadata: { ...metadata, uid: "u1" }, spec, status: { startTime: "now", conditions, ...status } };
-    }
-    return false;
-  };
-  const succeeded = { phase: "Succeeded", reason: "Completed", exitCode: 0, streams: { stdout, stderr: { ...stdout, bytes: 0 } } };
+const stdout = { bytes: 6, truncated: true, invalidUTF8: false };
+const ended = (status: object) => (request: Received, _answer: Answer, call: { object: object | undefined }): boolean => {
+  if (request.method === "POST") {
+    const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
+    const conditions = [{ type: "Finished", status: "True" }];
+    call.object = { metadata: { ...metadata, uid: "u1" }, spec, status: { startTime: "now", conditions, ...status } };
+  }
+  return false;
+};
+const succeeded = { phase: "Succeeded", reason: "Completed", exitCode: 0, streams: { stdout, stderr: { ...stdout, bytes: 0 } } };
 
+describe("what a call wrote", () => {
   it("is read on at the end where reading it failed before", async (t) => {
     let follows = 0;
     const end = ended(succeeded);
@@ -243,5 +243,54 @@ describe("what a call wrote", () => {
       throw thrown;
     };
     assert.equal(await rejection(server.client().run("printf abcdef", { onStdout: failing })), thrown);
+  });
+});
+
+describe("a cluster that doesn't fill in who creates a call", () => {
+  const message = 'toolcalls.toolcall.dev "x" is forbidden: denied request: spec.requestedBy must be the user of the request. No';
+
+  /** Takes calls of the user alone, and says who that is as `review` does. */
+  function asking(user: () => object, review: (answer: Answer) => void): Handler {
+    const end = ended(succeeded);
+    return cluster((request, answer, call) => {
+      if (request.url.pathname.endsWith("/selfsubjectreviews")) {
+        review(answer);
+        return true;
+      }
+      const isCreate = request.method === "POST" && request.url.pathname.endsWith("/toolcalls");
+      const sent = isCreate ? (JSON.parse(request.body) as { spec: { requestedBy?: object } }).spec.requestedBy : undefined;
+      if (isCreate && JSON.stringify(sent) !== JSON.stringify(user())) {
+        refuse(answer, 403, "Forbidden", message);
+        return true;
+      }
+      return end(request, answer, call);
+    });
+  }
+  const creates = (server: Server): number[] => [server.count("POST", /selfsubjectreviews$/), server.count("POST", /toolcalls$/)];
+
+  it("is told, and asked for it again when the credentials have changed", async (t) => {
+    let user = { username: "me", groups: ["b", "a"], extra: { credential: ["1"] } };
+    const server = await Server.listen(t, asking(() => user, (answer) => sendJSON(answer, { status: { userInfo: user } }, 201)));
+    const client = server.client();
+    await client.run("true");
+    assert.deepEqual(creates(server), [1, 2]);
+    user = { ...user, extra: { credential: ["2"] } };
+    await client.run("true");
+    assert.deepEqual(creates(server), [2, 4]);
+    await client.run("true");
+    assert.deepEqual(creates(server), [2, 5]);
+  });
+
+  it("has refused the call for good when the answer isn't its user, or there is none", async (t) => {
+    const answers = [
+      (answer: Answer): unknown => sendJSON(answer, { status: { userInfo: { username: "other" } } }, 201),
+      (answer: Answer): unknown => refuse(answer, 403, "Forbidden"),
+    ];
+    for (const [i, review] of answers.entries()) {
+      const server = await Server.listen(t, asking(() => ({ username: "me" }), review));
+      const error = (await rejection(server.client().run("true"))) as ToolcallError;
+      assert.ok(error instanceof Forbidden && error.retrySafe && error.message.includes("spec.requestedBy"), String(error));
+      assert.deepEqual(creates(server), [1, 2 - i]);
+    }
   });
 });

@@ -93,7 +93,7 @@ func LinkAssets(all []Resolved, cache string) (string, error) {
 func assetsName(all []Resolved) string {
 	var names []string
 	for _, r := range all {
-		if r.Name == "etcd" || r.Name == "kubernetes" {
+		if r.Name == "etcd" || strings.HasPrefix(r.Name, "kubernetes") {
 			names = append(names, filepath.Base(r.Dir))
 		}
 	}

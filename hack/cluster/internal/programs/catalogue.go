@@ -5,6 +5,7 @@ package programs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,24 @@ func Catalogue() []Module {
 
 // Assets are the programs that tests against a bare API server need.
 var Assets = []string{"etcd", "kube-apiserver", "kubectl"}
+
+// OlderAssets lists what tests against an older API server need: that server, and the node's own etcd and kubectl. The
+// version is a minor one, e.g. 1.33.
+func OlderAssets(version string) ([]Module, error) {
+	if !slices.Contains(olderVersions, version) {
+		return nil, fmt.Errorf("there is no API server of version %q: choose one of %s, or leave the version out for the node's",
+			version, strings.Join(olderVersions, ", "))
+	}
+	const path = "k8s.io/kubernetes"
+	older := Module{Name: "kubernetes-" + version, Upstream: path, Stamp: stampKubernetes, Programs: below(path+"/cmd/", "kube-apiserver")}
+	client := kubernetes()
+	client.Programs = below(path+"/cmd/", "kubectl")
+	return []Module{etcd(), older, client}, nil
+}
+
+// olderVersions are the minor versions of Kubernetes that have a build module of their own. The first is the oldest one that
+// the operator runs on.
+var olderVersions = []string{"1.33"}
 
 func etcd() Module {
 	const path = "go.etcd.io/etcd/server/v3"

@@ -23,7 +23,15 @@ func source(t *testing.T) string {
 func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 	t.Parallel()
 	tc := Toolchain{Version: "go1.0", OS: "linux", Arch: "amd64"}
-	for _, m := range Catalogue() {
+	all := Catalogue()
+	for _, version := range olderVersions {
+		older, err := OlderAssets(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, older...)
+	}
+	for _, m := range all {
 		dir := filepath.Join(source(t), "cluster", "modules", m.Name)
 		r, err := resolve(m, dir, "/cache", tc)
 		if err != nil {
@@ -132,5 +140,34 @@ func TestFailedBuildLeavesNothingBehind(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) > 0 {
 		t.Fatalf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestOlderAssetsHaveTheOlderAPIServerAlone(t *testing.T) {
+	t.Parallel()
+	modules, err := OlderAssets("1.33")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Resolve(source(t), "/cache", modules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{"kube-apiserver": "kubernetes-1.33-v1.33.", "etcd": "etcd-v", "kubectl": "kubernetes-v1.36."} {
+		if got := Find(all, program); !strings.HasPrefix(got, "/cache/bin/"+want) {
+			t.Errorf("%s is %s", program, got)
+		}
+	}
+	node, err := Resolve(source(t), "/cache", Catalogue())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if assetsName(all) == assetsName(node) {
+		t.Error("both versions have the same folder")
+	}
+	for _, bad := range []string{"1.3", "1.33.13", "../etcd", "v1.33"} {
+		if _, err := OlderAssets(bad); err == nil || !strings.Contains(err.Error(), "1.33") {
+			t.Errorf("version %q: %v", bad, err)
+		}
 	}
 }

@@ -67,14 +67,14 @@ func (r Resolved) Missing() []Program {
 	return missing
 }
 
-// Resolve finds out versions and cache folders of the whole catalogue.
-func Resolve(source, cache string) ([]Resolved, error) {
+// Resolve finds out versions and cache folders of modules.
+func Resolve(source, cache string, modules []Module) ([]Resolved, error) {
 	tc, err := ReadToolchain(source)
 	if err != nil {
 		return nil, err
 	}
 	var all []Resolved
-	for _, m := range Catalogue() {
+	for _, m := range modules {
 		r, err := resolve(m, filepath.Join(source, "cluster", "modules", m.Name), cache, tc)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,2 @@
+// Package scripts tests the functions of hack/lib.sh.
+package scripts

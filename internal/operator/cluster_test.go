@@ -1,0 +1,195 @@
+package operator
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"toolcall.dev/operator/internal/kubeversion"
+)
+
+// cluster is an API server of one test.
+type cluster struct {
+	*kubernetes.Clientset
+	t       *testing.T
+	version string
+}
+
+func startCluster(t *testing.T, arguments map[string]string) *cluster {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
+	}
+	env := &envtest.Environment{}
+	for name, value := range arguments {
+		env.ControlPlane.GetAPIServer().Configure().Set(name, value)
+	}
+	conf, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &cluster{Clientset: kubernetes.NewForConfigOrDie(conf), t: t}
+	info, err := c.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.version = info.GitVersion
+	return c
+}
+
+func (c *cluster) find(o *Options) *clusterFeatures {
+	c.t.Helper()
+	o.Namespace = "default"
+	f, err := findFeatures(c.t.Context(), c, o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if f.version != c.version {
+		c.t.Errorf("version %s, want %s", f.version, c.version)
+	}
+	return f
+}
+
+// expect compares why something isn't there; "" says that it is.
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// stamp installs the MutatingAdmissionPolicies of a file of config/admission.
+func (c *cluster) stamp(file string) {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", file))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	policy := &admissionv1.MutatingAdmissionPolicy{}
+	if err := yaml.Unmarshal([]byte(strings.Split(string(text), "\n---\n")[0]), policy); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.AdmissionregistrationV1().MutatingAdmissionPolicies().Create(c.t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) node(name, kubelet, runtime string) {
+	c.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{OperatingSystem: "linux", KubeletVersion: kubelet, ContainerRuntimeVersion: runtime}
+	if _, err := c.CoreV1().Nodes().Create(c.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestTheOperatorFindsOutWhatTheClusterHas(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, nil)
+	auto := &Options{RunnerDelivery: DeliverAuto}
+	if kubeversion.IsOlder(c.version, kubeversion.Stamp) {
+		expect(t, "stamp", c.find(auto).unstamped, "serves no mutatingadmissionpolicies")
+	} else {
+		expect(t, "no stamp", c.find(auto).unstamped, "toolcall-requested-by isn't installed")
+		c.stamp("requested_by.yaml")
+		expect(t, "half of the stamp", c.find(auto).unstamped, "toolcall-session-requested-by isn't installed")
+		c.stamp("session_requested_by.yaml")
+		expect(t, "stamp", c.find(auto).unstamped, "")
+	}
+	lacks := ""
+	if kubeversion.IsOlder(c.version, kubeversion.ImageVolumes) {
+		lacks = "the API server takes no image volumes"
+	}
+	expect(t, "image volumes", c.find(auto).noImageVolumes, lacks)
+	c.node("new", "v1.36.3", "containerd://2.2.9")
+	expect(t, "image volumes on a new node", c.find(auto).noImageVolumes, lacks)
+	c.node("old", "v1.35.1", "containerd://1.7.27")
+	if lacks == "" {
+		lacks = "node old: containerd 1.7.27 is older than 2.1"
+	}
+	expect(t, "image volumes on an old node", c.find(auto).noImageVolumes, lacks)
+	expect(t, "image volumes anyway", c.find(&Options{RunnerDelivery: DeliverMounted}).noImageVolumes, "")
+	expect(t, "copies anyway", c.find(&Options{RunnerDelivery: DeliverCopied}).noImageVolumes, "--runner-delivery")
+	// Where there is no such namespace, nobody can ask.
+	missing := &Options{RunnerDelivery: DeliverAuto, Namespaces: []string{"missing"}}
+	expect(t, "a namespace that isn't there", c.find(missing).noImageVolumes, "can't be asked")
+}
+
+// A cluster of the oldest version may have image volumes, and one of the newest may lack the stamp.
+func TestTheOperatorAsksTheClusterAndNotItsVersion(t *testing.T) {
+	t.Parallel()
+	old := startCluster(t, map[string]string{"feature-gates": "ImageVolume=true"})
+	expect(t, "image volumes that are turned on", old.find(&Options{RunnerDelivery: DeliverAuto}).noImageVolumes, "")
+	if kubeversion.IsOlder(old.version, kubeversion.Stamp) {
+		return
+	}
+	off := startCluster(t, map[string]string{"feature-gates": "MutatingAdmissionPolicy=false", "runtime-config": "admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false"})
+	expect(t, "a stamp that is turned off", off.find(&Options{RunnerDelivery: DeliverAuto}).unstamped, "serves no mutatingadmissionpolicies")
+}
+
+// Nothing vouches for requesters there: the operator doesn't start. No API server of a supported version starts like that.
+func TestTheOperatorRefusesAClusterThatCannotBeMadeSafe(t *testing.T) {
+	t.Parallel()
+	host := versionServer(t, "v1.36.0", "validatingwebhookconfigurations", "mutatingadmissionpolicies")
+	_, err := findFeatures(t.Context(), kubernetes.NewForConfigOrDie(&rest.Config{Host: host}), &Options{RunnerDelivery: DeliverAuto})
+	if err == nil || !strings.Contains(err.Error(), "serves no validatingadmissionpolicies") {
+		t.Errorf("without policies: %v", err)
+	}
+}
+
+func TestTheOperatorRefusesAnOldCluster(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"v1.32.9":            "this cluster runs Kubernetes v1.32.9: 1.33 or newer is needed",
+		"v1.29.0-gke.1":      "1.33 or newer",
+		"v1.33.0":            "ask the cluster what it serves",
+		"v1.34.2-eks-abc123": "ask the cluster what it serves",
+	} {
+		clients, err := kubernetes.NewForConfig(&rest.Config{Host: versionServer(t, version)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = findFeatures(t.Context(), clients, &Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Kubernetes %s: %v", version, err)
+		}
+	}
+}
+
+// versionServer is an API server that says its version, and which resources it serves for admission, if any.
+func versionServer(t *testing.T, version string, serves ...string) string {
+	t.Helper()
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "admissionregistration.k8s.io/v1"}
+		for _, name := range serves {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/version":
+			_ = json.NewEncoder(w).Encode(map[string]string{"gitVersion": version})
+		case r.URL.Path == "/apis/admissionregistration.k8s.io/v1" && len(serves) > 0:
+			_ = json.NewEncoder(w).Encode(list)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(listener.Close)
+	return listener.URL
+}
