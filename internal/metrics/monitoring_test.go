@@ -11,6 +11,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -20,10 +21,13 @@ import (
 var used = regexp.MustCompile(`\btoolcall_[a-z_]+`)
 
 var registerAll = sync.OnceFunc(func() {
-	RegisterCallsInFlight(func() int { return 3 })
-	RegisterCallsQueued(func() int { return 2 })
+	RegisterCallsInFlight(func() Counts { return Counts{{Namespace: "n", Name: "absent"}: 3} })
+	RegisterCallsQueued(func() Counts { return Counts{{Namespace: "n"}: 2} })
+	RegisterRequestLimit(1000)
 	RegisterRunnerConnections(func() int { return 1 })
-	RegisterSessions(func(phase v1alpha1.SessionPhase) int { return len(phase) })
+	RegisterSessions(func() map[v1alpha1.SessionPhase]Counts {
+		return map[v1alpha1.SessionPhase]Counts{v1alpha1.SessionPending: {{Namespace: "n"}: 3, {Namespace: "m", Name: "e"}: 4}, v1alpha1.SessionSuspended: {{}: 9}}
+	})
 	RegisterClockSkew(func() time.Duration { return -1500 * time.Millisecond }, func() time.Duration { return 2 * time.Second })
 })
 
@@ -33,14 +37,18 @@ func gather(t *testing.T) map[string]*dto.MetricFamily {
 	registerAll()
 	CountReport(ReportRecorded)
 	CountStoreError(StoreWrite)
-	CountStored(string(v1alpha1.StreamComplete))
-	CountFinished(&v1alpha1.ToolCallStatus{
+	env := types.NamespacedName{Namespace: "gathered", Name: "tools"}
+	SetEnvironment(env, State{Ready: true, PoolReady: 1, PoolDesired: 2})
+	defer ForgetEnvironment(env)
+	CountPoolCreated(env)
+	CountStored("n", &v1alpha1.ToolCallStatus{}, string(v1alpha1.StreamComplete), 7)
+	CountFinished("n", &v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Streams: &v1alpha1.StreamsStatus{},
 		Refused: []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}},
 		Timings: &v1alpha1.CallTimings{FinishedMilliseconds: ptr.To[int64](1)},
 	})
-	CountSessionEnded(&v1alpha1.ToolSessionStatus{Reason: v1alpha1.ReasonEndRequested})
-	CountSessionReady(&v1alpha1.ToolSessionStatus{Timings: &v1alpha1.SessionTimingsStatus{ReadyMilliseconds: ptr.To[int64](1), Path: v1alpha1.PathCold}})
+	CountSessionEnded("n", &v1alpha1.ToolSessionStatus{Reason: v1alpha1.ReasonEndRequested})
+	CountSessionReady("n", &v1alpha1.ToolSessionStatus{Timings: &v1alpha1.SessionTimingsStatus{ReadyMilliseconds: ptr.To[int64](1), Path: v1alpha1.PathCold}})
 	families, err := crmetrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
