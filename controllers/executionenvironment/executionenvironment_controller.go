@@ -175,6 +175,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	metrics.AddEnvironment(req.NamespacedName)
 	r.Queue.SetLimit(req.NamespacedName, int(ptr.Deref(env.Spec.MaxConcurrentCalls, 0)))
 	if err := r.ensureNetworkPolicies(ctx, env.Namespace); err != nil {
 		return ctrl.Result{}, err

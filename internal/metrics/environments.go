@@ -30,7 +30,8 @@ type State struct {
 type environments struct {
 	mu     sync.Mutex
 	limit  int
-	states map[types.NamespacedName]State
+	// states has nil until the state is known.
+	states map[types.NamespacedName]*State
 	// inNamespace counts them.
 	inNamespace map[string]int
 }
@@ -38,10 +39,17 @@ type environments struct {
 var known = newEnvironments(MaxEnvironments)
 
 func newEnvironments(limit int) *environments {
-	return &environments{limit: limit, states: map[types.NamespacedName]State{}, inNamespace: map[string]int{}}
+	return &environments{limit: limit, states: map[types.NamespacedName]*State{}, inNamespace: map[string]int{}}
 }
 
-// SetEnvironment gives an environment that exists its series, and shows its state.
+// AddEnvironment gives an environment that exists its series.
+func AddEnvironment(name types.NamespacedName) {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	known.add(name)
+}
+
+// SetEnvironment shows the state of an environment that exists.
 func SetEnvironment(name types.NamespacedName, state State) { known.set(name, state) }
 
 // ForgetEnvironment removes the series of an environment that is deleted.
@@ -50,16 +58,25 @@ func ForgetEnvironment(name types.NamespacedName) { known.forget(name) }
 func (e *environments) set(name types.NamespacedName, state State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, found := e.states[name]; !found {
-		if len(e.states) >= e.limit {
-			return
-		}
-		if e.inNamespace[name.Namespace]++; e.inNamespace[name.Namespace] == 1 {
-			beginSeries(name.Namespace, Other)
-		}
-		beginSeries(name.Namespace, name.Name)
+	if e.add(name) {
+		e.states[name] = &state
 	}
-	e.states[name] = state
+}
+
+// add says whether the environment has series of its own. It needs the lock.
+func (e *environments) add(name types.NamespacedName) bool {
+	if _, found := e.states[name]; found {
+		return true
+	}
+	if len(e.states) >= e.limit {
+		return false
+	}
+	e.states[name] = nil
+	if e.inNamespace[name.Namespace]++; e.inNamespace[name.Namespace] == 1 {
+		beginSeries(name.Namespace, Other)
+	}
+	beginSeries(name.Namespace, name.Name)
+	return true
 }
 
 func (e *environments) forget(name types.NamespacedName) {

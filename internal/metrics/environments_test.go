@@ -47,8 +47,12 @@ func ranIn(environment string) *v1alpha1.ToolCallStatus {
 
 func TestWhatRunsInAnEnvironmentCountsForIt(t *testing.T) {
 	env := types.NamespacedName{Namespace: "counted", Name: "tools"}
-	SetEnvironment(env, State{PoolReady: 1, PoolDesired: 3})
+	AddEnvironment(env)
 	defer ForgetEnvironment(env)
+	if _, found := seriesOf(t, "counted")["toolcall_environment_ready{environment=tools,namespace=counted}"]; found {
+		t.Error("a state is shown that isn't known")
+	}
+	SetEnvironment(env, State{PoolReady: 1, PoolDesired: 3})
 	CountFinished("counted", ranIn("tools"))
 	CountFinished("counted", ranIn(""))
 	CountFinished("elsewhere", ranIn("tools"))

@@ -84,6 +84,9 @@ func states(e *environments) *collector {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		for name, state := range e.states {
+			if state == nil {
+				continue
+			}
 			show := func(desc *prometheus.Desc, value float64) {
 				ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, name.Namespace, name.Name)
 			}

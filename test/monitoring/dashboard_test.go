@@ -63,8 +63,12 @@ func TestPrometheusAnswersTheDashboardAndEvaluatesTheAlerts(t *testing.T) {
 			`toolcall_calls_finished_total{namespace="agents",environment="Other",reason="EnvironmentNotFound"} > 0`,
 			`sum(toolcall_sessions{namespace="agents",environment="narrow"}) == 1`,
 		} {
-			if got, err := w.query(expr); err != nil || len(got) != 1 {
-				return fmt.Errorf("%s: %v, %w", expr, got, err)
+			got, err := w.query(expr)
+			if err != nil {
+				return err
+			}
+			if len(got) != 1 {
+				return fmt.Errorf("%s: %v", expr, got)
 			}
 		}
 		return nil

@@ -86,7 +86,7 @@ func (w *watched) goOn() {
 	w.createCall(fmt.Sprint("absent-", absent.Add(1)))
 	tools := types.NamespacedName{Namespace: namespace, Name: "tools"}
 	resolved := &v1alpha1.ResolvedEnvironment{Name: tools.Name}
-	for _, path := range []v1alpha1.CallPath{v1alpha1.PathCold, v1alpha1.PathWarm} {
+	for _, path := range []v1alpha1.Path{v1alpha1.PathCold, v1alpha1.PathWarm} {
 		status := &v1alpha1.ToolCallStatus{
 			Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Environment: resolved,
 			Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 10}},
