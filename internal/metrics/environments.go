@@ -28,8 +28,8 @@ type State struct {
 // environments are those that have series of their own. The controller of environments adds what exists and removes what is
 // deleted; no call adds any, so that the names in calls make no series.
 type environments struct {
-	mu     sync.Mutex
-	limit  int
+	mu    sync.Mutex
+	limit int
 	// states has nil until the state is known.
 	states map[types.NamespacedName]*State
 	// inNamespace counts them.
@@ -114,11 +114,15 @@ func (e *environments) labels(name types.NamespacedName) (namespace, environment
 	return name.Namespace, name.Name
 }
 
-// fold sums what was counted by environment over those that share labels. It has a sum for each that has series of its own.
+// fold sums what was counted by environment over those that share labels. It has a sum for all labels that there are, so that
+// no series comes or goes with a count.
 func (e *environments) fold(counts map[types.NamespacedName]int) map[[2]string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	sums := map[[2]string]int{{Other, Other}: 0}
+	for namespace := range e.inNamespace {
+		sums[[2]string{namespace, Other}] = 0
+	}
 	for name := range e.states {
 		sums[[2]string{name.Namespace, name.Name}] = 0
 	}
