@@ -2,9 +2,11 @@ package metrics
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -87,38 +90,174 @@ func TestEveryMetricOfTheDashboardAndTheAlertsExists(t *testing.T) {
 	}
 }
 
-var alert = regexp.MustCompile(`(?m)^\s+- alert: (\w+)$`)
-
-// Whoever is woken by an alert finds out what it means and what to do.
-func TestEveryAlertIsDocumented(t *testing.T) {
-	rules, err := os.ReadFile("../../config/monitoring/rules.yaml")
+// The table of docs/operations.md has each metric, and says of which there is one for each environment.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	for name, family := range gather(t) {
+		byEnvironment := false
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			byEnvironment = byEnvironment || label.GetName() == "environment"
+		}
+		column := map[bool]string{true: "| yes |", false: "| |"}[byEnvironment]
+		row := regexp.MustCompile("(?m)^\\| .*`" + name + "`.* " + regexp.QuoteMeta(column) + " .")
+		if !row.Match(raw) {
+			t.Errorf("docs/operations.md has no row of %s with the column %q", name, column)
+		}
+	}
+	if limit := fmt.Sprintf("At most %d environments have series of their own", MaxEnvironments); !strings.Contains(string(raw), limit) {
+		t.Errorf("docs/operations.md doesn't say %q", limit)
+	}
+}
+
+// alert is one of rules.yaml.
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func shippedAlerts(t *testing.T) (all []alert) {
+	t.Helper()
+	raw, err := os.ReadFile("../../config/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rule struct {
+		Spec struct {
+			Groups []struct {
+				Rules []alert `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(raw, &rule); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range rule.Spec.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) < 5 {
+		t.Fatalf("only %d alerts were found", len(all))
+	}
+	return all
+}
+
+var heading = regexp.MustCompile(`(?m)^### (\w+)$`)
+
+// Whoever is woken by an alert finds out what it means and what to do. The page has no section of an alert that is gone.
+func TestEveryAlertIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	alerts := alert.FindAllStringSubmatch(string(rules), -1)
-	if len(alerts) < 5 {
-		t.Errorf("only %d alerts were found", len(alerts))
-	}
-	for _, match := range alerts {
-		_, section, found := strings.Cut(string(page), "\n### "+match[1]+"\n")
-		section, _, _ = strings.Cut(section, "\n#")
-		if !found || !strings.Contains(section, "\n- Fix: ") {
-			t.Errorf("docs/troubleshooting.md doesn't say what to do about %s", match[1])
+	_, rest, _ := strings.Cut(string(page), "\n## Alerts\n")
+	chapter, _, _ := strings.Cut(rest, "\n## ")
+	sections := map[string]string{}
+	places := heading.FindAllStringSubmatchIndex(chapter, -1)
+	for i, place := range places {
+		end := len(chapter)
+		if i+1 < len(places) {
+			end = places[i+1][0]
 		}
+		sections[chapter[place[2]:place[3]]] = chapter[place[1]:end]
+	}
+	for _, a := range shippedAlerts(t) {
+		for _, part := range []string{"\n- Symptom: ", "\n- Command: ", "\n- Fix: "} {
+			if !strings.Contains(sections[a.Alert], part) {
+				t.Errorf("%s in docs/troubleshooting.md has no line %q", a.Alert, strings.TrimSpace(part))
+			}
+		}
+		delete(sections, a.Alert)
+		if want := "https://toolcall.dev/docs/troubleshooting.md#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("the runbook_url of %s is %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		if !strings.HasSuffix(a.Annotations["summary"], ".") || !strings.HasSuffix(a.Annotations["description"], ".") {
+			t.Errorf("%s has no sentences as its summary and description: %v", a.Alert, a.Annotations)
+		}
+		if !slices.Contains([]string{"critical", "warning", "info"}, a.Labels["severity"]) {
+			t.Errorf("the severity of %s is %q", a.Alert, a.Labels["severity"])
+		}
+	}
+	for name := range sections {
+		t.Errorf("docs/troubleshooting.md has a section of %s, which isn't an alert", name)
 	}
 }
 
+var selector = regexp.MustCompile(`increase\((toolcall_\w+)\{(\w+)=~?"([^"]+)"`)
+
+// A series that begins at 1 never rises, so the first event of its kind would make no alert.
+func TestSeriesThatAlertsWatchBeginAtZero(t *testing.T) {
+	env := types.NamespacedName{Namespace: "begun", Name: "tools"}
+	AddEnvironment(env)
+	defer ForgetEnvironment(env)
+	there, checked := seriesOf(t, ""), 0
+	for _, a := range shippedAlerts(t) {
+		for _, match := range selector.FindAllStringSubmatch(a.Expr, -1) {
+			for value := range strings.SplitSeq(match[3], "|") {
+				checked++
+				for _, series := range []string{"environment=tools,namespace=begun,", "environment=Other,namespace=begun,", other + ","} {
+					if match[1] == "toolcall_reports_total" {
+						series = ""
+					}
+					if !hasSeries(there, match[1]+"{"+series, match[2]+"="+value) {
+						t.Errorf("%s watches %s{%s%s=%s}, which isn't there from the beginning", a.Alert, match[1], series, match[2], value)
+					}
+				}
+			}
+		}
+	}
+	if checked < 12 {
+		t.Errorf("only %d values of labels were looked for", checked)
+	}
+}
+
+func hasSeries(there map[string]float64, prefix, label string) bool {
+	for series := range there {
+		if strings.HasPrefix(series, prefix) && strings.Contains(series, label) {
+			return true
+		}
+	}
+	return false
+}
+
+// What else a dashboard needs, a test with Prometheus finds out.
 func TestTheDashboardIsJSON(t *testing.T) {
 	raw, err := os.ReadFile("../../config/monitoring/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var dashboard struct{ Panels []struct{ Title string } }
+	var dashboard struct {
+		Panels []struct {
+			ID          int    `json:"id"`
+			Title       string `json:"title"`
+			Type        string `json:"type"`
+			Description string `json:"description"`
+			GridPos     struct{ X, Y, W, H int }
+		}
+	}
 	if err := json.Unmarshal(raw, &dashboard); err != nil || len(dashboard.Panels) == 0 {
-		t.Errorf("%v, %d panels", err, len(dashboard.Panels))
+		t.Fatalf("%v, %d panels", err, len(dashboard.Panels))
+	}
+	ids, cells := map[int]string{}, map[[2]int]string{}
+	for _, panel := range dashboard.Panels {
+		if before := ids[panel.ID]; before != "" {
+			t.Errorf("panels %q and %q have the same id", before, panel.Title)
+		}
+		ids[panel.ID] = panel.Title
+		if panel.Type != "row" && !strings.HasSuffix(panel.Description, ".") {
+			t.Errorf("panel %q has no description", panel.Title)
+		}
+		at := panel.GridPos
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				if before := cells[[2]int{x, y}]; before != "" || x >= 24 {
+					t.Fatalf("panel %q lies over %q, or outside", panel.Title, before)
+				}
+				cells[[2]int{x, y}] = panel.Title
+			}
+		}
 	}
 }
