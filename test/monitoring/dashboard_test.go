@@ -28,9 +28,10 @@ type dashboard struct {
 	} `json:"panels"`
 	Templating struct {
 		List []struct {
-			Name       string `json:"name"`
-			Type       string `json:"type"`
-			Definition string `json:"definition"`
+			Name string `json:"name"`
+			Type string `json:"type"`
+			// Query is a string of a data source, an object of a query.
+			Query json.RawMessage `json:"query"`
 		} `json:"list"`
 	} `json:"templating"`
 }
@@ -121,9 +122,13 @@ func (w *watched) variablesOffer(t *testing.T, d dashboard) {
 			offers[variable.Name] = nil
 			continue
 		}
-		match := labelValues.FindStringSubmatch(withVariables(variable.Definition, "agents", ".*"))
+		var asked struct {
+			Query string `json:"query"`
+		}
+		must(t, json.Unmarshal(variable.Query, &asked))
+		match := labelValues.FindStringSubmatch(withVariables(asked.Query, "agents", ".*"))
 		if match == nil {
-			t.Fatalf("the query of variable %s is %q", variable.Name, variable.Definition)
+			t.Fatalf("the query of variable %s is %q", variable.Name, asked.Query)
 		}
 		values, err := w.strings("label/"+match[2]+"/values", url.Values{"match[]": {match[1]}})
 		must(t, err)
