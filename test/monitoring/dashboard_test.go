@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"regexp"
@@ -187,10 +188,8 @@ func (w *watched) namesExist(t *testing.T, d dashboard) {
 			all = append(all, withVariables(target.Expr, ".*", ".*"))
 		}
 	}
-	for _, group := range shippedRules(t).Groups {
-		for _, r := range group.Rules {
-			all = append(all, r.Expr)
-		}
+	for _, r := range shippedRules(t).all() {
+		all = append(all, r.Expr)
 	}
 	for _, expr := range all {
 		metrics, labels := namesOf(expr)
@@ -199,16 +198,11 @@ func (w *watched) namesExist(t *testing.T, d dashboard) {
 		}
 		var there []string
 		for _, name := range metrics {
-			var series []map[string]string
-			must(t, w.ask("series", url.Values{"match[]": {name}}, &series))
-			if len(series) == 0 {
+			own := w.labelsOf(t, name)
+			if len(own) == 0 {
 				t.Errorf("the operator has no %s, as in %s", name, expr)
 			}
-			for _, one := range series {
-				for label := range one {
-					there = append(there, label)
-				}
-			}
+			there = append(there, own...)
 		}
 		for _, label := range labels {
 			if !slices.Contains(there, label) {
@@ -216,6 +210,17 @@ func (w *watched) namesExist(t *testing.T, d dashboard) {
 			}
 		}
 	}
+}
+
+// labelsOf are the names of the labels that a metric's series have.
+func (w *watched) labelsOf(t *testing.T, name string) (labels []string) {
+	t.Helper()
+	var series []map[string]string
+	must(t, w.ask("series", url.Values{"match[]": {name}}, &series))
+	for _, one := range series {
+		labels = slices.AppendSeq(labels, maps.Keys(one))
+	}
+	return labels
 }
 
 // alertsAreEvaluated finds each without an error, and one that is pending with its text.
@@ -236,11 +241,11 @@ func (w *watched) alertsAreEvaluated(t *testing.T) {
 		}
 		return nil
 	})
+	if len(data.Groups) != 1 || len(data.Groups[0].Rules) != len(shippedRules(t).all()) {
+		t.Errorf("Prometheus has the groups %v", data.Groups)
+	}
 	var summaries []string
 	for _, group := range data.Groups {
-		if len(group.Rules) != len(shippedRules(t).Groups[0].Rules) {
-			t.Errorf("Prometheus has %d rules", len(group.Rules))
-		}
 		for _, r := range group.Rules {
 			for _, alert := range r.Alerts {
 				summaries = append(summaries, alert.Annotations["summary"])
