@@ -242,9 +242,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("add what runs beside the controllers: %w", err)
 		}
 	}
-	metrics.RegisterCallsInFlight(func() int { return apicache.CountInFlight(api) })
-	metrics.RegisterCallsQueued(func() int { return m.Queue.Waiting() + m.SessionQueue.Waiting() })
-	metrics.RegisterSessions(func(phase v1alpha1.SessionPhase) int { return apicache.CountSessions(api)[phase] })
+	registerCounts(mgr, api, m)
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
 		"ToolSession":          sessions.SetupWithManager(mgr, m.Sessions),
@@ -256,4 +254,29 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	return nil
+}
+
+// registerCounts exposes what is counted when metrics are read.
+func registerCounts(mgr ctrl.Manager, api client.Reader, m *Memory) {
+	metrics.RegisterCallsInFlight(whileLeading(mgr, func() metrics.Counts { return apicache.CountInFlight(api) }))
+	metrics.RegisterCallsQueued(whileLeading(mgr, func() metrics.Counts {
+		waiting := m.Queue.Waiting()
+		for session, n := range m.SessionQueue.Waiting() {
+			waiting[apicache.EnvironmentOfSession(api, session)] += n
+		}
+		return waiting
+	}))
+	metrics.RegisterSessions(whileLeading(mgr, func() map[v1alpha1.SessionPhase]metrics.Counts { return apicache.CountSessions(api) }))
+}
+
+// whileLeading counts nothing unless this replica leads: another one has the same objects in its caches, and no queues.
+func whileLeading[M ~map[K]V, K comparable, V any](mgr ctrl.Manager, count func() M) func() M {
+	return func() M {
+		select {
+		case <-mgr.Elected():
+			return count()
+		default:
+			return nil
+		}
+	}
 }

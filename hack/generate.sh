@@ -23,7 +23,7 @@ for kind in $(sed -n 's/^    kind: //p' config/crd/toolcall.dev_*.yaml); do
 done
 awk -f hack/reference/conditions.awk api/v1alpha1/conditions.go >docs/reference/conditions.md
 
-# The Helm chart installs the same kinds, rights, admission policies and alerts.
+# The Helm chart installs the same kinds, rights, admission policies, alerts and dashboard.
 files=charts/toolcall-operator/files
 rm -rf "$files"
 mkdir -p "$files"/{crd,rbac,admission,monitoring,store}
@@ -31,5 +31,5 @@ cp config/crd/toolcall.dev_*.yaml config/crd/tools.yaml "$files/crd/"
 cp config/rbac/{role,user_roles,bindings}.yaml "$files/rbac/"
 cp config/admission/*.yaml "$files/admission/"
 rm "$files/admission/kustomization.yaml"
-cp config/monitoring/rules.yaml "$files/monitoring/"
+cp config/monitoring/{rules.yaml,dashboard.json} "$files/monitoring/"
 cp config/store/{service_account,service,network_policy,stateful_set}.yaml "$files/store/"

@@ -15,6 +15,28 @@ debian() {
   "${install[@]}" >/dev/null || { apt-get update >/dev/null && "${install[@]}" >/dev/null; } || die "can't install $package"
 }
 
+# unpack PACKAGE PROGRAM... puts programs of a Debian package into bin/test/, unless this machine has them. The package isn't
+# installed: that could start a server.
+unpack() {
+  local package=$1 program found dir missing=
+  shift
+  for program; do
+    [[ ! -x bin/test/$program ]] || continue
+    if found=$(command -v "$program"); then ln -sf "$found" "bin/test/$program"; else missing=yes; fi
+  done
+  [[ -n $missing ]] || return 0
+  [[ ${TOOLCALL_NO_INSTALL:-} != 1 ]] || die "the programs $* are missing: run 'apt-get install $package', or unset TOOLCALL_NO_INSTALL"
+  say "fetching the Debian package $package"
+  dir=$(mktemp -d)
+  (
+    cd "$dir"
+    apt-get download "$package" >/dev/null 2>&1 || { apt-get update >/dev/null && apt-get download "$package" >/dev/null; }
+    dpkg-deb -x ./*.deb .
+  ) || die "can't fetch $package"
+  for program; do mv -f "$dir/usr/bin/$program" bin/test/; done
+  rm -rf "$dir"
+}
+
 # node_packages NAME FOLDER installs what a folder's package-lock.json lists into bin/test/node/NAME, unless it is there.
 node_packages() {
   local to=bin/test/node/$1
@@ -36,6 +58,7 @@ counted go -C hack/release build -v -o "$PWD/bin/test/" . helm.sh/helm/v4/cmd/he
 cluster build
 
 debian gcc gcc --version
+unpack prometheus prometheus promtool
 debian busybox busybox true
 debian npm npm --version
 node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"

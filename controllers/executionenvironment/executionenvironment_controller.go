@@ -33,6 +33,7 @@ import (
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -164,6 +165,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Queue.RemoveEnvironment(req.NamespacedName)
 		r.backoffs.forget(req.NamespacedName)
 		r.Nodes.Forget(req.NamespacedName)
+		metrics.ForgetEnvironment(req.NamespacedName)
 		// The namespace's other environments may have no pass soon.
 		if err := r.ensureNetworkPolicies(ctx, req.Namespace); err != nil {
 			return ctrl.Result{}, err
@@ -173,6 +175,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	metrics.AddEnvironment(req.NamespacedName)
 	r.Queue.SetLimit(req.NamespacedName, int(ptr.Deref(env.Spec.MaxConcurrentCalls, 0)))
 	if err := r.ensureNetworkPolicies(ctx, env.Namespace); err != nil {
 		return ctrl.Result{}, err

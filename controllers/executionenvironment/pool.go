@@ -24,6 +24,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -171,6 +172,7 @@ func (r *Reconciler) reconcilePod(ctx context.Context, p *pool, job *batchv1.Job
 		removed, err := r.remove(ctx, p, job)
 		if removed && problem != "" && !surplus {
 			p.backoff.countFailure(problem, p.now)
+			metrics.CountPoolFailed(client.ObjectKeyFromObject(p.env))
 			r.Events.Eventf(p.env, nil, corev1.EventTypeWarning, v1alpha1.ReasonPodsFail, "Refill", "%s", bounds.Note(problem))
 		}
 		return err
@@ -301,6 +303,7 @@ func (r *Reconciler) addPod(ctx context.Context, p *pool) error {
 	if err := r.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("create a Job of the pool: %w", err)
 	}
+	metrics.CountPoolCreated(client.ObjectKeyFromObject(p.env))
 	return host.CreateCredential(ctx, r.Client, r.Identity, job)
 }
 
@@ -312,6 +315,7 @@ func (r *Reconciler) refused(p *pool, err error) error {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return err
 	}
+	metrics.CountPoolFailed(client.ObjectKeyFromObject(p.env))
 	p.backoff.countFailure("the API server refused a waiting pod: "+err.Error(), p.now)
 	p.wakeIn(firstBackOff)
 	return nil

@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -37,6 +38,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pool, in *inputs) (wait
 	urgent := !equality.Semantic.DeepEqual(env.Status, after.Status)
 	after.Status.ActiveCalls = int32(len(active.Items))
 	r.setWarm(after, p)
+	metrics.SetEnvironment(client.ObjectKeyFromObject(env), stateOf(after))
 	urgent = urgent || podsFail(env) != podsFail(after)
 	if equality.Semantic.DeepEqual(env.Status, after.Status) {
 		return 0, nil
@@ -50,6 +52,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pool, in *inputs) (wait
 		return 0, fmt.Errorf("write the environment's status: %w", err)
 	}
 	return 0, nil
+}
+
+// stateOf is what metrics show of an environment.
+func stateOf(env *v1alpha1.ExecutionEnvironment) metrics.State {
+	state := metrics.State{Ready: meta.IsStatusConditionTrue(env.Status.Conditions, v1alpha1.ConditionReady)}
+	if warm := env.Status.Warm; warm != nil {
+		state.PoolReady, state.PoolDesired = warm.Ready, warm.Desired
+	}
+	return state
 }
 
 // podsFail says that the environment's status says that its pool's pods don't start.

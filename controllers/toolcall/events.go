@@ -19,7 +19,7 @@ func (r *Reconciler) announce(ctx context.Context, o *observation, after *v1alph
 	if o.call.Status.Phase == s.Phase || !s.Phase.Terminal() {
 		return
 	}
-	metrics.CountFinished(s)
+	metrics.CountFinished(after.Namespace, s)
 	r.Trace.RecordCall(after, o.created, o.now)
 	r.recordPrograms(ctx, o, after)
 	if s.Phase == v1alpha1.PhaseSucceeded {
@@ -49,7 +49,7 @@ func (r *Reconciler) announceOutput(o *observation, after *v1alpha1.ToolCall) {
 		if state == "" || state == store.Storing || state == before[part.key] {
 			continue
 		}
-		metrics.CountStored(string(state))
+		metrics.CountStored(after.Namespace, &after.Status, string(state), part.kept())
 		if state == store.Lost {
 			metrics.CountStoreError(metrics.StoreWrite)
 		}

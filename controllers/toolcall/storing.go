@@ -54,6 +54,17 @@ func (p *storedPart) state() store.State {
 	return store.State(p.stream.State)
 }
 
+// kept is how many bytes of it the store has, when its state is final.
+func (p *storedPart) kept() int64 {
+	switch {
+	case p.stream != nil:
+		return ptr.Deref(p.stream.Kept, 0)
+	case p.state() == store.Complete:
+		return p.artifact.Bytes
+	}
+	return 0
+}
+
 func (p *storedPart) set(status store.Status) {
 	if p.artifact != nil {
 		p.artifact.State = v1alpha1.ArtifactState(status.State)

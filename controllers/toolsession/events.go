@@ -12,7 +12,7 @@ import (
 func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolSession) {
 	before, s := &o.session.Status, &after.Status
 	if s.Incarnation > before.Incarnation && s.Incarnation == 1 {
-		metrics.CountSessionReady(s)
+		metrics.CountSessionReady(after.Namespace, s)
 	}
 	if before.Phase == s.Phase {
 		return
@@ -20,7 +20,7 @@ func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolSession) {
 	kind := corev1.EventTypeNormal
 	switch {
 	case s.Phase == v1alpha1.SessionEnded:
-		metrics.CountSessionEnded(s)
+		metrics.CountSessionEnded(after.Namespace, s)
 		if s.Reason == v1alpha1.ReasonStartFailed || s.Reason == v1alpha1.ReasonPodLost {
 			kind = corev1.EventTypeWarning
 		}

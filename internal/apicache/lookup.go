@@ -199,15 +199,32 @@ func (r Reader) CallsOfJob(ctx context.Context, job types.NamespacedName) ([]v1a
 	return calls.Items, nil
 }
 
-// CountInFlight counts the calls that have not ended; 0 while the cache isn't filled.
-func CountInFlight(reader client.Reader) int {
-	calls := &v1alpha1.ToolCallList{}
+// CountInFlight counts the calls that have not ended, by environment; none while the cache isn't filled. A call that isn't
+// decided about yet counts for the environment that it names.
+func CountInFlight(reader client.Reader) map[types.NamespacedName]int {
+	counts, calls := map[types.NamespacedName]int{}, &v1alpha1.ToolCallList{}
 	err := reader.List(context.Background(), calls, client.MatchingFields{IndexInFlight: "true"},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	if err != nil {
-		return 0
+		return counts
 	}
-	return len(calls.Items)
+	for i := range calls.Items {
+		call := &calls.Items[i]
+		counts[environmentOf(call.Namespace, call.Status.Environment, call.Spec.EnvironmentRef)]++
+	}
+	return counts
+}
+
+// environmentOf is the environment that was resolved, or else the one that is named; without a name when there is neither.
+func environmentOf(namespace string, resolved *v1alpha1.ResolvedEnvironment, named *v1alpha1.LocalReference) types.NamespacedName {
+	key := types.NamespacedName{Namespace: namespace}
+	switch {
+	case resolved != nil && resolved.Name != "":
+		key.Name = resolved.Name
+	case named != nil:
+		key.Name = named.Name
+	}
+	return key
 }
 
 // errChanged says that the cache is behind: the pass is tried again.

@@ -282,23 +282,26 @@ func TestTheCallsThatRecordAJob(t *testing.T) {
 		c.Name, c.ResourceVersion, c.Status.Job, c.Status.Phase = name, "", job, phase
 		return c
 	}
+	runs, waits := call("runs", "job", v1alpha1.PhaseRunning), call("waits", "job", v1alpha1.PhasePending)
+	runs.Status.Environment, runs.Spec.EnvironmentRef = &v1alpha1.ResolvedEnvironment{Name: "tools"}, &v1alpha1.LocalReference{Name: "named"}
+	waits.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: "named"}
 	r := Reader{Reader: stored(t, true,
-		call("runs", "job", v1alpha1.PhaseRunning), call("waits", "job", v1alpha1.PhasePending), call("ended", "job", v1alpha1.PhaseFailed),
+		runs, waits, call("ended", "job", v1alpha1.PhaseFailed),
 		call("other", "another", v1alpha1.PhaseRunning), call("none", "", ""),
 	), Live: unasked(t)}
 	got, err := r.CallsOfJob(ctx, named("job"))
 	if err != nil || len(got) != 2 || got[0].Name != "runs" || got[1].Name != "waits" {
 		t.Errorf("got %d calls, %v", len(got), err)
 	}
-	if n := CountInFlight(r); n != 4 {
-		t.Errorf("%d calls are in flight", n)
+	if diff := cmp.Diff(map[types.NamespacedName]int{{Namespace: "ns", Name: "tools"}: 1, {Namespace: "ns", Name: "named"}: 1, {Namespace: "ns"}: 2}, CountInFlight(r)); diff != "" {
+		t.Errorf("calls in flight:\n%s", diff)
 	}
 	r.Reader = down(stored(t, true))
 	if got, err := r.CallsOfJob(ctx, named("job")); !errors.Is(err, errDown) || got != nil {
 		t.Errorf("without an answer: %v, %v", got, err)
 	}
-	if n := CountInFlight(r); n != 0 {
-		t.Errorf("without an answer %d calls are in flight", n)
+	if got := CountInFlight(r); len(got) != 0 {
+		t.Errorf("without an answer %v are in flight", got)
 	}
 }
 

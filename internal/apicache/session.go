@@ -200,14 +200,28 @@ func (r Reader) IsNodeGone(ctx context.Context, name string) (bool, error) {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }), nil
 }
 
-// CountSessions counts the sessions of each phase; none while the cache isn't filled.
-func CountSessions(reader client.Reader) map[v1alpha1.SessionPhase]int {
-	sessions, counts := &v1alpha1.ToolSessionList{}, map[v1alpha1.SessionPhase]int{}
+// CountSessions counts the sessions by phase and environment; none while the cache isn't filled.
+func CountSessions(reader client.Reader) map[v1alpha1.SessionPhase]map[types.NamespacedName]int {
+	sessions, counts := &v1alpha1.ToolSessionList{}, map[v1alpha1.SessionPhase]map[types.NamespacedName]int{}
 	if reader.List(context.Background(), sessions, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency) != nil {
 		return counts
 	}
 	for i := range sessions.Items {
-		counts[sessions.Items[i].Status.Phase]++
+		session := &sessions.Items[i]
+		phase := session.Status.Phase
+		if counts[phase] == nil {
+			counts[phase] = map[types.NamespacedName]int{}
+		}
+		counts[phase][environmentOf(session.Namespace, session.Status.Environment, session.Spec.EnvironmentRef)]++
 	}
 	return counts
+}
+
+// EnvironmentOfSession is the environment of a session in the cache; without a name when the session isn't there.
+func EnvironmentOfSession(reader client.Reader, name types.NamespacedName) types.NamespacedName {
+	session := &v1alpha1.ToolSession{}
+	if err := reader.Get(context.Background(), name, session, client.DisableReadYourWritesConsistency); err != nil {
+		return types.NamespacedName{Namespace: name.Namespace}
+	}
+	return environmentOf(name.Namespace, session.Status.Environment, session.Spec.EnvironmentRef)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -67,5 +68,39 @@ func TestASessionWithLargeVariablesIsReadWhole(t *testing.T) {
 	}
 	if _, err := (Reader{Live: down(stored(t, false, live))}).WholeSession(ctx, large); !errors.Is(err, errDown) {
 		t.Errorf("without an answer: %v", err)
+	}
+}
+
+func TestSessionsAreCountedByPhaseAndEnvironment(t *testing.T) {
+	t.Parallel()
+	session := func(name string, phase v1alpha1.SessionPhase, named, resolved string) *v1alpha1.ToolSession {
+		s := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		s.Status.Phase = phase
+		if named != "" {
+			s.Spec.EnvironmentRef = &v1alpha1.LocalReference{Name: named}
+		}
+		if resolved != "" {
+			s.Status.Environment = &v1alpha1.ResolvedEnvironment{Name: resolved}
+		}
+		return s
+	}
+	r := stored(t, false,
+		session("new", "", "", ""), session("starts", v1alpha1.SessionPending, "tools", ""), session("serves", v1alpha1.SessionReady, "", "tools"),
+		session("renamed", v1alpha1.SessionReady, "named", "tools"),
+	)
+	in := func(environment string, n int) map[types.NamespacedName]int {
+		return map[types.NamespacedName]int{{Namespace: "ns", Name: environment}: n}
+	}
+	want := map[v1alpha1.SessionPhase]map[types.NamespacedName]int{"": in("", 1), v1alpha1.SessionPending: in("tools", 1), v1alpha1.SessionReady: in("tools", 2)}
+	if diff := cmp.Diff(want, CountSessions(r)); diff != "" {
+		t.Error(diff)
+	}
+	for name, want := range map[string]string{"new": "", "starts": "tools", "renamed": "tools", "absent": ""} {
+		if got := EnvironmentOfSession(r, named(name)); got != named(want) {
+			t.Errorf("the environment of session %s is %v, want %q", name, got, want)
+		}
+	}
+	if got := CountSessions(down(r)); len(got) != 0 {
+		t.Errorf("without an answer: %v", got)
 	}
 }

@@ -1,12 +1,11 @@
 // Package metrics holds the operator's own metrics, in controller-runtime's registry.
 //
-// The values of labels are constants: phases, reasons and paths of the API, and the ones below. No label holds a name,
-// a command or other text of a user. A count follows the write that made it true, once for each transition.
+// The values of labels are constants, phases, reasons and paths of the API among them, and the names of environments that exist
+// with those of their namespaces: of MaxEnvironments at most, until they are deleted. No label holds another name, a command
+// or other text of a user. A count follows the write that made it true, once for each transition.
 package metrics
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -19,21 +18,21 @@ var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60
 var (
 	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_calls_finished_total",
-		Help: "Finished calls, by terminal phase and reason.",
-	}, []string{"phase", "reason"})
+		Help: "Finished calls, by environment, terminal phase and reason.",
+	}, withEnvironment("phase", "reason"))
 	stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "toolcall_call_stage_seconds",
-		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by path (Cold, Warm, Session, or None for a call without a pod).",
+		Help:    "Time from the creation of a call to a stage (accepted, started, finished), by environment and path (Cold, Warm, Session, or None for a call without a pod).",
 		Buckets: buckets,
-	}, []string{"stage", "path"})
+	}, withEnvironment("stage", "path"))
 	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_programs_refused_total",
-		Help: "Executions that the kernel's walls refused in finished calls, by rule; rule Omitted has those of programs that the call's status doesn't list.",
-	}, []string{"rule"})
+		Help: "Executions that the kernel's walls refused in finished calls, by environment and rule; rule Omitted has those of programs that the call's status doesn't list.",
+	}, withEnvironment("rule"))
 	resultBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_result_bytes_total",
-		Help: "Bytes that the processes of finished calls wrote, by stream, including bytes that the result leaves out.",
-	}, []string{"stream"})
+		Help: "Bytes that the processes of finished calls wrote, by environment and stream, including bytes that the result leaves out.",
+	}, withEnvironment("stream"))
 	reports = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_reports_total",
 		Help: "Results that runners sent, by outcome: recorded, repeated (recorded before) or refused (not a valid result of the call).",
@@ -48,9 +47,53 @@ var (
 	})
 )
 
+// byEnvironment are the metrics that count by environment.
+var byEnvironment = []interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}{finished, stages, refused, resultBytes, sessionsEnded, sessionsReady, storedStreams, storedBytes, poolCreated, poolFailed}
+
+// rare are the reasons and rules that alerts watch for. A series that begins at 1 doesn't rise for Prometheus, so these begin
+// at 0, before the first of them happens.
+var rare = struct{ failed, denied, rules, sessions []string }{
+	failed: []string{
+		v1alpha1.ReasonPodLost, v1alpha1.ReasonStartTimeout, v1alpha1.ReasonUnschedulable, v1alpha1.ReasonImagePullFailed, v1alpha1.ReasonPodRejected,
+		v1alpha1.ReasonIsolationUnavailable,
+	},
+	denied:   []string{v1alpha1.ReasonGuardError, v1alpha1.ReasonBudgetExceeded},
+	rules:    []string{"Loader", "Unnamed", "Changed"},
+	sessions: []string{v1alpha1.ReasonStartFailed, v1alpha1.ReasonPodLost},
+}
+
+// beginSeries has the series of an environment that alerts watch begin at 0.
+func beginSeries(namespace, environment string) {
+	for _, reason := range rare.failed {
+		finished.WithLabelValues(namespace, environment, string(v1alpha1.PhaseFailed), reason)
+	}
+	for _, reason := range rare.denied {
+		finished.WithLabelValues(namespace, environment, string(v1alpha1.PhaseDenied), reason)
+	}
+	for _, rule := range rare.rules {
+		refused.WithLabelValues(namespace, environment, rule)
+	}
+	for _, reason := range rare.sessions {
+		sessionsEnded.WithLabelValues(namespace, environment, reason)
+	}
+	poolFailed.WithLabelValues(namespace, environment)
+}
+
 func init() {
-	crmetrics.Registry.MustRegister(finished, stages, refused, resultBytes, reports, eventsDropped, recordsDropped, sessionsEnded, sessionsReady,
-		storeErrors, storedStreams)
+	for _, metric := range byEnvironment {
+		crmetrics.Registry.MustRegister(metric)
+	}
+	crmetrics.Registry.MustRegister(reports, eventsDropped, recordsDropped, storeErrors, states(known))
+	beginSeries(Other, Other)
+	for _, outcome := range []ReportOutcome{ReportRecorded, ReportRepeated, ReportRefused} {
+		reports.WithLabelValues(string(outcome))
+	}
+	for _, operation := range []StoreOperation{StoreWrite, StoreRead, StoreDelete, StoreSweep} {
+		storeErrors.WithLabelValues(string(operation))
+	}
 }
 
 // ReportOutcome is what the operator did with a result that a runner sent.
@@ -72,77 +115,39 @@ func CountDroppedEvent() { eventsDropped.Inc() }
 // CountDroppedRecord counts a record for the log that a namespace's limit kept back.
 func CountDroppedRecord() { recordsDropped.Inc() }
 
-// CountFinished counts a call that ended.
-func CountFinished(status *v1alpha1.ToolCallStatus) {
-	finished.WithLabelValues(string(status.Phase), status.Reason).Inc()
-	if status.Streams != nil {
-		resultBytes.WithLabelValues("stdout").Add(float64(status.Streams.Stdout.Bytes))
-		resultBytes.WithLabelValues("stderr").Add(float64(status.Streams.Stderr.Bytes))
-	}
-	for _, p := range status.Refused {
-		refused.WithLabelValues(p.Rule).Add(float64(p.Count))
-	}
-	if status.OmittedRefused > 0 {
-		refused.WithLabelValues("Omitted").Add(float64(status.OmittedRefused))
-	}
-	if status.Timings == nil {
+// CountFinished counts a call of a namespace that ended.
+func CountFinished(namespace string, status *v1alpha1.ToolCallStatus) {
+	known.count(environmentOf(namespace, status.Environment), func(namespace, environment string) {
+		finished.WithLabelValues(namespace, environment, string(status.Phase), status.Reason).Inc()
+		if status.Streams != nil {
+			resultBytes.WithLabelValues(namespace, environment, "stdout").Add(float64(status.Streams.Stdout.Bytes))
+			resultBytes.WithLabelValues(namespace, environment, "stderr").Add(float64(status.Streams.Stderr.Bytes))
+		}
+		for _, p := range status.Refused {
+			refused.WithLabelValues(namespace, environment, p.Rule).Add(float64(p.Count))
+		}
+		if status.OmittedRefused > 0 {
+			refused.WithLabelValues(namespace, environment, "Omitted").Add(float64(status.OmittedRefused))
+		}
+		observeStages(stages.MustCurryWith(prometheus.Labels{"namespace": namespace, "environment": environment}), status.Timings)
+	})
+}
+
+func observeStages(stages prometheus.ObserverVec, timings *v1alpha1.CallTimings) {
+	if timings == nil {
 		return
 	}
-	path := string(status.Timings.Path)
+	path := string(timings.Path)
 	if path == "" {
 		path = "None"
 	}
 	for stage, ms := range map[string]*int64{
-		"accepted": status.Timings.AcceptedMilliseconds,
-		"started":  status.Timings.StartedMilliseconds,
-		"finished": status.Timings.FinishedMilliseconds,
+		"accepted": timings.AcceptedMilliseconds,
+		"started":  timings.StartedMilliseconds,
+		"finished": timings.FinishedMilliseconds,
 	} {
 		if ms != nil {
 			stages.WithLabelValues(stage, path).Observe(float64(*ms) / 1000)
 		}
 	}
-}
-
-// RegisterCallsInFlight exposes the number of calls that have not ended.
-func RegisterCallsInFlight(count func() int) {
-	register("toolcall_calls_in_flight", "Calls that have not ended.", nil, func() float64 { return float64(count()) })
-}
-
-// RegisterCallsQueued exposes the number of calls that wait for a place in their environment or for their session.
-func RegisterCallsQueued(count func() int) {
-	register("toolcall_calls_queued", "Calls that wait for a place in their environment, or for their session.", nil,
-		func() float64 { return float64(count()) })
-}
-
-// RegisterRunnerConnections exposes the number of connected runners.
-func RegisterRunnerConnections(count func() int) {
-	register("toolcall_runner_connections", "Runners that are connected to this replica.", nil, func() float64 { return float64(count()) })
-}
-
-// RegisterClusterFeatures exposes what the cluster has, of what the operator uses where it is there.
-func RegisterClusterFeatures(features map[string]bool) {
-	for feature, there := range features {
-		register("toolcall_cluster_feature",
-			"Whether the operator uses a feature of the cluster (1), or does without it (0): MutatingAdmissionPolicy, which fills in who created a call, and ImageVolume, which brings the runner into pods.",
-			prometheus.Labels{"feature": feature}, func() float64 {
-				if there {
-					return 1
-				}
-				return 0
-			})
-	}
-}
-
-// RegisterClockSkew exposes how far the API servers' clocks are ahead of the operator's, and how far the API servers'
-// answers contradict each other.
-func RegisterClockSkew(operator, apiServers func() time.Duration) {
-	for clock, skew := range map[string]func() time.Duration{"operator": operator, "apiservers": apiServers} {
-		register("toolcall_clock_skew_seconds",
-			"Differences between clocks: how far the API servers are ahead of this replica (clock=operator), and how far their answers contradict each other (clock=apiservers).",
-			prometheus.Labels{"clock": clock}, func() float64 { return skew().Seconds() })
-	}
-}
-
-func register(name, help string, labels prometheus.Labels, value func() float64) {
-	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/utils/ptr"
 
@@ -34,6 +35,11 @@ func valueOf(metric *dto.Metric) float64 {
 	return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 }
 
+// other are the labels of what no environment with series of its own has; they are sorted by their names.
+const other = "environment=Other,namespace=Other"
+
+func stage(path, stage string) string { return other + ",path=" + path + ",stage=" + stage }
+
 func TestAFinishedCallIsCountedWithItsStagesAndBytes(t *testing.T) {
 	status := &v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit,
@@ -48,12 +54,12 @@ func TestAFinishedCallIsCountedWithItsStagesAndBytes(t *testing.T) {
 	for _, name := range names {
 		before[name] = values(t, name)
 	}
-	CountFinished(status)
-	CountFinished(&v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: v1alpha1.ReasonShellDisabled})
+	CountFinished("n", status)
+	CountFinished("n", &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: v1alpha1.ReasonShellDisabled})
 	for name, want := range map[string]map[string]float64{
-		names[0]: {"phase=Failed,reason=NonZeroExit": 1, "phase=Denied,reason=ShellDisabled": 1},
-		names[1]: {"path=Warm,stage=accepted": 1, "path=Warm,stage=started": 1, "path=Warm,stage=finished": 1},
-		names[2]: {"stream=stdout": 5, "stream=stderr": 7},
+		names[0]: {other + ",phase=Failed,reason=NonZeroExit": 1, other + ",phase=Denied,reason=ShellDisabled": 1},
+		names[1]: {stage("Warm", "accepted"): 1, stage("Warm", "started"): 1, stage("Warm", "finished"): 1},
+		names[2]: {other + ",stream=stdout": 5, other + ",stream=stderr": 7},
 	} {
 		after := values(t, name)
 		for labels, by := range want {
@@ -62,21 +68,24 @@ func TestAFinishedCallIsCountedWithItsStagesAndBytes(t *testing.T) {
 			}
 		}
 	}
-	if values(t, names[1])["path=None,stage=finished"] == 0 {
+	if values(t, names[1])[stage("None", "finished")] == 0 {
 		t.Error("a call without a pod has no stages")
 	}
 }
 
 func TestGaugesShowWhatIsCountedNow(t *testing.T) {
 	for name, want := range map[string]map[string]float64{
-		"toolcall_calls_in_flight":    {"": 3},
-		"toolcall_calls_queued":       {"": 2},
+		"toolcall_calls_in_flight":    {other: 3},
+		"toolcall_calls_queued":       {other: 2},
 		"toolcall_runner_connections": {"": 1},
-		"toolcall_sessions":           {"phase=Pending": 7, "phase=Ready": 5, "phase=Suspended": 9, "phase=Ended": 5},
+		"toolcall_api_request_limit":  {"": 1000},
+		"toolcall_sessions":           {other + ",phase=Pending": 7, other + ",phase=Ready": 0, other + ",phase=Suspended": 9, other + ",phase=Ended": 0},
 		"toolcall_clock_skew_seconds": {"clock=operator": -1.5, "clock=apiservers": 2},
 	} {
-		if got := values(t, name); !maps.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
+		got := values(t, name)
+		maps.DeleteFunc(got, func(labels string, _ float64) bool { return strings.Contains(labels, "namespace=gathered") })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, want (-) and got (+):\n%s", name, diff)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
 
 var (
 	storeErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -9,8 +13,12 @@ var (
 	}, []string{"operation"})
 	storedStreams = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_output_streams_total",
-		Help: "Streams of finished calls that were more than the status keeps, and artifacts, by state: Complete, Shortened or Lost.",
-	}, []string{"state"})
+		Help: "Streams of finished calls that were more than the status keeps, and artifacts, by environment and state: Complete, Shortened or Lost.",
+	}, withEnvironment("state"))
+	storedBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_output_stored_bytes_total",
+		Help: "Bytes of streams and artifacts of finished calls that the output store keeps, by environment.",
+	}, withEnvironment())
 )
 
 // StoreOperation is what the operator asks of the output store.
@@ -29,7 +37,10 @@ func CountStoreError(operation StoreOperation) {
 	storeErrors.WithLabelValues(string(operation)).Inc()
 }
 
-// CountStored counts a stream or an artifact whose state is final.
-func CountStored(state string) {
-	storedStreams.WithLabelValues(state).Inc()
+// CountStored counts a stream or an artifact of a call whose state is final, and of which the store keeps so many bytes.
+func CountStored(namespace string, call *v1alpha1.ToolCallStatus, state string, bytes int64) {
+	known.count(environmentOf(namespace, call.Environment), func(namespace, environment string) {
+		storedStreams.WithLabelValues(namespace, environment, state).Inc()
+		storedBytes.WithLabelValues(namespace, environment).Add(float64(bytes))
+	})
 }

@@ -90,6 +90,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
 	})
 	metrics.RegisterRunnerConnections(memory.Hub.Len)
+	metrics.RegisterRequestLimit(o.QPS)
 	records := &dispatch.Records{Cached: mgr.GetCache(), Live: mgr.GetAPIReader()}
 	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: memory.Hub, records: records, clock: now, log: log.WithName("dispatch")}); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)

@@ -197,13 +197,15 @@ func (q *Queues) FirstSeen(call types.NamespacedName, uid types.UID) (seen time.
 	return time.Time{}, false
 }
 
-// Waiting returns how many calls wait, in all environments.
-func (q *Queues) Waiting() int {
+// Waiting returns how many calls wait, by environment.
+func (q *Queues) Waiting() map[types.NamespacedName]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiting := 0
-	for _, e := range q.environments {
-		waiting += len(e.waiting)
+	waiting := map[types.NamespacedName]int{}
+	for name, e := range q.environments {
+		if n := len(e.waiting); n > 0 {
+			waiting[name] = n
+		}
 	}
 	return waiting
 }

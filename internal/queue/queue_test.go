@@ -61,7 +61,10 @@ func (q *Queues) count() (running, waiting int) {
 		running += len(e.running)
 	}
 	q.mu.Unlock()
-	return running, q.Waiting()
+	for _, n := range q.Waiting() {
+		waiting += n
+	}
+	return running, waiting
 }
 
 func TestAQueueWithoutALimitAdmitsEveryCall(t *testing.T) {

@@ -154,15 +154,17 @@ func (q *SessionQueue) Forget(call types.NamespacedName) {
 	q.forget(call)
 }
 
-// Waiting counts the calls that wait for their sessions.
-func (q *SessionQueue) Waiting() int {
+// Waiting counts the calls that wait, by session.
+func (q *SessionQueue) Waiting() map[types.NamespacedName]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for _, l := range q.lines {
-		n += len(l.foreground) + len(l.background)
+	waiting := map[types.NamespacedName]int{}
+	for session, l := range q.lines {
+		if n := len(l.foreground) + len(l.background); n > 0 {
+			waiting[session] = n
+		}
 	}
-	return n
+	return waiting
 }
 
 // Wake has the first calls of a session looked at: as many as there is room for, of each kind.

@@ -1,0 +1,27 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	poolCreated = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_pool_pods_created_total",
+		Help: "Pods that were created to refill an environment's warm pool.",
+	}, withEnvironment())
+	poolFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_pool_pods_failed_total",
+		Help: "Pods of an environment's warm pool that were deleted because they did not start, or that the API server refused.",
+	}, withEnvironment())
+)
+
+// CountPoolCreated counts a pod that was created for an environment's warm pool.
+func CountPoolCreated(name types.NamespacedName) {
+	known.count(name, func(namespace, environment string) { poolCreated.WithLabelValues(namespace, environment).Inc() })
+}
+
+// CountPoolFailed counts a pod of an environment's warm pool that didn't start.
+func CountPoolFailed(name types.NamespacedName) {
+	known.count(name, func(namespace, environment string) { poolFailed.WithLabelValues(namespace, environment).Inc() })
+}

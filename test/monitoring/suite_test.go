@@ -1,0 +1,200 @@
+package monitoring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/test/internal/built"
+)
+
+const (
+	system   = "toolcall-system"
+	account  = "system:serviceaccount:" + system + ":toolcall-operator"
+	patience = 2 * time.Minute
+)
+
+// watched is an operator that works against an API server, and a Prometheus that scrapes it.
+type watched struct {
+	t          *testing.T
+	admin      client.Client
+	prometheus string
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = is()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func newWatched(t *testing.T) *watched {
+	t.Helper()
+	needsPrograms(t)
+	ctrl.SetLogger(logr.Discard())
+	env := &envtest.Environment{}
+	t.Cleanup(func() { _ = env.Stop() })
+	conf, err := env.Start()
+	must(t, err)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
+	for _, args := range []string{
+		"apply --server-side -k ../../config/default",
+		"delete apiservice v1alpha1.subresources.toolcall.dev", // Nobody answers for it here.
+		"wait --for=condition=Established crd --all --timeout=60s",
+		"create namespace agents",
+	} {
+		command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
+		if said, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %s: %v: %s", args, err, said)
+		}
+	}
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	conf.QPS, conf.Burst = 500, 1000
+	w := &watched{t: t, prometheus: freeAddress(t)}
+	w.admin, err = client.New(conf, client.Options{Scheme: scheme})
+	must(t, err)
+	w.startPrometheus(w.startOperator(conf))
+	return w
+}
+
+// startOperator runs the operator in this process, and returns where its metrics are.
+func (w *watched) startOperator(conf *rest.Config) string {
+	w.t.Helper()
+	conf = rest.CopyConfig(conf)
+	conf.Impersonate = rest.ImpersonationConfig{
+		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
+	}
+	options := &operator.Options{
+		RunnerImage: "example.com/runner:1", DispatchAddress: freeAddress(w.t), DispatchService: "toolcall-dispatch",
+		IdentityDir: w.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: freeAddress(w.t), HealthAddress: "0",
+		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespace: system, PodIP: "127.0.0.1",
+	}
+	must(w.t, options.Validate())
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- operator.Run(ctx, conf, options, logr.Discard()) }()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the operator ended: %v", err)
+		}
+	})
+	return options.MetricsAddress
+}
+
+// startPrometheus scrapes as the ServiceMonitor says, with the labels that the Prometheus Operator gives a target.
+func (w *watched) startPrometheus(target string) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	rules := writeYAML(w.t, filepath.Join(dir, "rules.yaml"), shippedRules(w.t))
+	file := writeYAML(w.t, filepath.Join(dir, "prometheus.yaml"), map[string]any{
+		"global":     map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"},
+		"rule_files": []string{rules},
+		"scrape_configs": []any{map[string]any{
+			"job_name": "toolcall-metrics", "honor_labels": true,
+			"static_configs": []any{map[string]any{
+				"targets": []string{target}, "labels": map[string]string{"namespace": system, "pod": "toolcall-operator-0", "service": "toolcall-metrics"},
+			}},
+		}},
+	})
+	promtool(w.t, "check", "config", file)
+	program, err := built.Helper("prometheus")
+	must(w.t, err)
+	command := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+w.prometheus)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	must(w.t, err)
+	command.Stdout, command.Stderr = log, log
+	must(w.t, command.Start())
+	w.t.Cleanup(func() {
+		_ = command.Process.Signal(os.Interrupt)
+		_ = command.Wait()
+		if w.t.Failed() {
+			said, _ := os.ReadFile(log.Name())
+			w.t.Logf("Prometheus logged\n%s", said)
+		}
+		_ = log.Close()
+	})
+}
+
+// ask calls Prometheus's HTTP API, as Grafana does.
+func (w *watched) ask(path string, query url.Values, into any) error {
+	response, err := http.Get("http://" + w.prometheus + "/api/v1/" + path + "?" + query.Encode())
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", path, response.Status, raw)
+	}
+	return json.Unmarshal(raw, &struct {
+		Data any `json:"data"`
+	}{into})
+}
+
+// sample is one of a query's results.
+type sample struct {
+	Metric map[string]string `json:"metric"`
+	Value  []any             `json:"value"`
+}
+
+func (w *watched) query(expr string) ([]sample, error) {
+	var data struct {
+		Result []sample `json:"result"`
+	}
+	err := w.ask("query", url.Values{"query": {expr}}, &data)
+	return data.Result, err
+}
+
+func (w *watched) strings(path string, query url.Values) ([]string, error) {
+	var list []string
+	err := w.ask(path, query, &list)
+	return list, err
+}
