@@ -10,6 +10,9 @@ const (
 	// the HTTP headers traceparent and tracestate (https://www.w3.org/TR/trace-context/).
 	AnnotationTraceParent = "toolcall.dev/traceparent"
 	AnnotationTraceState  = "toolcall.dev/tracestate"
+	// AnnotationRequestDigest is a hash of what a client asked for that named a call or session by an id of its own. The MCP
+	// server sets it, and compares it when the same id comes again.
+	AnnotationRequestDigest = "toolcall.dev/request-digest"
 )
 
 // AnnotationRestored marks a call or session that came back from a backup or was applied by somebody else. Admission sets

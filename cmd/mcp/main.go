@@ -10,12 +10,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/mcpserver"
+	"toolcall.dev/operator/internal/version"
 )
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use: "mcp", Short: "Offer tool calls to agents over the Model Context Protocol", Version: version(), SilenceUsage: true,
+		Use: "mcp", Short: "Offer tool calls to agents over the Model Context Protocol", Version: version.String(), SilenceUsage: true,
 	}
 	root.SetErrPrefix("mcp:")
 	root.AddCommand(newStdioCommand(), newHTTPCommand())
@@ -37,12 +37,14 @@ func newCommand() *cobra.Command {
 }
 
 func newStdioCommand() *cobra.Command {
-	cluster, maxCalls := &mcpserver.Cluster{}, 0
+	cluster, maxCalls, sessionPerClient := &mcpserver.Cluster{}, 0, false
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Serve one agent over standard input and output, with the credentials of the kubeconfig", Args: cobra.NoArgs,
 	}
 	cluster.Bind(cmd.Flags())
 	cmd.Flags().IntVar(&maxCalls, "max-calls", 64, "maximum number of running calls")
+	cmd.Flags().BoolVar(&sessionPerClient, "session-per-client", false,
+		"run the calls of the agent in one session, which the first call starts and the end of the connection ends; calls that name a session or an environment are apart")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if maxCalls < 1 {
 			return errors.New("--max-calls must be at least 1")
@@ -56,7 +58,8 @@ func newStdioCommand() *cobra.Command {
 			return err
 		}
 		return mcpserver.NewServer(mcpserver.Options{
-			Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, Version: version(), Log: newLog(slog.LevelWarn),
+			Requester: requester, MaxCalls: maxCalls, MaxCallsPerUser: maxCalls, SessionPerClient: sessionPerClient,
+			Version: version.String(), Log: newLog(slog.LevelWarn),
 		}).RunStdio(cmd.Context())
 	}
 	return cmd
@@ -80,7 +83,7 @@ func newHTTPCommand() *cobra.Command {
 		}
 		server := mcpserver.NewServer(mcpserver.Options{
 			MaxCalls: options.MaxCalls, MaxCallsPerTenant: options.MaxCallsPerTenant, MaxCallsPerUser: options.MaxCallsPerUser,
-			Version: version(), Log: newLog(slog.LevelInfo),
+			Version: version.String(), Log: newLog(slog.LevelInfo),
 		})
 		return mcpserver.Serve(cmd.Context(), options, server, options.Endpoint(conf, namespace))
 	}
@@ -89,11 +92,4 @@ func newHTTPCommand() *cobra.Command {
 
 func newLog(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

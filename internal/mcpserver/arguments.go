@@ -66,7 +66,7 @@ func (a *arguments) err() error {
 	if len(a.errors) == 0 {
 		return nil
 	}
-	return &invalidRequest{reason: reasonInvalidArguments, message: strings.Join(a.errors, "\n")}
+	return &failure{reason: reasonInvalidArguments, message: strings.Join(a.errors, "\n")}
 }
 
 // read decodes an argument into out. It reports whether the argument was present and valid.
@@ -151,17 +151,51 @@ func (a *arguments) flag(name string) *bool {
 
 // seconds reads a positive whole number of seconds, nil if absent.
 func (a *arguments) seconds(name string) *int32 {
-	var value float64
-	if !a.read(name, "a whole number of seconds", &value) {
+	value := a.whole(name, "a whole number of seconds", 1, math.MaxInt32)
+	if value == nil {
 		return nil
 	}
-	if value != math.Trunc(value) || value < 1 || value > math.MaxInt32 {
-		a.fail(name, "must be a whole number of seconds, at least 1 and at most %d, not %s", math.MaxInt32, truncate(string(a.values[name]), 40))
-		return nil
-	}
-	seconds := int32(value)
-	return &seconds
+	return new(int32(*value))
 }
+
+// number reads a whole number within bounds, nil if absent.
+func (a *arguments) number(name string, lowest, highest int64) *int64 {
+	return a.whole(name, "a whole number", lowest, highest)
+}
+
+// whole reads a whole number. One that is written as a fraction or with an exponent counts too: 7.0, 1e3.
+func (a *arguments) whole(name, shape string, lowest, highest int64) *int64 {
+	var value float64
+	if !a.read(name, shape, &value) {
+		return nil
+	}
+	if value != math.Trunc(value) || value < float64(lowest) || value > float64(highest) {
+		a.fail(name, "must be %s, at least %d and at most %d, not %s", shape, lowest, highest, truncate(string(a.values[name]), 40))
+		return nil
+	}
+	return new(int64(value))
+}
+
+// choice reads one of several words, the first if absent.
+func (a *arguments) choice(name string, words ...string) string {
+	chosen := a.text(name)
+	if chosen == "" {
+		return words[0]
+	}
+	if !slices.Contains(words, chosen) {
+		a.fail(name, "must be %s, not %q", strings.Join(words, " or "), truncate(chosen, 40))
+	}
+	return chosen
+}
+
+// has reports whether an argument was sent, an empty one too.
+func (a *arguments) has(name string) bool {
+	_, given := a.values[name]
+	return given
+}
+
+// maxOffset is the largest offset that a number of JSON holds exactly.
+const maxOffset = 1<<53 - 1
 
 // kind names the JSON type of a value for a message.
 func kind(raw json.RawMessage) string {

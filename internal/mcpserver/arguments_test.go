@@ -44,7 +44,7 @@ func TestArguments(t *testing.T) {
 			v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "print(1)"}},
 		},
 		"code may ask for network and time": {
-			runCodeSpec, `{"language":"python","code":"x","network":true,"timeout":9}`,
+			runCodeSpec, `{"language":"python","code":"x","network":true,"timeout_seconds":9}`,
 			v1alpha1.ToolCallSpec{Code: &v1alpha1.CodeAction{Language: "python", Source: "x", NetworkAccess: new(true)}, TimeoutSeconds: new(int32(9))},
 		},
 	} {
@@ -54,7 +54,7 @@ func TestArguments(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := cmp.Diff(test.want, got.spec); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -78,7 +78,7 @@ func TestInvalidArguments(t *testing.T) {
 		"structured without binary":    {execSpec, `{"mode":"structured","args":["x"]}`, []string{`binary: is required in mode "structured"`}},
 		"the other mode's arguments":   {execSpec, `{"mode":"shell","command":"ls","binary":"ls","args":["-l"]}`, []string{`binary: is not used in mode "shell"`, `args: is not used in mode "shell"`}},
 		"a command in structured mode": {execSpec, `{"mode":"structured","binary":"ls","command":"ls -l"}`, []string{`command: is not used in mode "structured", which takes binary and args`}},
-		"an unknown argument":          {execSpec, `{"mode":"shell","command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use mode, command, binary, args, timeout, environment, working_dir, env, stdin"}},
+		"an unknown argument":          {execSpec, `{"mode":"shell","command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use mode, command, binary, args, timeout, stdin, session, environment, timeout_seconds, working_dir, env, request_id"}},
 		"another spelling":             {execSpec, `{"Mode":"shell","command":"ls"}`, []string{"Mode: is unknown", "mode: must be"}},
 		"a list with a number":         {execSpec, `{"mode":"structured","binary":"ls","args":["-l",1]}`, []string{"args: must be a list of strings, not a list of other values"}},
 		"a list with a null":           {execSpec, `{"mode":"structured","binary":"ls","args":[null]}`, []string{"args[0]: must be a string, not null"}},
@@ -133,13 +133,14 @@ func FuzzExecSpec(f *testing.F) {
 	f.Add([]byte(`{"mode":"structured","binary":"ls","args":["-l"],"timeout":1}`))
 	f.Add([]byte(`{"mode":"shell","command":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		spec, err := execSpec(raw)
+		request, err := execSpec(raw)
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error without a message")
 			}
 			return
 		}
+		spec := request.spec
 		var sent struct {
 			Mode, Command, Binary string
 			Timeout               *float64

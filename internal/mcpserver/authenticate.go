@@ -61,6 +61,14 @@ type identity struct {
 	tenant string
 }
 
+// as returns the user as a Requester in one namespace.
+func (i *identity) as(namespace string) *Requester {
+	requester := i.requester(namespace)
+	requester.User, requester.Tenant = i.username, i.tenant
+	requester.identify = func(context.Context) (string, string, error) { return i.username, i.uid, nil }
+	return requester
+}
+
 // authenticator finds out whose a token is by asking the API server with that token. It needs no permissions.
 //
 // Unknown tokens wait in a queue in which source addresses take turns. Tokens that were accepted before don't wait for

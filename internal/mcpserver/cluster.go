@@ -115,17 +115,16 @@ func connect(conf *rest.Config) (*clients, error) {
 
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"ToolCall", "ExecutionEnvironment"} {
+	for _, kind := range []string{"ToolCall", "ToolSession", "ExecutionEnvironment"} {
 		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	return m
 }
 
-// requester returns a Requester in one namespace.
-func (c *clients) requester(namespace, user, tenant string) *Requester {
-	return &Requester{
-		Calls: follow.Clients{Calls: c.objects, Output: c.output}, Environments: c.objects, Namespace: namespace, User: user, Tenant: tenant,
-	}
+// requester returns a Requester in one namespace. Its user isn't known yet.
+func (c *clients) requester(namespace string) *Requester {
+	both := follow.Clients{Calls: c.objects, Output: c.output}
+	return &Requester{Calls: both, Sessions: both, Objects: c.objects, Output: c.output, Namespace: namespace}
 }
 
 // LocalRequester is the user whose credentials the connection has.
@@ -134,5 +133,11 @@ func LocalRequester(conf *rest.Config, namespace string) (*Requester, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.requester(namespace, "the user of the kubeconfig", ""), nil
+	self, err := newSelf(conf)
+	if err != nil {
+		return nil, err
+	}
+	requester := c.requester(namespace)
+	requester.User, requester.identify = "the user of the kubeconfig", self.identify
+	return requester, nil
 }

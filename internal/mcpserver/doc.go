@@ -2,14 +2,17 @@
 // local agent, and over streamable HTTP to many agents.
 //
 // Input is the arguments of a tool as a model wrote them. Output is the outcome of the ToolCall that the server created
-// from them. Start reading at server.go, which lists the tools: arguments.go reads arguments, spec.go builds the spec of
-// a call, run.go runs the call, and result.go describes its outcome. http.go and serve.go implement HTTP,
-// authenticate.go finds out who sent a request, and limits.go, sessions.go, reviewqueue.go and connections.go bound what
-// one user, tenant or address can use.
+// from them, of a ToolSession, or a part of what a call wrote. Start reading at toolset.go, which lists the tools: tools.go and
+// filetools.go define them for clients, arguments.go reads arguments, spec.go and filespec.go build the spec of a call, run.go runs the
+// call, and result.go describes its outcome. requestid.go names calls by the ids of clients, conversation.go ends sessions with their
+// clients, facts.go completes the descriptions of the tools. http.go and serve.go implement HTTP, authenticate.go finds out who sent a
+// request, and limits.go, sessions.go, reviewqueue.go and connections.go bound what one user, tenant or address can use.
 //
 // Invariants: every request to the Kubernetes API uses the credentials of the requester, never the server's own, so
-// admission records the requester and RBAC applies to the requester; a session belongs to the user who opened it; a
-// cancelled request or a lost connection cancels its call; no user, tenant or address can use up a resource that others
-// need; the outcome of a call is a result that a model can read, not a protocol error; the server logs neither tokens
-// nor commands nor output.
+// admission records the requester and RBAC applies to the requester; a session of the protocol belongs to the user who opened it; a
+// cancelled request or a lost connection cancels its call, unless the client can find the call again by its request_id; a request_id
+// never runs two calls at the same time, and never gives the result of another user's call; the server keeps nothing that another replica
+// would need; no user, tenant or address can use up a resource that others need; the outcome of a call is a result that a model can read,
+// not a protocol error; the text and the structured part of an answer each hold all of it; the server logs neither tokens nor commands
+// nor output.
 package mcpserver

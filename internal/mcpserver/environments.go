@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,55 +24,32 @@ type environment struct {
 	Ready      bool     `json:"ready" jsonschema:"false if calls can't use it"`
 	Message    string   `json:"message,omitempty" jsonschema:"why it is not ready"`
 	Image      string   `json:"image" jsonschema:"container image"`
-	WorkingDir string   `json:"workingDir,omitempty" jsonschema:"directory that calls start in; the image's working directory if absent"`
+	WorkingDir string   `json:"working_dir,omitempty" jsonschema:"directory that calls start in; the image's working directory if absent"`
 	Languages  []string `json:"languages,omitempty" jsonschema:"languages with an interpreter of this environment, besides the built-in ones"`
+	Keeps      []string `json:"keeps,omitempty" jsonschema:"directories whose files last after a call; all others are gone after a call without session"`
 }
 
-// environmentList is the structured part of the answer.
-type environmentList struct {
-	Namespace    string        `json:"namespace" jsonschema:"namespace of the environments"`
-	Environments []environment `json:"environments" jsonschema:"the environments, sorted by name"`
-	More         bool          `json:"more" jsonschema:"true if there are more environments than listed"`
-}
-
-func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	who, err := s.requesterOf(req)
-	if err != nil {
+// listEnvironments lists the environments of the namespace.
+func listEnvironments(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+	if err := parse(req.Params.Arguments).err(); err != nil {
 		return nil, err
 	}
-	if err := parse(req.Params.Arguments).err(); err != nil {
-		return errorAnswer(who, err)
-	}
-	ctx, end := s.callContext(ctx, req)
-	defer end()
 	found := &v1alpha1.ExecutionEnvironmentList{}
-	if err := who.Environments.List(ctx, found, client.InNamespace(who.Namespace), client.Limit(maxEnvironments)); err != nil {
-		return errorAnswer(who, &notCreated{cause: fmt.Errorf("list the environments: %w", err)})
+	if err := who.Objects.List(ctx, found, client.InNamespace(who.Namespace), client.Limit(maxEnvironments)); err != nil {
+		return nil, &notCreated{cause: fmt.Errorf("list the environments: %w", err)}
 	}
-	list := &environmentList{Namespace: who.Namespace, Environments: []environment{}, More: found.Continue != ""}
+	r := &Result{Reason: v1alpha1.ReasonCompleted, Environments: []environment{}, More: found.Continue != "", succeeded: true}
 	for i := range found.Items {
-		list.Environments = append(list.Environments, describe(&found.Items[i]))
+		r.Environments = append(r.Environments, describe(&found.Items[i]))
 	}
-	structured, err := json.Marshal(list)
-	if err != nil {
-		return nil, fmt.Errorf("encode the list: %w", err)
-	}
-	return &mcp.CallToolResult{
-		Content: []mcp.Content{&mcp.TextContent{Text: list.text()}}, StructuredContent: json.RawMessage(structured),
-	}, nil
-}
-
-// errorAnswer returns an answer with an error. It has no structured part, because that would have to be a list.
-func errorAnswer(who *Requester, err error) (*mcp.CallToolResult, error) {
-	return &mcp.CallToolResult{
-		Content: []mcp.Content{&mcp.TextContent{Text: resultOfError(who, err).Message}}, IsError: true,
-	}, nil
+	r.Output = describeAll(r.Environments, r.More, who.Namespace)
+	return r, nil
 }
 
 func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	d := environment{
 		Name: e.Name, Default: e.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true",
-		Image: e.Spec.Image, WorkingDir: e.Spec.WorkingDir, Message: "the operator has not checked it yet",
+		Image: e.Spec.Image, WorkingDir: e.Spec.WorkingDir, Keeps: lastingDirectories(&e.Spec), Message: "the operator has not checked it yet",
 	}
 	for language := range e.Spec.Interpreters {
 		d.Languages = append(d.Languages, language)
@@ -91,30 +67,37 @@ func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	return d
 }
 
-// text is the list as text for a model.
-func (l *environmentList) text() string {
-	if len(l.Environments) == 0 {
-		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator creates one.", l.Namespace)
+// describeAll is the list as text for a model.
+func describeAll(environments []environment, more bool, namespace string) string {
+	if len(environments) == 0 {
+		return fmt.Sprintf("There are no environments in namespace %s: calls can't run there until an administrator creates one.", namespace)
 	}
 	var b strings.Builder
-	for _, e := range l.Environments {
-		fmt.Fprintf(&b, "%s: image %s", e.Name, e.Image)
-		if e.WorkingDir != "" {
-			fmt.Fprintf(&b, ", starts in %s", e.WorkingDir)
-		}
-		if len(e.Languages) > 0 {
-			fmt.Fprintf(&b, ", additional languages %s", strings.Join(e.Languages, ", "))
-		}
-		if e.Default {
-			b.WriteString(", the default")
-		}
-		if !e.Ready {
-			fmt.Fprintf(&b, ", not ready: %s", e.Message)
-		}
-		b.WriteString("\n")
+	for i := range environments {
+		environments[i].write(&b)
 	}
-	if l.More {
+	if more {
 		fmt.Fprintf(&b, "Only the first %d environments are listed.\n", maxEnvironments)
 	}
 	return b.String()
+}
+
+func (e *environment) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: image %s", e.Name, e.Image)
+	if e.WorkingDir != "" {
+		fmt.Fprintf(b, ", starts in %s", e.WorkingDir)
+	}
+	if len(e.Languages) > 0 {
+		fmt.Fprintf(b, ", additional languages %s", strings.Join(e.Languages, ", "))
+	}
+	if len(e.Keeps) > 0 {
+		fmt.Fprintf(b, ", files below %s last", strings.Join(e.Keeps, ", "))
+	}
+	if e.Default {
+		b.WriteString(", the default")
+	}
+	if !e.Ready {
+		fmt.Fprintf(b, ", not ready: %s", e.Message)
+	}
+	b.WriteString("\n")
 }

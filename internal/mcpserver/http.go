@@ -139,7 +139,7 @@ func (e *endpoint) authenticate(namespace string) http.Handler {
 			e.reject(w, http.StatusNotFound, "namespace", err.Error())
 			return
 		}
-		from := &sender{requester: user.requester(in, user.username, user.tenant), key: strings.Join([]string{user.username, user.uid, in}, "\x00")}
+		from := &sender{requester: user.as(in), key: strings.Join([]string{user.username, user.uid, in}, "\x00")}
 		e.serve(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, from)), from)
 	})
 }

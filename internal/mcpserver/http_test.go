@@ -147,10 +147,10 @@ func TestCallsUseTheCredentialsOfTheRequester(t *testing.T) {
 			s.operate(echo)
 			may := s.session(s.user("may", runsCalls()), "/mcp", version)
 			mayNot := s.session(s.user("may-not"), "/mcp", version)
-			if answer, result := use(t, may, "exec", fields{"mode": "shell", "command": "hello"}); answer.IsError || result.Stdout != "hello" {
+			if answer, result := use(t, may, "run_command", fields{"command": "hello"}); answer.IsError || result.Output != "hello" {
 				t.Errorf("%+v", result)
 			}
-			answer, result := use(t, mayNot, "exec", fields{"mode": "shell", "command": "hello"})
+			answer, result := use(t, mayNot, "run_command", fields{"command": "hello"})
 			user := "system:serviceaccount:" + s.namespace + ":may-not"
 			if !answer.IsError || result.Reason != "Forbidden" || !ptr.Deref(result.RetrySafe, false) ||
 				!strings.HasPrefix(textOf(answer), user) || !strings.Contains(textOf(answer), "toolcall-user") {
@@ -207,10 +207,10 @@ func TestTheNamespaceInThePath(t *testing.T) {
 	if status, _, body := s.request(http.MethodPost, "/mcp", initialize, "Authorization", "Bearer "+token); status != http.StatusNotFound || !strings.Contains(body, "/mcp/NAMESPACE") {
 		t.Errorf("%d %s", status, body)
 	}
-	if answer, result := use(t, s.session(token, "/mcp/"+s.namespace, withSessions), "exec", fields{"mode": "shell", "command": "x"}); answer.IsError || result.Namespace != s.namespace {
+	if answer, result := use(t, s.session(token, "/mcp/"+s.namespace, withSessions), "run_command", fields{"command": "x"}); answer.IsError || result.Call == "" {
 		t.Errorf("%+v", result)
 	}
-	if _, result := use(t, s.session(token, "/mcp/default", withSessions), "exec", fields{"mode": "shell", "command": "x"}); result.Reason != "Forbidden" || result.Namespace != "default" {
+	if _, result := use(t, s.session(token, "/mcp/default", withSessions), "run_command", fields{"command": "x"}); result.Reason != "Forbidden" || !strings.Contains(result.Output, "in namespace default") {
 		t.Errorf("%+v", result)
 	}
 }

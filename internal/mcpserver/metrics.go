@@ -5,6 +5,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/utils/ptr"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // Metrics are the server's metrics, in their own registry. No label has a value that a client chooses.
@@ -21,7 +24,7 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "toolcall_mcp_calls_total", Help: "Answered tool calls by tool and outcome: the phase of the call, NotCreated if there was none, Unknown if its outcome is unknown.",
+			Name: "toolcall_mcp_calls_total", Help: "Uses of tools by tool and outcome: the phase of the call, NotCreated if there was none, Unknown if its outcome is unknown; Succeeded or Failed for tools that create no call.",
 		}, []string{"tool", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "toolcall_mcp_call_duration_seconds", Help: "Time from the request of a tool call to its answer.",
@@ -35,14 +38,23 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-func (m *Metrics) observe(tool string, r *Result, took time.Duration) {
-	outcome := r.Phase
+// outcomeOf returns the value of the label outcome: for a tool that creates no call, whether it succeeded.
+func outcomeOf(r *Result, creates bool) string {
 	switch {
-	case r.Phase == "" && r.Name == "":
-		outcome = "NotCreated"
-	case r.Phase == "":
-		outcome = "Unknown"
+	case !creates && r.succeeded:
+		return string(v1alpha1.PhaseSucceeded)
+	case !creates:
+		return string(v1alpha1.PhaseFailed)
+	case r.Phase != "":
+		return r.Phase
+	case r.Call == "" || ptr.Deref(r.RetrySafe, false):
+		return "NotCreated"
+	default:
+		return "Unknown"
 	}
+}
+
+func (m *Metrics) observe(tool, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(tool, outcome).Inc()
 	m.duration.WithLabelValues(tool).Observe(took.Seconds())
 }

@@ -19,20 +19,32 @@ type calls interface {
 	Cancel(ctx context.Context, key types.NamespacedName) error
 }
 
-// lister lists objects. client.Client implements it.
-type lister interface {
+// sessionStarter starts sessions of calls. follow.Clients implements it.
+type sessionStarter interface {
+	CreateSession(ctx context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error)
+	WaitSession(ctx context.Context, session *v1alpha1.ToolSession, w follow.SessionWatcher) (*v1alpha1.ToolSession, error)
+}
+
+// objects reads and changes objects. client.Client implements it.
+type objects interface {
+	Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error
 	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+	Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
 // Requester is the user that a request acts for, and the namespace that it acts in.
 type Requester struct {
-	// Calls and Environments use the requester's own credentials.
-	Calls        calls
-	Environments lister
+	// Calls, Sessions, Objects and Output use the requester's own credentials.
+	Calls    calls
+	Sessions sessionStarter
+	Objects  objects
+	Output   follow.OutputReader
 	// Namespace of the requester's calls.
 	Namespace string
 	// User and Tenant are names for logs and limits. They grant nothing.
 	User, Tenant string
+	// identify returns the name and the UID of the user as the API server knows it.
+	identify func(ctx context.Context) (username, uid string, err error)
 }
 
 func (r *Requester) principal() principal { return principal{user: r.User, tenant: r.Tenant} }
@@ -44,11 +56,11 @@ const (
 )
 
 // requesterOf returns the requester of a request: the one of the options, or the authenticated sender.
-func (s *Server) requesterOf(req *mcp.CallToolRequest) (*Requester, error) {
+func (s *Server) requesterOf(extra *mcp.RequestExtra) (*Requester, error) {
 	if s.options.Requester != nil {
 		return s.options.Requester, nil
 	}
-	if requester := requesterIn(req.Extra); requester != nil {
+	if requester := requesterIn(extra); requester != nil {
 		return requester, nil
 	}
 	return nil, errors.New("the request is not authenticated")
@@ -73,9 +85,9 @@ func requestContext(req *mcp.CallToolRequest) context.Context {
 	return request
 }
 
-// callContext returns the context of one call. It ends when the client cancels the request, when the HTTP connection
+// toolContext returns the context of one use of a tool. It ends when the client cancels the request, when the HTTP connection
 // that waits for the answer is lost, when the session ends, and when the server stops.
-func (s *Server) callContext(ctx context.Context, req *mcp.CallToolRequest) (context.Context, context.CancelFunc) {
+func (s *Server) toolContext(ctx context.Context, req *mcp.CallToolRequest) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stops := []func() bool{context.AfterFunc(s.stopping, cancel)}
 	if request := requestContext(req); request != nil {

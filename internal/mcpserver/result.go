@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,53 +17,127 @@ import (
 	"toolcall.dev/operator/internal/follow"
 )
 
-// Reasons of results without a finished call. The others are those of the Kubernetes API (Forbidden, Invalid, ...).
+// Reasons of results that no status of a call has. The others are those of calls and of the Kubernetes API (Forbidden,
+// Invalid, ...).
 const (
-	reasonInvalidArguments = "InvalidArguments"
-	reasonTooManyCalls     = "TooManyCalls"
-	reasonDeleted          = "Deleted"
-	reasonUnknown          = "Unknown"
+	reasonInvalidArguments  = "InvalidArguments"
+	reasonTooManyCalls      = "TooManyCalls"
+	reasonTooManySessions   = "TooManySessions"
+	reasonRequestIDConflict = "RequestIDConflict"
+	reasonNotFinished       = "NotFinished"
+	reasonNotFound          = "NotFound"
+	reasonDeleted           = "Deleted"
+	reasonUnknown           = "Unknown"
 )
 
 // maxMessage bounds the part of an error message that is passed on, in bytes.
 const maxMessage = 4 << 10
 
-// Result is the structured part of an answer. Its fields have the names of the fields in the status of a ToolCall.
+// Result is the outcome of a tool, and the structured part of its answer. Clients show a model either the text of an answer
+// or its structured part, so each of them holds everything.
 type Result struct {
-	Name      string `json:"name,omitempty" jsonschema:"name of the ToolCall object; absent if none was created"`
-	Namespace string `json:"namespace" jsonschema:"namespace of the call"`
-	Phase     string `json:"phase,omitempty" jsonschema:"Succeeded, Failed, Denied or Cancelled; absent if the outcome is unknown or no call was created"`
-	Reason    string `json:"reason" jsonschema:"reason in one word, such as Completed, NonZeroExit, TimedOut, AgentNotAllowed, InvalidArguments or Forbidden"`
-	Message   string `json:"message" jsonschema:"reason in a sentence, and what is allowed"`
+	Output    string `json:"output" jsonschema:"what the command wrote or the file has; for a failure also what went wrong and what is allowed"`
+	Reason    string `json:"reason" jsonschema:"outcome in one word: Completed, NonZeroExit, TimedOut, AgentNotAllowed, InvalidArguments, Forbidden, ..."`
+	RetrySafe *bool  `json:"retry_safe,omitempty" jsonschema:"in every failure: true if certainly nothing ran, so that repeating it repeats nothing"`
+	ExitCode  *int32 `json:"exit_code,omitempty" jsonschema:"of the process; -1 if a signal or the time limit ended it; absent if nothing ran or nobody knows"`
+	Call      string `json:"call,omitempty" jsonschema:"name of the call, for get_call, cancel_call and read_output"`
 
-	ExitCode *int32                  `json:"exitCode,omitempty" jsonschema:"exit code of the process; -1 if a signal or the time limit ended it; absent if nothing ran or the exit code is unknown"`
-	Signal   string                  `json:"signal,omitempty" jsonschema:"signal that ended the process, such as SIGKILL"`
-	Stdout   string                  `json:"stdout" jsonschema:"standard output, truncated if streams.stdout.truncated is true"`
-	Stderr   string                  `json:"stderr" jsonschema:"standard error, truncated if streams.stderr.truncated is true"`
-	Streams  *v1alpha1.StreamsStatus `json:"streams,omitempty" jsonschema:"size and checksum of what the process wrote"`
+	Phase       string   `json:"phase,omitempty" jsonschema:"Pending, Running, Succeeded, Failed, Denied or Cancelled"`
+	Signal      string   `json:"signal,omitempty" jsonschema:"signal that ended the process, such as SIGKILL"`
+	Truncated   bool     `json:"truncated,omitempty" jsonschema:"true if output leaves out something: read_output has it"`
+	Refused     []string `json:"refused,omitempty" jsonschema:"programs that the command tried to start and that the policy doesn't let start"`
+	Environment string   `json:"environment,omitempty" jsonschema:"environment that it ran in"`
+	Session     string   `json:"session,omitempty" jsonschema:"session that it ran in"`
 
-	Refused []v1alpha1.RefusedProgram `json:"refused,omitempty" jsonschema:"programs that the command tried to start and that its policy doesn't let start"`
+	File   *FileResult   `json:"file,omitempty" jsonschema:"what was done with the file"`
+	Stream *StreamResult `json:"stream,omitempty" jsonschema:"which part of the stream this is"`
 
-	DurationMilliseconds *int64 `json:"durationMilliseconds,omitempty" jsonschema:"how long the process ran"`
-	RetrySafe            *bool  `json:"retrySafe,omitempty" jsonschema:"true if certainly nothing ran, so that repeating the call is safe"`
-	Environment          string `json:"environment,omitempty" jsonschema:"name of the environment that the call ran in"`
-	WorkingDir           string `json:"workingDir,omitempty" jsonschema:"directory that the process started in"`
+	Environments []environment `json:"environments,omitzero" jsonschema:"the environments, sorted by name"`
+	More         bool          `json:"more,omitempty" jsonschema:"true if there are more environments than listed"`
 
-	// output is the text for the model. If it is empty, the message is.
-	output string
+	// succeeded is true unless the answer is an error.
+	succeeded bool
 }
 
-// resultOf returns the result of a finished call.
+// FileResult is what a file tool did, with the meaning of the fields of the same name in the status of a call.
+type FileResult struct {
+	Path       string `json:"path,omitempty" jsonschema:"absolute path that was reached"`
+	Bytes      *int64 `json:"bytes,omitempty"`
+	SHA256     string `json:"sha256,omitempty" jsonschema:"of the whole file, for if_sha256"`
+	Lines      *int64 `json:"lines,omitempty"`
+	Matches    *int64 `json:"matches,omitempty"`
+	Truncated  bool   `json:"truncated,omitempty" jsonschema:"true if there is more"`
+	NextOffset *int64 `json:"next_offset,omitempty" jsonschema:"offset to read on from"`
+	Changed    bool   `json:"changed,omitempty" jsonschema:"true if the file was written to while it was read"`
+	Created    bool   `json:"created,omitempty"`
+	Replaced   *int64 `json:"replaced,omitempty" jsonschema:"how often the text was replaced"`
+}
+
+// StreamResult says which part of a stream read_output returned.
+type StreamResult struct {
+	Name       string `json:"name" jsonschema:"stdout or stderr"`
+	Offset     int64  `json:"offset" jsonschema:"of the first byte"`
+	NextOffset int64  `json:"next_offset" jsonschema:"offset to read on from"`
+	Complete   bool   `json:"complete" jsonschema:"true if the stream ends here"`
+	Missing    int64  `json:"missing,omitempty" jsonschema:"bytes of this part that were not kept"`
+}
+
+// resultOf returns the result of a call, which has finished unless the result says otherwise.
 func resultOf(call *v1alpha1.ToolCall) *Result {
 	s := &call.Status
 	r := &Result{
-		Name: call.Name, Namespace: call.Namespace, Phase: string(s.Phase), Reason: s.Reason, Message: s.Message,
-		ExitCode: s.ExitCode, Signal: s.Signal, Stdout: s.Stdout, Stderr: s.Stderr, Streams: s.Streams,
-		DurationMilliseconds: s.DurationMilliseconds, RetrySafe: s.RetrySafe, Refused: s.Refused, output: s.Output,
+		Output: outputOf(s), Reason: s.Reason, RetrySafe: s.RetrySafe, ExitCode: s.ExitCode, Call: call.Name, Phase: string(s.Phase),
+		Signal: s.Signal, File: fileResultOf(s.File), succeeded: s.Phase == v1alpha1.PhaseSucceeded,
+	}
+	if !r.succeeded && r.RetrySafe == nil {
+		// A denied call never ran. Of any other the status says when that is certain.
+		r.RetrySafe = ptr.To(s.Phase == v1alpha1.PhaseDenied)
+	}
+	for _, program := range s.Refused {
+		r.Refused = append(r.Refused, program.Path)
+	}
+	if s.Streams != nil {
+		r.Truncated = s.Streams.Stdout.Truncated || s.Streams.Stderr.Truncated
 	}
 	if s.Environment != nil {
-		r.Environment, r.WorkingDir = s.Environment.Name, s.Environment.WorkingDir
+		r.Environment = s.Environment.Name
 	}
+	if call.Spec.SessionRef != nil {
+		r.Session = call.Spec.SessionRef.Name
+	}
+	return r
+}
+
+// outputOf is the text of a call for a model. That of a command that ran doesn't say why it was ended, as the message does.
+func outputOf(s *v1alpha1.ToolCallStatus) string {
+	switch {
+	case s.Output == "":
+		return s.Message
+	case s.Phase == v1alpha1.PhaseSucceeded, s.Reason == v1alpha1.ReasonNonZeroExit, strings.Contains(s.Output, s.Message):
+		return s.Output
+	default:
+		return strings.TrimRight(s.Output, "\n") + "\n\n" + s.Message
+	}
+}
+
+func fileResultOf(f *v1alpha1.FileStatus) *FileResult {
+	if f == nil {
+		return nil
+	}
+	return &FileResult{
+		Path: f.Path, Bytes: f.Bytes, SHA256: f.SHA256, Lines: f.Lines, Matches: f.Matches, Truncated: f.Truncated,
+		NextOffset: f.NextOffset, Changed: f.Changed, Created: f.Created, Replaced: f.Replaced,
+	}
+}
+
+// runningResult is the result of a call that has not finished, which isn't a failure.
+func runningResult(call *v1alpha1.ToolCall) *Result {
+	r := resultOf(call)
+	r.Reason, r.RetrySafe, r.succeeded = reasonNotFinished, nil, true
+	if r.Phase == "" {
+		r.Phase = string(v1alpha1.PhasePending)
+	}
+	r.Output = fmt.Sprintf("call %s has not finished; read_output has what it wrote so far", call.Name)
 	return r
 }
 
@@ -69,23 +145,68 @@ func resultOf(call *v1alpha1.ToolCall) *Result {
 func (r *Result) encode() (*mcp.CallToolResult, error) {
 	structured, err := json.Marshal(r)
 	if err != nil {
-		return nil, fmt.Errorf("encode the result of call %s: %w", r.Name, err)
-	}
-	text := r.output
-	if text == "" {
-		text = r.Message
+		return nil, fmt.Errorf("encode the result of call %s: %w", r.Call, err)
 	}
 	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: text}},
+		Content:           []mcp.Content{&mcp.TextContent{Text: r.text()}},
 		StructuredContent: json.RawMessage(structured),
-		IsError:           r.Phase != string(v1alpha1.PhaseSucceeded),
+		IsError:           !r.succeeded,
 	}, nil
 }
 
-// invalidRequest is a request for which the server created no call. The message says what to correct.
-type invalidRequest struct{ reason, message string }
+// text is the output and a last line with the other fields that a model needs.
+func (r *Result) text() string {
+	var facts []string
+	add := func(name string, given bool, value any) {
+		if given {
+			facts = append(facts, fmt.Sprintf("%s: %v", name, value))
+		}
+	}
+	number := func(name string, value *int64) { add(name, value != nil, ptr.Deref(value, 0)) }
+	add("exit_code", r.ExitCode != nil, ptr.Deref(r.ExitCode, 0))
+	add("retry_safe", r.RetrySafe != nil, ptr.Deref(r.RetrySafe, false))
+	add("call", r.Call != "", r.Call)
+	add("session", r.Session != "", r.Session)
+	add("signal", r.Signal != "", r.Signal)
+	add("truncated", r.Truncated || r.File != nil && r.File.Truncated, true)
+	add("refused", len(r.Refused) > 0, quoted(r.Refused))
+	if f := r.File; f != nil {
+		add("sha256", f.SHA256 != "", f.SHA256)
+		number("next_offset", f.NextOffset)
+		number("matches", f.Matches)
+		number("replaced", f.Replaced)
+		add("changed", f.Changed, true)
+	}
+	if s := r.Stream; s != nil {
+		add("stream", true, s.Name)
+		add("offset", true, s.Offset)
+		add("next_offset", true, s.NextOffset)
+		add("complete", true, s.Complete)
+		add("missing", s.Missing > 0, s.Missing)
+	}
+	if len(facts) == 0 && r.succeeded {
+		return r.Output
+	}
+	return strings.TrimRight(r.Output, "\n") + "\n\n[" + strings.Join(append([]string{"reason: " + r.Reason}, facts...), ", ") + "]"
+}
 
-func (r *invalidRequest) Error() string { return r.message }
+// quoted lists paths on one line: a command chooses them.
+func quoted(paths []string) string {
+	var all []string
+	for _, path := range paths {
+		all = append(all, strconv.Quote(path))
+	}
+	return strings.Join(all, " ")
+}
+
+// failure is a request that failed before anything ran. The message says what to correct.
+type failure struct {
+	reason, message string
+	// call is the call that the failure is about, if there is one.
+	call string
+}
+
+func (f *failure) Error() string { return f.message }
 
 // notCreated means that the call certainly was not created.
 type notCreated struct{ cause error }
@@ -102,26 +223,39 @@ type unknownOutcome struct {
 func (u *unknownOutcome) Error() string { return u.cause.Error() }
 func (u *unknownOutcome) Unwrap() error { return u.cause }
 
-// resultOfError returns the result of a call that failed with an error.
+// stillRunning means that the server doesn't wait any longer for a call, which goes on.
+type stillRunning struct{ call types.NamespacedName }
+
+func (s *stillRunning) Error() string {
+	return fmt.Sprintf("call %s goes on: send the same request with the same request_id to get its result, or use get_call; cancel_call stops it", s.call.Name)
+}
+
+// resultOfError returns the result of a tool that failed with an error.
 func resultOfError(who *Requester, err error) *Result {
-	r := &Result{Namespace: who.Namespace}
-	var invalid *invalidRequest
+	r := &Result{}
+	var failed *failure
 	var unknown *unknownOutcome
+	var running *stillRunning
 	var never *notCreated
+	var unready *notReady
 	switch {
-	case errors.As(err, &invalid):
-		r.Reason, r.Message, r.RetrySafe = invalid.reason, invalid.message, ptr.To(true)
+	case errors.As(err, &failed):
+		r.Reason, r.Output, r.Call, r.RetrySafe = failed.reason, failed.message, failed.call, ptr.To(true)
+	case errors.As(err, &running):
+		r.Reason, r.Output, r.Call, r.RetrySafe = reasonNotFinished, running.Error(), running.call.Name, ptr.To(false)
 	case errors.As(err, &unknown):
-		r.Name, r.Reason, r.RetrySafe = unknown.call.Name, reasonUnknown, ptr.To(false)
+		r.Call, r.Reason, r.RetrySafe = unknown.call.Name, reasonUnknown, ptr.To(false)
 		if errors.Is(err, follow.ErrDeleted) || apierrors.IsNotFound(err) {
 			r.Reason = reasonDeleted
 		}
-		r.Message = fmt.Sprintf("the outcome of call %s in namespace %s is unknown, and its command may have run: %s", unknown.call.Name, unknown.call.Namespace, truncate(unknown.cause.Error(), maxMessage))
+		r.Output = fmt.Sprintf("the outcome of call %s in namespace %s is unknown, and its command may have run: %s", unknown.call.Name, unknown.call.Namespace, truncate(unknown.cause.Error(), maxMessage))
+	case errors.As(err, &unready):
+		r.Session, r.Reason, r.RetrySafe, r.Output = unready.session, reasonUnknown, ptr.To(false), truncate(unready.Error(), maxMessage)
 	case errors.As(err, &never):
 		r.Reason, r.RetrySafe = apiReason(err), ptr.To(true)
-		r.Message = explain(who, err)
+		r.Output = explain(who, err)
 	default:
-		r.Reason, r.RetrySafe, r.Message = reasonUnknown, ptr.To(false), truncate(err.Error(), maxMessage)
+		r.Reason, r.RetrySafe, r.Output = reasonUnknown, ptr.To(false), truncate(err.Error(), maxMessage)
 	}
 	return r
 }

@@ -37,65 +37,66 @@ const (
 	finishTimeout = 10 * time.Second
 )
 
-// specOf builds the spec of a call from the arguments of a tool.
-type specOf func(raw []byte) (v1alpha1.ToolCallSpec, error)
-
-func (s *Server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return s.answer(ctx, req, execSpec)
+// create returns the tool that creates a call from its arguments and answers with the call's outcome.
+func (s *Server) create(read specOf) toolFunc {
+	return func(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+		r, err := read(req.Params.Arguments)
+		if err != nil {
+			return nil, err
+		}
+		place, err := reserve(s.calls, who)
+		if err != nil {
+			return nil, err
+		}
+		defer place.release()
+		return s.run(ctx, req, who, r)
+	}
 }
 
-func (s *Server) runCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return s.answer(ctx, req, runCodeSpec)
-}
-
-// answer runs a call for a request. Every outcome is a result; only a request without a requester is an error.
-func (s *Server) answer(ctx context.Context, req *mcp.CallToolRequest, read specOf) (*mcp.CallToolResult, error) {
-	who, err := s.requesterOf(req)
-	if err != nil {
-		return nil, err
-	}
-	ctx, end := s.callContext(ctx, req)
-	defer end()
-	started := time.Now()
-	spec, err := read(req.Params.Arguments)
-	var result *Result
-	if err == nil {
-		result, err = s.run(ctx, req, who, spec)
-	}
-	if err != nil {
-		result = resultOfError(who, err)
-	}
-	s.options.Metrics.observe(req.Params.Name, result, time.Since(started))
-	s.options.Log.Info("answered a tool call", "tool", req.Params.Name, "user", who.User, "namespace", who.Namespace,
-		"call", result.Name, "reason", result.Reason)
-	return result.encode()
-}
-
-// run runs the call, unless too many calls run already.
-func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Requester, spec v1alpha1.ToolCallSpec) (*Result, error) {
-	place, ok := s.calls.reserve(who.principal(), 1)
-	if !ok {
-		return nil, &invalidRequest{reason: reasonTooManyCalls, message: fmt.Sprintf(
-			"too many calls are running (limits: %d in total, %d for one tenant, %d for one user): wait until others have finished",
-			s.calls.total, s.calls.perTenant, s.calls.perUser)}
-	}
-	defer place.release()
-	call := &v1alpha1.ToolCall{Spec: spec}
+// run creates the call, or finds the one that has its request_id, and waits for its end.
+func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Requester, r *callRequest) (*Result, error) {
+	call := &v1alpha1.ToolCall{Spec: r.spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
 	call.Annotations = traceOf(req)
-	if err := create(ctx, who.Calls, call); err != nil {
+	if r.id != "" {
+		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.id, r.spec}, call); err != nil {
+			return nil, err
+		}
+	}
+	inConversation, err := s.joinConversation(ctx, req, who, call)
+	if err != nil {
 		return nil, err
 	}
+	if err := createCall(ctx, who, call, r.id != ""); err != nil {
+		return nil, err
+	}
+	done, err := await(ctx, req, who, call, r.id != "")
+	if err != nil {
+		return nil, err
+	}
+	result := resultOf(done)
+	if inConversation {
+		s.leaveConversation(req, done, result)
+	}
+	return result, nil
+}
+
+// await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
+// again by its request_id.
+func await(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	live := startProgress(ctx, req)
 	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{Output: live.output(), NoRemainder: true})
 	live.stop()
 	if ctx.Err() != nil && err != nil {
+		if named {
+			return nil, &stillRunning{call: keyOf(call)}
+		}
 		done, err = cancel(ctx, who.Calls, keyOf(call))
 	}
 	if err != nil {
 		return nil, &unknownOutcome{call: keyOf(call), cause: err}
 	}
-	return resultOf(done), nil
+	return done, nil
 }
 
 // traceOf returns the trace context of the request as annotations: the call becomes part of the client's trace.
@@ -115,33 +116,49 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 	return types.NamespacedName{Namespace: call.Namespace, Name: call.Name}
 }
 
-// create creates the call. It doesn't stop when the request is cancelled meanwhile, so that the call can be cancelled.
-// If a response is lost, it retries: a call that exists under the generated name then is its own.
-func create(ctx context.Context, to calls, call *v1alpha1.ToolCall) error {
+// createCall creates the call, or finds the one that has its request_id. It doesn't stop when the request is cancelled
+// meanwhile, so that the call can be cancelled.
+func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, named bool) error {
 	if err := ctx.Err(); err != nil {
-		return &invalidRequest{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+		return &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
 	}
-	var err error
+	existed, err := createOnce(ctx, func(ctx context.Context) error {
+		_, err := who.Calls.Create(ctx, call)
+		return err
+	})
+	switch {
+	case existed && named:
+		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+		defer end()
+		return adopt(ctx, who, call)
+	case isResponseLost(err):
+		return &unknownOutcome{call: keyOf(call), cause: err}
+	case err != nil:
+		return &notCreated{cause: err}
+	default:
+		return nil
+	}
+}
+
+// createOnce creates an object whose name nobody else generates, and retries if responses are lost. existed reports that there
+// is an object of that name: of a generated name after a lost response it is the object itself, and err is nil.
+func createOnce(ctx context.Context, create func(ctx context.Context) error) (existed bool, err error) {
 	for try := range createTries {
 		attempt, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
-		_, err = to.Create(attempt, call)
+		err = create(attempt)
 		end()
-		if try > 0 && apierrors.IsAlreadyExists(err) {
-			return nil
+		if apierrors.IsAlreadyExists(err) {
+			if try > 0 {
+				err = nil
+			}
+			return true, err
 		}
 		if !isResponseLost(err) {
 			break
 		}
 		time.Sleep(createRetry)
 	}
-	switch {
-	case err == nil:
-		return nil
-	case isResponseLost(err):
-		return &unknownOutcome{call: keyOf(call), cause: err}
-	default:
-		return &notCreated{cause: err}
-	}
+	return false, err
 }
 
 // isResponseLost reports whether the API server may have carried out a request that failed.

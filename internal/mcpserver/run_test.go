@@ -49,8 +49,8 @@ func TestALostResponse(t *testing.T) {
 			f.operate(echo)
 			requester := f.local()
 			requester.Calls = &flaky{calls: requester.Calls, lose: 1, after: after}
-			answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "exec", fields{"mode": "shell", "command": "once"})
-			if answer.IsError || result.Stdout != "once" {
+			answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "once"})
+			if answer.IsError || result.Output != "once" {
 				t.Errorf("%+v", result)
 			}
 			f.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
@@ -64,9 +64,9 @@ func TestAnAPIServerThatDoesNotRespond(t *testing.T) {
 	f := newFixture(t)
 	requester := f.local()
 	requester.Calls = &flaky{calls: requester.Calls, lose: 100}
-	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "exec", fields{"mode": "shell", "command": "x"})
-	if !answer.IsError || result.Reason != reasonUnknown || !strings.HasPrefix(result.Name, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
-		!strings.Contains(result.Message, "connection reset") {
+	answer, result := use(t, connected(t, newTestServer(t, requester, 8), nil), "run_command", fields{"command": "x"})
+	if !answer.IsError || result.Reason != reasonUnknown || !strings.HasPrefix(result.Call, namePrefix) || ptr.Deref(result.RetrySafe, true) ||
+		!strings.Contains(result.Output, "connection reset") {
 		t.Errorf("%+v", result)
 	}
 	if tries := requester.Calls.(*flaky).tries; tries != createTries {

@@ -153,7 +153,7 @@ func TestCallsOverTLS(t *testing.T) {
 	}, &mcp.ClientSessionOptions{ProtocolVersion: withSessions})
 	must(t, err)
 	defer session.Close()
-	if answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "hello"}); answer.IsError || result.Stdout != "hello" {
+	if answer, result := use(t, session, "run_command", fields{"command": "hello"}); answer.IsError || result.Output != "hello" {
 		t.Errorf("%+v", result)
 	}
 }
@@ -197,7 +197,7 @@ func TestDrain(t *testing.T) {
 			go func() { defer close(waiting); listen(t, url, token, id) }()
 			answered := make(chan string, 1)
 			go func() {
-				answered <- post(t, url, token, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"}}}`).body
+				answered <- post(t, url, token, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"x"}}}`).body
 			}()
 			call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 			s.stop()

@@ -3,17 +3,32 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// instructions are sent to every client when it connects.
-const instructions = "The tools of this server run commands and code in pods on Kubernetes. Each call runs in a new pod: files " +
-	"don't last from one call to the next. A result with isError has a reason and a message that says what is allowed. " +
-	"Repeat a call only if retrySafe is true, or if repeating it does no harm."
+// instructions are sent to every client when it connects. What lasts from call to call depends on the environment, and the
+// descriptions of the tools say it.
+const (
+	instructions = "The tools of this server run commands and code, and read and write files, in pods on Kubernetes. %s The descriptions " +
+		"of the tools say which files last. A result with isError has a reason, and its output says what is allowed. Repeat a call only if " +
+		"retry_safe is true, if repeating it does no harm, or with the same request_id."
+	instructionsApart = "Each call runs in a new pod unless it names a session; start_session starts one, whose calls share files."
+	instructionsJoint = "The calls of this conversation share a session, and so files, unless they name another session or an environment."
+)
+
+// instructions are those for the server's clients.
+func (o *Options) instructions() string {
+	if o.SessionPerClient {
+		return fmt.Sprintf(instructions, instructionsJoint)
+	}
+	return fmt.Sprintf(instructions, instructionsApart)
+}
 
 // Options configure a server.
 type Options struct {
@@ -22,6 +37,9 @@ type Options struct {
 	// MaxCalls, MaxCallsPerTenant and MaxCallsPerUser bound the calls that run at the same time. A MaxCallsPerTenant of
 	// 0 means that tenants have no bound of their own.
 	MaxCalls, MaxCallsPerTenant, MaxCallsPerUser int
+	// SessionPerClient has the calls of one client run in one session unless they name a session or an environment. It needs a
+	// Requester: over HTTP, clients start sessions themselves.
+	SessionPerClient bool
 	// Version of this program.
 	Version string
 	Log     *slog.Logger
@@ -30,10 +48,12 @@ type Options struct {
 
 // Server offers the tools to any number of sessions.
 type Server struct {
-	options  Options
-	mcp      *mcp.Server
-	calls    *limit
-	inFlight inFlight
+	options Options
+	mcp     *mcp.Server
+	// calls bounds running calls, queries the uses of other tools.
+	calls, queries *limit
+	inFlight       inFlight
+	conversations  *conversations
 
 	stopping context.Context
 	stop     context.CancelFunc
@@ -45,18 +65,24 @@ func NewServer(o Options) *Server {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
-	s := &Server{options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser)}
+	s := &Server{
+		options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+	}
+	s.conversations = newConversations(func(key types.NamespacedName, err error) {
+		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())
+	})
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name: "toolcall", Title: "Tool calls on Kubernetes", Version: o.Version,
 	}, &mcp.ServerOptions{
-		Instructions: instructions,
+		Instructions: o.instructions(),
 		Logger:       o.Log,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+		// Descriptions depend on who lists the tools, and on the namespace.
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
-	s.mcp.AddTool(execTool(), s.tracked(s.exec))
-	s.mcp.AddTool(runCodeTool(), s.tracked(s.runCode))
-	s.mcp.AddTool(listEnvironmentsTool(), s.tracked(s.listEnvironments))
+	s.addTools()
 	return s
 }
 
@@ -92,13 +118,15 @@ func (s *Server) Wait(limit time.Duration) error {
 	}
 }
 
-// Close cancels all running calls, waits until they have finished, and closes all sessions.
+// Close cancels all running calls, waits until they have finished, closes all connections, and ends the sessions of calls that
+// end with them.
 func (s *Server) Close() error {
 	s.Stop()
 	err := s.Wait(stopTimeout)
 	for session := range s.mcp.Sessions() {
 		_ = session.Close()
 	}
+	s.conversations.watching.Wait()
 	return err
 }
 

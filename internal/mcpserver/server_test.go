@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -24,18 +26,16 @@ func TestTheAnswerHasTheOutcomeOfTheCall(t *testing.T) {
 	f := newFixture(t)
 	f.operate(echo)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "echo héllo", "timeout": 9})
-	if answer.IsError || textOf(answer) != "output of Completed" {
-		t.Errorf("isError %t: %s", answer.IsError, textOf(answer))
-	}
+	answer, result := use(t, session, "run_command", fields{"command": "echo héllo", "timeout_seconds": 9})
 	call := f.only("finished", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase.Terminal() })
 	want := Result{
-		Name: call.Name, Namespace: f.namespace, Phase: "Succeeded", Reason: "Completed", Message: "message of Completed",
-		ExitCode: ptr.To(int32(0)), Stdout: "echo héllo", DurationMilliseconds: ptr.To(int64(7)), Environment: "tools",
-		Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 11}},
+		Call: call.Name, Phase: "Succeeded", Reason: "Completed", ExitCode: ptr.To(int32(0)), Output: "echo héllo", Environment: "tools",
 	}
-	if diff := cmp.Diff(want, result, cmp.AllowUnexported(Result{})); diff != "" {
+	if diff := cmp.Diff(want, result, cmpopts.IgnoreUnexported(Result{})); diff != "" {
 		t.Error(diff)
+	}
+	if want := "echo héllo\n\n[reason: Completed, exit_code: 0, call: " + call.Name + "]"; answer.IsError || textOf(answer) != want {
+		t.Errorf("isError %t: %q", answer.IsError, textOf(answer))
 	}
 	if *call.Spec.TimeoutSeconds != 9 || !strings.HasPrefix(call.Name, namePrefix) {
 		t.Errorf("call %s has %d s", call.Name, *call.Spec.TimeoutSeconds)
@@ -56,10 +56,10 @@ func TestUnsuccessfulOutcomes(t *testing.T) {
 				return s
 			})
 			answer, result := use(t, connected(t, newTestServer(t, f.local(), 8), nil), "run_code", fields{"language": "python", "code": "1"})
-			if !answer.IsError || textOf(answer) != "output of Because" || result.Phase != string(phase) || result.Reason != "Because" {
+			if !answer.IsError || !strings.HasPrefix(textOf(answer), "output of Because\n\nmessage of Because\n\n[reason: Because, retry_safe: ") || result.RetrySafe == nil || result.Phase != string(phase) || result.Reason != "Because" {
 				t.Errorf("isError %t, %+v", answer.IsError, result)
 			}
-			if diff := cmp.Diff(refused, result.Refused); diff != "" {
+			if diff := cmp.Diff([]string{"/usr/bin/curl"}, result.Refused); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -80,9 +80,17 @@ func TestToolsAreListedWithSchemas(t *testing.T) {
 	tools, err := session.ListTools(t.Context(), nil)
 	must(t, err)
 	arguments := map[string]any{
-		"exec": fields{"mode": "shell", "command": "x"}, "run_code": fields{"language": "python", "code": "x"}, "list_environments": nil,
+		"run_command": fields{"command": "x"}, "run_program": fields{"program": "x"}, "run_code": fields{"language": "python", "code": "x"},
+		"exec": fields{"mode": "shell", "command": "x"}, "list_environments": nil,
+		"read_file": fields{"path": "x"}, "write_file": fields{"path": "x", "content": ""}, "edit_file": fields{"path": "x", "old_string": "y"},
+		"list_files": nil, "search_files": fields{"pattern": "x"}, "start_session": fields{"timeout_seconds": 0}, "end_session": fields{"session": "none"},
+		"get_call": fields{"call": "none"}, "cancel_call": fields{"call": "none"}, "read_output": fields{"call": "none"},
 	}
-	required := map[string][]any{"exec": {"mode"}, "run_code": {"language", "code"}}
+	required := map[string][]any{
+		"run_command": {"command"}, "run_program": {"program"}, "run_code": {"language", "code"}, "exec": {"mode"}, "read_file": {"path"},
+		"write_file": {"path"}, "edit_file": {"path", "old_string"}, "search_files": {"pattern"}, "end_session": {"session"}, "get_call": {"call"},
+		"cancel_call": {"call"}, "read_output": {"call"},
+	}
 	if len(tools.Tools) != len(arguments) {
 		t.Errorf("%d tools", len(tools.Tools))
 	}
@@ -123,13 +131,13 @@ func TestInvalidArgumentsCreateNoCall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	answer, result := use(t, session, "exec", fields{"mode": "bash", "command": "ls"})
-	if !answer.IsError || result.Reason != reasonInvalidArguments || !ptr.Deref(result.RetrySafe, false) || !strings.HasPrefix(textOf(answer), "mode: must be") {
+	answer, result := use(t, session, "run_command", fields{"command": ""})
+	if !answer.IsError || result.Reason != reasonInvalidArguments || !ptr.Deref(result.RetrySafe, false) || !strings.HasPrefix(textOf(answer), "command: is required") {
 		t.Errorf("%+v", result)
 	}
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments", Arguments: fields{"all": true}})
 	must(t, err)
-	if !answer.IsError || textOf(answer) != "all: is unknown: use no arguments" {
+	if !answer.IsError || textOf(answer) != "all: is unknown: use no arguments\n\n[reason: InvalidArguments, retry_safe: true]" {
 		t.Errorf("%+v", answer)
 	}
 	f.none()
@@ -140,12 +148,12 @@ func TestTheAPIServerRejectsACall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	answer, result := use(t, session, "exec", fields{"mode": "structured", "binary": strings.Repeat("x", 257)})
-	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Message, "spec.structured.binary") {
+	answer, result := use(t, session, "run_program", fields{"program": strings.Repeat("x", 257)})
+	if !answer.IsError || result.Reason != "Invalid" || !ptr.Deref(result.RetrySafe, false) || !strings.Contains(result.Output, "spec.structured.binary") {
 		t.Errorf("%+v", result)
 	}
-	if len(result.Message) > maxMessage+100 {
-		t.Errorf("the message has %d bytes", len(result.Message))
+	if len(result.Output) > maxMessage+100 {
+		t.Errorf("the message has %d bytes", len(result.Output))
 	}
 	f.none()
 }
@@ -158,7 +166,7 @@ func TestACancelledRequestCancelsItsCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
+		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "sleep 1000"}})
 		failed <- err
 	}()
 	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
@@ -183,7 +191,7 @@ func TestALostConnectionCancelsItsCalls(t *testing.T) {
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &once{connection}, nil)
 	must(t, err)
 	go func() {
-		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
+		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "sleep 1000"}})
 	}()
 	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 	must(t, connection.Close())
@@ -211,8 +219,8 @@ func TestStoppingAnswersWithTheCancelledCall(t *testing.T) {
 		f.only("created", func(*v1alpha1.ToolCall) bool { return true })
 		s.Stop()
 	}()
-	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "sleep 1000"})
-	if !answer.IsError || result.Phase != string(v1alpha1.PhaseCancelled) || result.Name == "" {
+	answer, result := use(t, session, "run_command", fields{"command": "sleep 1000"})
+	if !answer.IsError || result.Phase != string(v1alpha1.PhaseCancelled) || result.Call == "" {
 		t.Errorf("%+v", result)
 	}
 	must(t, s.Wait(testTimeout))
@@ -228,8 +236,8 @@ func TestADeletedCall(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "x"})
-	if !answer.IsError || result.Reason != reasonDeleted || result.Name == "" || ptr.Deref(result.RetrySafe, true) {
+	answer, result := use(t, session, "run_command", fields{"command": "x"})
+	if !answer.IsError || result.Reason != reasonDeleted || result.Call == "" || ptr.Deref(result.RetrySafe, true) {
 		t.Errorf("%+v", result)
 	}
 }
@@ -242,10 +250,10 @@ func TestTooManyCalls(t *testing.T) {
 	session := connected(t, s, nil)
 	var running sync.WaitGroup
 	running.Go(func() {
-		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "sleep 1000"}})
+		_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "sleep 1000"}})
 	})
 	f.only("created", func(*v1alpha1.ToolCall) bool { return true })
-	answer, result := use(t, session, "exec", fields{"mode": "shell", "command": "one too many"})
+	answer, result := use(t, session, "run_command", fields{"command": "one too many"})
 	if !answer.IsError || result.Reason != reasonTooManyCalls || !ptr.Deref(result.RetrySafe, false) {
 		t.Errorf("%+v", result)
 	}
@@ -267,7 +275,7 @@ func TestProgressReachesTheClient(t *testing.T) {
 			got = append(got, req.Params.ProgressToken.(string)+" "+req.Params.Message)
 		},
 	})
-	params := &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "hello"}}
+	params := &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "hello"}}
 	params.SetProgressToken("mine")
 	_, err := session.CallTool(t.Context(), params)
 	must(t, err)
@@ -303,7 +311,7 @@ func TestProgressIsLive(t *testing.T) {
 			}
 		},
 	})
-	params := &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "hello"}}
+	params := &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "hello"}}
 	params.SetProgressToken("mine")
 	answer, err := session.CallTool(t.Context(), params)
 	must(t, err)
@@ -316,10 +324,10 @@ func TestEnvironmentsAreListed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
-	list := func() (string, environmentList) {
+	list := func() (string, Result) {
 		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments"})
 		must(t, err)
-		found := environmentList{}
+		found := Result{}
 		remarshal(t, answer.StructuredContent, &found)
 		return textOf(answer), found
 	}
@@ -330,16 +338,18 @@ func TestEnvironmentsAreListed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
 		Spec: v1alpha1.ExecutionEnvironmentSpec{
 			Image: "example.com/tools:1", WorkingDir: "/workspace", Interpreters: map[string]v1alpha1.CommandPrefix{"lua": {"lua", "-e"}},
+			Volumes:      []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 		},
 	}))
 	text, found := list()
-	want := environmentList{Namespace: f.namespace, Environments: []environment{{
-		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Message: "the operator has not checked it yet",
-	}}}
-	if diff := cmp.Diff(want, found); diff != "" {
+	want := []environment{{
+		Name: "tools", Default: true, Image: "example.com/tools:1", WorkingDir: "/workspace", Languages: []string{"lua"}, Keeps: []string{"/data"}, Message: "the operator has not checked it yet",
+	}}
+	if diff := cmp.Diff(want, found.Environments); diff != "" {
 		t.Error(diff)
 	}
-	if want := "tools: image example.com/tools:1, starts in /workspace, additional languages lua, the default, not ready: the operator has not checked it yet\n"; text != want {
+	if want := "tools: image example.com/tools:1, starts in /workspace, additional languages lua, files below /data last, the default, not ready: the operator has not checked it yet\n"; text != want {
 		t.Errorf("got %q, want %q", text, want)
 	}
 }
@@ -353,7 +363,7 @@ func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{
 		Meta: mcp.Meta{"traceparent": parent, "tracestate": strings.Repeat("x", maxTrace+1)},
-		Name: "exec", Arguments: fields{"mode": "shell", "command": "x"},
+		Name: "run_command", Arguments: fields{"command": "x"},
 	})
 	must(t, err)
 	call := f.only("created", func(*v1alpha1.ToolCall) bool { return true })

@@ -21,7 +21,7 @@ func TestASessionBelongsToItsUser(t *testing.T) {
 	s.operate(untilCancelled)
 	owner, other := s.user("owner", runsCalls()), s.user("other", runsCalls())
 	id := s.open(owner)
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"}}}`
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"x"}}}`
 	_, _, unknown := s.request(http.MethodPost, "/mcp", call, "Authorization", "Bearer "+other, sessionHeader, "no-such-session")
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		status, _, body := s.request(method, "/mcp", call, "Authorization", "Bearer "+other, sessionHeader, id)
@@ -47,9 +47,9 @@ func TestRequestsWithoutSessionsActAsTheirSender(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	id := s.open(s.user("owner"))
-	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	body := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	_, _, answer := s.request(http.MethodPost, "/mcp", body, "Authorization", "Bearer "+s.user("other"), sessionHeader, id,
-		protocolHeader, sessionless, "Mcp-Method", "tools/call", "Mcp-Name", "exec")
+		protocolHeader, sessionless, "Mcp-Method", "tools/call", "Mcp-Name", "run_command")
 	if !strings.Contains(answer, ":other has no permission to do this") {
 		t.Errorf("got %s", answer)
 	}
@@ -111,7 +111,7 @@ func TestCancellation(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
 			go func() {
-				_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: fields{"mode": "shell", "command": "x"}})
+				_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "x"}})
 				failed <- err
 			}()
 			s.only("created", func(*v1alpha1.ToolCall) bool { return true })
@@ -122,7 +122,7 @@ func TestCancellation(t *testing.T) {
 			s.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
 		})
 	}
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"}}}`
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"x"}}}`
 	t.Run("the end of the session", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)

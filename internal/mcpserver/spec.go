@@ -10,8 +10,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// defaultTimeoutSeconds is the time limit of exec, as in its schema. Code has none, because a policy can deny code that
-// requests more time than it allows.
+// defaultTimeoutSeconds is the time limit of commands, as in the schemas. Code has none, because a policy can deny code
+// that requests more time than it allows.
 const defaultTimeoutSeconds int32 = 120
 
 const (
@@ -19,13 +19,51 @@ const (
 	modeStructured = "structured"
 )
 
-// variableName matches the names that the API accepts.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var (
+	// variableName matches the names that the API accepts.
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// requestID matches the ids that clients can give calls. Only what JSON carries unchanged is allowed, so two
+	// different ids never become one.
+	requestID = regexp.MustCompile(`^[!-~]{1,256}$`)
+)
 
-// execSpec builds a call from the arguments of exec.
-func execSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
-	a := parse(raw, "mode", "command", "binary", "args", "timeout", "environment", "working_dir", "env", "stdin")
-	spec := v1alpha1.ToolCallSpec{}
+// callRequest is a call as the arguments of a tool describe it.
+type callRequest struct {
+	spec v1alpha1.ToolCallSpec
+	// id is the client's name for the call, empty if it has none.
+	id string
+}
+
+// specOf builds a call from the arguments of a tool.
+type specOf func(raw []byte) (*callRequest, error)
+
+// commonArguments are those of every tool that creates a call.
+var commonArguments = []string{"session", "environment", "timeout_seconds", "working_dir", "env", "request_id"}
+
+// runCommandSpec builds a call from the arguments of run_command.
+func runCommandSpec(raw []byte) (*callRequest, error) {
+	a := parse(raw, slices.Concat([]string{"command", "stdin"}, commonArguments)...)
+	r := &callRequest{spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: a.required("command", "the command line to run")}}}
+	a.process(r)
+	r.limit()
+	return r, a.err()
+}
+
+// runProgramSpec builds a call from the arguments of run_program.
+func runProgramSpec(raw []byte) (*callRequest, error) {
+	a := parse(raw, slices.Concat([]string{"program", "args", "stdin"}, commonArguments)...)
+	r := &callRequest{spec: v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{
+		Binary: a.required("program", "the name of the program to run"), Args: a.texts("args"),
+	}}}
+	a.process(r)
+	r.limit()
+	return r, a.err()
+}
+
+// execSpec builds a call from the arguments of exec, the deprecated name of run_command and run_program.
+func execSpec(raw []byte) (*callRequest, error) {
+	a := parse(raw, slices.Concat([]string{"mode", "command", "binary", "args", "timeout", "stdin"}, commonArguments)...)
+	r := &callRequest{}
 	command, binary, args := a.text("command"), a.text("binary"), a.texts("args")
 	switch mode := a.text("mode"); mode {
 	case modeShell:
@@ -34,21 +72,22 @@ func execSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
 		}
 		a.only(modeShell, "command", binary != "", "binary")
 		a.only(modeShell, "command", len(args) > 0, "args")
-		spec.Shell = &v1alpha1.ShellAction{Command: command}
+		r.spec.Shell = &v1alpha1.ShellAction{Command: command}
 	case modeStructured:
 		if binary == "" {
 			a.fail("binary", `is required in mode "structured": the name of the program to run`)
 		}
 		a.only(modeStructured, "binary and args", command != "", "command")
-		spec.Structured = &v1alpha1.StructuredAction{Binary: binary, Args: args}
+		r.spec.Structured = &v1alpha1.StructuredAction{Binary: binary, Args: args}
 	default:
 		a.fail("mode", `must be "shell", with command, or "structured", with binary and args`)
 	}
-	a.common(&spec)
-	if spec.TimeoutSeconds == nil {
-		spec.TimeoutSeconds = new(defaultTimeoutSeconds)
+	a.process(r)
+	if older := a.seconds("timeout"); r.spec.TimeoutSeconds == nil {
+		r.spec.TimeoutSeconds = older
 	}
-	return spec, a.err()
+	r.limit()
+	return r, a.err()
 }
 
 // only records an error for an argument that belongs to the other mode.
@@ -59,8 +98,8 @@ func (a *arguments) only(mode, takes string, given bool, name string) {
 }
 
 // runCodeSpec builds a call from the arguments of run_code.
-func runCodeSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
-	a := parse(raw, "language", "code", "network", "timeout", "environment", "working_dir", "env", "stdin")
+func runCodeSpec(raw []byte) (*callRequest, error) {
+	a := parse(raw, slices.Concat([]string{"language", "code", "network", "stdin"}, commonArguments)...)
 	code := &v1alpha1.CodeAction{Language: a.text("language"), Source: a.raw("code"), NetworkAccess: a.flag("network")}
 	if code.Language == "" {
 		a.fail("language", "is required: the language of the code, such as python")
@@ -68,23 +107,73 @@ func runCodeSpec(raw []byte) (v1alpha1.ToolCallSpec, error) {
 	if code.Source == "" {
 		a.fail("code", "is required: the source to run")
 	}
-	spec := v1alpha1.ToolCallSpec{Code: code}
-	a.common(&spec)
-	return spec, a.err()
+	r := &callRequest{spec: v1alpha1.ToolCallSpec{Code: code}}
+	a.process(r)
+	return r, a.err()
 }
 
-// common reads the arguments that both tools have.
-func (a *arguments) common(spec *v1alpha1.ToolCallSpec) {
-	if name := a.text("environment"); name != "" {
-		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			a.fail("environment", "must be the name of an environment, in lower case: list_environments lists them")
-		}
-		spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
+// limit sets the default time limit of a command.
+func (r *callRequest) limit() {
+	if r.spec.TimeoutSeconds == nil {
+		r.spec.TimeoutSeconds = new(defaultTimeoutSeconds)
 	}
-	spec.WorkingDir = a.text("working_dir")
-	spec.Stdin = a.raw("stdin")
-	spec.TimeoutSeconds = a.seconds("timeout")
-	spec.Env = a.variables()
+}
+
+// required reads a text that can't be empty.
+func (a *arguments) required(name, what string) string {
+	text := a.text(name)
+	if text == "" {
+		a.fail(name, "is required: %s", what)
+	}
+	return text
+}
+
+// process reads the arguments of tools that start a process.
+func (a *arguments) process(r *callRequest) {
+	a.common(r)
+	r.spec.Stdin = a.raw("stdin")
+}
+
+// common reads the arguments that every tool which creates a call has.
+func (a *arguments) common(r *callRequest) {
+	if name := a.sessionName(); name != "" {
+		r.spec.SessionRef = &v1alpha1.SessionReference{Name: name}
+	}
+	if name := a.environment(); name != "" {
+		r.spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
+		if r.spec.SessionRef != nil {
+			a.fail("environment", "is not used together with session: a session has the environment that it was started in")
+		}
+	}
+	r.spec.WorkingDir = a.text("working_dir")
+	r.spec.TimeoutSeconds = a.seconds("timeout_seconds")
+	r.spec.Env = a.variables()
+	r.id = a.requestID()
+}
+
+func (a *arguments) environment() string {
+	return a.objectName("environment", "an environment", "list_environments lists them")
+}
+
+func (a *arguments) sessionName() string {
+	return a.objectName("session", "a session", "start_session answers with it")
+}
+
+// objectName reads the name of an object of Kubernetes.
+func (a *arguments) objectName(argument, kind, where string) string {
+	name := a.text(argument)
+	if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		a.fail(argument, "must be the name of %s, in lower case: %s", kind, where)
+	}
+	return name
+}
+
+func (a *arguments) requestID() string {
+	id := a.raw("request_id")
+	if id != "" && !requestID.MatchString(id) {
+		a.fail("request_id", "must be at most 256 letters, digits and punctuation marks of ASCII, without spaces")
+	}
+	return id
 }
 
 // variables reads variables and sorts them by name, so that the same arguments give the same call.

@@ -1,10 +1,12 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,7 +22,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -79,8 +83,56 @@ func startServer(env *envtest.Environment, dir string) error {
 	}
 	conf.QPS = -1
 	apiServer = conf
-	outputs, err = apitest.Start(conf)
-	return err
+	if outputs, err = apitest.Start(conf); err != nil {
+		return err
+	}
+	return installAdmission(conf)
+}
+
+// installAdmission has the API server record who creates calls and sessions.
+func installAdmission(conf *rest.Config) error {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	admin, err := client.New(conf, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"requested_by", "session_requested_by"} {
+		if err := install(admin, "../../config/admission/"+name+".yaml"); err != nil {
+			return fmt.Errorf("install the admission policy %s: %w", name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "x"}}}
+		session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+		err = errors.Join(admin.Create(ctx, call, client.DryRunAll), admin.Create(ctx, session, client.DryRunAll))
+		if err == nil && call.Spec.RequestedBy != nil && session.Spec.RequestedBy != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the admission policies are not in force: %w", err)
+}
+
+func install(admin client.Client, path string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := admin.Create(context.Background(), o); err != nil {
+			return err
+		}
+	}
 }
 
 // stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
@@ -161,7 +213,7 @@ func finishedStatus(phase v1alpha1.Phase, reason string) *v1alpha1.ToolCallStatu
 func echo(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 	s := finishedStatus(v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted)
 	if call.Spec.Shell != nil {
-		s.Stdout = call.Spec.Shell.Command
+		s.Stdout, s.Output = call.Spec.Shell.Command, call.Spec.Shell.Command
 	}
 	s.ExitCode, s.DurationMilliseconds = ptr.To(int32(0)), ptr.To(int64(7))
 	s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: int64(len(s.Stdout))}}

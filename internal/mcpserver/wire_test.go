@@ -29,7 +29,7 @@ func finishHostile(text string) func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatu
 	return func(*v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
 		s := finishedStatus(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit)
 		s.Message, s.Stdout, s.Stderr, s.Output, s.ExitCode = text, text, text, text, ptr.To(int32(1))
-		s.Environment = &v1alpha1.ResolvedEnvironment{Name: "tools", WorkingDir: text}
+		s.Environment = &v1alpha1.ResolvedEnvironment{Name: text}
 		return s
 	}
 }
@@ -58,12 +58,12 @@ func expectSame(t *testing.T, message json.RawMessage, text string) {
 	}
 	must(t, json.Unmarshal(message, &answer))
 	r := answer.Result.StructuredContent
-	if len(answer.Result.Content) != 1 || answer.Result.Content[0].Text != text || r.Stdout != text || r.Stderr != text || r.Message != text || r.WorkingDir != text {
+	if len(answer.Result.Content) != 1 || !strings.HasPrefix(answer.Result.Content[0].Text, strings.TrimRight(text, "\n")+"\n\n[reason: NonZeroExit, exit_code: 1, ") || r.Output != text || r.Environment != text {
 		t.Errorf("%q arrived as %+v", text, answer.Result)
 	}
 }
 
-const execMessage = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"mode":"shell","command":"x"}}}`
+const execMessage = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_command","arguments":{"command":"x"}}}`
 
 // Over standard input and output, each message is one line, whatever a command wrote.
 func TestHostileOutputOverStdio(t *testing.T) {

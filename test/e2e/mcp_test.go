@@ -146,32 +146,35 @@ type mcpCase struct {
 func mcpCases() map[string]mcpCase {
 	return map[string]mcpCase{
 		"a command line": {
-			"exec", map[string]any{"mode": "shell", "command": "cat; echo $WHO at $PWD; echo err >&2", "stdin": "in ", "env": map[string]any{"WHO": "ünï"}, "working_dir": "/tmp"},
+			"run_command", map[string]any{"command": "cat; echo $WHO at $PWD; echo err >&2", "stdin": "in ", "env": map[string]any{"WHO": "ünï"}, "working_dir": "/tmp"},
 			with(succeeded("in ünï at /tmp\n"), "err\n"), "in ünï at /tmp\n\nerr\n\nTook ",
 		},
 		"a program": {
-			"exec", map[string]any{"mode": "structured", "binary": "printf", "args": []string{"%s-", "a b", "c"}}, succeeded("a b-c-"), "a b-c-\n\nTook ",
+			"run_program", map[string]any{"program": "printf", "args": []string{"%s-", "a b", "c"}}, succeeded("a b-c-"), "a b-c-\n\nTook ",
 		},
 		"code": {
 			"run_code", map[string]any{"language": "python", "code": "print(6 * 7)", "environment": defaultEnv}, succeeded("42\n"), "42\n\nTook ",
 		},
 		"an exit code": {
-			"exec", map[string]any{"mode": "shell", "command": "echo so far; exit 3"}, exited(3, "so far\n", ""), "so far\n\nCommand exited with code 3\n\nTook ",
+			"run_command", map[string]any{"command": "echo so far; exit 3"}, exited(3, "so far\n", ""), "so far\n\nCommand exited with code 3\n\nTook ",
 		},
 		"too long": {
-			"exec", map[string]any{"mode": "shell", "command": "echo begun; sleep 600", "timeout": 3}, stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "begun\n"), "Command exited with code -1",
+			"run_command", map[string]any{"command": "echo begun; sleep 600", "timeout_seconds": 3}, stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "begun\n"), "Command exited with code -1",
 		},
 		"a tool that the agent may not use": {
-			"exec", map[string]any{"mode": "structured", "binary": "git", "args": []string{"status"}}, denied(v1alpha1.ReasonAgentNotAllowed), "git",
+			"run_program", map[string]any{"program": "git", "args": []string{"status"}}, denied(v1alpha1.ReasonAgentNotAllowed), "git",
 		},
 		"code that the policy refuses": {
 			"run_code", map[string]any{"language": "python", "code": "import socket"}, denied(v1alpha1.ReasonModuleNotAllowed), "socket",
 		},
 		"an environment that isn't there": {
-			"exec", map[string]any{"mode": "shell", "command": "true", "environment": "nowhere"}, neverRan(v1alpha1.ReasonEnvironmentNotFound), "nowhere",
+			"run_command", map[string]any{"command": "true", "environment": "nowhere"}, neverRan(v1alpha1.ReasonEnvironmentNotFound), "nowhere",
 		},
 		"arguments that are wrong": {
-			"exec", map[string]any{"mode": "bash", "command": "true"}, outcome{Reason: "InvalidArguments", RetrySafe: ptr.To(true)}, `mode: must be "shell"`,
+			"run_command", map[string]any{"command": "true", "cwd": "/"}, outcome{Reason: "InvalidArguments", RetrySafe: ptr.To(true)}, "cwd: is unknown",
+		},
+		"the old name of the tool": {
+			"exec", map[string]any{"mode": "shell", "command": "echo old", "timeout": 60}, succeeded("old\n"), "old\n\nTook ",
 		},
 	}
 }
@@ -185,16 +188,21 @@ func with(o outcome, stderr string) outcome {
 func (c *mcpCase) check(t *testing.T, sp *space, got mcpAnswer) {
 	t.Helper()
 	r := got.StructuredContent
-	expectSame(t, "outcome", c.want, outcome{v1alpha1.Phase(r.Phase), r.Reason, r.ExitCode, r.Signal, r.Stdout, r.Stderr, r.RetrySafe})
 	if !strings.Contains(got.text(), c.text) || got.IsError != (c.want.Phase != v1alpha1.PhaseSucceeded) {
 		t.Errorf("isError %t, text %q", got.IsError, got.text())
 	}
+	if !strings.HasPrefix(got.text(), strings.TrimRight(r.Output, "\n")) || r.Reason != c.want.Reason || got.IsError && r.RetrySafe == nil {
+		t.Errorf("the text %q and the structured part %+v differ", got.text(), r)
+	}
 	if c.want.Phase == "" {
+		expectSame(t, "outcome", c.want, outcome{Reason: r.Reason, RetrySafe: r.RetrySafe})
 		return
 	}
 	call := &v1alpha1.ToolCall{}
-	must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: r.Name}, call))
-	if call.Status.Output != got.text() || call.Status.Message != r.Message || call.Spec.RequestedBy.Username != "system:serviceaccount:"+sp.namespace+":agent" {
+	must(t, sp.client.Get(t.Context(), client.ObjectKey{Namespace: sp.namespace, Name: r.Call}, call))
+	expect(t, call, c.want)
+	expectSame(t, "exit code", c.want.Exit, r.ExitCode)
+	if !strings.HasPrefix(got.text(), strings.TrimRight(call.Status.Output, "\n")) || call.Spec.RequestedBy.Username != "system:serviceaccount:"+sp.namespace+":agent" {
 		t.Errorf("the call is %s's and says %q, the answer %q", call.Spec.RequestedBy.Username, call.Status.Output, got.text())
 	}
 	checkFinished(t, call)
@@ -217,6 +225,7 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 	must(t, json.Unmarshal(r.Result, &listed))
 	got := map[string][]string{}
 	for _, tool := range listed.Tools {
+		got[tool.Name] = nil
 		if tool.Description == "" || tool.InputSchema.Type != "object" || tool.OutputSchema.Type != "object" {
 			t.Errorf("tool %s: description %q, schemas %+v", tool.Name, tool.Description, tool)
 		}
@@ -228,10 +237,28 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 		}
 		slices.Sort(got[tool.Name])
 	}
-	expectSame(t, "tools and their arguments", map[string][]string{
-		"exec":     {"args", "binary", "command", "env", "environment", "mode", "stdin", "timeout", "working_dir"},
-		"run_code": {"code", "env", "environment", "language", "network", "stdin", "timeout", "working_dir"},
-	}, got)
+	common := []string{"session", "environment", "timeout_seconds", "working_dir", "env", "request_id"}
+	want := map[string][]string{
+		"run_command":       append([]string{"command", "stdin"}, common...),
+		"run_program":       append([]string{"program", "args", "stdin"}, common...),
+		"run_code":          append([]string{"language", "code", "network", "stdin"}, common...),
+		"exec":              append([]string{"mode", "command", "binary", "args", "timeout", "stdin"}, common...),
+		"read_file":         append([]string{"path", "offset", "limit", "unit"}, common...),
+		"write_file":        append([]string{"path", "content", "content_base64", "mode", "create_only", "if_sha256"}, common...),
+		"edit_file":         append([]string{"path", "old_string", "new_string", "replace_all", "if_sha256"}, common...),
+		"list_files":        append([]string{"path", "pattern", "recursive", "max_results"}, common...),
+		"search_files":      append([]string{"path", "pattern", "literal", "glob", "max_results"}, common...),
+		"list_environments": nil,
+		"start_session":     {"environment", "working_dir", "env", "workspace", "idle_timeout_seconds", "max_lifetime_seconds", "timeout_seconds", "request_id"},
+		"end_session":       {"session", "timeout_seconds"},
+		"get_call":          {"call", "timeout_seconds"},
+		"cancel_call":       {"call"},
+		"read_output":       {"call", "stream", "offset", "limit"},
+	}
+	for name := range want {
+		slices.Sort(want[name])
+	}
+	expectSame(t, "tools and their arguments", want, got)
 }
 
 // Output arrives while the command runs, which goes on only when it was seen. A client may drop what comes right
@@ -241,8 +268,8 @@ func TestMCPProgressIsLive(t *testing.T) {
 	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash")))
 		a.connect()
-		o := a.order("call", map[string]any{"tool": "exec", "progress": true, "arguments": map[string]any{
-			"mode": "shell", "command": "echo first; " + held + "; rm /tmp/go; echo second; " + held, "env": map[string]any{"WAY": "live"},
+		o := a.order("call", map[string]any{"tool": "run_command", "progress": true, "arguments": map[string]any{
+			"command": "echo first; " + held + "; rm /tmp/go; echo second; " + held, "env": map[string]any{"WAY": "live"},
 		}})
 		call := sp.awaitPhase(t, sp.callWith(t, "live"), v1alpha1.PhaseRunning)
 		for _, line := range []string{"first\n", "second\n"} {
@@ -277,7 +304,7 @@ func TestMCPAnAgentThatStopsWaiting(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				a := startAgent(t, target(token))
 				a.connect()
-				o := a.order("call", map[string]any{"tool": "exec", "arguments": map[string]any{"mode": "shell", "command": "echo begun; sleep 300", "env": map[string]any{"WAY": name}}})
+				o := a.order("call", map[string]any{"tool": "run_command", "arguments": map[string]any{"command": "echo begun; sleep 300", "env": map[string]any{"WAY": name}}})
 				call := sp.callWith(t, name)
 				sp.awaitLine(t, call, "begun")
 				stop(a, o)

@@ -30,21 +30,21 @@ func TestMCPUsersAreApart(t *testing.T) {
 				server.Token, server.Session = token, session
 				return startAgent(t, mcpTarget{SDK: sdk, HTTP: &server})
 			}
-			arguments := map[string]any{"mode": "shell", "command": "echo hello"}
+			arguments := map[string]any{"command": "echo hello"}
 			owner := as(more, "")
 			session := owner.connect()
-			if got := owner.use("exec", arguments); got.IsError || got.StructuredContent.Stdout != "hello\n" {
+			if got := owner.use("run_command", arguments); got.IsError || !strings.HasPrefix(got.StructuredContent.Output, "hello\n") {
 				t.Errorf("who may: %+v", got)
 			}
 			poor := as(less, "")
 			poor.connect()
-			if got := poor.use("exec", arguments); !got.IsError || got.StructuredContent.Reason != v1alpha1.ReasonAgentNotAllowed {
+			if got := poor.use("run_command", arguments); !got.IsError || got.StructuredContent.Reason != v1alpha1.ReasonAgentNotAllowed {
 				t.Errorf("who may create calls, but not use the tool: %+v", got)
 			}
 			foreign := as(stranger, "")
 			foreign.connect()
-			got := foreign.use("exec", arguments)
-			if !got.IsError || got.StructuredContent.Reason != "Forbidden" || got.StructuredContent.Name != "" ||
+			got := foreign.use("run_command", arguments)
+			if !got.IsError || got.StructuredContent.Reason != "Forbidden" || got.StructuredContent.Call != "" ||
 				!strings.Contains(got.text(), "system:serviceaccount:"+elsewhere.namespace+":stranger has no permission to do this in namespace "+sp.namespace) {
 				t.Errorf("who may nothing in that namespace: %+v", got)
 			}
@@ -117,7 +117,7 @@ func TestMCPServerHasNoRights(t *testing.T) {
 	}
 	user := "system:serviceaccount:" + operatorNamespace + ":" + mcpName
 	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
-		for _, resource := range []string{"toolcalls", "executionenvironments", "pods", "secrets", "jobs"} {
+		for _, resource := range []string{"toolcalls", "toolsessions", "executionenvironments", "pods", "secrets", "jobs"} {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: user, Groups: accountGroups(operatorNamespace),
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: groupOf(resource), Resource: resource, Namespace: operatorNamespace},
@@ -132,7 +132,7 @@ func TestMCPServerHasNoRights(t *testing.T) {
 
 func groupOf(resource string) string {
 	switch resource {
-	case "toolcalls", "executionenvironments":
+	case "toolcalls", "toolsessions", "executionenvironments":
 		return v1alpha1.GroupVersion.Group
 	case "jobs":
 		return "batch"

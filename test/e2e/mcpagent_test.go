@@ -207,14 +207,21 @@ func (a *mcpAgent) connect() string {
 type mcpAnswer struct {
 	IsError bool
 	Content []struct{ Type, Text string }
-	// StructuredContent of exec and run_code.
+	// StructuredContent of all tools.
 	StructuredContent struct {
-		Name, Namespace, Phase, Reason, Message string
-		ExitCode                                *int32
-		Signal, Stdout, Stderr, Environment     string
-		DurationMilliseconds                    *int64
-		RetrySafe                               *bool
-		Environments                            []struct {
+		Output, Reason, Call, Phase, Signal, Environment, Session string
+		ExitCode                                                  *int32 `json:"exit_code"`
+		RetrySafe                                                 *bool  `json:"retry_safe"`
+		File                                                      *struct {
+			SHA256     string
+			NextOffset *int64 `json:"next_offset"`
+			Matches    *int64
+		}
+		Stream *struct {
+			NextOffset int64 `json:"next_offset"`
+			Complete   bool
+		}
+		Environments []struct {
 			Name           string
 			Default, Ready bool
 		}

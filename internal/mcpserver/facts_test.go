@@ -1,0 +1,142 @@
+package mcpserver
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func descriptionsOf(t *testing.T, session *mcp.ClientSession) map[string]string {
+	t.Helper()
+	listed, err := session.ListTools(t.Context(), nil)
+	must(t, err)
+	found := map[string]string{}
+	for _, tool := range listed.Tools {
+		found[tool.Name] = tool.Description
+	}
+	return found
+}
+
+// Descriptions say which files last in the default environment of the namespace, as far as the requester may know.
+func TestDescriptionsAreTrueForTheEnvironment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	sees := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"executionenvironments"}, Verbs: []string{"list"}}
+	seeing, blind := s.session(s.user("seeing", sees), "/mcp", withSessions), s.session(s.user("blind"), "/mcp", "")
+	if got := descriptionsOf(t, seeing)["run_command"]; !strings.Contains(got, "There is no default environment") {
+		t.Errorf("without environments: %s", got)
+	}
+	environment := &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
+		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "example.com/tools:1"},
+	}
+	must(t, s.admin.Create(t.Context(), environment))
+	if got := descriptionsOf(t, seeing)["run_code"]; !strings.Contains(got, "a new pod of the environment tools, and its files are gone after it") {
+		t.Errorf("without volumes: %s", got)
+	}
+	environment.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+	environment.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	must(t, s.admin.Update(t.Context(), environment))
+	if got := descriptionsOf(t, seeing)["start_session"]; !strings.Contains(got, "It ends with this connection") {
+		t.Errorf("with a connection: %s", got)
+	}
+	if got := descriptionsOf(t, blind)["start_session"]; !strings.Contains(got, "It doesn't end with your connection") {
+		t.Errorf("without a connection that lasts: %s", got)
+	}
+	for _, name := range []string{"run_command", "run_program", "run_code", "read_file", "write_file", "edit_file", "list_files", "search_files"} {
+		if got := descriptionsOf(t, seeing)[name]; !strings.Contains(got, "files below /data") {
+			t.Errorf("with a volume: %s: %s", name, got)
+		}
+		if got := descriptionsOf(t, blind)[name]; strings.Contains(got, "/data") || strings.Contains(got, "tools,") {
+			t.Errorf("to who may not list environments: %s: %s", name, got)
+		}
+	}
+}
+
+func TestDescriptionsWithASessionPerClient(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	session := perClient(t, f)
+	for _, name := range []string{"run_command", "read_file"} {
+		if got := descriptionsOf(t, session)[name]; !strings.Contains(got, "this conversation's session") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := session.InitializeResult(); !strings.Contains(got.Instructions, "share a session") || got.ServerInfo.Version != "test" {
+		t.Errorf("%+v", got)
+	}
+	if got := connected(t, newTestServer(t, f.local(), 8), nil).InitializeResult().Instructions; !strings.Contains(got, "in a new pod unless it names a session") {
+		t.Errorf("%s", got)
+	}
+}
+
+// Clients may not share what depends on the user.
+func TestListsOfToolsArePrivate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	listed, err := s.session(s.user("agent"), "/mcp", "").ListTools(t.Context(), nil)
+	must(t, err)
+	if listed.CacheScope != "private" || listed.TTLMs != 0 {
+		t.Errorf("scope %q, %d ms", listed.CacheScope, listed.TTLMs)
+	}
+}
+
+func TestLastingDirectories(t *testing.T) {
+	t.Parallel()
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
+	readOnlyClaim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c", ReadOnly: true}}
+	for name, test := range map[string]struct {
+		source   corev1.VolumeSource
+		readOnly bool
+		want     []string
+	}{
+		"a claim":                {claim, false, []string{"/a", "/b"}},
+		"a claim to read":        {readOnlyClaim, false, nil},
+		"mounted to be read":     {claim, true, nil},
+		"a share":                {corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}, false, []string{"/a", "/b"}},
+		"a directory of a node":  {corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}, false, []string{"/a", "/b"}},
+		"the pod's own":          {corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, false, nil},
+		"a claim made for a pod": {corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}, false, nil},
+		"a Secret":               {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}, false, nil},
+		"an image":               {corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}, false, nil},
+	} {
+		spec := &v1alpha1.ExecutionEnvironmentSpec{
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: test.source}, {Name: "other"}},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "v", MountPath: "/b", ReadOnly: test.readOnly}, {Name: "v", MountPath: "/a", ReadOnly: test.readOnly}, {Name: "other", MountPath: "/c"}, {Name: "none", MountPath: "/d"},
+			},
+		}
+		if diff := cmp.Diff(test.want, lastingDirectories(spec)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// The hints tell clients what needs no confirmation: a wrong one would let a model change something unasked.
+func TestAnnotationsAreRight(t *testing.T) {
+	t.Parallel()
+	harmless := []string{"read_file", "list_files", "search_files", "list_environments", "get_call", "read_output"}
+	repeatable := append([]string{"write_file", "end_session", "cancel_call"}, harmless...)
+	open := []string{"run_command", "run_program", "run_code", "exec"}
+	destructive := append([]string{"write_file", "edit_file", "end_session", "cancel_call"}, open...)
+	s := NewServer(Options{MaxCalls: 1, MaxCallsPerUser: 1, Version: "test", Log: quiet()})
+	for _, tool := range s.toolset() {
+		d := tool.define(&facts{})
+		got := *d.Annotations
+		want := mcp.ToolAnnotations{
+			ReadOnlyHint: slices.Contains(harmless, d.Name), IdempotentHint: slices.Contains(repeatable, d.Name),
+			DestructiveHint: new(slices.Contains(destructive, d.Name)), OpenWorldHint: new(slices.Contains(open, d.Name)),
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", d.Name, diff)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+	"toolcall.dev/operator/internal/output"
+	outputclient "toolcall.dev/operator/internal/output/client"
+)
+
+const (
+	// defaultRead and maxRead are how many bytes read_output returns.
+	defaultRead = 16 << 10
+	maxRead     = 64 << 10
+	// readPatience is how long the API for output may be away, readTimeout how long all takes.
+	readPatience = 10 * time.Second
+	readTimeout  = 30 * time.Second
+)
+
+// reasonOutputUnavailable is the reason of an output that can't be read, when the API server gives no other.
+const reasonOutputUnavailable = "OutputUnavailable"
+
+func readOutputTool(*facts) *mcp.Tool {
+	limit := whole(fmt.Sprintf("how many bytes; %d if absent", defaultRead), 1)
+	limit.Maximum = new(float64(maxRead))
+	return &mcp.Tool{
+		Name: "read_output", Title: "Read the output of a call",
+		Description: "Returns a part of what a call wrote to standard output or standard error, also what its result leaves out, and while it runs. " +
+			"next_offset in the result says where to read on. Bytes that aren't UTF-8 become U+FFFD.",
+		InputSchema: input(map[string]*jsonschema.Schema{
+			"call":   text("name of the call, from an earlier result"),
+			"stream": word("which stream; stdout if absent", string(output.Stdout), string(output.Stderr)),
+			"offset": whole("first byte, counted from 0; 0 if absent", 0),
+			"limit":  limit,
+		}, "call"),
+		OutputSchema: answerSchema("call", "phase", "stream"), Annotations: readOnly(),
+	}
+}
+
+// readOutput returns a part of a stream of a call.
+func readOutput(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+	a := parse(req.Params.Arguments, "call", "stream", "offset", "limit")
+	query := outputclient.Query{
+		Namespace: who.Namespace, Stream: output.Stream(a.choice("stream", string(output.Stdout), string(output.Stderr))),
+		Limit: defaultRead, Patience: readPatience,
+	}
+	if offset := a.number("offset", 0, maxOffset); offset != nil {
+		query.Offset = *offset
+	}
+	if limit := a.number("limit", 1, maxRead); limit != nil {
+		query.Limit = *limit
+	}
+	call, err := findCall(ctx, who, a)
+	if err != nil {
+		return nil, err
+	}
+	query.Name, query.UID = call.Name, call.UID
+	part, err := readPart(ctx, who, &query)
+	if err != nil {
+		return nil, unreadable(who, call, err)
+	}
+	return part.result(call, &query), nil
+}
+
+// part is what was read of a stream.
+type part struct {
+	data     []byte
+	next     int64
+	complete bool
+	missing  int64
+}
+
+// readPart reads what a query asks for. There may be nothing at its offset, or nothing yet.
+func readPart(ctx context.Context, who *Requester, query *outputclient.Query) (*part, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	p := &part{}
+	end, err := who.Output.Copy(ctx, *query, outputclient.Sink{
+		Write:   func(chunk []byte) error { p.data = append(p.data, chunk...); return nil },
+		Missing: func(start, end int64) { p.missing += end - start },
+	})
+	p.next, p.complete = end.Offset, end.Complete
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusRequestedRangeNotSatisfiable {
+		p.next = query.Offset
+		return p, nil
+	}
+	return p, err
+}
+
+// result describes the part. A character that the limit cuts is left for the next part.
+func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Result {
+	if whole := completeRunes(p.data); !p.complete && whole > 0 {
+		p.next -= int64(len(p.data) - whole)
+		p.data = p.data[:whole]
+	}
+	r := &Result{
+		Output: strings.ToValidUTF8(string(p.data), "\uFFFD"), Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase),
+		Stream:    &StreamResult{Name: string(query.Stream), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
+		succeeded: true,
+	}
+	if len(p.data) > 0 {
+		return r
+	}
+	r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)
+	if !follow.Finished(call) {
+		r.Output = fmt.Sprintf("(nothing at offset %d yet)", query.Offset)
+	}
+	return r
+}
+
+// unreadable explains that the output of a call can't be read.
+func unreadable(who *Requester, call *v1alpha1.ToolCall, err error) error {
+	reason, message := apiReason(err), explain(who, err)
+	switch {
+	case apierrors.IsForbidden(err):
+		message = "the output needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRole toolcall-user grants, and " +
+			"of a call in a session the right to use the session: " + truncate(err.Error(), maxMessage)
+	case reason == reasonUnknown:
+		reason = reasonOutputUnavailable
+	}
+	return &failure{reason: reason, call: call.Name, message: message}
+}

@@ -1,0 +1,326 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
+)
+
+const (
+	// startWait and endWait are how long start_session and end_session wait unless they are asked to wait for another time, maxWait
+	// is the longest.
+	startWait = 120
+	endWait   = 30
+	maxWait   = 600
+	// maxQuantity bounds the text of a size.
+	maxQuantity = 32
+)
+
+func startSessionTool(f *facts) *mcp.Tool {
+	lasts := "The files are gone when it ends, unless workspace puts them on a volume that lasts as long as the session."
+	return &mcp.Tool{
+		Name: "start_session", Title: "Start a session",
+		Description: "Starts a session, a pod that keeps files from call to call, waits until it is ready, and returns its name. Pass the name as the " +
+			"argument session of other tools. Its calls run one after the other and share the workspace, the home directory and /tmp; variables, the " +
+			"current directory and processes don't carry over. " + lasts + " End it with end_session when you don't need it any more. " +
+			f.endOfSessions(),
+		InputSchema: input(map[string]*jsonschema.Schema{
+			"environment": text("environment of its calls, from list_environments; the default one if absent"),
+			"working_dir": text("directory that its calls start in unless they say otherwise"), "env": variables("environment variables of its calls"),
+			"workspace":            text("put the workspace and the home directory on a volume of this size, such as 1Gi"),
+			"idle_timeout_seconds": whole("end it, or with workspace suspend it, after so long without a call; 900 if absent, 0 for never", 0),
+			"max_lifetime_seconds": whole("end it after so long; 28800 if absent", 1),
+			"timeout_seconds":      waitInput(startWait),
+			"request_id":           text("your name for this session, such as a UUID: the same id with the same arguments returns the same session"),
+		}),
+		OutputSchema: sessionOutput(), Annotations: changes(false, false),
+	}
+}
+
+// endOfSessions says when the sessions of start_session end by themselves.
+func (f *facts) endOfSessions() string {
+	if f.conversation {
+		return "You need it only for files apart from those of the conversation's own session."
+	}
+	if f.connected {
+		return "It ends with this connection, too."
+	}
+	return "It doesn't end with your connection, but when it is idle."
+}
+
+// sessionOutput returns the schema of the results of the tools for sessions.
+func sessionOutput() *jsonschema.Schema {
+	schema := answerSchema("session", "phase", "environment")
+	schema.Properties["phase"] = text("Pending, Ready, Suspended or Ended")
+	schema.Properties["session"] = text("name of the session")
+	return schema
+}
+
+func endSessionTool(*facts) *mcp.Tool {
+	return &mcp.Tool{
+		Name: "end_session", Title: "End a session",
+		Description: "Ends a session: cancels its running calls and deletes its pod and files. Read what you need before.",
+		InputSchema: input(map[string]*jsonschema.Schema{
+			"session": text("name of the session"), "timeout_seconds": waitInput(endWait),
+		}, "session"),
+		OutputSchema: sessionOutput(), Annotations: changes(true, true),
+	}
+}
+
+func waitInput(seconds int) *jsonschema.Schema {
+	schema := whole(fmt.Sprintf("how long to wait for it, in seconds; %d if absent", seconds), 0)
+	schema.Maximum = new(float64(maxWait))
+	return schema
+}
+
+// wait reads how long a tool waits.
+func (a *arguments) wait(seconds int64) time.Duration {
+	if asked := a.number("timeout_seconds", 0, maxWait); asked != nil {
+		seconds = *asked
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// sessionRequest is a session as the arguments of start_session describe it.
+type sessionRequest struct {
+	spec v1alpha1.ToolSessionSpec
+	id   string
+	wait time.Duration
+}
+
+func startSessionSpec(raw []byte) (*sessionRequest, error) {
+	a := parse(raw, "environment", "working_dir", "env", "workspace", "idle_timeout_seconds", "max_lifetime_seconds", "timeout_seconds", "request_id")
+	r := &sessionRequest{id: a.requestID(), wait: a.wait(startWait)}
+	if name := a.environment(); name != "" {
+		r.spec.EnvironmentRef = &v1alpha1.LocalReference{Name: name}
+	}
+	r.spec.WorkingDir, r.spec.Env = a.text("working_dir"), a.variables()
+	if text := a.text("workspace"); text != "" {
+		size, err := resource.ParseQuantity(text)
+		if err != nil || size.Sign() <= 0 || len(text) > maxQuantity {
+			a.fail("workspace", "must be a size such as 1Gi, not %q", truncate(text, 40))
+		}
+		r.spec.Workspace = &v1alpha1.SessionWorkspace{Size: size}
+	}
+	if idle := a.number("idle_timeout_seconds", 0, 1<<31-1); idle != nil {
+		r.spec.IdleTimeoutSeconds = new(int32(*idle))
+	}
+	r.spec.MaxLifetimeSeconds = a.seconds("max_lifetime_seconds")
+	return r, a.err()
+}
+
+// startSession creates a session, or finds the one that has the request_id, and waits until it is ready.
+func (s *Server) startSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+	r, err := startSessionSpec(req.Params.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	session := &v1alpha1.ToolSession{Spec: r.spec}
+	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
+	if r.id != "" {
+		if err := nameByID(ctx, who, namedRequest{"ToolSession", r.id, r.spec}, session); err != nil {
+			return nil, err
+		}
+	}
+	session, err = s.createSession(ctx, req, who, session, r.id != "")
+	if err != nil {
+		return nil, err
+	}
+	seen, err := awaitSession(ctx, who, session, r.wait, func(s *v1alpha1.ToolSession) bool {
+		return s.Status.Phase == v1alpha1.SessionReady || s.Status.Phase == v1alpha1.SessionEnded
+	})
+	if err != nil && ctx.Err() != nil && r.id == "" {
+		// Nobody knows the name of this session.
+		s.abandon(ctx, req, who, client.ObjectKeyFromObject(session))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return startedResult(seen), nil
+}
+
+// abandon ends a session whose client has stopped waiting for it.
+func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	if err := endForSure(ctx, who, key); err != nil {
+		s.conversations.failed(key, err)
+		return
+	}
+	s.conversations.remove(req, key)
+}
+
+// createSession creates a session that ends with the conversation.
+func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
+	key := client.ObjectKeyFromObject(session)
+	if !s.conversations.add(req, who, key) {
+		return nil, &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
+			"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
+	}
+	created := session
+	existed, err := createOnce(ctx, func(ctx context.Context) error {
+		answered, err := who.Sessions.CreateSession(ctx, session)
+		if err == nil {
+			created = answered
+		}
+		return err
+	})
+	if existed && named {
+		created, err = adoptSession(ctx, who, session)
+	}
+	switch {
+	case err == nil && s.conversations.holds(req, key):
+		return created, nil
+	case err == nil:
+		// The client left while its session was created.
+		s.abandon(ctx, req, who, key)
+		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the connection ended before the session was started"}
+	case isResponseLost(err):
+		// It may be there: the end of the conversation ends it.
+		return nil, &notReady{session: key.Name, cause: err}
+	default:
+		s.conversations.remove(req, key)
+		return nil, asFailure(err)
+	}
+}
+
+// adoptSession finds the session that an earlier request with the same request_id created.
+func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+	found := &v1alpha1.ToolSession{}
+	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
+		return nil, fmt.Errorf("read the session of this request_id: %w", err)
+	}
+	return found, checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+}
+
+// asFailure keeps what a failure says, and takes any other error for one of a request that changed nothing.
+func asFailure(err error) error {
+	var failed *failure
+	if errors.As(err, &failed) {
+		return err
+	}
+	return &notCreated{cause: err}
+}
+
+// notReady means that a session was created, or may have been, and that nobody knows what became of it.
+type notReady struct {
+	session string
+	cause   error
+}
+
+func (n *notReady) Error() string {
+	return fmt.Sprintf("session %s may have been started, and may not be ready: %s", n.session, n.cause)
+}
+func (n *notReady) Unwrap() error { return n.cause }
+
+// awaitSession waits until a session is as wanted, but not longer than the limit, and returns its last state.
+func awaitSession(ctx context.Context, who *Requester, session *v1alpha1.ToolSession, limit time.Duration, until func(*v1alpha1.ToolSession) bool) (*v1alpha1.ToolSession, error) {
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	seen := session
+	_, err := who.Sessions.WaitSession(waiting, session, follow.SessionWatcher{
+		Until: func(s *v1alpha1.ToolSession) bool { seen = s; return until(s) },
+	})
+	switch {
+	case err == nil, errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return seen, nil
+	case errors.Is(err, follow.ErrSessionDeleted):
+		seen = seen.DeepCopy()
+		seen.Status.Phase, seen.Status.Reason, seen.Status.Message = v1alpha1.SessionEnded, v1alpha1.ReasonEndRequested, "the session was deleted"
+		return seen, nil
+	default:
+		return nil, &notReady{session: session.Name, cause: err}
+	}
+}
+
+// startedResult describes a session that was started.
+func startedResult(session *v1alpha1.ToolSession) *Result {
+	r := sessionResult(session)
+	switch session.Status.Phase {
+	case v1alpha1.SessionReady:
+		r.Reason, r.succeeded = v1alpha1.ReasonReady, true
+		r.Output = fmt.Sprintf("Session %s is ready. Pass it as the argument session; end it with end_session.", session.Name)
+	case v1alpha1.SessionEnded:
+		r.RetrySafe = ptr.To(false)
+		r.Output = fmt.Sprintf("session %s has ended: %s", session.Name, session.Status.Message)
+	default:
+		r.succeeded = true
+		if r.Reason == "" {
+			r.Reason = v1alpha1.ReasonSessionStarting
+		}
+		r.Output = fmt.Sprintf("Session %s is not ready yet. You can pass it as the argument session already: its calls wait. %s", session.Name, session.Status.Message)
+	}
+	return r
+}
+
+func sessionResult(session *v1alpha1.ToolSession) *Result {
+	r := &Result{Session: session.Name, Phase: string(session.Status.Phase), Reason: session.Status.Reason}
+	if session.Status.Environment != nil {
+		r.Environment = session.Status.Environment.Name
+	}
+	return r
+}
+
+// endSession ends a session and waits until it has ended.
+func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+	a := parse(req.Params.Arguments, "session", "timeout_seconds")
+	name, limit := a.sessionName(), a.wait(endWait)
+	if name == "" && len(a.errors) == 0 {
+		a.fail("session", "is required: the session to end")
+	}
+	if err := a.err(); err != nil {
+		return nil, err
+	}
+	key := types.NamespacedName{Namespace: who.Namespace, Name: name}
+	session := &v1alpha1.ToolSession{}
+	if err := who.Objects.Get(ctx, key, session); err != nil {
+		return nil, notThere(err, "session", name)
+	}
+	if err := requestEnd(ctx, who, key); err != nil && !apierrors.IsNotFound(err) {
+		return nil, &notReady{session: name, cause: err}
+	}
+	s.conversations.remove(req, key)
+	seen, err := awaitSession(ctx, who, session, limit, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
+	if err != nil {
+		return nil, err
+	}
+	r := sessionResult(seen)
+	r.succeeded, r.Output = true, fmt.Sprintf("Session %s has ended.", name)
+	if seen.Status.Phase != v1alpha1.SessionEnded {
+		r.Reason, r.Output = reasonNotFinished, fmt.Sprintf("Session %s is ending.", name)
+	}
+	return r, nil
+}
+
+// endPatch asks for the end of a session. A session that has ended ignores it.
+var endPatch = client.RawPatch(types.MergePatchType, []byte(`{"spec":{"end":true}}`))
+
+func requestEnd(ctx context.Context, who *Requester, key types.NamespacedName) error {
+	session := &v1alpha1.ToolSession{}
+	session.Namespace, session.Name = key.Namespace, key.Name
+	if err := who.Objects.Patch(ctx, session, endPatch); err != nil {
+		return fmt.Errorf("end session %s: %w", key.Name, err)
+	}
+	return nil
+}
+
+// notThere explains that an object can't be read.
+func notThere(err error, kind, name string) error {
+	if apierrors.IsNotFound(err) {
+		return &failure{reason: reasonNotFound, message: fmt.Sprintf("there is no %s %s: it may have been deleted, since those that ended are kept for a limited time only", kind, name)}
+	}
+	return &notCreated{cause: fmt.Errorf("read %s %s: %w", kind, name, err)}
+}
