@@ -37,8 +37,6 @@ export class ApiError extends Error {
       case 0: return 'Is the console still running, and kubectl port-forward, if you use it?';
       case 401: return 'The token is wrong, or has expired. Give a new one.';
       case 403: return 'The message says which right is missing. The ClusterRole toolcall-viewer, bound in the namespace, has those that this page needs.';
-      case 404: return '';
-      case 410: return 'It isn\'t kept any more.';
       case 421: return 'Use a name of the console that its flag --hosts lists.';
       case 429: return 'It is tried again.';
       case 502: case 503: case 504: return 'What is needed is away for the moment. It is tried again.';
