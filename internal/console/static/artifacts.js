@@ -90,8 +90,8 @@ class Artifact {
     if (at !== data.length) throw new Error(`Only ${at} of its ${data.length} bytes came.`);
     // Browsers hash in secure contexts only: over TLS, or on this machine.
     if (crypto.subtle && this.#artifact.sha256) {
-      const sum = new Uint8Array(await crypto.subtle.digest('SHA-256', data)).toHex?.();
-      if (sum && sum !== this.#artifact.sha256) throw new Error('Its bytes aren\'t those that the call recorded.');
+      const sum = Array.from(new Uint8Array(await crypto.subtle.digest('SHA-256', data)), (b) => b.toString(16).padStart(2, '0')).join('');
+      if (sum !== this.#artifact.sha256) throw new Error('Its bytes aren\'t those that the call recorded.');
     }
     return data;
   }

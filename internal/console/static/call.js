@@ -56,7 +56,7 @@ function conditions(list) {
 
 // CallView shows a call as the watch has it.
 class CallView {
-  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {};
+  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null;
 
   constructor(namespace, name, into, signal) {
     this.#namespace = namespace;
@@ -82,12 +82,13 @@ class CallView {
 
   put(call) {
     const status = call.status ?? {};
+    this.#call = call;
     if (metadataOf(call).uid !== this.#uid) this.#begin(call);
     const command = action(call.spec);
     this.#parts.summary.replaceChildren(summary(call), element('h3', '', 'Command'), block(command.slice(0, maxCommand)));
     if (command.length > maxCommand) this.#parts.summary.append(element('p', 'note', 'The rest of the command isn\'t shown.'));
     showDecision(call, this.#parts.decision, this.#signal);
-    this.#parts.timing.replaceChildren(element('h3', '', 'Timing'), timing(call));
+    this.#showTiming();
     showArtifacts(call, this.#parts.artifacts, this.#signal);
     this.#parts.conditions.replaceChildren(element('h3', '', 'Conditions'), conditions(status.conditions ?? []));
     this.#streams.forEach((stream) => stream.update(status));
@@ -99,6 +100,11 @@ class CallView {
   connected() { if (!this.#state.textContent.startsWith('The call')) this.#state.textContent = 'Live.'; }
   interrupted(error) { this.#state.replaceChildren(problem(error)); }
   failed(error) { this.#state.replaceChildren(problem(error)); }
+
+  #showTiming() { this.#parts.timing.replaceChildren(element('h3', '', 'Timing'), timing(this.#call)); }
+
+  // tick draws the time of a call that goes on.
+  tick() { if (this.#call && !terminal.includes(this.#call.status?.phase)) this.#showTiming(); }
 
   // #begin shows the streams of a call; another call of the same name has others.
   #begin(call) {
@@ -114,6 +120,8 @@ class CallView {
 // showCall shows a call until the signal.
 export async function showCall(namespace, name, into, signal) {
   const view = new CallView(namespace, name, into, signal);
+  const timer = setInterval(() => view.tick(), 1000);
+  signal.addEventListener('abort', () => clearInterval(timer), {once: true});
   await keep(listPath('toolcalls', namespace), {fieldSelector: `metadata.name=${name}`}, view, signal);
 }
 

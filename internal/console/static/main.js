@@ -61,7 +61,7 @@ function ask(why) {
   const state = element('p', 'error', why);
   const submit = element('button', '', 'Show calls');
   const form = element('form', '', state,
-    element('p', 'note', 'The page acts with your token and can do what it allows, and only reads. It keeps the token in its memory: it is gone when you close or reload the page. ',
+    element('p', 'note', 'The console reads with your token: it shows what you may read, and changes nothing. The page keeps the token in its memory alone, so it is gone when you close or reload the page. ',
       'Use a short-lived one: kubectl create token ACCOUNT -n NAMESPACE --duration=1h'),
     token.label, namespace.label, submit);
   form.addEventListener('submit', (event) => {

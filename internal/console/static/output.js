@@ -95,7 +95,7 @@ export class Output {
           this.#at = next;
           continue;
         }
-        if (!error.passing) return this.#fallBack(error);
+        if (!error.passing) return this.#fallBack(error, signal);
         this.#state.replaceChildren(problem(error));
         await backoff.pause(error, signal);
       }
@@ -138,10 +138,10 @@ export class Output {
   }
 
   // #fallBack shows what the status has, where the output itself can't be read.
-  async #fallBack(error) {
+  async #fallBack(error, signal) {
     while (this.#status[this.#of.stream] === undefined && !['Succeeded', 'Failed', 'Denied', 'Cancelled'].includes(this.#status.phase)) {
       this.#state.replaceChildren(problem(error));
-      await sleep(1000, this.#of.signal);
+      await sleep(1000, signal);
     }
     this.#text.textContent = safe((this.#status[this.#of.stream] ?? '').slice(-shownBytes));
     this.#state.replaceChildren(problem(error), ' What is shown is from the call\'s status.');
