@@ -152,6 +152,14 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	p.awaitText("#output", "toolcalls/log")
 	p.show("#/call/" + f.namespace + "/none")
 	p.awaitText("#state", "There is no call none")
+	// It may still come, go, and come again.
+	for _, command := range []string{"echo first", "echo second"} {
+		none := f.create("none", command)
+		p.awaitText("#summary pre", command)
+		p.awaitText("#state", "Live.")
+		must(t, f.admin.Delete(t.Context(), none))
+		p.awaitText("#state", "The call was deleted.")
+	}
 	p.show("#/call/" + f.namespace + "/a/b/c")
 	p.awaitText("main", "There is no such page.")
 }

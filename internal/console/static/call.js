@@ -56,7 +56,7 @@ function conditions(list) {
 
 // CallView shows a call as the watch has it.
 class CallView {
-  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null;
+  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null; #said = '';
 
   constructor(namespace, name, into, signal) {
     this.#namespace = namespace;
@@ -92,12 +92,16 @@ class CallView {
     showArtifacts(call, this.#parts.artifacts, this.#signal);
     this.#parts.conditions.replaceChildren(element('h3', '', 'Conditions'), conditions(status.conditions ?? []));
     this.#streams.forEach((stream) => stream.update(status));
+    this.#said = terminal.includes(status.phase) ? 'The call has finished.' : 'Live.';
     this.connected();
-    if (terminal.includes(status.phase)) this.#state.textContent = 'The call has finished.';
   }
 
-  remove() { this.#state.textContent = 'The call was deleted. What is here is what it was.'; }
-  connected() { if (!this.#state.textContent.startsWith('The call')) this.#state.textContent = 'Live.'; }
+  remove() {
+    this.#said = 'The call was deleted. What is here is what it was.';
+    this.connected();
+  }
+
+  connected() { if (this.#said) this.#state.textContent = this.#said; }
   interrupted(error) { this.#state.replaceChildren(problem(error)); }
   failed(error) { this.#state.replaceChildren(problem(error)); }
 
