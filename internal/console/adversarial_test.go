@@ -18,13 +18,19 @@ import (
 // newConsole serves a console whose API server is a function: what no real one answers with.
 func newConsole(t *testing.T, upstream http.HandlerFunc) *httptest.Server {
 	t.Helper()
+	api := newUpstream(t, upstream)
+	conf := &rest.Config{Host: api.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	console, _ := serve(t, conf, testOptions())
+	return console
+}
+
+func newUpstream(t *testing.T, upstream http.HandlerFunc) *httptest.Server {
+	t.Helper()
 	api := httptest.NewUnstartedServer(upstream)
 	api.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	api.StartTLS()
 	t.Cleanup(api.Close)
-	conf := &rest.Config{Host: api.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	console, _ := serve(t, conf, testOptions())
-	return console
+	return api
 }
 
 func never(t *testing.T) http.HandlerFunc {
