@@ -59,6 +59,14 @@ var (
 	clusterScoped = []string{"executionpolicies"}
 )
 
+// What parameters look like.
+var (
+	versionForm  = regexp.MustCompile(`^[0-9]{1,20}$`)
+	continueForm = regexp.MustCompile(`^[A-Za-z0-9_=-]+$`)
+	streamForm   = regexp.MustCompile(`^std(out|err)$`)
+	uidForm      = regexp.MustCompile(`^[0-9a-f-]{36}$`)
+)
+
 // parseTarget returns the request that the API server gets. It is made of checked parts: nothing of the URL goes on as it is.
 func parseTarget(u *url.URL) (*target, error) {
 	// Only an escaped path has a raw form, and no part of a path needs escaping.
@@ -133,8 +141,8 @@ func (t *target) parseList(values url.Values) error {
 	t.answer = rows
 	err := t.take(values, map[string]func(string) error{
 		"watch":           isTrue,
-		"resourceVersion": matches(regexp.MustCompile(`^[0-9]{1,20}$`)),
-		"continue":        matches(regexp.MustCompile(`^[A-Za-z0-9_=-]+$`)),
+		"resourceVersion": matches(versionForm),
+		"continue":        matches(continueForm),
 		"limit":           isNumber(1, maxPage),
 		"fieldSelector":   isNameSelector,
 	})
@@ -162,12 +170,12 @@ func parseLog(prefix string, parts []string, values url.Values) (*target, error)
 	}
 	t := &target{path: prefix + "namespaces/" + namespace + "/toolcalls/" + name + "/log", query: url.Values{}, answer: stream}
 	err := t.take(values, map[string]func(string) error{
-		"stream":   matches(regexp.MustCompile(`^std(out|err)$`)),
+		"stream":   matches(streamForm),
 		"artifact": func(string) error { return nil },
 		"offset":   isNumber(0, 1<<62),
 		"limit":    isNumber(1, maxBytes),
 		"follow":   isTrue,
-		"uid":      matches(regexp.MustCompile(`^[0-9a-f-]{36}$`)),
+		"uid":      matches(uidForm),
 	})
 	if t.query.Has("follow") {
 		t.endless = true

@@ -12,13 +12,18 @@ function items(answer) {
 
 export function metadataOf(item) { return item.object?.metadata ?? item.metadata ?? {}; }
 
+// tellColumns tells the view of a table's columns, where it names them: the first of a watch does, and they may have changed.
+function tellColumns(table, view) {
+  if (table.columnDefinitions?.length) view.columns(table.columnDefinitions.map((column) => column.name));
+}
+
 // list reads all pages, and returns where a watch goes on.
 async function list(path, selector, view, signal) {
   const all = [];
   let parameters = {limit: 500, ...selector};
   for (;;) {
     const answer = await readObject(path, parameters, signal);
-    if (answer.columnDefinitions) view.columns(answer.columnDefinitions.map((column) => column.name));
+    tellColumns(answer, view);
     all.push(...items(answer));
     const more = answer.metadata?.continue;
     if (!more || all.length >= maxObjects) {
@@ -35,6 +40,7 @@ async function follow(path, selector, version, view, signal) {
   view.connected();
   for await (const event of events(response, signal)) {
     if (event.type === 'ERROR') throw new ApiError(event.object?.code ?? 500, event.object);
+    tellColumns(event.object, view);
     for (const item of items(event.object)) {
       const seen = metadataOf(item).resourceVersion;
       if (seen) version = seen;
