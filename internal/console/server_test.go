@@ -46,7 +46,7 @@ func TestTheTokensOwnRightsCount(t *testing.T) {
 	response := send(t, f.console, f.list()+"/a", withToken(viewer))
 	call := &v1alpha1.ToolCall{}
 	must(t, json.Unmarshal([]byte(read(t, response)), call))
-	if response.StatusCode != 200 || call.Name != "a" || call.Spec.Shell.Command != "true" {
+	if response.StatusCode != http.StatusOK || call.Name != "a" || call.Spec.Shell.Command != "true" {
 		t.Errorf("%d: %+v", response.StatusCode, call)
 	}
 }
@@ -132,7 +132,7 @@ func TestHeadersDontPass(t *testing.T) {
 		"Audit-Id": "abc", "X-Forwarded-For": "1.2.3.4", "Kubectl-Command": "x", "Content-Type": "text/html", "Warning": "x",
 	} {
 		response := send(t, f.console, f.list(), withToken(viewer), withHeader(name, value))
-		if body := read(t, response); response.StatusCode != 200 || !strings.HasPrefix(body, `{"kind":"Table"`) {
+		if body := read(t, response); response.StatusCode != http.StatusOK || !strings.HasPrefix(body, `{"kind":"Table"`) {
 			t.Errorf("%s: %s: %d %.200s", name, value, response.StatusCode, body)
 		}
 	}
