@@ -69,6 +69,7 @@ func startChromium() (*chromium, error) {
 		command: exec.Command(program, args...), to: to, dir: dir,
 		pending: map[int]chan message{}, pages: map[string]func(string, json.RawMessage){}, ended: make(chan struct{}),
 	}
+	c.command.Env = append(os.Environ(), "TMPDIR="+dir)
 	c.command.ExtraFiles = []*os.File{theirIn, theirOut} // Descriptors 3 and 4.
 	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.command.Start(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func TestListsStayLive(t *testing.T) {
 	p.signIn(f.viewer(), f.namespace)
 	f.create("first", "true")
 	p.awaitRow("first", "Pending")
-	p.await(fmt.Sprint(watches.Load(), " > 0"))
+	awaitTrue(t, "a second watch", func() bool { return watches.Load() > 1 })
 	f.console.CloseClientConnections()
 	f.create("second", "true")
 	p.awaitRow("second", "Pending")
@@ -125,6 +126,16 @@ func TestTimingIsABar(t *testing.T) {
 	}
 	p.awaitText("#timing", "1.60 s running")
 	p.awaitText("#timing", "in a new pod")
+}
+
+// awaitTrue waits for what isn't in the page.
+func awaitTrue(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("there is never %s", what)
+		}
+	}
 }
 
 func near(got, want float64) bool { return got > want-0.02 && got < want+0.02 }
