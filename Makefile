@@ -30,6 +30,10 @@ deploy: build ## Build the images, load them onto the current cluster, and insta
 deploy-mcp: build ## Build the MCP server's image, load it onto the current cluster, and install the server.
 	@hack/deploy_mcp.sh
 
+.PHONY: deploy-console
+deploy-console: build ## Build the console's image, load it onto the current cluster, and install the console.
+	@hack/deploy_console.sh
+
 .PHONY: undeploy
 undeploy: ## Uninstall the operator, its kinds and all their objects from the current cluster.
 	@hack/undeploy.sh

@@ -26,10 +26,11 @@ awk -f hack/reference/conditions.awk api/v1alpha1/conditions.go >docs/reference/
 # The Helm chart installs the same kinds, rights, admission policies, alerts and dashboard.
 files=charts/toolcall-operator/files
 rm -rf "$files"
-mkdir -p "$files"/{crd,rbac,admission,monitoring,store}
+mkdir -p "$files"/{crd,rbac,admission,monitoring,store,console}
 cp config/crd/toolcall.dev_*.yaml config/crd/tools.yaml "$files/crd/"
 cp config/rbac/{role,user_roles,bindings}.yaml "$files/rbac/"
 cp config/admission/*.yaml "$files/admission/"
 rm "$files/admission/kustomization.yaml"
 cp config/monitoring/{rules.yaml,dashboard.json} "$files/monitoring/"
 cp config/store/{service_account,service,network_policy,stateful_set}.yaml "$files/store/"
+cp config/console/{service_account,service,network_policy,deployment}.yaml "$files/console/"

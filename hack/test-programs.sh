@@ -61,6 +61,7 @@ debian gcc gcc --version
 unpack prometheus prometheus promtool
 debian busybox busybox true
 debian npm npm --version
+debian chromium chromium --version
 node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
 debian python3-kubernetes /usr/bin/python3 -c 'import kubernetes'
 debian python3-yaml /usr/bin/python3 -c 'import yaml'

@@ -28,6 +28,8 @@ plain=(-count=1 -shuffle=on -timeout=20m)
 
 # on_cluster are the packages whose tests need a cluster.
 on_cluster=(./test/docs ./test/e2e ./test/faults ./test/install)
+# in_browser are those that need a browser besides an API server.
+in_browser=(./test/console)
 
 # compile puts tests and all that they import into Go's build cache.
 compile() {
@@ -64,7 +66,7 @@ unit_tests() {
 
 # with_api lists the packages with tests against an API server.
 with_api() {
-  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' "${on_cluster[@]/#.\//:!}" ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
+  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' "${on_cluster[@]/#.\//:!}" "${in_browser[@]/#.\//:!}" ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 
 if [[ $mode == unit ]]; then
@@ -78,12 +80,13 @@ stage programs hack/test-programs.sh || exit
 stage compile compile_all || exit
 mapfile -t api < <(with_api)
 mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... |
-  grep -vxF -f <(printf 'toolcall.dev/operator/%s\n' test/e2e test/install "${api[@]/#.\//}"))
+  grep -vxF -f <(printf 'toolcall.dev/operator/%s\n' test/e2e test/install "${in_browser[@]/#.\//}" "${api[@]/#.\//}"))
 unit_tests "${unit[@]}"
 
 KUBEBUILDER_ASSETS=$(cluster assets)
 export KUBEBUILDER_ASSETS
 [[ ${#api[@]} == 0 ]] || tests api-server . pkgname "${flags[@]}" "${api[@]}" || true
+tests console . testname "${flags[@]}" "${in_browser[@]}" || true
 # The oldest Kubernetes that the operator runs on: what the API server takes of the manifests, the Jobs and the identities, and an
 # upgrade to the newest. Its API server takes minutes to build the first time.
 if stage assets-1.33 cluster assets --version 1.33; then
@@ -98,6 +101,7 @@ export KUBECONFIG
 stage tool-image make -s load-tools || exit
 stage deploy make -s deploy || exit
 stage deploy-mcp make -s deploy-mcp || exit
+stage deploy-console make -s deploy-console || exit
 
 # More tests at once than there are processors: a call mostly waits for its pod. What works one way works the others.
 for way in cold image warm session; do

@@ -21,7 +21,8 @@ for kind in toolcalls toolsessions executionenvironments; do
     "$KUBECTL" delete "$kind.toolcall.dev" --all --all-namespaces --wait --timeout=120s >&2
   fi
 done
-say "removing the MCP server, the output store and the operator"
+say "removing the console, the MCP server, the output store and the operator"
+"$KUBECTL" kustomize config/console | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" kustomize config/mcp | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" kustomize config/store | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" -n toolcall-system delete secret toolcall-store --ignore-not-found | sed 's/^/  /' >&2

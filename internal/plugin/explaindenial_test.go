@@ -78,21 +78,6 @@ func TestExplainDenialOfOtherCalls(t *testing.T) {
 	f.run("explain-denial", "none").expect(t, 1, "call none not found")
 }
 
-// Each explanation names a rule and what the requester can do, in plain text without a final full stop.
-func TestRulesReadAlike(t *testing.T) {
-	t.Parallel()
-	for reason, r := range rules {
-		for _, text := range []string{r.field, r.owner, r.requester} {
-			if strings.HasSuffix(text, ".") || strings.TrimSpace(text) != text {
-				t.Errorf("%s: %q", reason, text)
-			}
-		}
-		if r.field == "" || r.requester == "" {
-			t.Errorf("%s has no rule or no advice: %+v", reason, r)
-		}
-	}
-}
-
 // A reason without a rule, for example of a newer operator, is explained with the texts of the call.
 func TestExplainDenialOfAnUnknownReason(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func releasing(t *testing.T) []string {
 
 // putBack installs what the checkout has, after a page installed what it had pushed.
 func putBack(t *testing.T) {
-	for _, target := range []string{"deploy", "deploy-mcp"} {
+	for _, target := range []string{"deploy", "deploy-mcp", "deploy-console"} {
 		command{args: []string{"make", "-s", target}, limit: 5 * time.Minute}.must(t)
 	}
 }

@@ -22,6 +22,9 @@ func (t target) fileName() string { return t.program + "_" + t.os + "_" + t.arch
 // storeProgram is the output store, whose module is one of its own: it needs more than all others.
 const storeProgram = "store"
 
+// consoleProgram is the page for people.
+const consoleProgram = "console"
+
 // folder has the program's main package.
 func (t target) folder() string {
 	if t.program == storeProgram {

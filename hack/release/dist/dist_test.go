@@ -79,12 +79,12 @@ func TestARelease(t *testing.T) {
 	}
 	t.Run("checksums", func(t *testing.T) { checkSums(t, one) })
 	digests := map[string]string{}
-	for _, program := range []string{"manager", "runner", "mcp", "store"} {
+	for _, program := range []string{"manager", "runner", "mcp", "console", "store"} {
 		t.Run("image of "+program, func(t *testing.T) { digests[program] = checkImage(t, one, program) })
 		t.Run("bill of materials of "+program, func(t *testing.T) { checkSBOM(t, one, program) })
 	}
 	t.Run("install.yaml", func(t *testing.T) { checkInstall(t, one, digests) })
-	for _, program := range []string{"mcp", "store"} {
+	for _, program := range []string{"mcp", "console", "store"} {
 		t.Run(program+".yaml", func(t *testing.T) {
 			if image := "registry.test/team/toolcall-" + program + ":v9.8.7@" + digests[program]; strings.Count(string(read(t, one, program+".yaml")), image) != 1 {
 				t.Errorf("%s.yaml hasn't %s", program, image)

@@ -14,10 +14,10 @@ import (
 	"toolcall.dev/operator/hack/release/manifests"
 )
 
-// Names that config/ and the chart have for the images that they install. The chart installs a store besides.
+// Names that config/ and the chart have for the images that they install. The chart has a store and a console besides.
 var (
 	installed   = []string{"manager", "runner"}
-	charted     = append(slices.Clone(installed), storeProgram)
+	charted     = append(slices.Clone(installed), storeProgram, consoleProgram)
 	development = func(program string) string { return "toolcall.dev/" + program }
 )
 
@@ -41,7 +41,7 @@ func (r *release) install(context.Context) error {
 	if err := r.write("install.yaml", all); err != nil {
 		return err
 	}
-	for _, program := range []string{"mcp", storeProgram} {
+	for _, program := range []string{"mcp", consoleProgram, storeProgram} {
 		if err := r.extra(program); err != nil {
 			return err
 		}
@@ -59,7 +59,8 @@ func (r *release) install(context.Context) error {
 	return r.write("crds.yaml", bytes.Join(kinds, []byte("---\n")))
 }
 
-// extra writes what is installed beside the operator, by a folder of config/ with one image: the MCP server, the output store.
+// extra writes what is installed beside the operator, by a folder of config/ with one image: the MCP server, the
+// console, the output store.
 func (r *release) extra(program string) error {
 	all, err := manifests.Kustomize(filepath.Join(r.Source, "config", program))
 	if err != nil {

@@ -1,0 +1,48 @@
+// Command console serves a page that shows tool calls and sessions in a browser. It only reads, with the token that each user
+// gives, and has no rights of its own.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"toolcall.dev/operator/internal/console"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if newCommand().ExecuteContext(ctx) != nil {
+		stop()
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	options := &console.Options{}
+	cmd := &cobra.Command{
+		Use: "console", Short: "Show tool calls and sessions in a browser", Args: cobra.NoArgs, Version: version(), SilenceUsage: true,
+	}
+	cmd.SetErrPrefix("console:")
+	options.Bind(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := options.Validate(); err != nil {
+			return err
+		}
+		return console.Serve(cmd.Context(), options, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}
+	return cmd
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

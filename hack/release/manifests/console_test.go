@@ -1,0 +1,115 @@
+package manifests_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/hack/release/manifests"
+)
+
+const consoleDeployment = "apps/v1/Deployment/" + system + "/toolcall-console"
+
+// The chart's console is that of config/console, with the image of the chart, and only there for who asks for it.
+func TestTheChartInstallsTheConsole(t *testing.T) {
+	t.Parallel()
+	want, without := kustomized(t, "console"), chart(t, nil)
+	got := chart(t, values{"console": values{"enabled": true}, "consoleImage": values{"repository": "toolcall.dev/console", "tag": "dev"}})
+	if len(want) != 4 {
+		t.Errorf("config/console has %d objects", len(want))
+	}
+	for name, o := range want {
+		if diff := cmp.Diff(o, got[name]); diff != "" {
+			t.Errorf("%s in the kustomization (-) and in the chart (+):\n%s", name, diff)
+		}
+		if without[name] != nil {
+			t.Errorf("by default there is %s", name)
+		}
+		delete(got, name)
+	}
+	if diff := cmp.Diff(objectNames(without), objectNames(got)); diff != "" {
+		t.Errorf("without the console (-) and with it (+):\n%s", diff)
+	}
+}
+
+func objectNames(objects map[string]manifests.Object) []string {
+	var names []string
+	for name := range objects {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestValuesReachTheConsole(t *testing.T) {
+	t.Parallel()
+	o := chart(t, values{
+		"consoleImage": values{"repository": "r.test/c", "tag": "v1"}, "imagePullSecrets": []any{values{"name": "p"}},
+		"console": values{"enabled": true, "tlsSecretName": "cert", "hosts": []any{"calls.example.com"}, "resources": values{"limits": values{"memory": "1Gi"}}},
+	})[consoleDeployment]
+	pod := at(t, o, "spec", "template", "spec")
+	container := at(t, pod, "containers", 0)
+	got := []any{
+		at(t, container, "image"), at(t, container, "resources", "limits", "memory"), at(t, pod, "imagePullSecrets", 0, "name"),
+		at(t, pod, "volumes", 0, "secret", "secretName"), at(t, container, "args", 6),
+	}
+	want := []any{"r.test/c:v1", "1Gi", "p", "cert", "--hosts=localhost,127.0.0.1,::1,toolcall-console.toolcall-system.svc,calls.example.com"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	raw, err := manifests.Chart(chartDir, values{"console": values{"enabled": true}}, manifests.Release{Name: "r", Namespace: "elsewhere", KubeVersion: "v1.36.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := parse(t, raw)["apps/v1/Deployment/elsewhere/toolcall-console"]
+	if args := at(t, elsewhere, "spec", "template", "spec", "containers", 0, "args", 6); args != "--hosts=localhost,127.0.0.1,::1,toolcall-console.elsewhere.svc" {
+		t.Errorf("in another namespace: %v", args)
+	}
+}
+
+func TestHostsOfTheConsoleThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"https://calls.example.com", "calls.example.com:443", "*.example.com", "a,b", ""} {
+		_, err := manifests.Chart(chartDir, values{"console": values{"enabled": true, "hosts": []any{host}}}, manifests.Release{Name: "r", Namespace: system, KubeVersion: "v1.36.0"})
+		if err == nil || !strings.Contains(err.Error(), "hosts") {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
+}
+
+// Nothing in the console's pod has a right or a credential: no token, no role, no Secret but its certificate.
+func TestTheConsoleHasNoRights(t *testing.T) {
+	t.Parallel()
+	objects := kustomized(t, "console")
+	for name, o := range objects {
+		if strings.Contains(name, "rbac.authorization.k8s.io") {
+			t.Errorf("there is %s", name)
+		}
+		if o.Kind() == "ServiceAccount" && at(t, o, "automountServiceAccountToken") != false {
+			t.Errorf("%s mounts its token", name)
+		}
+	}
+	pod := at(t, objects[consoleDeployment], "spec", "template", "spec")
+	container := at(t, pod, "containers", 0)
+	for _, check := range []struct{ got, want any }{
+		{at(t, pod, "automountServiceAccountToken"), false},
+		{at(t, pod, "securityContext", "runAsNonRoot"), true},
+		{at(t, pod, "securityContext", "seccompProfile", "type"), "RuntimeDefault"},
+		{at(t, container, "securityContext", "readOnlyRootFilesystem"), true},
+		{at(t, container, "securityContext", "allowPrivilegeEscalation"), false},
+		{at(t, container, "securityContext", "capabilities", "drop"), []any{"ALL"}},
+		{at(t, container, "resources", "limits", "memory"), "256Mi"},
+		{at(t, container, "env"), nil},
+	} {
+		if diff := cmp.Diff(check.want, check.got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	volumes, _ := json.Marshal(at(t, pod, "volumes"))
+	if text := string(volumes); strings.Contains(text, "serviceAccountToken") || strings.Count(text, `"secretName"`) != 1 || strings.Contains(text, "hostPath") {
+		t.Errorf("volumes: %s", text)
+	}
+}

@@ -1,0 +1,73 @@
+package console
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// refusedBodyTimeout bounds how long the server reads on from a request that it refused.
+const refusedBodyTimeout = 5 * time.Second
+
+// handler serves the page and passes its reads on.
+type handler struct {
+	hosts []string
+	page  page
+	proxy *proxy
+}
+
+// NewHandler returns what serves browsers. Watches and follows end with the context.
+func NewHandler(ctx context.Context, o *Options, api *rest.Config, log *slog.Logger) (http.Handler, error) {
+	files, err := newPage()
+	if err != nil {
+		return nil, err
+	}
+	p, err := newProxy(ctx, api, newSlots(o.MaxRequests, o.MaxRequestsPerToken), log)
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{page: files, proxy: p}
+	for _, host := range o.Hosts {
+		h.hosts = append(h.hosts, strings.ToLower(host))
+	}
+	return h, nil
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setHeaders(w.Header())
+	if code, message := h.refusal(r); code != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout))
+		w.Header().Set("Connection", "close")
+		reject(w, code, message)
+		return
+	}
+	if !strings.HasPrefix(r.URL.Path, apiPrefix) {
+		h.page.ServeHTTP(w, r)
+		return
+	}
+	if err := checkSite(r); err != nil {
+		reject(w, http.StatusForbidden, err.Error())
+		return
+	}
+	h.proxy.ServeHTTP(w, r)
+}
+
+// refusal says why a request isn't served, whatever it asks for; 0 when it is.
+func (h *handler) refusal(r *http.Request) (code int, message string) {
+	switch {
+	case !isHost(r.Host, h.hosts):
+		return http.StatusMisdirectedRequest, "this isn't the host of the console: --hosts lists the names under which it is reached"
+	case r.Method != http.MethodGet:
+		return http.StatusMethodNotAllowed, "the console only reads: the method must be GET"
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return http.StatusBadRequest, "a request may not have a body"
+	case r.Header.Get("Upgrade") != "":
+		return http.StatusBadRequest, "a request may not ask for another protocol"
+	default:
+		return 0, ""
+	}
+}

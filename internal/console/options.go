@@ -1,0 +1,92 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+)
+
+// Options are the flags of the console.
+type Options struct {
+	Address, HealthAddress string
+	CertFile, KeyFile      string
+	InsecureHTTP           bool
+	// Server and CAFile lead to the API server. There is no kubeconfig: the console has no credentials.
+	Server, CAFile string
+	// Hosts are the names under which users reach the console.
+	Hosts []string
+
+	MaxConnections, MaxRequests, MaxRequestsPerToken int
+}
+
+// Bind defines the flags.
+func (o *Options) Bind(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Address, "address", "127.0.0.1:8443", "address to listen on for browsers")
+	fs.StringVar(&o.HealthAddress, "health-address", "127.0.0.1:8081", "address to listen on for /healthz and /readyz, without TLS")
+	fs.StringVar(&o.CertFile, "tls-cert-file", "", "file with the certificate; the server reloads it when it changes")
+	fs.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with the private key of the certificate")
+	fs.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve without TLS on an address that other hosts can reach; requests carry credentials, so use it only behind a proxy that terminates TLS")
+	fs.StringVar(&o.Server, "server", "", "URL of the API server, such as https://kubernetes.default.svc")
+	fs.StringVar(&o.CAFile, "certificate-authority", "", "file with the CA certificate of --server")
+	fs.StringSliceVar(&o.Hosts, "hosts", []string{"localhost", "127.0.0.1", "::1"}, "names and addresses, without ports, under which users reach the console; requests for others are refused")
+	fs.IntVar(&o.MaxConnections, "max-connections", 1024, "maximum number of open connections")
+	fs.IntVar(&o.MaxRequests, "max-requests", 512, "maximum number of requests to the API server at the same time; watches and followed output count")
+	fs.IntVar(&o.MaxRequestsPerToken, "max-requests-per-token", 64, "maximum number of them with the same token")
+}
+
+// Validate returns all errors of the flags.
+func (o *Options) Validate() error {
+	invalid := []error{o.checkAddress()}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		invalid = append(invalid, errors.New("--tls-cert-file and --tls-private-key-file must be set together"))
+	}
+	if o.CertFile != "" && o.InsecureHTTP {
+		invalid = append(invalid, errors.New("--insecure-http serves without TLS: remove it, or remove the certificate"))
+	}
+	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" {
+		invalid = append(invalid, fmt.Errorf("--server=%q: must be the https:// URL of the API server, which gets the users' tokens", o.Server))
+	}
+	if len(o.Hosts) == 0 {
+		invalid = append(invalid, errors.New("--hosts must name at least one host: requests for others are refused"))
+	}
+	for _, host := range o.Hosts {
+		if _, _, err := net.SplitHostPort(host); err == nil || host == "" || strings.ContainsAny(host, "/*[] ") {
+			invalid = append(invalid, fmt.Errorf("--hosts: %q must be a name or an address, without scheme, port or brackets", host))
+		}
+	}
+	for _, bound := range []struct {
+		name  string
+		value int
+	}{{"max-connections", o.MaxConnections}, {"max-requests", o.MaxRequests}, {"max-requests-per-token", o.MaxRequestsPerToken}} {
+		if bound.value < 1 {
+			invalid = append(invalid, fmt.Errorf("--%s=%d: must be at least 1", bound.name, bound.value))
+		}
+	}
+	return errors.Join(invalid...)
+}
+
+// checkAddress returns an error if users would send their tokens over a network without TLS.
+func (o *Options) checkAddress() error {
+	host, _, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return fmt.Errorf("--address %q: must be HOST:PORT or :PORT: %w", o.Address, err)
+	}
+	if o.CertFile != "" || o.InsecureHTTP || host == "localhost" {
+		return nil
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("--address %s: other hosts can reach this address, and requests carry credentials: set --tls-cert-file and "+
+		"--tls-private-key-file, or set --insecure-http behind a proxy that terminates TLS", o.Address)
+}
+
+// API returns the connection to the API server, without credentials.
+func (o *Options) API() *rest.Config {
+	return &rest.Config{Host: o.Server, TLSClientConfig: rest.TLSClientConfig{CAFile: o.CAFile}}
+}

@@ -1,0 +1,249 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// userAgent names this program in the audit log of the API server.
+	userAgent = "toolcall-console"
+
+	// headersTimeout bounds the time until the API server begins to answer, bodyTimeout that of a whole answer, and maxStream that
+	// of a watch or a follow: rights are looked at again when the page goes on.
+	headersTimeout = 30 * time.Second
+	bodyTimeout    = 5 * time.Minute
+	maxStream      = 10 * time.Minute
+	// streamGrace lets the API server end a watch between two events.
+	streamGrace = 10 * time.Second
+	// writeTimeout bounds how long a client may take nothing of what waits for it.
+	writeTimeout = 30 * time.Second
+
+	// maxObjects bounds an answer with objects. The largest object is some MiB as JSON.
+	maxObjects = 64 << 20
+	bufferSize = 32 << 10
+	// apiErrorLogInterval bounds how often an unreachable API server is logged.
+	apiErrorLogInterval = 10 * time.Second
+)
+
+const tableType = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+// passed are the headers of answers with output that go on, and what they look like.
+var passed = map[string]*regexp.Regexp{
+	"Toolcall-Uid":      regexp.MustCompile(`^[0-9a-f-]{1,64}$`),
+	"Toolcall-Offset":   regexp.MustCompile(`^[0-9]{1,19}$`),
+	"Toolcall-Bytes":    regexp.MustCompile(`^[0-9]{1,19}$`),
+	"Toolcall-Complete": regexp.MustCompile(`^(true|false)$`),
+	"Toolcall-Sha256":   regexp.MustCompile(`^[0-9a-f]{64}$`),
+	"Toolcall-Missing":  regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}$`),
+}
+
+// proxy passes reads on to the API server, with the token of each request.
+type proxy struct {
+	api       *url.URL
+	transport http.RoundTripper
+	slots     *slots
+	log       *slog.Logger
+	apiErrors *rate.Sometimes
+	// closing ends watches and follows.
+	closing context.Context
+}
+
+// newProxy returns a proxy to the API server of a connection. It uses none of the connection's credentials.
+func newProxy(ctx context.Context, conf *rest.Config, limits *slots, log *slog.Logger) (*proxy, error) {
+	anonymous := rest.AnonymousClientConfig(conf)
+	// API servers close HTTP/2 connections on which a token was rejected, with the watches of other users on them. Over HTTP/1.1
+	// each request has a connection to itself.
+	anonymous.NextProtos = []string{"http/1.1"}
+	anonymous.UserAgent = userAgent
+	// What is passed on is counted as it is.
+	anonymous.DisableCompression = true
+	api, _, err := rest.DefaultServerUrlFor(anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's address: %w", err)
+	}
+	transport, err := rest.TransportFor(anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return &proxy{
+		api: api, transport: transport, slots: limits, log: log, closing: ctx,
+		apiErrors: &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
+	}, nil
+}
+
+// ServeHTTP passes a request on that is allowed.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, key, ok := bearerToken(r)
+	if !ok {
+		reject(w, http.StatusUnauthorized, "the request has no token, or one that isn't well-formed")
+		return
+	}
+	t, err := parseTarget(r.URL)
+	switch {
+	case errors.Is(err, errNotServed):
+		reject(w, http.StatusNotFound, err.Error())
+		return
+	case err != nil:
+		reject(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	release, ok := p.slots.take(key)
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		reject(w, http.StatusTooManyRequests, "too many requests are being served: close other pages, or try again later")
+		return
+	}
+	defer release()
+	p.pass(w, r, t, token)
+}
+
+// pass sends the request and passes the answer on.
+func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token string) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	headers := time.AfterFunc(headersTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer headers.Stop()
+	defer context.AfterFunc(p.closing, func() { cancel(errOver) })()
+
+	response, err := p.send(ctx, t, token)
+	if err != nil {
+		p.rejectUpstream(ctx, w, err)
+		return
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		passError(w, response)
+		return
+	}
+	if t.answer != stream && !strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		reject(w, http.StatusBadGateway, "the API server's answer isn't JSON")
+		return
+	}
+	headers.Stop()
+	limit := bodyTimeout
+	if t.endless {
+		limit = maxStream + streamGrace
+	}
+	body := time.AfterFunc(limit, func() { cancel(errOver) })
+	defer body.Stop()
+
+	describe(w.Header(), response.Header, t)
+	err = copyBody(w, response.Body, t)
+	// A watch or a follow that the console ends has a clean end: the page goes on with another. Anything else that is cut short
+	// is an error for the client too.
+	if err != nil && (!t.endless || !errors.Is(context.Cause(ctx), errOver)) {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// errOver says that the console ends a request: its time is over, or the server stops.
+var errOver = errors.New("the request is over")
+
+// send makes the request that the API server gets: of its parts, only the target and the token come from the client.
+func (p *proxy) send(ctx context.Context, t *target, token string) (*http.Response, error) {
+	where := *p.api
+	where.Path = strings.TrimSuffix(where.Path, "/") + t.path
+	where.RawQuery = t.query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Accept-Encoding", "identity")
+	switch t.answer {
+	case rows:
+		request.Header.Set("Accept", tableType)
+	case objects:
+		request.Header.Set("Accept", "application/json")
+	case stream:
+		request.Header.Set("Accept", "*/*")
+	}
+	// The transport follows no redirect.
+	return p.transport.RoundTrip(request)
+}
+
+// rejectUpstream answers a request that the API server didn't.
+func (p *proxy) rejectUpstream(ctx context.Context, w http.ResponseWriter, err error) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, context.DeadlineExceeded):
+		reject(w, http.StatusGatewayTimeout, "the API server doesn't answer in time")
+	case errors.Is(cause, errOver):
+		reject(w, http.StatusServiceUnavailable, "the console stops: try again")
+	case cause != nil:
+		panic(http.ErrAbortHandler) // The client is gone.
+	default:
+		p.apiErrors.Do(func() { p.log.Warn("the API server can't be reached", "error", err.Error()) })
+		w.Header().Set("Retry-After", "1")
+		reject(w, http.StatusBadGateway, "the API server can't be reached")
+	}
+}
+
+// describe sets the headers of an answer that is passed on.
+func describe(to, from http.Header, t *target) {
+	if t.answer != stream {
+		to.Set("Content-Type", "application/json")
+		return
+	}
+	to.Set("Content-Type", "application/octet-stream")
+	to.Set("Content-Disposition", "attachment")
+	for name, form := range passed {
+		if value := from.Get(name); form.MatchString(value) {
+			to.Set(name, value)
+		}
+	}
+}
+
+// errTooLong says that an answer is larger than it may be.
+var errTooLong = errors.New("the answer is too long")
+
+// copyBody passes a body on as it comes. A client that takes nothing for long ends it.
+func copyBody(w http.ResponseWriter, body io.Reader, t *target) error {
+	control := http.NewResponseController(w)
+	buffer := make([]byte, bufferSize)
+	left := int64(maxObjects)
+	// Nothing may come for long. The time to write counts once there is something.
+	if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.Flush()); err != nil {
+		return err
+	}
+	for {
+		n, err := body.Read(buffer)
+		if left -= int64(n); left < 0 && !t.endless {
+			return errTooLong
+		}
+		if n > 0 {
+			if err := writeSoon(w, control, buffer[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// writeSoon writes and flushes within the time that a client has for it. Between writes there is no limit: over HTTP/2, one that
+// passes ends the answer.
+func writeSoon(w io.Writer, control *http.ResponseController, p []byte) error {
+	if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if _, err := w.Write(p); err != nil {
+		return err
+	}
+	return errors.Join(control.Flush(), control.SetWriteDeadline(time.Time{}))
+}

@@ -1,0 +1,152 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolcall.dev/operator/internal/subresources/apitest"
+)
+
+// lines is a log that a test reads while it is written.
+type lines struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{}
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := l.text.Write(p)
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// await waits until the log has what matches, and returns the groups.
+func (l *lines) await(t *testing.T, pattern string) []string {
+	t.Helper()
+	timeout := time.After(testTimeout)
+	for {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(l.String()); found != nil {
+			return found
+		}
+		select {
+		case <-l.written:
+		case <-timeout:
+			t.Fatalf("the log has no %s: %s", pattern, l)
+		}
+	}
+}
+
+// writeCertificate writes a certificate and its key.
+func writeCertificate(t *testing.T) (certificate, key string) {
+	t.Helper()
+	made, err := apitest.NewCertificate("localhost", nil)
+	must(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	must(t, err)
+	dir := t.TempDir()
+	certificate, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	must(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]}), 0o600))
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
+	return certificate, key
+}
+
+// The program serves over TLS, says that it is healthy, and stops when it is told to, whoever follows what.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	api := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	o, log := testOptions(), &lines{written: make(chan struct{}, 1)}
+	o.Address, o.HealthAddress, o.MaxConnections = "127.0.0.1:0", "127.0.0.1:0", 8
+	o.CertFile, o.KeyFile = writeCertificate(t)
+	o.Server, o.CAFile = api.URL, filepath.Join(t.TempDir(), "ca.crt")
+	must(t, os.WriteFile(o.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, o, slog.New(slog.NewTextHandler(log, nil))) }()
+	found := log.await(t, `address=(\S+) health=(\S+) tls=true`)
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	get := func(url string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		must(t, err)
+		request.Header.Set("Authorization", "Bearer secret-token")
+		response, err := client.Do(request)
+		must(t, err)
+		t.Cleanup(func() { response.Body.Close() })
+		return response
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if got := get("http://" + found[2] + path); got.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", path, got.StatusCode)
+		}
+	}
+	if got := get("https://" + found[1] + "/"); got.StatusCode != http.StatusOK || got.ProtoMajor != 2 || got.TLS.Version < tls.VersionTLS12 {
+		t.Errorf("the page: %d over %s", got.StatusCode, got.Proto)
+	}
+	followed := get("https://" + found[1] + logOf + "?follow=true")
+	stop()
+	if rest, err := io.ReadAll(followed.Body); err != nil || len(rest) > 0 {
+		t.Errorf("what was followed ended with %q, %v", rest, err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if strings.Contains(log.String(), "secret-token") || strings.Contains(log.String(), "toolcalls") {
+		t.Errorf("the log has requests: %s", log)
+	}
+}
+
+func TestServeSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	certificate, key := writeCertificate(t)
+	for name, c := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"an address that cannot be": {func(o *Options) { o.Address = "127.0.0.1:99999" }, "listen for browsers"},
+		"no health address":         {func(o *Options) { o.HealthAddress = "x" }, "listen for health checks"},
+		"no such certificate":       {func(o *Options) { o.CertFile = "none" }, "read the certificate"},
+		"no such authority":         {func(o *Options) { o.CAFile = "none" }, "connect to the API server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := testOptions()
+			o.Address, o.HealthAddress, o.MaxConnections, o.Server = "127.0.0.1:0", "127.0.0.1:0", 8, "https://api.test"
+			o.CertFile, o.KeyFile = certificate, key
+			c.change(o)
+			if err := Serve(t.Context(), o, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+// The files that a call kept. Images are shown as images, if their first bytes are an image's; everything else is saved.
+import {chunks, logPath, request} from './api.js';
+import {button, element} from './dom.js';
+import {problem} from './problem.js';
+import {maxSaved, saveAs} from './save.js';
+import {bytes, safeLine} from './text.js';
+
+// maxImage bounds an image that is shown, maxImages how many are without being asked for.
+const maxImage = 8 << 20;
+const maxImages = 8;
+
+// magic is how files begin that can't have scripts.
+const magic = [
+  {type: 'image/png', at: [[0, '\x89PNG\r\n\x1a\n']]},
+  {type: 'image/jpeg', at: [[0, '\xff\xd8\xff']]},
+  {type: 'image/gif', at: [[0, 'GIF87a']]},
+  {type: 'image/gif', at: [[0, 'GIF89a']]},
+  {type: 'image/webp', at: [[0, 'RIFF'], [8, 'WEBP']]},
+];
+
+// imageType is the type of an image by its first bytes; empty for anything else.
+export function imageType(data) {
+  const has = ([offset, text]) => [...text].every((c, i) => data[offset + i] === c.charCodeAt(0));
+  return magic.find(({at}) => at.every(has))?.type ?? '';
+}
+
+const shown = new WeakMap();
+
+// showArtifacts lists a call's artifacts. It does nothing while they stay the same.
+export function showArtifacts(call, into, signal) {
+  const {artifacts = [], artifactsMessage} = call.status ?? {};
+  const state = JSON.stringify([call.metadata.uid, artifacts, artifactsMessage]);
+  if (shown.get(into) === state) return;
+  shown.set(into, state);
+  into.replaceChildren();
+  if (artifacts.length === 0 && !artifactsMessage) return;
+  into.append(element('h3', '', 'Artifacts'), element('p', 'note', artifactsMessage));
+  let images = 0;
+  for (const artifact of artifacts) {
+    const asked = !isImage(artifact) || ++images > maxImages;
+    into.append(new Artifact(call.metadata, artifact, signal).element(asked));
+  }
+}
+
+function isImage(artifact) { return magic.some(({type}) => type === artifact.mediaType) && artifact.bytes <= maxImage; }
+
+class Artifact {
+  #call; #artifact; #signal; #box = element('div', 'artifact'); #state = element('span');
+
+  constructor(call, artifact, signal) {
+    this.#call = call;
+    this.#artifact = artifact;
+    this.#signal = signal;
+  }
+
+  // element shows the artifact's line, and its image at once unless that has to be asked for.
+  element(asked) {
+    const a = this.#artifact;
+    const line = element('p', '', element('span', 'text', a.path), ` ${bytes(a.bytes)} `,
+      element('span', 'note', `${a.mediaType}${a.state && a.state !== 'Complete' ? `, ${a.state}` : ''} `));
+    if (a.bytes <= maxSaved) line.append(button('Save', () => this.#try(() => this.#save())), ' ');
+    else line.append(`It is too large for a browser. Use: kubectl toolcall artifacts ${this.#call.name} -n ${this.#call.namespace}`);
+    if (isImage(a) && asked) line.append(button('Show', () => this.#try(() => this.#show())));
+    line.append(this.#state);
+    this.#box.append(line);
+    if (!asked) this.#try(() => this.#show());
+    return this.#box;
+  }
+
+  async #try(act) {
+    this.#state.textContent = '';
+    try {
+      await act();
+    } catch (error) {
+      if (!this.#signal.aborted) this.#state.replaceChildren(problem(error));
+    }
+  }
+
+  // #read returns the bytes, which are those that the call recorded.
+  async #read() {
+    const {namespace, name, uid} = this.#call;
+    const response = await request(logPath(namespace, name), {artifact: this.#artifact.path, uid}, this.#signal);
+    const data = new Uint8Array(this.#artifact.bytes);
+    let at = 0;
+    for await (const chunk of chunks(response, this.#signal)) {
+      if (at + chunk.length > data.length) throw new Error('There are more bytes than the call recorded.');
+      data.set(chunk, at);
+      at += chunk.length;
+    }
+    if (at !== data.length) throw new Error(`Only ${at} of its ${data.length} bytes came.`);
+    // Browsers hash in secure contexts only: over TLS, or on this machine.
+    if (crypto.subtle && this.#artifact.sha256) {
+      const sum = Array.from(new Uint8Array(await crypto.subtle.digest('SHA-256', data)), (b) => b.toString(16).padStart(2, '0')).join('');
+      if (sum !== this.#artifact.sha256) throw new Error('Its bytes aren\'t those that the call recorded.');
+    }
+    return data;
+  }
+
+  async #save() { saveAs(this.#artifact.path, [await this.#read()]); }
+
+  async #show() {
+    const data = await this.#read();
+    const type = imageType(data);
+    if (!type) {
+      this.#state.textContent = 'It isn\'t the image that its type says, so it isn\'t shown.';
+      return;
+    }
+    const image = element('img');
+    const url = URL.createObjectURL(new Blob([data], {type}));
+    const done = () => URL.revokeObjectURL(url);
+    image.addEventListener('load', done, {once: true});
+    image.addEventListener('error', () => { done(); this.#state.textContent = 'The browser can\'t show this image.'; image.remove(); }, {once: true});
+    image.alt = safeLine(this.#artifact.path);
+    image.src = url;
+    this.#box.querySelector('img')?.remove();
+    this.#box.append(image);
+  }
+}

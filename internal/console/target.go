@@ -1,0 +1,249 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+const (
+	// apiPrefix is where requests begin that are passed on. What follows is as in the API server's own paths.
+	apiPrefix = "/apis/"
+	// outputGroup is the group of the aggregated API that serves output and artifacts.
+	outputGroup = "subresources.toolcall.dev"
+
+	// maxPage bounds the objects of one answer to a list.
+	maxPage = 500
+	// maxBytes bounds the bytes of an answer with output that isn't followed.
+	maxBytes = 64 << 20
+	// maxParameter bounds a parameter. A token to go on with a list is the longest.
+	maxParameter = 4096
+)
+
+// answer is what a request is answered with.
+type answer int
+
+const (
+	// objects are whole, as JSON.
+	objects answer = iota
+	// rows are those of a table, as JSON: what kubectl get prints, without commands and output.
+	rows
+	// stream is of bytes.
+	stream
+)
+
+// target is a request to the API server.
+type target struct {
+	path   string
+	query  url.Values
+	answer answer
+	// endless says that the answer goes on until the client or the server ends it: a watch or a follow.
+	endless bool
+}
+
+// errNotServed says that the console doesn't pass on such a path.
+var errNotServed = errors.New("the console reads calls, sessions, environments, policies and output, and nothing else")
+
+// namespaced lists the resources that the console reads in namespaces, and clusterScoped the others.
+var (
+	namespaced    = []string{"toolcalls", "toolsessions", "executionenvironments"}
+	clusterScoped = []string{"executionpolicies"}
+)
+
+// What parameters look like.
+var (
+	versionForm  = regexp.MustCompile(`^[0-9]{1,20}$`)
+	continueForm = regexp.MustCompile(`^[A-Za-z0-9_=-]+$`)
+	streamForm   = regexp.MustCompile(`^std(out|err)$`)
+	uidForm      = regexp.MustCompile(`^[0-9a-f-]{36}$`)
+)
+
+// parseTarget returns the request that the API server gets. It is made of checked parts: nothing of the URL goes on as it is.
+func parseTarget(u *url.URL) (*target, error) {
+	// Only an escaped path has a raw form, and no part of a path needs escaping.
+	if u.RawPath != "" || u.Host != "" || u.Opaque != "" {
+		return nil, errNotServed
+	}
+	values, err := singleValues(u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	group, rest, ok := strings.Cut(strings.TrimPrefix(u.Path, apiPrefix), "/"+v1alpha1.GroupVersion.Version+"/")
+	if !ok {
+		return nil, errNotServed
+	}
+	parts := strings.Split(rest, "/")
+	prefix := apiPrefix + group + "/" + v1alpha1.GroupVersion.Version + "/"
+	switch {
+	case group == v1alpha1.GroupVersion.Group:
+		return parseObjects(prefix, parts, values)
+	case group == outputGroup && len(parts) == 5 && parts[4] == "log":
+		return parseLog(prefix, parts, values)
+	default:
+		return nil, errNotServed
+	}
+}
+
+// singleValues parses parameters, each of which may be given once.
+func singleValues(query string) (url.Values, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("the parameters can't be parsed: %w", err)
+	}
+	for name, all := range values {
+		if len(all) != 1 {
+			return nil, fmt.Errorf("parameter %.40q is given %d times", name, len(all))
+		}
+		if len(all[0]) > maxParameter || !utf8.ValidString(all[0]) {
+			return nil, fmt.Errorf("parameter %.40q is too long, or isn't UTF-8", name)
+		}
+	}
+	return values, nil
+}
+
+// parseObjects parses RESOURCE[/NAME], after namespaces/NAMESPACE or not.
+func parseObjects(prefix string, parts []string, values url.Values) (*target, error) {
+	known := slices.Concat(namespaced, clusterScoped)
+	inNamespace := len(parts) > 2 && parts[0] == "namespaces"
+	if inNamespace {
+		if err := checkNamespace(parts[1]); err != nil {
+			return nil, err
+		}
+		prefix += "namespaces/" + parts[1] + "/"
+		parts, known = parts[2:], namespaced
+	}
+	if !slices.Contains(known, parts[0]) {
+		return nil, errNotServed
+	}
+	t := &target{path: prefix + parts[0], query: url.Values{}}
+	switch {
+	case len(parts) == 1:
+		return t, t.parseList(values)
+	case len(parts) == 2 && inNamespace != slices.Contains(clusterScoped, parts[0]):
+		t.path += "/" + parts[1]
+		return t, errors.Join(checkName(parts[1]), t.take(values, nil))
+	default:
+		return nil, errNotServed
+	}
+}
+
+// parseList parses the parameters of a list or watch. A list of all objects has rows only, and one of a single object has it whole.
+func (t *target) parseList(values url.Values) error {
+	t.answer = rows
+	err := t.take(values, map[string]func(string) error{
+		"watch":           isTrue,
+		"resourceVersion": matches(versionForm),
+		"continue":        matches(continueForm),
+		"limit":           isNumber(1, maxPage),
+		"fieldSelector":   isNameSelector,
+	})
+	if t.query.Has("fieldSelector") {
+		t.answer = objects
+	}
+	if t.query.Has("watch") {
+		t.endless = true
+		t.query.Set("allowWatchBookmarks", "true")
+		t.query.Set("timeoutSeconds", strconv.Itoa(int(maxStream.Seconds())))
+	} else if !t.query.Has("limit") {
+		t.query.Set("limit", strconv.Itoa(maxPage))
+	}
+	return err
+}
+
+// parseLog parses a request for output or an artifact.
+func parseLog(prefix string, parts []string, values url.Values) (*target, error) {
+	namespace, name := parts[1], parts[3]
+	if parts[0] != "namespaces" || parts[2] != "toolcalls" {
+		return nil, errNotServed
+	}
+	if err := errors.Join(checkNamespace(namespace), checkName(name)); err != nil {
+		return nil, err
+	}
+	t := &target{path: prefix + "namespaces/" + namespace + "/toolcalls/" + name + "/log", query: url.Values{}, answer: stream}
+	err := t.take(values, map[string]func(string) error{
+		"stream":   matches(streamForm),
+		"artifact": func(string) error { return nil },
+		"offset":   isNumber(0, 1<<62),
+		"limit":    isNumber(1, maxBytes),
+		"follow":   isTrue,
+		"uid":      matches(uidForm),
+	})
+	if t.query.Has("follow") {
+		t.endless = true
+	} else if !t.query.Has("limit") {
+		t.query.Set("limit", strconv.Itoa(maxBytes))
+	}
+	return t, err
+}
+
+// take keeps the parameters that are known, and returns an error for any other.
+func (t *target) take(values url.Values, known map[string]func(string) error) error {
+	for name := range values {
+		check := known[name]
+		if check == nil {
+			return fmt.Errorf("the console doesn't pass on parameter %.40q", name)
+		}
+		if err := check(values.Get(name)); err != nil {
+			return fmt.Errorf("parameter %s: %w", name, err)
+		}
+		t.query.Set(name, values.Get(name))
+	}
+	return nil
+}
+
+func checkNamespace(name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Errorf("namespace %.80q: must consist of at most 63 lower-case letters, digits and dashes", name)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("name %.80q: must consist of lower-case letters, digits, dashes and dots", name)
+	}
+	return nil
+}
+
+func isTrue(value string) error {
+	if value != "true" {
+		return errors.New("must be true, or left out")
+	}
+	return nil
+}
+
+func isNumber(least, most int64) func(string) error {
+	return func(value string) error {
+		if n, err := strconv.ParseUint(value, 10, 63); err != nil || int64(n) < least || int64(n) > most {
+			return fmt.Errorf("must be a whole number from %d to %d", least, most)
+		}
+		return nil
+	}
+}
+
+func matches(pattern *regexp.Regexp) func(string) error {
+	return func(value string) error {
+		if !pattern.MatchString(value) {
+			return fmt.Errorf("must match %s", pattern)
+		}
+		return nil
+	}
+}
+
+// isNameSelector accepts a selector of one object.
+func isNameSelector(value string) error {
+	name, ok := strings.CutPrefix(value, "metadata.name=")
+	if !ok {
+		return errors.New("must be metadata.name=NAME")
+	}
+	return checkName(name)
+}

@@ -1,0 +1,47 @@
+// Package denials explains the reasons for which calls are denied: which rule denied one, and what is allowed instead.
+//
+// It is a table, the same for everybody who explains a denial: the kubectl plugin and the console. It must not read a call or a
+// policy; what is in them, its users show beside it.
+package denials
+
+import (
+	"maps"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// Rule explains a reason of a denial.
+type Rule struct {
+	// Field names the field of the policy, or the other rule, that denied the call.
+	Field string `json:"field"`
+	// Owner says what the owner of the policy can change, Requester what the requester can do.
+	Owner     string `json:"owner,omitempty"`
+	Requester string `json:"requester"`
+}
+
+// Rules returns the rule of each reason.
+func Rules() map[string]Rule { return maps.Clone(rules) }
+
+var rules = map[string]Rule{
+	v1alpha1.ReasonEmptyCommand:           {"a call needs a command", "", "name the program, or write the command"},
+	v1alpha1.ReasonAgentNotAllowed:        {"spec.access: RBAC", "bind a Role with the verb \"use\" on tools.toolcall.dev and the name of the tool as resourceName", "use a tool that you have permission to use: kubectl auth can-i use tools.toolcall.dev/NAME"},
+	v1alpha1.ReasonSessionNotAllowed:      {"a session is its creator's, and of those with the verb \"use\" on it: RBAC", "", "start a session of your own, or have a Role grant you the verb \"use\" on toolsessions with the session's name as resourceName"},
+	v1alpha1.ReasonBinaryPathTraversal:    {"a program is named without a path", "", "write the name of the program without a path"},
+	v1alpha1.ReasonBinaryNotBareName:      {"spec.binaries.allowed doesn't list the path", "add the absolute path to spec.binaries.allowed", "write the name of the program without a path: it is looked up in PATH"},
+	v1alpha1.ReasonBinaryNotAllowed:       {"spec.binaries", "add the program to spec.binaries.allowed", "use a listed program"},
+	v1alpha1.ReasonLaunchNotAllowed:       {"spec.binaries, which also applies to programs that a listed program starts", "add the started program to spec.binaries.allowed", "call the program directly, or start a listed one"},
+	v1alpha1.ReasonArgumentNotAllowed:     {"spec.arguments.metacharacters: Deny", "set it to Allow", "remove the character, or use --shell if the policy allows it"},
+	v1alpha1.ReasonEnvNotAllowed:          {"spec.protectedEnv", "remove the variable from the list", "don't set the variable"},
+	v1alpha1.ReasonShellDisabled:          {"spec.shell.enabled", "set it to true", "run one program with arguments instead of a shell command line"},
+	v1alpha1.ReasonShellCommandNotAllowed: {"spec.shell.commands: Allowlisted, with spec.binaries.allowed", "add the command to spec.binaries.allowed", "use listed commands only; under enforcement Text each must be written out by name"},
+	v1alpha1.ReasonShellNotParseable:      {"spec.shell.commands: Allowlisted", "", "write a script that bash can parse"},
+	v1alpha1.ReasonCodeDisabled:           {"spec.code.enabled", "set it to true", "run a program instead of code"},
+	v1alpha1.ReasonLanguageNotAllowed:     {"spec.code.languages", "add the language", "use a listed language"},
+	v1alpha1.ReasonModuleNotAllowed:       {"spec.code.deniedModules", "remove the module from the list", "don't use the module"},
+	v1alpha1.ReasonNetworkNotAllowed:      {"spec.code.networkAccess", "set it to true", "don't request network access"},
+	v1alpha1.ReasonExecutionTimeTooLong:   {"spec.code.maxExecutionMilliseconds", "increase it", "request less time with --timeout"},
+	v1alpha1.ReasonSourceTooLarge:         {"spec.code.maxScanBytes, spec.code.oversized", "increase the first, or set the second to ScanPrefix", "send shorter code"},
+	v1alpha1.ReasonUnknownTool:            {"the tool names in docs/guards.md", "", "use one of those names, or structured, shell or code"},
+	v1alpha1.ReasonInvalidArguments:       {"the tool arguments in docs/guards.md", "", "use the documented names and types"},
+	v1alpha1.ReasonGuardError:             {"a guard that fails denies the call", "", "try again; if the error persists, tell the administrator of the operator"},
+}
