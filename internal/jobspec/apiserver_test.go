@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -208,5 +209,28 @@ func letRun(t *testing.T, api client.Client, job *batchv1.Job) {
 	}
 	if after.UID == types.UID("") || *after.Spec.Suspend {
 		t.Fatalf("the Job is %+v", after)
+	}
+}
+
+// The API server's own Pod Security admission takes both ways in which the runner comes.
+func TestTheAPIServerAdmitsThePodAsRestricted(t *testing.T) {
+	api := startAPIServer(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	if err := api.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	podOf := func(copied bool, change func(*corev1.PodSpec)) *corev1.Pod {
+		job := build(t, func(in *jobspec.Input) { in.Runtime.CopyRunner = copied })
+		change(&job.Spec.Template.Spec)
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: job.Spec.Template.Spec}
+	}
+	for _, copied := range []bool{false, true} {
+		if err := api.Create(t.Context(), podOf(copied, func(*corev1.PodSpec) {}), client.DryRunAll); err != nil {
+			t.Errorf("copied %t: %v", copied, err)
+		}
+	}
+	weaker := podOf(true, func(pod *corev1.PodSpec) { pod.InitContainers[0].SecurityContext.AllowPrivilegeEscalation = nil })
+	if err := api.Create(t.Context(), weaker, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "PodSecurity") {
+		t.Errorf("an init container that may gain privileges: %v", err)
 	}
 }
