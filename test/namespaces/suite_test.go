@@ -176,7 +176,7 @@ func (b *bench) start() *running {
 	conf := b.asOperator()
 	conf.Wrap(r.traffic.wrap)
 	options := &operator.Options{
-		RunnerImage: "example.com/runner:1", DispatchAddress: address, DispatchService: "toolcall-dispatch",
+		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address, DispatchService: "toolcall-dispatch",
 		IdentityDir: b.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: "0", HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespaces: covered, Namespace: system, PodIP: "127.0.0.1",
 		OutputAPI: true, OutputAPIAddress: outputAddress, OutputAPIService: "toolcall-subresources",
