@@ -88,7 +88,7 @@ export KUBEBUILDER_ASSETS
 # upgrade to the newest. Its API server takes minutes to build the first time.
 if stage assets-1.33 cluster assets --version 1.33; then
   KUBEBUILDER_ASSETS=$(cluster assets --version 1.33) TOOLCALL_NEWER_ASSETS=$KUBEBUILDER_ASSETS \
-    tests api-server-1.33 . pkgname "${flags[@]}" ./test/api ./internal/jobspec ./internal/operator || true
+    tests api-server-1.33 . pkgname "${flags[@]}" ./test/api ./test/namespaces ./internal/jobspec ./internal/operator || true
 fi
 
 cluster status >/dev/null 2>&1 || started=yes
