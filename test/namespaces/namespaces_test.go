@@ -162,6 +162,7 @@ func (b *bench) worksIn(namespace string) {
 		return jobs == 2 && secrets == 2, nil
 	})
 	call := b.started(namespace)
+	b.runnerComes(call)
 	name := call.Name
 	b.must(b.admin.Patch(ctx, call, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancel":true}}`))))
 	b.eventually("call in "+namespace+" to be deleted", func(ctx context.Context) (bool, error) {
@@ -173,6 +174,19 @@ func (b *bench) worksIn(namespace string) {
 		err := b.admin.List(ctx, list, in)
 		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.InvolvedObject.Name == name }), err
 	})
+}
+
+// runnerComes checks that the Job of a call has its runner in one of the two ways. An API server without image volumes drops one
+// silently.
+func (b *bench) runnerComes(call *v1alpha1.ToolCall) {
+	b.t.Helper()
+	job := &batchv1.Job{}
+	b.must(b.admin.Get(b.t.Context(), client.ObjectKey{Namespace: call.Namespace, Name: call.Status.Job}, job))
+	pod := &job.Spec.Template.Spec
+	isImage := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Image != nil })
+	if isImage == (len(pod.InitContainers) == 1) {
+		b.t.Errorf("the pod has the volumes %+v and the init containers %+v", pod.Volumes, pod.InitContainers)
+	}
 }
 
 // started is a call with a Job. The operator denies calls that are as old as the admission policies.
