@@ -27,7 +27,7 @@ say "removing the console, the MCP server, the output store and the operator"
 "$KUBECTL" kustomize config/store | "$KUBECTL" delete --ignore-not-found --wait --timeout=60s -f - | sed 's/^/  /' >&2
 "$KUBECTL" -n toolcall-system delete secret toolcall-store --ignore-not-found | sed 's/^/  /' >&2
 for ((tries = 6; ; tries--)); do
-  if "$KUBECTL" kustomize config/default | "$KUBECTL" delete --ignore-not-found --wait --timeout=40s -f - | sed 's/^/  /' >&2; then
+  if "$KUBECTL" kustomize config/default | only_served | "$KUBECTL" delete --ignore-not-found --wait --timeout=40s -f - | sed 's/^/  /' >&2; then
     break
   fi
   ((tries > 0)) || die "the API server doesn't remove what is listed above"

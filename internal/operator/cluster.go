@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -22,6 +23,9 @@ import (
 // stampPolicies are the MutatingAdmissionPolicies that fill spec.requestedBy in.
 var stampPolicies = []string{"toolcall-requested-by", "toolcall-session-requested-by"}
 
+// stampTimeout is how long the operator waits for the policies that it can do without.
+const stampTimeout = 5 * time.Second
+
 // nodesPage is how many nodes are read at a time.
 const nodesPage = 250
 
@@ -36,7 +40,7 @@ type clusterFeatures struct {
 }
 
 // findFeatures asks the cluster what it has. The error says what can't be made up for.
-func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options) (*clusterFeatures, error) {
+func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (*clusterFeatures, error) {
 	info, err := clients.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("ask the cluster for its version: %w", err)
@@ -45,7 +49,7 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options)
 	if kubeversion.IsOlder(f.version, kubeversion.Minimum) {
 		return nil, fmt.Errorf("this cluster runs Kubernetes %s: %s or newer is needed", f.version, kubeversion.Minimum)
 	}
-	if f.unstamped, err = findStamp(ctx, clients); err != nil {
+	if f.unstamped, err = findStamp(ctx, clients, log); err != nil {
 		return nil, err
 	}
 	switch o.RunnerDelivery {
@@ -59,7 +63,7 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options)
 
 // findStamp says why nothing fills spec.requestedBy in; empty when something does. A cluster without
 // ValidatingAdmissionPolicy can't check it either, and is refused.
-func findStamp(ctx context.Context, clients kubernetes.Interface) (why string, err error) {
+func findStamp(ctx context.Context, clients kubernetes.Interface, log logr.Logger) (why string, err error) {
 	group := admissionv1.SchemeGroupVersion.String()
 	served, err := clients.Discovery().ServerResourcesForGroupVersion(group)
 	if err != nil {
@@ -74,16 +78,19 @@ func findStamp(ctx context.Context, clients kubernetes.Interface) (why string, e
 	if !serves("mutatingadmissionpolicies") {
 		return "the cluster serves no mutatingadmissionpolicies in " + group, nil
 	}
-	for _, name := range stampPolicies {
-		_, err := clients.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return "the MutatingAdmissionPolicy " + name + " isn't installed: install the release again, the cluster has become able to use it", nil
+	// What is installed at the same moment may come later.
+	err = await(ctx, log, "the MutatingAdmissionPolicies", stampTimeout, func(ctx context.Context) error {
+		for _, name := range stampPolicies {
+			if _, err := clients.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{}); err != nil {
+				return fmt.Errorf("look for MutatingAdmissionPolicy %s: %w", name, err)
+			}
 		}
-		if err != nil {
-			return "", fmt.Errorf("look for MutatingAdmissionPolicy %s: %w", name, err)
-		}
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return "a MutatingAdmissionPolicy isn't installed, which this cluster serves: install the release again: " + err.Error(), nil
 	}
-	return "", nil
+	return "", err
 }
 
 // findImageVolumes says why pods can't have image volumes; empty when they can. It asks the API server, then looks at the nodes.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +58,7 @@ func startCluster(t *testing.T, arguments map[string]string) *cluster {
 func (c *cluster) find(o *Options) *clusterFeatures {
 	c.t.Helper()
 	o.Namespace = "default"
-	f, err := findFeatures(c.t.Context(), c, o)
+	f, err := findFeatures(c.t.Context(), c, o, logr.Discard())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -107,9 +108,9 @@ func TestTheOperatorFindsOutWhatTheClusterHas(t *testing.T) {
 	if kubeversion.IsOlder(c.version, kubeversion.Stamp) {
 		expect(t, "stamp", c.find(auto).unstamped, "serves no mutatingadmissionpolicies")
 	} else {
-		expect(t, "no stamp", c.find(auto).unstamped, "toolcall-requested-by isn't installed")
+		expect(t, "no stamp", c.find(auto).unstamped, "isn't installed, which this cluster serves: install the release again: look for MutatingAdmissionPolicy toolcall-requested-by")
 		c.stamp("requested_by.yaml")
-		expect(t, "half of the stamp", c.find(auto).unstamped, "toolcall-session-requested-by isn't installed")
+		expect(t, "half of the stamp", c.find(auto).unstamped, "look for MutatingAdmissionPolicy toolcall-session-requested-by")
 		c.stamp("session_requested_by.yaml")
 		expect(t, "stamp", c.find(auto).unstamped, "")
 	}
@@ -148,7 +149,7 @@ func TestTheOperatorAsksTheClusterAndNotItsVersion(t *testing.T) {
 func TestTheOperatorRefusesAClusterThatCannotBeMadeSafe(t *testing.T) {
 	t.Parallel()
 	host := versionServer(t, "v1.36.0", "validatingwebhookconfigurations", "mutatingadmissionpolicies")
-	_, err := findFeatures(t.Context(), kubernetes.NewForConfigOrDie(&rest.Config{Host: host}), &Options{RunnerDelivery: DeliverAuto})
+	_, err := findFeatures(t.Context(), kubernetes.NewForConfigOrDie(&rest.Config{Host: host}), &Options{RunnerDelivery: DeliverAuto}, logr.Discard())
 	if err == nil || !strings.Contains(err.Error(), "serves no validatingadmissionpolicies") {
 		t.Errorf("without policies: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestTheOperatorRefusesAnOldCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = findFeatures(t.Context(), clients, &Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err = findFeatures(t.Context(), clients, &Options{}, logr.Discard()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Kubernetes %s: %v", version, err)
 		}
 	}

@@ -62,7 +62,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
 		return err
 	}
-	features, err := findFeatures(ctx, clients, o)
+	features, err := findFeatures(ctx, clients, o, log)
 	if err != nil {
 		return err
 	}
