@@ -24,6 +24,9 @@ var errNotReading = errors.New("the runner doesn't read what it is sent")
 // pongFrame can't fail to encode: it is a constant.
 var pongFrame, _ = wire.Encode(&wire.Message{Pong: &wire.Ping{}})
 
+// partFrames has the memory of parts that were sent.
+var partFrames = sync.Pool{New: func() any { return new([]byte) }}
+
 // outbox sends messages in order and lets nobody wait for the peer to read them. A goroutine writes while there is
 // something to write.
 type outbox struct {
@@ -67,7 +70,8 @@ func (o *outbox) send(m *wire.Message) error {
 
 // sendPart queues a part of a file behind everything else. The one before was sent. An error means that it is not sent.
 func (o *outbox) sendPart(m *wire.Message, sent func()) error {
-	frame, err := wire.Encode(m)
+	memory := partFrames.Get().(*[]byte)
+	frame, err := wire.EncodeInto(*memory, m)
 	if err != nil {
 		return err
 	}
@@ -76,7 +80,11 @@ func (o *outbox) sendPart(m *wire.Message, sent func()) error {
 	if o.closed {
 		return net.ErrClosed
 	}
-	o.part, o.partSent = frame, sent
+	o.part, o.partSent = frame, func() {
+		*memory = frame
+		partFrames.Put(memory)
+		sent()
+	}
 	o.start()
 	return nil
 }
