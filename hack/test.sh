@@ -116,6 +116,6 @@ done
 TOOLCALL_E2E=1 tests documentation . testname -count=1 -timeout=20m ./test/docs || true
 # The fault tests that say most in little time, with fewer kills; `make test-faults` runs all.
 TOOLCALL_FAULTS=1 tests faults . testname -short -count=1 -timeout=30m \
-  -run '^Test(OperatorKilledAgainAndAgain|LeaderKilled|LeaderDeleted|EtcdKilled|SessionsOperatorKilledAgainAndAgain|SessionsEtcdKilled|OutputOperatorKilled)$' ./test/faults || true
+  -run '^Test(OperatorKilledAgainAndAgain|LeaderKilled|EtcdKilled|SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults || true
 # Last: it removes the operator and puts it back.
 TOOLCALL_E2E=1 tests install . testname -count=1 -timeout=15m ./test/install || true
