@@ -75,7 +75,7 @@ func (d *doctor) checkStore(ctx context.Context) []finding {
 }
 
 func (d *doctor) checkOtherStore(ctx context.Context) []finding {
-	none := found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: docs/operations.md says how")
+	none := found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: docs/output.md says how")
 	deployment, err := d.operatorDeployment(ctx)
 	if err != nil {
 		return []finding{none}
