@@ -102,3 +102,34 @@ func (c *counting) List(ctx context.Context, list client.ObjectList, opts ...cli
 	}
 	return c.Client.List(ctx, list, opts...)
 }
+
+// changing stores Jobs with another image, as an API server that leaves a field out stores another pod.
+type changing struct {
+	client.Client
+	created int
+}
+
+func (c *changing) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if job, ok := o.(*batchv1.Job); ok {
+		c.created++
+		job.Spec.Template.Spec.Containers[0].Image = "changed"
+	}
+	return c.Client.Create(ctx, o, opts...)
+}
+
+// A Job that isn't as it was made counts for nothing. The pool deletes it, and backs off.
+func TestAPoolWhoseJobsAreChangedDoesNotGrow(t *testing.T) {
+	w := newWorld(t)
+	env := w.environment("env", warm(2))
+	api := &changing{Client: w.pools.Client}
+	w.pools.Client = api
+	for range 5 {
+		w.fill(env)
+	}
+	if api.created != 1 || len(w.waiting(env)) != 0 {
+		t.Errorf("%d Jobs were created, %d wait", api.created, len(w.waiting(env)))
+	}
+	if problem := w.problem(env); !strings.Contains(problem, "image volume") {
+		t.Errorf("the environment says %q", problem)
+	}
+}

@@ -303,8 +303,28 @@ func (r *Reconciler) addPod(ctx context.Context, p *pool) error {
 	if err := r.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("create a Job of the pool: %w", err)
 	}
+	if err := r.checkAsMade(ctx, job); err != nil {
+		return err
+	}
 	metrics.CountPoolCreated(client.ObjectKeyFromObject(p.env))
 	return host.CreateCredential(ctx, r.Client, r.Identity, job)
+}
+
+// errChanged says that what the API server stores isn't what it was asked to.
+var errChanged = errors.New("the API server, or a webhook, changed the pod of a Job: a field that it doesn't know, such as an image volume, is left out")
+
+// checkAsMade deletes a Job that isn't as it was made. It would count for nothing, and the pool would make another one, for ever.
+func (r *Reconciler) checkAsMade(ctx context.Context, job *batchv1.Job) error {
+	stored := job.DeepCopy()
+	jobspec.Slim(stored)
+	if jobspec.IsPoolJob(stored, r.Identity) {
+		return nil
+	}
+	err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete a Job that the API server changed: %w", err)
+	}
+	return errChanged
 }
 
 // refused backs off when the API server doesn't take the pool's Jobs.
@@ -312,7 +332,7 @@ func (r *Reconciler) refused(p *pool, err error) error {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !errors.Is(err, errChanged) {
 		return err
 	}
 	metrics.CountPoolFailed(client.ObjectKeyFromObject(p.env))

@@ -157,6 +157,7 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 	if err := c.setReadDeadline(idleTimeout); err != nil {
 		return nil, 0, nil, err
 	}
+	read := wire.ReadFromRunner
 	size, err = wire.ReadHeader(c.conn, max(wire.MaxSessionResult, wire.MaxResultOf(c.session.hello.Version)))
 	switch {
 	case err != nil:
@@ -166,13 +167,14 @@ func (c *connection) next() (m *wire.Message, size int, release func(), err erro
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, size)
 	case size > wire.MaxControl && size <= c.maxAsked():
 		// Who asked has room for it.
+		read = wire.ReadAskedFromRunner
 	case size > wire.MaxControl && !c.session.mayReport():
 		return nil, 0, nil, fmt.Errorf("%w: %d bytes, at most %d without a call to report", wire.ErrTooLarge, size, wire.MaxControl)
 	case size > wire.MaxControl:
 		m, release, err = c.largeResult(size)
 		return m, size, release, err
 	}
-	m, err = wire.ReadFromRunner(c.conn, size)
+	m, err = read(c.conn, size)
 	switch {
 	case err == nil && size > wire.MaxControl && m.Result == nil && !isAsked(m):
 		return nil, 0, nil, errLarge

@@ -85,7 +85,8 @@ func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarde
 	return &forwarder{leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame)}
 }
 
-// fileBuffers are what files are copied through.
+// fileBuffers are what files are copied through. The library puts a buffer back also after a failed Write: that is safe because its
+// HTTP/2 server keeps nothing of a buffer once Write has returned (go.dev/issue/58446).
 var fileBuffers = bufferPool{sync.Pool{New: func() any { return new([fileFrame]byte) }}}
 
 type bufferPool struct{ pool sync.Pool }

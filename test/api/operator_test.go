@@ -193,6 +193,36 @@ func podOf(job *batchv1.Job) *corev1.Pod {
 	return pod
 }
 
+// An image can be changed of a pod that is there, and one of them brings the runner.
+func TestImagesOfTheOperatorsPodsStay(t *testing.T) {
+	s := newSpace(t)
+	_, job := s.callAndJob("c")
+	pod := podOf(job)
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}}
+	if err := s.as(jobController, anybody).Create(s.t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"the container's":      func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other:1" },
+		"the init container's": func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "other:1" },
+	} {
+		changed := pod.DeepCopy()
+		change(changed)
+		if err := refusedBy("toolcall-operator-objects", s.as("somebody", anybody).Update(s.t.Context(), changed)); err != nil {
+			t.Errorf("%s image: %v", name, err)
+		}
+	}
+	changed := pod.DeepCopy()
+	changed.Finalizers = []string{"example.com/kept"}
+	if err := s.as("somebody", anybody).Update(s.t.Context(), changed); err != nil {
+		t.Errorf("something else: %v", err)
+	}
+	changed.Finalizers = nil
+	if err := s.as("somebody", anybody).Update(s.t.Context(), changed); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNobodyForgesWhatTheOperatorMakes(t *testing.T) {
 	s := newSpace(t)
 	_, job := s.callAndJob("c")

@@ -221,7 +221,7 @@ func TestWithoutAdmissionPoliciesTheCreatorIsUnknown(t *testing.T) {
 	})
 	call := sp.runAs(t, a, spoofed)
 	expect(t, call, denied(v1alpha1.ReasonAgentNotAllowed))
-	expectMessage(t, call, "MutatingAdmissionPolicy "+stamp, "config/admission")
+	expectMessage(t, call, "ValidatingAdmissionPolicy "+check, "config/admission")
 }
 
 // restoreAdmission puts the policies back and waits until calls have creators again: a policy is believed only

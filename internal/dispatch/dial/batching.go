@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"errors"
 	"net"
 	"sync"
 
@@ -16,6 +17,8 @@ type batchingConn struct {
 	mu      sync.Mutex
 	isBatch bool
 	batch   []byte
+	// failed is why a batch wasn't written. TLS takes it for sent, so that nothing may follow it.
+	failed error
 }
 
 // maxBatch has room for a part of a file, as TLS writes it.
@@ -41,9 +44,11 @@ func (c *batchingConn) flush() error {
 	if len(c.batch) == 0 {
 		return nil
 	}
-	_, err := c.Conn.Write(c.batch)
+	if c.failed == nil {
+		_, c.failed = c.Conn.Write(c.batch)
+	}
 	c.batch = c.batch[:0]
-	return err
+	return c.failed
 }
 
 // Write implements net.Conn. An error can be that of an earlier write.
@@ -57,7 +62,7 @@ func (c *batchingConn) Write(p []byte) (int, error) {
 		c.batch = append(c.batch, p...)
 		return len(p), nil
 	}
-	if err := c.flush(); err != nil {
+	if err := errors.Join(c.failed, c.flush()); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)

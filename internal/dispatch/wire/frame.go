@@ -110,7 +110,15 @@ func ReadHeader(r io.Reader, limit int) (int, error) {
 
 // ReadFromRunner receives the body of a frame that a runner sent. It decodes only what runners send: what others send
 // could take many times the memory of its encoding.
-func ReadFromRunner(r io.Reader, size int) (*Message, error) {
+func ReadFromRunner(r io.Reader, size int) (*Message, error) { return readFromRunner(r, size, nil) }
+
+// ReadAskedFromRunner is ReadFromRunner for a frame that can be a Part that was asked for, whose memory is used again once it is
+// released.
+func ReadAskedFromRunner(r io.Reader, size int) (*Message, error) {
+	return readFromRunner(r, size, newMemory(size))
+}
+
+func readFromRunner(r io.Reader, size int, memory *partMemory) (*Message, error) {
 	var body struct {
 		Hello   *Hello   `json:"hello"`
 		Result  *Result  `json:"result"`
@@ -123,7 +131,6 @@ func ReadFromRunner(r io.Reader, size int) (*Message, error) {
 		Part  *Part          `json:"part"`
 		State *TransferState `json:"state"`
 	}
-	memory := newMemory(size)
 	payload, err := decodeBody(r, memory.bytes(size), &body)
 	if err != nil {
 		return nil, err

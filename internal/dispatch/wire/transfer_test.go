@@ -191,7 +191,12 @@ func TestOnlyReleasedMemoryIsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := readFromRunner(bytes.NewReader(frame), wire.MaxPartFrame)
+		in := bytes.NewReader(frame)
+		size, err := wire.ReadHeader(in, wire.MaxPartFrame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := wire.ReadAskedFromRunner(in, size)
 		if err != nil {
 			t.Fatal(err)
 		}
