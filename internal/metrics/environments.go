@@ -12,6 +12,9 @@ import (
 // MaxEnvironments is how many environments have series of their own at a time. What belongs to any more is counted as Other.
 const MaxEnvironments = 200
 
+// maxInNamespace is how many of them are one namespace's: whoever makes environments leaves others theirs.
+const maxInNamespace = MaxEnvironments / 8
+
 // Other is the label environment of calls and sessions whose environment has no series of its own: they name none, or one that
 // doesn't exist, is deleted, or came after MaxEnvironments others. It is the label namespace too where no environment of the
 // namespace has series. No object can have the name, because of its capital letter.
@@ -30,16 +33,18 @@ type State struct {
 type environments struct {
 	mu    sync.Mutex
 	limit int
+	// share is how many one namespace may have.
+	share int
 	// states has nil until the state is known.
 	states map[types.NamespacedName]*State
 	// inNamespace counts them.
 	inNamespace map[string]int
 }
 
-var known = newEnvironments(MaxEnvironments)
+var known = newEnvironments(MaxEnvironments, maxInNamespace)
 
-func newEnvironments(limit int) *environments {
-	return &environments{limit: limit, states: map[types.NamespacedName]*State{}, inNamespace: map[string]int{}}
+func newEnvironments(limit, share int) *environments {
+	return &environments{limit: limit, share: share, states: map[types.NamespacedName]*State{}, inNamespace: map[string]int{}}
 }
 
 // AddEnvironment gives an environment that exists its series.
@@ -68,7 +73,7 @@ func (e *environments) add(name types.NamespacedName) bool {
 	if _, found := e.states[name]; found {
 		return true
 	}
-	if len(e.states) >= e.limit {
+	if len(e.states) >= e.limit || e.inNamespace[name.Namespace] >= e.share {
 		return false
 	}
 	e.states[name] = nil

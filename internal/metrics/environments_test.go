@@ -160,7 +160,7 @@ func TestEnvironmentsBeyondTheLimitShareSeries(t *testing.T) {
 	name := func(i int) types.NamespacedName {
 		return types.NamespacedName{Namespace: fmt.Sprint("namespace-", i%2), Name: fmt.Sprint("env-", i)}
 	}
-	e := newEnvironments(3)
+	e := newEnvironments(3, 2)
 	for i := range 10 {
 		e.set(name(i), State{})
 	}
@@ -188,6 +188,18 @@ func TestEnvironmentsBeyondTheLimitShareSeries(t *testing.T) {
 	}
 	if len(e.states)+len(e.inNamespace) != 0 {
 		t.Errorf("left: %v", e)
+	}
+}
+
+func TestANamespaceTakesAShareOfTheSeries(t *testing.T) {
+	t.Parallel()
+	e := newEnvironments(3, 2)
+	for i := range 10 {
+		e.set(types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("env-", i)}, State{})
+	}
+	e.set(types.NamespacedName{Namespace: "late", Name: "tools"}, State{})
+	if e.inNamespace["greedy"] != 2 || e.inNamespace["late"] != 1 {
+		t.Errorf("got %v", e.inNamespace)
 	}
 }
 
