@@ -65,8 +65,10 @@ var rare = struct{ failed, denied, rules, sessions []string }{
 	sessions: []string{v1alpha1.ReasonStartFailed, v1alpha1.ReasonPodLost},
 }
 
-// beginSeries has the series of an environment that alerts watch begin at 0.
+// beginSeries has the series of an environment that alerts watch, or compare with, begin at 0.
 func beginSeries(namespace, environment string) {
+	finished.WithLabelValues(namespace, environment, string(v1alpha1.PhaseSucceeded), v1alpha1.ReasonCompleted)
+	finished.WithLabelValues(namespace, environment, string(v1alpha1.PhaseFailed), v1alpha1.ReasonNonZeroExit)
 	for _, reason := range rare.failed {
 		finished.WithLabelValues(namespace, environment, string(v1alpha1.PhaseFailed), reason)
 	}

@@ -109,7 +109,7 @@ func (w *watched) startOperator(conf *rest.Config) string {
 		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
 	}
 	options := &operator.Options{
-		RunnerImage: "example.com/runner:1", DispatchAddress: freeAddress(w.t), DispatchService: "toolcall-dispatch",
+		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: freeAddress(w.t), DispatchService: "toolcall-dispatch",
 		IdentityDir: w.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: freeAddress(w.t), HealthAddress: "0",
 		LeaderElect: true, ConcurrentCalls: 16, QPS: 1000, Namespace: system, PodIP: "127.0.0.1",
 	}
