@@ -40,6 +40,7 @@ func never(t *testing.T) http.HandlerFunc {
 func TestOnlyReadsOfTheConsolesOwnPagePass(t *testing.T) {
 	t.Parallel()
 	console := newConsole(t, never(t))
+	console.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	token := withToken("abc")
 	for name, c := range map[string]struct {
 		path    string
@@ -73,7 +74,6 @@ func TestOnlyReadsOfTheConsolesOwnPagePass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			console.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			if got := send(t, console, c.path, c.changes...).StatusCode; got != c.code {
 				t.Errorf("the code is %d, not %d", got, c.code)
 			}
