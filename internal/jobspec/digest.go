@@ -33,6 +33,9 @@ type containerPart struct {
 	Security                     *corev1.SecurityContext
 	Lifecycle                    *corev1.Lifecycle
 	Startup, Liveness, Readiness *corev1.Probe
+	// Restart makes an init container one that runs beside the call.
+	Restart *corev1.ContainerRestartPolicy `json:",omitempty"`
+	Devices []corev1.VolumeDevice          `json:",omitempty"`
 }
 
 // volumePart says where programs may come from: the image with the runner, or a folder of the host. Of a volume that the
@@ -66,6 +69,7 @@ func containerParts(containers []corev1.Container) []containerPart {
 			Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args, Env: withVersions(c.Env), EnvFrom: c.EnvFrom,
 			Mounts: c.VolumeMounts, Security: c.SecurityContext, Lifecycle: c.Lifecycle,
 			Startup: c.StartupProbe, Liveness: c.LivenessProbe, Readiness: c.ReadinessProbe,
+			Restart: c.RestartPolicy, Devices: c.VolumeDevices,
 		})
 	}
 	return list

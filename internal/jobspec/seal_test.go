@@ -99,6 +99,10 @@ func podChanges() map[string]func(*corev1.PodSpec) {
 		"more capabilities":             first(func(c *corev1.Container) { c.SecurityContext.Capabilities = nil }),
 		"a hook after its start":        first(func(c *corev1.Container) { c.Lifecycle = &corev1.Lifecycle{PostStart: &exec} }),
 		"a hook before its end":         first(func(c *corev1.Container) { c.Lifecycle = &corev1.Lifecycle{PreStop: &exec} }),
+		"a device of the machine": first(func(c *corev1.Container) {
+			c.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/disk"}}
+		}),
+		"a container that goes on":      first(func(c *corev1.Container) { c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways) }),
 		"a probe that runs a program":   first(func(c *corev1.Container) { c.StartupProbe = probe }),
 		"another probe":                 first(func(c *corev1.Container) { c.LivenessProbe = probe }),
 		"a third probe":                 first(func(c *corev1.Container) { c.ReadinessProbe = probe }),

@@ -56,9 +56,9 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options,
 	case DeliverCopied:
 		f.noImageVolumes = "--runner-delivery is " + DeliverCopied
 	case DeliverAuto:
-		f.noImageVolumes, err = findImageVolumes(ctx, clients, o)
+		f.noImageVolumes = findImageVolumes(ctx, clients, o)
 	}
-	return f, err
+	return f, nil
 }
 
 // findStamp says why nothing fills spec.requestedBy in; empty when something does. A cluster without
@@ -90,40 +90,43 @@ func findStamp(ctx context.Context, clients kubernetes.Interface, log logr.Logge
 	if apierrors.IsNotFound(err) {
 		return "a MutatingAdmissionPolicy isn't installed, which this cluster serves: install the release again: " + err.Error(), nil
 	}
-	return "", err
+	if err != nil {
+		return "whether the MutatingAdmissionPolicies are installed can't be read: " + err.Error(), nil
+	}
+	return "", nil
 }
 
 // findImageVolumes says why pods can't have image volumes; empty when they can. It asks the API server, then looks at the nodes.
-func findImageVolumes(ctx context.Context, clients kubernetes.Interface, o *Options) (why string, err error) {
+func findImageVolumes(ctx context.Context, clients kubernetes.Interface, o *Options) (why string) {
 	namespace := o.Namespace
 	if len(o.Namespaces) > 0 {
 		namespace = o.Namespaces[0]
 	}
-	_, err = clients.BatchV1().Jobs(namespace).Create(ctx, jobspec.ImageVolumeProbe(namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := clients.BatchV1().Jobs(namespace).Create(ctx, jobspec.ImageVolumeProbe(namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case jobspec.HasImageVolumes(err):
 		return findNodeWithout(ctx, clients)
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		return "the API server takes no image volumes", nil
+		return "the API server takes no image volumes"
 	}
 	// A webhook in between may fail. What is copied works everywhere.
-	return "the API server can't be asked whether it takes image volumes: " + err.Error(), nil
+	return "the API server can't be asked whether it takes image volumes: " + err.Error()
 }
 
-// findNodeWithout names a node that can't mount images; empty when there is none.
-func findNodeWithout(ctx context.Context, clients kubernetes.Interface) (why string, err error) {
+// findNodeWithout names a node that can't mount images, or says why that can't be told; empty when there is none.
+func findNodeWithout(ctx context.Context, clients kubernetes.Interface) (why string) {
 	for options := (metav1.ListOptions{Limit: nodesPage}); ; {
 		list, err := clients.CoreV1().Nodes().List(ctx, options)
 		if err != nil {
-			return "", fmt.Errorf("list nodes: %w", err)
+			return "the nodes can't be listed: " + err.Error()
 		}
 		for i := range list.Items {
 			if why := kubeversion.NoImageVolumes(&list.Items[i].Status.NodeInfo); why != "" {
-				return "node " + list.Items[i].Name + ": " + why, nil
+				return "node " + list.Items[i].Name + ": " + why
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
-			return "", nil
+			return ""
 		}
 	}
 }
