@@ -202,7 +202,9 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		e.stateless.ServeHTTP(w, r)
 	case session == "" && r.Method == http.MethodPost:
 		e.openSession(w, r, from)
-	case session != "" && !e.sessions.isOwned(session, from.key):
+	case session == "":
+		e.reject(w, http.StatusBadRequest, "session", "name the session in the header "+sessionHeader)
+	case !e.sessions.isOwned(session, from.key):
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
 	case r.Method == http.MethodDelete:
