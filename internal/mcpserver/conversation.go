@@ -138,7 +138,7 @@ func endForSure(ctx context.Context, who *Requester, key types.NamespacedName) e
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 			return nil
-		case ctx.Err() != nil, !isResponseLost(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err):
+		case ctx.Err() != nil, !isResponseLost(err) && !isBusy(err):
 			return err
 		}
 		select {

@@ -16,7 +16,7 @@ import (
 type calls interface {
 	Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error)
 	Wait(ctx context.Context, key types.NamespacedName, w follow.Watcher) (*v1alpha1.ToolCall, error)
-	Cancel(ctx context.Context, key types.NamespacedName) error
+	CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error
 }
 
 // sessionStarter starts sessions of calls. follow.Clients implements it.

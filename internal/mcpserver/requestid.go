@@ -85,11 +85,20 @@ func checkSame(ctx context.Context, who *Requester, found, wanted client.Object,
 	}
 }
 
-// adopt finds the call that an earlier request with the same request_id created.
-func adopt(ctx context.Context, who *Requester, wanted *v1alpha1.ToolCall) error {
+// adopt finds the call that an earlier request with the same request_id created, or an earlier try whose response was lost.
+func adopt(ctx context.Context, who *Requester, wanted *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	found := &v1alpha1.ToolCall{}
 	if err := who.Objects.Get(ctx, keyOf(wanted), found); err != nil {
-		return &unknownOutcome{call: keyOf(wanted), cause: fmt.Errorf("read the call of this request_id: %w", err)}
+		return nil, &unknownOutcome{call: keyOf(wanted), cause: fmt.Errorf("read the call: %w", err)}
 	}
-	return checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if !named && found.Spec.RequestedBy == nil {
+		// This cluster has no admission policy that records who creates calls.
+		return found, nil
+	}
+	err := checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if err != nil && !named {
+		// Nobody else generates its name: somebody put another call in its place.
+		err = &unknownOutcome{call: keyOf(wanted), cause: err}
+	}
+	return found, err
 }
