@@ -202,8 +202,8 @@ func quoted(paths []string) string {
 // failure is a request that failed before anything ran. The message says what to correct.
 type failure struct {
 	reason, message string
-	// call is the call that the failure is about, if there is one.
-	call string
+	// call and session are what the failure is about, if there is something.
+	call, session string
 }
 
 func (f *failure) Error() string { return f.message }
@@ -240,7 +240,7 @@ func resultOfError(who *Requester, err error) *Result {
 	var unready *notReady
 	switch {
 	case errors.As(err, &failed):
-		r.Reason, r.Output, r.Call, r.RetrySafe = failed.reason, failed.message, failed.call, ptr.To(true)
+		r.Reason, r.Output, r.Call, r.Session, r.RetrySafe = failed.reason, failed.message, failed.call, failed.session, ptr.To(true)
 	case errors.As(err, &running):
 		r.Reason, r.Output, r.Call, r.RetrySafe = reasonNotFinished, running.Error(), running.call.Name, ptr.To(false)
 	case errors.As(err, &unknown):

@@ -170,6 +170,8 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 		return nil, &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
 			"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
 	}
+	// Sessions that others created don't end with this conversation.
+	defer s.conversations.release(req, key)
 	created := session
 	existed, err := createOnce(ctx, func(ctx context.Context) error {
 		answered, err := who.Sessions.CreateSession(ctx, session)
@@ -178,23 +180,31 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 		}
 		return err
 	})
+	earlier := existed && err != nil
 	if existed && named {
 		created, err = adoptSession(ctx, who, session)
 	}
 	switch {
-	case err == nil && s.conversations.holds(req, key):
+	case err != nil && (isFailure(err) || !existed && !isResponseLost(err)):
+		return nil, asFailure(err)
+	case earlier && named && err != nil:
+		return nil, &notReady{session: key.Name, cause: err}
+	case earlier && named:
+		s.conversations.share(req, key)
 		return created, nil
-	case err == nil:
+	case earlier:
+		return nil, asFailure(err)
+	}
+	if !s.conversations.keep(req, key) {
 		// The client left while its session was created.
 		s.abandon(ctx, req, who, key)
 		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the connection ended before the session was started"}
-	case isResponseLost(err):
+	}
+	if err != nil {
 		// It may be there: the end of the conversation ends it.
 		return nil, &notReady{session: key.Name, cause: err}
-	default:
-		s.conversations.remove(req, key)
-		return nil, asFailure(err)
 	}
+	return created, nil
 }
 
 // adoptSession finds the session that an earlier request with the same request_id created.
@@ -206,10 +216,15 @@ func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSess
 	return found, checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
 }
 
+// isFailure reports whether an error says itself what has failed.
+func isFailure(err error) bool {
+	var failed *failure
+	return errors.As(err, &failed)
+}
+
 // asFailure keeps what a failure says, and takes any other error for one of a request that changed nothing.
 func asFailure(err error) error {
-	var failed *failure
-	if errors.As(err, &failed) {
+	if isFailure(err) {
 		return err
 	}
 	return &notCreated{cause: err}

@@ -227,6 +227,60 @@ func TestSessionsOverHTTP(t *testing.T) {
 	}
 }
 
+// A conversation ends the sessions that it created. One that others created, it shares, and the last of them ends it.
+func TestASessionOfSeveralConversations(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.operateSessions(v1alpha1.SessionReady)
+	token := s.user("agent", managesSessions())
+	first, second, third := s.session(token, "/mcp", withSessions), s.session(token, "/mcp", withSessions), s.session(token, "/mcp", withSessions)
+	_, started := use(t, first, "start_session", fields{"request_id": "ws"})
+	for range 2 {
+		if _, result := use(t, second, "start_session", fields{"request_id": "ws", "environment": "other"}); result.Reason != reasonRequestIDConflict || result.Session != started.Session {
+			t.Errorf("%+v", result)
+		}
+	}
+	if _, again := use(t, third, "start_session", fields{"request_id": "ws"}); again.Session != started.Session {
+		t.Errorf("%+v", again)
+	}
+	s.leave(second)
+	s.leave(first)
+	if open, _ := s.sessions(); !slices.Equal(open, []string{started.Session}) {
+		t.Errorf("open sessions are %q", open)
+	}
+	s.leave(third)
+	if open, _ := s.sessions(); len(open) != 0 {
+		t.Errorf("afterwards, open sessions are %q", open)
+	}
+}
+
+// leave ends a conversation over HTTP, and returns when its sessions have ended.
+func (s *site) leave(session *mcp.ClientSession) {
+	s.t.Helper()
+	for client := range s.server.mcp.Sessions() {
+		if client.ID() == session.ID() {
+			s.server.conversations.end(client)
+		}
+	}
+	must(s.t, session.Close())
+}
+
+// A session that a conversation of another server created is not this one's to end.
+func TestASessionOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operateSessions(v1alpha1.SessionReady)
+	here := newTestServer(t, f.local(), 8)
+	_, started := use(t, connected(t, newTestServer(t, f.local(), 8), nil), "start_session", fields{"request_id": "ws"})
+	if _, again := use(t, connected(t, here, nil), "start_session", fields{"request_id": "ws"}); again.Session != started.Session {
+		t.Errorf("%+v", again)
+	}
+	here.conversations.end(only(t, here))
+	if open, _ := f.sessions(); !slices.Equal(open, []string{started.Session}) {
+		t.Errorf("open sessions are %q", open)
+	}
+}
+
 // slowSessions holds the creation of sessions until the test lets it go on.
 type slowSessions struct {
 	sessionStarter
