@@ -86,7 +86,12 @@ func cancelCall(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (
 	}
 	if !follow.Finished(call) {
 		key := keyOf(call)
-		if call, err = cancel(ctx, who.Calls, call); err != nil {
+		call, err = cancel(ctx, who.Calls, call)
+		var unchanged *notChanged
+		switch {
+		case errors.As(err, &unchanged):
+			return nil, err
+		case err != nil:
 			return nil, &unknownOutcome{call: key, cause: err}
 		}
 	}

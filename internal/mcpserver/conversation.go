@@ -150,6 +150,46 @@ func (c *conversations) release(req *mcp.CallToolRequest, key types.NamespacedNa
 	}
 }
 
+// keys returns the sessions that end with the conversation.
+func (c *conversations) keys(client *mcp.ServerSession) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []types.NamespacedName
+	if found := c.clients[client]; found != nil {
+		for key, h := range found.sessions {
+			if h.created {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// renew has the sessions of a conversation end with newer credentials of its user: tokens expire.
+func (c *conversations) renew(client *mcp.ServerSession, who *Requester) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.clients[client]; found != nil {
+		for _, h := range found.sessions {
+			h.who = who
+		}
+	}
+}
+
+// renewSession does the same for the conversation of a session of the protocol.
+func (c *conversations) renewSession(id string, who *Requester) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for client, found := range c.clients {
+		if client.ID() != id {
+			continue
+		}
+		for _, h := range found.sessions {
+			h.who = who
+		}
+	}
+}
+
 // remove forgets a session that has ended.
 func (c *conversations) remove(req *mcp.CallToolRequest, key types.NamespacedName) {
 	c.mu.Lock()
@@ -212,16 +252,16 @@ func endForSure(ctx context.Context, who *Requester, key types.NamespacedName) e
 
 // joinConversation has a call that names neither a session nor an environment run in the session of its conversation. The first
 // such call starts it.
-func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall) (joined bool, err error) {
+func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall) error {
 	if !s.joins(call) {
-		return false, nil
+		return nil
 	}
 	own, err := s.ownSession(ctx, req, who)
 	if err != nil {
-		return false, err
+		return err
 	}
 	call.Spec.SessionRef = own.DeepCopy()
-	return true, nil
+	return nil
 }
 
 // joins reports whether a call runs in the session of its conversation.

@@ -208,6 +208,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
 	case r.Method == http.MethodDelete:
+		e.server.conversations.renewSession(session, from.requester)
 		e.server.inFlight.cancelAll(session)
 		e.stateful.ServeHTTP(w, r)
 	case r.Method == http.MethodGet:

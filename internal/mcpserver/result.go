@@ -223,6 +223,15 @@ type unknownOutcome struct {
 func (u *unknownOutcome) Error() string { return u.cause.Error() }
 func (u *unknownOutcome) Unwrap() error { return u.cause }
 
+// notChanged means that a call or session was to be ended, and that it may go on.
+type notChanged struct {
+	call, session string
+	cause         error
+}
+
+func (n *notChanged) Error() string { return n.cause.Error() }
+func (n *notChanged) Unwrap() error { return n.cause }
+
 // stillRunning means that the server doesn't wait any longer for a call, which goes on.
 type stillRunning struct{ call types.NamespacedName }
 
@@ -238,6 +247,7 @@ func resultOfError(who *Requester, err error) *Result {
 	var running *stillRunning
 	var never *notCreated
 	var unready *notReady
+	var unchanged *notChanged
 	switch {
 	case errors.As(err, &failed):
 		r.Reason, r.Output, r.Call, r.Session, r.RetrySafe = failed.reason, failed.message, failed.call, failed.session, ptr.To(true)
@@ -251,6 +261,9 @@ func resultOfError(who *Requester, err error) *Result {
 		r.Output = fmt.Sprintf("the outcome of call %s in namespace %s is unknown, and its command may have run: %s", unknown.call.Name, unknown.call.Namespace, truncate(unknown.cause.Error(), maxMessage))
 	case errors.As(err, &unready):
 		r.Session, r.Reason, r.RetrySafe, r.Output = unready.session, reasonUnknown, ptr.To(false), truncate(unready.Error(), maxMessage)
+	case errors.As(err, &unchanged):
+		r.Call, r.Session, r.Reason, r.RetrySafe = unchanged.call, unchanged.session, apiReason(err), ptr.To(!isResponseLost(err))
+		r.Output = explain(who, err)
 	case errors.As(err, &never):
 		r.Reason, r.RetrySafe = apiReason(err), ptr.To(true)
 		r.Output = explain(who, err)

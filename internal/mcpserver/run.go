@@ -63,11 +63,8 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 			return nil, err
 		}
 	}
-	inConversation, err := s.joinConversation(ctx, req, who, call)
-	if err != nil {
-		return nil, err
-	}
-	created, err := createCall(ctx, who, call, r.id != "")
+	inConversation := s.joins(call)
+	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.id != "")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +76,25 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 	if inConversation {
 		s.leaveConversation(req, done, result)
 	}
+	if earlier && !result.succeeded {
+		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
+	}
 	return result, nil
+}
+
+// findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
+func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
+	if s.joins(call) && named {
+		// The call of an earlier request needs no session.
+		found, err := adopt(ctx, who, call, named)
+		if !apierrors.IsNotFound(err) {
+			return found, true, err
+		}
+	}
+	if err := s.joinConversation(ctx, req, who, call); err != nil {
+		return nil, false, err
+	}
+	return createCall(ctx, who, call, named)
 }
 
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
@@ -118,10 +133,10 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 }
 
 // createCall creates the call, or finds the one that has its request_id. It doesn't stop when the request is cancelled
-// meanwhile, so that the call can be cancelled.
-func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, err error) {
+// meanwhile, so that the call can be cancelled. earlier reports that an earlier request created the call.
+func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
 	}
 	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
 		created, err = who.Calls.Create(ctx, call)
@@ -129,15 +144,17 @@ func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, na
 	})
 	switch {
 	case existed && (named || err == nil):
+		earlier = err != nil
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 		defer end()
-		return adopt(ctx, who, call, named)
+		created, err = adopt(ctx, who, call, named)
+		return created, earlier, err
 	case isResponseLost(err):
-		return nil, &unknownOutcome{call: keyOf(call), cause: err}
+		return nil, false, &unknownOutcome{call: keyOf(call), cause: err}
 	case err != nil:
-		return nil, &notCreated{cause: err}
+		return nil, false, &notCreated{cause: err}
 	default:
-		return created, nil
+		return created, false, nil
 	}
 }
 
@@ -199,7 +216,7 @@ func cancel(ctx context.Context, at calls, call *v1alpha1.ToolCall) (*v1alpha1.T
 			break
 		}
 		if requesting.Err() != nil || !isResponseLost(err) && !isBusy(err) {
-			return nil, fmt.Errorf("cancel the call, which may still run: %w", err)
+			return nil, &notChanged{call: call.Name, cause: fmt.Errorf("cancel the call, which may still run: %w", err)}
 		}
 		select {
 		case <-requesting.Done():

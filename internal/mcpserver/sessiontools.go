@@ -166,9 +166,8 @@ func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *Req
 // createSession creates a session that ends with the conversation.
 func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	key := client.ObjectKeyFromObject(session)
-	if !s.conversations.add(req, who, key) {
-		return nil, &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
-			"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
+	if err := s.reserveSession(ctx, req, who, key); err != nil {
+		return nil, err
 	}
 	// Sessions that others created don't end with this conversation.
 	defer s.conversations.release(req, key)
@@ -205,6 +204,27 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 		return nil, &notReady{session: key.Name, cause: err}
 	}
 	return created, nil
+}
+
+// reserveSession reserves a place for a session in its conversation, if need be that of one that has ended by itself.
+func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) error {
+	if s.conversations.add(req, who, key) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	for _, other := range s.conversations.keys(req.Session) {
+		session := &v1alpha1.ToolSession{}
+		err := who.Objects.Get(ctx, other, session)
+		if apierrors.IsNotFound(err) || err == nil && session.Status.Phase == v1alpha1.SessionEnded {
+			s.conversations.remove(req, other)
+		}
+	}
+	if s.conversations.add(req, who, key) {
+		return nil
+	}
+	return &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
+		"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
 }
 
 // adoptSession finds the session that an earlier request with the same request_id created.
@@ -302,15 +322,18 @@ func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *
 	key := types.NamespacedName{Namespace: who.Namespace, Name: name}
 	session := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, key, session); err != nil {
+		if apierrors.IsNotFound(err) {
+			s.conversations.remove(req, key)
+		}
 		return nil, notThere(err, "session", name)
 	}
 	if err := requestEnd(ctx, who, key); err != nil && !apierrors.IsNotFound(err) {
-		return nil, &notReady{session: name, cause: err}
+		return nil, &notChanged{session: name, cause: err}
 	}
 	s.conversations.remove(req, key)
 	seen, err := awaitSession(ctx, who, session, limit, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
 	if err != nil {
-		return nil, err
+		return nil, &notChanged{session: name, cause: fmt.Errorf("session %s was asked to end, and may not have ended: %w", name, errors.Unwrap(err))}
 	}
 	r := sessionResult(seen)
 	r.succeeded, r.Output = true, fmt.Sprintf("Session %s has ended.", name)
@@ -327,7 +350,7 @@ func requestEnd(ctx context.Context, who *Requester, key types.NamespacedName) e
 	session := &v1alpha1.ToolSession{}
 	session.Namespace, session.Name = key.Namespace, key.Name
 	if err := who.Objects.Patch(ctx, session, endPatch); err != nil {
-		return fmt.Errorf("end session %s: %w", key.Name, err)
+		return fmt.Errorf("end session %s, which may go on: %w", key.Name, err)
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ func (s *Server) handler(name string, t tool) mcp.ToolHandler {
 		if err != nil {
 			return nil, err
 		}
+		s.conversations.renew(req.Session, who)
 		ctx, end := s.toolContext(ctx, req)
 		defer end()
 		started := time.Now()
