@@ -196,6 +196,13 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		return
 	}
 	memory.shrink(requestBytes(size))
+	timed := newTimedWriter(w, writeTimeout)
+	defer timed.finish()
+	e.route(timed, r, from)
+}
+
+// route passes a request to the handler of its version of the protocol.
+func (e *endpoint) route(w http.ResponseWriter, r *http.Request, from *sender) {
 	session := r.Header.Get(sessionHeader)
 	switch {
 	case r.Header.Get(protocolHeader) >= sessionless:

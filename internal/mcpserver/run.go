@@ -48,7 +48,7 @@ func (s *Server) create(read specOf) toolFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer place.release()
+		defer releaseAnswered(req, place)
 		return s.run(ctx, req, who, r)
 	}
 }

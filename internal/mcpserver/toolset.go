@@ -79,7 +79,7 @@ func (s *Server) query(run toolFunc) toolFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer place.release()
+		defer releaseAnswered(req, place)
 		return run(ctx, req, who)
 	}
 }
@@ -93,4 +93,13 @@ func reserve(l *limit, who *Requester) (*reservation, error) {
 			l.total, l.perTenant, l.perUser)}
 	}
 	return place, nil
+}
+
+// releaseAnswered releases a place once the request is answered: over HTTP, an answer takes up memory until its client has read it.
+func releaseAnswered(req *mcp.CallToolRequest, place *reservation) {
+	if request := requestContext(req); request != nil {
+		context.AfterFunc(request, place.release)
+		return
+	}
+	place.release()
 }
