@@ -170,6 +170,24 @@ func TestOutputIsReadInParts(t *testing.T) {
 	}
 }
 
+// A stream that has ended is complete at every offset beyond its end.
+func TestOutputBeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		_, _ = outputs.Add(call, output.Stdout).Write([]byte("12345"))
+		s := echo(call)
+		s.Streams.Stdout.Bytes = 5
+		return s
+	})
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
+	_, call := use(t, session, "run_command", fields{"command": "12345"})
+	answer, result := use(t, session, "read_output", fields{"call": call.Call, "offset": 6})
+	if answer.IsError || result.Stream == nil || !result.Stream.Complete || !strings.Contains(result.Output, "the stream has 5 bytes") {
+		t.Errorf("%+v", result)
+	}
+}
+
 // Output needs a right of its own, and the answer names it. Calls of others aren't read without the right to.
 func TestOutputNeedsItsRight(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,9 @@ type Server struct {
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limit
 	inFlight       inFlight
-	conversations  *conversations
+	// lists has a place for each list of environments that is read.
+	lists         chan struct{}
+	conversations *conversations
 
 	stopping context.Context
 	stop     context.CancelFunc
@@ -67,7 +69,7 @@ func NewServer(o Options) *Server {
 	}
 	s := &Server{
 		options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
-		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser), lists: make(chan struct{}, maxLists),
 	}
 	s.conversations = newConversations(func(key types.NamespacedName, err error) {
 		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())

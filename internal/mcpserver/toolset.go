@@ -31,7 +31,7 @@ func (s *Server) toolset() []tool {
 		{editFileTool, s.create(editFileSpec), true},
 		{listFilesTool, s.create(listFilesSpec), true},
 		{searchFilesTool, s.create(searchFilesSpec), true},
-		{listEnvironmentsTool, s.query(listEnvironments), false},
+		{listEnvironmentsTool, s.query(s.listEnvironments), false},
 		{startSessionTool, s.query(s.startSession), false},
 		{endSessionTool, s.query(s.endSession), false},
 		{getCallTool, s.query(getCall), false},
