@@ -35,7 +35,8 @@ func TestGetAndCancelACall(t *testing.T) {
 	session := connected(t, newTestServer(t, f.local(), 1), nil)
 	call := f.running(session)
 	answer, result := use(t, session, "get_call", fields{"call": call.Name})
-	if answer.IsError || result.Reason != reasonNotFinished || result.Phase != "Pending" || result.Call != call.Name {
+	if answer.IsError || result.Reason != reasonNotFinished || result.Phase != "Pending" || result.Call != call.Name ||
+		!strings.Contains(textOf(answer), "phase: Pending") {
 		t.Errorf("a call that runs: %+v", result)
 	}
 	answer, result = use(t, session, "cancel_call", fields{"call": call.Name})

@@ -165,6 +165,7 @@ func (r *Result) text() string {
 	number := func(name string, value *int64) { add(name, value != nil, ptr.Deref(value, 0)) }
 	add("exit_code", r.ExitCode != nil, ptr.Deref(r.ExitCode, 0))
 	add("retry_safe", r.RetrySafe != nil, ptr.Deref(r.RetrySafe, false))
+	add("phase", r.Reason == reasonNotFinished && r.Phase != "", r.Phase)
 	add("call", r.Call != "", r.Call)
 	add("session", r.Session != "", r.Session)
 	add("signal", r.Signal != "", r.Signal)

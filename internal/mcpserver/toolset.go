@@ -80,6 +80,9 @@ func (s *Server) query(run toolFunc) toolFunc {
 			return nil, err
 		}
 		defer releaseAnswered(req, place)
+		// Some of them wait, and have no output to send.
+		live := startProgress(ctx, req)
+		defer live.stop()
 		return run(ctx, req, who)
 	}
 }
