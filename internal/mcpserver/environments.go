@@ -18,9 +18,11 @@ import (
 const (
 	// maxEnvironments bounds the list.
 	maxEnvironments = 200
-	// environmentsPage and maxLists bound the environments that are in memory as a whole, of all users: each can have more than 1 MiB.
-	environmentsPage = 10
-	maxLists         = 3
+	// environmentsPage, maxLists and maxListsPerTenant bound the environments that are in memory as a whole: each can have more than
+	// 1 MiB.
+	environmentsPage  = 5
+	maxLists          = 4
+	maxListsPerTenant = 2
 	// listTimeout bounds the time of a list, and of waiting for a place.
 	listTimeout = 20 * time.Second
 	// maxReadiness bounds the message of an environment that is not ready, in bytes.
@@ -57,12 +59,11 @@ func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest,
 
 // environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
 func (s *Server) environmentsOf(ctx context.Context, who *Requester) (described []environment, more bool, err error) {
-	select {
-	case s.lists <- struct{}{}:
-		defer func() { <-s.lists }()
-	case <-ctx.Done():
-		return nil, false, fmt.Errorf("too many lists are being read: %w", ctx.Err())
+	release, err := s.lists.acquire(ctx, who.Tenant)
+	if err != nil {
+		return nil, false, fmt.Errorf("wait for other lists: %w", err)
 	}
+	defer release()
 	described = []environment{}
 	for next := ""; len(described) < maxEnvironments; {
 		page := &v1alpha1.ExecutionEnvironmentList{}

@@ -61,12 +61,19 @@ func TestEnvironmentsAreReadInPages(t *testing.T) {
 	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, fmt.Sprintf("environment e-%02d", count-1)) {
 		t.Errorf("%s", got)
 	}
-	for range maxLists {
-		s.lists <- struct{}{}
+	for range maxListsPerTenant {
+		release, err := s.lists.acquire(t.Context(), requester.Tenant)
+		must(t, err)
+		defer release()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := s.environmentsOf(ctx, requester); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "too many lists") {
+	if _, _, err := s.environmentsOf(ctx, requester); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "wait for other lists") {
 		t.Errorf("one list too many: %v", err)
+	}
+	other := *requester
+	other.Tenant = "other"
+	if found, _, err := s.environmentsOf(t.Context(), &other); err != nil || len(found) != count {
+		t.Errorf("of another tenant: %v", err)
 	}
 }

@@ -53,8 +53,8 @@ type Server struct {
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limit
 	inFlight       inFlight
-	// lists has a place for each list of environments that is read.
-	lists         chan struct{}
+	// lists are the lists of environments that are read.
+	lists         *fairQueue
 	conversations *conversations
 
 	stopping context.Context
@@ -69,7 +69,9 @@ func NewServer(o Options) *Server {
 	}
 	s := &Server{
 		options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
-		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser), lists: make(chan struct{}, maxLists),
+		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		// Not more can wait than the limit of queries lets in.
+		lists: newFairQueue(queueLimits{running: maxLists, runningPerSource: maxListsPerTenant, waiting: o.MaxCalls, waitingPerSource: o.MaxCalls}),
 	}
 	s.conversations = newConversations(func(key types.NamespacedName, err error) {
 		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())
