@@ -185,7 +185,7 @@ func createOnce(ctx context.Context, create func(ctx context.Context) error) (ex
 		}
 	}
 	if lost != nil && !isResponseLost(err) {
-		return false, fmt.Errorf("%w (and then: %s)", lost, err)
+		return false, fmt.Errorf("%w (and then: %s)", lost, err.Error())
 	}
 	return false, err
 }

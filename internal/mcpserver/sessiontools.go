@@ -171,30 +171,13 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 	}
 	// Sessions that others created don't end with this conversation.
 	defer s.conversations.release(req, key)
-	created := session
-	existed, err := createOnce(ctx, func(ctx context.Context) error {
-		answered, err := who.Sessions.CreateSession(ctx, session)
-		if err == nil {
-			created = answered
-		}
-		return err
-	})
-	earlier := existed && err != nil
-	if existed && named {
-		created, err = adoptSession(ctx, who, session)
-	}
+	created, earlier, err := createOrAdopt(ctx, who, session, named)
 	switch {
-	case err != nil && (isFailure(err) || !existed && !isResponseLost(err)):
-		return nil, asFailure(err)
-	case earlier && named && err != nil:
-		return nil, &notReady{session: key.Name, cause: err}
-	case earlier && named:
+	case isRefused(err):
+		return nil, err
+	case earlier && err == nil:
 		s.conversations.share(req, key)
-		return created, nil
-	case earlier:
-		return nil, asFailure(err)
-	}
-	if !s.conversations.keep(req, key) {
+	case !earlier && !s.conversations.keep(req, key):
 		// The client left while its session was created.
 		s.abandon(ctx, req, who, key)
 		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the connection ended before the session was started"}
@@ -204,6 +187,25 @@ func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, wh
 		return nil, &notReady{session: key.Name, cause: err}
 	}
 	return created, nil
+}
+
+// createOrAdopt creates a session, or finds the one that has its request_id. earlier reports that an earlier request created it. If
+// the error isn't one of a refusal, the session may be there.
+func createOrAdopt(ctx context.Context, who *Requester, session *v1alpha1.ToolSession, named bool) (created *v1alpha1.ToolSession, earlier bool, err error) {
+	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
+		created, err = who.Sessions.CreateSession(ctx, session)
+		return err
+	})
+	earlier = existed && err != nil && named
+	switch {
+	case earlier, existed && err == nil:
+		created, err = adoptSession(ctx, who, session, named)
+		return created, earlier, err
+	case err != nil && !isResponseLost(err):
+		return nil, false, &notCreated{cause: err}
+	default:
+		return created, false, err
+	}
 }
 
 // reserveSession reserves a place for a session in its conversation, if need be that of one that has ended by itself.
@@ -227,13 +229,22 @@ func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, w
 		"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
 }
 
-// adoptSession finds the session that an earlier request with the same request_id created.
-func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+// adoptSession finds the session that an earlier request with the same request_id created, or an earlier try whose response was lost.
+func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	found := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
-		return nil, fmt.Errorf("read the session of this request_id: %w", err)
+		return nil, fmt.Errorf("read the session: %w", err)
 	}
-	return found, checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if !named && found.Spec.RequestedBy == nil {
+		// This cluster has no admission policy that records who creates sessions.
+		return found, nil
+	}
+	err := checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if err != nil && !named {
+		// Nobody else generates its name: somebody put another session in its place.
+		err = fmt.Errorf("the session is another one: %s", err.Error())
+	}
+	return found, err
 }
 
 // isFailure reports whether an error says itself what has failed.
@@ -242,12 +253,10 @@ func isFailure(err error) bool {
 	return errors.As(err, &failed)
 }
 
-// asFailure keeps what a failure says, and takes any other error for one of a request that changed nothing.
-func asFailure(err error) error {
-	if isFailure(err) {
-		return err
-	}
-	return &notCreated{cause: err}
+// isRefused reports whether an error means that certainly nothing was created.
+func isRefused(err error) bool {
+	var never *notCreated
+	return isFailure(err) || errors.As(err, &never)
 }
 
 // notReady means that a session was created, or may have been, and that nobody knows what became of it.
