@@ -39,6 +39,9 @@ type Clients struct {
 
 // Watcher receives what happens, in order, from one goroutine. Functions may be nil.
 type Watcher struct {
+	// UID, if set, is that of the call: another call of the same name means that the call was deleted.
+	UID types.UID
+
 	// Changed receives each observed state of the call, including the last one.
 	Changed func(call *v1alpha1.ToolCall)
 
@@ -133,7 +136,18 @@ func NotInstalled(err error) bool {
 
 // Cancel requests the cancellation of the call. A finished call ignores it.
 func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"cancel": true}})
+	return c.CancelExactly(ctx, key, "")
+}
+
+// CancelExactly does the same for the call with a UID. If there is another call of the same name, the error wraps ErrDeleted. An
+// empty UID means any call.
+func (c Clients) CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error {
+	change := map[string]any{"spec": map[string]any{"cancel": true}}
+	if uid != "" {
+		// A UID can't be changed, so the API server rejects the patch of another call.
+		change["metadata"] = map[string]any{"uid": uid}
+	}
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode the patch: %w", err)
 	}
@@ -141,6 +155,9 @@ func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
 	if err := c.Calls.Patch(ctx, call, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if NotInstalled(err) {
 			err = notInstalled("ToolCall", err)
+		}
+		if uid != "" && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) {
+			return fmt.Errorf("cancel call %s: %w", key, ErrDeleted)
 		}
 		return fmt.Errorf("cancel call %s: %w", key, err)
 	}

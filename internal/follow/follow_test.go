@@ -228,3 +228,22 @@ func TestCancelSetsTheField(t *testing.T) {
 		t.Errorf("of a call that doesn't exist: %v", err)
 	}
 }
+
+// Another call of the same name is neither cancelled nor waited for.
+func TestAnotherCallOfTheSameName(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	call := f.create()
+	key := client.ObjectKeyFromObject(call)
+	if err := f.clients().CancelExactly(t.Context(), key, "of-an-earlier-call"); !errors.Is(err, follow.ErrDeleted) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if end := result(t, f.wait(t.Context(), f.clients(), call, follow.Watcher{UID: "of-an-earlier-call"})); !errors.Is(end.err, follow.ErrDeleted) {
+		t.Errorf("waited: %v", end.err)
+	}
+	must(t, f.clients().CancelExactly(t.Context(), key, call.UID))
+	must(t, f.calls.Get(t.Context(), key, call))
+	if !call.Spec.Cancel {
+		t.Error("the call itself is not cancelled")
+	}
+}

@@ -19,6 +19,7 @@ func (c Clients) Wait(ctx context.Context, key types.NamespacedName, w Watcher) 
 	defer cancel()
 
 	o := newObserver(callSubject, c.Calls, key)
+	o.uid = w.UID
 	running.Go(func() { o.run(ctx) })
 	f := &follower{clients: c, watcher: w, chunks: make(chan chunk), running: &running, delivered: map[output.Stream]int64{}}
 	for {

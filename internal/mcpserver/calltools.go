@@ -62,7 +62,9 @@ func getCall(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Re
 	if !follow.Finished(call) && limit > 0 {
 		waiting, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{Changed: func(seen *v1alpha1.ToolCall) { call = seen }})
+		done, err := who.Calls.Wait(waiting, keyOf(call), follow.Watcher{
+			UID: call.UID, Changed: func(seen *v1alpha1.ToolCall) { call = seen },
+		})
 		switch {
 		case err == nil:
 			call = done
@@ -84,7 +86,12 @@ func cancelCall(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (
 	}
 	if !follow.Finished(call) {
 		key := keyOf(call)
-		if call, err = cancel(ctx, who.Calls, key); err != nil {
+		call, err = cancel(ctx, who.Calls, call)
+		var unchanged *notChanged
+		switch {
+		case errors.As(err, &unchanged):
+			return nil, err
+		case err != nil:
 			return nil, &unknownOutcome{call: key, cause: err}
 		}
 	}

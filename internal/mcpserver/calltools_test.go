@@ -35,7 +35,8 @@ func TestGetAndCancelACall(t *testing.T) {
 	session := connected(t, newTestServer(t, f.local(), 1), nil)
 	call := f.running(session)
 	answer, result := use(t, session, "get_call", fields{"call": call.Name})
-	if answer.IsError || result.Reason != reasonNotFinished || result.Phase != "Pending" || result.Call != call.Name {
+	if answer.IsError || result.Reason != reasonNotFinished || result.Phase != "Pending" || result.Call != call.Name ||
+		!strings.Contains(textOf(answer), "phase: Pending") {
 		t.Errorf("a call that runs: %+v", result)
 	}
 	answer, result = use(t, session, "cancel_call", fields{"call": call.Name})
@@ -167,6 +168,24 @@ func TestOutputIsReadInParts(t *testing.T) {
 		if _, result := use(t, session, "read_output", wrong); result.Reason != reasonInvalidArguments {
 			t.Errorf("%v: %+v", wrong, result)
 		}
+	}
+}
+
+// A stream that has ended is complete at every offset beyond its end.
+func TestOutputBeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.operate(func(call *v1alpha1.ToolCall) *v1alpha1.ToolCallStatus {
+		_, _ = outputs.Add(call, output.Stdout).Write([]byte("12345"))
+		s := echo(call)
+		s.Streams.Stdout.Bytes = 5
+		return s
+	})
+	session := connected(t, newTestServer(t, f.local(), 8), nil)
+	_, call := use(t, session, "run_command", fields{"command": "12345"})
+	answer, result := use(t, session, "read_output", fields{"call": call.Call, "offset": 6})
+	if answer.IsError || result.Stream == nil || !result.Stream.Complete || !strings.Contains(result.Output, "the stream has 5 bytes") {
+		t.Errorf("%+v", result)
 	}
 }
 

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -36,10 +35,20 @@ type conversations struct {
 
 // conversation holds the sessions of calls of one client.
 type conversation struct {
-	sessions map[types.NamespacedName]*Requester
-	// starting is held while the conversation's own session is created.
-	starting sync.Mutex
+	sessions map[types.NamespacedName]*held
+	// starting has a place for the request that creates the conversation's own session.
+	starting chan struct{}
 	own      *v1alpha1.SessionReference
+	// failures counts the failures to create it, and failure is the last one.
+	failures int
+	failure  error
+}
+
+// held is a session of a conversation.
+type held struct {
+	who *Requester
+	// created says that the session ends with the conversation. Until the API server has answered it is only a place.
+	created bool
 }
 
 func newConversations(failed func(key types.NamespacedName, err error)) *conversations {
@@ -64,7 +73,7 @@ func (c *conversations) locked(client *mcp.ServerSession) *conversation {
 	if found := c.clients[client]; found != nil {
 		return found
 	}
-	added := &conversation{sessions: map[types.NamespacedName]*Requester{}}
+	added := &conversation{sessions: map[types.NamespacedName]*held{}, starting: make(chan struct{}, 1)}
 	c.clients[client] = added
 	c.watching.Go(func() {
 		_ = client.Wait()
@@ -73,7 +82,7 @@ func (c *conversations) locked(client *mcp.ServerSession) *conversation {
 	return added
 }
 
-// add has a session end with the conversation. It returns false if the conversation has too many sessions.
+// add reserves a place for a session. It returns false if the conversation has too many sessions.
 func (c *conversations) add(req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) bool {
 	if !lasts(req) {
 		return true
@@ -81,23 +90,104 @@ func (c *conversations) add(req *mcp.CallToolRequest, who *Requester, key types.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	added := c.locked(req.Session)
-	if _, again := added.sessions[key]; !again && len(added.sessions) >= maxSessionsOfClient {
+	if added.sessions[key] != nil {
+		return true
+	}
+	if len(added.sessions) >= maxSessionsOfClient {
 		return false
 	}
-	added.sessions[key] = who
+	added.sessions[key] = &held{who: who}
 	return true
 }
 
-// holds reports whether a session that was added still ends with the conversation. It doesn't if the conversation has ended
-// meanwhile.
-func (c *conversations) holds(req *mcp.CallToolRequest, key types.NamespacedName) bool {
+// keep has a session end with the conversation. It returns false if the conversation has ended meanwhile.
+func (c *conversations) keep(req *mcp.CallToolRequest, key types.NamespacedName) bool {
 	if !lasts(req) {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := c.clients[req.Session]
-	return found != nil && found.sessions[key] != nil
+	if found == nil || found.sessions[key] == nil {
+		return false
+	}
+	found.sessions[key].created = true
+	return true
+}
+
+// share has a session that another request created end with the last of its conversations. A session of none of them is not this
+// conversation's to end.
+func (c *conversations) share(req *mcp.CallToolRequest, key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.clients[req.Session]
+	if found == nil || found.sessions[key] == nil {
+		return
+	}
+	if !c.isHeld(key) {
+		delete(found.sessions, key)
+		return
+	}
+	found.sessions[key].created = true
+}
+
+// isHeld reports whether a session ends with a conversation. The caller holds the lock.
+func (c *conversations) isHeld(key types.NamespacedName) bool {
+	for _, other := range c.clients {
+		if h := other.sessions[key]; h != nil && h.created {
+			return true
+		}
+	}
+	return false
+}
+
+// release gives up the place of a session that the conversation didn't create.
+func (c *conversations) release(req *mcp.CallToolRequest, key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.clients[req.Session]; found != nil && found.sessions[key] != nil && !found.sessions[key].created {
+		delete(found.sessions, key)
+	}
+}
+
+// keys returns the sessions that end with the conversation.
+func (c *conversations) keys(client *mcp.ServerSession) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []types.NamespacedName
+	if found := c.clients[client]; found != nil {
+		for key, h := range found.sessions {
+			if h.created {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// renew has the sessions of a conversation end with newer credentials of its user: tokens expire.
+func (c *conversations) renew(client *mcp.ServerSession, who *Requester) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.clients[client]; found != nil {
+		for _, h := range found.sessions {
+			h.who = who
+		}
+	}
+}
+
+// renewSession does the same for the conversation of a session of the protocol.
+func (c *conversations) renewSession(id string, who *Requester) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for client, found := range c.clients {
+		if client.ID() != id {
+			continue
+		}
+		for _, h := range found.sessions {
+			h.who = who
+		}
+	}
 }
 
 // remove forgets a session that has ended.
@@ -109,15 +199,27 @@ func (c *conversations) remove(req *mcp.CallToolRequest, key types.NamespacedNam
 	}
 }
 
+// leave forgets a conversation and returns the sessions that end with it.
+func (c *conversations) leave(client *mcp.ServerSession) map[types.NamespacedName]*Requester {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := c.clients[client]
+	delete(c.clients, client)
+	if gone == nil {
+		return nil
+	}
+	sessions := map[types.NamespacedName]*Requester{}
+	for key, h := range gone.sessions {
+		if h.created && !c.isHeld(key) {
+			sessions[key] = h.who
+		}
+	}
+	return sessions
+}
+
 // end ends the sessions of a conversation.
 func (c *conversations) end(client *mcp.ServerSession) {
-	c.mu.Lock()
-	var sessions map[types.NamespacedName]*Requester
-	if gone := c.clients[client]; gone != nil {
-		sessions = maps.Clone(gone.sessions)
-	}
-	delete(c.clients, client)
-	c.mu.Unlock()
+	sessions := c.leave(client)
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
 	var ending sync.WaitGroup
@@ -138,7 +240,7 @@ func endForSure(ctx context.Context, who *Requester, key types.NamespacedName) e
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 			return nil
-		case ctx.Err() != nil, !isResponseLost(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err):
+		case ctx.Err() != nil, !isResponseLost(err) && !isBusy(err):
 			return err
 		}
 		select {
@@ -150,24 +252,79 @@ func endForSure(ctx context.Context, who *Requester, key types.NamespacedName) e
 
 // joinConversation has a call that names neither a session nor an environment run in the session of its conversation. The first
 // such call starts it.
-func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall) (joined bool, err error) {
-	if !s.options.SessionPerClient || call.Spec.SessionRef != nil || call.Spec.EnvironmentRef != nil {
-		return false, nil
+func (s *Server) joinConversation(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall) error {
+	if !s.joins(call) {
+		return nil
 	}
+	own, err := s.ownSession(ctx, req, who)
+	if err != nil {
+		return err
+	}
+	call.Spec.SessionRef = own.DeepCopy()
+	return nil
+}
+
+// joins reports whether a call runs in the session of its conversation.
+func (s *Server) joins(call *v1alpha1.ToolCall) bool {
+	return s.options.SessionPerClient && call.Spec.SessionRef == nil && call.Spec.EnvironmentRef == nil
+}
+
+// ownSession returns the session of a conversation, and creates it if there is none. Requests that wait for another one to create
+// it share its failure: each of them would take as long to fail.
+func (s *Server) ownSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*v1alpha1.SessionReference, error) {
 	c := s.conversations.of(req.Session)
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	if c.own == nil {
-		session := &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{IdleTimeoutSeconds: new(int32(conversationIdleSeconds))}}
-		session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
-		created, err := s.createSession(ctx, req, who, session, false)
-		if err != nil {
-			return false, err
-		}
-		c.own = &v1alpha1.SessionReference{Name: created.Name, UID: string(created.UID)}
+	_, before, _ := s.conversations.ownOf(c)
+	select {
+	case c.starting <- struct{}{}:
+		defer func() { <-c.starting }()
+	case <-ctx.Done():
 	}
-	call.Spec.SessionRef = c.own.DeepCopy()
-	return true, nil
+	if ctx.Err() != nil {
+		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+	}
+	own, failures, failed := s.conversations.ownOf(c)
+	switch {
+	case own != nil:
+		return own, nil
+	case failures != before:
+		return nil, failed
+	}
+	session := &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{IdleTimeoutSeconds: new(int32(conversationIdleSeconds))}}
+	session.Namespace, session.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
+	created, err := s.createSession(ctx, req, who, session, false)
+	if err == nil {
+		own = &v1alpha1.SessionReference{Name: created.Name, UID: string(created.UID)}
+	}
+	s.conversations.setOwn(c, own, err)
+	return own, err
+}
+
+// ownOf returns the session of a conversation, nil if there is none, and how often creating it failed.
+func (c *conversations) ownOf(of *conversation) (own *v1alpha1.SessionReference, failures int, failed error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return of.own, of.failures, of.failure
+}
+
+func (c *conversations) setOwn(of *conversation, own *v1alpha1.SessionReference, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of.own = own
+	if err != nil {
+		of.failures, of.failure = of.failures+1, err
+	}
+}
+
+// forgetOwn reports whether the session of a conversation is a certain one, and forgets it then.
+func (c *conversations) forgetOwn(client *mcp.ServerSession, session *v1alpha1.SessionReference) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.clients[client]
+	if of == nil || of.own == nil || session == nil || *of.own != *session {
+		return false
+	}
+	of.own = nil
+	return true
 }
 
 // leaveConversation forgets the session of a conversation if it has ended, so that the next call starts another one. The
@@ -176,12 +333,9 @@ func (s *Server) leaveConversation(req *mcp.CallToolRequest, call *v1alpha1.Tool
 	if call.Status.Reason != v1alpha1.ReasonSessionEnded && call.Status.Reason != v1alpha1.ReasonSessionNotFound {
 		return
 	}
-	c := s.conversations.of(req.Session)
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	if c.own != nil && *c.own == *call.Spec.SessionRef {
-		c.own = nil
-		s.conversations.remove(req, client.ObjectKey{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name})
+	if !s.conversations.forgetOwn(req.Session, call.Spec.SessionRef) {
+		return
 	}
+	s.conversations.remove(req, client.ObjectKey{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name})
 	result.Output += "\n\nThe session of this conversation has ended, and its files are gone. The next call starts another session, without files."
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,8 +15,19 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// maxEnvironments bounds the list.
-const maxEnvironments = 200
+const (
+	// maxEnvironments bounds the list.
+	maxEnvironments = 200
+	// environmentsPage, maxLists and maxListsPerTenant bound the environments that are in memory as a whole: each can have more than
+	// 1 MiB.
+	environmentsPage  = 5
+	maxLists          = 4
+	maxListsPerTenant = 2
+	// listTimeout bounds the time of a list, and of waiting for a place.
+	listTimeout = 20 * time.Second
+	// maxReadiness bounds the message of an environment that is not ready, in bytes.
+	maxReadiness = 1 << 10
+)
 
 // environment is one entry of the list.
 type environment struct {
@@ -30,20 +42,43 @@ type environment struct {
 }
 
 // listEnvironments lists the environments of the namespace.
-func listEnvironments(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
+func (s *Server) listEnvironments(ctx context.Context, req *mcp.CallToolRequest, who *Requester) (*Result, error) {
 	if err := parse(req.Params.Arguments).err(); err != nil {
 		return nil, err
 	}
-	found := &v1alpha1.ExecutionEnvironmentList{}
-	if err := who.Objects.List(ctx, found, client.InNamespace(who.Namespace), client.Limit(maxEnvironments)); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	found, more, err := s.environmentsOf(ctx, who)
+	if err != nil {
 		return nil, &notCreated{cause: fmt.Errorf("list the environments: %w", err)}
 	}
-	r := &Result{Reason: v1alpha1.ReasonCompleted, Environments: []environment{}, More: found.Continue != "", succeeded: true}
-	for i := range found.Items {
-		r.Environments = append(r.Environments, describe(&found.Items[i]))
-	}
+	r := &Result{Reason: v1alpha1.ReasonCompleted, Environments: found, More: more, succeeded: true}
 	r.Output = describeAll(r.Environments, r.More, who.Namespace)
 	return r, nil
+}
+
+// environmentsOf describes the environments of the requester's namespace, page by page, and says whether there are more.
+func (s *Server) environmentsOf(ctx context.Context, who *Requester) (described []environment, more bool, err error) {
+	release, err := s.lists.acquire(ctx, who.Tenant)
+	if err != nil {
+		return nil, false, fmt.Errorf("wait for other lists: %w", err)
+	}
+	defer release()
+	described = []environment{}
+	for next := ""; len(described) < maxEnvironments; {
+		page := &v1alpha1.ExecutionEnvironmentList{}
+		limit := min(environmentsPage, maxEnvironments-len(described))
+		if err := who.Objects.List(ctx, page, client.InNamespace(who.Namespace), client.Limit(int64(limit)), client.Continue(next)); err != nil {
+			return nil, false, err
+		}
+		for i := range page.Items {
+			described = append(described, describe(&page.Items[i]))
+		}
+		if next = page.Continue; next == "" {
+			return described, false, nil
+		}
+	}
+	return described, true, nil
 }
 
 func describe(e *v1alpha1.ExecutionEnvironment) environment {
@@ -56,7 +91,8 @@ func describe(e *v1alpha1.ExecutionEnvironment) environment {
 	}
 	slices.Sort(d.Languages)
 	if ready := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
-		d.Ready, d.Message = ready.Status == metav1.ConditionTrue, ready.Message
+		// On one line, it can't be taken for another line of the answer.
+		d.Ready, d.Message = ready.Status == metav1.ConditionTrue, truncate(strings.Join(strings.Fields(ready.Message), " "), maxReadiness)
 	}
 	if d.Ready {
 		d.Message = ""

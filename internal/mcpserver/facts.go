@@ -9,7 +9,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -62,11 +61,15 @@ func (f *facts) filesOfTools() string {
 	if f.conversation {
 		return "It reaches the files of this conversation's session, unless it names another session or an environment."
 	}
-	if len(f.keeps) > 0 {
+	switch {
+	case !f.known, f.environment == "":
+		return "Pass the session whose files you mean: without session it reaches a new pod, where only files on volumes that list_environments shows last."
+	case len(f.keeps) > 0:
 		return fmt.Sprintf("Pass the session whose files you mean. Without session it reaches a new pod of the environment %s, where only files below %s "+
 			"last.", f.environment, strings.Join(f.keeps, ", "))
+	default:
+		return "Pass the session whose files you mean: without session it reaches a new pod, where no earlier call left anything."
 	}
-	return "Pass the session whose files you mean: without session it reaches a new pod, where no earlier call left anything."
 }
 
 // describeTools completes the descriptions for the client that lists the tools.
@@ -110,25 +113,20 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *facts {
 	defer place.release()
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	found := &v1alpha1.ExecutionEnvironmentList{}
-	if who.Objects.List(ctx, found, client.InNamespace(who.Namespace), client.Limit(maxEnvironments)) != nil {
-		return f
+	if found, more, err := s.environmentsOf(ctx, who); err == nil {
+		f.addDefault(found, more)
 	}
-	f.addDefault(found)
 	return f
 }
 
-func (f *facts) addDefault(found *v1alpha1.ExecutionEnvironmentList) {
-	isDefault := func(e v1alpha1.ExecutionEnvironment) bool {
-		return e.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true"
-	}
-	at := slices.IndexFunc(found.Items, isDefault)
+func (f *facts) addDefault(found []environment, more bool) {
+	at := slices.IndexFunc(found, func(e environment) bool { return e.Default })
 	if at < 0 {
 		// There may be one among those that aren't listed.
-		f.known = found.Continue == ""
+		f.known = !more
 		return
 	}
-	f.known, f.environment, f.keeps = true, found.Items[at].Name, lastingDirectories(&found.Items[at].Spec)
+	f.known, f.environment, f.keeps = true, found[at].Name, found[at].Keeps
 }
 
 // lastingDirectories returns the directories on volumes that outlive a pod and that calls can write to.

@@ -58,6 +58,9 @@ func TestDescriptionsAreTrueForTheEnvironment(t *testing.T) {
 		if got := descriptionsOf(t, blind)[name]; strings.Contains(got, "/data") || strings.Contains(got, "tools,") {
 			t.Errorf("to who may not list environments: %s: %s", name, got)
 		}
+		if got := descriptionsOf(t, blind)[name]; !strings.Contains(got, "on volumes that list_environments shows") {
+			t.Errorf("to who may not list environments, volumes are left out: %s: %s", name, got)
+		}
 	}
 }
 

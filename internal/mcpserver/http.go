@@ -196,16 +196,26 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		return
 	}
 	memory.shrink(requestBytes(size))
+	timed := newTimedWriter(w, writeTimeout)
+	defer timed.finish()
+	e.route(timed, r, from)
+}
+
+// route passes a request to the handler of its version of the protocol.
+func (e *endpoint) route(w http.ResponseWriter, r *http.Request, from *sender) {
 	session := r.Header.Get(sessionHeader)
 	switch {
 	case r.Header.Get(protocolHeader) >= sessionless:
 		e.stateless.ServeHTTP(w, r)
 	case session == "" && r.Method == http.MethodPost:
 		e.openSession(w, r, from)
-	case session != "" && !e.sessions.isOwned(session, from.key):
+	case session == "":
+		e.reject(w, http.StatusBadRequest, "session", "name the session in the header "+sessionHeader)
+	case !e.sessions.isOwned(session, from.key):
 		// The answer is the same for another user's session and for none, so it reveals nothing about other users.
 		e.reject(w, http.StatusNotFound, "session", "no such session: open one with initialize")
 	case r.Method == http.MethodDelete:
+		e.server.conversations.renewSession(session, from.requester)
 		e.server.inFlight.cancelAll(session)
 		e.stateful.ServeHTTP(w, r)
 	case r.Method == http.MethodGet:

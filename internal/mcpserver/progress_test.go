@@ -1,12 +1,20 @@
 package mcpserver
 
 import (
+	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/follow"
 )
 
 // recorder records notifications.
@@ -96,6 +104,40 @@ func TestHeartbeat(t *testing.T) {
 		p.stop()
 		if len(n.messages) != 3 || n.all() != "" {
 			t.Errorf("got %q in three heartbeats", n.messages)
+		}
+	})
+}
+
+// pending is a cluster whose sessions don't become ready.
+type pending struct{ objects }
+
+func (pending) CreateSession(_ context.Context, session *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+	return session, nil
+}
+
+func (pending) WaitSession(ctx context.Context, _ *v1alpha1.ToolSession, _ follow.SessionWatcher) (*v1alpha1.ToolSession, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (pending) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return nil
+}
+
+// Tools that wait for something else than output send signs of life, too.
+func TestToolsThatWaitSendHeartbeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var received atomic.Int32
+		s := newTestServer(t, &Requester{Sessions: pending{}, Objects: pending{}, Namespace: "n"}, 8)
+		session := connected(t, s, &mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { received.Add(1) }})
+		params := &mcp.CallToolParams{Name: "start_session", Arguments: fields{"timeout_seconds": 65}}
+		params.SetProgressToken("t")
+		answer, err := session.CallTool(t.Context(), params)
+		must(t, err)
+		synctest.Wait()
+		if n := received.Load(); answer.IsError || n != 6 {
+			t.Errorf("%d heartbeats in 65 s: %s", n, textOf(answer))
 		}
 	})
 }

@@ -78,6 +78,8 @@ type part struct {
 	next     int64
 	complete bool
 	missing  int64
+	// beyond says that the stream has no byte at the offset, or none yet.
+	beyond bool
 }
 
 // readPart reads what a query asks for. There may be nothing at its offset, or nothing yet.
@@ -91,7 +93,7 @@ func readPart(ctx context.Context, who *Requester, query *outputclient.Query) (*
 	})
 	p.next, p.complete = end.Offset, end.Complete
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusRequestedRangeNotSatisfiable {
-		p.next = query.Offset
+		p.next, p.beyond = query.Offset, true
 		return p, nil
 	}
 	return p, err
@@ -103,6 +105,7 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Resul
 		p.next -= int64(len(p.data) - whole)
 		p.data = p.data[:whole]
 	}
+	p.complete = p.complete || p.beyond && follow.Finished(call)
 	r := &Result{
 		Output: strings.ToValidUTF8(string(p.data), "\uFFFD"), Reason: v1alpha1.ReasonCompleted, Call: call.Name, Phase: string(call.Status.Phase),
 		Stream:    &StreamResult{Name: string(query.Stream), Offset: query.Offset, NextOffset: p.next, Complete: p.complete, Missing: p.missing},
@@ -111,11 +114,23 @@ func (p *part) result(call *v1alpha1.ToolCall, query *outputclient.Query) *Resul
 	if len(p.data) > 0 {
 		return r
 	}
-	r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)
-	if !follow.Finished(call) {
+	switch {
+	case !follow.Finished(call):
 		r.Output = fmt.Sprintf("(nothing at offset %d yet)", query.Offset)
+	case p.beyond && call.Status.Streams != nil:
+		r.Output = fmt.Sprintf("(nothing at offset %d: the stream has %d bytes)", query.Offset, lengthOf(call, query.Stream))
+	default:
+		r.Output = fmt.Sprintf("(nothing at offset %d)", query.Offset)
 	}
 	return r
+}
+
+// lengthOf returns the length of a stream of a call whose status has it.
+func lengthOf(call *v1alpha1.ToolCall, stream output.Stream) int64 {
+	if stream == output.Stderr {
+		return call.Status.Streams.Stderr.Bytes
+	}
+	return call.Status.Streams.Stdout.Bytes
 }
 
 // unreadable explains that the output of a call can't be read.

@@ -16,7 +16,7 @@ import (
 type calls interface {
 	Create(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error)
 	Wait(ctx context.Context, key types.NamespacedName, w follow.Watcher) (*v1alpha1.ToolCall, error)
-	Cancel(ctx context.Context, key types.NamespacedName) error
+	CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error
 }
 
 // sessionStarter starts sessions of calls. follow.Clients implements it.
@@ -93,7 +93,11 @@ func (s *Server) toolContext(ctx context.Context, req *mcp.CallToolRequest) (con
 	if request := requestContext(req); request != nil {
 		stops = append(stops, context.AfterFunc(request, cancel))
 	}
-	remove := s.inFlight.add(req.Session.ID(), cancel)
+	remove := func() {}
+	// Without sessions, all requests have the same, empty id.
+	if id := req.Session.ID(); id != "" {
+		remove = s.inFlight.add(id, cancel)
+	}
 	return ctx, func() {
 		remove()
 		for _, stop := range stops {

@@ -73,23 +73,38 @@ func checkSame(ctx context.Context, who *Requester, found, wanted client.Object,
 	user, uid, err := who.identify(ctx)
 	switch {
 	case err != nil:
-		return &unknownOutcome{call: client.ObjectKeyFromObject(wanted), cause: err}
+		return fmt.Errorf("find out who you are: %w", err)
 	case by == nil || by.Username != user || by.UID != uid:
 		return &failure{reason: reasonRequestIDConflict, message: fmt.Sprintf(
 			"somebody else created %s, the name that this request_id stands for: use another request_id", found.GetName())}
 	case found.GetAnnotations()[v1alpha1.AnnotationRequestDigest] != wanted.GetAnnotations()[v1alpha1.AnnotationRequestDigest]:
-		return &failure{reason: reasonRequestIDConflict, call: found.GetName(), message: fmt.Sprintf(
+		conflict := &failure{reason: reasonRequestIDConflict, message: fmt.Sprintf(
 			"this request_id was used before with other arguments, for %s, and nothing was run now: use another request_id, or send the same arguments", found.GetName())}
+		if _, ok := found.(*v1alpha1.ToolSession); ok {
+			conflict.session = found.GetName()
+		} else {
+			conflict.call = found.GetName()
+		}
+		return conflict
 	default:
 		return nil
 	}
 }
 
-// adopt finds the call that an earlier request with the same request_id created.
-func adopt(ctx context.Context, who *Requester, wanted *v1alpha1.ToolCall) error {
+// adopt finds the call that an earlier request with the same request_id created, or an earlier try whose response was lost.
+func adopt(ctx context.Context, who *Requester, wanted *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	found := &v1alpha1.ToolCall{}
 	if err := who.Objects.Get(ctx, keyOf(wanted), found); err != nil {
-		return &unknownOutcome{call: keyOf(wanted), cause: fmt.Errorf("read the call of this request_id: %w", err)}
+		return nil, &unknownOutcome{call: keyOf(wanted), cause: fmt.Errorf("read the call: %w", err)}
 	}
-	return checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if !named && found.Spec.RequestedBy == nil {
+		// This cluster has no admission policy that records who creates calls.
+		return found, nil
+	}
+	err := checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if err != nil && (!named || !isFailure(err)) {
+		// Nobody else generates the name of a call without request_id: somebody put another call in its place.
+		err = &unknownOutcome{call: keyOf(wanted), cause: err}
+	}
+	return found, err
 }

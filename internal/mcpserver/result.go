@@ -165,6 +165,7 @@ func (r *Result) text() string {
 	number := func(name string, value *int64) { add(name, value != nil, ptr.Deref(value, 0)) }
 	add("exit_code", r.ExitCode != nil, ptr.Deref(r.ExitCode, 0))
 	add("retry_safe", r.RetrySafe != nil, ptr.Deref(r.RetrySafe, false))
+	add("phase", r.Reason == reasonNotFinished && r.Phase != "", r.Phase)
 	add("call", r.Call != "", r.Call)
 	add("session", r.Session != "", r.Session)
 	add("signal", r.Signal != "", r.Signal)
@@ -202,8 +203,8 @@ func quoted(paths []string) string {
 // failure is a request that failed before anything ran. The message says what to correct.
 type failure struct {
 	reason, message string
-	// call is the call that the failure is about, if there is one.
-	call string
+	// call and session are what the failure is about, if there is something.
+	call, session string
 }
 
 func (f *failure) Error() string { return f.message }
@@ -223,6 +224,15 @@ type unknownOutcome struct {
 func (u *unknownOutcome) Error() string { return u.cause.Error() }
 func (u *unknownOutcome) Unwrap() error { return u.cause }
 
+// notChanged means that a call or session was to be ended, and that it may go on.
+type notChanged struct {
+	call, session string
+	cause         error
+}
+
+func (n *notChanged) Error() string { return n.cause.Error() }
+func (n *notChanged) Unwrap() error { return n.cause }
+
 // stillRunning means that the server doesn't wait any longer for a call, which goes on.
 type stillRunning struct{ call types.NamespacedName }
 
@@ -238,9 +248,10 @@ func resultOfError(who *Requester, err error) *Result {
 	var running *stillRunning
 	var never *notCreated
 	var unready *notReady
+	var unchanged *notChanged
 	switch {
 	case errors.As(err, &failed):
-		r.Reason, r.Output, r.Call, r.RetrySafe = failed.reason, failed.message, failed.call, ptr.To(true)
+		r.Reason, r.Output, r.Call, r.Session, r.RetrySafe = failed.reason, failed.message, failed.call, failed.session, ptr.To(true)
 	case errors.As(err, &running):
 		r.Reason, r.Output, r.Call, r.RetrySafe = reasonNotFinished, running.Error(), running.call.Name, ptr.To(false)
 	case errors.As(err, &unknown):
@@ -251,6 +262,9 @@ func resultOfError(who *Requester, err error) *Result {
 		r.Output = fmt.Sprintf("the outcome of call %s in namespace %s is unknown, and its command may have run: %s", unknown.call.Name, unknown.call.Namespace, truncate(unknown.cause.Error(), maxMessage))
 	case errors.As(err, &unready):
 		r.Session, r.Reason, r.RetrySafe, r.Output = unready.session, reasonUnknown, ptr.To(false), truncate(unready.Error(), maxMessage)
+	case errors.As(err, &unchanged):
+		r.Call, r.Session, r.Reason, r.RetrySafe = unchanged.call, unchanged.session, apiReason(err), ptr.To(!isResponseLost(err))
+		r.Output = explain(who, err)
 	case errors.As(err, &never):
 		r.Reason, r.RetrySafe = apiReason(err), ptr.To(true)
 		r.Output = explain(who, err)

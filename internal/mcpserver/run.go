@@ -48,7 +48,7 @@ func (s *Server) create(read specOf) toolFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer place.release()
+		defer releaseAnswered(req, place)
 		return s.run(ctx, req, who, r)
 	}
 }
@@ -63,14 +63,12 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 			return nil, err
 		}
 	}
-	inConversation, err := s.joinConversation(ctx, req, who, call)
+	inConversation := s.joins(call)
+	created, earlier, err := s.findOrCreate(ctx, req, who, call, r.id != "")
 	if err != nil {
 		return nil, err
 	}
-	if err := createCall(ctx, who, call, r.id != ""); err != nil {
-		return nil, err
-	}
-	done, err := await(ctx, req, who, call, r.id != "")
+	done, err := await(ctx, req, who, created, r.id != "")
 	if err != nil {
 		return nil, err
 	}
@@ -78,20 +76,38 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 	if inConversation {
 		s.leaveConversation(req, done, result)
 	}
+	if earlier && !result.succeeded {
+		result.Output += "\n\nThis is the result of an earlier request with this request_id. To run it again, use another request_id."
+	}
 	return result, nil
 }
 
+// findOrCreate creates the call, in the session of its conversation if it names none, or finds the one of an earlier request.
+func (s *Server) findOrCreate(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
+	if s.joins(call) && named {
+		// The call of an earlier request needs no session.
+		found, err := adopt(ctx, who, call, named)
+		if !apierrors.IsNotFound(err) {
+			return found, true, err
+		}
+	}
+	if err := s.joinConversation(ctx, req, who, call); err != nil {
+		return nil, false, err
+	}
+	return createCall(ctx, who, call, named)
+}
+
 // await waits for the end of a call. If the request ends before, the call is cancelled, unless the client can ask for its result
-// again by its request_id.
+// again by its request_id. Another call of the same name is none of the requester's.
 func await(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *v1alpha1.ToolCall, named bool) (*v1alpha1.ToolCall, error) {
 	live := startProgress(ctx, req)
-	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{Output: live.output(), NoRemainder: true})
+	done, err := who.Calls.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID, Output: live.output(), NoRemainder: true})
 	live.stop()
 	if ctx.Err() != nil && err != nil {
 		if named {
 			return nil, &stillRunning{call: keyOf(call)}
 		}
-		done, err = cancel(ctx, who.Calls, keyOf(call))
+		done, err = cancel(ctx, who.Calls, call)
 	}
 	if err != nil {
 		return nil, &unknownOutcome{call: keyOf(call), cause: err}
@@ -117,48 +133,66 @@ func keyOf(call *v1alpha1.ToolCall) types.NamespacedName {
 }
 
 // createCall creates the call, or finds the one that has its request_id. It doesn't stop when the request is cancelled
-// meanwhile, so that the call can be cancelled.
-func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, named bool) error {
+// meanwhile, so that the call can be cancelled. earlier reports that an earlier request created the call.
+func createCall(ctx context.Context, who *Requester, call *v1alpha1.ToolCall, named bool) (created *v1alpha1.ToolCall, earlier bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
+		return nil, false, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the request was cancelled before the call was created"}
 	}
-	existed, err := createOnce(ctx, func(ctx context.Context) error {
-		_, err := who.Calls.Create(ctx, call)
+	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
+		created, err = who.Calls.Create(ctx, call)
 		return err
 	})
 	switch {
-	case existed && named:
+	case existed && (named || err == nil):
+		earlier = err != nil
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 		defer end()
-		return adopt(ctx, who, call)
+		created, err = adopt(ctx, who, call, named)
+		return created, earlier, err
 	case isResponseLost(err):
-		return &unknownOutcome{call: keyOf(call), cause: err}
+		return nil, false, &unknownOutcome{call: keyOf(call), cause: err}
 	case err != nil:
-		return &notCreated{cause: err}
+		return nil, false, &notCreated{cause: err}
 	default:
-		return nil
+		return created, false, nil
 	}
 }
 
 // createOnce creates an object whose name nobody else generates, and retries if responses are lost. existed reports that there
-// is an object of that name: of a generated name after a lost response it is the object itself, and err is nil.
+// is an object of that name: of a generated name after a lost response it is the object itself, and err is nil. A request that is
+// refused after a lost response says nothing about that one: the error remains that of a lost response.
 func createOnce(ctx context.Context, create func(ctx context.Context) error) (existed bool, err error) {
+	var lost error
 	for try := range createTries {
+		if try > 0 {
+			time.Sleep(createRetry)
+		}
 		attempt, end := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
 		err = create(attempt)
 		end()
-		if apierrors.IsAlreadyExists(err) {
-			if try > 0 {
-				err = nil
-			}
+		switch {
+		case err == nil:
+			return false, nil
+		case apierrors.IsAlreadyExists(err) && lost != nil:
+			return true, nil
+		case apierrors.IsAlreadyExists(err):
 			return true, err
+		case isResponseLost(err):
+			lost = err
 		}
-		if !isResponseLost(err) {
+		if !isBusy(err) && !isResponseLost(err) {
 			break
 		}
-		time.Sleep(createRetry)
+	}
+	if lost != nil && !isResponseLost(err) {
+		return false, fmt.Errorf("%w (and then: %s)", lost, err.Error())
 	}
 	return false, err
+}
+
+// isBusy reports whether the API server didn't carry out a request, and may carry out the same one a moment later.
+func isBusy(err error) bool {
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
 }
 
 // isResponseLost reports whether the API server may have carried out a request that failed.
@@ -171,25 +205,25 @@ func isResponseLost(err error) bool {
 }
 
 // cancel cancels the call and waits until it has finished. The context of the request has ended by then.
-func cancel(ctx context.Context, at calls, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
+func cancel(ctx context.Context, at calls, call *v1alpha1.ToolCall) (*v1alpha1.ToolCall, error) {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout+finishTimeout)
 	defer end()
 	requesting, stop := context.WithTimeout(ctx, cancelTimeout)
 	defer stop()
 	for {
-		err := at.Cancel(requesting, key)
-		if err == nil || apierrors.IsNotFound(err) {
+		err := at.CancelExactly(requesting, keyOf(call), call.UID)
+		if err == nil || apierrors.IsNotFound(err) || errors.Is(err, follow.ErrDeleted) {
 			break
 		}
-		if requesting.Err() != nil || !isResponseLost(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
-			return nil, fmt.Errorf("cancel the call, which may still run: %w", err)
+		if requesting.Err() != nil || !isResponseLost(err) && !isBusy(err) {
+			return nil, &notChanged{call: call.Name, cause: fmt.Errorf("cancel the call, which may still run: %w", err)}
 		}
 		select {
 		case <-requesting.Done():
 		case <-time.After(cancelRetry):
 		}
 	}
-	done, err := at.Wait(ctx, key, follow.Watcher{})
+	done, err := at.Wait(ctx, keyOf(call), follow.Watcher{UID: call.UID})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, errors.New("the call was cancelled, but has not finished yet")
 	}

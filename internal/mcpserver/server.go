@@ -53,7 +53,9 @@ type Server struct {
 	// calls bounds running calls, queries the uses of other tools.
 	calls, queries *limit
 	inFlight       inFlight
-	conversations  *conversations
+	// lists are the lists of environments that are read.
+	lists         *fairQueue
+	conversations *conversations
 
 	stopping context.Context
 	stop     context.CancelFunc
@@ -68,6 +70,8 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		options: o, calls: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
 		queries: newLimit(o.MaxCalls, o.MaxCallsPerTenant, o.MaxCallsPerUser),
+		// Not more can wait than the limit of queries lets in.
+		lists: newFairQueue(queueLimits{running: maxLists, runningPerSource: maxListsPerTenant, waiting: o.MaxCalls, waitingPerSource: o.MaxCalls}),
 	}
 	s.conversations = newConversations(func(key types.NamespacedName, err error) {
 		o.Log.Warn("a session was not ended, and ends when it is idle", "session", key.String(), "error", err.Error())

@@ -166,3 +166,26 @@ func TestCancellation(t *testing.T) {
 		s.only("cancelled", func(c *v1alpha1.ToolCall) bool { return c.Status.Phase == v1alpha1.PhaseCancelled })
 	})
 }
+
+// Without sessions, calls of all users have the same, empty session id. Nobody ends them by that.
+func TestARequestWithoutSessionIDEndsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.operate(untilCancelled)
+	s.running(s.session(s.user("agent", runsCalls()), "/mcp", ""))
+	s.server.inFlight.mu.Lock()
+	registered := len(s.server.inFlight.cancel)
+	s.server.inFlight.mu.Unlock()
+	if registered != 0 {
+		t.Error("a call without session is registered as a session's")
+	}
+	cancelled := false
+	defer s.server.inFlight.add("", func() { cancelled = true })()
+	token := s.user("other")
+	for _, method := range []string{http.MethodDelete, http.MethodGet, http.MethodPut} {
+		status, _, body := s.request(method, "/mcp/"+s.namespace, "", "Authorization", "Bearer "+token)
+		if status != http.StatusBadRequest || !strings.Contains(body, sessionHeader) || cancelled {
+			t.Errorf("%s: %d %s, cancelled: %t", method, status, body, cancelled)
+		}
+	}
+}

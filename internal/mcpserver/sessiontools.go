@@ -166,53 +166,97 @@ func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *Req
 // createSession creates a session that ends with the conversation.
 func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	key := client.ObjectKeyFromObject(session)
-	if !s.conversations.add(req, who, key) {
-		return nil, &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
-			"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
+	if err := s.reserveSession(ctx, req, who, key); err != nil {
+		return nil, err
 	}
-	created := session
-	existed, err := createOnce(ctx, func(ctx context.Context) error {
-		answered, err := who.Sessions.CreateSession(ctx, session)
-		if err == nil {
-			created = answered
-		}
-		return err
-	})
-	if existed && named {
-		created, err = adoptSession(ctx, who, session)
-	}
+	// Sessions that others created don't end with this conversation.
+	defer s.conversations.release(req, key)
+	created, earlier, err := createOrAdopt(ctx, who, session, named)
 	switch {
-	case err == nil && s.conversations.holds(req, key):
-		return created, nil
-	case err == nil:
+	case isRefused(err):
+		return nil, err
+	case earlier && err == nil:
+		s.conversations.share(req, key)
+	case !earlier && !s.conversations.keep(req, key):
 		// The client left while its session was created.
 		s.abandon(ctx, req, who, key)
 		return nil, &failure{reason: v1alpha1.ReasonCancelRequested, message: "the connection ended before the session was started"}
-	case isResponseLost(err):
+	}
+	if err != nil {
 		// It may be there: the end of the conversation ends it.
 		return nil, &notReady{session: key.Name, cause: err}
+	}
+	return created, nil
+}
+
+// createOrAdopt creates a session, or finds the one that has its request_id. earlier reports that an earlier request created it. If
+// the error isn't one of a refusal, the session may be there.
+func createOrAdopt(ctx context.Context, who *Requester, session *v1alpha1.ToolSession, named bool) (created *v1alpha1.ToolSession, earlier bool, err error) {
+	existed, err := createOnce(ctx, func(ctx context.Context) (err error) {
+		created, err = who.Sessions.CreateSession(ctx, session)
+		return err
+	})
+	earlier = existed && err != nil && named
+	switch {
+	case earlier, existed && err == nil:
+		created, err = adoptSession(ctx, who, session, named)
+		return created, earlier, err
+	case err != nil && !isResponseLost(err):
+		return nil, false, &notCreated{cause: err}
 	default:
-		s.conversations.remove(req, key)
-		return nil, asFailure(err)
+		return created, false, err
 	}
 }
 
-// adoptSession finds the session that an earlier request with the same request_id created.
-func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSession) (*v1alpha1.ToolSession, error) {
+// reserveSession reserves a place for a session in its conversation, if need be that of one that has ended by itself.
+func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, key types.NamespacedName) error {
+	if s.conversations.add(req, who, key) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	for _, other := range s.conversations.keys(req.Session) {
+		session := &v1alpha1.ToolSession{}
+		err := who.Objects.Get(ctx, other, session)
+		if apierrors.IsNotFound(err) || err == nil && session.Status.Phase == v1alpha1.SessionEnded {
+			s.conversations.remove(req, other)
+		}
+	}
+	if s.conversations.add(req, who, key) {
+		return nil
+	}
+	return &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
+		"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
+}
+
+// adoptSession finds the session that an earlier request with the same request_id created, or an earlier try whose response was lost.
+func adoptSession(ctx context.Context, who *Requester, wanted *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
 	found := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, client.ObjectKeyFromObject(wanted), found); err != nil {
-		return nil, fmt.Errorf("read the session of this request_id: %w", err)
+		return nil, fmt.Errorf("read the session: %w", err)
 	}
-	return found, checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if !named && found.Spec.RequestedBy == nil {
+		// This cluster has no admission policy that records who creates sessions.
+		return found, nil
+	}
+	err := checkSame(ctx, who, found, wanted, found.Spec.RequestedBy)
+	if err != nil && !named {
+		// Nobody else generates its name: somebody put another session in its place.
+		err = fmt.Errorf("the session is another one: %s", err.Error())
+	}
+	return found, err
 }
 
-// asFailure keeps what a failure says, and takes any other error for one of a request that changed nothing.
-func asFailure(err error) error {
+// isFailure reports whether an error says itself what has failed.
+func isFailure(err error) bool {
 	var failed *failure
-	if errors.As(err, &failed) {
-		return err
-	}
-	return &notCreated{cause: err}
+	return errors.As(err, &failed)
+}
+
+// isRefused reports whether an error means that certainly nothing was created.
+func isRefused(err error) bool {
+	var never *notCreated
+	return isFailure(err) || errors.As(err, &never)
 }
 
 // notReady means that a session was created, or may have been, and that nobody knows what became of it.
@@ -287,15 +331,18 @@ func (s *Server) endSession(ctx context.Context, req *mcp.CallToolRequest, who *
 	key := types.NamespacedName{Namespace: who.Namespace, Name: name}
 	session := &v1alpha1.ToolSession{}
 	if err := who.Objects.Get(ctx, key, session); err != nil {
+		if apierrors.IsNotFound(err) {
+			s.conversations.remove(req, key)
+		}
 		return nil, notThere(err, "session", name)
 	}
 	if err := requestEnd(ctx, who, key); err != nil && !apierrors.IsNotFound(err) {
-		return nil, &notReady{session: name, cause: err}
+		return nil, &notChanged{session: name, cause: err}
 	}
 	s.conversations.remove(req, key)
 	seen, err := awaitSession(ctx, who, session, limit, func(s *v1alpha1.ToolSession) bool { return s.Status.Phase == v1alpha1.SessionEnded })
 	if err != nil {
-		return nil, err
+		return nil, &notChanged{session: name, cause: fmt.Errorf("session %s was asked to end, and may not have ended: %w", name, errors.Unwrap(err))}
 	}
 	r := sessionResult(seen)
 	r.succeeded, r.Output = true, fmt.Sprintf("Session %s has ended.", name)
@@ -312,7 +359,7 @@ func requestEnd(ctx context.Context, who *Requester, key types.NamespacedName) e
 	session := &v1alpha1.ToolSession{}
 	session.Namespace, session.Name = key.Namespace, key.Name
 	if err := who.Objects.Patch(ctx, session, endPatch); err != nil {
-		return fmt.Errorf("end session %s: %w", key.Name, err)
+		return fmt.Errorf("end session %s, which may go on: %w", key.Name, err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -323,12 +324,29 @@ func use(t *testing.T, session *mcp.ClientSession, tool string, arguments any) (
 	t.Helper()
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	must(t, err)
+	if err := outputSchemas()[tool].Validate(answer.StructuredContent); err != nil {
+		t.Errorf("the answer of %s doesn't fit its schema: %v: %v", tool, err, answer.StructuredContent)
+	}
 	raw, err := json.Marshal(answer.StructuredContent)
 	must(t, err)
 	var result Result
 	must(t, json.Unmarshal(raw, &result))
 	return answer, result
 }
+
+// outputSchemas are the schemas that clients may validate answers with.
+var outputSchemas = sync.OnceValue(func() map[string]*jsonschema.Resolved {
+	schemas := map[string]*jsonschema.Resolved{}
+	for _, t := range (&Server{}).toolset() {
+		definition := t.define(&facts{})
+		resolved, err := definition.OutputSchema.(*jsonschema.Schema).Resolve(nil)
+		if err != nil {
+			panic(err)
+		}
+		schemas[definition.Name] = resolved
+	}
+	return schemas
+})
 
 func textOf(answer *mcp.CallToolResult) string {
 	if len(answer.Content) != 1 {

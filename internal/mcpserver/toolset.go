@@ -31,7 +31,7 @@ func (s *Server) toolset() []tool {
 		{editFileTool, s.create(editFileSpec), true},
 		{listFilesTool, s.create(listFilesSpec), true},
 		{searchFilesTool, s.create(searchFilesSpec), true},
-		{listEnvironmentsTool, s.query(listEnvironments), false},
+		{listEnvironmentsTool, s.query(s.listEnvironments), false},
 		{startSessionTool, s.query(s.startSession), false},
 		{endSessionTool, s.query(s.endSession), false},
 		{getCallTool, s.query(getCall), false},
@@ -56,6 +56,7 @@ func (s *Server) handler(name string, t tool) mcp.ToolHandler {
 		if err != nil {
 			return nil, err
 		}
+		s.conversations.renew(req.Session, who)
 		ctx, end := s.toolContext(ctx, req)
 		defer end()
 		started := time.Now()
@@ -78,7 +79,10 @@ func (s *Server) query(run toolFunc) toolFunc {
 		if err != nil {
 			return nil, err
 		}
-		defer place.release()
+		defer releaseAnswered(req, place)
+		// Some of them wait, and have no output to send.
+		live := startProgress(ctx, req)
+		defer live.stop()
 		return run(ctx, req, who)
 	}
 }
@@ -92,4 +96,13 @@ func reserve(l *limit, who *Requester) (*reservation, error) {
 			l.total, l.perTenant, l.perUser)}
 	}
 	return place, nil
+}
+
+// releaseAnswered releases a place once the request is answered: over HTTP, an answer takes up memory until its client has read it.
+func releaseAnswered(req *mcp.CallToolRequest, place *reservation) {
+	if request := requestContext(req); request != nil {
+		context.AfterFunc(request, place.release)
+		return
+	}
+	place.release()
 }
