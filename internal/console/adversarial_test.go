@@ -271,3 +271,19 @@ func TestRequestsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// An API server that is silent is told from a console that is away, also in the log.
+func TestAnAPIServerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	if headersTimeout >= writeTimeout {
+		t.Errorf("the time to answer ends after %s, before that of the API server, %s", writeTimeout, headersTimeout)
+	}
+	api := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	o, log := testOptions(), &lines{written: make(chan struct{}, 1)}
+	o.limits = timeouts{headers: 10 * time.Millisecond, write: testTimeout}
+	console, _ := serveLogging(t, &rest.Config{Host: api.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, o, slog.New(slog.NewTextHandler(log, nil)))
+	if got := statusOf(t, send(t, console, calls, withToken("abc"))); got.Code != http.StatusGatewayTimeout {
+		t.Errorf("%+v", got)
+	}
+	log.await(t, "the API server doesn't answer in time")
+}

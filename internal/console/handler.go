@@ -26,7 +26,7 @@ func NewHandler(ctx context.Context, o *Options, api *rest.Config, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProxy(ctx, api, newSlots(o.MaxRequests, o.MaxRequestsPerToken), log)
+	p, err := newProxy(ctx, o, api, log)
 	if err != nil {
 		return nil, err
 	}

@@ -79,9 +79,14 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 // newServer returns the HTTP server, and its listener with TLS if there is a certificate. It passes the function that reloads the
 // certificate to start.
 func (o *Options) newServer(ctx context.Context, handler http.Handler, l net.Listener, start func(func() error)) (*http.Server, net.Listener, error) {
+	timeout := o.timeouts().write
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreamsPerConnection},
+		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: timeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		// The end of a stream's time is written to the connection as well, so it ends nothing while that write is blocked.
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreamsPerConnection, WriteByteTimeout: timeout, SendPingTimeout: pingInterval, PingTimeout: timeout,
+		},
 	}
 	if o.CertFile == "" {
 		return server, l, nil
