@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,9 +17,10 @@ import (
 )
 
 const (
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 32 << 10
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// maxHeaderBytes is enough for the longest token.
+	maxHeaderBytes = 20 << 10
 	// maxStreamsPerConnection bounds the requests at the same time on an HTTP/2 connection.
 	maxStreamsPerConnection = 64
 	maxHealthConnections    = 64
@@ -52,8 +54,7 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	// Anybody who can connect could fill the log otherwise.
-	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	server.ErrorLog = stdlog.New(newErrorLog(log), "", 0)
 	ready := &atomic.Bool{}
 	ready.Store(true)
 	checks := newHealthServer(ready)
