@@ -122,7 +122,7 @@ func TestRawRequests(t *testing.T) {
 		"an upgrade":                      {"GET " + calls + " HTTP/1.1\r\n" + host + "Upgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\n", 400},
 		"a request line with a line feed": {"GET " + calls + "\n HTTP/1.1\r\n" + host + "\r\n", 400},
 		"CONNECT":                         {"CONNECT localhost:443 HTTP/1.1\r\n" + host + "\r\n", 405},
-		"headers of 64 KiB":               {"GET " + calls + " HTTP/1.1\r\n" + host + "X-A: " + strings.Repeat("a", 64<<10) + "\r\n\r\n", 431},
+		"headers of 25 KiB":               {"GET " + calls + " HTTP/1.1\r\n" + host + "X-A: " + strings.Repeat("a", 25<<10) + "\r\n\r\n", 431},
 		"another version":                 {"GET " + calls + " HTTP/1.0\r\n" + host + "\r\n", 200},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,12 +61,12 @@ func servePipes(t *testing.T, o *Options, upstream http.HandlerFunc) *pipes {
 	must(t, err)
 	p := &pipes{accepted: make(chan net.Conn), closed: ctx, close: stop}
 	o.CertFile, o.KeyFile = writeCertificate(t)
-	server, listener, err := o.newServer(ctx, handler, p, func(func() error) {})
+	var running sync.WaitGroup
+	server, listener, err := o.newServer(ctx, handler, p, func(watch func() error) { running.Go(func() { _ = watch() }) })
 	must(t, err)
 	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() { stop(); _ = server.Close(); <-ended })
+	running.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() { stop(); _ = server.Close(); running.Wait() })
 	return p
 }
 
@@ -133,5 +135,48 @@ func TestAClientThatDoesntRead(t *testing.T) {
 				_ = conn.Close()
 			}
 		})
+	}
+}
+
+// blocked is the answer to a client that takes nothing until it is let go.
+type blocked struct {
+	http.ResponseWriter
+	started chan<- struct{}
+	letGo   <-chan struct{}
+}
+
+func (b blocked) Write(p []byte) (int, error) {
+	b.started <- struct{}{}
+	<-b.letGo
+	return len(p), nil
+}
+
+// Requests that take no slot are bounded too: each has memory while its client takes nothing.
+func TestRequestsWithoutATokenAreBounded(t *testing.T) {
+	t.Parallel()
+	o := testOptions()
+	handler, err := NewHandler(t.Context(), o, &rest.Config{Host: "https://api.test"}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	started, letGo := make(chan struct{}), make(chan struct{})
+	// serve says whether a request was served.
+	serve := func(w http.ResponseWriter, path string) (served bool) {
+		defer func() { served = recover() == nil }()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Host = "localhost"
+		handler.ServeHTTP(w, r)
+		return true
+	}
+	var running sync.WaitGroup
+	for i := range o.MaxRequests + otherRequests {
+		running.Go(func() { serve(blocked{httptest.NewRecorder(), started, letGo}, []string{"/", "/none", calls}[i%3]) })
+		<-started
+	}
+	if serve(httptest.NewRecorder(), "/") {
+		t.Error("one more is served")
+	}
+	close(letGo)
+	running.Wait()
+	if !serve(httptest.NewRecorder(), "/") {
+		t.Error("requests that ended make no room")
 	}
 }
