@@ -201,6 +201,11 @@ func TestArtifacts(t *testing.T) {
 	f.report(call, status)
 	p := f.open("/#/call/" + f.namespace + "/plot")
 	p.signIn(f.viewer(), f.namespace)
+	p.await("document.querySelectorAll('.artifact').length === 7")
+	if p.requested("artifact=") {
+		t.Error("artifacts are read without being asked for")
+	}
+	p.eval("[...document.querySelectorAll('.artifact button')].filter((b) => b.textContent === 'Show').forEach((b) => b.click())", nil)
 	p.await("document.querySelector('#artifacts img')?.complete && document.querySelector('#artifacts img').naturalWidth === 40")
 	// Two aren't images, and one is no picture, whatever it looks like.
 	for i, want := range map[int]string{3: "isn't the image", 4: "isn't the image", 5: "can't show this image"} {
@@ -227,7 +232,13 @@ func TestAnArtifactThatWasChanged(t *testing.T) {
 	f.report(call, status)
 	p := f.open("/#/call/" + f.namespace + "/changed")
 	p.signIn(f.viewer(), f.namespace)
-	p.awaitText("#artifacts .error", "")
+	p.await("document.querySelector('.artifact')")
+	p.click("Show")
+	p.awaitText("#artifacts .error", "Its bytes aren't those that the call recorded.")
+	// A page that isn't served over TLS can't look.
+	p.eval("Object.defineProperty(crypto, 'subtle', {value: undefined})", nil)
+	p.click("Show")
+	p.awaitText("#artifacts", "Without TLS")
 	if p.count("#artifacts img") > 0 {
 		t.Error("the image is shown")
 	}
