@@ -56,7 +56,7 @@ function conditions(list) {
 
 // CallView shows a call as the watch has it.
 class CallView {
-  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null; #said = '';
+  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null; #deleted = false; #said = '';
 
   constructor(namespace, name, into, signal) {
     this.#namespace = namespace;
@@ -76,13 +76,15 @@ class CallView {
   columns() {}
 
   reset(calls) {
-    if (calls.length === 0) return this.failed(new ApiError(404, {message: `There is no call ${this.#name} in ${this.#namespace}.`}));
+    if (calls.length === 0 && this.#call) return this.remove();
+    if (calls.length === 0) return this.interrupted(new ApiError(404, {message: `There is no call ${this.#name} in ${this.#namespace}.`}));
     this.put(calls[0]);
   }
 
   put(call) {
     const status = call.status ?? {};
     this.#call = call;
+    this.#deleted = false;
     if (metadataOf(call).uid !== this.#uid) this.#begin(call);
     const command = action(call.spec);
     this.#parts.summary.replaceChildren(summary(call), element('h3', '', 'Command'), block(command.slice(0, maxCommand)));
@@ -97,6 +99,7 @@ class CallView {
   }
 
   remove() {
+    this.#deleted = true;
     this.#said = 'The call was deleted. What is here is what it was.';
     this.connected();
   }
@@ -108,7 +111,7 @@ class CallView {
   #showTiming() { this.#parts.timing.replaceChildren(element('h3', '', 'Timing'), timing(this.#call)); }
 
   // tick draws the time of a call that goes on.
-  tick() { if (this.#call && !terminal.includes(this.#call.status?.phase)) this.#showTiming(); }
+  tick() { if (this.#call && !this.#deleted && !terminal.includes(this.#call.status?.phase)) this.#showTiming(); }
 
   // #begin shows the streams of a call; another call of the same name has others.
   #begin(call) {

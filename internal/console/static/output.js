@@ -81,10 +81,10 @@ export class Output {
   async #run(signal) {
     const backoff = new Backoff();
     for (;;) {
+      const before = this.#at;
       try {
-        const before = this.#at;
-        if (await this.#read(signal)) break;
-        if (this.#at !== before) backoff.reached();
+        if (await this.#read(backoff, signal)) break;
+        if (backoff.lasted() || this.#at !== before) backoff.reached();
         else await backoff.pause(null, signal);
       } catch (error) {
         signal.throwIfAborted();
@@ -97,6 +97,7 @@ export class Output {
         }
         if (!error.passing) return this.#fallBack(error, signal);
         this.#state.replaceChildren(problem(error));
+        if (backoff.lasted() || this.#at !== before) backoff.reached();
         await backoff.pause(error, signal);
       }
     }
@@ -105,9 +106,10 @@ export class Output {
   }
 
   // #read reads on, and says whether that was the end.
-  async #read(signal) {
+  async #read(backoff, signal) {
     this.#at ??= await this.#begin(signal);
     const response = await this.#request({offset: String(this.#at), follow: 'true'}, signal);
+    backoff.connected();
     if (Number(response.headers.get('Toolcall-Offset')) !== this.#at) throw new ApiError(502, {message: 'The answer begins at another offset.'});
     this.#state.textContent = 'Live.';
     for await (const chunk of chunks(response, signal)) {
