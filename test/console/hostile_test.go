@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -224,11 +225,17 @@ func TestArtifacts(t *testing.T) {
 
 // Bytes that aren't those that the call recorded aren't shown.
 func TestAnArtifactThatWasChanged(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if !r.URL.Query().Has("artifact") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(pngOf(t))
+		return true
+	})
 	call := f.create("changed", "make all")
 	status, data := succeeded(), pngOf(t)
-	status.Artifacts = []v1alpha1.Artifact{{Path: "a.png", MediaType: "image/png", Bytes: int64(len(data)), SHA256: strings.Repeat("0", 64)}}
-	outputs.AddArtifact(call, "a.png", data)
+	status.Artifacts = []v1alpha1.Artifact{{Path: "a.png", MediaType: "image/png", Bytes: int64(len(data)), SHA256: strings.Repeat("0", 64), State: v1alpha1.ArtifactComplete}}
 	f.report(call, status)
 	p := f.open("/#/call/" + f.namespace + "/changed")
 	p.signIn(f.viewer(), f.namespace)
