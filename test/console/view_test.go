@@ -150,6 +150,16 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	p.signIn(f.user("nobody"), f.namespace)
 	p.awaitText("#state", "cannot list resource \"toolcalls\"")
 	p.awaitText("#state", "toolcall-viewer")
+	must(t, f.admin.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "nobody"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "granted"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: "nobody"}},
+	}))
+	must(t, f.admin.Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "granted"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls"}, Verbs: []string{"list", "watch"}}},
+	}))
+	p.await("(document.querySelector('#state button')?.click(), document.querySelector('#state').textContent.includes('There are none.'))")
 	p.click("Forget the token")
 	p.signIn(f.user("lister", rbacv1.PolicyRule{
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls"}, Verbs: []string{"get", "list", "watch"},

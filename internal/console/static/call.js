@@ -4,7 +4,7 @@ import {showArtifacts} from './artifacts.js';
 import {showDecision} from './decision.js';
 import {block, element, fields, phase, table} from './dom.js';
 import {Output} from './output.js';
-import {problem} from './problem.js';
+import {problem, untilRetried} from './problem.js';
 import {age, milliseconds, shorten} from './text.js';
 import {timing} from './timing.js';
 import {keep, metadataOf} from './watch.js';
@@ -106,7 +106,7 @@ class CallView {
 
   connected() { if (this.#said) this.#state.textContent = this.#said; }
   interrupted(error) { this.#state.replaceChildren(problem(error)); }
-  failed(error) { this.#state.replaceChildren(problem(error)); }
+  failed(error) { return untilRetried(error, this.#state); }
 
   #showTiming() { this.#parts.timing.replaceChildren(element('h3', '', 'Timing'), timing(this.#call)); }
 

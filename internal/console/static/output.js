@@ -141,6 +141,11 @@ export class Output {
 
   // #fallBack shows what the status has, where the output itself can't be read.
   async #fallBack(error, signal) {
+    if (this.#at !== null) {
+      this.#draw();
+      this.#state.replaceChildren(problem(error), ' What is shown came before.');
+      return;
+    }
     while (this.#status[this.#of.stream] === undefined && !['Succeeded', 'Failed', 'Denied', 'Cancelled'].includes(this.#status.phase)) {
       this.#state.replaceChildren(problem(error));
       await sleep(1000, signal);

@@ -63,7 +63,8 @@ async function follow(path, selector, version, view, backoff, signal) {
   return version;
 }
 
-// keep does so until the signal. A view has columns, reset, put, remove, connected, interrupted and failed.
+// keep does so until the signal. A view has columns, reset, put, remove, connected, interrupted and failed, which ends when the user
+// wants another try.
 export async function keep(path, selector, view, signal) {
   const backoff = new Backoff();
   let version = '', limit = maxPage;
@@ -78,10 +79,10 @@ export async function keep(path, selector, view, signal) {
       backoff.lasted();
       if (!version && error.brokeOff) limit = fewPage;
       if (error.code === 410) version = ''; // What the watch would go on from is forgotten.
-      else if (!error.passing) return view.failed(error);
-      else view.interrupted(error);
+      else if (error.passing) view.interrupted(error);
       try {
-        await backoff.pause(error, signal);
+        if (error.code !== 410 && !error.passing) await view.failed(error);
+        else await backoff.pause(error, signal);
       } catch {
         return;
       }
