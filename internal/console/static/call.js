@@ -100,6 +100,7 @@ class CallView {
 
   remove() {
     this.#deleted = true;
+    this.#streams?.forEach((stream) => stream.deleted());
     this.#said = 'The call was deleted. What is here is what it was.';
     this.connected();
   }

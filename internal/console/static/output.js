@@ -57,7 +57,7 @@ function nextOffset(error) {
 
 export class Output {
   #of; #stop = new AbortController(); #tail = new Tail(); #text; #state; #notes; #save;
-  #at = null; #total = 0; #status = {}; #timer = 0;
+  #at = null; #total = 0; #status = {}; #timer = 0; #deleted = false;
 
   // of has title, stream, namespace, name, uid, into and signal.
   constructor(of) {
@@ -74,6 +74,9 @@ export class Output {
   }
 
   stop() { this.#stop.abort(); }
+
+  // deleted says that the call's status doesn't change any more.
+  deleted() { this.#deleted = true; }
 
   // update receives the call's status, which has a part of the stream for where the output API doesn't answer.
   update(status) { this.#status = status; }
@@ -146,7 +149,7 @@ export class Output {
       this.#state.replaceChildren(problem(error), ' What is shown came before.');
       return;
     }
-    while (this.#status[this.#of.stream] === undefined && !['Succeeded', 'Failed', 'Denied', 'Cancelled'].includes(this.#status.phase)) {
+    while (!this.#deleted && this.#status[this.#of.stream] === undefined && !['Succeeded', 'Failed', 'Denied', 'Cancelled'].includes(this.#status.phase)) {
       this.#state.replaceChildren(problem(error));
       await sleep(1000, signal);
     }
