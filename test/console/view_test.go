@@ -126,6 +126,11 @@ func TestTimingIsABar(t *testing.T) {
 	}
 	p.awaitText("#timing", "1.60 s running")
 	p.awaitText("#timing", "in a new pod")
+	rounded := ""
+	p.eval("import('/text.js').then((m) => m.milliseconds(119_900))", &rounded)
+	if rounded != "2 min 0 s" {
+		t.Errorf("119.9 s are %s", rounded)
+	}
 }
 
 // awaitTrue waits for what isn't in the page.
@@ -211,6 +216,10 @@ func TestTheTokenIsntKept(t *testing.T) {
 	f := newFixture(t)
 	f.create("a", "true")
 	p, viewer := f.open("/#/calls/"+f.namespace), f.viewer()
+	p.signIn(viewer, f.namespace)
+	p.awaitRow("a", "Pending")
+	p.click("Forget the token")
+	p.await("document.querySelector('#token').type === 'text' && getComputedStyle(document.querySelector('#token')).webkitTextSecurity === 'disc'")
 	p.signIn(viewer, f.namespace)
 	p.awaitRow("a", "Pending")
 	var places []string
