@@ -10,7 +10,9 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/internal/console"
 )
@@ -35,7 +37,10 @@ func newCommand() *cobra.Command {
 		if err := options.Validate(); err != nil {
 			return err
 		}
-		return console.Serve(cmd.Context(), options, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		log := slog.NewTextHandler(os.Stderr, nil)
+		// What reloads the certificate logs there.
+		ctrl.SetLogger(logr.FromSlogHandler(log))
+		return console.Serve(cmd.Context(), options, slog.New(log))
 	}
 	return cmd
 }

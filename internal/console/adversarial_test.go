@@ -122,7 +122,7 @@ func TestRawRequests(t *testing.T) {
 		"an upgrade":                      {"GET " + calls + " HTTP/1.1\r\n" + host + "Upgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\n", 400},
 		"a request line with a line feed": {"GET " + calls + "\n HTTP/1.1\r\n" + host + "\r\n", 400},
 		"CONNECT":                         {"CONNECT localhost:443 HTTP/1.1\r\n" + host + "\r\n", 405},
-		"headers of 64 KiB":               {"GET " + calls + " HTTP/1.1\r\n" + host + "X-A: " + strings.Repeat("a", 64<<10) + "\r\n\r\n", 431},
+		"headers of 25 KiB":               {"GET " + calls + " HTTP/1.1\r\n" + host + "X-A: " + strings.Repeat("a", 25<<10) + "\r\n\r\n", 431},
 		"another version":                 {"GET " + calls + " HTTP/1.0\r\n" + host + "\r\n", 200},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,4 +270,20 @@ func TestRequestsAreBounded(t *testing.T) {
 			t.Fatal("requests that ended make no room")
 		}
 	}
+}
+
+// An API server that is silent is told from a console that is away, also in the log.
+func TestAnAPIServerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	if headersTimeout >= writeTimeout {
+		t.Errorf("the time to answer ends after %s, before that of the API server, %s", writeTimeout, headersTimeout)
+	}
+	api := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	o, log := testOptions(), &lines{written: make(chan struct{}, 1)}
+	o.limits = timeouts{headers: 10 * time.Millisecond, write: testTimeout}
+	console, _ := serveLogging(t, &rest.Config{Host: api.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, o, slog.New(slog.NewTextHandler(log, nil)))
+	if got := statusOf(t, send(t, console, calls, withToken("abc"))); got.Code != http.StatusGatewayTimeout {
+		t.Errorf("%+v", got)
+	}
+	log.await(t, "the API server doesn't answer in time")
 }

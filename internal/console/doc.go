@@ -15,7 +15,7 @@
 //   - A call's output, message, name or file is a page that wants to run in the reader's browser, with the reader's token. The page
 //     makes its elements with createElement and textContent; Trusted Types have the browser refuse any other way. The policy of
 //     every answer allows the console's own scripts alone, and no request to another host. What a call made is served as bytes to
-//     be saved, in a sandbox; the page shows an image only if its first bytes are those of a PNG, JPEG, GIF or WebP.
+//     be saved, in a sandbox; the page shows an image only on request, and if its first bytes are those of a PNG, JPEG, GIF or WebP.
 //   - Another site makes the browser send requests. There is no cookie and nothing else that a browser sends by itself: a request
 //     without the token in its header is 401, and no answer allows another origin to send one (no CORS). Requests that a browser
 //     says come from another site are refused besides.

@@ -13,11 +13,16 @@ import (
 // refusedBodyTimeout bounds how long the server reads on from a request that it refused.
 const refusedBodyTimeout = 5 * time.Second
 
+// otherRequests are those that are served besides the requests to the API server: for the page's files, and refusals.
+const otherRequests = 256
+
 // handler serves the page and passes its reads on.
 type handler struct {
 	hosts []string
 	page  page
 	proxy *proxy
+	// served has the requests that are served, those that a client takes slowly among them.
+	served chan struct{}
 }
 
 // NewHandler returns what serves browsers. Watches and follows end with the context.
@@ -26,11 +31,11 @@ func NewHandler(ctx context.Context, o *Options, api *rest.Config, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProxy(ctx, api, newSlots(o.MaxRequests, o.MaxRequestsPerToken), log)
+	p, err := newProxy(ctx, o, api, log)
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{page: files, proxy: p}
+	h := &handler{page: files, proxy: p, served: make(chan struct{}, o.MaxRequests+otherRequests)}
 	for _, host := range o.Hosts {
 		h.hosts = append(h.hosts, strings.ToLower(host))
 	}
@@ -38,6 +43,12 @@ func NewHandler(ctx context.Context, o *Options, api *rest.Config, log *slog.Log
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case h.served <- struct{}{}:
+		defer func() { <-h.served }()
+	default:
+		panic(http.ErrAbortHandler) // To write an answer takes what there is too little of.
+	}
 	setHeaders(w.Header())
 	if code, message := h.refusal(r); code != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout))

@@ -22,6 +22,8 @@ type Options struct {
 	Hosts []string
 
 	MaxConnections, MaxRequests, MaxRequestsPerToken int
+
+	limits timeouts
 }
 
 // Bind defines the flags.

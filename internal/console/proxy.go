@@ -20,16 +20,6 @@ const (
 	// userAgent names this program in the audit log of the API server.
 	userAgent = "toolcall-console"
 
-	// headersTimeout bounds the time until the API server begins to answer, bodyTimeout that of a whole answer, and maxStream that
-	// of a watch or a follow: rights are looked at again when the page goes on.
-	headersTimeout = 30 * time.Second
-	bodyTimeout    = 5 * time.Minute
-	maxStream      = 10 * time.Minute
-	// streamGrace lets the API server end a watch between two events.
-	streamGrace = 10 * time.Second
-	// writeTimeout bounds how long a client may take nothing of what waits for it.
-	writeTimeout = 30 * time.Second
-
 	// maxObjects bounds an answer with objects. The largest object is some MiB as JSON.
 	maxObjects = 64 << 20
 	bufferSize = 32 << 10
@@ -54,6 +44,7 @@ type proxy struct {
 	api       *url.URL
 	transport http.RoundTripper
 	slots     *slots
+	timeouts  timeouts
 	log       *slog.Logger
 	apiErrors *rate.Sometimes
 	// closing ends watches and follows.
@@ -61,7 +52,7 @@ type proxy struct {
 }
 
 // newProxy returns a proxy to the API server of a connection. It uses none of the connection's credentials.
-func newProxy(ctx context.Context, conf *rest.Config, limits *slots, log *slog.Logger) (*proxy, error) {
+func newProxy(ctx context.Context, o *Options, conf *rest.Config, log *slog.Logger) (*proxy, error) {
 	anonymous := rest.AnonymousClientConfig(conf)
 	// API servers close HTTP/2 connections on which a token was rejected, with the watches of other users on them. Over HTTP/1.1
 	// each request has a connection to itself.
@@ -78,7 +69,7 @@ func newProxy(ctx context.Context, conf *rest.Config, limits *slots, log *slog.L
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	return &proxy{
-		api: api, transport: transport, slots: limits, log: log, closing: ctx,
+		api: api, transport: transport, slots: newSlots(o.MaxRequests, o.MaxRequestsPerToken), timeouts: o.timeouts(), log: log, closing: ctx,
 		apiErrors: &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}, nil
 }
@@ -113,7 +104,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token string) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	headers := time.AfterFunc(headersTimeout, func() { cancel(context.DeadlineExceeded) })
+	headers := time.AfterFunc(p.timeouts.headers, func() { cancel(context.DeadlineExceeded) })
 	defer headers.Stop()
 	defer context.AfterFunc(p.closing, func() { cancel(errOver) })()
 
@@ -140,7 +131,7 @@ func (p *proxy) pass(w http.ResponseWriter, r *http.Request, t *target, token st
 	defer body.Stop()
 
 	describe(w.Header(), response.Header, t)
-	err = copyBody(w, response.Body, t)
+	err = p.copyBody(w, response.Body, t)
 	// A watch or a follow that the console ends has a clean end: the page goes on with another. Anything else that is cut short
 	// is an error for the client too.
 	if err != nil && (!t.endless || !errors.Is(context.Cause(ctx), errOver)) {
@@ -178,6 +169,7 @@ func (p *proxy) send(ctx context.Context, t *target, token string) (*http.Respon
 func (p *proxy) rejectUpstream(ctx context.Context, w http.ResponseWriter, err error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, context.DeadlineExceeded):
+		p.apiErrors.Do(func() { p.log.Warn("the API server doesn't answer in time", "timeout", p.timeouts.headers) })
 		reject(w, http.StatusGatewayTimeout, "the API server doesn't answer in time")
 	case errors.Is(cause, errOver):
 		reject(w, http.StatusServiceUnavailable, "the console stops: try again")
@@ -209,12 +201,13 @@ func describe(to, from http.Header, t *target) {
 var errTooLong = errors.New("the answer is too long")
 
 // copyBody passes a body on as it comes. A client that takes nothing for long ends it.
-func copyBody(w http.ResponseWriter, body io.Reader, t *target) error {
-	control := http.NewResponseController(w)
+func (p *proxy) copyBody(w http.ResponseWriter, body io.Reader, t *target) error {
+	control := timedWriter{ResponseController: http.NewResponseController(w), w: w, timeout: p.timeouts.write}
 	buffer := make([]byte, bufferSize)
 	left := int64(maxObjects)
-	// Nothing may come for long. The time to write counts once there is something.
-	if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.Flush()); err != nil {
+	// The end is written after this returned.
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(control.timeout)) }()
+	if err := control.write(nil); err != nil {
 		return err
 	}
 	for {
@@ -223,7 +216,7 @@ func copyBody(w http.ResponseWriter, body io.Reader, t *target) error {
 			return errTooLong
 		}
 		if n > 0 {
-			if err := writeSoon(w, control, buffer[:n]); err != nil {
+			if err := control.write(buffer[:n]); err != nil {
 				return err
 			}
 		}
@@ -236,14 +229,23 @@ func copyBody(w http.ResponseWriter, body io.Reader, t *target) error {
 	}
 }
 
-// writeSoon writes and flushes within the time that a client has for it. Between writes there is no limit: over HTTP/2, one that
-// passes ends the answer.
-func writeSoon(w io.Writer, control *http.ResponseController, p []byte) error {
-	if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+// timedWriter writes to a client that has a time for each part.
+type timedWriter struct {
+	*http.ResponseController
+	w       io.Writer
+	timeout time.Duration
+}
+
+// write writes and flushes within the time that a client has for it; nothing but the headers when there is no data. Between writes
+// there is no limit, since nothing may come for long: over HTTP/2, one that passes ends the answer.
+func (t timedWriter) write(data []byte) error {
+	if err := t.SetWriteDeadline(time.Now().Add(t.timeout)); err != nil {
 		return err
 	}
-	if _, err := w.Write(p); err != nil {
-		return err
+	if len(data) > 0 {
+		if _, err := t.w.Write(data); err != nil {
+			return err
+		}
 	}
-	return errors.Join(control.Flush(), control.SetWriteDeadline(time.Time{}))
+	return errors.Join(t.Flush(), t.SetWriteDeadline(time.Time{}))
 }

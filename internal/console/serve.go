@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,9 +17,10 @@ import (
 )
 
 const (
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 32 << 10
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// maxHeaderBytes is enough for the longest token.
+	maxHeaderBytes = 20 << 10
 	// maxStreamsPerConnection bounds the requests at the same time on an HTTP/2 connection.
 	maxStreamsPerConnection = 64
 	maxHealthConnections    = 64
@@ -52,8 +54,7 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	// Anybody who can connect could fill the log otherwise.
-	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	server.ErrorLog = stdlog.New(newErrorLog(log), "", 0)
 	ready := &atomic.Bool{}
 	ready.Store(true)
 	checks := newHealthServer(ready)
@@ -79,9 +80,14 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 // newServer returns the HTTP server, and its listener with TLS if there is a certificate. It passes the function that reloads the
 // certificate to start.
 func (o *Options) newServer(ctx context.Context, handler http.Handler, l net.Listener, start func(func() error)) (*http.Server, net.Listener, error) {
+	timeout := o.timeouts().write
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreamsPerConnection},
+		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: timeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		// The end of a stream's time is written to the connection as well, so it ends nothing while that write is blocked.
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreamsPerConnection, WriteByteTimeout: timeout, SendPingTimeout: pingInterval, PingTimeout: timeout,
+		},
 	}
 	if o.CertFile == "" {
 		return server, l, nil

@@ -113,6 +113,10 @@ func TestServe(t *testing.T) {
 	if got := get("https://" + found[1] + "/"); got.StatusCode != http.StatusOK || got.ProtoMajor != 2 || got.TLS.Version < tls.VersionTLS12 {
 		t.Errorf("the page: %d over %s", got.StatusCode, got.Proto)
 	}
+	if _, err := tls.Dial("tcp", found[1], &tls.Config{ServerName: "localhost", RootCAs: x509.NewCertPool()}); err == nil {
+		t.Error("a client that doesn't trust the certificate is served")
+	}
+	log.await(t, `level=WARN msg="serving failed.*TLS handshake error`)
 	followed := get("https://" + found[1] + logOf + "?follow=true")
 	stop()
 	if rest, err := io.ReadAll(followed.Body); err != nil || len(rest) > 0 {

@@ -138,8 +138,13 @@ func testOptions() *Options {
 // serve serves a console over TLS, as Serve does.
 func serve(t *testing.T, api *rest.Config, o *Options) (*httptest.Server, context.CancelFunc) {
 	t.Helper()
+	return serveLogging(t, api, o, slog.New(slog.DiscardHandler))
+}
+
+func serveLogging(t *testing.T, api *rest.Config, o *Options, log *slog.Logger) (*httptest.Server, context.CancelFunc) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	handler, err := NewHandler(ctx, o, api, slog.New(slog.DiscardHandler))
+	handler, err := NewHandler(ctx, o, api, log)
 	must(t, err)
 	server := httptest.NewUnstartedServer(handler)
 	o.CertFile = ""

@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,6 +202,11 @@ func TestArtifacts(t *testing.T) {
 	f.report(call, status)
 	p := f.open("/#/call/" + f.namespace + "/plot")
 	p.signIn(f.viewer(), f.namespace)
+	p.await("document.querySelectorAll('.artifact').length === 7")
+	if p.requested("artifact=") {
+		t.Error("artifacts are read without being asked for")
+	}
+	p.eval("[...document.querySelectorAll('.artifact button')].filter((b) => b.textContent === 'Show').forEach((b) => b.click())", nil)
 	p.await("document.querySelector('#artifacts img')?.complete && document.querySelector('#artifacts img').naturalWidth === 40")
 	// Two aren't images, and one is no picture, whatever it looks like.
 	for i, want := range map[int]string{3: "isn't the image", 4: "isn't the image", 5: "can't show this image"} {
@@ -219,15 +225,27 @@ func TestArtifacts(t *testing.T) {
 
 // Bytes that aren't those that the call recorded aren't shown.
 func TestAnArtifactThatWasChanged(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if !r.URL.Query().Has("artifact") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(pngOf(t))
+		return true
+	})
 	call := f.create("changed", "make all")
 	status, data := succeeded(), pngOf(t)
-	status.Artifacts = []v1alpha1.Artifact{{Path: "a.png", MediaType: "image/png", Bytes: int64(len(data)), SHA256: strings.Repeat("0", 64)}}
-	outputs.AddArtifact(call, "a.png", data)
+	status.Artifacts = []v1alpha1.Artifact{{Path: "a.png", MediaType: "image/png", Bytes: int64(len(data)), SHA256: strings.Repeat("0", 64), State: v1alpha1.ArtifactComplete}}
 	f.report(call, status)
 	p := f.open("/#/call/" + f.namespace + "/changed")
 	p.signIn(f.viewer(), f.namespace)
-	p.awaitText("#artifacts .error", "")
+	p.await("document.querySelector('.artifact')")
+	p.click("Show")
+	p.awaitText("#artifacts .error", "Its bytes aren't those that the call recorded.")
+	// A page that isn't served over TLS can't look.
+	p.eval("Object.defineProperty(crypto, 'subtle', {value: undefined})", nil)
+	p.click("Show")
+	p.awaitText("#artifacts", "Without TLS")
 	if p.count("#artifacts img") > 0 {
 		t.Error("the image is shown")
 	}

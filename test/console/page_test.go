@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +197,13 @@ func (p *page) signIn(token, namespace string) {
 		p.do("Input.insertText", params{"text": value}, nil)
 	}
 	p.click("Show calls")
+}
+
+// requested says whether the page sent a request with a text in its address.
+func (p *page) requested(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.requests, func(url string) bool { return strings.Contains(url, text) })
 }
 
 // show goes to another view.

@@ -126,6 +126,11 @@ func TestTimingIsABar(t *testing.T) {
 	}
 	p.awaitText("#timing", "1.60 s running")
 	p.awaitText("#timing", "in a new pod")
+	rounded := ""
+	p.eval("import('/text.js').then((m) => m.milliseconds(119_900))", &rounded)
+	if rounded != "2 min 0 s" {
+		t.Errorf("119.9 s are %s", rounded)
+	}
 }
 
 // awaitTrue waits for what isn't in the page.
@@ -150,6 +155,16 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	p.signIn(f.user("nobody"), f.namespace)
 	p.awaitText("#state", "cannot list resource \"toolcalls\"")
 	p.awaitText("#state", "toolcall-viewer")
+	must(t, f.admin.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "nobody"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "granted"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: "nobody"}},
+	}))
+	must(t, f.admin.Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "granted"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls"}, Verbs: []string{"list", "watch"}}},
+	}))
+	p.await("(document.querySelector('#state button')?.click(), document.querySelector('#state').textContent.includes('There are none.'))")
 	p.click("Forget the token")
 	p.signIn(f.user("lister", rbacv1.PolicyRule{
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls"}, Verbs: []string{"get", "list", "watch"},
@@ -201,6 +216,10 @@ func TestTheTokenIsntKept(t *testing.T) {
 	f := newFixture(t)
 	f.create("a", "true")
 	p, viewer := f.open("/#/calls/"+f.namespace), f.viewer()
+	p.signIn(viewer, f.namespace)
+	p.awaitRow("a", "Pending")
+	p.click("Forget the token")
+	p.await("document.querySelector('#token').type === 'text' && getComputedStyle(document.querySelector('#token')).webkitTextSecurity === 'disc'")
 	p.signIn(viewer, f.namespace)
 	p.awaitRow("a", "Pending")
 	var places []string

@@ -70,6 +70,30 @@ func TestValuesReachTheConsole(t *testing.T) {
 	}
 }
 
+func TestValuesReachTheConsolesNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	const name = "networking.k8s.io/v1/NetworkPolicy/" + system + "/toolcall-console"
+	policy := func(v values) manifests.Object {
+		return chart(t, values{"console": values{"enabled": true, "networkPolicy": v}})[name]
+	}
+	if policy(values{"enabled": false}) != nil || policy(values{}) == nil {
+		t.Error("enabled doesn't say whether there is a policy")
+	}
+	o := policy(values{"from": []any{values{"podSelector": values{}}}, "apiServerPorts": []any{8443}, "apiServerCIDRs": []any{"10.0.0.1/32"}})
+	ingress, egress := at(t, o, "spec", "ingress"), at(t, o, "spec", "egress")
+	got, _ := json.Marshal([]any{at(t, ingress, 0, "from"), at(t, egress, 1)})
+	const want = `[[{"podSelector":{}}],{"ports":[{"port":8443}],"to":[{"ipBlock":{"cidr":"10.0.0.1/32"}}]}]`
+	if string(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, wrong := range []values{{"apiServerPorts": []any{}}, {"apiServerPorts": []any{70000}}, {"apiServerCIDRs": []any{"api.example.com"}}} {
+		_, err := manifests.Chart(chartDir, values{"console": values{"enabled": true, "networkPolicy": wrong}}, manifests.Release{Name: "r", Namespace: system, KubeVersion: "v1.36.0"})
+		if err == nil || !strings.Contains(err.Error(), "networkPolicy") {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
+
 func TestHostsOfTheConsoleThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"https://calls.example.com", "calls.example.com:443", "*.example.com", "a,b", ""} {

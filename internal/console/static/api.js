@@ -75,7 +75,7 @@ export async function readObject(path, parameters, signal) {
     return await response.json();
   } catch {
     signal?.throwIfAborted();
-    throw new ApiError(0, {message: 'The answer broke off.'});
+    throw Object.assign(new ApiError(0, {message: 'The answer broke off.'}), {brokeOff: true});
   }
 }
 
@@ -127,9 +127,19 @@ export function sleep(duration, signal) {
 
 // Backoff waits longer each time, until something was reached.
 export class Backoff {
-  #wait = 500;
+  #wait = 500; #connected = Infinity;
 
   reached() { this.#wait = 500; }
+
+  connected() { this.#connected = Date.now(); }
+
+  // lasted says whether what was connected went on for a while. It was reached then, however it ended.
+  lasted() {
+    const lasted = Date.now() - this.#connected > 1000;
+    this.#connected = Infinity;
+    if (lasted) this.reached();
+    return lasted;
+  }
 
   async pause(error, signal) {
     const least = Math.min(error?.retryAfter ?? 0, 30) * 1000;

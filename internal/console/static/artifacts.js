@@ -1,13 +1,13 @@
-// The files that a call kept. Images are shown as images, if their first bytes are an image's; everything else is saved.
+// The files that a call kept. Images are shown on request, if their first bytes are an image's; everything else is saved.
 import {chunks, logPath, request} from './api.js';
 import {button, element} from './dom.js';
 import {problem} from './problem.js';
 import {maxSaved, saveAs} from './save.js';
 import {bytes, safeLine} from './text.js';
 
-// maxImage bounds an image that is shown, maxImages how many are without being asked for.
+// maxImage bounds the file of an image that is shown. The picture in it may be as large as it wants, and take more memory than the
+// page has, so none is shown without being asked for.
 const maxImage = 8 << 20;
-const maxImages = 8;
 
 // magic is how files begin that can't have scripts.
 const magic = [
@@ -35,11 +35,7 @@ export function showArtifacts(call, into, signal) {
   into.replaceChildren();
   if (artifacts.length === 0 && !artifactsMessage) return;
   into.append(element('h3', '', 'Artifacts'), element('p', 'note', artifactsMessage));
-  let images = 0;
-  for (const artifact of artifacts) {
-    const asked = !isImage(artifact) || ++images > maxImages;
-    into.append(new Artifact(call.metadata, artifact, signal).element(asked));
-  }
+  for (const artifact of artifacts) into.append(new Artifact(call.metadata, artifact, signal).element());
 }
 
 function isImage(artifact) { return magic.some(({type}) => type === artifact.mediaType) && artifact.bytes <= maxImage; }
@@ -53,17 +49,16 @@ class Artifact {
     this.#signal = signal;
   }
 
-  // element shows the artifact's line, and its image at once unless that has to be asked for.
-  element(asked) {
+  // element shows the artifact's line.
+  element() {
     const a = this.#artifact;
     const line = element('p', '', element('span', 'text', a.path), ` ${bytes(a.bytes)} `,
       element('span', 'note', `${a.mediaType}${a.state && a.state !== 'Complete' ? `, ${a.state}` : ''} `));
     if (a.bytes <= maxSaved) line.append(button('Save', () => this.#try(() => this.#save())), ' ');
     else line.append(`It is too large for a browser. Use: kubectl toolcall artifacts ${this.#call.name} -n ${this.#call.namespace}`);
-    if (isImage(a) && asked) line.append(button('Show', () => this.#try(() => this.#show())));
+    if (isImage(a)) line.append(button('Show', () => this.#try(() => this.#show())));
     line.append(this.#state);
     this.#box.append(line);
-    if (!asked) this.#try(() => this.#show());
     return this.#box;
   }
 
@@ -99,6 +94,11 @@ class Artifact {
   async #save() { saveAs(this.#artifact.path, [await this.#read()]); }
 
   async #show() {
+    if (!crypto.subtle || !this.#artifact.sha256) {
+      this.#state.textContent = this.#artifact.sha256 ? 'Without TLS the browser can\'t check its bytes, so it isn\'t shown.' :
+        'The call recorded no SHA-256 of it, so it isn\'t shown.';
+      return;
+    }
     const data = await this.#read();
     const type = imageType(data);
     if (!type) {

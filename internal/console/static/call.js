@@ -4,7 +4,7 @@ import {showArtifacts} from './artifacts.js';
 import {showDecision} from './decision.js';
 import {block, element, fields, phase, table} from './dom.js';
 import {Output} from './output.js';
-import {problem} from './problem.js';
+import {problem, untilRetried} from './problem.js';
 import {age, milliseconds, shorten} from './text.js';
 import {timing} from './timing.js';
 import {keep, metadataOf} from './watch.js';
@@ -56,7 +56,7 @@ function conditions(list) {
 
 // CallView shows a call as the watch has it.
 class CallView {
-  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null; #said = '';
+  #namespace; #name; #signal; #uid = ''; #streams; #state; #parts = {}; #call = null; #deleted = false; #said = '';
 
   constructor(namespace, name, into, signal) {
     this.#namespace = namespace;
@@ -76,13 +76,15 @@ class CallView {
   columns() {}
 
   reset(calls) {
-    if (calls.length === 0) return this.failed(new ApiError(404, {message: `There is no call ${this.#name} in ${this.#namespace}.`}));
+    if (calls.length === 0 && this.#call) return this.remove();
+    if (calls.length === 0) return this.interrupted(new ApiError(404, {message: `There is no call ${this.#name} in ${this.#namespace}.`}));
     this.put(calls[0]);
   }
 
   put(call) {
     const status = call.status ?? {};
     this.#call = call;
+    this.#deleted = false;
     if (metadataOf(call).uid !== this.#uid) this.#begin(call);
     const command = action(call.spec);
     this.#parts.summary.replaceChildren(summary(call), element('h3', '', 'Command'), block(command.slice(0, maxCommand)));
@@ -97,18 +99,20 @@ class CallView {
   }
 
   remove() {
+    this.#deleted = true;
+    this.#streams?.forEach((stream) => stream.deleted());
     this.#said = 'The call was deleted. What is here is what it was.';
     this.connected();
   }
 
   connected() { if (this.#said) this.#state.textContent = this.#said; }
   interrupted(error) { this.#state.replaceChildren(problem(error)); }
-  failed(error) { this.#state.replaceChildren(problem(error)); }
+  failed(error) { return untilRetried(error, this.#state); }
 
   #showTiming() { this.#parts.timing.replaceChildren(element('h3', '', 'Timing'), timing(this.#call)); }
 
   // tick draws the time of a call that goes on.
-  tick() { if (this.#call && !terminal.includes(this.#call.status?.phase)) this.#showTiming(); }
+  tick() { if (this.#call && !this.#deleted && !terminal.includes(this.#call.status?.phase)) this.#showTiming(); }
 
   // #begin shows the streams of a call; another call of the same name has others.
   #begin(call) {

@@ -6,8 +6,8 @@ import {shorten} from './text.js';
 // rules explain the reasons of denials. They are part of the page and need no token.
 let rules = null;
 
-async function denialRules(signal) {
-  rules ??= fetch('/denials.json', {signal, credentials: 'omit'}).then((response) => response.json());
+async function denialRules() {
+  rules ??= fetch('/denials.json', {credentials: 'omit'}).then((response) => response.json());
   try {
     return await rules;
   } catch (error) {
@@ -47,13 +47,13 @@ export function showDecision(call, into, signal) {
   const facts = fields(pairs);
   const policy = element('div');
   into.replaceChildren(element('h3', '', 'Decision'), facts, policy, ...programs(status));
-  if (status.phase === 'Denied') explain(status.reason, facts, signal);
+  if (status.phase === 'Denied') explain(status.reason, facts);
   if (status.environment?.name) showPolicy(call.metadata.namespace, status.environment.name, policy, signal);
 }
 
-async function explain(reason, into, signal) {
+async function explain(reason, into) {
   try {
-    const all = await denialRules(signal);
+    const all = await denialRules();
     const rule = Object.hasOwn(all, reason) ? all[reason] : {};
     into.append(...fields([['Rule', rule.field], ['You can', rule.requester], ['The policy\'s owner can', rule.owner]]).children);
   } catch {

@@ -3,7 +3,7 @@ import {listPath} from './api.js';
 import {element, link, phase, table} from './dom.js';
 import {age, milliseconds, safeLine, shorten} from './text.js';
 import {keep, maxObjects, metadataOf} from './watch.js';
-import {problem} from './problem.js';
+import {problem, untilRetried} from './problem.js';
 
 const kinds = {
   calls: {resource: 'toolcalls', title: 'Calls', columns: ['Phase', 'Reason', 'Action', 'Environment', 'Requested-By', 'Duration']},
@@ -59,7 +59,7 @@ class List {
 
   connected() { this.#tell(); }
   interrupted(error) { this.#state.replaceChildren(problem(error)); }
-  failed(error) { this.#state.replaceChildren(problem(error)); }
+  failed(error) { return untilRetried(error, this.#state); }
 
   refreshAges() {
     for (const {line, metadata} of this.#rows.values()) line.lastChild.textContent = age(metadata.creationTimestamp);

@@ -55,7 +55,9 @@ function ask(why) {
   nav.hidden = true;
   document.title = 'Tool calls';
   const at = route();
-  const token = field('token', 'Token', 'password');
+  const token = field('token', 'Token', 'text');
+  // Browsers offer to keep what is in a password field.
+  token.input.className = 'secret';
   const namespace = field('namespace', 'Namespace; empty for all', 'text');
   namespace.input.value = at?.namespace ?? '';
   const state = element('p', 'error', why);

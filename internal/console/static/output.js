@@ -57,7 +57,7 @@ function nextOffset(error) {
 
 export class Output {
   #of; #stop = new AbortController(); #tail = new Tail(); #text; #state; #notes; #save;
-  #at = null; #total = 0; #status = {}; #timer = 0;
+  #at = null; #total = 0; #status = {}; #timer = 0; #deleted = false;
 
   // of has title, stream, namespace, name, uid, into and signal.
   constructor(of) {
@@ -75,16 +75,19 @@ export class Output {
 
   stop() { this.#stop.abort(); }
 
+  // deleted says that the call's status doesn't change any more.
+  deleted() { this.#deleted = true; }
+
   // update receives the call's status, which has a part of the stream for where the output API doesn't answer.
   update(status) { this.#status = status; }
 
   async #run(signal) {
     const backoff = new Backoff();
     for (;;) {
+      const before = this.#at;
       try {
-        const before = this.#at;
-        if (await this.#read(signal)) break;
-        if (this.#at !== before) backoff.reached();
+        if (await this.#read(backoff, signal)) break;
+        if (backoff.lasted() || this.#at !== before) backoff.reached();
         else await backoff.pause(null, signal);
       } catch (error) {
         signal.throwIfAborted();
@@ -97,6 +100,7 @@ export class Output {
         }
         if (!error.passing) return this.#fallBack(error, signal);
         this.#state.replaceChildren(problem(error));
+        if (backoff.lasted() || this.#at !== before) backoff.reached();
         await backoff.pause(error, signal);
       }
     }
@@ -105,9 +109,10 @@ export class Output {
   }
 
   // #read reads on, and says whether that was the end.
-  async #read(signal) {
+  async #read(backoff, signal) {
     this.#at ??= await this.#begin(signal);
     const response = await this.#request({offset: String(this.#at), follow: 'true'}, signal);
+    backoff.connected();
     if (Number(response.headers.get('Toolcall-Offset')) !== this.#at) throw new ApiError(502, {message: 'The answer begins at another offset.'});
     this.#state.textContent = 'Live.';
     for await (const chunk of chunks(response, signal)) {
@@ -139,7 +144,12 @@ export class Output {
 
   // #fallBack shows what the status has, where the output itself can't be read.
   async #fallBack(error, signal) {
-    while (this.#status[this.#of.stream] === undefined && !['Succeeded', 'Failed', 'Denied', 'Cancelled'].includes(this.#status.phase)) {
+    if (this.#at !== null) {
+      this.#draw();
+      this.#state.replaceChildren(problem(error), ' What is shown came before.');
+      return;
+    }
+    while (!this.#deleted && this.#status[this.#of.stream] === undefined && !['Succeeded', 'Failed', 'Denied', 'Cancelled'].includes(this.#status.phase)) {
       this.#state.replaceChildren(problem(error));
       await sleep(1000, signal);
     }

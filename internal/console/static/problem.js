@@ -1,5 +1,5 @@
 // Shows errors, with what the user can do.
-import {element} from './dom.js';
+import {button, element} from './dom.js';
 import {shorten} from './text.js';
 
 let onUnauthorized = () => {};
@@ -12,4 +12,9 @@ export function problem(error) {
   const shown = element('span', 'error', shorten(error.message, 2000));
   if (error.hint) shown.append(' ', element('span', 'note', error.hint));
   return shown;
+}
+
+// untilRetried shows an error that doesn't pass by itself, until the user wants another try.
+export function untilRetried(error, into) {
+  return new Promise((resolve) => into.replaceChildren(problem(error), ' ', button('Try again', resolve)));
 }

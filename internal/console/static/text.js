@@ -39,7 +39,8 @@ export function bytes(n) {
 export function milliseconds(n) {
   if (n < 1000) return `${n} ms`;
   if (n < 60000) return `${(n / 1000).toFixed(2)} s`;
-  return `${Math.floor(n / 60000)} min ${Math.round(n % 60000 / 1000)} s`;
+  const seconds = Math.round(n / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 export function age(timestamp, now = Date.now()) {

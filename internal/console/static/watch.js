@@ -4,9 +4,20 @@ import {ApiError, Backoff, events, readObject, request} from './api.js';
 // maxObjects bounds what a view lists.
 export const maxObjects = 2000;
 
+// maxPage bounds the objects of one answer, and fewPage those of one where their metadata is as large as it may be: the console
+// breaks longer answers off.
+const maxPage = 500;
+const fewPage = 40;
+
+// rowOf has what is needed of a row: its metadata may be large.
+function rowOf({cells, object}) {
+  const {uid, namespace, name, creationTimestamp, resourceVersion} = object?.metadata ?? {};
+  return {cells, object: {metadata: {uid, namespace, name, creationTimestamp, resourceVersion}}};
+}
+
 // items are the objects, or the rows of a table, that an answer or an event has.
 function items(answer) {
-  if (answer.kind === 'Table') return answer.rows ?? [];
+  if (answer.kind === 'Table') return (answer.rows ?? []).map(rowOf);
   return answer.items ?? [answer];
 }
 
@@ -18,9 +29,9 @@ function tellColumns(table, view) {
 }
 
 // list reads all pages, and returns where a watch goes on.
-async function list(path, selector, view, signal) {
+async function list(path, selector, limit, view, signal) {
   const all = [];
-  let parameters = {limit: 500, ...selector};
+  let parameters = {limit, ...selector};
   for (;;) {
     const answer = await readObject(path, parameters, signal);
     tellColumns(answer, view);
@@ -35,8 +46,9 @@ async function list(path, selector, view, signal) {
 }
 
 // follow passes events on until the watch ends, and returns where the next goes on.
-async function follow(path, selector, version, view, signal) {
+async function follow(path, selector, version, view, backoff, signal) {
   const response = await request(path, {...selector, watch: 'true', resourceVersion: version}, signal);
+  backoff.connected();
   view.connected();
   for await (const event of events(response, signal)) {
     if (event.type === 'ERROR') throw new ApiError(event.object?.code ?? 500, event.object);
@@ -51,25 +63,26 @@ async function follow(path, selector, version, view, signal) {
   return version;
 }
 
-// keep does so until the signal. A view has columns, reset, put, remove, connected, interrupted and failed.
+// keep does so until the signal. A view has columns, reset, put, remove, connected, interrupted and failed, which ends when the user
+// wants another try.
 export async function keep(path, selector, view, signal) {
   const backoff = new Backoff();
-  let version = '';
+  let version = '', limit = maxPage;
   for (;;) {
     try {
-      if (!version) version = await list(path, selector, view, signal);
-      const began = Date.now();
-      version = await follow(path, selector, version, view, signal);
-      if (Date.now() - began > 1000) backoff.reached();
-      else await backoff.pause(null, signal);
+      if (!version) version = await list(path, selector, limit, view, signal);
+      version = await follow(path, selector, version, view, backoff, signal);
+      if (!backoff.lasted()) await backoff.pause(null, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
+      backoff.lasted();
+      if (!version && error.brokeOff) limit = fewPage;
       if (error.code === 410) version = ''; // What the watch would go on from is forgotten.
-      else if (!error.passing) return view.failed(error);
-      else view.interrupted(error);
+      else if (error.passing) view.interrupted(error);
       try {
-        await backoff.pause(error, signal);
+        if (error.code !== 410 && !error.passing) await view.failed(error);
+        else await backoff.pause(error, signal);
       } catch {
         return;
       }
