@@ -56,18 +56,8 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	if err != nil {
 		return fmt.Errorf("make the API client: %w", err)
 	}
-	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
-		return err
-	}
-	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
-		return err
-	}
-	features, err := findFeatures(ctx, clients, o, log)
+	features, err := awaitCluster(ctx, clients, o, log)
 	if err != nil {
-		return err
-	}
-	features.report(log)
-	if err := awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log); err != nil {
 		return err
 	}
 	identity, err := loadIdentity(ctx, o, clients, log)
@@ -126,6 +116,22 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// awaitCluster waits until the cluster has what the operator needs, and says what it has besides.
+func awaitCluster(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (*clusterFeatures, error) {
+	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
+		return nil, err
+	}
+	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
+		return nil, err
+	}
+	features, err := findFeatures(ctx, clients, o, log)
+	if err != nil {
+		return nil, err
+	}
+	features.report(log)
+	return features, awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log)
 }
 
 // endTracing sends the last traces, also when ctx has ended.
