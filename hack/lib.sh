@@ -73,7 +73,11 @@ load_image() {
 }
 
 # stamps says whether the cluster in use serves MutatingAdmissionPolicy, which fills in who creates a call.
-stamps() { [[ $("$KUBECTL" get --raw /apis/admissionregistration.k8s.io/v1) == *'"name":"mutatingadmissionpolicies"'* ]]; }
+stamps() {
+  local served
+  served=$("$KUBECTL" get --raw /apis/admissionregistration.k8s.io/v1) || die "the API server doesn't say which admission policies it serves"
+  [[ $served == *'"name":"mutatingadmissionpolicies"'* ]]
+}
 
 # only_served passes the objects on that the cluster in use serves.
 only_served() {

@@ -33,6 +33,15 @@ func (a app) openWorkshop(modules []programs.Module) (workshop, error) {
 	return workshop{source: source, cache: a.settings.Cache, programs: resolved}, err
 }
 
+// openNodeWorkshop is about what the chosen node runs.
+func (a app) openNodeWorkshop() (workshop, error) {
+	modules, err := programs.Catalogue(a.settings.Kubernetes)
+	if err != nil {
+		return workshop{}, fmt.Errorf("TOOLCALL_CLUSTER_KUBERNETES: %w", err)
+	}
+	return a.openWorkshop(modules)
+}
+
 type job struct {
 	title string
 	run   func() error
@@ -70,7 +79,7 @@ func runJobs(p *progress.Printer, jobs []job) error {
 }
 
 func (a app) build() error {
-	w, err := a.openWorkshop(programs.Catalogue())
+	w, err := a.openNodeWorkshop()
 	if err != nil {
 		return err
 	}
@@ -91,12 +100,12 @@ func (a app) assets(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	modules := programs.Catalogue()
+	modules, err := programs.Catalogue("")
 	if *version != "" {
-		var err error
-		if modules, err = programs.OlderAssets(*version); err != nil {
-			return err
-		}
+		modules, err = programs.OlderAssets(*version)
+	}
+	if err != nil {
+		return err
 	}
 	w, err := a.openWorkshop(modules)
 	if err != nil {

@@ -32,6 +32,7 @@ const usage = `usage: cluster COMMAND
 environment:
   TOOLCALL_CLUSTER_DIR       state (/var/lib/toolcall-cluster)
   TOOLCALL_CACHE             built programs (~/.cache/toolcall-operator)
+  TOOLCALL_CLUSTER_KUBERNETES  minor version on the node: 1.34, or empty for the newest
   TOOLCALL_CLUSTER_SUBNET    network of the link to the node (a free private /30)
   TOOLCALL_CLUSTER_AUDIT=1   write the API server's audit log, metadata level
   TOOLCALL_CLUSTER_NO_FSYNC=1  etcd doesn't wait for the disk

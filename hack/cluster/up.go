@@ -12,7 +12,6 @@ import (
 	"toolcall.dev/operator/hack/cluster/internal/blueprint"
 	"toolcall.dev/operator/hack/cluster/internal/host"
 	"toolcall.dev/operator/hack/cluster/internal/machine"
-	"toolcall.dev/operator/hack/cluster/internal/programs"
 	"toolcall.dev/operator/hack/cluster/internal/progress"
 	"toolcall.dev/operator/hack/cluster/internal/settings"
 	"toolcall.dev/operator/hack/cluster/internal/supervisor"
@@ -42,7 +41,7 @@ func (a app) up() error {
 	if err := machine.Install(a.out, machine.Missing(machine.RuntimeNeeds()), !a.settings.NoInstall); err != nil {
 		return err
 	}
-	w, err := a.openWorkshop(programs.Catalogue())
+	w, err := a.openNodeWorkshop()
 	if err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func (a app) upAgain(running *host.Running, facts machine.Facts) error {
 	if err != nil {
 		return fmt.Errorf("reading the running cluster's record: %w", err)
 	}
-	w, err := a.openWorkshop(programs.Catalogue())
+	w, err := a.openNodeWorkshop()
 	if err != nil {
 		return err
 	}

@@ -100,4 +100,7 @@ kind: Last
 	if err != nil || strings.TrimSpace(out) != strings.TrimSpace(want) {
 		t.Errorf("not served: %v: %s", err, out)
 	}
+	if out, err := bash(t, "exit 1", "set -o pipefail; only_served 2>/dev/null | cat", manifests); err == nil || out != "" {
+		t.Errorf("the API server doesn't answer: %v: %s", err, out)
+	}
 }

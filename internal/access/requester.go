@@ -52,8 +52,9 @@ func Vouches(name string) bool {
 }
 
 // admissionDelay is how long after its creation a policy may not be in force yet: the API server learns of
-// policies through a watch.
-const admissionDelay = 2 * time.Second
+// policies through a watch, and compiles them once a second. Creation times are whole seconds, so that the true difference
+// can be a second less.
+const admissionDelay = 3 * time.Second
 
 // Requesters knows whether what a call or a session says about its creator can be believed.
 type Requesters struct {

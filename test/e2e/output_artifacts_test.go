@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/test/internal/stream"
@@ -17,18 +16,8 @@ import (
 // createCollecting makes a call that keeps files.
 func (sp *space) createCollecting(t *testing.T, spec v1alpha1.ToolCallSpec, globs ...string) *v1alpha1.ToolCall {
 	t.Helper()
-	sp.awaitPod(t, spec)
-	call := sp.newCall(sp.enterSession(t, spec))
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(call)
-	must(t, err)
-	must(t, unstructured.SetNestedStringSlice(content, globs, "spec", "collect"))
-	object := &unstructured.Unstructured{Object: content}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ToolCall"))
-	must(t, sp.client.Create(t.Context(), object))
-	call.Name = object.GetName()
-	must(t, sp.client.Get(t.Context(), keyOf(call), call))
-	sp.reportOnFailure(t, call)
-	return call
+	spec.Collect = globs
+	return sp.create(t, spec)
 }
 
 // What a call made outlives its pod, also when its command failed, and what it made besides isn't kept.

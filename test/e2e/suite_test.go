@@ -46,6 +46,8 @@ type suite struct {
 	id string
 	// root is the project's folder.
 	root string
+	// fillsRequester says that the cluster has MutatingAdmissionPolicies, which fill spec.requestedBy in.
+	fillsRequester bool
 }
 
 // connect is done once, by the first test that needs the cluster.
@@ -98,7 +100,10 @@ func newSuite() (*suite, error) {
 		return nil, fmt.Errorf("find the project's folder: %w", err)
 	}
 	s := &suite{config: config, root: root, id: strings.ToLower(rand.Text()[:6])}
-	if s.client, err = newClient(config); err != nil {
+	if s.fillsRequester, err = fillsRequester(config); err != nil {
+		return nil, err
+	}
+	if s.client, err = s.newClient(config); err != nil {
 		return nil, err
 	}
 	if s.clients, err = kubernetes.NewForConfig(config); err != nil {
@@ -107,7 +112,7 @@ func newSuite() (*suite, error) {
 	return s, s.requireOperator()
 }
 
-func newClient(config *rest.Config) (client.WithWatch, error) {
+func (s *suite) newClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
@@ -116,7 +121,10 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	return c, nil
+	if s.fillsRequester {
+		return c, nil
+	}
+	return withRequester(c, config)
 }
 
 func (s *suite) requireOperator() error {
@@ -137,7 +145,7 @@ func (s *suite) as(t *testing.T, username string, groups ...string) client.WithW
 	t.Helper()
 	config := rest.CopyConfig(s.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: username, Groups: groups}
-	c, err := newClient(config)
+	c, err := s.newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,8 @@ type values struct {
 	KubeletClientUser, CoreDNSUser    string
 	ProvisionerUser, ProvisionerName  string
 	CgroupV2, SysResource             bool
+	// Newest says that the node runs the newest Kubernetes, not an older one that was asked for.
+	Newest bool
 }
 
 func render(in Input) (map[string]string, error) {
@@ -130,6 +132,7 @@ func render(in Input) (map[string]string, error) {
 		KubeletClientUser: KubeletClientUser, CoreDNSUser: CoreDNSUser,
 		ProvisionerUser: ProvisionerUser, ProvisionerName: ProvisionerName,
 		CgroupV2: in.Facts.CgroupV2, SysResource: in.Facts.SysResource,
+		Newest: in.Settings.Kubernetes == "",
 	}
 	all, err := template.ParseFS(templates, "templates/*")
 	if err != nil {

@@ -32,6 +32,15 @@ func compose(t *testing.T, in Input) Blueprint {
 	return b
 }
 
+func TestAnOlderKubeletGetsNoFieldThatItRefuses(t *testing.T) {
+	t.Parallel()
+	in := input("/state")
+	in.Settings.Kubernetes = "1.34"
+	if text := compose(t, in).Files["kubelet.yaml"]; strings.Contains(text, "imagePullCredentialsVerificationPolicy") {
+		t.Error(text)
+	}
+}
+
 func TestConfigurationFollowsTheMachine(t *testing.T) {
 	t.Parallel()
 	in := input("/state")

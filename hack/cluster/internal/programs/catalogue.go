@@ -12,7 +12,9 @@ import (
 // Module is one build module below cluster/modules. It has the version of the
 // upstream module that its programs are, or are made from.
 type Module struct {
-	Name     string
+	Name string
+	// Minor is the minor version, e.g. 1.34, of a module that exists in several; empty for the node's own.
+	Minor    string
 	Upstream string
 	Tags     string
 	CGO      bool
@@ -27,9 +29,24 @@ type Program struct {
 	Package string
 }
 
-// Catalogue lists what a node runs; what the API server's tests need comes first.
-func Catalogue() []Module {
-	return []Module{etcd(), kubernetes(), containerd(), runc(), cni(), coredns(), provisioner()}
+// folder is the module's name below cluster/modules and in the cache.
+func (m Module) folder() string {
+	if m.Minor == "" {
+		return m.Name
+	}
+	return m.Name + "-" + m.Minor
+}
+
+// Catalogue lists what a node runs; what the API server's tests need comes first. The version of Kubernetes is a minor
+// one, e.g. 1.34, or empty for the newest.
+func Catalogue(version string) ([]Module, error) {
+	if version != "" && !slices.Contains(olderNodes, version) {
+		return nil, fmt.Errorf("there is no node of version %q: choose one of %s, or leave the version out for the newest",
+			version, strings.Join(olderNodes, ", "))
+	}
+	node := kubernetes()
+	node.Minor = version
+	return []Module{etcd(), node, containerd(), runc(), cni(), coredns(), provisioner()}, nil
 }
 
 // Assets are the programs that tests against a bare API server need.
@@ -43,15 +60,18 @@ func OlderAssets(version string) ([]Module, error) {
 			version, strings.Join(olderVersions, ", "))
 	}
 	const path = "k8s.io/kubernetes"
-	older := Module{Name: "kubernetes-" + version, Upstream: path, Stamp: stampKubernetes, Programs: below(path+"/cmd/", "kube-apiserver")}
-	client := kubernetes()
+	older, client := kubernetes(), kubernetes()
+	older.Minor, older.Programs = version, below(path+"/cmd/", "kube-apiserver")
 	client.Programs = below(path+"/cmd/", "kubectl")
 	return []Module{etcd(), older, client}, nil
 }
 
 // olderVersions are the minor versions of Kubernetes that have a build module of their own. The first is the oldest one that
-// the operator runs on.
-var olderVersions = []string{"1.33"}
+// the operator runs on. Those in olderNodes have all programs of a node, the others an API server only.
+var (
+	olderVersions = []string{"1.33", "1.34"}
+	olderNodes    = []string{"1.34"}
+)
 
 func etcd() Module {
 	const path = "go.etcd.io/etcd/server/v3"

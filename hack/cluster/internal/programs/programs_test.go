@@ -23,7 +23,14 @@ func source(t *testing.T) string {
 func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 	t.Parallel()
 	tc := Toolchain{Version: "go1.0", OS: "linux", Arch: "amd64"}
-	all := Catalogue()
+	var all []Module
+	for _, version := range append(olderNodes, "") {
+		node, err := Catalogue(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, node...)
+	}
 	for _, version := range olderVersions {
 		older, err := OlderAssets(version)
 		if err != nil {
@@ -32,12 +39,12 @@ func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 		all = append(all, older...)
 	}
 	for _, m := range all {
-		dir := filepath.Join(source(t), "cluster", "modules", m.Name)
+		dir := filepath.Join(source(t), "cluster", "modules", m.folder())
 		r, err := resolve(m, dir, "/cache", tc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "/cache/bin/" + m.Name + "-" + r.Version + "-"; !strings.HasPrefix(r.Dir, want) {
+		if want := "/cache/bin/" + m.folder() + "-" + r.Version + "-"; !strings.HasPrefix(r.Dir, want) {
 			t.Errorf("%s is kept in %s, want %s...", m.Name, r.Dir, want)
 		}
 		gomod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -49,6 +56,15 @@ func TestEveryModuleResolvesAndListsItsProgramsAsTools(t *testing.T) {
 			if !strings.Contains(string(gomod), p.Package+"\n") {
 				t.Errorf("%s/go.mod has no tool line for %s", m.Name, p.Package)
 			}
+		}
+	}
+}
+
+func TestAnUnknownVersionOfTheNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"1.33", "1.34.10", "../etcd", "v1.34"} {
+		if _, err := Catalogue(bad); err == nil || !strings.Contains(err.Error(), "1.34") {
+			t.Errorf("version %q: %v", bad, err)
 		}
 	}
 }
@@ -158,7 +174,11 @@ func TestOlderAssetsHaveTheOlderAPIServerAlone(t *testing.T) {
 			t.Errorf("%s is %s", program, got)
 		}
 	}
-	node, err := Resolve(source(t), "/cache", Catalogue())
+	newest, err := Catalogue("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := Resolve(source(t), "/cache", newest)
 	if err != nil {
 		t.Fatal(err)
 	}

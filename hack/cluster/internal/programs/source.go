@@ -75,7 +75,7 @@ func Resolve(source, cache string, modules []Module) ([]Resolved, error) {
 	}
 	var all []Resolved
 	for _, m := range modules {
-		r, err := resolve(m, filepath.Join(source, "cluster", "modules", m.Name), cache, tc)
+		r, err := resolve(m, filepath.Join(source, "cluster", "modules", m.folder()), cache, tc)
 		if err != nil {
 			return nil, err
 		}
@@ -87,13 +87,13 @@ func Resolve(source, cache string, modules []Module) ([]Resolved, error) {
 func resolve(m Module, dir, cache string, tc Toolchain) (Resolved, error) {
 	src, err := readSources(dir)
 	if err != nil {
-		return Resolved{}, fmt.Errorf("reading build module %s: %w", m.Name, err)
+		return Resolved{}, fmt.Errorf("reading build module %s: %w", m.folder(), err)
 	}
 	version, err := requiredVersion(string(src.mod), m.Upstream)
 	if err != nil {
 		return Resolved{}, err
 	}
-	name := fmt.Sprintf("%s-%s-%s", m.Name, version, key(m, version, src, tc))
+	name := fmt.Sprintf("%s-%s-%s", m.folder(), version, key(m, version, src, tc))
 	return Resolved{Module: m, Version: version, Source: dir, Dir: filepath.Join(cache, "bin", name)}, nil
 }
 

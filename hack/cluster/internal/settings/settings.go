@@ -25,17 +25,21 @@ const defaultDir = "/var/lib/toolcall-cluster"
 
 // Settings is one reading of the environment.
 type Settings struct {
-	Dir       string
-	Cache     string
-	Subnet    netip.Prefix
-	Audit     bool
-	NoFsync   bool
-	NoInstall bool
+	Dir    string
+	Cache  string
+	Subnet netip.Prefix
+	// Kubernetes is the minor version that the node runs, e.g. 1.34; empty for the newest.
+	Kubernetes string
+	Audit      bool
+	NoFsync    bool
+	NoInstall  bool
 }
 
 // FromEnv reads the settings; getenv is os.Getenv outside tests.
 func FromEnv(getenv func(string) string) (Settings, error) {
-	s := Settings{Dir: getenv("TOOLCALL_CLUSTER_DIR"), Cache: image.CacheDir(getenv)}
+	s := Settings{
+		Dir: getenv("TOOLCALL_CLUSTER_DIR"), Cache: image.CacheDir(getenv), Kubernetes: getenv("TOOLCALL_CLUSTER_KUBERNETES"),
+	}
 	if s.Dir == "" {
 		s.Dir = defaultDir
 	}
