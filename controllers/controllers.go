@@ -46,6 +46,8 @@ type Options struct {
 	Memory *Memory
 	// Identity makes and checks tokens and seals.
 	Identity *dispatch.Identity
+	// Cluster knows the addresses that restricted calls are kept from; nil for none, so that no such call can run.
+	Cluster toolcall.Cluster
 	// Runtime goes into every pod.
 	Runtime jobspec.Runtime
 	// Clock tells the API server's time, which the times in objects are compared with.
@@ -212,7 +214,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Nodes:    m.Nodes,
 		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
-		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs,
+		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})

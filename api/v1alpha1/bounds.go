@@ -13,7 +13,7 @@ const (
 	MaxSpecBytes = 1200 << 10
 
 	// MaxStatusBytes bounds the status of a call without stdout, stderr and output, as JSON.
-	MaxStatusBytes = 128 << 10
+	MaxStatusBytes = 136 << 10
 	// MaxMessageBytes bounds status.message, and the message of each condition.
 	MaxMessageBytes = 2 << 10
 	// MaxConditions bounds the conditions of a call.
@@ -33,6 +33,8 @@ const (
 	MaxArtifactPathBytes     = 256
 	MaxArtifactPathsBytes    = 12 << 10
 	MaxArtifactsMessageBytes = 1 << 10
+	// MaxDeniedHostBytes bounds a host of status.network.denied.
+	MaxDeniedHostBytes = 253
 	// MaxToolBytes bounds status.action.tool.
 	MaxToolBytes = 256
 	// MaxSummaryRunes bounds status.action.summary, in characters.

@@ -49,6 +49,14 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 
+	// secrets are values of Secrets for the calls of certain tools only. Calls get those of the environment that they run
+	// in, not those of the namespace's default one beside it.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Secrets []ToolSecret `json:"secrets,omitempty"`
+
 	// inheritEnv is Image (the default: calls get the image's own variables) or Minimal (of those only HOME,
 	// USER, LOGNAME and PATH).
 	// +kubebuilder:default=Image
@@ -252,45 +260,6 @@ const (
 // +kubebuilder:validation:items:MaxLength=4096
 // +listType=atomic
 type CommandPrefix []string
-
-// EnvVar is a variable with a literal value or a reference that the kubelet resolves in the pod.
-//
-// +kubebuilder:validation:XValidation:rule="!(has(self.value) && size(self.value) > 0 && has(self.valueFrom))",message="set value or valueFrom, not both"
-type EnvVar struct {
-	// name of the variable: letters, digits and underscores, not starting with a digit.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
-	// +required
-	Name string `json:"name"`
-
-	// value of the variable, without NUL bytes; not expanded in any way. Empty when unset.
-	// +kubebuilder:validation:MaxLength=131072
-	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
-	// +optional
-	Value string `json:"value,omitempty"`
-
-	// valueFrom takes the value from a Secret's key, a ConfigMap's key or a field of the pod.
-	// +optional
-	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
-}
-
-// EnvVarSource is where a variable's value comes from.
-//
-// +kubebuilder:validation:XValidation:rule="(has(self.secretKeyRef) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.fieldRef) ? 1 : 0) == 1",message="set exactly one of secretKeyRef, configMapKeyRef and fieldRef"
-type EnvVarSource struct {
-	// secretKeyRef selects a key of a Secret in the same namespace.
-	// +optional
-	SecretKeyRef *corev1.SecretKeySelector `json:"secretKeyRef,omitempty"`
-
-	// configMapKeyRef selects a key of a ConfigMap in the same namespace.
-	// +optional
-	ConfigMapKeyRef *corev1.ConfigMapKeySelector `json:"configMapKeyRef,omitempty"`
-
-	// fieldRef selects a field of the pod, e.g. metadata.name, as in a Pod.
-	// +optional
-	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
-}
 
 // PodMetadata are labels and annotations of a pod.
 //

@@ -66,6 +66,12 @@ type ExecutionPolicySpec struct {
 	// +optional
 	Code *CodePolicy `json:"code,omitempty"`
 
+	// network says what calls may connect to and look up. The runner decides about each connection; a node that can't hold
+	// calls to that ends them with IsolationUnavailable. Unset: code calls have no network unless code.networkAccess allows
+	// it, and others have the pod's.
+	// +optional
+	Network *NetworkRules `json:"network,omitempty"`
+
 	// output bounds what is kept of a process's output.
 	// +kubebuilder:default={}
 	// +optional
@@ -302,7 +308,26 @@ type OutputPolicy struct {
 	// artifacts bounds the files that calls keep with spec.collect.
 	// +optional
 	Artifacts *ArtifactsPolicy `json:"artifacts,omitempty"`
+
+	// redaction is KnownValues (the default: the values of Secrets that the call's pod has are replaced by
+	// "[redacted: NAME]" wherever bytes leave the call, as they stand and in common encodings) or Off. Values shorter than
+	// 8 bytes aren't replaced. What a call writes into files isn't changed.
+	// +kubebuilder:default=KnownValues
+	// +optional
+	Redaction RedactionMode `json:"redaction,omitempty"`
 }
+
+// RedactionMode says what is replaced in output.
+// +kubebuilder:validation:Enum=KnownValues;Off
+type RedactionMode string
+
+// Values of OutputPolicy.redaction.
+const (
+	// RedactKnownValues replaces the values of Secrets.
+	RedactKnownValues RedactionMode = "KnownValues"
+	// RedactOff replaces nothing.
+	RedactOff RedactionMode = "Off"
+)
 
 // ExecutionPolicy says what the calls of the environments that name it may do. Annotate one with
 // toolcall.dev/is-default-policy: "true" for the environments that name none.

@@ -49,13 +49,15 @@ const (
 )
 
 // HeldNetwork is what of the network a call's processes had.
-// +kubebuilder:validation:Enum=None;Pod
+// +kubebuilder:validation:Enum=None;Held;Pod
 type HeldNetwork string
 
 // What of the network there was.
 const (
 	// HeldNetworkNone is no network: a filter refused all sockets but Unix sockets.
 	HeldNetworkNone HeldNetwork = "None"
+	// HeldNetworkHeld is what the policy's network allows: the runner decided about each connection.
+	HeldNetworkHeld HeldNetwork = "Held"
 	// HeldNetworkPod is the network that the pod has.
 	HeldNetworkPod HeldNetwork = "Pod"
 )

@@ -148,6 +148,18 @@ type ToolCallStatus struct {
 	// +optional
 	Isolation *Isolation `json:"isolation,omitempty"`
 
+	// network is what the call had of the network, and was refused; absent where the policy has no network rules, or no
+	// process was started.
+	// +optional
+	Network *NetworkStatus `json:"network,omitempty"`
+
+	// redactions say how often the value of a Secret was replaced in what left the call: the first 16 by name and stream; more
+	// are replaced and not counted. The bytes and sums of streams are those of what was left.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Redactions []Redaction `json:"redactions,omitempty"`
+
 	// job is the name of the Job that runs the call.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional

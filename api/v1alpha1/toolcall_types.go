@@ -93,6 +93,10 @@ type ToolCallSpec struct {
 	// +optional
 	Collect []string `json:"collect,omitempty"`
 
+	// network narrows what the policy's network lets the call reach. It needs a policy with network.
+	// +optional
+	Network *CallNetwork `json:"network,omitempty"`
+
 	// ttlSecondsAfterFinished is how long the finished object stays, in seconds; then it is deleted. 300 in a
 	// session, else the environment's value, then 3600 when unset. 0 deletes it at once.
 	// +kubebuilder:validation:Minimum=0

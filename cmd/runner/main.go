@@ -57,7 +57,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	outputs, inputs := supervisor.NewOutputs(), supervisor.NewInputs()
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr, Outputs: outputs,
-		Inputs: inputs,
+		Inputs: inputs, Hosts: runner.ReadHosts(),
 	}
 	s := &supervisor.Supervisor{
 		Outputs: outputs,

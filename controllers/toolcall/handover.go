@@ -51,7 +51,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	if err != nil || stale {
 		return effects{wake: host.RetryPause}, err
 	}
-	return r.handOver(o, j)
+	return r.handOver(ctx, o, j)
 }
 
 // refuseSession ends a call that its session doesn't take, whoever else waits; nil for any other. It has no place in the line from
@@ -90,13 +90,13 @@ func (r *Reconciler) mayHaveEnded(ctx context.Context, o *observation) (bool, er
 }
 
 // handOver gives a call to its session's process. That is recorded, in the session, so that nothing is written for the call.
-func (r *Reconciler) handOver(o *observation, j *judged) (effects, error) {
+func (r *Reconciler) handOver(ctx context.Context, o *observation, j *judged) (effects, error) {
 	v := o.session
 	sealed, err := jobspec.SealDecision(r.Identity, o.decision.HandedOver(o.now), sessionSealContext(o.call, v.Session)...)
 	if err != nil {
 		return effects{}, err
 	}
-	assignment, err := o.decision.Assignment(j.whole)
+	assignment, err := r.assignment(ctx, o.decision, j.whole)
 	if err != nil {
 		return effects{}, err
 	}

@@ -27,6 +27,7 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	}
 	setEnvironment(s, &reported.Environment)
 	setPrograms(s, outcome)
+	o.setNetwork(s, outcome)
 	s.File = fileStatus(outcome.File)
 	setArtifacts(s, outcome.Artifacts)
 	if i := outcome.Isolation; i != nil {

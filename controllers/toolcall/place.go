@@ -265,7 +265,7 @@ func (r *Reconciler) placeOnHost(ctx context.Context, o *observation, whole *v1a
 				return effects{}, err
 			}
 			if job != nil {
-				return r.bindTo(o, whole, job, p)
+				return r.bindTo(ctx, o, whole, job, p)
 			}
 			r.Hosts.Release(string(o.call.UID))
 			turnedAway.messages = append(turnedAway.messages, message{to: p.Runner, refuse: "the pod's Job is gone"})
@@ -289,14 +289,14 @@ func (o *observation) launch(job *batchv1.Job) effects {
 }
 
 // bindTo records which runner has the call, and only then hands the call to it.
-func (r *Reconciler) bindTo(o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, p *host.Placement) (effects, error) {
+func (r *Reconciler) bindTo(ctx context.Context, o *observation, whole *v1alpha1.ToolCall, job *batchv1.Job, p *host.Placement) (effects, error) {
 	hello := p.Runner.Hello()
 	bound := &v1alpha1.RunnerBinding{PodUID: hello.PodUID, KeyHash: p.Runner.KeyHash()}
 	var err error
 	if bound.Decision, err = jobspec.SealDecision(r.Identity, o.decision, sealContext(o.call, bound)...); err != nil {
 		return effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, err.Error())}, nil
 	}
-	assignment, err := o.decision.Assignment(whole)
+	assignment, err := r.assignment(ctx, o.decision, whole)
 	if err != nil {
 		return effects{}, err
 	}

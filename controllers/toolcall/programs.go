@@ -15,7 +15,7 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// setPrograms writes what the kernel held, and what the call's processes executed and tried.
+// setPrograms writes what the kernel held, what the call's processes executed and tried, and what was redacted.
 func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 	path := func(p string) string { return bounds.PathEnd(p, v1alpha1.MaxPathBytes) }
 	paths := func(list result.Paths) []string {
@@ -32,6 +32,9 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 	refused, moreRefused := firstPrograms(o.Refused)
 	for _, p := range refused {
 		s.Refused = append(s.Refused, v1alpha1.RefusedProgram{Path: path(p.Path), Count: p.Count, Rule: p.Rule})
+	}
+	for _, r := range o.Redactions[:min(len(o.Redactions), result.MaxRedactions)] {
+		s.Redactions = append(s.Redactions, v1alpha1.Redaction{Name: r.Name, Stream: v1alpha1.RedactedStream(r.Stream), Count: r.Count})
 	}
 	s.OmittedExecuted, s.OmittedRefused = sum(moreExecuted, o.MoreExecuted), sum(moreRefused, o.MoreRefused)
 	if i := o.Isolation; i != nil {

@@ -60,6 +60,8 @@ type Options struct {
 	Expiry *Expiry
 	// Pools has an environment looked at whose waiting pod was taken.
 	Pools *trigger.Trigger
+	// Cluster knows the addresses that restricted calls are kept from; nil for none.
+	Cluster Cluster
 	// Outputs has output stored that is more than the status keeps; nil for none.
 	Outputs *Outputs
 	// Trace makes spans of finished calls; nil for none.

@@ -35,7 +35,7 @@ func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error
 	if err != nil {
 		return effects{}, err
 	}
-	assignment, err := o.decision.Assignment(whole)
+	assignment, err := r.assignment(ctx, o.decision, whole)
 	if err != nil {
 		return effects{}, err
 	}

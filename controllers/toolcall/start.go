@@ -37,7 +37,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 	if err != nil {
 		return effects{}, err
 	}
-	return r.bindTo(o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
+	return r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
 }
 
 // isHeld says that the call's environment was suspended after the call got its Job.

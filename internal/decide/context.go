@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -99,8 +100,101 @@ func (c *Context) plan(r *request, blocklist []string) (envresolve.Plan, []corev
 	if c.Skill != nil {
 		in.Skill = variables(c.Skill.Spec.Env, refs)
 	}
+	if c.Named != nil {
+		in.Named.Vars = append(in.Named.Vars, secretsOf(c.Named, r.tool, refs)...)
+	} else if in.Default != nil {
+		in.Default.Vars = append(in.Default.Vars, secretsOf(c.DefaultEnvironment(), r.tool, refs)...)
+	}
 	plan := envresolve.MakePlan(in)
+	if r.redact {
+		plan.Known = c.known()
+	}
 	return plan, needed(plan, refs)
+}
+
+// redacts says that a policy has the values of Secrets replaced in output; nil stands for the built-in defaults.
+func redacts(policy *v1alpha1.ExecutionPolicy) bool {
+	return policy == nil || policy.Spec.Output == nil || policy.Spec.Output.Redaction != v1alpha1.RedactOff
+}
+
+// known are the references to all Secrets that pods of the context may have: what one call left in a file, another of the
+// same session may print.
+func (c *Context) known() []envresolve.Known {
+	var list []envresolve.Known
+	add := func(name string, ref corev1.EnvVar) {
+		k := envresolve.Known{Name: name, Ref: ref.Name}
+		if !slices.ContainsFunc(list, func(have envresolve.Known) bool { return have.Ref == k.Ref }) {
+			list = append(list, k)
+		}
+	}
+	addVariables := func(env []v1alpha1.EnvVar) {
+		for i := range env {
+			if from := env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && ptr.Deref(env[i].Redact, true) {
+				add(env[i].Name, secretRef(from.SecretKeyRef))
+			}
+		}
+	}
+	for _, secret := range c.Effective().Spec.Secrets {
+		if ptr.Deref(secret.Redact, true) {
+			add(secret.Name, toolSecretRef(&secret.SecretKeyRef))
+		}
+	}
+	if c.Named != nil {
+		addVariables(c.Named.Spec.Env)
+	}
+	if c.Skill != nil {
+		addVariables(c.Skill.Spec.Env)
+	}
+	if byDefault := c.DefaultEnvironment(); byDefault != nil {
+		addVariables(byDefault.Spec.Env)
+	}
+	return list
+}
+
+// secretsOf are the variables of the environment's secrets that calls of a tool get. They come after its other variables,
+// so that they count.
+func secretsOf(e *v1alpha1.ExecutionEnvironment, tool string, refs map[string]corev1.EnvVar) []envresolve.Var {
+	var list []envresolve.Var
+	for i := range e.Spec.Secrets {
+		s := &e.Spec.Secrets[i]
+		if !slices.Contains(s.Tools, tool) {
+			continue
+		}
+		ref := toolSecretRef(&s.SecretKeyRef)
+		refs[ref.Name] = ref
+		list = append(list, envresolve.Var{
+			Name: s.Name, Ref: ref.Name, Optional: ptr.Deref(s.SecretKeyRef.Optional, false), File: s.As == v1alpha1.SecretAsFile,
+			Apart: true, RefersTo: fmt.Sprintf("key %q of Secret %q", s.SecretKeyRef.Key, s.SecretKeyRef.Name),
+		})
+	}
+	return list
+}
+
+// withSecrets adds to what pods resolve that take calls of any tool the environment's secrets, but for those with a name
+// that the plan blocks.
+func withSecrets(refs []corev1.EnvVar, e *v1alpha1.ExecutionEnvironment, plan *envresolve.Plan) []corev1.EnvVar {
+	for i := range e.Spec.Secrets {
+		s := &e.Spec.Secrets[i]
+		if !plan.Blocks(s.Name) {
+			refs = append(refs, toolSecretRef(&s.SecretKeyRef))
+		}
+	}
+	slices.SortFunc(refs, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(refs, func(a, b corev1.EnvVar) bool { return a.Name == b.Name })
+}
+
+// toolSecretRef is the variable for one of an environment's secrets. The kubelet starts the pod without a value that is
+// missing: the pod takes calls that don't need it. One that does fails in the runner.
+func toolSecretRef(key *corev1.SecretKeySelector) corev1.EnvVar {
+	optional := key.DeepCopy()
+	optional.Optional = ptr.To(true)
+	return secretRef(optional)
+}
+
+// secretRef is the variable that the kubelet resolves from a Secret.
+func secretRef(key *corev1.SecretKeySelector) corev1.EnvVar {
+	source := &corev1.EnvVarSource{SecretKeyRef: key}
+	return corev1.EnvVar{Name: wire.RefName(source.String()), ValueFrom: source}
 }
 
 // PoolRefs are the variables that the kubelet resolves in an environment's waiting pods: those that an untrusted call
@@ -115,7 +209,8 @@ func PoolRefs(env, defaultEnv *v1alpha1.ExecutionEnvironment, blocklist []string
 	if defaultEnv != nil && defaultEnv.UID != env.UID {
 		in.Default = environment(defaultEnv, refs)
 	}
-	return needed(envresolve.MakePlan(in), refs)
+	plan := envresolve.MakePlan(in)
+	return withSecrets(needed(plan, refs), env, &plan)
 }
 
 func needed(plan envresolve.Plan, refs map[string]corev1.EnvVar) []corev1.EnvVar {

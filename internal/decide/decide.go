@@ -22,6 +22,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -72,6 +73,8 @@ type Decision struct {
 	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
 	// DenyNetwork says that the command gets no IP sockets.
 	DenyNetwork bool `json:"denyNetwork,omitempty"`
+	// Network is what the command may connect to, without the addresses of the cluster; nil for a policy without network rules.
+	Network *network.Rules `json:"network,omitempty"`
 	// Script is what the shell gets in place of the call's command, where the policy's enforcement is Text: the text that
 	// was judged. Empty for the call's own.
 	Script string `json:"script,omitempty"`
@@ -141,8 +144,13 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	asked.tool, asked.redact = action.Tool(), redacts(object)
 	plan, refs := s.plan(asked, policy.EnvBlocklist())
 	if err := s.checkPlan(&plan); err != nil {
+		return nil, err
+	}
+	connections, denied, err := networkOf(object, action, s.Call)
+	if err != nil {
 		return nil, err
 	}
 	script := ""
@@ -159,7 +167,8 @@ func (s *Snapshot) decide() (*Decision, error) {
 		TimeoutMilliseconds: s.timeout(policy, action).Milliseconds(),
 		MaxBytesPerStream:   policy.MaxBytesPerStream(),
 		KeepBytesPerStream:  policy.KeepBytesPerStream(),
-		DenyNetwork:         action.Type == v1alpha1.ActionCode && !action.Network,
+		DenyNetwork:         denied,
+		Network:             connections,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
 		SessionEnv:          s.sessionEnv(),
 		RuntimeClass:        ptr.Deref(env.Spec.RuntimeClassName, ""),

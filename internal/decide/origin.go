@@ -23,6 +23,8 @@ type Origin struct {
 	// Refs are the variables that the kubelet resolves in the session's pods, under internal names: those that a call
 	// of the session may get which sets nothing itself.
 	Refs []corev1.EnvVar
+	// RestrictsNetwork says that the session's policy has network rules, so that its pods are made for them.
+	RestrictsNetwork bool `json:",omitempty"`
 }
 
 // SessionSnapshot is all that the beginning of a session depends on.
@@ -58,7 +60,8 @@ func Begin(s *SessionSnapshot) (*Origin, error) {
 	if err := plan.Validate(); err != nil {
 		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the session's variables: %s", err.Error())
 	}
-	return &Origin{Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs}, nil
+	refs = withSecrets(refs, s.Effective(), &plan)
+	return &Origin{Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs, RestrictsNetwork: RestrictsNetwork(object)}, nil
 }
 
 // copied keeps of the objects what pods and calls are made from.

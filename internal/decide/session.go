@@ -134,6 +134,10 @@ type request struct {
 	workingDir               string
 	env                      []v1alpha1.CallEnvVar
 	trusted                  bool
+	// tool is the one that access is checked for; empty for a session.
+	tool string
+	// redact says that the values of Secrets must not leave the call.
+	redact bool
 }
 
 // request is that of the snapshot's call.

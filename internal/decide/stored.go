@@ -10,6 +10,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/network"
 )
 
 // MaxStoredBytes bounds an encoded decision: the API server takes 256 KiB of annotations on an object, and sealing
@@ -26,7 +27,7 @@ func (d *Decision) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode the decision: %w", err)
 	}
 	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the variables of the environments, the skill and the session, the policy's programs and paths, and a script under enforcement Text take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+		return nil, fmt.Errorf("the variables of the environments, the skill and the session, the policy's programs, paths and network, and a script under enforcement Text take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
 	}
 	return raw, nil
 }
@@ -57,7 +58,16 @@ func (d *Decision) HandedOver(at time.Time) *Decision {
 		Environment: d.Environment, RuntimeClass: d.RuntimeClass, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
 		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
 		MaxBytesPerStream: d.MaxBytesPerStream, KeepBytesPerStream: d.KeepBytesPerStream,
+		Network: withMode(d.Network),
 	}
+}
+
+// withMode keeps of a network what the status says of it.
+func withMode(n *network.Rules) *network.Rules {
+	if n == nil {
+		return nil
+	}
+	return &network.Rules{Mode: n.Mode}
 }
 
 // Assigned is when a session's call was handed over.
@@ -99,10 +109,13 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		TimeoutMilliseconds: d.TimeoutMilliseconds,
 		MaxBytesPerStream:   d.MaxBytesPerStream,
 		KeepBytesPerStream:  d.KeepBytesPerStream,
-		DenyNetwork:         d.DenyNetwork,
+		DenyNetwork:         d.DenyNetwork || d.Network != nil,
 		Rules:               d.Rules,
 		Environment:         plan,
 		Collect:             d.collect(call),
+	}
+	if d.Network != nil {
+		a.Network = &wire.Network{Rules: *d.Network}
 	}
 	switch action.Type {
 	case v1alpha1.ActionShell:

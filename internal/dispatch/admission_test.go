@@ -181,6 +181,8 @@ func TestTheFirstMessageIsAHelloWithinItsBound(t *testing.T) {
 		"half a hello":       func(p *peer) { p.announce(100); _ = p.CloseWrite() },
 		"a huge hello":       func(p *peer) { p.announce(wire.MaxHello + 1) },
 		"a later version":    func(p *peer) { p.send(helloOf(o, wire.Version+1, "job", "c1")) },
+		// It would put the key itself into the variable that names its file, and redact nothing.
+		"version 7":          func(p *peer) { p.send(helloOf(o, 7, "job", "")) },
 		"no version":         func(p *peer) { p.send(helloOf(o, 0, "job", "c1")) },
 		"a negative version": func(p *peer) { p.send(helloOf(o, -1, "job", "c1")) },
 	} {

@@ -27,12 +27,24 @@ type Var struct {
 	// Optional allows the value of Ref to be absent. The layer doesn't set the variable then, so that a less specific
 	// layer may, as in a Pod.
 	Optional bool `json:"o,omitempty"`
+	// RefersTo says what Ref stands for, in words, for the message of a call that needs a value which isn't there.
+	RefersTo string `json:"a,omitempty"`
+	// Apart says that other calls of the pod, which have none of it, must not be able to read the value.
+	Apart bool `json:"s,omitempty"`
+	// File puts the value into a file, and its path into the variable.
+	File bool `json:"f,omitempty"`
 }
 
 // Layer holds the variables of one source. Of two variables with one name the later one counts, as in a Pod.
 type Layer struct {
 	Source Source `json:"s"`
 	Vars   []Var  `json:"v,omitempty"`
+}
+
+// Known is a reference to a value that must not leave the call, with the name that stands in its place.
+type Known struct {
+	Name string `json:"n"`
+	Ref  string `json:"r"`
 }
 
 // Plan is what is known about a call's context outside of its pod.
@@ -51,6 +63,10 @@ type Plan struct {
 	AllowedPaths []string `json:"p,omitempty"`
 	// EnvironmentName is the environment in effect; empty when there is none.
 	EnvironmentName string `json:"e,omitempty"`
+	// Known are references whose values must not leave the call.
+	Known []Known `json:"k,omitempty"`
+	// FileDir is the absolute path of the directory for the files of variables. Whoever resolves the plan sets it.
+	FileDir string `json:"-"`
 }
 
 // Environment is what a plan needs of an execution environment.
@@ -164,7 +180,7 @@ func (p *Plan) NeededRefs() []string {
 	decided := map[string]bool{}
 	for _, layer := range slices.Backward(p.Layers) {
 		for _, v := range slices.Backward(layer.Vars) {
-			if decided[v.Name] || (!p.Trusted && isBlocked(p.Blocklist, v.Name)) {
+			if decided[v.Name] || p.Blocks(v.Name) {
 				continue
 			}
 			if v.Ref != "" {
@@ -176,6 +192,16 @@ func (p *Plan) NeededRefs() []string {
 	slices.Sort(refs)
 	return slices.Compact(refs)
 }
+
+// NamesFiles reports whether a variable can name a file, so that Resolve needs FileDir.
+func (p *Plan) NamesFiles() bool {
+	return slices.ContainsFunc(p.Layers, func(l Layer) bool {
+		return slices.ContainsFunc(l.Vars, func(v Var) bool { return v.File })
+	})
+}
+
+// Blocks reports whether no layer can set a variable of this name.
+func (p *Plan) Blocks(name string) bool { return !p.Trusted && isBlocked(p.Blocklist, name) }
 
 // isBlocked reports whether the name starts with one of the prefixes. It compares the first character by itself, which
 // is faster for most of the many combinations.

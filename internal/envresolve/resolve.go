@@ -13,6 +13,12 @@ type Resolved struct {
 	Env []string `json:"e,omitempty"`
 	// Vars holds the source of each variable of Env, in the same order.
 	Vars []ResolvedVar `json:"v,omitempty"`
+	// Known are the values that must not leave the call. A reference without a value has none.
+	Known []KnownValue `json:"-"`
+	// Apart are the variables of Env that are Var.Apart, in the same order.
+	Apart []string `json:"-"`
+	// Files are what some of the variables name. They have to exist before the process starts.
+	Files []File `json:"-"`
 	// Stripped are the names of removed variables, sorted and unique: blocked ones of the image, even if a trusted layer
 	// sets them again; blocked ones of an untrusted layer; and variables of a layer with the name of a runner's own.
 	Stripped []string `json:"s,omitempty"`
@@ -23,6 +29,18 @@ type Resolved struct {
 type ResolvedVar struct {
 	Name   string `json:"n"`
 	Source Source `json:"s"`
+}
+
+// KnownValue is a value that must not leave the call.
+type KnownValue struct {
+	// Given says that the process gets the value, in a variable or in a file.
+	Given       bool
+	Name, Value string
+}
+
+// File is one that a variable names.
+type File struct {
+	Path, Content string
 }
 
 // Values of variables that no layer sets. The LANG of the image counts. Its TERM doesn't, since there is no terminal.
@@ -58,16 +76,22 @@ type refValue struct {
 // lookUpRefs looks up the values of the plan's references in the runner's variables.
 func lookUpRefs(p *Plan, image []string) map[string]refValue {
 	var refs map[string]refValue
+	want := func(ref string) {
+		if ref == "" {
+			return
+		}
+		if refs == nil {
+			refs = map[string]refValue{}
+		}
+		refs[ref] = refValue{}
+	}
 	for i := range p.Layers {
 		for _, v := range p.Layers[i].Vars {
-			if v.Ref == "" {
-				continue
-			}
-			if refs == nil {
-				refs = map[string]refValue{}
-			}
-			refs[v.Ref] = refValue{}
+			want(v.Ref)
 		}
+	}
+	for _, k := range p.Known {
+		want(k.Ref)
 	}
 	if refs == nil {
 		return nil
@@ -101,8 +125,11 @@ type merge struct {
 	isInternal func(string) bool
 	refs       map[string]refValue
 	candidates []candidate
-	keys       []key
-	stripped   []string
+	files      []File
+	// given are the references whose values the process gets.
+	given    map[string]bool
+	keys     []key
+	stripped []string
 	// text holds all KEY=VALUE that are composed here, in one allocation.
 	text strings.Builder
 }
@@ -180,7 +207,7 @@ func (m *merge) addLayers() {
 }
 
 func (m *merge) addLayerVar(source Source, v *Var) {
-	if (!m.plan.Trusted && isBlocked(m.plan.Blocklist, v.Name)) || m.internal(v.Name) {
+	if m.plan.Blocks(v.Name) || m.internal(v.Name) {
 		m.stripped = append(m.stripped, v.Name)
 		return
 	}
@@ -209,6 +236,15 @@ func (m *merge) finish() (Resolved, error) {
 			total += len(kv) + perVarOverhead
 			out.Env = append(out.Env, kv)
 			out.Vars = append(out.Vars, ResolvedVar{Name: k.name, Source: m.candidates[k.at].source})
+			if v := m.candidates[k.at].v; v != nil && v.Apart {
+				out.Apart = append(out.Apart, k.name)
+			}
+		}
+	}
+	out.Files = m.files
+	for _, k := range m.plan.Known {
+		if value := m.refs[k.Ref]; value.found {
+			out.Known = append(out.Known, KnownValue{Name: k.Name, Value: value.value, Given: m.given[k.Ref]})
 		}
 	}
 	if total > MaxTotalBytes {
@@ -237,9 +273,21 @@ func (m *merge) render(at int) (string, bool, error) {
 			return "", false, nil
 		}
 		if !ref.found {
-			return "", false, &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref}
+			return "", false, &MissingRefError{Name: c.v.Name, Source: c.source, Ref: c.v.Ref, RefersTo: c.v.RefersTo}
 		}
 		value = ref.value
+		if m.given == nil {
+			m.given = map[string]bool{}
+		}
+		m.given[c.v.Ref] = true
+	}
+	if c.v.File && m.plan.FileDir == "" {
+		return "", false, errNoFileDir
+	}
+	if c.v.File {
+		path := m.plan.FileDir + "/" + c.v.Name
+		m.files = append(m.files, File{Path: path, Content: value})
+		value = path
 	}
 	if size := len(c.v.Name) + 1 + len(value); size > MaxVarBytes {
 		reason := fmt.Sprintf("name and value take %d bytes, over the kernel's limit of %d", size, MaxVarBytes)

@@ -40,9 +40,15 @@ type MissingRefError struct {
 	Name   string
 	Source Source
 	Ref    string
+	// RefersTo is the variable's.
+	RefersTo string
 }
 
 func (e *MissingRefError) Error() string {
+	if e.RefersTo != "" {
+		return fmt.Sprintf("variable %s of layer %s needs %s, which wasn't there when the pod started: create it, or make the reference optional, "+
+			"and run the call in a pod that starts afterwards", quote(e.Name), e.Source, e.RefersTo)
+	}
 	return fmt.Sprintf("variable %s of layer %s: its value comes from reference %s, which doesn't exist",
 		quote(e.Name), e.Source, quote(e.Ref))
 }
@@ -62,6 +68,9 @@ func (p *Plan) Validate() error {
 	}
 	return nil
 }
+
+// errNoFileDir is a mistake of the one who resolves the plan.
+var errNoFileDir = errors.New("a variable names a file, and there is no directory for it")
 
 func (l *Layer) validate() error {
 	size := 0
@@ -85,6 +94,8 @@ func (l *Layer) problemOf(v *Var) string {
 		return "a name consists of letters, digits and underscores, and doesn't start with a digit"
 	case hasNUL(v.Value):
 		return "a value must not contain a NUL byte"
+	case v.File && v.Ref == "":
+		return "only the value of a reference can be in a file"
 	case v.Ref == "":
 		return ""
 	case v.Value != "":

@@ -37,7 +37,7 @@ func (p *Policy) checkSource(in *Input) *Denial {
 			"the source uses the module %s, which the policy's code.deniedModules lists: don't use it", quote(found.denied))
 	case found.network != "" && !p.code.network:
 		return deny(v1alpha1.ReasonNetworkNotAllowed,
-			"the source uses %s to reach the network, and the policy's code.networkAccess is false: don't use the network", quote(found.network))
+			"the source uses %s to reach the network, and the policy's %s: don't use the network", quote(found.network), p.code.noNetwork)
 	default:
 		return nil
 	}
@@ -48,7 +48,7 @@ func (p *Policy) checkNetworkAsked(in *Input) *Denial {
 		return nil
 	}
 	return deny(v1alpha1.ReasonNetworkNotAllowed,
-		"the call asks for network access, and the policy's code.networkAccess is false: don't ask for it, and don't use the network")
+		"the call asks for network access, and the policy's %s: don't ask for it, and don't use the network", p.code.noNetwork)
 }
 
 func (p *Policy) checkTime(in *Input) *Denial {

@@ -19,7 +19,7 @@ func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	p := &Policy{launchers: newLaunchTable(), shellBuiltins: newBuiltins()}
 	steps := []func(*v1alpha1.ExecutionPolicySpec) error{
 		p.compileAccess, p.compileShell, p.compileBinaries, p.compileFiles, p.compileArguments, p.compileEnv,
-		p.compileTimeouts, p.compileCode, p.compileOutput,
+		p.compileTimeouts, p.compileCode, p.compileNetwork, p.compileOutput,
 	}
 	for _, step := range steps {
 		if err := step(spec); err != nil {

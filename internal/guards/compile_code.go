@@ -17,7 +17,10 @@ func (p *Policy) compileCode(spec *v1alpha1.ExecutionPolicySpec) error {
 		code = &v1alpha1.CodePolicy{}
 	}
 	p.code.enabled = code.Enabled == nil || *code.Enabled
-	p.code.network = code.NetworkAccess != nil && *code.NetworkAccess
+	p.code.network, p.code.noNetwork = codeHasNetwork(spec, code), "code.networkAccess is false"
+	if spec.Network != nil && spec.Network.Mode == v1alpha1.NetworkNone {
+		p.code.noNetwork = "network.mode is None"
+	}
 	if err := p.compileLanguages(code); err != nil {
 		return err
 	}

@@ -49,10 +49,12 @@ func (p *Policy) Warnings() []string { return slices.Clone(p.warnings) }
 
 // codeRules are the rules for code calls.
 type codeRules struct {
-	enabled    bool
-	languages  []string
-	modules    *moduleScanner
-	network    bool
+	enabled   bool
+	languages []string
+	modules   *moduleScanner
+	network   bool
+	// noNetwork says which field keeps code from it.
+	noNetwork  string
 	maxTime    time.Duration
 	maxScan    int
 	scanPrefix bool

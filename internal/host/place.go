@@ -93,7 +93,7 @@ func PoolTemplate(env, defaultEnv *v1alpha1.ExecutionEnvironment, policy *v1alph
 	if defaultEnv != nil && defaultEnv.UID != env.UID {
 		replaceOn = append(replaceOn, fmt.Sprint("default ", defaultEnv.UID, defaultEnv.Generation))
 	}
-	template := jobspec.WarmInput{Environment: env, Refs: decide.PoolRefs(env, defaultEnv, blocklist), ReplaceOn: replaceOn, Runtime: runtime}
+	template := jobspec.WarmInput{Environment: env, Refs: decide.PoolRefs(env, defaultEnv, blocklist), ReplaceOn: replaceOn, Runtime: runtime, RestrictsNetwork: decide.RestrictsNetwork(policy)}
 	hash, err := jobspec.TemplateHash(template)
 	return template, hash, err
 }

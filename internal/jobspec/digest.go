@@ -20,6 +20,8 @@ type podPart struct {
 	HostUsers, SharedProcesses    *bool
 	RuntimeClass                  *string
 	Security                      *corev1.PodSecurityContext
+	// DNS is empty for a pod that has the cluster's.
+	DNS *corev1.PodDNSConfig `json:",omitempty"`
 }
 
 // containerPart is what counts of a container. Hooks and probes start programs in it, too. The API server drops empty
@@ -53,6 +55,7 @@ func podDigest(pod *corev1.PodSpec) string {
 		ServiceAccount: pod.ServiceAccountName, ServiceAccountToken: pod.AutomountServiceAccountToken,
 		HostNetwork: pod.HostNetwork, HostPID: pod.HostPID, HostIPC: pod.HostIPC, HostUsers: pod.HostUsers,
 		SharedProcesses: pod.ShareProcessNamespace, RuntimeClass: pod.RuntimeClassName, Security: pod.SecurityContext,
+		DNS: pod.DNSConfig,
 	})
 	if err != nil {
 		return "" // Not reached: these types always encode.

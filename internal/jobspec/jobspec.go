@@ -73,6 +73,8 @@ type Runtime struct {
 	RunnerImage string
 	// CopyRunner has an init container copy the runner into each pod, for clusters without image volumes.
 	CopyRunner bool `json:",omitempty"`
+	// Domain is the cluster's DNS domain, such as cluster.local. Pods whose calls have a restricted network need it.
+	Domain string `json:",omitempty"`
 	// Endpoints of the operator, host:port: its own pod, then the Service that leads to any.
 	Endpoints []string
 	// CA is the authority that runners check the operator against, as base64 of its certificate.
@@ -123,6 +125,8 @@ func Build(in Input) (*batchv1.Job, error) {
 		env:     &env.Spec,
 		refs:    in.Decision.Refs,
 		runtime: in.Runtime,
+
+		restrictsNetwork: in.Decision.Network != nil,
 	})
 	copyInto(job.Labels, queueLabels(env))
 	if queue := ChosenQueue(env, in.Call); queue != "" {
@@ -162,6 +166,8 @@ type jobParts struct {
 	env        *v1alpha1.ExecutionEnvironmentSpec
 	refs       []corev1.EnvVar
 	runtime    Runtime
+	// restrictsNetwork says that the runner decides about connections of the pod's calls.
+	restrictsNetwork bool
 }
 
 func build(p jobParts) *batchv1.Job {
@@ -251,6 +257,11 @@ func Credential(job *batchv1.Job, token string) *corev1.Secret {
 func podTemplate(p jobParts) corev1.PodTemplateSpec {
 	env := p.env
 	labels, annotations := map[string]string{}, map[string]string{}
+	init := initContainers(env, p.runtime)
+	if len(init) > 0 {
+		// Without it, kubectl logs and exec say each time which container they take.
+		annotations[annotationDefaultContainer] = ContainerName
+	}
 	if env.PodMetadata != nil {
 		copyInto(labels, env.PodMetadata.Labels)
 		copyInto(annotations, env.PodMetadata.Annotations)
@@ -277,9 +288,11 @@ func podTemplate(p jobParts) corev1.PodTemplateSpec {
 			RuntimeClassName:              env.RuntimeClassName,
 			PriorityClassName:             env.PriorityClassName,
 			HostUsers:                     env.HostUsers,
+			DNSPolicy:                     dnsPolicy(p),
+			DNSConfig:                     dnsConfig(p),
 			SecurityContext:               podSecurity(env.PodSecurityContext),
 			Volumes:                       volumes(env, p.runtime),
-			InitContainers:                initContainers(env, p.runtime),
+			InitContainers:                init,
 			Containers:                    []corev1.Container{container(p)},
 		},
 	}
@@ -319,7 +332,7 @@ func runnerEnv(p jobParts) []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
-	return []corev1.EnvVar{
+	list := []corev1.EnvVar{
 		literal(wire.EnvEndpoints, strings.Join(p.runtime.Endpoints, ",")),
 		literal(wire.EnvCA, p.runtime.CA),
 		{Name: wire.EnvToken, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
@@ -334,4 +347,8 @@ func runnerEnv(p jobParts) []corev1.EnvVar {
 		field(wire.EnvPodUID, "metadata.uid"),
 		field(wire.EnvNode, "spec.nodeName"),
 	}
+	if p.restrictsNetwork {
+		list = append(list, field(wire.EnvHostIPs, "status.hostIPs"))
+	}
+	return list
 }

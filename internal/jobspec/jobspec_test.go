@@ -2,6 +2,7 @@ package jobspec_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,9 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/network"
 )
 
 func TestAJobRunsAtMostOnePodAndEnds(t *testing.T) {
@@ -237,5 +240,33 @@ func TestAnEnvironmentDecidesAboutTheUserNamespace(t *testing.T) {
 		if got := job.Spec.Template.Spec.HostUsers; !ptr.Equal(got, want) {
 			t.Errorf("hostUsers is %v; want %v", got, want)
 		}
+	}
+}
+
+func TestPodsOfRestrictedCallsLookNamesUpInThemselves(t *testing.T) {
+	t.Parallel()
+	restricted := func(in *jobspec.Input) { in.Decision.Network = &network.Rules{Mode: network.Listed} }
+	domain := func(in *jobspec.Input) { in.Runtime.Domain = "cluster.local" }
+	pod := build(t, restricted, domain).Spec.Template.Spec
+	want := &corev1.PodDNSConfig{
+		Nameservers: []string{"127.0.0.1"}, Searches: []string{"ns.svc.cluster.local", "svc.cluster.local", "cluster.local"},
+		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("5")}, {Name: "use-vc"}},
+	}
+	if diff := cmp.Diff(want, pod.DNSConfig); diff != "" || pod.DNSPolicy != corev1.DNSNone {
+		t.Errorf("policy %s, config (-want +got)\n%s", pod.DNSPolicy, diff)
+	}
+	hostIPs := func(pod *corev1.PodSpec) bool {
+		return slices.ContainsFunc(pod.Containers[0].Env, func(v corev1.EnvVar) bool {
+			return v.Name == wire.EnvHostIPs && v.ValueFrom.FieldRef.FieldPath == "status.hostIPs"
+		})
+	}
+	if !hostIPs(&pod) {
+		t.Error("the runner doesn't know the node's addresses")
+	}
+	if open := build(t, domain).Spec.Template.Spec; open.DNSPolicy != "" || open.DNSConfig != nil || hostIPs(&open) {
+		t.Errorf("a pod without restrictions: %+v", open)
+	}
+	if unknown := build(t, restricted).Spec.Template.Spec; unknown.DNSConfig.Searches != nil {
+		t.Errorf("without a domain: %v", unknown.DNSConfig.Searches)
 	}
 }

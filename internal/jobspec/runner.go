@@ -18,6 +18,8 @@ const (
 	// runnerVolumeSize is some times the size of the runner: a copy that grows beyond it gets the pod evicted, not the node
 	// filled.
 	runnerVolumeSize = "128Mi"
+	// annotationDefaultContainer names, on a pod, the container that kubectl logs and exec take.
+	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
 
 // runnerSource is what the runner comes from: its image as a volume, or an empty volume that an init container fills.

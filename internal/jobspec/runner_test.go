@@ -19,7 +19,11 @@ func copiedWarm(in *jobspec.WarmInput) { in.Runtime.CopyRunner = true }
 
 func TestWithoutImageVolumesAnInitContainerBringsTheRunner(t *testing.T) {
 	t.Parallel()
-	pod := build(t, copied).Spec.Template.Spec
+	template := build(t, copied).Spec.Template
+	pod := template.Spec
+	if template.Annotations["kubectl.kubernetes.io/default-container"] != jobspec.ContainerName {
+		t.Errorf("kubectl logs asks for a container: %v", template.Annotations)
+	}
 	if len(pod.InitContainers) != 1 {
 		t.Fatalf("init containers: %+v", pod.InitContainers)
 	}

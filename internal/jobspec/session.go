@@ -90,6 +90,8 @@ func BuildSession(in SessionInput) (*batchv1.Job, error) {
 		env:     &env.Spec,
 		refs:    in.Origin.Refs,
 		runtime: in.Runtime,
+
+		restrictsNetwork: in.Origin.RestrictsNetwork,
 	})
 	if in.Session.Spec.Workspace != nil {
 		mountClaim(&job.Spec.Template.Spec, ClaimName(in.Session), homeOf(in.Origin))

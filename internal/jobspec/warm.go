@@ -38,7 +38,9 @@ type WarmInput struct {
 	Refs []corev1.EnvVar
 	// ReplaceOn is what else a waiting pod is replaced for when it changes, e.g. the policy's generation.
 	ReplaceOn []string
-	Runtime   Runtime
+	// RestrictsNetwork says that the policy has network rules.
+	RestrictsNetwork bool
+	Runtime          Runtime
 	// Name of the Job.
 	Name string
 }
@@ -56,6 +58,9 @@ func TemplateHash(in WarmInput) (string, error) {
 	spec.WarmPool, spec.MaxConcurrentCalls, spec.TTLSecondsAfterFinished, spec.StartTimeoutSeconds = nil, nil, nil, nil
 	spec.Queues, spec.Suspend = nil, false
 	basis := []any{in.Environment.UID, spec, in.Refs, in.ReplaceOn, in.Runtime}
+	if in.RestrictsNetwork {
+		basis = append(basis, "restricts the network")
+	}
 	if queue := queueLabels(in.Environment); len(queue) > 0 {
 		basis = append(basis, queue)
 	}
@@ -84,6 +89,8 @@ func BuildWarm(in WarmInput, hash string, sealer Sealer) *batchv1.Job {
 		env:     &env.Spec,
 		refs:    in.Refs,
 		runtime: in.Runtime,
+
+		restrictsNetwork: in.RestrictsNetwork,
 	})
 	copyInto(job.Labels, queueLabels(env))
 	job.Annotations = map[string]string{

@@ -18,6 +18,8 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,resourceNames=kubernetes,verbs=get
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=servicecidrs,verbs=list
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,resourceNames=toolcall-requested-by;toolcall-session-requested-by,verbs=get
 
 // stampPolicies are the MutatingAdmissionPolicies that fill spec.requestedBy in.

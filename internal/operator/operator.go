@@ -27,6 +27,7 @@ import (
 	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/apiclock"
+	"toolcall.dev/operator/internal/clusternet"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/metrics"
@@ -90,6 +91,10 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return err
 	}
 	defer endTracing(ctx, trace)
+	around, err := clusternet.New(clients, resolvConfPath, now)
+	if err != nil {
+		return err
+	}
 	kept, err := openOutputStore(ctx, o, memory, log.WithName("output-store"))
 	if err != nil {
 		return err
@@ -105,8 +110,11 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	}
 	err = controllers.Setup(mgr, controllers.Options{
 		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
-		Outputs:  kept.outputs,
-		Runtime:  jobspec.Runtime{RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Endpoints: endpoints, CA: identity.CA()},
+		Outputs: kept.outputs,
+		Cluster: around,
+		Runtime: jobspec.Runtime{
+			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Endpoints: endpoints, CA: identity.CA(),
+		},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
 	if err != nil {
@@ -117,6 +125,9 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	}
 	return nil
 }
+
+// resolvConfPath is where the kubelet says which nameservers a pod asks.
+const resolvConfPath = "/etc/resolv.conf"
 
 // awaitCluster waits until the cluster has what the operator needs, and says what it has besides.
 func awaitCluster(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (*clusterFeatures, error) {

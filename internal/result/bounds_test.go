@@ -30,10 +30,10 @@ func largest() *Outcome {
 		Bytes: 1<<63 - 1, SHA256: strings.Repeat("f", 64), InvalidUTF8: true,
 	}
 	o.Stdout, o.Stderr = stream, stream
-	o.MoreExecuted, o.MoreRefused = 1<<63-1, 1<<63-1
+	o.MoreExecuted, o.MoreRefused, o.MoreDenied = 1<<63-1, 1<<63-1, 1<<63-1
 	o.Isolation = &Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
-		Network: NetworkNone, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true,
+		Network: NetworkNone, LandlockABI: 1<<63 - 1, Programs: true, Reads: true, Writes: true, Signals: true, Connections: true, OpenUDP: true,
 	}
 	o.ExitCode, o.Signal, o.Reason = nil, "", CancelRequested
 	n := int64(1<<63 - 1)
@@ -49,9 +49,15 @@ func largest() *Outcome {
 			Path: name, Bytes: MaxArtifactBytes, SHA256: strings.Repeat("f", 64), MediaType: "a/" + strings.Repeat("b", MaxMediaType-2),
 		})
 	}
+	for range MaxRedactions {
+		o.Redactions = append(o.Redactions, Redaction{Name: strings.Repeat("N", MaxRedactionName), Stream: RedactedMessage, Count: 1<<63 - 1})
+	}
 	path := strings.Repeat("\x01", MaxProgramPath)
 	for range MaxPrograms {
 		o.Executed = append(o.Executed, Program{Path: path, Count: 1<<63 - 1, Rule: RuleInterpreter})
+	}
+	for range MaxDenials {
+		o.Denied = append(o.Denied, NetworkDenial{Host: strings.Repeat("\x01", MaxDenialHost), Port: 1<<16 - 1, Count: 1<<63 - 1})
 	}
 	for range MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
@@ -84,6 +90,7 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"working dir": func(o *Outcome) { o.WorkingDir += "x" },
 		"signal":      func(o *Outcome) { o.Signal += "X" },
 		"hash":        func(o *Outcome) { o.Stdout.SHA256 += "f" },
+		"redactions":  func(o *Outcome) { o.Redactions = append(o.Redactions, o.Redactions[0]) },
 		"executed":    func(o *Outcome) { o.Executed = append(o.Executed, o.Executed[0]) },
 		"refused":     func(o *Outcome) { o.Refused[0].Path += "x" },
 		"rule":        func(o *Outcome) { o.Refused[0].Rule = "Other" },
@@ -94,6 +101,11 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"seccomp":     func(o *Outcome) { o.Isolation.Self.Seccomp += "x" },
 		"network":     func(o *Outcome) { o.Isolation.Network = "Host" },
 		"more":        func(o *Outcome) { o.MoreRefused = -1 },
+		"denied":      func(o *Outcome) { o.Denied = append(o.Denied, o.Denied[0]) },
+		"denied host": func(o *Outcome) { o.Denied[0].Host += "x" },
+		"no host":     func(o *Outcome) { o.Denied[0].Host = "" },
+		"denials":     func(o *Outcome) { o.Denied[0].Count = 0 },
+		"more denied": func(o *Outcome) { o.MoreDenied = -1 },
 		"file path":   func(o *Outcome) { o.File.Path += "x" },
 		"file hash":   func(o *Outcome) { o.File.SHA256 += "f" },
 		"file count":  func(o *Outcome) { *o.File.Bytes = -1 },

@@ -89,6 +89,8 @@ func decodeBounded[T any](raw []byte, into *[]T, limit int) error {
 const (
 	// NetworkNone says that the runner's filter refused them all sockets but Unix sockets.
 	NetworkNone = "None"
+	// NetworkHeld says that the runner decided about each connection.
+	NetworkHeld = "Held"
 	// NetworkPod says that the runner held nothing: they had what the pod has.
 	NetworkPod = "Pod"
 )
@@ -97,7 +99,7 @@ const (
 type Isolation struct {
 	// Self is what the processes started as; nil when an older runner doesn't say it.
 	Self *rules.Self `json:"self,omitempty"`
-	// Network is NetworkNone or NetworkPod; empty when an older runner doesn't say it.
+	// Network is NetworkNone, NetworkHeld or NetworkPod; empty when an older runner doesn't say it.
 	Network string `json:"network,omitempty"`
 	// LandlockABI is the version of Landlock that held; 0 when no domain did.
 	LandlockABI int `json:"landlockABI"`
@@ -108,6 +110,9 @@ type Isolation struct {
 	Writes bool `json:"writes,omitempty"`
 	// Signals says that processes outside the call, and their abstract sockets, couldn't be reached.
 	Signals bool `json:"signals,omitempty"`
+	// Connections says that each connection was decided about. OpenUDP says that UDP was not held nevertheless.
+	Connections bool `json:"connections,omitempty"`
+	OpenUDP     bool `json:"openUDP,omitempty"`
 	// NamesOnly are multi-call programs: the kernel holds the file, its names are only looked at.
 	NamesOnly Paths `json:"namesOnly,omitempty"`
 	// Writable are listed programs and directories that the call could write to.
@@ -134,6 +139,9 @@ func (o *Outcome) validatePrograms() error {
 			}
 		}
 	}
+	if err := o.validateDenials(); err != nil {
+		return err
+	}
 	return o.Isolation.validate()
 }
 
@@ -146,7 +154,7 @@ func (i *Isolation) validate() error {
 			return fmt.Errorf("isolation: %w", err)
 		}
 	}
-	if i.Network != "" && i.Network != NetworkNone && i.Network != NetworkPod {
+	if i.Network != "" && i.Network != NetworkNone && i.Network != NetworkHeld && i.Network != NetworkPod {
 		return fmt.Errorf("isolation: %.64q is no network", i.Network)
 	}
 	for _, list := range []Paths{i.NamesOnly, i.Writable, i.NotFound} {

@@ -67,12 +67,18 @@ type Outcome struct {
 	MoreExecuted int64    `json:"moreExecuted,omitempty"`
 	Refused      Programs `json:"refused,omitempty"`
 	MoreRefused  int64    `json:"moreRefused,omitempty"`
+	// Denied are the addresses that a call was not allowed to reach, in the order in which they came. MoreDenied counts what
+	// isn't in the list.
+	Denied     Denials `json:"denied,omitempty"`
+	MoreDenied int64   `json:"moreDenied,omitempty"`
 	// Isolation is which walls held; nil when the runner doesn't say.
 	Isolation *Isolation `json:"isolation,omitempty"`
 	// File is set for a file action that was begun: Started is true then, and there is neither process nor exit code.
 	File *File `json:"file,omitempty"`
 	// Artifacts is what was collected when the process had ended; nil for a call that collects nothing.
 	Artifacts *Artifacts `json:"artifacts,omitempty"`
+	// Redactions says which values of Secrets were replaced. Bytes and sums are of what was left.
+	Redactions Redactions `json:"redactions,omitempty"`
 }
 
 // Exit returns a pointer to an exit code.

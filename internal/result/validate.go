@@ -20,7 +20,8 @@ const (
 // MaxEncoded bounds the JSON of an outcome that Validate accepts. encoding/json writes one byte of a string as at most
 // six, and bytes as base64; each stream has two ends, each padded to whole groups of four.
 const (
-	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedFile + maxEncodedArtifacts + maxEncodedRest
+	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedDenials + maxEncodedFile + maxEncodedArtifacts +
+		maxEncodedRedactions + maxEncodedRest
 
 	maxEncodedStream = (MaxStreamBytes/3 + 2) * 4
 	// maxEncodedFile: numbers and names, and a path of which each byte becomes at most six.
@@ -82,6 +83,9 @@ func (o *Outcome) Validate() error {
 		if err := o.File.validate(); err != nil {
 			return err
 		}
+	}
+	if err := o.Redactions.validate(); err != nil {
+		return err
 	}
 	if o.Artifacts != nil {
 		if err := o.validateArtifacts(); err != nil {

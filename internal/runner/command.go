@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/output/kept"
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -49,8 +50,14 @@ type Command struct {
 	// Rules hold for the process and all that it starts; nil for none. A call whose rules the node can't hold doesn't
 	// start.
 	Rules *rules.Rules
+	// Redact are values that are replaced in the output before anything keeps or shows it, and in the outcome's message. A
+	// command whose values can't be looked for doesn't start.
+	Redact []redact.Value
 	// DenyNetwork makes all sockets but Unix sockets fail, for the process and all that it starts.
 	DenyNetwork bool
+	// Network restricts what the process and all that it starts connect to and look up; nil restricts nothing. With
+	// DenyNetwork it has no meaning.
+	Network *Network
 	// Stdout and Stderr get the output as it is written. Either may be nil. A writer that fails or hangs doesn't disturb
 	// the process: it misses output, the outcome doesn't.
 	Stdout, Stderr io.Writer

@@ -62,7 +62,11 @@ func (m *mirror) buffer() []byte {
 	}
 }
 
+// recycle keeps a buffer for later, unless marks in place of values made it large.
 func (m *mirror) recycle(b []byte) {
+	if cap(b) > 2*chunkSize {
+		return
+	}
 	select {
 	case m.free <- b:
 	default:

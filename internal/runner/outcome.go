@@ -32,10 +32,13 @@ func (r *run) outcome() result.Outcome {
 		r.stdout.capture.kept.Drop()
 		r.stderr.capture.kept.Drop()
 	}
+	r.stdout.addRedactions(&o, result.RedactedStdout)
+	r.stderr.addRedactions(&o, result.RedactedStderr)
 	r.describeEnd(&o)
 	if r.inside != nil {
 		r.inside.Report(&o)
 	}
+	r.connections.report(&o)
 	r.reportSelf(&o)
 	if r.survivors {
 		o.Message += " Some of its processes could not be ended."

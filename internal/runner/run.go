@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
@@ -20,9 +21,25 @@ var runMutex sync.Mutex
 // Run starts the command and returns when it and everything it started has ended. It stops the command when the context
 // ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
 func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
+	if len(cmd.Redact) == 0 {
+		return runCommand(ctx, &cmd, nil, opts)
+	}
+	matcher, err := redact.For(cmd.Redact)
+	if err != nil {
+		return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command was not started: " + err.Error() + "."}
+	}
+	o := runCommand(ctx, &cmd, matcher, opts)
+	var counts []redact.Count
+	o.Message, counts = matcher.Text(o.Message)
+	addRedactions(&o, counts, result.RedactedMessage)
+	return o
+}
+
+// runCommand runs a command whose output a matcher redacts, if it isn't nil.
+func runCommand(ctx context.Context, cmd *Command, matcher *redact.Matcher, opts []Option) result.Outcome {
 	runMutex.Lock()
 	defer runMutex.Unlock()
-	r := &run{cmd: cmd, options: newOptions(opts), children: make(chan os.Signal, 1)}
+	r := &run{cmd: *cmd, matcher: matcher, options: newOptions(opts), children: make(chan os.Signal, 1)}
 	if err := context.Cause(ctx); err != nil {
 		r.stop = stopCause(err)
 		return r.outcome()
@@ -32,6 +49,7 @@ func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 	defer signal.Stop(r.children)
 	// One that was started ahead for this call and isn't used.
 	defer discardStage()
+	defer func() { r.connections.close() }()
 	r.oomBefore, _ = r.oomKills()
 	if err := r.start(); err != nil {
 		return startFailure(err)
@@ -44,12 +62,16 @@ func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 // run is the state of one Run.
 type run struct {
 	options
-	cmd      Command
-	children chan os.Signal
-	tree     tree
-	stdout   *stream
-	stderr   *stream
-	feeder   *feeder
+	cmd Command
+	// matcher redacts the output; nil for none.
+	matcher *redact.Matcher
+	// connections decide about the command's; nil when nothing does.
+	connections *connections
+	children    chan os.Signal
+	tree        tree
+	stdout      *stream
+	stderr      *stream
+	feeder      *feeder
 	// inside is what the command is held by; nil for a command without rules.
 	inside *sandbox.Process
 

@@ -57,7 +57,10 @@ func (r *run) reportSelf(o *result.Outcome) {
 		o.Isolation = &result.Isolation{}
 	}
 	o.Isolation.Self, o.Isolation.Network = self(), result.NetworkPod
-	if r.cmd.DenyNetwork {
+	switch {
+	case r.cmd.DenyNetwork:
 		o.Isolation.Network = result.NetworkNone
+	case r.connections != nil:
+		o.Isolation.Network = result.NetworkHeld
 	}
 }

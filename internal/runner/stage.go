@@ -87,10 +87,17 @@ func (r *run) domain() (*sandbox.Domain, error) {
 	var unavailable *sandbox.UnavailableError
 	if errors.As(err, &unavailable) {
 		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
-			"The command was not started, because its policy can't be enforced here: the node has no %s. "+
-				"Use a node that has it, or set binaries.enforcement of the policy to Text and leave files out.", unavailable.Missing)}
+			"The command was not started, because its policy can't be enforced here: the node has no %s. %s", unavailable.Missing, r.wayOut())}
 	}
 	return domain, err
+}
+
+// wayOut says what of a policy needs no more of the node than every node has.
+func (r *run) wayOut() string {
+	if r.connections != nil {
+		return "Use a node that has it, or set network.mode of the policy to None."
+	}
+	return "Use a node that has it, or set binaries.enforcement of the policy to Text and leave files out."
 }
 
 func closeDomain(d *sandbox.Domain) {
@@ -105,7 +112,7 @@ func (r *run) startInside(domain *sandbox.Domain, program string, dir *workDir, 
 	defer domain.Close()
 	command := &sandbox.Start{
 		Domain: domain, Program: program, Argv: withSource(r.cmd.Argv, r.cmd.Source != nil), Env: r.cmd.Env,
-		Directory: dir.fd(), Files: files.child(), DenyNetwork: r.cmd.DenyNetwork, Wake: r.wake,
+		Directory: dir.fd(), Files: files.child(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
 	}
 	isAhead := ready != nil
 	err := r.execute(command)

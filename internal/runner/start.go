@@ -41,6 +41,12 @@ func (r *run) start() (err error) {
 		return err
 	}
 	defer dir.Close()
+	if r.cmd.Network != nil && !r.cmd.DenyNetwork {
+		if r.connections, err = newConnections(r.cmd.Network); err != nil {
+			return err
+		}
+		r.cmd.Rules = withConnections(r.cmd.Rules)
+	}
 	domain, err := r.domain()
 	if err != nil {
 		return err
@@ -60,7 +66,7 @@ func (r *run) start() (err error) {
 	switch {
 	case domain == nil:
 		err = r.startPlain(program, dir, files, r.denyNetwork())
-	case domain.ListsPrograms():
+	case domain.NeedsStage():
 		err = r.startInside(domain, program, dir, files)
 	default:
 		err = r.startOnThread(domain, program, dir, files)
@@ -71,8 +77,8 @@ func (r *run) start() (err error) {
 		return classify(err, program, dir)
 	}
 	limits := kept.Limits{Memory: r.cmd.MaxBytesPerStream, Disk: r.cmd.KeepBytesPerStream}
-	r.stdout = newStream(files.stdout, limits, r.cmd.Stdout)
-	r.stderr = newStream(files.stderr, limits, r.cmd.Stderr)
+	r.stdout = newStream(files.stdout, limits, r.cmd.Stdout, r.matcher)
+	r.stderr = newStream(files.stderr, limits, r.cmd.Stderr, r.matcher)
 	if r.cmd.OnStreams != nil {
 		r.cmd.OnStreams(r.stdout.capture.kept, r.stderr.capture.kept)
 	}

@@ -94,7 +94,7 @@ func run(m *testing.M) int {
 }
 
 // admissionDelay is how long after its creation an admission policy may not be in force yet, as package access has it.
-const admissionDelay = 2 * time.Second
+const admissionDelay = 3 * time.Second
 
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy

@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -25,7 +26,9 @@ type Executor struct {
 	Stdout, Stderr io.Writer
 	// Run runs a command and calls started when it runs; runner.Run does it when nil.
 	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
-	// Rules hold for calls that have none of their own; nil for none.
+	// Hosts are the entries of /etc/hosts from before the first call.
+	Hosts []resolver.HostsEntry
+	// Rules hold for calls that have none of their own; nil for none. A session without any isn't given secrets of single tools.
 	Rules *rules.Rules
 	// Outputs gets what is kept of the output; nil for nobody.
 	Outputs *Outputs
@@ -50,35 +53,54 @@ func (e *Executor) ExecuteCall(ctx context.Context, a *wire.Assignment, started 
 
 func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func(time.Time)) *wire.Result {
 	r := &wire.Result{CallUID: a.CallUID}
-	resolved, err := envresolve.Resolve(&a.Environment, e.Environ, wire.Internal)
+	resolved, files, err := e.resolve(a)
+	defer func() { files.removeFrom(&r.Outcome) }()
+	if err != nil {
+		r.Outcome = notStarted(environmentReason(err), err)
+		return r
+	}
+	r.Environment = wire.Environment{Vars: resolved.Vars, Stripped: resolved.Stripped}
+	hidden, err := newRedaction(resolved.Known)
 	if err != nil {
 		r.Outcome = notStarted(result.InvalidEnvironment, err)
 		return r
 	}
-	r.Environment = wire.Environment{Vars: resolved.Vars, Stripped: resolved.Stripped}
 	if a.File != nil {
-		var dir string
-		r.Outcome, dir = e.executeFile(ctx, a, started)
-		r.Environment.WorkingDir, r.Outcome.WorkingDir = dir, dir
-		return r
+		r.Outcome = e.executeFile(ctx, a, hidden, started)
+	} else {
+		r.Outcome = e.executeCommand(ctx, a, &prepared{Resolved: resolved, files: files, hidden: hidden}, started)
 	}
+	hidden.outcome(&r.Outcome)
+	r.Environment.WorkingDir = r.Outcome.WorkingDir
+	return r
+}
+
+// prepared is what a command needs of its pod.
+type prepared struct {
+	envresolve.Resolved
+	// files are those of the variables; nil for none.
+	files  *variableFiles
+	hidden *redaction
+}
+
+func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *prepared, started func(time.Time)) result.Outcome {
 	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
 	if err != nil {
-		r.Outcome = notStarted(dirReason(err), err)
-		return r
+		return notStarted(dirReason(err), err)
 	}
 	defer dir.Close()
-	r.Environment.WorkingDir = path
 	command := runner.Command{
 		Argv:              a.Argv,
-		Env:               resolved.Env,
+		Env:               p.Env,
 		Dir:               path,
 		DirFD:             dir,
 		Stdin:             a.Stdin,
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
 		MaxBytesPerStream: a.MaxBytesPerStream,
-		DenyNetwork:       a.DenyNetwork,
-		Rules:             e.rulesOf(a, path),
+		DenyNetwork:       a.DenyNetwork && a.Network == nil,
+		Network:           e.networkOf(a),
+		Rules:             p.files.readable(e.rulesOf(a, path)),
+		Redact:            p.hidden.values,
 		Stdout:            e.Stdout,
 		Stderr:            e.Stderr,
 	}
@@ -89,8 +111,9 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 	}
 	if a.Background && len(a.Stdin) == 0 && e.Inputs != nil {
 		if command.Input, err = e.Inputs.open(a.CallUID); err != nil {
-			r.Outcome = notStarted(result.InvalidEnvironment, err)
-			return r
+			o := notStarted(result.InvalidEnvironment, err)
+			o.WorkingDir = path
+			return o
 		}
 		defer command.Input.Close()
 		defer e.Inputs.end(a.CallUID)
@@ -99,18 +122,28 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		command.Source = append([]byte{}, a.Source...)
 		command.Argv = append(append([]string{}, a.Argv...), runner.SourceArg)
 	}
+	var o result.Outcome
 	if e.Run != nil {
-		r.Outcome = e.Run(ctx, command, started)
+		o = e.Run(ctx, command, started)
 	} else {
-		r.Outcome = runner.Run(ctx, command, runner.WithOnStart(started))
+		o = runner.Run(ctx, command, runner.WithOnStart(started))
 	}
-	r.Outcome.WorkingDir = path
-	e.collect(ctx, a, path, &r.Outcome)
-	return r
+	o.WorkingDir = path
+	// Before files are collected: a glob must not find them.
+	p.files.removeFrom(&o)
+	e.collect(ctx, a, path, p.hidden, &o)
+	return o
 }
 
 func notStarted(reason string, err error) result.Outcome {
 	return result.Outcome{Reason: reason, Message: err.Error()}
+}
+
+func environmentReason(err error) string {
+	if apart := (*notApartError)(nil); errors.As(err, &apart) {
+		return result.IsolationUnavailable
+	}
+	return result.InvalidEnvironment
 }
 
 func dirReason(err error) string {

@@ -44,12 +44,14 @@ type fileRun struct {
 	refused string
 	result  files.Result
 	output  bytes.Buffer
-	err     error
+	// replaced is what isn't shown in the output, by name.
+	replaced map[string]int64
+	err      error
 }
 
 // executeFile does an operation on files in this process. The time limit holds for all of it: also finding its directory
 // can hang.
-func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, started func(time.Time)) (o result.Outcome, dir string) {
+func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, hidden *redaction, started func(time.Time)) (o result.Outcome) {
 	if a.TimeoutMilliseconds > 0 {
 		limit := time.Duration(a.TimeoutMilliseconds) * time.Millisecond
 		timeout := runner.Stop{Reason: result.TimedOut, Message: fmt.Sprintf("The operation was stopped after %v.", limit)}
@@ -58,27 +60,27 @@ func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, started 
 		defer cancel()
 	}
 	if err := takeFileSlot(ctx); err != nil {
-		return fileNotBegun(err), ""
+		return fileNotBegun(err)
 	}
 	begin := time.Now()
 	opened, done := make(chan struct{}), make(chan *fileRun, 1)
 	go func() {
 		defer func() { <-fileSlots }()
-		done <- e.doFile(ctx, a, opened)
+		done <- e.doFile(ctx, a, hidden, opened)
 	}()
 	run := awaitFile(ctx, opened, done, func() { started(begin) })
 	if run != nil && run.refused != "" {
-		return notStarted(run.refused, run.err), ""
+		return notStarted(run.refused, run.err)
 	}
 	o = fileOutcome(ctx, run)
 	if run != nil {
-		dir = run.dir
+		o.WorkingDir = run.dir
 	}
 	o.Started, o.Stderr = true, wholeStream(nil)
 	end := time.Now()
 	// Without the monotonic part, which has no meaning elsewhere.
 	o.StartTime, o.CompletionTime, o.DurationMS = begin.Round(0), end.Round(0), end.Sub(begin).Milliseconds()
-	return o, dir
+	return o
 }
 
 // takeFileSlot waits until the operation may run.
@@ -105,7 +107,7 @@ func fileNotBegun(cause error) result.Outcome {
 }
 
 // doFile opens the call's directory, says so, and does the operation in it.
-func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, opened chan<- struct{}) *fileRun {
+func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, hidden *redaction, opened chan<- struct{}) *fileRun {
 	run := &fileRun{assignment: a}
 	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
 	if err != nil {
@@ -115,7 +117,7 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, opened chan<-
 	_ = dir.Close()
 	run.dir = path
 	close(opened)
-	run.result, run.err = files.Do(ctx, e.fileRules(a, path), fileRequest(a.File, path), &run.output)
+	run.result, run.err = files.Do(ctx, hidden.inFiles(e.fileRules(a, path), &run.replaced), fileRequest(a.File, path), &run.output)
 	return run
 }
 
@@ -158,7 +160,10 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	var refused *files.Error
 	switch {
 	case run.err == nil:
-		o.Reason, o.Message, o.Stdout = result.Completed, describeFile(operation, o.File), wholeStream(run.output.Bytes())
+		o.Reason, o.Message = result.Completed, describeFile(operation, o.File)
+		// It was redacted before it was cut to its bound.
+		o.Stdout = wholeStream(run.output.Bytes())
+		addReplacements(&o, run.replaced)
 	case errors.As(run.err, &refused):
 		o.Reason, o.Message = fileReason(refused.Reason), refused.Message
 	case ctx.Err() != nil:
@@ -202,7 +207,7 @@ func fileRequest(f *wire.File, dir string) *files.Request {
 func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 	f := &a.File.Rules
 	r := &files.Rules{
-		ReadPaths: f.ReadPaths, WritePaths: f.WritePaths, DeniedPaths: f.DeniedPaths,
+		ReadPaths: f.ReadPaths, WritePaths: f.WritePaths, DeniedPaths: f.DeniedPaths, RunnerPaths: variableFilesPaths(),
 		MaxReadBytes: f.MaxReadBytes, MaxWriteBytes: f.MaxWriteBytes, MaxOutputBytes: int64(min(a.MaxBytesPerStream, result.MaxStreamBytes)),
 	}
 	if r.WritePaths == nil {

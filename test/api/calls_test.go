@@ -309,6 +309,7 @@ func fullSpecs() map[string]v1alpha1.ToolCallSpec {
 		action.WorkingDir, action.Stdin, action.Trusted = "/w", "in", true
 		action.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "b"}}
 		action.Collect = []string{"out/*.png", "/tmp/report"}
+		action.Network = &v1alpha1.CallNetwork{Hosts: []string{"a.example.com"}}
 		action.TimeoutSeconds, action.TTLSecondsAfterFinished = ptr.To(int32(10)), ptr.To(int32(10))
 		return action
 	}

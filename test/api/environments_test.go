@@ -94,3 +94,57 @@ func TestEnvironmentsAndSkillsAreBoundedInSize(t *testing.T) {
 		s.attempt(t, attempt{annotated, "256 KiB"})
 	}
 }
+
+func TestRedactOfAVariable(t *testing.T) {
+	s := newSpace(t)
+	key := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}
+	with := func(redact bool, v v1alpha1.EnvVar) []v1alpha1.EnvVar {
+		v.Name, v.Redact = "A", ptr.To(redact)
+		return []v1alpha1.EnvVar{v}
+	}
+	const wants = "redact is about the value of a Secret"
+	for name, tc := range map[string]struct {
+		env  []v1alpha1.EnvVar
+		want string
+	}{
+		"a Secret's value that is shown":    {with(false, v1alpha1.EnvVar{ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: key}}), ""},
+		"a Secret's value that is redacted": {with(true, v1alpha1.EnvVar{ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: key}}), ""},
+		"a literal value":                   {with(true, v1alpha1.EnvVar{Value: "x"}), wants},
+		"a field of the pod": {with(false, v1alpha1.EnvVar{ValueFrom: &v1alpha1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
+		}}), wants},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.attempt(t, attempt{&v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{Image: "i", Env: tc.env}}, tc.want})
+			s.attempt(t, attempt{&v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: tc.env}}, tc.want})
+		})
+	}
+}
+
+func TestSecretsThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	with := func(changes ...func(*v1alpha1.ToolSecret)) client.Object {
+		env := &v1alpha1.ExecutionEnvironment{Spec: v1alpha1.ExecutionEnvironmentSpec{Image: "i"}}
+		for _, change := range changes {
+			secret := v1alpha1.ToolSecret{Name: "TOKEN", Tools: []string{"git"}, SecretKeyRef: corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k",
+			}}
+			change(&secret)
+			env.Spec.Secrets = append(env.Spec.Secrets, secret)
+		}
+		return env
+	}
+	for name, a := range map[string]attempt{
+		"a secret for a tool":           {with(func(*v1alpha1.ToolSecret) {}), ""},
+		"a secret in a file":            {with(func(s *v1alpha1.ToolSecret) { s.As, s.Redact = v1alpha1.SecretAsFile, ptr.To(false) }), ""},
+		"a secret for no tool":          {with(func(s *v1alpha1.ToolSecret) { s.Tools = []string{} }), "spec.secrets[0].tools"},
+		"a secret for a tool twice":     {with(func(s *v1alpha1.ToolSecret) { s.Tools = []string{"git", "git"} }), "spec.secrets[0].tools"},
+		"a secret for a nameless tool":  {with(func(s *v1alpha1.ToolSecret) { s.Tools = []string{""} }), "spec.secrets[0].tools"},
+		"a secret in another form":      {with(func(s *v1alpha1.ToolSecret) { s.As = "Socket" }), "spec.secrets[0].as"},
+		"a secret that is no variable":  {with(func(s *v1alpha1.ToolSecret) { s.Name = "my-token" }), "spec.secrets[0].name"},
+		"a secret in the runner's name": {with(func(s *v1alpha1.ToolSecret) { s.Name = "../x" }), "spec.secrets[0].name"},
+		"two secrets of one name":       {with(func(*v1alpha1.ToolSecret) {}, func(*v1alpha1.ToolSecret) {}), "spec.secrets[1]"},
+	} {
+		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
+	}
+}

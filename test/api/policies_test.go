@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,5 +77,28 @@ func TestEmptyListsStayEmpty(t *testing.T) {
 	spec := read.Spec
 	if spec.EnvBlocklist == nil || spec.ProtectedEnv == nil || spec.Code.Languages == nil || spec.Code.DeniedModules == nil {
 		t.Errorf("an empty list came back unset: %+v %+v", spec, spec.Code)
+	}
+}
+
+func TestNetworksThatTheAPIServerTakesAndRefuses(t *testing.T) {
+	s := newSpace(t)
+	with := func(n v1alpha1.NetworkRules) client.Object {
+		return &v1alpha1.ExecutionPolicy{Spec: v1alpha1.ExecutionPolicySpec{Network: &n}}
+	}
+	hosts := func(n int) []v1alpha1.AllowedHost {
+		return slices.Repeat([]v1alpha1.AllowedHost{{Host: "a.test"}}, n)
+	}
+	for name, a := range map[string]attempt{
+		"no mode":            {with(v1alpha1.NetworkRules{}), ""},
+		"a list":             {with(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkListed, Allowed: []v1alpha1.AllowedHost{{Host: "*.example.com", Ports: []int32{1, 65535}}}}), ""},
+		"256 hosts":          {with(v1alpha1.NetworkRules{Allowed: hosts(256)}), ""},
+		"257 hosts":          {with(v1alpha1.NetworkRules{Allowed: hosts(257)}), "spec.network.allowed"},
+		"another mode":       {with(v1alpha1.NetworkRules{Mode: "Closed"}), "spec.network.mode"},
+		"a host that's none": {with(v1alpha1.NetworkRules{Allowed: []v1alpha1.AllowedHost{{}}}), "spec.network.allowed[0].host"},
+		"port 0":             {with(v1alpha1.NetworkRules{Allowed: []v1alpha1.AllowedHost{{Host: "a", Ports: []int32{0}}}}), "spec.network.allowed[0].ports[0]"},
+		"port 65536":         {with(v1alpha1.NetworkRules{Allowed: []v1alpha1.AllowedHost{{Host: "a", Ports: []int32{65536}}}}), "spec.network.allowed[0].ports[0]"},
+		"an empty CIDR":      {with(v1alpha1.NetworkRules{DeniedCIDRs: []string{""}}), "spec.network.deniedCIDRs[0]"},
+	} {
+		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
 	}
 }

@@ -59,7 +59,16 @@ func bounded() map[string]any {
 			MediaType: strings.Repeat("x", result.MaxMediaType), State: v1alpha1.ArtifactComplete,
 		})
 	}
+	var denied []v1alpha1.DeniedHost
+	for range result.MaxDenials {
+		denied = append(denied, v1alpha1.DeniedHost{Host: bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxDeniedHostBytes), Port: 65535, Count: 1 << 62})
+	}
+	var redactions []v1alpha1.Redaction
+	for range result.MaxRedactions {
+		redactions = append(redactions, v1alpha1.Redaction{Name: strings.Repeat("N", result.MaxRedactionName), Stream: v1alpha1.RedactedMessage, Count: 1 << 62})
+	}
 	return map[string]any{
+		"redactions": redactions, "network.denied": denied,
 		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
 		"executed": executed, "refused": refused,
 		"isolation.namesOnly": paths, "isolation.writable": paths, "isolation.notFound": paths,

@@ -105,7 +105,7 @@ func TestEnvironmentOfAPlainCall(t *testing.T) {
 // Each variable comes from the most specific layer that sets it, whether by value or by reference.
 func TestEnvironmentPrecedence(t *testing.T) {
 	t.Parallel()
-	sp := newBareSpace(t)
+	sp := newBareSpace(t, showsSecrets)
 	sp.newData(t, map[string]string{"default": "default's data", "skill": "skill's data", "named": "named's data"})
 	sp.newEnvironment(t, "fallback", isDefault, func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Env = []v1alpha1.EnvVar{
@@ -199,7 +199,7 @@ func TestMissingReferences(t *testing.T) {
 func TestTrustDecidesOnBlockedVariables(t *testing.T) {
 	needsOwnPod(t)
 	t.Parallel()
-	sp := newBareSpace(t)
+	sp := newBareSpace(t, showsSecrets)
 	sp.newData(t, map[string]string{"key": "from the Secret"})
 	blocked := []v1alpha1.EnvVar{value("AWS_REGION", "here"), fromSecret("OPENAI_API_KEY", "data", "key", false), value("PLAIN", "kept")}
 	sp.newEnvironment(t, defaultEnv, isDefault, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Env = blocked })

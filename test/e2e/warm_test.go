@@ -61,7 +61,7 @@ func TestWaitingPodsTakeAnyCall(t *testing.T) {
 		want outcome
 	}{
 		"stdin":               {stdin, succeeded("fed")},
-		"variables":           {variables, succeeded("environment call from a Secret\n")},
+		"variables":           {variables, succeeded("environment call [redacted: S]\n")},
 		"a directory":         {elsewhere, succeeded("/tmp\n")},
 		"a snippet":           {in("warm", code("python", "print(6 * 7)")), succeeded("42\n")},
 		"an exit code":        {in("warm", shell("exit 3")), exited(3, "", "")},

@@ -44,8 +44,9 @@ func largestResult() *wire.Result {
 	}
 	o.Isolation = &result.Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
-		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true,
+		Network: result.NetworkNone, LandlockABI: 7, Programs: true, Reads: true, Writes: true, Signals: true, Connections: true, OpenUDP: true,
 	}
+	o.MoreDenied = n
 	o.Artifacts = &result.Artifacts{Omitted: n, Message: strings.Repeat("x", result.MaxArtifactsMessage)}
 	for i := range result.MaxArtifacts {
 		o.Artifacts.Kept = append(o.Artifacts.Kept, result.Artifact{
@@ -55,6 +56,12 @@ func largestResult() *wire.Result {
 	}
 	for range result.MaxPrograms {
 		o.Executed = append(o.Executed, result.Program{Path: path, Count: 1<<63 - 1, Rule: result.RuleInterpreter})
+	}
+	for range result.MaxRedactions {
+		o.Redactions = append(o.Redactions, result.Redaction{Name: strings.Repeat("N", result.MaxRedactionName), Stream: result.RedactedMessage, Count: n})
+	}
+	for range result.MaxDenials {
+		o.Denied = append(o.Denied, result.NetworkDenial{Host: strings.Repeat("\x01", result.MaxDenialHost), Port: 1<<16 - 1, Count: n})
 	}
 	for range result.MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)

@@ -21,6 +21,8 @@ const (
 	EnvPod       = Prefix + "POD"
 	EnvPodUID    = Prefix + "POD_UID"
 	EnvNode      = Prefix + "NODE"
+	// EnvHostIPs are the addresses of the node, separated by commas.
+	EnvHostIPs = Prefix + "HOST_IPS"
 	// EnvRefPrefix and a number name a variable that the kubelet resolves from a reference.
 	EnvRefPrefix = Prefix + "REF_"
 )

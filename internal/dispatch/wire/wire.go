@@ -64,8 +64,10 @@ import (
 // Version 6 has Read and Assignment.KeepBytesPerStream: an older runner would keep no output, and answer no reader.
 // Version 7 has Assignment.Collect, ReadOutput.Artifact and Transfer: an older runner would keep no files, carry none, and close the
 // standard input of background calls.
+// Version 8 has envresolve.Var.File and envresolve.Plan.Known: an older runner would put a key itself into the variable that names
+// its file, and redact nothing.
 const (
-	Version       = 7
+	Version       = 8
 	OldestVersion = 1
 )
 
@@ -154,7 +156,10 @@ type Assignment struct {
 	MaxBytesPerStream   int   `json:"maxBytesPerStream"`
 	// KeepBytesPerStream is how many bytes of each stream are kept in the pod for Read, if that is more; 0 is none.
 	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
-	DenyNetwork        bool  `json:"denyNetwork,omitempty"`
+	// DenyNetwork is set with Network too, for a runner that doesn't know it.
+	DenyNetwork bool `json:"denyNetwork,omitempty"`
+	// Network is what the command may connect to; nil restricts nothing, unless DenyNetwork does.
+	Network *Network `json:"network,omitempty"`
 	// Rules are what the kernel holds the command to; nil for none. What came of them is in the result's outcome.
 	Rules *rules.Rules `json:"rules,omitempty"`
 	// Collect says which files to keep when the process has ended; nil for none.

@@ -23,9 +23,13 @@ type Request struct {
 	WorkingDir string
 	// WritePaths are the directories below which files are kept, DeniedPaths globs of what isn't.
 	WritePaths, DeniedPaths []string
+	// RunnerPaths are those of the runner's own, of which nothing is kept.
+	RunnerPaths []string
 	// MaxCount bounds the files, MaxBytes the size of each, MaxTotalBytes that of all.
 	MaxCount                int
 	MaxBytes, MaxTotalBytes int64
+	// Shown is what is said of a path, and what the file is kept as; nil for the path.
+	Shown func(path string) string
 	// Dir is where the file is made that has them; /tmp when empty.
 	Dir string
 }
@@ -33,6 +37,7 @@ type Request struct {
 // Do keeps what a request names, up to the end of the context. The files are nil when there are none.
 func Do(ctx context.Context, r *Request) (*Files, *result.Artifacts) {
 	c := &collector{ctx: ctx, Request: r, seen: map[string]bool{}, paths: map[string]bool{}}
+	c.report.shown = r.Shown
 	c.MaxCount = min(max(c.MaxCount, 0), result.MaxArtifacts)
 	c.MaxBytes = min(c.MaxBytes, result.MaxArtifactBytes)
 	defer func() {
@@ -70,7 +75,7 @@ type collector struct {
 
 // glob keeps what a glob matches.
 func (c *collector) glob(pattern string) {
-	rules := &files.Rules{WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths}
+	rules := &files.Rules{WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths, RunnerPaths: c.RunnerPaths}
 	matches := 0
 	skipped, isCut, err := files.Visit(c.ctx, rules, c.WorkingDir, pattern, func(f *files.Candidate) error {
 		matches++
@@ -98,35 +103,42 @@ func (c *collector) visit(f *files.Candidate) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+	path := f.Path
+	if c.Shown != nil {
+		path = c.Shown(path)
+	}
 	switch {
-	case c.paths[f.Path], !f.IsLink() && c.seen[f.Real]:
+	case c.paths[path] && path == f.Path, !f.IsLink() && c.seen[f.Real]:
 		// Another glob matched it too.
 		return nil
+	case c.paths[path]:
+		c.report.omit(sameName, path)
+		return nil
 	case !f.IsLink() && !f.IsRegular():
-		c.report.omit(noFile, f.Path)
+		c.report.omit(noFile, path)
 		return nil
-	case result.ArtifactPathSize(f.Path) == 0:
-		c.report.omit(badPath, f.Path)
+	case result.ArtifactPathSize(path) == 0:
+		c.report.omit(badPath, path)
 		return nil
-	case len(c.kept) >= c.MaxCount || c.pathBytes+result.ArtifactPathSize(f.Path) > result.MaxArtifactPaths:
-		c.report.omit(overCount, f.Path)
+	case len(c.kept) >= c.MaxCount || c.pathBytes+result.ArtifactPathSize(path) > result.MaxArtifactPaths:
+		c.report.omit(overCount, path)
 		return nil
 	}
 	from, real, err := f.Open()
 	if err != nil {
-		c.report.omitError(f.Path, err)
+		c.report.omitError(path, err)
 		return c.ctx.Err()
 	}
 	defer from.Close()
-	if err := c.keep(f.Path, from); err != nil {
+	if err := c.keep(path, from); err != nil {
 		c.takeBack()
 		if c.ctx.Err() == nil {
-			c.report.omitError(f.Path, err)
+			c.report.omitError(path, err)
 		}
 		return c.ctx.Err()
 	}
-	c.seen[real], c.paths[f.Path] = true, true
-	c.pathBytes += result.ArtifactPathSize(f.Path)
+	c.seen[real], c.paths[path] = true, true
+	c.pathBytes += result.ArtifactPathSize(path)
 	return nil
 }
 

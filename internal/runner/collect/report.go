@@ -22,6 +22,7 @@ const (
 	noFile
 	noRoom
 	unreadable
+	sameName
 	causes
 )
 
@@ -33,7 +34,9 @@ type report struct {
 		// first is the path of the first, why its error.
 		first, why string
 	}
-	notes     []string
+	notes []string
+	// shown is Request.Shown.
+	shown     func(string) string
 	isStopped bool
 }
 
@@ -63,6 +66,9 @@ func (r *report) omitError(path string, err error) {
 	r.omit(why, path)
 	if r.by[why].why == "" {
 		r.by[why].why = err.Error()
+		if r.shown != nil {
+			r.by[why].why = r.shown(r.by[why].why)
+		}
 	}
 }
 
@@ -86,7 +92,12 @@ func (r *report) message(c *collector) string {
 			parts = append(parts, fmt.Sprintf("%s, such as %.100q.", describe(why, b.count, b.why, c), b.first))
 		}
 	}
-	return result.ArtifactsMessage(strings.Join(append(parts, r.notes...), " "))
+	text := strings.Join(append(parts, r.notes...), " ")
+	if r.shown != nil {
+		// Before it is cut to its bound: a part of a value would stay.
+		text = r.shown(text)
+	}
+	return result.ArtifactsMessage(text)
 }
 
 func describe(why cause, count int64, err string, c *collector) string {
@@ -103,6 +114,8 @@ func describe(why cause, count int64, err string, c *collector) string {
 		return fmt.Sprintf("%d that aren't regular files", count)
 	case noRoom:
 		return fmt.Sprintf("%d for which the pod has no room", count)
+	case sameName:
+		return fmt.Sprintf("%d with a path that another one has when the values of Secrets in it are redacted", count)
 	default:
 		return fmt.Sprintf("%d that can't be read (%.200s)", count, err)
 	}

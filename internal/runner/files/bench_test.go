@@ -41,7 +41,10 @@ var benchPatterns = []struct{ name, pattern string }{
 	{"inner literal", `\w+Number\d+\(`},
 	{"alternatives", `needleNumber|ErrNeedle`},
 	{"any case", `(?i)errneedle`},
-	{"no literal", `[A-Z][a-z]+[A-Z]\w+ \}$`},
+	{"common literal", `[A-Z][a-z]+[A-Z]\w+ \}$`},
+	{"no literal", `[A-Z][a-z]+[A-Z][a-z]+`},
+	{"no literal, long words", `\w{8,}[0-9]\W`},
+	{"no literal, whole lines", `^\w+\s\w+[0-9]+\W+\w+\s\W\s\w+\s[A-Z]\w+\s\W$`},
 }
 
 // BenchmarkGrep searches the same tree with ripgrep, where it is installed: one goroutine, or thread, for each processor.

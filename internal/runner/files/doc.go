@@ -11,6 +11,10 @@
 //     was opened is then used by its descriptor, or by one name in its parent's;
 //   - a denied glob holds for every directory, link and file on the way, whatever the case of its letters. The package
 //     can't tell hard links: a file with an allowed name and a denied one is allowed by the first;
+//   - nothing reaches the paths of the runner's own, by their names. What another process moved or linked elsewhere has
+//     another name;
+//   - with Rules.Shown, nothing is written to the output that it hides, whatever is cut: a line, a page or the results. Sums,
+//     offsets and what a Grep matches are those of the file;
 //   - a directory that another process moves out of an allowed directory meanwhile is still the one that was opened;
 //   - files of the kernel's own file systems (proc, sysfs, cgroups and others) are refused, wherever they are mounted.
 //     The runner's own entries in /proc are among them;
@@ -22,7 +26,9 @@
 //   - a Write or an Edit happens as a whole or not at all. A process that is killed in between can leave a hidden
 //     temporary file, nothing else;
 //   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context: a match of an
-//     expression reads its line step by step where it could take long. Of a line longer than 256 KiB, the start is searched.
+//     expression reads its line step by step where it could take long. Of a line longer than 256 KiB, the start is searched;
+//   - what matches an expression, package regexp decides alone. The automaton before it only leaves out lines that can't
+//     match, and its memory and the time to build it are bounded.
 //
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
 // processes, or import anything but the standard library and golang.org/x/sys: it is linked into the supervisor that runs

@@ -60,7 +60,7 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 		return Result{}, err
 	}
 	defer closeAll(fd)
-	found, err := newSearcher(c.ctx, wanted, c.holds(limit)).file(fd, p.name, st.Size)
+	found, err := newSearcher(c.ctx, wanted, c.holds(limit), c.rules.shown).file(fd, p.name, st.Size)
 	if err != nil {
 		return Result{}, fileError("read", p.path, err)
 	}
@@ -78,6 +78,7 @@ func (r *results) addHits(found []hit) error {
 		if err := r.add(found[i].match()); err != nil {
 			return err
 		}
+		r.replaced(found[i].replaced)
 	}
 	return nil
 }
@@ -185,7 +186,7 @@ func (g *grepping) send() error {
 
 // search takes tasks until there are no more.
 func (g *grepping) search() {
-	s := newSearcher(g.w.c.ctx, g.pattern, g.w.c.holds(g.limit))
+	s := newSearcher(g.w.c.ctx, g.pattern, g.w.c.holds(g.limit), g.w.c.rules.shown)
 	var known devices
 	for t := range g.work {
 		var all hits

@@ -21,10 +21,13 @@ type results struct {
 	limit, count int
 	// room is what the output still takes.
 	room int64
+	// shown and replaced are those of the Rules.
+	shown    Shown
+	replaced func(map[string]int64)
 }
 
 func (c *call) newResults(limit int) *results {
-	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: limit, room: c.rules.maxOutput}
+	return &results{buffer: bufio.NewWriterSize(c.stdout, 16<<10), limit: limit, room: c.rules.maxOutput, shown: c.rules.shown, replaced: c.rules.replaced}
 }
 
 // add writes a result. It returns errEnough instead of the first result that is too many.
@@ -38,12 +41,18 @@ func (r *results) add(v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return writeError(err)
 	}
-	if int64(line.Len()) > r.room {
+	text := line.Bytes()
+	var replaced map[string]int64
+	if r.shown != nil {
+		text, replaced = r.shown(text)
+	}
+	if int64(len(text)) > r.room {
 		return errEnough
 	}
-	r.room -= int64(line.Len())
+	r.replaced(replaced)
+	r.room -= int64(len(text))
 	r.count++
-	_, err := r.buffer.Write(line.Bytes())
+	_, err := r.buffer.Write(text)
 	return writeError(err)
 }
 

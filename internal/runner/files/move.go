@@ -132,7 +132,11 @@ func (c *call) moveError(from, to *place, err error) error {
 
 // holdsNothingDenied refuses to change the path of anything that is denied, or to give it a denied path.
 func (c *call) holdsNothingDenied(p *place, newPath string) error {
-	if c.rules.denied == nil {
+	dirs := []string{p.path}
+	if newPath != "" {
+		dirs = append(dirs, newPath)
+	}
+	if c.rules.deniesNothingBelow(dirs...) {
 		return nil
 	}
 	w := &walker{c: c, denied: func(relative string) bool {
@@ -144,11 +148,11 @@ func (c *call) holdsNothingDenied(p *place, newPath string) error {
 	case err != nil:
 		return err
 	case w.skipped.Denied > 0:
-		return newError(PathNotAllowed, "%s has something below it that the policy's files.deniedPaths deny: name the other entries "+
+		return newError(PathNotAllowed, "%s has something below it that is the runner's own or that the policy's files.deniedPaths deny: name the other entries "+
 			"one by one.", quote(p.path))
 	case w.truncated || w.skipped != (Skipped{}):
 		return newError(PathNotAllowed, "%s is too large or too deep, or has unreadable directories, to make sure that it holds "+
-			"nothing that the policy's files.deniedPaths deny: name what is in it one by one.", quote(p.path))
+			"nothing that is the runner's own or that the policy's files.deniedPaths deny: name what is in it one by one.", quote(p.path))
 	}
 	return nil
 }

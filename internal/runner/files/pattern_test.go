@@ -35,11 +35,12 @@ func TestPatternsAreBounded(t *testing.T) {
 
 // TestGrepAsksItsContext ends the context after it was asked often.
 func TestGrepAsksItsContext(t *testing.T) {
-	const slow = "(?:a?){1000}(?:a?){1000}[bc]$"
+	// The filter can't tell one character outside of ASCII from the other.
+	const slow = "(?:a?){1000}(?:a?){1000}[äö]$"
 	w := newWorld(t)
 	for name, content := range map[string]string{
-		"one long line":    strings.Repeat("a", 8<<10),
-		"many short lines": strings.Repeat(strings.Repeat("a", 80)+"\n", 300),
+		"one long line":    strings.Repeat("a", 8<<10) + "é",
+		"many short lines": strings.Repeat(strings.Repeat("a", 80)+"é\n", 300),
 	} {
 		w.file(name, content)
 		asked := 0

@@ -123,7 +123,11 @@ func (c *call) read() (Result, error) {
 // readPart copies a part to stdout, and finds out whether it is the whole file and was left alone meanwhile.
 func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) error {
 	start, sum := time.Now(), sha256.New()
-	n, err := copyPart(c.ctx, io.MultiWriter(c.stdout, sum), fd, part)
+	to, page := c.stdout, &bytes.Buffer{}
+	if c.rules.shown != nil {
+		to = page
+	}
+	n, err := copyPart(c.ctx, io.MultiWriter(to, sum), fd, part)
 	result.Bytes = n
 	if err != nil {
 		return fileError("read", result.Path, err)
@@ -141,6 +145,11 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 			return fileError("read", result.Path, err)
 		}
 		result.Changed = !bytes.Equal(sum.Sum(nil), again.Sum(nil))
+	}
+	if c.rules.shown != nil {
+		if err := c.showPart(result, fd, span{part.start, part.start + n}, page.Bytes()); err != nil {
+			return err
+		}
 	}
 	if part.start == 0 && !result.Truncated && !result.Changed {
 		result.SHA256 = hexSum(sum)

@@ -115,7 +115,7 @@ func (t *treeRemoval) empty(fd int, path string, depth int) error {
 func (t *treeRemoval) removeEntry(fd int, path string, e dirent, depth int) error {
 	full := path + "/" + e.name
 	if t.c.rules.isDenied(full) {
-		return deniedError(full, full)
+		return t.c.rules.deniedError(full, full)
 	}
 	if e.kind == unix.DT_DIR {
 		return t.removeDir(fd, e.name, full, depth+1)

@@ -103,6 +103,8 @@ type Rules struct {
 	// DeniedPaths are globs of what no request may reach, with everything below. One without a leading slash counts in
 	// every directory. Upper and lower case don't differ, as in some file systems they don't.
 	DeniedPaths []string
+	// RunnerPaths are absolute paths of the runner's own that no request may reach, whatever the policy says.
+	RunnerPaths []string
 	// MaxReadBytes bounds what one Read returns, and the files that can be edited or compared.
 	MaxReadBytes int64
 	// MaxWriteBytes bounds the files that Write and Edit make, and those that Move copies to another file system. Zero stands
@@ -111,6 +113,12 @@ type Rules struct {
 	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
 	// Truncated. Zero is no bound.
 	MaxOutputBytes int64
+	// Shown is what is written to the output of a text; nil for the text. It is asked before anything is cut. ShownAround is how
+	// far around a page of a Read it can depend on the file.
+	Shown       Shown
+	ShownAround int64
+	// Replaced is told what Shown replaced in what is written to the output. The goroutine of Do calls it.
+	Replaced func(map[string]int64)
 }
 
 // Result is what an operation did. Fields that don't apply are empty.
@@ -144,7 +152,7 @@ type Result struct {
 type Skipped struct {
 	// Binary files contain a NUL byte.
 	Binary int `json:"binary,omitempty"`
-	// Denied files and directories match Rules.DeniedPaths, or are the kernel's.
+	// Denied files and directories match Rules.DeniedPaths, or are the kernel's or the runner's own.
 	Denied int `json:"denied,omitempty"`
 	// Unreadable files and directories can't be opened, or vanished.
 	Unreadable int `json:"unreadable,omitempty"`
@@ -201,6 +209,9 @@ func Do(ctx context.Context, rules *Rules, r *Request, stdout io.Writer) (Result
 	c.stdout = stdout
 	return operation.do(c)
 }
+
+// readsLines says that a Read counts lines.
+func (r *Request) readsLines() bool { return r.Unit != UnitBytes }
 
 // absolute joins without cleaning, because "link/.." isn't ".".
 func (r *Request) absolute(path string) (string, error) {

@@ -157,7 +157,7 @@ func (r *resolver) step() (*place, error) {
 			maxPathBytes)
 	}
 	if r.c.rules.isDenied(full) {
-		return nil, deniedError(r.asked, full)
+		return nil, r.c.rules.deniedError(r.asked, full)
 	}
 	if r.cur < 0 {
 		return nil, r.jump(full)

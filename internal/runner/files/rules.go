@@ -18,10 +18,17 @@ type compiledRules struct {
 	// kept are all allowed directories, to read or to write: nothing deletes or moves them.
 	kept []string
 	// denied matches absolute paths; nil denies nothing.
-	denied            *regexp.Regexp
+	denied *regexp.Regexp
+	// runners are the paths of the runner's own.
+	runners           []string
 	maxRead, maxWrite int64
 	// maxOutput bounds what is written to the output.
 	maxOutput int64
+	// shown and shownAround are those of the Rules.
+	shown       Shown
+	shownAround int64
+	// replaced is that of the Rules; never nil.
+	replaced func(map[string]int64)
 	// listField names the list of the policy, for messages.
 	listField string
 }
@@ -31,7 +38,11 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 	if r == nil {
 		return nil, newError(InvalidRules, "There are no rules for files, so nothing is allowed: give the runner rules.")
 	}
-	c := &compiledRules{maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes, maxOutput: r.MaxOutputBytes}
+	c := &compiledRules{runners: r.RunnerPaths, maxRead: r.MaxReadBytes, maxWrite: r.MaxWriteBytes, maxOutput: r.MaxOutputBytes}
+	c.shown, c.shownAround, c.replaced = r.Shown, r.ShownAround, r.Replaced
+	if c.replaced == nil {
+		c.replaced = func(map[string]int64) {}
+	}
 	if c.maxRead < 0 || c.maxWrite < 0 || c.maxOutput < 0 {
 		return nil, newError(InvalidRules, "The maxReadBytes is %d, maxWriteBytes %d and maxOutputBytes %d: none can be less than 0.",
 			c.maxRead, c.maxWrite, c.maxOutput)
@@ -68,7 +79,19 @@ func (r *Rules) compile(writes bool) (*compiledRules, error) {
 
 // isDenied says that a path, or a directory above it, is denied.
 func (c *compiledRules) isDenied(path string) bool {
-	return c.denied != nil && c.denied.MatchString(path)
+	return c.denied != nil && c.denied.MatchString(path) || c.isRunners(path)
+}
+
+// deniesNothingBelow says that isDenied is false for every path below some directories.
+func (c *compiledRules) deniesNothingBelow(dirs ...string) bool {
+	return c.denied == nil && !slices.ContainsFunc(c.runners, func(own string) bool {
+		return slices.ContainsFunc(dirs, func(dir string) bool { return isWithin(dir, own) })
+	})
+}
+
+// isRunners says that a path is the runner's own, or below one that is.
+func (c *compiledRules) isRunners(path string) bool {
+	return slices.ContainsFunc(c.runners, func(own string) bool { return isWithin(own, path) })
 }
 
 // rootOf returns the outermost allowed directory that a path lies in.
@@ -109,11 +132,14 @@ func (c *compiledRules) notAllowed(asked, path string) error {
 		where, c.listField, strings.Join(list, ", "))
 }
 
-// deniedError refuses a path that a glob denies.
-func deniedError(asked, path string) error {
+// deniedError refuses a path that is denied.
+func (c *compiledRules) deniedError(asked, path string) error {
 	where := quote(asked)
 	if asked != path {
 		where += " leads to " + quote(path) + ", which"
+	}
+	if c.isRunners(path) {
+		return newError(PathNotAllowed, "%s is the runner's own, for the files of secrets: choose another path.", where)
 	}
 	return newError(PathNotAllowed, "%s is denied by the policy's files.deniedPaths: choose another path.", where)
 }

@@ -15,6 +15,8 @@ type hit struct {
 	path, line     string
 	number, column int64
 	cut            bool
+	// replaced is what isn't shown of the line.
+	replaced map[string]int64
 }
 
 // match returns what is written for a hit.
@@ -52,9 +54,13 @@ type searcher struct {
 	pattern *pattern
 	// bounds are those of one file.
 	bounds bounds
+	// shown is that of the Rules.
+	shown  Shown
 	buffer []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
+	// filter is nil if the pattern has no expression.
+	filter *lineDFA
 
 	// What follows is of one file.
 	path string
@@ -66,8 +72,12 @@ type searcher struct {
 
 const searchBytes = 256 << 10
 
-func newSearcher(ctx context.Context, p *pattern, bounds bounds) *searcher {
-	return &searcher{ctx: ctx, pattern: p, bounds: bounds, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+func newSearcher(ctx context.Context, p *pattern, bounds bounds, shown Shown) *searcher {
+	s := &searcher{ctx: ctx, pattern: p, bounds: bounds, shown: shown, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+	if p.filter != nil {
+		s.filter = newLineDFA(p.filter, maxStateBytes/grepWorkers())
+	}
+	return s
 }
 
 // file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
@@ -138,6 +148,9 @@ func (s *searcher) lines(data []byte, open bool) {
 	for i := range s.next {
 		s.next[i] = -1
 	}
+	if s.filter != nil {
+		s.filter.addCredit(len(data))
+	}
 	counted := 0
 	for at := 0; at < len(data); {
 		candidate := s.candidate(data, at)
@@ -167,7 +180,11 @@ func (s *searcher) lines(data []byte, open bool) {
 // candidate returns where a line that may match goes on or starts; -1 if there is none.
 func (s *searcher) candidate(data []byte, from int) int {
 	if len(s.pattern.literals) == 0 {
-		return from
+		at := s.filter.find(data[from:])
+		if at < 0 {
+			return -1
+		}
+		return from + at
 	}
 	first := len(data)
 	for i := range s.pattern.literals {
@@ -189,6 +206,9 @@ func (s *searcher) candidate(data []byte, from int) int {
 func (s *searcher) match(line []byte, hint int) int {
 	if s.pattern.expr == nil {
 		return hint
+	}
+	if len(s.pattern.literals) > 0 && s.filter.find(line) < 0 {
+		return -1
 	}
 	at := s.find(line)
 	if at < 0 {
@@ -249,6 +269,12 @@ func (s *searcher) add(line []byte, column int, open bool) {
 	line = bytes.TrimSuffix(line, []byte{'\r'})
 	column = min(column, len(line))
 	h := hit{path: s.path, number: s.line + 1, column: int64(column) + 1, cut: open}
+	if s.shown != nil {
+		// The whole line, before a part of a value could be cut from it. The match stays in sight.
+		before, _ := s.shown(line[:column])
+		line, h.replaced = s.shown(line)
+		column = min(len(before), len(line))
+	}
 	if len(line) > MaxLineBytes {
 		start := min(max(column-MaxLineBytes/4, 0), len(line)-MaxLineBytes)
 		line, h.cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true

@@ -230,7 +230,7 @@ func (w *walker) finish(p *place, out *results, err error) (Result, error) {
 // underRules returns the walker of a request for what is below a place.
 func (c *call) underRules(p *place) *walker {
 	w := &walker{c: c}
-	if c.rules.denied != nil {
+	if !c.rules.deniesNothingBelow(p.path) {
 		w.denied = func(relative string) bool { return c.rules.isDenied(path.Join(p.path, relative)) }
 	}
 	return w

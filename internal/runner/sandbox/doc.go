@@ -1,5 +1,5 @@
 // Package sandbox holds a call's processes to rules by means of the kernel, without privileges: which programs they
-// execute, which files they read and write, and whom they signal.
+// execute, which files they read and write, whom they signal, and what they connect to.
 //
 // Two walls stand for each call, and both hold for everything that the command starts:
 //
@@ -18,14 +18,22 @@
 //
 // The domain and the filter are set in a stage. That is this program's own binary, started again, which sets them on
 // itself and then executes the command. Init makes every program that imports the package able to be the stage. Starting
-// it takes milliseconds, so one can be started ahead (Ahead). A domain that lists no programs needs no gate: a thread of this
-// process enters it (Domain.Enter), starts the command and ends.
+// it takes milliseconds, so one can be started ahead (Ahead). A domain that lists no programs and holds no connections
+// needs no gate: a thread of this process enters it (Domain.Enter), starts the command and ends.
 //
-// When this process ends, the kernel answers each further execve of the call with ENOSYS.
+// Connections are held where the rules say so, by the same two walls. The filter hands socket, connect, bind, listen and
+// sendto with an address to the gate. The gate makes each IPv4 and IPv6 socket itself and keeps a descriptor of it. At
+// connect it reads the address once, asks Connections, and connects on its own descriptor; the kernel never goes on with
+// a connect of such a socket. The Landlock domain grants no TCP connection at all, so a descriptor that is swapped under
+// the look reaches nothing. UDP sockets are made unable to send: an answer to a query is the gate's own datagram. The
+// filter refuses other kinds of sockets, fast open, source routes and protocols that connect past Landlock.
+//
+// When this process ends, the kernel answers each further execve, socket and connect of the call with ENOSYS.
 //
 // Not held: what a listed interpreter computes, what a multi-call program does without execve (busybox's shell runs its
 // own applets), and connecting to Unix sockets that have a path. Landlock holds the executed file alone where only a
-// look holds the name.
+// look holds the name. Of the network, what comes in isn't held: a command can listen, and answer who connects to it. Nor
+// are sockets held that a process outside the call passes to it: one for TCP that is connected, or one for UDP.
 //
 // The package uses golang.org/x/sys/unix for Landlock. The rules are built in this process from descriptors that are
 // already open and set on one thread of another process, which github.com/landlock-lsm/go-landlock doesn't offer.

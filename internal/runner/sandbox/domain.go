@@ -59,7 +59,12 @@ func (d *Domain) prepare(path string) (err error) {
 	if d.rules.WritePaths != nil {
 		handled |= accessWrite
 	}
-	if d.ruleset, err = newRuleset(handled, d.abi); err != nil {
+	var handledNet uint64
+	if d.rules.Connections {
+		// No rule grants it: a socket that is put in another's place connects nowhere.
+		handledNet = unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	if d.ruleset, err = newRuleset(handled, handledNet, d.abi); err != nil {
 		return err
 	}
 	if d.rules.Programs != nil {
@@ -86,13 +91,13 @@ func (d *Domain) Close() {
 	}
 }
 
-// ListsPrograms reports whether the domain needs a gate, and a stage to be entered in.
-func (d *Domain) ListsPrograms() bool { return d.programs != nil }
+// NeedsStage reports whether the domain needs a gate, and a stage to be entered in.
+func (d *Domain) NeedsStage() bool { return d.programs != nil || d.rules.Connections }
 
-// Enter puts the calling thread and what it starts into the domain, which lists no programs. The thread must be used for
+// Enter puts the calling thread and what it starts into the domain, which needs no gate. The thread must be used for
 // nothing else afterwards.
 func (d *Domain) Enter(denyNetwork bool) error {
-	if d.ListsPrograms() {
+	if d.NeedsStage() {
 		return errNeedsStage
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -105,7 +110,7 @@ func (d *Domain) Enter(denyNetwork bool) error {
 	return err
 }
 
-var errNeedsStage = errors.New("a domain that lists programs is entered in a stage")
+var errNeedsStage = errors.New("a domain that lists programs or holds connections is entered in a stage")
 
 // Process returns what a command is held by that was started in the domain by a thread.
 func (d *Domain) Process() *Process { return &Process{domain: d} }

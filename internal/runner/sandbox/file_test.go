@@ -76,8 +76,19 @@ func FuzzInterpreters(f *testing.F) {
 	})
 }
 
+func TestAStageIsToldEveryOption(t *testing.T) {
+	for _, o := range []filterOptions{{}, {programs: true}, {network: true}, {denyNetwork: true}, {udp: true}, {true, true, true, true}} {
+		s, err := decodeStart((&start{program: "a", options: o}).encode())
+		if err != nil || s.options != o {
+			t.Errorf("told %+v, understood %+v: %v", o, s.options, err)
+		}
+	}
+}
+
 func FuzzDecodeStart(f *testing.F) {
-	f.Add((&start{program: "/bin/sh", argv: []string{"sh", ""}, env: []string{"A=b"}, files: 4, options: filterOptions{gate: true}}).encode())
+	f.Add((&start{program: "/bin/sh", argv: []string{"sh", ""}, env: []string{"A=b"}, files: 4, options: filterOptions{programs: true}}).encode())
+	f.Add((&start{program: "a", options: filterOptions{network: true, udp: true}}).encode())
+	f.Add((&start{program: "a", options: filterOptions{denyNetwork: true}}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := decodeStart(b)
 		if err != nil {

@@ -16,8 +16,11 @@ const (
 	offArg0   = 16
 	offArg1   = 24
 	offArg2   = 32
-	// offArg2High is the upper half of an argument that is an address.
+	offArg3   = 40
+	offArg4   = 48
+	// These are the upper halves of arguments that are addresses.
 	offArg2High = 36
+	offArg4High = 52
 )
 
 // foreignBit marks system calls of the x32 ABI on amd64. No other numbers are that high.
@@ -27,7 +30,16 @@ const foreignBit = 0x40000000
 const ioprioWhoUser = 3
 
 // filterOptions are the parts of the filter that a call needs.
-type filterOptions struct{ gate, denyNetwork bool }
+type filterOptions struct {
+	// programs and network hand what is executed, and what is connected to, to the gate.
+	programs, network bool
+	denyNetwork       bool
+	// udp leaves UDP to the kernel, as far as the network's part could hold it.
+	udp bool
+}
+
+// needsGate reports whether the filter asks a listener.
+func (o filterOptions) needsGate() bool { return o.programs || o.network }
 
 // filter makes the program for a call. Whatever the options, it refuses system calls of another ABI, whose numbers have
 // another meaning, and io_uring, which works without system calls.
@@ -58,11 +70,14 @@ func filter(arch uint32, o filterOptions) []unix.SockFilter {
 	for _, number := range []uint32{unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
 		f = append(f, on(number, load(offArg0), jumpEqual(0, 0, 1), allow, deny(unix.EPERM))...)
 	}
-	if o.gate {
+	if o.programs {
 		f = append(f, gateFilter()...)
 	}
-	if o.denyNetwork {
+	switch {
+	case o.denyNetwork:
 		f = append(f, networkFilter()...)
+	case o.network:
+		f = append(f, networkGateFilter(o.udp)...)
 	}
 	return append(f, allow)
 }
@@ -132,6 +147,11 @@ func jumpEqual(k uint32, then, otherwise uint8) unix.SockFilter {
 
 func jumpAtLeast(k uint32, then, otherwise uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jt: then, Jf: otherwise, K: k}
+}
+
+// and keeps bits of the loaded value.
+func and(k uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
 }
 
 // unlessSet skips the next instruction when the loaded value lacks all of the bits.

@@ -23,11 +23,11 @@ func (c calls) check(t *testing.T, o filterOptions) {
 	t.Helper()
 	for _, arch := range []uint32{unix.AUDIT_ARCH_X86_64, unix.AUDIT_ARCH_AARCH64} {
 		for name, call := range c {
-			if got := evaluate(t, filter(arch, o), arch, call.number, call.args); got != call.want {
+			if got := evaluate(t, filter(arch, o), arch, call.number, call.args[:]...); got != call.want {
 				t.Errorf("%s on %x with %+v: got %x, want %x", name, arch, o, got, call.want)
 			}
 		}
-		if got := evaluate(t, filter(arch, o), unix.AUDIT_ARCH_I386, unix.SYS_GETPID, [3]uint32{}); got != refused(unix.ENOSYS) {
+		if got := evaluate(t, filter(arch, o), unix.AUDIT_ARCH_I386, unix.SYS_GETPID); got != refused(unix.ENOSYS) {
 			t.Errorf("another machine on %x with %+v: got %x", arch, o, got)
 		}
 	}
@@ -100,7 +100,7 @@ var (
 func TestTheFilterOfEveryMachine(t *testing.T) {
 	for _, gate := range []bool{false, true} {
 		for _, deny := range []bool{false, true} {
-			o := filterOptions{gate: gate, denyNetwork: deny}
+			o := filterOptions{programs: gate, denyNetwork: deny}
 			always.check(t, o)
 			map[bool]calls{false: online, true: offline}[deny].check(t, o)
 			map[bool]calls{false: ungated, true: gated}[gate].check(t, o)
@@ -111,9 +111,12 @@ func TestTheFilterOfEveryMachine(t *testing.T) {
 func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
 
 // evaluate is what the kernel does with a filter, as far as ours needs it.
-func evaluate(t *testing.T, filter []unix.SockFilter, arch, number uint32, args [3]uint32) uint32 {
+func evaluate(t *testing.T, filter []unix.SockFilter, arch, number uint32, args ...uint32) uint32 {
 	t.Helper()
-	data := map[uint32]uint32{offArch: arch, offNumber: number, offArg0: args[0], offArg1: args[1], offArg2: args[2], offArg2High: 0}
+	data := map[uint32]uint32{offArch: arch, offNumber: number}
+	for i, arg := range args {
+		data[offArg0+8*uint32(i)] = arg
+	}
 	var a uint32
 	for i := 0; i < len(filter); i++ {
 		in := filter[i]
@@ -127,6 +130,8 @@ func evaluate(t *testing.T, filter []unix.SockFilter, arch, number uint32, args 
 		switch in.Code {
 		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
 			a = data[in.K]
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			a &= in.K
 		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
 			jump(a == in.K)
 		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:

@@ -14,6 +14,8 @@ type gate struct {
 	listener listener
 	programs *programs
 	observed observed
+	// network answers for connections; nil if the gate doesn't hold them.
+	network *network
 	// wake is called when a traced process is let go: until then nobody else can wait for it.
 	wake func()
 
@@ -32,10 +34,20 @@ const maxWorkers = 4
 const stopLimit = time.Second
 
 // newGate starts to answer. It takes the listener and the workers.
-func newGate(l listener, p *programs, wake func(), w workers) (*gate, error) {
+func newGate(l listener, p *programs, held *Network, wake func(), w workers) (*gate, error) {
 	g := &gate{listener: l, programs: p, wake: wake}
+	if held != nil {
+		var err error
+		if g.network, err = newNetwork(held, l); err != nil {
+			unix.Close(int(l))
+			return nil, err
+		}
+	}
 	if err := unix.Pipe2(g.stop[:], unix.O_CLOEXEC); err != nil {
 		unix.Close(int(l))
+		if g.network != nil {
+			g.network.close()
+		}
 		return nil, err
 	}
 	for range maxWorkers {
@@ -56,17 +68,20 @@ func (g *gate) work() {
 	}
 }
 
-// next waits for the kernel.
+// next waits for the kernel, and for a sweep.
 func (g *gate) next() (notification, bool) {
 	g.receiving.Lock()
 	defer g.receiving.Unlock()
 	for {
-		fds := []unix.PollFd{{Fd: int32(g.listener), Events: unix.POLLIN}, {Fd: int32(g.stop[0]), Events: unix.POLLIN}}
+		fds := g.polled()
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return notification{}, false
 		}
 		if fds[1].Revents != 0 || fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
 			return notification{}, false
+		}
+		if len(fds) > 2 && fds[2].Revents != 0 && g.network.advanceReady() {
+			return notification{number: sweepDue}, true
 		}
 		if fds[0].Revents&unix.POLLIN == 0 {
 			continue
@@ -77,6 +92,15 @@ func (g *gate) next() (notification, bool) {
 	}
 }
 
+// polled are the listener, the end of the work, and what connects.
+func (g *gate) polled() []unix.PollFd {
+	fds := []unix.PollFd{{Fd: int32(g.listener), Events: unix.POLLIN}, {Fd: int32(g.stop[0]), Events: unix.POLLIN}}
+	if g.network != nil {
+		fds = append(fds, unix.PollFd{Fd: int32(g.network.ready), Events: unix.POLLIN})
+	}
+	return fds
+}
+
 // close stops answering: what executes from now on gets ENOSYS.
 func (g *gate) close() {
 	unix.Close(g.stop[1])
@@ -85,6 +109,9 @@ func (g *gate) close() {
 		g.done.Wait()
 		unix.Close(g.stop[0])
 		unix.Close(int(g.listener))
+		if g.network != nil {
+			g.network.close()
+		}
 		close(stopped)
 	}()
 	limit := time.NewTimer(stopLimit)
@@ -97,6 +124,9 @@ func (g *gate) close() {
 
 // handle answers one system call.
 func (g *gate) handle(n *notification) {
+	if g.network != nil && g.network.handle(n) {
+		return
+	}
 	switch n.number {
 	case unix.SYS_EXECVE:
 		g.handleExec(n, execution{dirfd: unix.AT_FDCWD, path: n.args[0], argv: n.args[1], env: n.args[2]})

@@ -46,8 +46,8 @@ type ruleset struct {
 
 // newRuleset makes a set that refuses the handled rights wherever no rule grants them, and, where Landlock can, signals
 // and abstract sockets to the outside.
-func newRuleset(handled uint64, abi int) (*ruleset, error) {
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled}
+func newRuleset(handled, handledNet uint64, abi int) (*ruleset, error) {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled, Handled_access_net: handledNet}
 	if abi >= rules.ABIScopes {
 		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 	}

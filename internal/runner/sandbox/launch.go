@@ -73,6 +73,8 @@ type Start struct {
 	Files     []uintptr
 	// DenyNetwork makes all sockets but Unix sockets fail.
 	DenyNetwork bool
+	// Network decides about connections. A domain that holds connections needs it, unless DenyNetwork is set.
+	Network *Network
 	// Wake is called when a child of this process may have changed its state unseen.
 	Wake func()
 }
@@ -119,10 +121,11 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 }
 
 func (s *Stage) execute(c *Start, p *Process) error {
-	body := (&start{
-		program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files),
-		options: filterOptions{gate: c.Domain.programs != nil, denyNetwork: c.DenyNetwork},
-	}).encode()
+	options, err := c.filterOptions()
+	if err != nil {
+		return err
+	}
+	body := (&start{program: c.Program, argv: c.Argv, env: c.Env, files: len(c.Files), options: options}).encode()
 	fds := []int{c.Directory}
 	for _, fd := range c.Files {
 		fds = append(fds, int(fd))
@@ -139,11 +142,26 @@ func (s *Stage) execute(c *Start, p *Process) error {
 		}
 		body = body[n:]
 	}
-	return s.await(c, p)
+	return s.await(c, p, options)
+}
+
+// errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
+var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
+
+func (c *Start) filterOptions() (filterOptions, error) {
+	o := filterOptions{programs: c.Domain.programs != nil, denyNetwork: c.DenyNetwork}
+	if c.DenyNetwork || !c.Domain.rules.Connections {
+		return o, nil
+	}
+	if c.Network == nil || c.Network.Connections == nil {
+		return o, errNoConnections
+	}
+	o.network, o.udp = true, c.Network.UDP
+	return o, nil
 }
 
 // await follows the stage up to its execution.
-func (s *Stage) await(c *Start, p *Process) error {
+func (s *Stage) await(c *Start, p *Process, options filterOptions) error {
 	said := make([]byte, 5)
 	rights := make([]byte, unix.CmsgSpace(4))
 	for {
@@ -154,12 +172,12 @@ func (s *Stage) await(c *Start, p *Process) error {
 			return ErrStageLost
 		case err != nil:
 			return err
-		case n == 0 && c.Domain.programs != nil && p.gate == nil:
+		case n == 0 && options.needsGate() && p.gate == nil:
 			return ErrStageLost
 		case n == 0:
 			return nil
 		case said[0] == sayListener:
-			if p.gate, err = c.Domain.newGate(rights[:nrights], c.Wake, s.workers); err != nil {
+			if p.gate, err = c.newGate(rights[:nrights], options, s.workers); err != nil {
 				return err
 			}
 		case n == len(said):
@@ -170,7 +188,7 @@ func (s *Stage) await(c *Start, p *Process) error {
 	}
 }
 
-func (d *Domain) newGate(rights []byte, wake func(), w workers) (*gate, error) {
+func (c *Start) newGate(rights []byte, options filterOptions, w workers) (*gate, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
 		return nil, errMalformed
@@ -179,7 +197,11 @@ func (d *Domain) newGate(rights []byte, wake func(), w workers) (*gate, error) {
 	if err != nil || len(fds) != 1 {
 		return nil, errMalformed
 	}
-	return newGate(listener(fds[0]), d.programs, wake, w)
+	var held *Network
+	if options.network {
+		held = c.Network
+	}
+	return newGate(listener(fds[0]), c.Domain.programs, held, c.Wake, w)
 }
 
 // Stop ends the answering when the command and all that it started have ended. What has not ended can't execute anything
@@ -202,7 +224,15 @@ func (p *Process) Report(o *result.Outcome) {
 		return
 	}
 	p.gate.observed.report(o)
-	if message := p.refusal(); message != "" && slices.Contains(namesRefused, o.Reason) {
-		o.Message += " " + message
+	messages := []string{p.refusal()}
+	if n := p.gate.network; n != nil {
+		n.denied.report(o)
+		o.Isolation.Connections, o.Isolation.OpenUDP = true, n.UDP
+		messages = append(messages, n.denied.message())
+	}
+	for _, message := range messages {
+		if message != "" && slices.Contains(namesRefused, o.Reason) {
+			o.Message += " " + message
+		}
 	}
 }

@@ -62,9 +62,12 @@ func (l listener) isValid(id uint64) bool {
 }
 
 // refuse makes the system call fail.
-func (l listener) refuse(id uint64, errno unix.Errno) {
-	a := answer{id: id, errno: -int32(errno)}
-	_ = l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)) // it fails when the process is gone
+func (l listener) refuse(id uint64, errno unix.Errno) { l.finish(id, 0, errno) }
+
+// finish makes the system call return a value, or fail. It reports false when the call doesn't wait any more.
+func (l listener) finish(id uint64, value int64, errno unix.Errno) bool {
+	a := answer{id: id, value: value, errno: -int32(errno)}
+	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)) == 0
 }
 
 // proceed lets the kernel carry the system call out. It reports false when the call doesn't wait any more.
@@ -73,8 +76,19 @@ func (l listener) proceed(id uint64) bool {
 	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)) == 0
 }
 
-// give makes the system call return a copy of a descriptor.
+// give makes the system call return a copy of a descriptor. The calling goroutine must be locked to its thread.
+//
+// A signal must not interrupt it: the kernel would take the descriptor back, but not the answer, and the process would
+// get 0 for a descriptor. The runtime sends such signals to its threads.
 func (l listener) give(id uint64, fd int, cloexec bool) unix.Errno {
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		return errnoOf(err, unix.EINVAL)
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
 	a := addDescriptor{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(fd)}
 	if cloexec {
 		a.newDescriptor = unix.O_CLOEXEC

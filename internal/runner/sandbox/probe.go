@@ -29,7 +29,7 @@ func probeLandlock() int {
 	if abi == 0 || unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != nil {
 		return 0
 	}
-	r, err := newRuleset(unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK, 0)
+	r, err := newRuleset(unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK, 0, 0)
 	if err != nil {
 		return 0
 	}

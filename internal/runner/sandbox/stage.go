@@ -41,21 +41,16 @@ type start struct {
 
 // Flags of an encoded start.
 const (
-	flagGate = 1 << iota
+	flagPrograms = 1 << iota
+	flagNetwork
 	flagDenyNetwork
+	flagUDP
 )
 
 // encode writes numbers of four bytes, and strings after their lengths.
 func (s *start) encode() []byte {
-	var flags uint32
-	if s.options.gate {
-		flags |= flagGate
-	}
-	if s.options.denyNetwork {
-		flags |= flagDenyNetwork
-	}
 	order := binary.NativeEndian
-	b := order.AppendUint32(nil, flags)
+	b := order.AppendUint32(nil, s.options.flags())
 	b = order.AppendUint32(b, uint32(s.files))
 	for _, list := range [][]string{{s.program}, s.argv, s.env} {
 		b = order.AppendUint32(b, uint32(len(list)))
@@ -67,13 +62,28 @@ func (s *start) encode() []byte {
 	return b
 }
 
+func (o filterOptions) flags() uint32 {
+	var flags uint32
+	for flag, isSet := range map[uint32]bool{
+		flagPrograms: o.programs, flagNetwork: o.network, flagDenyNetwork: o.denyNetwork, flagUDP: o.udp,
+	} {
+		if isSet {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
 // errMalformed can't happen: both ends are the same program.
 var errMalformed = errors.New("the stage was told something else than a command")
 
 func decodeStart(b []byte) (s start, err error) {
 	d := decoder{b: b}
 	flags := d.number()
-	s.options = filterOptions{gate: flags&flagGate != 0, denyNetwork: flags&flagDenyNetwork != 0}
+	s.options = filterOptions{
+		programs: flags&flagPrograms != 0, network: flags&flagNetwork != 0,
+		denyNetwork: flags&flagDenyNetwork != 0, udp: flags&flagUDP != 0,
+	}
 	s.files = int(d.number())
 	program := d.list()
 	s.argv, s.env = d.list(), d.list()
@@ -160,14 +170,14 @@ func stageCommand(control int, s *start, fds []int) error {
 		return err
 	}
 	var flags uintptr
-	if s.options.gate {
+	if s.options.needsGate() {
 		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
 	}
 	listener, err := install(filter(auditArch, s.options), flags)
 	if err != nil {
 		return err
 	}
-	if s.options.gate {
+	if s.options.needsGate() {
 		send <- listener
 		if err := <-sent; err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
@@ -45,28 +46,43 @@ type reply struct {
 
 // command is a runner.Command without what can't be sent. Texts are bytes, since JSON would change what isn't UTF-8.
 type command struct {
-	Argv              [][]byte      `json:"argv"`
-	Env               [][]byte      `json:"env"`
-	Dir               []byte        `json:"dir"`
-	Stdin             []byte        `json:"stdin,omitempty"`
-	Timeout           time.Duration `json:"timeout,omitempty"`
-	Grace             time.Duration `json:"grace,omitempty"`
-	MaxBytesPerStream int           `json:"maxBytesPerStream"`
-	Source            []byte        `json:"source,omitempty"`
-	HasSource         bool          `json:"hasSource,omitempty"`
-	Rules             *rules.Rules  `json:"rules,omitempty"`
-	DenyNetwork       bool          `json:"denyNetwork,omitempty"`
+	Argv              [][]byte        `json:"argv"`
+	Env               [][]byte        `json:"env"`
+	Dir               []byte          `json:"dir"`
+	Stdin             []byte          `json:"stdin,omitempty"`
+	Timeout           time.Duration   `json:"timeout,omitempty"`
+	Grace             time.Duration   `json:"grace,omitempty"`
+	MaxBytesPerStream int             `json:"maxBytesPerStream"`
+	Source            []byte          `json:"source,omitempty"`
+	HasSource         bool            `json:"hasSource,omitempty"`
+	Rules             *rules.Rules    `json:"rules,omitempty"`
+	DenyNetwork       bool            `json:"denyNetwork,omitempty"`
+	Network           *runner.Network `json:"network,omitempty"`
 	// HasInput says that the last file is the standard input.
 	HasInput bool `json:"hasInput,omitempty"`
 
 	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
+
+	Redact []knownValue `json:"redact,omitempty"`
+}
+
+// knownValue is a redact.Value, which doesn't let itself be written.
+type knownValue struct {
+	Name    string `json:"name"`
+	Value   []byte `json:"value"`
+	Foreign bool   `json:"foreign,omitempty"`
 }
 
 func newCommand(c *runner.Command) *command {
+	var known []knownValue
+	for _, v := range c.Redact {
+		known = append(known, knownValue(v))
+	}
 	return &command{
 		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
 		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, HasSource: c.Source != nil, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
-		KeepBytesPerStream: c.KeepBytesPerStream, HasInput: c.Input != nil,
+		KeepBytesPerStream: c.KeepBytesPerStream, HasInput: c.Input != nil, Network: c.Network,
+		Redact: known,
 	}
 }
 
@@ -74,7 +90,10 @@ func (c *command) command() runner.Command {
 	cmd := runner.Command{
 		Argv: toStrings(c.Argv), Env: toStrings(c.Env), Dir: string(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
 		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
-		KeepBytesPerStream: c.KeepBytesPerStream, Stdout: os.Stdout, Stderr: os.Stderr,
+		KeepBytesPerStream: c.KeepBytesPerStream, Stdout: os.Stdout, Stderr: os.Stderr, Network: c.Network,
+	}
+	for _, v := range c.Redact {
+		cmd.Redact = append(cmd.Redact, redact.Value(v))
 	}
 	if c.HasSource && cmd.Source == nil {
 		cmd.Source = []byte{}

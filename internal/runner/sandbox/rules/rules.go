@@ -16,6 +16,8 @@ type Rules struct {
 	// WritePaths are absolute paths of files, and of directories below which files may be made, written, moved and
 	// removed. Nil doesn't restrict writing, an empty list allows only devices such as /dev/null, and /dev/shm.
 	WritePaths []string `json:"writePaths,omitzero"`
+	// Connections says that the runner decides about each connection. It has no meaning for a call without a network.
+	Connections bool `json:"connections,omitempty"`
 }
 
 // Programs are the programs that a call may execute.
@@ -52,6 +54,8 @@ type Support struct {
 const (
 	// ABIPaths holds programs and paths: Linux 6.2.
 	ABIPaths = 3
+	// ABIConnections holds TCP connections: Linux 6.7.
+	ABIConnections = 4
 	// ABIScopes holds signals and abstract sockets: Linux 6.12.
 	ABIScopes = 6
 )
@@ -66,13 +70,15 @@ func (s Support) Missing(r *Rules) string {
 		return "Landlock of Linux 6.2 or later"
 	case !s.Listener:
 		return "seccomp filter with a listener"
-	case r.Programs == nil:
+	case r.Connections && s.LandlockABI < ABIConnections:
+		return "Landlock of Linux 6.7 or later, which holds connections"
+	case r.Programs == nil && !r.Connections:
 		return ""
 	case !s.AddDescriptor:
 		return "way to pass descriptors through a seccomp listener"
 	case !s.ReadMemory:
 		return "right to read the memory of a call's processes"
-	case !s.Trace:
+	case !s.Trace && r.Programs != nil:
 		return "right to trace a call's processes"
 	default:
 		return ""

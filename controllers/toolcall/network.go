@@ -1,0 +1,53 @@
+package toolcall
+
+import (
+	"context"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/clusternet"
+	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/result"
+)
+
+// Cluster knows the addresses of the cluster.
+type Cluster interface {
+	Facts(ctx context.Context) (*clusternet.Facts, error)
+}
+
+// assignment is what a call's runner is told: the decision with the call's own input, and for a restricted network the
+// addresses of the cluster. Without them the runner refuses to start the command, and says so.
+func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *v1alpha1.ToolCall) (*wire.Assignment, error) {
+	a, err := d.Assignment(whole)
+	if err != nil || a.Network == nil || r.Cluster == nil {
+		return a, err
+	}
+	facts, err := r.Cluster.Facts(ctx)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The network of calls can't be restricted")
+		return a, nil
+	}
+	around := &a.Network.Rules.Surroundings
+	around.APIServer, around.Domain = facts.APIServer, facts.Domain
+	around.Services, around.ServicesUnknown = facts.Services, len(facts.Services) == 0
+	around.Pods, around.PodsUnknown = facts.Pods, len(facts.Pods) == 0
+	a.Network.Nameservers, a.Network.Search = facts.Nameservers, jobspec.SearchList(whole.Namespace, facts.Domain)
+	return a, nil
+}
+
+// setNetwork writes what the call had of the network, and what was refused to it.
+func (o *observation) setNetwork(s *v1alpha1.ToolCallStatus, outcome *result.Outcome) {
+	if o.decision == nil || o.decision.Network == nil || !outcome.Started {
+		return
+	}
+	s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkMode(o.decision.Network.Mode), OmittedDenied: outcome.MoreDenied}
+	for _, d := range outcome.Denied {
+		s.Network.Denied = append(s.Network.Denied, v1alpha1.DeniedHost{
+			Host: bounds.Text(d.Host, v1alpha1.MaxDeniedHostBytes), Port: int32(d.Port), Count: d.Count,
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package guards
+
+import (
+	"fmt"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/network"
+)
+
+// compileNetwork checks the network's rules. Decisions about connections are made in the pod.
+func (p *Policy) compileNetwork(spec *v1alpha1.ExecutionPolicySpec) error {
+	if spec.Network == nil {
+		return nil
+	}
+	if err := network.Validate(NetworkRules(spec.Network, v1alpha1.NetworkListed)); err != nil {
+		return fmt.Errorf("spec.network.%w", err)
+	}
+	return nil
+}
+
+// codeHasNetwork says that code calls can have network. A mode holds for them too.
+func codeHasNetwork(spec *v1alpha1.ExecutionPolicySpec, code *v1alpha1.CodePolicy) bool {
+	if spec.Network != nil && spec.Network.Mode != "" {
+		return spec.Network.Mode != v1alpha1.NetworkNone
+	}
+	return code.NetworkAccess != nil && *code.NetworkAccess
+}
+
+// NetworkRules are a policy's, in the mode that is given where the policy has none.
+func NetworkRules(n *v1alpha1.NetworkRules, mode v1alpha1.NetworkMode) *network.Rules {
+	if n.Mode != "" {
+		mode = n.Mode
+	}
+	r := &network.Rules{
+		Mode: network.Mode(mode), DeniedCIDRs: n.DeniedCIDRs,
+		AllowInCluster: n.AllowInCluster != nil && *n.AllowInCluster, UDP: n.UDP != nil && *n.UDP,
+	}
+	for _, host := range n.Allowed {
+		e := network.Entry{Host: host.Host}
+		for _, port := range host.Ports {
+			e.Ports = append(e.Ports, int(port))
+		}
+		r.Allowed = append(r.Allowed, e)
+	}
+	return r
+}

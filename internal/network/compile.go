@@ -1,0 +1,221 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Reason says in one word why a connection or a lookup is refused. It is a label of metrics.
+type Reason string
+
+// The reasons of refusals.
+const (
+	ReasonModeNone  Reason = "ModeNone"
+	ReasonNotListed Reason = "NotListed"
+	// ReasonNotInHosts says that the policy allows it, and the call's own hosts don't.
+	ReasonNotInHosts Reason = "NotInHosts"
+	ReasonDeniedCIDR Reason = "DeniedCIDR"
+	ReasonMetadata   Reason = "Metadata"
+	ReasonNode       Reason = "Node"
+	ReasonAPIServer  Reason = "APIServer"
+	ReasonInCluster  Reason = "InCluster"
+	// ReasonOutsideCluster says that a name of the cluster leads out of the cluster.
+	ReasonOutsideCluster Reason = "OutsideCluster"
+	ReasonUDP            Reason = "UDP"
+	ReasonProtocol       Reason = "Protocol"
+	ReasonResolver       Reason = "Resolver"
+	ReasonNoAddress      Reason = "NoAddress"
+)
+
+// Resolvers is the loopback address that the resolvers of all calls of a pod listen at. Each has another port, and only the
+// gate leads there: a call that connected on its own could ask for another call's names.
+var Resolvers = netip.AddrFrom4([4]byte{127, 0, 0, 53})
+
+// entry is an Entry that was parsed. No ports means every port: only an entry of hosts has none.
+type entry struct {
+	host
+	ports []uint16
+}
+
+func (e *entry) hasPort(port uint16) bool {
+	return port == anyPort || e.ports == nil || slices.Contains(e.ports, port)
+}
+
+// denial is a range of addresses that is denied whatever is allowed.
+type denial struct {
+	prefix netip.Prefix
+	reason Reason
+}
+
+// Decider decides by compiled Rules. It doesn't change, so any number of goroutines may use it.
+type Decider struct {
+	mode           Mode
+	udp            bool
+	allowInCluster bool
+	allowed        hosts
+	narrowed       hosts
+	denied         []denial
+	cluster        []netip.Prefix
+	pod            []netip.Addr
+	domain         string
+}
+
+// hosts finds the entries that match a name or an address.
+type hosts struct {
+	names    map[string]*entry
+	below    map[string]*entry
+	prefixes []*entry
+	// pods is the domain below which no wildcard matches; empty if it isn't known.
+	pods string
+}
+
+func (h *hosts) isEmpty() bool { return len(h.names)+len(h.below)+len(h.prefixes) == 0 }
+
+// add keeps one entry for each host, with the ports of all that name it.
+func (h *hosts) add(e entry) {
+	switch {
+	case e.prefix.IsValid():
+		i := slices.IndexFunc(h.prefixes, func(p *entry) bool { return p.prefix == e.prefix })
+		if i < 0 {
+			h.prefixes = append(h.prefixes, &e)
+			return
+		}
+		h.prefixes[i].ports = append(h.prefixes[i].ports, e.ports...)
+	case e.below:
+		h.below = addNamed(h.below, &e)
+	default:
+		h.names = addNamed(h.names, &e)
+	}
+}
+
+func addNamed(m map[string]*entry, e *entry) map[string]*entry {
+	if m == nil {
+		m = map[string]*entry{}
+	}
+	if same := m[e.name]; same != nil {
+		same.ports = append(same.ports, e.ports...)
+		return m
+	}
+	m[e.name] = e
+	return m
+}
+
+// Compile checks Rules and prepares them for decisions. The error joins one *Error for each wrong field, up to a bound.
+// Surroundings must be known: what they don't name, nothing denies.
+func Compile(r *Rules) (*Decider, error) {
+	var p problems
+	d := compile(r, &p)
+	if r.Mode != None {
+		r.Surroundings.check(&p)
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Validate checks Rules whose surroundings needn't be known yet, such as those of a policy.
+func Validate(r *Rules) error {
+	var p problems
+	compile(r, &p)
+	return p.err()
+}
+
+// compile returns a Decider that may be used unless there are problems.
+func compile(r *Rules, p *problems) *Decider {
+	d := &Decider{mode: r.Mode, udp: r.UDP, allowInCluster: r.AllowInCluster}
+	switch r.Mode {
+	case None, Listed, Open:
+	default:
+		p.add("mode", "%s isn't a mode: use None, Listed or Open", quote(string(r.Mode)))
+	}
+	d.compileAllowed(r.Allowed, p)
+	d.compileDenied(r.DeniedCIDRs, p)
+	d.compileHosts(r.Hosts, p)
+	d.compileSurroundings(&r.Surroundings, p)
+	return d
+}
+
+func (d *Decider) compileAllowed(list []Entry, p *problems) {
+	if len(list) > MaxAllowed {
+		p.add("allowed", "it has %d entries, and may have %d: name networks or wildcards instead of single hosts", len(list), MaxAllowed)
+		return
+	}
+	for i := range list {
+		field := fmt.Sprintf("allowed[%d]", i)
+		h, err := parseHost(list[i].Host)
+		if err != nil {
+			p.add(field+".host", "%v", err)
+			continue
+		}
+		if denied := containing(metadata, h.prefix); denied.IsValid() {
+			p.add(field+".host", "%s is a link-local or metadata address (%s), which every policy denies: remove it", h, denied)
+		}
+		ports := compilePorts(list[i].Ports, field+".ports", p)
+		d.allowed.add(entry{host: h, ports: ports})
+	}
+}
+
+func compilePorts(list []int, field string, p *problems) []uint16 {
+	if len(list) > MaxPorts {
+		p.add(field, "it has %d ports, and may have %d", len(list), MaxPorts)
+		return nil
+	}
+	var ports []uint16
+	for i, port := range list {
+		if port < 1 || port > 65535 {
+			p.add(fmt.Sprintf("%s[%d]", field, i), "%d isn't a port: use 1 to 65535", port)
+			continue
+		}
+		ports = append(ports, uint16(port))
+	}
+	if len(list) == 0 {
+		ports = []uint16{DefaultPort}
+	}
+	return ports
+}
+
+func (d *Decider) compileDenied(list []string, p *problems) {
+	if len(list) > MaxDenied {
+		p.add("deniedCIDRs", "it has %d entries, and may have %d", len(list), MaxDenied)
+		return
+	}
+	for i, text := range list {
+		prefix, err := parsePrefix(text)
+		if addr, isAddr := netip.ParseAddr(text); isAddr == nil {
+			addr = addr.Unmap().WithZone("")
+			err = fmt.Errorf("%s is an address: write %s", quote(text), netip.PrefixFrom(addr, addr.BitLen()))
+		}
+		if err != nil {
+			p.add(fmt.Sprintf("deniedCIDRs[%d]", i), "%v", err)
+			continue
+		}
+		d.denied = append(d.denied, denial{prefix, ReasonDeniedCIDR})
+	}
+}
+
+func (d *Decider) compileHosts(list []string, p *problems) {
+	if len(list) > MaxHosts {
+		p.add("hosts", "it has %d entries, and may have %d", len(list), MaxHosts)
+		return
+	}
+	for i, text := range list {
+		h, err := parseHost(text)
+		if err != nil {
+			p.add(fmt.Sprintf("hosts[%d]", i), "%v", err)
+			continue
+		}
+		d.narrowed.add(entry{host: h})
+	}
+}
+
+// containing returns the first of the networks that contains a prefix whole. An invalid prefix is contained in none.
+func containing(networks []netip.Prefix, prefix netip.Prefix) netip.Prefix {
+	for _, network := range networks {
+		if prefix.IsValid() && prefixContains(network, prefix) {
+			return network
+		}
+	}
+	return netip.Prefix{}
+}

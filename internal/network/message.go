@@ -1,0 +1,186 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// host is what a refusal is told and counted under: a name is what the user wrote, an address is what it came to.
+func (q *question) host() string {
+	if len(q.names) > 0 {
+		return q.firstName().Name
+	}
+	return q.addr.String()
+}
+
+// firstName is the one of several names that messages tell. There must be one.
+func (q *question) firstName() LookedUp {
+	return slices.MinFunc(q.names, func(a, b LookedUp) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Target, b.Target))
+	})
+}
+
+func (q *question) refuse(reason Reason, rule string) Verdict {
+	return Verdict{Reason: reason, Host: q.host(), Rule: rule}
+}
+
+// what names the destination with its port, if there is one, its address, if it was looked up, and what that embeds.
+func (q *question) what() string {
+	text := q.host()
+	if q.port != anyPort {
+		if strings.Contains(text, ":") {
+			text = "[" + text + "]"
+		}
+		text += ":" + portText(q.port)
+	}
+	var details []string
+	if len(q.names) > 0 && q.addr.IsValid() {
+		details = append(details, q.addr.String())
+	}
+	if len(q.inner) > 0 {
+		details = append(details, "which stands for "+joinAddrs(q.inner))
+	}
+	if len(details) > 0 {
+		text += " (" + strings.Join(details, ", ") + ")"
+	}
+	return text
+}
+
+func joinAddrs(list []netip.Addr) string {
+	var texts []string
+	for _, addr := range list {
+		texts = append(texts, addr.String())
+	}
+	return strings.Join(texts, " or ")
+}
+
+// missingEntry is the entry that would allow the destination.
+func (q *question) missingEntry() string { return q.entryFor(q.host()) }
+
+func (q *question) entryFor(host string) string {
+	if q.port == anyPort {
+		return "{host: " + host + "}"
+	}
+	return "{host: " + host + ", ports: [" + portText(q.port) + "]}"
+}
+
+func portText(port uint16) string { return strconv.Itoa(int(port)) }
+
+func (q *question) messageNone() string {
+	return fmt.Sprintf("%s is refused, as the policy's network.mode is None: set mode Listed, and add %s to network.allowed", q.what(), q.missingEntry())
+}
+
+// messageNotListed tells apart a host that isn't there and one that is there with other ports.
+func (d *Decider) messageNotListed(q *question) string {
+	entries := d.matching(q)
+	if q.port == anyPort || len(entries) == 0 {
+		return fmt.Sprintf("%s isn't in the policy's network.allowed: add %s", q.what(), q.missingEntry())
+	}
+	var ports []uint16
+	for _, e := range entries {
+		ports = append(ports, e.ports...)
+	}
+	slices.Sort(ports)
+	return fmt.Sprintf("%s isn't in the policy's network.allowed, which has %s with ports %v: add %s to its ports",
+		q.what(), entries[0], slices.Compact(ports), portText(q.port))
+}
+
+// matching returns the entries that allow some port of the destination.
+func (d *Decider) matching(q *question) []*entry {
+	var found []*entry
+	for _, n := range q.names {
+		found = append(found, d.allowed.named(n.Name)...)
+	}
+	for _, e := range d.allowed.prefixes {
+		if e.prefix.Contains(q.addr) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func (q *question) messageNotInHosts() string {
+	return fmt.Sprintf("%s isn't in the call's network.hosts: add %s to it, or leave hosts out", q.what(), q.host())
+}
+
+func (q *question) messageUDP() string {
+	return fmt.Sprintf("UDP to %s is refused: use TCP, or set the policy's network.udp", q.what())
+}
+
+// messageDenied names the address that is denied: the destination, or one that it embeds.
+func (q *question) messageDenied(d *denial, addr netip.Addr) string {
+	subject := q.subject(addr)
+	switch d.reason {
+	case ReasonMetadata:
+		return subject + " is a " + metadataKind(addr) + " address, which every policy denies"
+	case ReasonResolver:
+		return subject + " is the address of the calls' resolvers, where nobody connects: ask the nameserver of /etc/resolv.conf"
+	case ReasonNode:
+		return subject + " is an address of the node, which every policy denies"
+	case ReasonAPIServer:
+		return subject + " is an address of the cluster's API server, which every policy denies"
+	default:
+		return fmt.Sprintf("%s is in %s of the policy's network.deniedCIDRs, which win over everything: take it out of them, or use another address",
+			subject, d.prefix)
+	}
+}
+
+func metadataKind(addr netip.Addr) string {
+	if addr == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || !addr.IsLinkLocalUnicast() {
+		return "metadata"
+	}
+	return "link-local"
+}
+
+// subject names an address, and how the destination leads to it.
+func (q *question) subject(addr netip.Addr) string {
+	text := addr.String()
+	if addr != q.addr {
+		text += ", which " + q.addr.String() + " stands for,"
+	}
+	if len(q.names) > 0 {
+		text += " (" + q.host() + ")"
+	}
+	return text
+}
+
+// messageInCluster tells what would open the address in: a name of the cluster only if the address was looked up by one.
+func (d *Decider) messageInCluster(q *question, network netip.Prefix, in netip.Addr) string {
+	text := fmt.Sprintf("%s is in the cluster's network %s", q.subject(in), network)
+	host := in.String()
+	switch {
+	case in != q.addr:
+		text += ": connect to " + host + " itself"
+		return text + ", and add " + q.entryFor(host) + toAllowed
+	case len(q.names) == 0:
+		return text + ": add " + q.entryFor(host) + toAllowed
+	}
+	n := q.firstName()
+	closed := n.Name
+	if d.opensName(n.Name, q.port) {
+		text += ", and " + n.Name + " is an alias of " + n.Target
+		closed = n.Target
+	}
+	switch {
+	case !d.isOfCluster(closed):
+		return text + ", which no name outside the cluster opens: add " + q.entryFor(host) + toAllowed
+	case d.withoutHosts().opensName(closed, q.port):
+		return text + ": add " + closed + " to the call's network.hosts, or leave hosts out"
+	default:
+		return text + ": add " + q.entryFor(closed) + toAllowed
+	}
+}
+
+const toAllowed = " to the policy's network.allowed, or set allowInCluster"
+
+func (d *Decider) messageOutsideCluster(q *question) string {
+	text := q.subject(q.addr) + " isn't in the cluster's networks, and a name of the cluster allows only what is: add "
+	if d.mode == Open {
+		return text + q.addr.String() + " to the call's network.hosts, or leave hosts out"
+	}
+	return text + q.entryFor(q.addr.String()) + " to the policy's network.allowed"
+}

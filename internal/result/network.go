@@ -1,0 +1,48 @@
+package result
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Bounds of what an outcome says about the network.
+const (
+	// MaxDenials is how many refused addresses are listed: as many as a status lists.
+	MaxDenials = 20
+	// MaxDenialHost bounds a host's name, in bytes, as DNS does.
+	MaxDenialHost = 253
+)
+
+// NetworkDenial is an address that a call was not allowed to reach.
+type NetworkDenial struct {
+	// Host is a name if the address was looked up by one, and an IP address otherwise.
+	Host  string `json:"host"`
+	Port  uint16 `json:"port"`
+	Count int64  `json:"count"`
+}
+
+// Denials is a list of at most MaxDenials.
+type Denials []NetworkDenial
+
+// UnmarshalJSON reads no more addresses than the list may hold, and one to show that there are more.
+func (d *Denials) UnmarshalJSON(raw []byte) error {
+	return decodeBounded(raw, (*[]NetworkDenial)(d), MaxDenials)
+}
+
+// maxEncodedDenials is room for the list. encoding/json writes one byte of a host as at most six.
+const maxEncodedDenials = MaxDenials * (6*MaxDenialHost + len(`{"host":"","port":65535,"count":9223372036854775807},`))
+
+func (o *Outcome) validateDenials() error {
+	if o.MoreDenied < 0 {
+		return errors.New("less than no address was refused")
+	}
+	if len(o.Denied) > MaxDenials {
+		return errors.New("there are more refused addresses than are listed")
+	}
+	for _, d := range o.Denied {
+		if d.Count < 1 || d.Host == "" || len(d.Host) > MaxDenialHost {
+			return fmt.Errorf("%.64q, %d times, is no refused address", d.Host, d.Count)
+		}
+	}
+	return nil
+}

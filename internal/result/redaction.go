@@ -1,0 +1,76 @@
+package result
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Bounds of what an outcome says about redactions.
+const (
+	MaxRedactions    = 16
+	MaxRedactionName = 256
+	// maxEncodedRedactions is room for them: a name needs no escaping.
+	maxEncodedRedactions = MaxRedactions * (MaxRedactionName + len(`{"name":"","stream":"Message","count":9223372036854775807},`))
+)
+
+// Where a value was redacted.
+const (
+	RedactedStdout = "Stdout"
+	RedactedStderr = "Stderr"
+	// RedactedMessage stands for what is said about the call, beside its streams: a message, a path, the name of an artifact.
+	RedactedMessage = "Message"
+)
+
+// Redaction says how often the value of a Secret was replaced.
+type Redaction struct {
+	// Name is the variable's.
+	Name string `json:"name"`
+	// Stream is one of the constants.
+	Stream string `json:"stream"`
+	Count  int64  `json:"count"`
+}
+
+// Redactions is a list of at most MaxRedactions.
+type Redactions []Redaction
+
+// UnmarshalJSON reads no more than the list may hold, and one to show that there are more.
+func (r *Redactions) UnmarshalJSON(raw []byte) error {
+	return decodeBounded(raw, (*[]Redaction)(r), MaxRedactions)
+}
+
+// AddRedaction counts one, as far as there is room in the list.
+func (o *Outcome) AddRedaction(r Redaction) {
+	for i := range o.Redactions {
+		if have := &o.Redactions[i]; have.Name == r.Name && have.Stream == r.Stream {
+			have.Count += r.Count
+			return
+		}
+	}
+	if r.Count > 0 && len(o.Redactions) < MaxRedactions {
+		o.Redactions = append(o.Redactions, r)
+	}
+}
+
+func (r Redactions) validate() error {
+	if len(r) > MaxRedactions {
+		return errors.New("there are more redactions than are listed")
+	}
+	for _, one := range r {
+		switch {
+		case !isRedactionName(one.Name), one.Count < 1:
+			return fmt.Errorf("%d redactions of %.64q can't be", one.Count, one.Name)
+		case one.Stream != RedactedStdout && one.Stream != RedactedStderr && one.Stream != RedactedMessage:
+			return fmt.Errorf("redactions in %.64q can't be", one.Stream)
+		}
+	}
+	return nil
+}
+
+func isRedactionName(name string) bool {
+	for _, c := range []byte(name) {
+		if c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= MaxRedactionName
+}

@@ -1,0 +1,151 @@
+package runner
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/network"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/resolver"
+	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// Network is what a command may connect to, and what its names are looked up with.
+type Network struct {
+	// Rules decide about each connection and each name.
+	Rules network.Rules `json:"rules"`
+	// Nameservers are asked for names. Search is the search list of the pod's resolv.conf.
+	Nameservers []netip.AddrPort `json:"nameservers,omitempty"`
+	Search      []string         `json:"search,omitempty"`
+	// Hosts are the entries of /etc/hosts from before the pod's first command.
+	Hosts []resolver.HostsEntry `json:"hosts,omitempty"`
+	// loopbackNameservers allows Nameservers on loopback addresses, where tests have theirs.
+	loopbackNameservers bool
+}
+
+// nameservers are where the pod's resolv.conf has commands look for one: the gate leads there to the call's resolver.
+var nameservers = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53")}
+
+// ReadHosts reads /etc/hosts.
+func ReadHosts() []resolver.HostsEntry {
+	file, err := os.Open("/etc/hosts")
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	return resolver.ParseHosts(file)
+}
+
+// connections decide about the connections of one command. A nil one stands for a command whose connections aren't
+// decided about.
+type connections struct {
+	resolver *resolver.Resolver
+	// queries is where the resolver takes connections.
+	queries netip.AddrPort
+	udp     bool
+}
+
+// newConnections compiles rules and starts the resolver. They must be closed.
+func newConnections(n *Network) (*connections, error) {
+	fail := func(err error) (*connections, error) {
+		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
+			"The command was not started, because its network can't be restricted: %s.", err)}
+	}
+	decider, err := network.Compile(&n.Rules)
+	if err != nil {
+		return fail(err)
+	}
+	r, err := resolver.New(resolver.Config{
+		Rules: decider, Nameservers: n.Nameservers, LoopbackNameservers: n.loopbackNameservers, Search: n.Search, Hosts: n.Hosts,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	listener, err := net.Listen("tcp4", netip.AddrPortFrom(network.Resolvers, 0).String())
+	if err != nil {
+		r.Close()
+		return fail(err)
+	}
+	c := &connections{resolver: r, udp: n.Rules.UDP}
+	c.queries = listener.Addr().(*net.TCPAddr).AddrPort()
+	go r.Serve(listener)
+	return c, nil
+}
+
+func (c *connections) close() {
+	if c != nil {
+		c.resolver.Close()
+	}
+}
+
+// network is what the gate needs.
+func (c *connections) network() *sandbox.Network {
+	if c == nil {
+		return nil
+	}
+	return &sandbox.Network{Connections: c, Nameservers: nameservers, Datagrams: c, UDP: c.udp}
+}
+
+// What the gate takes for a query, the resolver reads.
+const _ = uint(resolver.MaxQuery - sandbox.MaxQuery)
+
+// Answer hands a datagram to the resolver.
+func (c *connections) Answer(query []byte, reply func([]byte)) { c.resolver.Datagram(query, reply) }
+
+var protocols = map[sandbox.Protocol]network.Protocol{sandbox.TCP: network.TCP, sandbox.UDP: network.UDP}
+
+// Decide decides about a connection. One to the nameserver goes to the resolver. The rules keep it from all resolvers: those
+// of the pod's other calls answer by other rules.
+func (c *connections) Decide(to netip.AddrPort, p sandbox.Protocol) sandbox.Verdict {
+	switch {
+	case p == sandbox.TCP && slices.Contains(nameservers, to):
+		return sandbox.Verdict{Allow: true, Redirect: c.queries}
+	case p == sandbox.RouteLookup:
+		// The command learns its own address by it, and sends nothing.
+		if v := c.resolver.Route(to.Addr()); !v.Allowed {
+			return sandbox.Verdict{Errno: unix.ENETUNREACH, Rule: v.Rule, Host: v.Host}
+		}
+		return sandbox.Verdict{Allow: true}
+	}
+	protocol, ok := protocols[p]
+	if !ok {
+		return sandbox.Verdict{Errno: unix.EPROTONOSUPPORT, Rule: "the protocol isn't known: use TCP"}
+	}
+	v := c.resolver.Decide(to, protocol)
+	return sandbox.Verdict{Allow: v.Allowed, Rule: v.Rule, Host: v.Host}
+}
+
+// report adds the names that were refused to an outcome which has the refused addresses.
+func (c *connections) report(o *result.Outcome) {
+	if c == nil {
+		return
+	}
+	names, more := c.resolver.Denials()
+	for _, d := range names {
+		if len(o.Denied) == result.MaxDenials {
+			more++
+			continue
+		}
+		o.Denied = append(o.Denied, result.NetworkDenial{Host: d.Host, Count: d.Count})
+	}
+	o.MoreDenied += more
+	if len(names) > 0 && slices.Contains([]string{result.NonZeroExit, result.Signaled, result.TimedOut}, o.Reason) {
+		o.Message += fmt.Sprintf(" Looking up %q was not allowed: %s.", names[0].Host, names[0].Rule)
+	}
+}
+
+// withConnections adds to rules that connections are decided about.
+func withConnections(r *rules.Rules) *rules.Rules {
+	held := rules.Rules{}
+	if r != nil {
+		held = *r
+	}
+	held.Connections = true
+	return &held
+}

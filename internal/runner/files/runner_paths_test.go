@@ -1,0 +1,84 @@
+package files
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+const runnersSecret = "the-runner's-own-value"
+
+// withRunnerPath makes a directory of the runner's own, next to a link to it.
+func withRunnerPath(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.file(".own/call/KEY", runnersSecret)
+	w.file("note", "plain\n")
+	w.link(".own", "link")
+	w.rules.RunnerPaths = []string{w.root + "/.own"}
+	return w
+}
+
+func TestNoRequestReachesWhatIsTheRunnersOwn(t *testing.T) {
+	t.Parallel()
+	w := withRunnerPath(t)
+	for _, path := range []string{".own", ".own/call", ".own/call/KEY", "link", "link/call/KEY", "./x/../.own/call/KEY"} {
+		for _, op := range []Operation{OperationRead, OperationList, OperationGlob, OperationGrep, OperationStat, OperationWrite, OperationEdit, OperationDelete, OperationMakeDirectory, OperationMove} {
+			if strings.HasPrefix(path, "./x") || path == "link" && (op == OperationStat || op == OperationDelete || op == OperationMove) {
+				continue // The directory isn't there, or the operation is on the link itself.
+			}
+			w.refused(Request{Operation: op, Path: path, Pattern: "*", Literal: true, OldString: "a", Destination: "taken"}, PathNotAllowed, "runner's own")
+		}
+	}
+	w.refused(Request{Operation: OperationMove, Path: "note", Destination: ".own/note"}, PathNotAllowed, "runner's own")
+	if got := w.content(".own/call/KEY"); got != runnersSecret {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+func TestAWalkLeavesOutWhatIsTheRunnersOwn(t *testing.T) {
+	t.Parallel()
+	w := withRunnerPath(t)
+	for _, r := range []Request{
+		{Operation: OperationGrep, Path: ".", Pattern: "value"},
+		{Operation: OperationGlob, Path: ".", Pattern: "**/KEY"},
+		{Operation: OperationList, Path: ".", Recursive: true},
+	} {
+		out, result := w.must(r)
+		if strings.Contains(out, "KEY") || result.Skipped.Denied != 1 {
+			t.Errorf("%s: %q, %+v", r.Operation, out, result.Skipped)
+		}
+	}
+	var packed bytes.Buffer
+	if err := Pack(t.Context(), &w.rules, &Request{Path: w.root}, &packed); err != nil {
+		t.Fatal(err)
+	}
+	for list := tar.NewReader(&packed); ; {
+		h, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || strings.HasPrefix(h.Name, ".own") {
+			t.Fatalf("the archive has %+v, %v", h, err)
+		}
+	}
+}
+
+func TestADirectoryAboveTheRunnersOwnIsNeitherMovedNorDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("tmp/.own/call/KEY", runnersSecret)
+	w.rules.RunnerPaths = []string{w.root + "/tmp/.own"}
+	w.refused(Request{Operation: OperationMove, Path: "tmp", Destination: "taken"}, PathNotAllowed, "below it")
+	w.refused(Request{Operation: OperationDelete, Path: "tmp", Recursive: true}, PathNotAllowed, "below it")
+	w.file("from/.own/call", "planted")
+	w.rules.RunnerPaths = []string{w.root + "/to/.own"}
+	w.refused(Request{Operation: OperationMove, Path: "from", Destination: "to"}, PathNotAllowed, "below it")
+	if _, err := os.Stat(w.root + "/tmp/.own/call/KEY"); err != nil {
+		t.Error(err)
+	}
+}

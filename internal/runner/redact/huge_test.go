@@ -1,0 +1,30 @@
+package redact
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestTheLongestValueIsFoundInAnyEncoding(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(9, 9))
+	value := []byte(wrapAt(randomBase64(r, MaxLength), 64))[:MaxLength-1]
+	m := mustNew(t, []Value{{Name: "short", Value: value[100:120]}, {Name: "t", Value: value}})
+	for _, encoding := range slices.Sorted(maps.Keys(encodings)) {
+		text := []byte("before \"" + encodings[encoding](value, r) + "\" after")
+		for _, size := range []int{7, 1000, len(text)} {
+			s := m.NewStream()
+			var out []byte
+			for from := 0; from < len(text); from += size {
+				out = s.Append(out, text[from:min(from+size, len(text))])
+			}
+			out = s.Flush(out)
+			if len(out) > 60 || bytes.Count(out, []byte("[redacted: t]")) != 1 {
+				t.Errorf("%s in pieces of %d becomes %.200q", encoding, size, out)
+			}
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package resolver
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"toolcall.dev/operator/internal/network"
+)
+
+// clock is a clock that a test sets.
+type clock struct{ now time.Time }
+
+func (c *clock) read() time.Time { return c.now }
+
+func newBook(c *clock) *book {
+	return &book{now: c.read, inCluster: netip.MustParsePrefix("10.0.0.0/8").Contains}
+}
+
+// named is a name without aliases.
+func named(name string) network.LookedUp { return network.LookedUp{Name: name, Target: name} }
+
+func newClock() *clock { return &clock{now: time.Unix(1_000_000, 0)} }
+
+func TestAnAddressIsValidForItsTimeToLive(t *testing.T) {
+	t.Parallel()
+	const public, clustered = "198.51.100.7", "10.1.2.3"
+	for _, tc := range []struct {
+		addr      string
+		ttl, want time.Duration
+	}{
+		{public, 0, 65 * time.Second}, {public, time.Second, 65 * time.Second}, {public, 60 * time.Second, 65 * time.Second},
+		{public, 300 * time.Second, 305 * time.Second}, {public, time.Hour, time.Hour + 5*time.Second}, {public, 24 * time.Hour, time.Hour + 5*time.Second},
+		{clustered, 0, 5 * time.Second}, {clustered, 5 * time.Second, 10 * time.Second}, {clustered, 24 * time.Hour, time.Hour + 5*time.Second},
+	} {
+		ttl, want := tc.ttl, tc.want
+		c := newClock()
+		b := newBook(c)
+		addr := netip.MustParseAddr(tc.addr)
+		b.give(named("a.test"), []netip.Addr{addr}, ttl)
+		c.now = c.now.Add(want - 1)
+		if valid, expired := b.names(addr); !slices.Equal(valid, []network.LookedUp{named("a.test")}) || expired != nil {
+			t.Errorf("%s, %v, before the end: %q, %q", addr, ttl, valid, expired)
+		}
+		c.now = c.now.Add(1)
+		if valid, expired := b.names(addr); valid != nil || !slices.Equal(expired, []network.LookedUp{named("a.test")}) {
+			t.Errorf("%s, %v, at the end: %q, %q", addr, ttl, valid, expired)
+		}
+	}
+}
+
+func TestALaterAnswerProlongsAndNeverShortens(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBook(c)
+	addr := netip.MustParseAddr("198.51.100.7")
+	isValid := func() bool {
+		valid, _ := b.names(addr)
+		return len(valid) > 0
+	}
+	b.give(named("a.test"), []netip.Addr{addr}, 10*time.Minute)
+	b.give(named("a.test"), []netip.Addr{addr}, 0)
+	c.now = c.now.Add(10 * time.Minute)
+	if !isValid() {
+		t.Error("a shorter time to live ended a longer one")
+	}
+	b.give(named("a.test"), []netip.Addr{addr}, 10*time.Minute)
+	c.now = c.now.Add(10 * time.Minute)
+	if !isValid() || b.count != 1 {
+		t.Error("a later answer didn't prolong it")
+	}
+}
+
+// at are addresses by numbers.
+func at(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, byte(i >> 16), byte(i >> 8), byte(i)}) }
+
+// has says whether a name has an address in the book still.
+func has(b *book, name string, addr netip.Addr) bool {
+	valid, _ := b.names(addr)
+	return slices.Contains(valid, named(name))
+}
+
+func TestTheBookIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBook(c)
+	name := func(i int) string { return fmt.Sprintf("n%05d.test", i) }
+	kept := netip.MustParseAddr("192.0.2.1")
+	b.keep(named("hosts.test"), kept)
+	for i := range 2 * maxGrants {
+		c.now = c.now.Add(time.Millisecond)
+		b.give(named(name(i)), []netip.Addr{at(i)}, time.Hour)
+	}
+	if b.count > maxGrants || b.count < maxGrants*7/8 || len(b.grants) != b.count || len(b.perName) != b.count-1 || len(b.evicted) > maxEvicted {
+		t.Errorf("%d grants of %d addresses and %d names, %d evicted", b.count, len(b.grants), len(b.perName), len(b.evicted))
+	}
+	for i, want := range map[int]bool{0: false, maxGrants - 1: false, maxGrants + maxGrants/8 + 1: true, 2*maxGrants - 1: true} {
+		if has(b, name(i), at(i)) != want {
+			t.Errorf("number %d: %t", i, !want)
+		}
+	}
+	for i := range 3 * maxNamesPerGrant {
+		c.now = c.now.Add(time.Millisecond)
+		b.give(named(name(i)), []netip.Addr{kept}, time.Hour)
+	}
+	valid, _ := b.names(kept)
+	if len(valid) != maxNamesPerGrant || !slices.Contains(valid, named("hosts.test")) || !slices.Contains(valid, named("n00047.test")) || b.count > maxGrants {
+		t.Errorf("%d grants, of the names %q", b.count, valid)
+	}
+}
+
+func TestANameDoesNotTakeTheRoomOfOthers(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBook(c)
+	b.give(named("first.test"), []netip.Addr{at(1 << 20)}, time.Minute)
+	for i := range 2 * maxGrants {
+		c.now = c.now.Add(time.Millisecond)
+		b.give(named("many.test"), []netip.Addr{at(i)}, time.Hour)
+	}
+	if b.count > maxPerName+1 || b.perName["many.test"] != b.count-1 {
+		t.Errorf("%d grants, %d of the one name", b.count, b.perName["many.test"])
+	}
+	if !has(b, "first.test", at(1<<20)) || !has(b, "many.test", at(2*maxGrants-1)) || has(b, "many.test", at(0)) {
+		t.Error("it isn't its own oldest ones that a name loses")
+	}
+}
+
+func TestGrantsThatAreOverMakeRoomFirst(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBook(c)
+	b.give(named("long.test"), []netip.Addr{at(0)}, 20*time.Minute)
+	for i := range maxGrants - 2 {
+		b.give(named(fmt.Sprintf("n%d.test", i)), []netip.Addr{at(1 + i)}, time.Hour)
+	}
+	b.give(named("short.test"), []netip.Addr{at(1 << 20)}, 0)
+	c.now = c.now.Add(10 * time.Minute)
+	b.give(named("new.test"), []netip.Addr{at(1 << 21)}, time.Hour)
+	if b.count != maxGrants || !has(b, "long.test", at(0)) || !has(b, "new.test", at(1<<21)) || len(b.evicted) != 0 {
+		t.Errorf("%d grants, %d evicted", b.count, len(b.evicted))
+	}
+}
+
+func TestGrantsWithoutAnEndAreNeverEvicted(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBook(c)
+	for i := range maxHostsGrants - maxNamesPerGrant {
+		b.keep(named("hosts.test"), at(i))
+	}
+	full := at(1 << 20)
+	for i := range maxNamesPerGrant {
+		b.keep(named(fmt.Sprintf("h%d.test", i)), full)
+	}
+	b.give(named("late.test"), []netip.Addr{full}, time.Hour)
+	for i := range 3 * maxGrants {
+		c.now = c.now.Add(time.Millisecond)
+		b.give(named(fmt.Sprintf("n%d.test", i%7)), []netip.Addr{at(1<<21 + i)}, time.Hour)
+		b.give(named("hosts.test"), []netip.Addr{at(1<<22 + i)}, time.Hour)
+	}
+	for i := range maxHostsGrants - maxNamesPerGrant {
+		if !has(b, "hosts.test", at(i)) {
+			t.Fatalf("number %d is gone", i)
+		}
+	}
+	valid, _ := b.names(full)
+	if len(valid) != maxNamesPerGrant || has(b, "late.test", full) || b.count > maxGrants {
+		t.Errorf("%d grants, and the full address has %q", b.count, valid)
+	}
+}
+
+func TestARefusalSaysThatAnAddressWasForgotten(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	r := configured(t, listing("*.wild.example"), func(config *Config) { config.Now = c.read })
+	for i := range maxGrants + 1 {
+		c.now = c.now.Add(time.Millisecond)
+		r.book.give(named(fmt.Sprintf("n%d.wild.example", i)), []netip.Addr{at(i)}, time.Hour)
+	}
+	want := network.Verdict{Reason: network.ReasonNotListed, Host: "n0.wild.example",
+		Rule: "198.0.0.0 was an address of n0.wild.example, and was forgotten for others, as the call looked up too many: look the name up again"}
+	if v := r.Decide(netip.AddrPortFrom(at(0), 443), network.TCP); v != want {
+		t.Errorf("got %+v", v)
+	}
+	if v := r.Decide(netip.AddrPortFrom(at(0), 22), network.TCP); v.Allowed || strings.Contains(v.Rule, "forgotten") {
+		t.Errorf("another port: %+v", v)
+	}
+	r.book.give(named("n0.wild.example"), []netip.Addr{at(0)}, time.Hour)
+	if v := r.Decide(netip.AddrPortFrom(at(0), 443), network.TCP); !v.Allowed {
+		t.Errorf("after another lookup: %+v", v)
+	}
+}
+
+func TestTheAddressesOfHostsAreKept(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	entries := ParseHosts(strings.NewReader(`# Kubernetes-managed hosts file.
+127.0.0.1	localhost
+198.51.100.7	Packages.example.com. alias # packages.example.com
+198.51.100.8 private.example.org
+169.254.169.254 packages.example.com
+10.96.0.10 a.wild.example
+::ffff:198.51.100.9 packages.example.com
+2001:db8::7 packages.example.com
+not-an-address packages.example.com
+198.51.100.10
+`))
+	r := configured(t, listing("packages.example.com", "*.wild.example"), func(config *Config) { config.Hosts, config.Now = entries, c.read })
+	c.now = c.now.Add(1000 * time.Hour)
+	for addr, want := range map[string]bool{
+		"198.51.100.7": true, "198.51.100.9": true, "2001:db8::7": true, "127.0.0.1": true,
+		"198.51.100.8": false, "169.254.169.254": false, "10.96.0.10": false, "198.51.100.10": false,
+	} {
+		if canConnect(r, addr) != want {
+			t.Errorf("%s: %t", addr, !want)
+		}
+	}
+	if list, _ := r.Denials(); list != nil {
+		t.Errorf("refused: %+v", list)
+	}
+}
+
+func TestHostsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := ParseHosts(strings.NewReader(strings.Repeat("198.51.100.7 a.test\n", 100_000)))
+	if len(long) != maxHostsEntries {
+		t.Errorf("%d entries", len(long))
+	}
+	if wide := ParseHosts(strings.NewReader("198.51.100.7 " + strings.Repeat("a", 1<<20))); len(wide) > 1 {
+		t.Errorf("%d entries", len(wide))
+	}
+	var many []HostsEntry
+	for i := range 2 * maxHostsGrants {
+		many = append(many, HostsEntry{netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), []string{"a.test"}})
+	}
+	r := configured(t, listing("a.test"), func(c *Config) { c.Hosts = many })
+	if r.book.count != maxHostsGrants {
+		t.Errorf("%d grants", r.book.count)
+	}
+}
+
+func TestARefusalSaysThatAnAddressExpired(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	s := newNameserver(t, zone(world))
+	r := configured(t, listing("packages.example.com"), func(config *Config) {
+		config.Nameservers, config.Now = []netip.AddrPort{s.addr}, c.read
+	})
+	ask(t, r, asksFor, dnsmessage.TypeA)
+	to := netip.MustParseAddrPort("198.51.100.7:443")
+	if v := r.Decide(to, network.TCP); !v.Allowed {
+		t.Fatalf("got %+v", v)
+	}
+	if v := r.Decide(to, network.UDP); v.Allowed || v.Reason != network.ReasonUDP {
+		t.Errorf("by UDP: %+v", v)
+	}
+	c.now = c.now.Add(306 * time.Second)
+	want := network.Verdict{Reason: network.ReasonNotListed, Host: "packages.example.com",
+		Rule: "198.51.100.7 was an address of packages.example.com, whose time to live is over: look the name up again"}
+	if v := r.Decide(to, network.TCP); v != want {
+		t.Errorf("got %+v", v)
+	}
+	other := netip.MustParseAddrPort("198.51.100.7:22")
+	if v := r.Decide(other, network.TCP); v.Allowed || strings.Contains(v.Rule, "look the name up again") {
+		t.Errorf("another port: %+v", v)
+	}
+	ask(t, r, asksFor, dnsmessage.TypeA)
+	if v := r.Decide(to, network.TCP); !v.Allowed {
+		t.Errorf("after another lookup: %+v", v)
+	}
+}
+
+// An address that a name no longer has isn't reached by it for longer than it was given out.
+func TestRebindingDoesNotReachTheOldAddressForEver(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	var current atomic.Value
+	current.Store("198.51.100.7")
+	s := newNameserver(t, func(asked dnsmessage.Message, _ string) [][]byte {
+		msg := replyTo(asked)
+		msg.Answers = []dnsmessage.Resource{record(asksFor, 0, addrBody(netip.MustParseAddr(current.Load().(string))))}
+		return one(msg)
+	})
+	r := configured(t, listing("packages.example.com"), func(config *Config) {
+		config.Nameservers, config.Now = []netip.AddrPort{s.addr}, c.read
+	})
+	ask(t, r, asksFor, dnsmessage.TypeA)
+	current.Store("169.254.169.254")
+	c.now = c.now.Add(minValid)
+	if got := addrsOf(t, ask(t, r, asksFor, dnsmessage.TypeA)); got != nil {
+		t.Errorf("given out: %q", got)
+	}
+	if canConnect(r, "169.254.169.254") || !canConnect(r, "198.51.100.7") {
+		t.Error("what was given out changed")
+	}
+	c.now = c.now.Add(grace)
+	if canConnect(r, "198.51.100.7") {
+		t.Error("the old address is reached for ever")
+	}
+	if list, _ := r.Denials(); len(list) != 1 || list[0].Host != "packages.example.com" || list[0].Reason != network.ReasonMetadata {
+		t.Errorf("refused: %+v", list)
+	}
+}
+
+func TestConfigurationsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	rules, err := network.Compile(openRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := netip.MustParseAddrPort("192.0.2.1:53")
+	for want, c := range map[string]Config{
+		"the resolver has no rules: compile those of the call":                                                                     {},
+		"there are 9 nameservers, and may be 8":                                                                                    {Rules: rules, Nameservers: slices.Repeat([]netip.AddrPort{server}, 9)},
+		"nothing can be asked at the nameserver 0.0.0.0:53: give an address and a port, such as 10.96.0.10:53":                     {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:53")}},
+		"nothing can be asked at the nameserver 192.0.2.1:0: give an address and a port, such as 10.96.0.10:53":                    {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:0")}},
+		"nothing can be asked at the nameserver invalid AddrPort: give an address and a port, such as 10.96.0.10:53":               {Rules: rules, Nameservers: make([]netip.AddrPort, 1)},
+		"nothing can be asked at the nameserver [ff02::1]:53: give an address and a port, such as 10.96.0.10:53":                   {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("[ff02::1]:53")}},
+		"the nameserver 127.0.0.1:53 is the pod itself, where commands answer: give the cluster's, such as 10.96.0.10:53":          {Rules: rules, Nameservers: []netip.AddrPort{server, netip.MustParseAddrPort("127.0.0.1:53")}},
+		"the nameserver [::ffff:127.0.0.8]:53 is the pod itself, where commands answer: give the cluster's, such as 10.96.0.10:53": {Rules: rules, Nameservers: []netip.AddrPort{netip.MustParseAddrPort("[::ffff:127.0.0.8]:53")}},
+		"the search list has 33 domains, and may have 32":                                                                          {Rules: rules, Search: slices.Repeat([]string{"a"}, 33)},
+		`the search list: "a..b" isn't a name: between two dots, and at its start, there must be a label`:                          {Rules: rules, Search: []string{".", "a..b"}},
+	} {
+		if r, err := New(c); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+			if err == nil {
+				r.Close()
+			}
+		}
+	}
+}

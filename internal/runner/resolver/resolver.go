@@ -1,0 +1,206 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"toolcall.dev/operator/internal/network"
+)
+
+// Bounds of what a call can have of its resolver at once.
+const (
+	maxStreams = 64
+	// maxQueries are under way at once, maxStreamQueries of them of one stream.
+	maxQueries       = 64
+	maxStreamQueries = 8
+
+	maxNameservers = 8
+	maxSearch      = 32
+)
+
+// Config is what a resolver is made of.
+type Config struct {
+	// Rules are required. They say which names may be looked up.
+	Rules *network.Decider
+	// Nameservers are asked in this order. None is fine for a call that looks up nothing but Hosts.
+	Nameservers []netip.AddrPort
+	// LoopbackNameservers allows nameservers on loopback addresses. In a pod the commands' own nameserver is there, which is
+	// this resolver, and what a command listens on.
+	LoopbackNameservers bool
+	// Search is the search list of the command's resolv.conf. It only says which refusals nobody meant.
+	Search []string
+	// Hosts are entries of /etc/hosts, as they were before the first command of the pod ran: a command that can write the
+	// file could otherwise give itself addresses.
+	Hosts []HostsEntry
+	// Dial opens connections to nameservers; nil means the network's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Now is the clock of given-out addresses; nil means time.Now.
+	Now func() time.Time
+}
+
+// Resolver answers the lookups of one call. Its methods may be called by any number of goroutines.
+type Resolver struct {
+	rules    *network.Decider
+	upstream *upstream
+	book     *book
+	denials  *denials
+
+	streams *streams
+	queries chan struct{}
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	closed bool
+	tasks  sync.WaitGroup
+}
+
+// New makes a resolver. It must be closed.
+func New(c Config) (*Resolver, error) {
+	if c.Rules == nil {
+		return nil, errors.New("the resolver has no rules: compile those of the call")
+	}
+	if err := c.checkNameservers(); err != nil {
+		return nil, err
+	}
+	search, err := canonicalSearch(c.Search)
+	if err != nil {
+		return nil, err
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	r := &Resolver{
+		rules:    c.Rules,
+		upstream: &upstream{servers: c.Nameservers, dial: c.Dial},
+		book:     &book{now: c.Now, inCluster: c.Rules.InCluster},
+		denials:  &denials{search: search},
+		streams:  newStreams(),
+		queries:  make(chan struct{}, maxQueries),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.addHosts(c.Hosts)
+	return r, nil
+}
+
+func (c *Config) checkNameservers() error {
+	if len(c.Nameservers) > maxNameservers {
+		return fmt.Errorf("there are %d nameservers, and may be %d", len(c.Nameservers), maxNameservers)
+	}
+	for _, server := range c.Nameservers {
+		addr := server.Addr().Unmap()
+		switch {
+		case !server.IsValid() || server.Port() == 0 || addr.IsUnspecified() || addr.IsMulticast():
+			return fmt.Errorf("nothing can be asked at the nameserver %v: give an address and a port, such as 10.96.0.10:53", server)
+		case addr.IsLoopback() && !c.LoopbackNameservers:
+			return fmt.Errorf("the nameserver %v is the pod itself, where commands answer: give the cluster's, such as 10.96.0.10:53", server)
+		}
+	}
+	return nil
+}
+
+func canonicalSearch(list []string) ([]string, error) {
+	if len(list) > maxSearch {
+		return nil, fmt.Errorf("the search list has %d domains, and may have %d", len(list), maxSearch)
+	}
+	var search []string
+	for _, domain := range list {
+		if domain == "." {
+			continue
+		}
+		name, err := network.Name(domain)
+		if err != nil {
+			return nil, fmt.Errorf("the search list: %w", err)
+		}
+		search = append(search, name)
+	}
+	return search, nil
+}
+
+// addHosts gives the addresses of names that may be looked up out for the whole call.
+func (r *Resolver) addHosts(list []HostsEntry) {
+	for _, e := range list {
+		for _, text := range e.Names {
+			name, err := network.Name(text)
+			given := network.LookedUp{Name: name, Target: name}
+			usable := err == nil && r.rules.Lookup(name).Allowed && r.rules.Reachable(e.Addr, given).Allowed
+			if usable && r.book.count < maxHostsGrants {
+				r.book.keep(given, e.Addr)
+			}
+		}
+	}
+}
+
+// Decide says whether the call may connect to an address, by the rules and by the names that it was given out for.
+func (r *Resolver) Decide(to netip.AddrPort, protocol network.Protocol) network.Verdict {
+	valid, expired := r.book.names(to.Addr())
+	c := network.Connection{To: to, Protocol: protocol, Names: valid}
+	verdict := r.rules.Decide(c)
+	if verdict.Allowed {
+		return verdict
+	}
+	for _, name := range expired {
+		if r.wouldAllow(c, name) {
+			verdict.Host = name.Name
+			verdict.Rule = fmt.Sprintf("%s was an address of %s, whose time to live is over: look the name up again", to.Addr(), name.Name)
+			return verdict
+		}
+	}
+	if name, ok := r.book.evictedName(to.Addr()); ok && r.wouldAllow(c, name) {
+		verdict.Host = name.Name
+		verdict.Rule = fmt.Sprintf("%s was an address of %s, and was forgotten for others, as the call looked up too many: look the name up again",
+			to.Addr(), name.Name)
+	}
+	return verdict
+}
+
+func (r *Resolver) wouldAllow(c network.Connection, name network.LookedUp) bool {
+	c.Names = []network.LookedUp{name}
+	return r.rules.Decide(c).Allowed
+}
+
+// Route decides about a socket that is connected without sending anything, to learn the local address: it is allowed if the
+// call may connect to some port of the address. getaddrinfo sorts addresses by that.
+func (r *Resolver) Route(to netip.Addr) network.Verdict {
+	valid, _ := r.book.names(to)
+	return r.rules.Reachable(to, valid...)
+}
+
+// Denials returns the names whose lookups were refused, and how many more names there were than it lists.
+func (r *Resolver) Denials() (list []Denial, more int64) { return r.denials.report() }
+
+// Failures returns how many lookups no nameserver answered, and the last one's error, which is nil if there was none.
+func (r *Resolver) Failures() (count int64, last error) {
+	f := &r.upstream.failures
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count, f.last
+}
+
+// Close ends all streams and queries, and waits for them.
+func (r *Resolver) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.tasks.Wait()
+}
+
+// begin counts a task that Close waits for. It is false after Close.
+func (r *Resolver) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.tasks.Add(1)
+	return true
+}

@@ -1,0 +1,221 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+const (
+	// lookupTimeout bounds a lookup: the usual clients ask again after 5 s.
+	lookupTimeout = 4500 * time.Millisecond
+	// tryTimeout bounds what one nameserver may take, and minTries is how often there are any asked.
+	tryTimeout = 1500 * time.Millisecond
+	minTries   = 3
+	// retryPause is the least time between two tries at one nameserver: one that starts needs a moment.
+	retryPause = 100 * time.Millisecond
+	// maxStrays is how many datagrams are passed over that don't answer the question. More may be somebody who guesses, and
+	// the question is asked on a stream.
+	maxStrays = 64
+	// largeDatagram is asked for where a truncated answer can't be had on a stream.
+	largeDatagram = 4096
+)
+
+// upstream asks nameservers.
+type upstream struct {
+	servers []netip.AddrPort
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	// preferred is the index of the server that answered last.
+	preferred atomic.Uint32
+	failures  failures
+}
+
+var (
+	errNoServer  = errors.New("there is no nameserver")
+	errStrays    = errors.New("too many datagrams don't answer the question")
+	errInTime    = errors.New("there is no answer in time")
+	errTruncated = errors.New("the answer is truncated, and can't be had whole")
+)
+
+// lookup asks for the addresses or other records of a name, until a nameserver says what they are or that there are none.
+func (u *upstream) lookup(ctx context.Context, name string, t dnsmessage.Type) (*found, error) {
+	call := ctx
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	n := len(u.servers)
+	first := int(u.preferred.Load())
+	err := errNoServer
+	for i := range max(n, minTries) {
+		if n == 0 || ctx.Err() != nil {
+			break
+		}
+		at := (first + i) % n
+		var got *found
+		began := time.Now()
+		// In a second round EDNS may be what a nameserver, or something before it, is silent about.
+		if got, err = u.ask(ctx, u.servers[at], exchange{name: name, kind: t, edns: i < n}); err == nil {
+			u.preferred.Store(uint32(at))
+			return got, nil
+		}
+		err = fmt.Errorf("ask the nameserver %v: %w", u.servers[at], err)
+		if i+1 >= n && i+1 < minTries {
+			pause(ctx, retryPause-time.Since(began))
+		}
+	}
+	err = fmt.Errorf("look up %s: %w", name, err)
+	if call.Err() == nil {
+		u.failures.add(err)
+	}
+	return nil, err
+}
+
+// failures counts lookups that failed.
+type failures struct {
+	mu    sync.Mutex
+	count int64
+	last  error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count++
+	f.last = err
+}
+
+// extendedErrorOf is what RFC 8914 calls a failed lookup: of the network, or of nameservers that don't answer or refuse to.
+func extendedErrorOf(err error) uint16 {
+	var network net.Error
+	if errors.As(err, &network) {
+		return errorNetwork
+	}
+	return errorNoneReachable
+}
+
+// ask asks one nameserver, by a datagram and, if the answer has no room in one, on a stream.
+func (u *upstream) ask(ctx context.Context, server netip.AddrPort, e exchange) (*found, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	e.size = advertised
+	got, err := u.exchange(ctx, server, &e)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, errInTime
+	case err != nil:
+		return nil, err
+	case got.code != dnsmessage.RCodeSuccess && got.code != dnsmessage.RCodeNameError:
+		return nil, fmt.Errorf("it answered %v", got.code)
+	}
+	return got, nil
+}
+
+func (u *upstream) exchange(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
+	got, err := u.datagram(ctx, server, e)
+	if err == nil && e.edns && got.refusesEDNS() {
+		e.edns = false
+		got, err = u.datagram(ctx, server, e)
+	}
+	if errors.Is(err, errStrays) || err == nil && got.truncated {
+		return u.wholeAnswer(ctx, server, e, got)
+	}
+	return got, err
+}
+
+// wholeAnswer asks for an answer that had no room in a datagram. A nameserver that can't do streams is asked for a larger
+// datagram; of one that can't do that either, the addresses that came count.
+func (u *upstream) wholeAnswer(ctx context.Context, server netip.AddrPort, e *exchange, part *found) (*found, error) {
+	// Half of what is left of the time, so that there is some for the other ways.
+	streamCtx, cancel := halfOfTime(ctx)
+	got, err := u.stream(streamCtx, server, e)
+	cancel()
+	if err == nil || part == nil {
+		return got, err
+	}
+	if e.edns {
+		e.size = largeDatagram
+		if more, err := u.datagram(ctx, server, e); err == nil && len(more.addrs) >= len(part.addrs) && len(more.records) >= len(part.records) {
+			part = more
+		}
+	}
+	if part.truncated && part.isEmpty() {
+		return nil, errTruncated
+	}
+	return part, nil
+}
+
+func halfOfTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
+}
+
+// connect opens a connection that ends with the context.
+func (u *upstream) connect(ctx context.Context, network string, server netip.AddrPort) (net.Conn, func(), error) {
+	conn, err := u.dial(ctx, network, server.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return conn, func() { stop(); _ = conn.Close() }, nil
+}
+
+// datagram asks by UDP. The socket is connected, so the kernel passes on only what comes from the nameserver.
+func (u *upstream) datagram(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
+	conn, done, err := u.connect(ctx, "udp", server)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	msg, err := e.newQuery()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(msg); err != nil {
+		return nil, err
+	}
+	buffer := make([]byte, largeDatagram)
+	for range maxStrays {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return nil, err
+		}
+		got, err := e.readAnswer(buffer[:n])
+		if !errors.Is(err, errStray) {
+			return got, err
+		}
+	}
+	return nil, errStrays
+}
+
+// stream asks by TCP.
+func (u *upstream) stream(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
+	conn, done, err := u.connect(ctx, "tcp", server)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	msg, err := e.newQuery()
+	if err != nil {
+		return nil, err
+	}
+	if err := writeMessage(conn, msg); err != nil {
+		return nil, err
+	}
+	if msg, err = readMessage(conn, maxStreamMessage); err != nil {
+		return nil, err
+	}
+	got, err := e.readAnswer(msg)
+	if err == nil && got.truncated && got.isEmpty() {
+		return nil, errTruncated
+	}
+	return got, err
+}

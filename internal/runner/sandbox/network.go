@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Protocol is what a connection or a datagram uses.
+type Protocol int
+
+// Protocols.
+const (
+	// TCP is a connection.
+	TCP Protocol = iota + 1
+	// UDP is a datagram, or a socket that is about to send some. The gate asks about it only if Network.UDP is set.
+	UDP
+	// RouteLookup is connecting a UDP socket that can't send. The command learns its own address by it and nothing
+	// leaves: getaddrinfo sorts addresses by that. The port may be 0.
+	RouteLookup
+)
+
+// String returns the protocol's name in messages.
+func (p Protocol) String() string {
+	if p == TCP {
+		return "TCP"
+	}
+	return "UDP"
+}
+
+// Verdict is the answer to one connection.
+type Verdict struct {
+	// Allow lets the connection through. The zero Verdict refuses.
+	Allow bool
+	// Redirect is where an allowed connection goes instead, if it is valid.
+	Redirect netip.AddrPort
+	// Errno is what the command gets for a refused one; 0 is EACCES.
+	Errno unix.Errno
+	// Rule says in a sentence why it is refused and what would pass.
+	Rule string
+	// Host is the name of the address in reports, if one is known; empty for the address.
+	Host string
+}
+
+// Connections decides about connections.
+type Connections interface {
+	// Decide is asked before each connection. The address is never an IPv4 address mapped to IPv6, has no zone, and isn't
+	// the unspecified one. Several threads call it at once, and it must not wait for anything.
+	Decide(to netip.AddrPort, p Protocol) Verdict
+}
+
+// Datagrams answers the datagrams that commands send to a nameserver.
+type Datagrams interface {
+	// Answer gets a query of at most MaxQuery bytes. It returns at once, and reply must be called exactly once, from any
+	// goroutine, with nil for no answer. The answer must fit into a datagram of the command's protocol.
+	Answer(query []byte, reply func(answer []byte))
+}
+
+// MaxQuery bounds a datagram to a nameserver. Longer ones fail with EMSGSIZE.
+const MaxQuery = 4096
+
+// Network is what decides about a call's connections.
+type Network struct {
+	Connections Connections
+	// Nameservers are addresses of this pod at which commands expect a nameserver by UDP. Nobody else may answer there
+	// by UDP. Without Datagrams there are none.
+	Nameservers []netip.AddrPort
+	Datagrams   Datagrams
+	// UDP opens UDP. Connections are still asked about the addresses that can be seen, but nothing holds the others.
+	UDP bool
+}
+
+// network answers the network calls of one call's processes.
+//
+// Each IPv4 and IPv6 socket is made here. The command gets a descriptor of it and the network keeps another one, on
+// which it connects: the address is read once, and the decision is about what is used. A kept socket isn't released by
+// the command's close, so the network gives it up as soon as it is connected or listens, and sweeps what no process
+// holds any more.
+type network struct {
+	*Network
+	listener listener
+	denied   denials
+
+	mu sync.Mutex
+	// held are the sockets that aren't connected, by their inodes.
+	held map[uint64]*socket
+	// connected are inodes of sockets given up whose command wasn't told yet that they are connected.
+	connected []uint64
+	// sweeping is held by the one worker that sweeps, so that a socket has time between two.
+	sweeping sync.Mutex
+	// sweepAt is the number of held sockets at which the next sweep is due, nextSweep when it is due at the latest, and
+	// sweepEvery the time between two that way.
+	sweepAt    int
+	nextSweep  time.Time
+	sweepEvery time.Duration
+	// ready is an epoll instance with the sockets that connect, and timer, which ends waiting.
+	ready, timer int
+	// queries is how many datagrams wait for their answers.
+	queries int
+	closed  bool
+}
+
+// sweepDue stands for a sweep where notifications have their calls.
+const sweepDue = -1
+
+func newNetwork(n *Network, l listener) (*network, error) {
+	ready, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err == nil {
+		err = unix.EpollCtl(ready, unix.EPOLL_CTL_ADD, timer, &unix.EpollEvent{Events: unix.EPOLLIN})
+	}
+	if err != nil {
+		unix.Close(ready)
+		unix.Close(timer)
+		return nil, err
+	}
+	return &network{Network: n, listener: l, held: map[uint64]*socket{}, sweepAt: minSweep, ready: ready, timer: timer}, nil
+}
+
+// close gives up all sockets. No worker may be left.
+func (n *network) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	for _, s := range n.held {
+		n.drop(s)
+	}
+	unix.Close(n.ready)
+	unix.Close(n.timer)
+}
+
+// handle answers one system call, and reports false for one that isn't about the network.
+func (n *network) handle(c *notification) bool {
+	switch c.number {
+	case unix.SYS_SOCKET:
+		n.handleSocket(c)
+	case unix.SYS_CONNECT:
+		n.handleConnect(c)
+	case unix.SYS_BIND:
+		n.handleBind(c)
+	case unix.SYS_LISTEN:
+		n.handleListen(c)
+	case unix.SYS_SENDTO:
+		n.handleSendto(c)
+	case sweepDue:
+		n.sweeping.Lock()
+		defer n.sweeping.Unlock()
+		n.sweep()
+	default:
+		return false
+	}
+	return true
+}
+
+// answer ends a system call with a result or an error. It reports false when the call doesn't wait any more.
+func (n *network) answer(id uint64, errno unix.Errno) bool {
+	return n.listener.finish(id, 0, errno)
+}
+
+// maxErrno is the largest error that a system call can return.
+const maxErrno = 4095
+
+// judge asks about an address and counts a refusal. It returns the error for the command; 0 lets it go on.
+func (n *network) judge(to netip.AddrPort, p Protocol) (Verdict, unix.Errno) {
+	v := n.Connections.Decide(to, p)
+	if v.Allow {
+		return v, 0
+	}
+	n.denied.add(to, p, v)
+	if v.Errno == 0 || v.Errno > maxErrno {
+		v.Errno = unix.EACCES
+	}
+	return v, v.Errno
+}

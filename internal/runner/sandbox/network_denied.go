@@ -1,0 +1,90 @@
+package sandbox
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"toolcall.dev/operator/internal/result"
+)
+
+// maxRule bounds the sentence about a refusal, in bytes.
+const maxRule = 512
+
+// denials counts refused connections.
+type denials struct {
+	mu   sync.Mutex
+	list []result.NetworkDenial
+	more int64
+	// last is a sentence about the refusal that came last.
+	last string
+}
+
+func (d *denials) add(to netip.AddrPort, p Protocol, v Verdict) {
+	host := v.Host
+	if host == "" {
+		host = to.Addr().String()
+	}
+	host = firstBytes(host, result.MaxDenialHost)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = fmt.Sprintf("Reaching %q at port %d by %s was not allowed", host, to.Port(), p)
+	if v.Rule != "" {
+		d.last += ": " + firstBytes(v.Rule, maxRule)
+	}
+	d.last = strings.TrimSuffix(d.last, ".") + "."
+	for i := range d.list {
+		if d.list[i].Host == host && d.list[i].Port == to.Port() {
+			d.list[i].Count++
+			return
+		}
+	}
+	if len(d.list) == result.MaxDenials {
+		d.more++
+		return
+	}
+	d.list = append(d.list, result.NetworkDenial{Host: host, Port: to.Port(), Count: 1})
+}
+
+// report adds the refusals to an outcome.
+func (d *denials) report(to *result.Outcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	to.Denied, to.MoreDenied = slices.Clone(d.list), d.more
+}
+
+// message is a sentence about the last refusal and one about others; empty if there was none.
+func (d *denials) message() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch others := len(d.list) - 1; {
+	case d.last == "":
+		return ""
+	case d.more > 0:
+		return fmt.Sprintf("%s At least %d other addresses were refused too: see status.network.denied.", d.last, others)
+	case others == 1:
+		return d.last + " 1 other address was refused too: see status.network.denied."
+	case others > 1:
+		return fmt.Sprintf("%s %d other addresses were refused too: see status.network.denied.", d.last, others)
+	}
+	return d.last
+}
+
+// firstBytes keeps the beginning of a text that is too long.
+func firstBytes(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	text = text[:limit]
+	for len(text) > 0 {
+		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size > 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text
+}

@@ -1,0 +1,243 @@
+package sandbox
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+func TestACommandReachesWhatIsLetThroughAndNothingElse(t *testing.T) {
+	listed, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
+	d := allow1(listed.address())
+	out, o := python(t, &Network{Connections: d}, `
+s = socket.create_connection(("127.0.0.1", port(1)), 5); print(s.recv(10))
+print(code(socket.create_connection, ("127.0.0.1", port(2)), 5))
+print(code(socket.create_connection, ("127.0.0.1", port(2)), 5))
+`, listed.port(), other.port())
+	if want := "b'hello\\n'\nEACCES\nEACCES\n"; out != want {
+		t.Errorf("got %s", out)
+	}
+	if listed.accepted.Load() != 1 || other.accepted.Load() != 0 {
+		t.Errorf("%d and %d connections were accepted", listed.accepted.Load(), other.accepted.Load())
+	}
+	want := result.NetworkDenial{Host: "127.0.0.1", Port: other.address().Port(), Count: 2}
+	if len(o.Denied) != 1 || o.Denied[0] != want || o.MoreDenied != 0 {
+		t.Errorf("denied %+v and %d more", o.Denied, o.MoreDenied)
+	}
+	if !o.Isolation.Connections || o.Isolation.OpenUDP || o.Isolation.Programs {
+		t.Errorf("isolation %+v", o.Isolation)
+	}
+}
+
+func TestARedirectedConnectionGoesElsewhere(t *testing.T) {
+	s := serve(t, "127.0.0.1:0")
+	nameserver := netip.MustParseAddrPort("127.0.0.1:53")
+	d := &decider{redirect: map[netip.AddrPort]netip.AddrPort{nameserver: s.address()}}
+	out, o := python(t, &Network{Connections: d}, `
+for f, a in ((2, "127.0.0.1"), (10, "::ffff:127.0.0.1")):
+    s = socket.socket(f); s.connect((a, 53)); print(s.recv(10))
+`)
+	if out != "b'hello\\n'\nb'hello\\n'\n" || len(o.Denied) > 0 || s.accepted.Load() != 2 {
+		t.Errorf("got %s", out)
+	}
+}
+
+func TestARefusalIsTheDecidersErrorAndSaysWhy(t *testing.T) {
+	answers := map[uint16]Verdict{
+		1: {Errno: unix.ECONNREFUSED, Host: "packages.example.com", Rule: `add it to network.allowed of policy "agents"`},
+		2: {Errno: 5000}, 3: {Rule: "no."},
+	}
+	out, o := python(t, &Network{Connections: decide(func(to netip.AddrPort, _ Protocol) Verdict { return answers[to.Port()] })}, `
+for p in (2, 3, 1): print(code(socket.socket().connect, ("10.1.2.3", p)))
+sys.exit(1)`)
+	if out != "EACCES\nEACCES\nECONNREFUSED\n" {
+		t.Errorf("got %s", out)
+	}
+	want := ` Reaching "packages.example.com" at port 1 by TCP was not allowed: add it to network.allowed of policy "agents".` +
+		` 2 other addresses were refused too: see status.network.denied.`
+	if o.Message != want {
+		t.Errorf("the message is %q", o.Message)
+	}
+}
+
+type decide func(netip.AddrPort, Protocol) Verdict
+
+func (d decide) Decide(to netip.AddrPort, p Protocol) Verdict { return d(to, p) }
+
+func TestDenialsAreBounded(t *testing.T) {
+	var d denials
+	for i := range uint16(2 * result.MaxDenials) {
+		d.add(netip.AddrPortFrom(netip.IPv6Loopback(), i), TCP, Verdict{Host: strings.Repeat("é", 10*int(i)), Rule: strings.Repeat("\xff", 5000)})
+		d.add(netip.AddrPortFrom(netip.IPv6Loopback(), 0), UDP, Verdict{})
+	}
+	o := result.Outcome{Reason: result.CommandNotFound}
+	d.report(&o)
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	if len(o.Denied) != result.MaxDenials || o.MoreDenied != result.MaxDenials {
+		t.Errorf("%d are listed, %d more counted", len(o.Denied), o.MoreDenied)
+	}
+	if message := d.message(); len(message) > 1024 || !utf8.ValidString(message) || !strings.Contains(message, "At least 19 other addresses") {
+		t.Errorf("the message is %q", message)
+	}
+}
+
+func TestSocketsThatACommandClosesAreGivenUp(t *testing.T) {
+	before := descriptors(t)
+	c := &command{network: &Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
+for i in range(1000):
+    for k in (1, 2): socket.socket(2, k).close()
+keep = [socket.socket(2, 1 + i % 2) for i in range(100)]
+for i in range(1000): socket.socket().close()
+print(len({code(s.connect, ("127.0.0.1", 1)) for s in keep}))`}}
+	r := c.start(t)
+	line := make([]byte, 10)
+	n, err := r.output.Read(line)
+	if err != nil || string(line[:n]) != "1\n" {
+		t.Errorf("%v: %s", err, line[:n])
+	}
+	r.gate.network.mu.Lock()
+	held := len(r.gate.network.held)
+	r.gate.network.mu.Unlock()
+	if held > 100+3*minSweep {
+		t.Errorf("%d sockets are held", held)
+	}
+	r.wait()
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors became %d", before, after)
+	}
+}
+
+// A port that a command has bound and freed is free for others too, without another call of the command.
+func TestAPortThatACommandFreesIsFreeForOthers(t *testing.T) {
+	c := &command{network: &Network{Connections: allow1()}, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
+s = socket.socket(); s.bind(("127.0.0.1", 0)); p = s.getsockname()[1]; s.close(); print("127.0.0.1:%d" % p); sys.stdout.flush(); os.read(3, 1)`}}
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	c.files = []*os.File{in}
+	r := c.start(t)
+	address := make([]byte, 32)
+	n, err := r.output.Read(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := r.gate.network
+	held.mu.Lock()
+	if !held.expire(time.Now().Add(soonSweep)) {
+		t.Error("no sweep is due")
+	}
+	held.mu.Unlock()
+	held.sweep() // suspects it
+	held.sweep()
+	l, err := net.Listen("tcp", strings.TrimSpace(string(address[:n])))
+	if err != nil {
+		t.Error(err)
+	} else {
+		l.Close()
+	}
+	out.Close()
+	r.wait()
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestACommandHasABoundedNumberOfUnconnectedSockets(t *testing.T) {
+	s := serve(t, "127.0.0.1:0")
+	out, _ := python(t, &Network{Connections: allow1(s.address())}, `
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096)) if resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 4096 else sys.exit("limit")
+keep = []
+try:
+    while len(keep) < 2000: keep.append(socket.socket())
+except OSError as e: print(errno.errorcode[e.errno], len(keep))
+for x in keep[:50]: x.connect(("127.0.0.1", port(1)))
+print(code(socket.socket) is not None, sum(x.recv(10) == b"hello\n" for x in keep[:50]))
+`, s.port())
+	if out != "ENFILE 1024\nTrue 50\n" {
+		t.Errorf("got %s", out)
+	}
+}
+
+func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
+	all := rules.Support{LandlockABI: rules.ABIConnections, Listener: true, AddDescriptor: true, ReadMemory: true}
+	if missing := all.Missing(connectionsOnly()); missing != "" {
+		t.Errorf("%q is missing", missing)
+	}
+	for name, change := range map[string]func(*rules.Support){
+		"an old kernel":  func(s *rules.Support) { s.LandlockABI = rules.ABIConnections - 1 },
+		"no listener":    func(s *rules.Support) { s.Listener = false },
+		"no descriptors": func(s *rules.Support) { s.AddDescriptor = false },
+		"no memory":      func(s *rules.Support) { s.ReadMemory = false },
+	} {
+		s := all
+		change(&s)
+		var unavailable *UnavailableError
+		if _, err := Prepare(connectionsOnly(), testPath, s); !errors.As(err, &unavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	domain, err := Prepare(connectionsOnly(), testPath, supportOnce())
+	if err != nil {
+		t.Skip(err)
+	}
+	defer domain.Close()
+	if !domain.NeedsStage() || !errors.Is(domain.Enter(false), errNeedsStage) {
+		t.Error("it can be entered without a stage")
+	}
+	for _, n := range []*Network{nil, {}} {
+		stage, err := NewStage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stage.Execute(&Start{Domain: domain, Program: "/bin/true", Argv: []string{"true"}, Network: n}); !errors.Is(err, errNoConnections) {
+			t.Errorf("with %v it starts: %v", n, err)
+		}
+	}
+}
+
+func TestADeniedNetworkNeedsNoDecider(t *testing.T) {
+	c := &command{denyNetwork: true, argv: []string{programPath(t, "python3"), "-c", pythonPrelude + `
+print(code(socket.socket), code(socket.socket, 2, 2), code(socket.socket, 16, 3), socket.socket(socket.AF_UNIX).family == 1)`}}
+	if out, _ := c.run(t); out != "EACCES EACCES EACCES True\n" {
+		t.Errorf("got %s", out)
+	}
+}
+
+// Programs and connections are held by one filter and one gate.
+func TestProgramsAndConnectionsAreHeldTogether(t *testing.T) {
+	s, other := serve(t, "127.0.0.1:0"), serve(t, "127.0.0.1:0")
+	c := &command{
+		network: &Network{Connections: allow1(s.address())}, argv: []string{programPath(t, "bash"), "-c", `
+exec 3<>/dev/tcp/127.0.0.1/` + s.port() + `; read x <&3; echo $x
+(exec 3<>/dev/tcp/127.0.0.1/` + other.port() + `) 2>/dev/null || echo refused; cat /etc/hostname 2>/dev/null || echo refused; true; exit 1`},
+		rules: rules.Rules{WritePaths: []string{"/tmp"}, Programs: &rules.Programs{Own: "bash", Allowed: []string{"true"}}},
+	}
+	out, o := c.run(t)
+	if out != "hello\nrefused\nrefused\n" || len(o.Denied) != 1 || len(o.Refused) != 1 || other.accepted.Load() != 0 {
+		t.Errorf("got %s, denied %+v, refused %+v", out, o.Denied, o.Refused)
+	}
+	if !strings.Contains(o.Message, `cat" was not allowed to run`) || !strings.Contains(o.Message, "Reaching") {
+		t.Errorf("the message is %q", o.Message)
+	}
+}

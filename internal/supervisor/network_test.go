@@ -1,0 +1,57 @@
+package supervisor_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/network"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/supervisor"
+)
+
+// restricted gives a call a network of what is listed.
+func restricted(e *supervisor.Executor, script string) *wire.Assignment {
+	a := shell(e, script)
+	a.DenyNetwork = true
+	a.Network = &wire.Network{Rules: network.Rules{Mode: network.Listed, Surroundings: network.Surroundings{
+		APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.9")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, PodsUnknown: true,
+	}}}
+	return a
+}
+
+func TestTheRunnerAddsTheNodesAddresses(t *testing.T) {
+	e := executor(t)
+	e.Environ = append(e.Environ, wire.EnvHostIPs+"=192.0.2.5,2001:db8::5", "KUBERNETES_SERVICE_HOST=192.0.2.1")
+	const try = `for to in 192.0.2.5/80 2001:db8::5/80 192.0.2.1/443 192.0.2.9/443; do (exec 3<>/dev/tcp/$to) 2>/dev/null && echo reached; done; exit 3`
+	a := restricted(e, try)
+	a.Argv[0] = "bash"
+	r := execute(t, e, a)
+	if r.Outcome.Reason != result.NonZeroExit || len(r.Outcome.Stdout.Head) > 0 || len(r.Outcome.Denied) != 4 {
+		t.Fatalf("%s: %s, stdout %q, denied %+v", r.Outcome.Reason, r.Outcome.Message, r.Outcome.Stdout.Head, r.Outcome.Denied)
+	}
+	if !strings.Contains(r.Outcome.Message, "192.0.2.9") {
+		t.Errorf("the message names no address: %s", r.Outcome.Message)
+	}
+}
+
+func TestWithoutTheNodesAddressesARestrictedCallDoesNotRun(t *testing.T) {
+	e := executor(t)
+	r := execute(t, e, restricted(e, "echo ran"))
+	if r.Outcome.Started || r.Outcome.Reason != result.IsolationUnavailable || !strings.Contains(r.Outcome.Message, "node") {
+		t.Errorf("got %s: %s", r.Outcome.Reason, r.Outcome.Message)
+	}
+}
+
+// The variables through which the runner learns of the node aren't the command's.
+func TestTheCommandDoesNotSeeTheRunnersVariables(t *testing.T) {
+	e := executor(t)
+	e.Environ = append(e.Environ, wire.EnvHostIPs+"=192.0.2.5", "KUBERNETES_SERVICE_HOST=192.0.2.1")
+	a := restricted(e, "env | grep -c HOST_IPS")
+	a.Environment.Layers = []envresolve.Layer{}
+	if r := execute(t, e, a); string(r.Outcome.Stdout.Head) != "0\n" {
+		t.Errorf("got %q: %s", r.Outcome.Stdout.Head, r.Outcome.Message)
+	}
+}

@@ -1,0 +1,155 @@
+package supervisor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/runner/redact"
+)
+
+// redaction replaces the known values of one call in what is said about it. The zero value replaces nothing.
+type redaction struct {
+	values  []redact.Value
+	matcher *redact.Matcher
+
+	// mu is for counts: a collection that was given up can go on.
+	mu     sync.Mutex
+	counts []redact.Count
+}
+
+func newRedaction(known []envresolve.KnownValue) (*redaction, error) {
+	r := &redaction{}
+	for _, k := range known {
+		r.values = append(r.values, redact.Value{Name: k.Name, Value: []byte(k.Value), Foreign: !k.Given})
+	}
+	if len(r.values) == 0 {
+		return r, nil
+	}
+	var err error
+	if r.matcher, err = redact.For(r.values); err != nil {
+		return nil, fmt.Errorf("%w: set redact: false for some of the environment's secrets, or the policy's output.redaction to Off", err)
+	}
+	return r, nil
+}
+
+// bytes returns text without the values, and counts them.
+func (r *redaction) bytes(text []byte) []byte {
+	if r.matcher == nil || len(text) == 0 {
+		return text
+	}
+	out, counts := r.matcher.Bytes(text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts = append(r.counts, counts...)
+	return out
+}
+
+func (r *redaction) text(text string) string {
+	if r.matcher == nil || text == "" {
+		return text
+	}
+	return string(r.bytes([]byte(text)))
+}
+
+// shown is text, for what may be nil; nil when nothing is replaced.
+func (r *redaction) shown() func(string) string {
+	if r.matcher == nil {
+		return nil
+	}
+	return r.text
+}
+
+// inFiles has operations on files show nothing of the values. They count by themselves: one can go on when its call has ended.
+func (r *redaction) inFiles(rules *files.Rules, replaced *map[string]int64) *files.Rules {
+	if r.matcher == nil {
+		return rules
+	}
+	for _, v := range r.values {
+		rules.ShownAround = max(rules.ShownAround, int64(len(v.Value))*longestForm)
+	}
+	matcher, counted := r.matcher, map[string]int64{}
+	rules.Shown = func(text []byte) ([]byte, map[string]int64) {
+		out, counts := matcher.Bytes(text)
+		if len(counts) == 0 {
+			return out, nil
+		}
+		byName := map[string]int64{}
+		for _, c := range counts {
+			byName[c.Name] += c.Count
+		}
+		return out, byName
+	}
+	rules.Replaced = func(all map[string]int64) {
+		for name, count := range all {
+			counted[name] += count
+		}
+	}
+	*replaced = counted
+	return rules
+}
+
+// longestForm is how many bytes one of a value takes in its usual forms: \\u00XX in a text that is escaped twice.
+const longestForm = 7
+
+// addReplacements counts what isn't shown of the result of an operation on files.
+func addReplacements(o *result.Outcome, replaced map[string]int64) {
+	for _, name := range slices.Sorted(maps.Keys(replaced)) {
+		o.AddRedaction(result.Redaction{Name: name, Stream: result.RedactedStdout, Count: replaced[name]})
+	}
+}
+
+// path redacts a program's path. One that becomes too long lacks its beginning.
+func (r *redaction) path(path *string) {
+	const more = "..."
+	text := r.text(*path)
+	if len(text) > result.MaxProgramPath {
+		text = more + strings.ToValidUTF8(text[len(text)-result.MaxProgramPath+len(more):], "")
+	}
+	*path = text
+}
+
+// outcome redacts what an outcome says beside its streams.
+func (r *redaction) outcome(o *result.Outcome) {
+	if r.matcher == nil {
+		return
+	}
+	texts := []*string{&o.Message, &o.WorkingDir}
+	if o.File != nil {
+		texts = append(texts, &o.File.Path)
+	}
+	for _, text := range texts {
+		*text = r.text(*text)
+	}
+	for _, list := range []result.Programs{o.Executed, o.Refused} {
+		for i := range list {
+			r.path(&list[i].Path)
+		}
+	}
+	for i := range o.Denied {
+		host := r.text(o.Denied[i].Host)
+		o.Denied[i].Host = strings.ToValidUTF8(host[:min(len(host), result.MaxDenialHost)], "")
+	}
+	if i := o.Isolation; i != nil {
+		for _, list := range []result.Paths{i.NamesOnly, i.Writable, i.NotFound} {
+			for j := range list {
+				r.path(&list[j])
+			}
+		}
+	}
+	if o.Artifacts != nil {
+		// The paths were redacted when the files were collected.
+		o.Artifacts.Message = result.ArtifactsMessage(r.text(o.Artifacts.Message))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.counts {
+		o.AddRedaction(result.Redaction{Name: c.Name, Stream: result.RedactedMessage, Count: c.Count})
+	}
+	r.counts = nil
+}
