@@ -11,7 +11,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # debian PACKAGE COMMAND... installs a package unless the command, which needs it, works.
 debian() {
-  local package=$1 install=(apt-get install -y --no-install-recommends "$1")
+  local package=$1 install=(apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1")
   shift
   ! "$@" >/dev/null 2>&1 || return 0
   [[ ${TOOLCALL_NO_INSTALL:-} != 1 ]] || die "the Debian package $package is missing: run 'apt-get install $package', or unset TOOLCALL_NO_INSTALL"
@@ -23,6 +23,8 @@ debian python3 "$python" --version
 debian python3-kubernetes "$python" -c 'import kubernetes'
 debian python3-yaml "$python" -c 'import yaml'
 debian mypy "$python" -c 'import mypy'
+# The types of PyYAML are there.
+debian python3-typeshed test -e /usr/lib/python3/dist-packages/yaml-stubs
 debian python3-build "$python" -c 'import build'
 debian python3-setuptools "$python" -c 'import setuptools'
 debian python3-wheel "$python" -c 'import wheel'
