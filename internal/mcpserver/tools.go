@@ -93,7 +93,7 @@ func processInput(own map[string]*jsonschema.Schema, required ...string) *jsonsc
 	all := commonInput()
 	all["stdin"] = text("standard input; empty if absent")
 	all["network_hosts"] = texts("hosts that it may reach, of those that the policy allows: names, *. and a name, addresses or CIDRs, without " +
-		"ports; all that the policy allows if absent. Only where the policy has rules for the network")
+		"ports; all that the policy allows if absent")
 	all["network_hosts"].MaxItems = new(maxNetworkHosts)
 	maps.Copy(all, own)
 	return input(all, required...)

@@ -9,7 +9,7 @@ import (
 	"toolcall.dev/operator/internal/network"
 )
 
-// networkFields say what of the network a call asked for and had, and what was refused to it.
+// networkFields say what of the network a call could reach, and what was refused to it.
 func networkFields(call *v1alpha1.ToolCall) []field {
 	var fields []field
 	if n := call.Spec.Network; n != nil {
@@ -20,6 +20,9 @@ func networkFields(call *v1alpha1.ToolCall) []field {
 		return fields
 	}
 	fields = append(fields, field{"Mode", string(n.Mode)})
+	if call.Spec.Network == nil {
+		fields = append(fields, field{"Allowed", strings.Join(n.Allowed, ", ")})
+	}
 	for _, d := range n.Denied {
 		fields = append(fields, field{"Refused", deniedText(d) + times(d.Count)})
 	}

@@ -17,7 +17,7 @@ const hostRefusal = `The command exited with code 3. Reaching "b.example.com" at
 func heldCall(phase v1alpha1.Phase, reason string, code int32) v1alpha1.ToolCallStatus {
 	return v1alpha1.ToolCallStatus{
 		Phase: phase, Reason: reason, ExitCode: ptr.To(code), Message: hostRefusal,
-		Network: &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkListed, OmittedDenied: 7, Denied: []v1alpha1.DeniedHost{
+		Network: &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkListed, Allowed: []string{"a.example.com", "192.0.2.0/24"}, OmittedDenied: 7, Denied: []v1alpha1.DeniedHost{
 			{Host: "b.example.com", Count: 2}, {Host: "b.example.com", Port: 443, Count: 1}, {Host: "2001:db8::7", Port: 22, Count: 3},
 		}},
 		Redactions: []v1alpha1.Redaction{{Name: "TOKEN", Stream: v1alpha1.RedactedStdout, Count: 1}, {Name: "TOKEN", Stream: v1alpha1.RedactedMessage, Count: 4}},
@@ -37,11 +37,14 @@ func TestDescribeShowsTheNetworkAndRedactions(t *testing.T) {
 		"Refused: [2001:db8::7]:22, 3 times "+
 		"Refused: and other hosts, 7 times "+
 		"Redactions: TOKEN: in stdout, once TOKEN: in message, 4 times Conditions:")
+	f.detached("listed")
+	f.end("listed", heldCall(v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, 3))
+	f.run("describe", "listed").expect(t, 0, "Network: Mode: Listed Allowed: a.example.com, 192.0.2.0/24 Refused: b.example.com (lookup), 2 times")
 	f.run("describe", "c", "-o", "jsonpath={.status.network.denied[1].host} {.status.redactions[1].count}").expect(t, 0, "b.example.com 4")
 	f.detached("free")
 	f.end("free", succeeded())
 	if got := f.run("describe", "free"); strings.Contains(got.out, "Network:") || strings.Contains(got.out, "Redactions:") {
-		t.Errorf("a call whose policy has no network shows one: %s", got.out)
+		t.Errorf("a call without a network in its status shows one: %s", got.out)
 	}
 }
 
@@ -71,7 +74,8 @@ func TestCheckShowsTheNetwork(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"no rules":                      {nil, []string{"--", "ls"}, 0, "Network: same as the pod"},
+		"no rules":                      {nil, []string{"--", "ls"}, 0, "Network: held by the runner: every host that isn't denied"},
+		"what the pod has":              {&v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}, []string{"--", "ls"}, 0, "Network: same as the pod"},
 		"a list":                        {listed, []string{"--", "ls"}, 0, "Network: held by the runner: a.example.com, *.b.example.com"},
 		"an empty list":                 {&v1alpha1.NetworkRules{Mode: v1alpha1.NetworkListed}, []string{"--", "ls"}, 0, "Network: held by the runner: no host"},
 		"a list that the call narrows":  {listed, []string{"--network-host", "X.b.example.com", "--", "ls"}, 0, "Network: held by the runner: x.b.example.com"},
@@ -80,7 +84,8 @@ func TestCheckShowsTheNetwork(t *testing.T) {
 		"code that doesn't ask":         {&v1alpha1.NetworkRules{}, []string{"--code", "python", "-f", "-"}, 0, "Network: none, held by a filter"},
 		"none":                          {&v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone}, []string{"--", "ls"}, 0, "Network: none, held by a filter"},
 		"a host beyond the list":        {listed, []string{"--network-host", "c.example.com", "--", "ls"}, codeDenied, "c.example.com isn't covered by the policy's network.allowed: add {host: c.example.com} there, or leave it out"},
-		"a host where there is no list": {nil, []string{"--network-host", "c.example.com", "--", "ls"}, codeDenied, "NetworkNotAllowed"},
+		"a host without a list":         {nil, []string{"--network-host", "c.example.com", "--", "ls"}, 0, "Network: held by the runner: c.example.com"},
+		"a host where nothing is held":  {&v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}, []string{"--network-host", "c.example.com", "--", "ls"}, codeDenied, "NetworkNotAllowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -114,7 +114,9 @@ export interface DeniedHost {
 
 /** The network that a call had: `status.network`. */
 export interface NetworkStatus {
-  mode?: "None" | "Listed" | "Open";
+  mode?: "None" | "Listed" | "Open" | "Unrestricted";
+  /** What the call could reach, at most 20; absent where that is all that isn't denied. */
+  allowed?: string[];
   /** At most 20, in the order of the first attempts. */
   denied?: DeniedHost[];
   /** How many attempts aren't in `denied`. */
