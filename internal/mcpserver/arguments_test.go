@@ -26,7 +26,7 @@ func TestArguments(t *testing.T) {
 	}{
 		"a command line has two minutes": {execSpec, `{"mode":"shell","command":"ls"}`, shell(nil)},
 		"what is null or says nothing counts as absent": {
-			execSpec, `{"mode":"shell","command":"ls","binary":"","args":[],"env":null,"stdin":"","timeout":null,"environment":"","working_dir":null}`, shell(nil),
+			execSpec, `{"mode":"shell","command":"ls","binary":"","args":[],"env":null,"stdin":"","timeout":null,"environment":"","working_dir":null,"network_hosts":[]}`, shell(nil),
 		},
 		"a whole number may be written as a fraction": {
 			execSpec, `{"mode":"shell","command":"ls","timeout":7.0}`, shell(func(s *v1alpha1.ToolCallSpec) { s.TimeoutSeconds = new(int32(7)) }),
@@ -38,6 +38,11 @@ func TestArguments(t *testing.T) {
 				TimeoutSeconds: new(int32(5)), EnvironmentRef: &v1alpha1.LocalReference{Name: "big"}, WorkingDir: "src",
 				Env: []v1alpha1.CallEnvVar{{Name: "A"}, {Name: "B", Value: "2"}}, Stdin: "in\x00put",
 			},
+		},
+		"a call may narrow its network": {
+			runCommandSpec, `{"command":"ls","network_hosts":["a.example.com","*.b.example.com","192.0.2.0/24"]}`, shell(func(s *v1alpha1.ToolCallSpec) {
+				s.Network = &v1alpha1.CallNetwork{Hosts: []string{"a.example.com", "*.b.example.com", "192.0.2.0/24"}}
+			}),
 		},
 		"code's time is the policy's": {
 			runCodeSpec, `{"language":"python","code":"print(1)"}`,
@@ -78,7 +83,7 @@ func TestInvalidArguments(t *testing.T) {
 		"structured without binary":    {execSpec, `{"mode":"structured","args":["x"]}`, []string{`binary: is required in mode "structured"`}},
 		"the other mode's arguments":   {execSpec, `{"mode":"shell","command":"ls","binary":"ls","args":["-l"]}`, []string{`binary: is not used in mode "shell"`, `args: is not used in mode "shell"`}},
 		"a command in structured mode": {execSpec, `{"mode":"structured","binary":"ls","command":"ls -l"}`, []string{`command: is not used in mode "structured", which takes binary and args`}},
-		"an unknown argument":          {execSpec, `{"mode":"shell","command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use mode, command, binary, args, timeout, stdin, session, environment, timeout_seconds, working_dir, env, request_id"}},
+		"an unknown argument":          {execSpec, `{"mode":"shell","command":"ls","cwd":"/"}`, []string{"cwd: is unknown: use mode, command, binary, args, timeout, stdin, network_hosts, session, environment, timeout_seconds, working_dir, env, request_id"}},
 		"another spelling":             {execSpec, `{"Mode":"shell","command":"ls"}`, []string{"Mode: is unknown", "mode: must be"}},
 		"a list with a number":         {execSpec, `{"mode":"structured","binary":"ls","args":["-l",1]}`, []string{"args: must be a list of strings, not a list of other values"}},
 		"a list with a null":           {execSpec, `{"mode":"structured","binary":"ls","args":[null]}`, []string{"args[0]: must be a string, not null"}},
@@ -94,6 +99,10 @@ func TestInvalidArguments(t *testing.T) {
 		"code without a language":      {runCodeSpec, `{"code":"1"}`, []string{"language: is required"}},
 		"code without code":            {runCodeSpec, `{"language":"python"}`, []string{"code: is required"}},
 		"network as text":              {runCodeSpec, `{"language":"python","code":"1","network":"yes"}`, []string{"network: must be true or false, not a string"}},
+		"hosts as text":                {runProgramSpec, `{"program":"ls","network_hosts":"a.example.com"}`, []string{"network_hosts: must be a list of strings, not a string"}},
+		"no host's name":               {runCodeSpec, `{"language":"python","code":"1","network_hosts":["a.example.com","https://b.example.com/x",""]}`, []string{`network_hosts[1]: "https://b.example.com/x" is a URL: write its host alone`, "network_hosts[2]: it is empty: name a host"}},
+		"a host of the cloud":          {runCommandSpec, `{"command":"ls","network_hosts":["169.254.169.254"]}`, []string{"network_hosts[0]: 169.254.169.254 is a metadata address, which every policy denies"}},
+		"too many hosts":               {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
 		"exec's arguments for code":    {runCodeSpec, `{"language":"python","code":"1","mode":"shell"}`, []string{"mode: is unknown: use language, code, network"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,6 +66,7 @@ func TestInvalidFileArguments(t *testing.T) {
 		"too many results":           {searchFilesSpec, `{"pattern":"x","max_results":1001}`, "max_results: must be a whole number, at least 1 and at most 1000"},
 		"nothing to search for":      {searchFilesSpec, `{"path":"a"}`, "pattern: is required"},
 		"a session and environment":  {readFileSpec, `{"path":"a","session":"s","environment":"e"}`, "environment: is not used together with session"},
+		"hosts":                      {readFileSpec, `{"path":"a","network_hosts":["a.example.com"]}`, "network_hosts: is unknown"},
 		"standard input":             {readFileSpec, `{"path":"a","stdin":"x"}`, "stdin: is unknown"},
 	} {
 		if _, err := test.read([]byte(test.raw)); err == nil || !strings.Contains("\n"+err.Error(), "\n"+test.want) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 
@@ -48,6 +49,8 @@ type Result struct {
 	Refused     []string `json:"refused,omitempty" jsonschema:"programs that the command tried to start and that the policy doesn't let start"`
 	Environment string   `json:"environment,omitempty" jsonschema:"environment that it ran in"`
 	Session     string   `json:"session,omitempty" jsonschema:"session that it ran in"`
+
+	DeniedHosts []v1alpha1.DeniedHost `json:"denied_hosts,omitempty" jsonschema:"hosts that the command looked up, or tried to connect to at a port, and that it may not reach, and how often; the first 20"`
 
 	File   *FileResult   `json:"file,omitempty" jsonschema:"what was done with the file"`
 	Stream *StreamResult `json:"stream,omitempty" jsonschema:"which part of the stream this is"`
@@ -96,6 +99,9 @@ func resultOf(call *v1alpha1.ToolCall) *Result {
 	for _, program := range s.Refused {
 		r.Refused = append(r.Refused, program.Path)
 	}
+	if s.Network != nil {
+		r.DeniedHosts = s.Network.Denied
+	}
 	if s.Streams != nil {
 		r.Truncated = s.Streams.Stdout.Truncated || s.Streams.Stderr.Truncated
 	}
@@ -108,16 +114,21 @@ func resultOf(call *v1alpha1.ToolCall) *Result {
 	return r
 }
 
-// outputOf is the text of a call for a model. That of a command that ran doesn't say why it was ended, as the message does.
+// outputOf is the text of a call for a model. That of a command that ran doesn't say why it was ended, or which host was refused
+// to it, as the message does.
 func outputOf(s *v1alpha1.ToolCallStatus) string {
 	switch {
 	case s.Output == "":
 		return s.Message
-	case s.Phase == v1alpha1.PhaseSucceeded, s.Reason == v1alpha1.ReasonNonZeroExit, strings.Contains(s.Output, s.Message):
+	case s.Phase == v1alpha1.PhaseSucceeded, s.Reason == v1alpha1.ReasonNonZeroExit && !hasDeniedHosts(s), strings.Contains(s.Output, s.Message):
 		return s.Output
 	default:
 		return strings.TrimRight(s.Output, "\n") + "\n\n" + s.Message
 	}
+}
+
+func hasDeniedHosts(s *v1alpha1.ToolCallStatus) bool {
+	return s.Network != nil && len(s.Network.Denied) > 0
 }
 
 func fileResultOf(f *v1alpha1.FileStatus) *FileResult {
@@ -171,6 +182,7 @@ func (r *Result) text() string {
 	add("signal", r.Signal != "", r.Signal)
 	add("truncated", r.Truncated || r.File != nil && r.File.Truncated, true)
 	add("refused", len(r.Refused) > 0, quoted(r.Refused))
+	add("denied_hosts", len(r.DeniedHosts) > 0, quoted(destinations(r.DeniedHosts)))
 	if f := r.File; f != nil {
 		add("sha256", f.SHA256 != "", f.SHA256)
 		number("next_offset", f.NextOffset)
@@ -191,11 +203,24 @@ func (r *Result) text() string {
 	return strings.TrimRight(r.Output, "\n") + "\n\n[" + strings.Join(append([]string{"reason: " + r.Reason}, facts...), ", ") + "]"
 }
 
-// quoted lists paths on one line: a command chooses them.
-func quoted(paths []string) string {
+// destinations are hosts with their ports. A lookup has none.
+func destinations(denied []v1alpha1.DeniedHost) []string {
 	var all []string
-	for _, path := range paths {
-		all = append(all, strconv.Quote(path))
+	for _, d := range denied {
+		if d.Port == 0 {
+			all = append(all, d.Host)
+			continue
+		}
+		all = append(all, net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))))
+	}
+	return all
+}
+
+// quoted lists paths or hosts on one line: a command chooses them.
+func quoted(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(name))
 	}
 	return strings.Join(all, " ")
 }

@@ -1,6 +1,8 @@
 package mcpserver
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/network"
 )
 
 // defaultTimeoutSeconds is the time limit of commands, as in the schemas. Code has none, because a policy can deny code
@@ -40,9 +43,12 @@ type specOf func(raw []byte) (*callRequest, error)
 // commonArguments are those of every tool that creates a call.
 var commonArguments = []string{"session", "environment", "timeout_seconds", "working_dir", "env", "request_id"}
 
+// processArguments are those of every tool that starts a process, besides the common ones.
+var processArguments = []string{"stdin", "network_hosts"}
+
 // runCommandSpec builds a call from the arguments of run_command.
 func runCommandSpec(raw []byte) (*callRequest, error) {
-	a := parse(raw, slices.Concat([]string{"command", "stdin"}, commonArguments)...)
+	a := parse(raw, slices.Concat([]string{"command"}, processArguments, commonArguments)...)
 	r := &callRequest{spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: a.required("command", "the command line to run")}}}
 	a.process(r)
 	r.limit()
@@ -51,7 +57,7 @@ func runCommandSpec(raw []byte) (*callRequest, error) {
 
 // runProgramSpec builds a call from the arguments of run_program.
 func runProgramSpec(raw []byte) (*callRequest, error) {
-	a := parse(raw, slices.Concat([]string{"program", "args", "stdin"}, commonArguments)...)
+	a := parse(raw, slices.Concat([]string{"program", "args"}, processArguments, commonArguments)...)
 	r := &callRequest{spec: v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{
 		Binary: a.required("program", "the name of the program to run"), Args: a.texts("args"),
 	}}}
@@ -62,7 +68,7 @@ func runProgramSpec(raw []byte) (*callRequest, error) {
 
 // execSpec builds a call from the arguments of exec, the deprecated name of run_command and run_program.
 func execSpec(raw []byte) (*callRequest, error) {
-	a := parse(raw, slices.Concat([]string{"mode", "command", "binary", "args", "timeout", "stdin"}, commonArguments)...)
+	a := parse(raw, slices.Concat([]string{"mode", "command", "binary", "args", "timeout"}, processArguments, commonArguments)...)
 	r := &callRequest{}
 	command, binary, args := a.text("command"), a.text("binary"), a.texts("args")
 	switch mode := a.text("mode"); mode {
@@ -99,7 +105,7 @@ func (a *arguments) only(mode, takes string, given bool, name string) {
 
 // runCodeSpec builds a call from the arguments of run_code.
 func runCodeSpec(raw []byte) (*callRequest, error) {
-	a := parse(raw, slices.Concat([]string{"language", "code", "network", "stdin"}, commonArguments)...)
+	a := parse(raw, slices.Concat([]string{"language", "code", "network"}, processArguments, commonArguments)...)
 	code := &v1alpha1.CodeAction{Language: a.text("language"), Source: a.raw("code"), NetworkAccess: a.flag("network")}
 	if code.Language == "" {
 		a.fail("language", "is required: the language of the code, such as python")
@@ -132,6 +138,29 @@ func (a *arguments) required(name, what string) string {
 func (a *arguments) process(r *callRequest) {
 	a.common(r)
 	r.spec.Stdin = a.raw("stdin")
+	if hosts := a.networkHosts(); len(hosts) > 0 {
+		r.spec.Network = &v1alpha1.CallNetwork{Hosts: hosts}
+	}
+}
+
+// maxNetworkHosts is the largest number of hosts that the API allows.
+const maxNetworkHosts = 64
+
+// networkHosts reads the hosts that a call may reach. Whether the policy allows them, the operator decides.
+func (a *arguments) networkHosts() []string {
+	hosts := a.texts("network_hosts")
+	if len(hosts) > maxNetworkHosts {
+		a.fail("network_hosts", "has %d hosts, and may have %d: name networks or wildcards instead of single hosts", len(hosts), maxNetworkHosts)
+		return nil
+	}
+	for i, host := range hosts {
+		_, err := network.Narrow(&network.Rules{Mode: network.Open}, []string{host})
+		var wrong *network.Error
+		if errors.As(err, &wrong) {
+			a.fail(fmt.Sprintf("network_hosts[%d]", i), "%s", wrong.Problem)
+		}
+	}
+	return hosts
 }
 
 // common reads the arguments that every tool which creates a call has.

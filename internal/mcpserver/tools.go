@@ -92,6 +92,9 @@ func commonInput() map[string]*jsonschema.Schema {
 func processInput(own map[string]*jsonschema.Schema, required ...string) *jsonschema.Schema {
 	all := commonInput()
 	all["stdin"] = text("standard input; empty if absent")
+	all["network_hosts"] = texts("hosts that it may reach, of those that the policy allows: names, *. and a name, addresses or CIDRs, without " +
+		"ports; all that the policy allows if absent")
+	all["network_hosts"].MaxItems = new(maxNetworkHosts)
 	maps.Copy(all, own)
 	return input(all, required...)
 }
@@ -141,7 +144,7 @@ func none() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Sche
 
 // callOutput returns the schema of the results of a tool that answers with the outcome of a call.
 func callOutput() *jsonschema.Schema {
-	return answerSchema("exit_code", "call", "phase", "signal", "truncated", "refused", "environment", "session", "file")
+	return answerSchema("exit_code", "call", "phase", "signal", "truncated", "refused", "denied_hosts", "environment", "session", "file")
 }
 
 // answerSchema returns the schema of results: the fields that all have, and some others.

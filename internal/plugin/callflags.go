@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/network"
 )
 
 // maxStdin bounds standard input in bytes. The API bounds it in characters.
@@ -38,6 +39,7 @@ type callFlags struct {
 	stdin       bool
 	trusted     bool
 	network     bool
+	hosts       []string
 	name        string
 	labels      map[string]string
 	// changed reports whether the user set a flag.
@@ -79,9 +81,11 @@ func (f *callFlags) addContext(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&f.workingDir, "working-dir", "w", "", "directory to start in; a relative path is relative to the image's working directory")
 	addVariableFlag(command, &f.env, "environment variable as NAME=VALUE; can be repeated")
+	flags.StringArrayVar(&f.hosts, "network-host", nil, "host that the call may reach, of those that the policy allows: a name, *. and a name, an address or a CIDR; can be repeated (default: all that the policy allows)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "time limit of the command, e.g. 30s (default: the policy's default)")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long to keep the finished call, e.g. 10m (default: the environment's value; 5m in a session)")
 	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels to set on the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
+	must(command.RegisterFlagCompletionFunc("network-host", cobra.NoFileCompletions))
 	f.changed = flags.Changed
 }
 
@@ -95,7 +99,7 @@ func (f *callFlags) build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, e
 	}
 	for _, step := range []func(*v1alpha1.ToolCallSpec) error{
 		func(spec *v1alpha1.ToolCallSpec) error { return f.setAction(spec, args, stdin) },
-		f.setPlace, f.setVariables, f.setLimits,
+		f.setPlace, f.setVariables, f.setNetwork, f.setLimits,
 		func(spec *v1alpha1.ToolCallSpec) error { return f.setStdin(spec, stdin) },
 	} {
 		if err := step(&call.Spec); err != nil {
@@ -235,6 +239,21 @@ func variables(pairs []string) ([]v1alpha1.CallEnvVar, error) {
 		list = append(list, v1alpha1.CallEnvVar{Name: name, Value: value})
 	}
 	return list, nil
+}
+
+// setNetwork sets the hosts that the call narrows its network to. Whether the policy allows them, the operator decides.
+func (f *callFlags) setNetwork(spec *v1alpha1.ToolCallSpec) error {
+	for _, host := range f.hosts {
+		_, err := network.Narrow(&network.Rules{Mode: network.Open}, []string{host})
+		var wrong *network.Error
+		if errors.As(err, &wrong) {
+			return fmt.Errorf("--network-host: %s", wrong.Problem)
+		}
+	}
+	if len(f.hosts) > 0 {
+		spec.Network = &v1alpha1.CallNetwork{Hosts: f.hosts}
+	}
+	return nil
 }
 
 func (f *callFlags) setLimits(spec *v1alpha1.ToolCallSpec) error {

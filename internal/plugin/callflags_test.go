@@ -49,6 +49,7 @@ func TestFlagsBecomeACall(t *testing.T) {
 	full.EnvironmentRef, full.SkillRef = &v1alpha1.LocalReference{Name: "repo"}, &v1alpha1.LocalReference{Name: "review"}
 	full.WorkingDir, full.Trusted, full.Stdin = "/workspace/x", true, "in\n"
 	full.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "1=2,3"}, {Name: "B", Value: ""}}
+	full.Network = &v1alpha1.CallNetwork{Hosts: []string{"a.example.com", "*.b.example.com", "2001:db8::/32"}}
 	full.TimeoutSeconds, full.TTLSecondsAfterFinished = ptr.To(int32(90)), ptr.To(int32(0))
 	inSession, background := structured("ls"), structured("ls")
 	inSession.SessionRef, inSession.WorkingDir = &v1alpha1.SessionReference{Name: "dev"}, "x"
@@ -68,7 +69,7 @@ func TestFlagsBecomeACall(t *testing.T) {
 		"a model's tool call":              {[]string{"--tool", "bash", "--arguments", `{"command": "ls"}`}, tool},
 		"a call in a session":              {strings.Split("--session dev -w x -- ls", " "), inSession},
 		"a server":                         {strings.Split("--session dev --background -- ls", " "), background},
-		"everything that a call can carry": {strings.Split("--environment repo --skill review -w /workspace/x -e A=1=2,3 -e B= --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
+		"everything that a call can carry": {strings.Split("--environment repo --skill review -w /workspace/x -e A=1=2,3 -e B= --network-host a.example.com --network-host *.b.example.com --network-host=2001:db8::/32 --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +116,10 @@ func TestInvalidFlags(t *testing.T) {
 		"arguments that aren't JSON":   {[]string{"--tool", "bash", "--arguments", "ls"}, "", "JSON object"},
 		"arguments that are a list":    {[]string{"--tool", "bash", "--arguments", "[]"}, "", "JSON object"},
 		"a variable without a value":   {[]string{"-e", "A", "--", "ls"}, "", "NAME=VALUE"},
+		"an empty host":                {[]string{"--network-host", "", "--", "ls"}, "", "--network-host: it is empty: name a host, such as packages.example.com"},
+		"a URL as a host":              {[]string{"--network-host", "a.example.com", "--network-host", "https://b.example.com/", "--", "ls"}, "", `"https://b.example.com/" is a URL`},
+		"two hosts as one":             {[]string{"--network-host", "a.example.com,b.example.com", "--", "ls"}, "", `it contains ','`},
+		"a host of the cloud":          {[]string{"--network-host", "169.254.169.254", "--", "ls"}, "", "--network-host: 169.254.169.254 is a metadata address, which every policy denies"},
 		"a label without a value":      {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
 		"a timeout of a half second":   {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
 		"a timeout of a fraction":      {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},

@@ -86,6 +86,8 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"run --live ":             "always never",
 		"logs --stream ":          "stderr stdout",
 		"run --dry-run=":          "client none server",
+		"run --network-host ":     "",
+		"run --network-h":         "--network-host",
 		"run --code ":             "bash javascript perl python ruby sh",
 		"--context ":              "c",
 		"--cluster ":              "k",

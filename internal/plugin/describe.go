@@ -77,7 +77,8 @@ func describeCall(out io.Writer, call *v1alpha1.ToolCall, now time.Time) error {
 	for _, part := range []section{
 		{"", callFields(call, now)}, {"Action", actionFields(call)},
 		{"Environment", environmentFields(call.Status.Environment, call.Spec.SkillRef)},
-		{"Programs", programFields(&call.Status)}, {"Isolation", isolationFields(call.Status.Isolation)},
+		{"Programs", programFields(&call.Status)}, {"Network", networkFields(call)}, {"Redactions", redactionFields(call.Status.Redactions)},
+		{"Isolation", isolationFields(call.Status.Isolation)},
 		{"Conditions", conditionFields(call.Status.Conditions, callConditions...)}, {"Timings", timingFields(call, now)},
 	} {
 		writeSection(w, part)

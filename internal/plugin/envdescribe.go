@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-const envDescribeLong = `Show the details of environments: whether calls can run in them and why not, their image, policy, limits, variables (names
-and sources, never values), conditions and Events.
+const envDescribeLong = `Show the details of environments: whether calls can run in them and why not, their image, policy, limits, variables and
+secrets (names and sources, never values), conditions and Events.
 
 What the policy allows is shown if you have permission to read policies. "kubectl toolcall tools" shows what of it you may use.
 
@@ -86,7 +87,7 @@ func (c *cli) describeEnvironment(ctx context.Context, policies *policyReader, e
 	w := newTable(c.Out)
 	for _, part := range []section{
 		{"", environmentSummary(ctx, policies, env, now)}, {"Limits", environmentLimits(&env.Spec)}, {"Pod", environmentPod(&env.Spec)},
-		{"Variables", environmentVariables(env.Spec.Env)},
+		{"Variables", environmentVariables(env.Spec.Env)}, {"Secrets", environmentSecrets(env.Spec.Secrets)},
 		{"Conditions", conditionFields(env.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ConditionWarm)},
 	} {
 		writeSection(w, part)
@@ -154,7 +155,7 @@ func environmentVariables(env []v1alpha1.EnvVar) []field {
 		switch from := env[i].ValueFrom; {
 		case from == nil:
 		case from.SecretKeyRef != nil:
-			source = fmt.Sprintf("key %s of Secret %s", from.SecretKeyRef.Key, from.SecretKeyRef.Name)
+			source = secretKey(from.SecretKeyRef)
 		case from.ConfigMapKeyRef != nil:
 			source = fmt.Sprintf("key %s of ConfigMap %s", from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Name)
 		case from.FieldRef != nil:
@@ -163,4 +164,27 @@ func environmentVariables(env []v1alpha1.EnvVar) []field {
 		all = append(all, field{env[i].Name, source})
 	}
 	return all
+}
+
+// environmentSecrets are the names of secrets, where their values come from, and the tools whose calls get them.
+func environmentSecrets(secrets []v1alpha1.ToolSecret) []field {
+	var all []field
+	for i := range secrets {
+		s := &secrets[i]
+		text := secretKey(&s.SecretKeyRef)
+		if s.As == v1alpha1.SecretAsFile {
+			text += ", as a file"
+		}
+		text += ", for " + strings.Join(s.Tools, ", ")
+		if !ptr.Deref(s.Redact, true) {
+			text += "; not redacted"
+		}
+		all = append(all, field{s.Name, text})
+	}
+	return all
+}
+
+// secretKey names a key of a Secret.
+func secretKey(ref *corev1.SecretKeySelector) string {
+	return fmt.Sprintf("key %s of Secret %s", ref.Key, ref.Name)
 }

@@ -133,13 +133,6 @@ func (v *evaluation) queue(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
-func (v *evaluation) network() string {
-	if v.action.Type == v1alpha1.ActionCode && !v.action.Network {
-		return "none, held by a filter of system calls"
-	}
-	return "same as the pod"
-}
-
 // variableFields are names and sources, and the values that the call itself sets.
 func (v *evaluation) variableFields() []field {
 	own := map[string]string{}

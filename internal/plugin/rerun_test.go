@@ -15,7 +15,7 @@ func TestRerun(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.environment("tools", true)
-	f.run("run", "--detach", "--name", "nightly", "-l", "team=search", "-e", "A=1", "-w", "/tmp", "--timeout", "30s", "--environment", "tools", "--shell", "make").expect(t, 0)
+	f.run("run", "--detach", "--name", "nightly", "-l", "team=search", "-e", "A=1", "-w", "/tmp", "--network-host", "a.example.com", "--timeout", "30s", "--environment", "tools", "--shell", "make").expect(t, 0)
 	f.run("rerun", "nightly").expect(t, 125, "call nightly has not finished", "kubectl toolcall attach nightly")
 	f.run("cancel", "nightly").expect(t, 0)
 	f.end("nightly", cancelled())
@@ -36,7 +36,7 @@ func TestRerun(t *testing.T) {
 		t.Error(diff)
 	}
 	f.run("describe", "second").expect(t, 0, "Rerun of: nightly")
-	f.run("rerun", "nightly", "--dry-run", "-o", "yaml").expect(t, 0, "generateName: nightly-", "command: make")
+	f.run("rerun", "nightly", "--dry-run", "-o", "yaml").expect(t, 0, "generateName: nightly-", "command: make", "network: hosts: - a.example.com")
 	detached := f.run("rerun", "nightly", "--detach")
 	if name := strings.TrimSpace(detached.out); !strings.HasPrefix(name, "nightly-") || detached.err != "call "+name+" created, a rerun of nightly\n" {
 		t.Errorf("got %+v", detached)

@@ -286,14 +286,14 @@ func (c *cli) wait(cluster *cluster, call *v1alpha1.ToolCall, shown *display, i 
 }
 
 // reportOutcome returns the exit code of the call as an error, and prints why a call ended whose command did not
-// exit by itself, or to whose command a program was refused.
+// exit by itself, or to whose command a program or a host was refused.
 func (c *cli) reportOutcome(call *v1alpha1.ToolCall) error {
 	code := exitCode(call)
 	status := &call.Status
 	switch {
 	case code == 0:
 		return nil
-	case status.Reason == v1alpha1.ReasonNonZeroExit && len(status.Refused) == 0:
+	case status.Reason == v1alpha1.ReasonNonZeroExit && !wasRefused(status):
 		return &exitError{code: code}
 	}
 	fmt.Fprintf(c.ErrOut, "call %s: %s (%s): %s\n", call.Name, status.Phase, status.Reason, terminal.Safe(status.Message))

@@ -144,7 +144,7 @@ func (c *cli) waitAll(ctx context.Context, cluster *cluster, names []string, for
 			if err := show(call); err != nil {
 				return err
 			}
-			if callCode != 0 && len(call.Status.Refused) > 0 {
+			if callCode != 0 && wasRefused(&call.Status) {
 				fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
 			}
 		}

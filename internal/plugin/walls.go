@@ -42,9 +42,6 @@ func programFields(s *v1alpha1.ToolCallStatus) []field {
 	if s.OmittedRefused > 0 {
 		fields = append(fields, field{"Refused", fmt.Sprintf("and other programs%s", times(s.OmittedRefused))})
 	}
-	for _, r := range s.Redactions {
-		fields = append(fields, field{"Redacted", fmt.Sprintf("%s in %s%s", r.Name, strings.ToLower(string(r.Stream)), times(r.Count))})
-	}
 	return fields
 }
 

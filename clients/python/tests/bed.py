@@ -150,12 +150,11 @@ def _write_kubeconfig(configuration: Any, path: str, namespace: str, token: str)
 
 
 def _tear_down(admin: Any, namespace: str) -> None:
+    """Removes the namespace, and the policies that begin with its name: policies belong to the cluster."""
+    custom, kind = client.CustomObjectsApi(admin), ("toolcall.dev", "v1alpha1", "executionpolicies")
     try:
-        client.CustomObjectsApi(admin).delete_cluster_custom_object(
-            "toolcall.dev", "v1alpha1", "executionpolicies", namespace
-        )
-    except client.ApiException as error:
-        if error.status != 404:
-            raise
+        for policy in custom.list_cluster_custom_object(*kind)["items"]:
+            if policy["metadata"]["name"].startswith(namespace):
+                custom.delete_cluster_custom_object(*kind, policy["metadata"]["name"])
     finally:
         client.CoreV1Api(admin).delete_namespace(namespace)

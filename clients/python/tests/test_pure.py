@@ -114,6 +114,14 @@ class Results(unittest.TestCase):
         self.assertEqual((result.truncated, result.streams["stdout"].bytes, result.duration), (True, 9, 1.5))
         self.assertEqual((result.text, result.stderr), ("x\n\nTook 0.1s", ""))
 
+    def test_hosts_that_were_refused(self) -> None:
+        denied = [{"host": "b.example.com", "count": 2}, {"host": "2001:db8::7", "port": 443, "count": 1}]
+        result = call("Failed", "NonZeroExit", network={"mode": "Listed", "denied": denied, "omittedDenied": 3})
+        self.assertEqual(result.denied_hosts, [toolcall.DeniedHost("b.example.com", None, 2), toolcall.DeniedHost("2001:db8::7", 443, 1)])
+        for network in ({"mode": "Listed"}, None):
+            self.assertEqual(call("Failed", "NonZeroExit", network=network).denied_hosts, [])
+        self.assertEqual(call("Succeeded", "Completed").denied_hosts, [])
+
     def test_the_end_is_a_condition(self) -> None:
         for conditions, finished in [
             ([], False),

@@ -31,10 +31,12 @@ class CallSpec(unittest.TestCase):
     def test_everything_else(self) -> None:
         options: RunOptions = {
             "env": {"B": "2", "A": "1"}, "cwd": "src", "stdin": "in", "timeout": 1.2, "collect": ["*.png"],
+            "network_hosts": ("a.example.com", "*.b.example.com"),
         }
         self.assertEqual(call_spec("true", options), {
             "shell": {"command": "true"}, "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
             "workingDir": "src", "stdin": "in", "timeoutSeconds": 2, "collect": ["*.png"],
+            "network": {"hosts": ["a.example.com", "*.b.example.com"]},
         })
 
     def test_what_cannot_be_meant(self) -> None:
@@ -47,6 +49,8 @@ class CallSpec(unittest.TestCase):
             (None, {"tool": "bash", "language": "python"}, "language belongs to code"),
             ("true", {"arguments": {}}, "arguments belongs to tool"),
             ("true", {"timeout": 0}, "timeout"),
+            ("true", {"network_hosts": []}, r"network_hosts is \[\]: give hosts.*or leave it out"),
+            ("true", {"network_hosts": ["a.example.com", ""]}, r"network_hosts is \['a.example.com', ''\]"),
             ("true", {"timeout": float("inf")}, "timeout"),
         ]:
             with self.subTest(says), self.assertRaisesRegex(InvalidArgument, says):
@@ -55,6 +59,8 @@ class CallSpec(unittest.TestCase):
     def test_wrong_types(self) -> None:
         with self.assertRaisesRegex(TypeError, "list of strings"):
             call_spec(None, {"program": "ls", "args": "-l"})
+        with self.assertRaisesRegex(TypeError, "network_hosts is a list of strings"):
+            call_spec("true", {"network_hosts": "a.example.com"})
         with self.assertRaisesRegex(TypeError, "variable A"):
             call_spec("true", {"env": {"A": 1}})  # type: ignore[dict-item]
         with self.assertRaisesRegex(TypeError, "unknown option 'time'.*timeout"):
@@ -111,6 +117,7 @@ class Sameness(unittest.TestCase):
         for other in (
             call_spec("false", {"env": {"A": "1"}, "timeout": 30}), call_spec("true", {"env": {"A": "2"}, "timeout": 30}),
             call_spec("true", {"env": {"A": "1"}}), call_spec("true", {"env": {"A": "1"}, "timeout": 30, "stdin": "x"}),
+            call_spec("true", {"env": {"A": "1"}, "timeout": 30, "network_hosts": ["a.example.com"]}),
             {**base, "sessionRef": {"name": "s"}}, {**base, "background": True},
         ):
             with self.subTest(other):

@@ -20,7 +20,18 @@ export type { OutputCallback, OutputCallbacks } from "./live.js";
 export type { Chunk, Range, Stream } from "./output.js";
 export type { CallOptions, Command } from "./spec.js";
 export type { CallInfo, CallsQuery, Page, PageQuery, SessionInfo, SessionsQuery } from "./list.js";
-export type { Artifact, CallPhase, FileStatus, SessionPhase, ToolCall, ToolCallSpec, ToolCallStatus } from "./objects.js";
+export type {
+  Artifact,
+  CallPhase,
+  DeniedHost,
+  FileStatus,
+  NetworkStatus,
+  Redaction,
+  SessionPhase,
+  ToolCall,
+  ToolCallSpec,
+  ToolCallStatus,
+} from "./objects.js";
 export {
   ApprovalNeeded,
   Cancelled,

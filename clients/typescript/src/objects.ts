@@ -62,6 +62,7 @@ export interface ToolCallSpec {
   stdin?: string;
   timeoutSeconds?: number;
   collect?: string[];
+  network?: { hosts?: string[] };
   cancel?: boolean;
 }
 
@@ -101,6 +102,34 @@ export interface Artifact {
   mediaType?: string;
 }
 
+/** A host that a call looked up, or tried to connect to, and wasn't allowed to. */
+export interface DeniedHost {
+  /** The name, or the address where it wasn't looked up by a name. */
+  host: string;
+  /** The port of TCP; absent for a lookup. */
+  port?: number;
+  /** How often. */
+  count: number;
+}
+
+/** The network that a call had: `status.network`. */
+export interface NetworkStatus {
+  mode?: "None" | "Listed" | "Open" | "Unrestricted";
+  /** What the call could reach, at most 20; absent where that is all that isn't denied. */
+  allowed?: string[];
+  /** At most 20, in the order of the first attempts. */
+  denied?: DeniedHost[];
+  /** How many attempts aren't in `denied`. */
+  omittedDenied?: number;
+}
+
+/** How often a value of a Secret was replaced in what a call wrote. */
+export interface Redaction {
+  name: string;
+  stream: "Stdout" | "Stderr" | "Message";
+  count: number;
+}
+
 /** Phase of a call. The last four are terminal. */
 export type CallPhase = "Pending" | "Running" | "Succeeded" | "Failed" | "Denied" | "Cancelled";
 
@@ -124,6 +153,8 @@ export interface ToolCallStatus {
   timeoutSeconds?: number;
   file?: FileStatus;
   artifacts?: Artifact[];
+  network?: NetworkStatus;
+  redactions?: Redaction[];
 }
 
 /** A ToolCall as the API has it. */

@@ -2,7 +2,7 @@
 
 import type { Api } from "./api.js";
 import { classOfEnd, NonZeroExit, type ToolcallError } from "./errors.js";
-import type { Artifact, CallPhase, ToolCall } from "./objects.js";
+import type { Artifact, CallPhase, DeniedHost, ToolCall } from "./objects.js";
 import { readWhole, type CallRef, type Range, type Stream } from "./output.js";
 
 /** The result of a call that has ended. */
@@ -31,6 +31,8 @@ export class Result {
   readonly durationMilliseconds: number | undefined;
   /** The files that the call kept. */
   readonly artifacts: readonly Artifact[];
+  /** Hosts that the call looked up or tried to connect to, and may not reach: the first 20. */
+  readonly deniedHosts: readonly DeniedHost[];
 
   // Hidden from inspection and from JSON: what logs an error must not log credentials.
   readonly #api: Api;
@@ -52,6 +54,7 @@ export class Result {
     this.truncated = status.streams !== undefined && (status.streams.stdout.truncated || status.streams.stderr.truncated);
     this.durationMilliseconds = status.durationMilliseconds;
     this.artifacts = status.artifacts ?? [];
+    this.deniedHosts = status.network?.denied ?? [];
   }
 
   /** The finished ToolCall as the API has it, with every field of its status. */

@@ -29,6 +29,11 @@ export interface CallOptions {
   /** Globs of files to keep after the end. Read them with `result.artifact`. */
   collect?: readonly string[];
   /**
+   * Hosts that the call may reach, each covered by what the policy's network allows: names, `*.` and a name, addresses or CIDRs,
+   * without ports. All that the policy allows when unset.
+   */
+  networkHosts?: readonly string[];
+  /**
    * Makes the call idempotent: the key becomes the object's name. A call with a given key runs at most once; asking again
    * with the same arguments gives its result, and with other arguments throws `KeyReused`. That holds while the call exists: a
    * finished call of a session stays for 300 s, and for the next 200 calls at most. Afterwards the command runs again.
@@ -62,6 +67,9 @@ export function commandSpec(command: Command, options: CallOptions, place: Place
   }
   if (options.collect !== undefined && options.collect.length > 0) {
     spec.collect = options.collect.map((glob) => text("collect", glob));
+  }
+  if (options.networkHosts !== undefined) {
+    spec.network = { hosts: hostsOf(options.networkHosts) };
   }
   return spec;
 }
@@ -164,6 +172,16 @@ function text(name: string, value: unknown): string {
     throw new InvalidArgument(`${name} has a NUL character, which no process can be given`);
   }
   return value;
+}
+
+// An empty list would narrow nothing, which nobody means who gives one.
+function hostsOf(hosts: readonly string[]): string[] {
+  if (!Array.isArray(hosts) || hosts.length === 0 || hosts.includes("")) {
+    throw new InvalidArgument(
+      `networkHosts is ${JSON.stringify(hosts)}: give a list of hosts, such as ["packages.example.com"], or leave it out for all that the policy allows`,
+    );
+  }
+  return hosts.map((host) => text("networkHosts", host));
 }
 
 function notEmpty(name: string, value: unknown): string {

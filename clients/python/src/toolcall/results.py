@@ -25,6 +25,19 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class DeniedHost:
+    """A host that a call looked up, or tried to connect to, and wasn't allowed to.
+
+    host: the name, or the address where it wasn't looked up by a name; port: of TCP, or None for a lookup; count: how
+    often.
+    """
+
+    host: str
+    port: int | None
+    count: int
+
+
+@dataclass(frozen=True)
 class Result:
     """A call that has ended.
 
@@ -38,6 +51,7 @@ class Result:
     duration: seconds that the command ran, or None.
     streams: "stdout" and "stderr" to what is known of each.
     artifacts: paths of the files that were kept.
+    denied_hosts: hosts that the call looked up or tried to connect to, and may not reach: the first 20.
     """
 
     stdout: str
@@ -53,6 +67,7 @@ class Result:
     duration: float | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
     artifacts: list[str] = field(default_factory=list)
+    denied_hosts: list[DeniedHost] = field(default_factory=list)
 
     @property
     def truncated(self) -> bool:
@@ -170,7 +185,12 @@ def result_of(call: JSON) -> Result:
         duration=None if milliseconds is None else milliseconds / 1000,
         streams={name: _stream(said) for name, said in (status.get("streams") or {}).items()},
         artifacts=[artifact["path"] for artifact in status.get("artifacts") or []],
+        denied_hosts=[_denied_host(said) for said in (status.get("network") or {}).get("denied") or []],
     )
+
+
+def _denied_host(said: JSON) -> DeniedHost:
+    return DeniedHost(said["host"], said.get("port"), said["count"])
 
 
 def _stream(said: JSON) -> Stream:

@@ -48,6 +48,8 @@ class RunOptions(TypedDict, total=False):
     on_stdout, on_stderr: called with each piece of text as the command writes it, in order, by the thread that called
         `run` (in AsyncToolcall on the event loop; a coroutine function is awaited). An exception cancels the call.
     collect: globs of files that are kept when the command has ended.
+    network_hosts: hosts that the call may reach, each covered by what the policy's network allows: names, "*." and a
+        name, addresses or CIDRs, without ports; without it, all that the policy allows.
     """
 
     program: str
@@ -65,6 +67,7 @@ class RunOptions(TypedDict, total=False):
     on_stdout: Callable[[str], object]
     on_stderr: Callable[[str], object]
     collect: Sequence[str]
+    network_hosts: Sequence[str]
 
 
 class SessionOptions(TypedDict, total=False):
@@ -145,6 +148,8 @@ def call_spec(command: str | None, options: RunOptions) -> JSON:
         spec["timeoutSeconds"] = whole_seconds(options["timeout"])
     if options.get("collect"):
         spec["collect"] = list(options["collect"])
+    if options.get("network_hosts") is not None:
+        spec["network"] = {"hosts": host_list(options["network_hosts"])}
     return spec
 
 
@@ -200,6 +205,18 @@ def env_list(env: Mapping[str, str]) -> list[JSON]:
             # Not the value: it may be a secret.
             raise TypeError(f"variable {name} has a value of the type {type(value).__name__}: values are strings")
     return [{"name": name, "value": env[name]} for name in sorted(env)]
+
+
+def host_list(hosts: Sequence[str]) -> list[str]:
+    """Hosts that a call narrows its network to. None would narrow nothing, which nobody means who gives a list."""
+    if isinstance(hosts, str):
+        raise TypeError("network_hosts is a list of strings, one for each host, not one string")
+    if not hosts or not all(hosts):
+        raise invalid(
+            f"network_hosts is {hosts!r}: give hosts, e.g. ['packages.example.com'], or leave it out for all that the "
+            "policy allows"
+        )
+    return list(hosts)
 
 
 def whole_seconds(seconds: float) -> int:

@@ -133,7 +133,7 @@ export class Runner {
 
   private async command(
     run: (command: Command, options: RunOptions & { environment?: string }) => Promise<Result | CommandHandle>,
-    { command, program, args, code, language, on_stdout, on_stderr, ...rest }: Values,
+    { command, program, args, code, language, on_stdout, on_stderr, network_hosts, ...rest }: Values,
   ): Promise<Result | CommandHandle> {
     const what = (command ?? (program ? { program, args } : { code, language })) as Command;
     const live: Collected = { stdout: "", stderr: "", chunks: 0 };
@@ -143,6 +143,7 @@ export class Runner {
     };
     const options = {
       ...(rest as RunOptions),
+      ...(network_hosts ? { networkHosts: network_hosts as string[] } : {}),
       ...(on_stdout ? { onStdout: collect("stdout") } : {}),
       ...(on_stderr ? { onStderr: collect("stderr") } : {}),
       ...(this.signal ? { signal: this.signal } : {}),

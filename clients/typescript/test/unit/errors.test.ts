@@ -138,6 +138,17 @@ describe("a result", () => {
     assert.equal(errorOfEnd(resultOf({ phase: "Succeeded", reason: "Completed" }), true), undefined);
   });
 
+  it("has the hosts that were refused", () => {
+    const denied = [
+      { host: "b.example.com", count: 2 },
+      { host: "2001:db8::7", port: 443, count: 1 },
+    ];
+    const result = resultOf({ phase: "Failed", reason: "NonZeroExit", network: { mode: "Listed", denied, omittedDenied: 3 } });
+    assert.deepEqual(result.deniedHosts, denied);
+    assert.deepEqual(resultOf({ phase: "Succeeded", network: { mode: "Open" } }).deniedHosts, []);
+    assert.deepEqual(resultOf({ phase: "Succeeded" }).deniedHosts, []);
+  });
+
   it("is an error where nothing ran", () => {
     const denied = errorOfEnd(resultOf({ phase: "Denied", reason: "BinaryNotAllowed", message: "not listed" }), false);
     assert.deepEqual([denied?.name, denied?.message, denied?.reason, denied?.retrySafe, denied?.call], ["Denied", "not listed", "BinaryNotAllowed", true, "a"]);

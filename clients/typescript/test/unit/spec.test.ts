@@ -39,6 +39,10 @@ describe("the spec of a call", () => {
       collect: ["*"],
     });
     assert.deepEqual(commandSpec("x", {}, { environment: "tools" }), { shell: { command: "x" }, environmentRef: { name: "tools" } });
+    assert.deepEqual(commandSpec("x", { networkHosts: ["a.example.com", "*.b.example.com"] }, {}), {
+      shell: { command: "x" },
+      network: { hosts: ["a.example.com", "*.b.example.com"] },
+    });
     assert.deepEqual(commandSpec("x", { env: {}, collect: [] }, {}), { shell: { command: "x" } });
     assert.deepEqual(fileSpec({ operation: "Stat", path: "a" }, { session }), { file: { operation: "Stat", path: "a" }, sessionRef: session });
   });
@@ -55,6 +59,10 @@ describe("the spec of a call", () => {
     refused(() => commandSpec("a", { timeout: 2 ** 31 }, {}), /timeout/);
     refused(() => commandSpec("a", { env: { "A-B": "" } }, {}), /"A-B" isn't a variable's name/);
     refused(() => commandSpec("a", { stdin: 5 as unknown as string }, {}), /stdin/);
+    refused(() => commandSpec("a", { networkHosts: [] }, {}), /networkHosts is \[\]: give a list of hosts.*or leave it out/);
+    refused(() => commandSpec("a", { networkHosts: [""] }, {}), /networkHosts is \[""\]/);
+    refused(() => commandSpec("a", { networkHosts: "a.example.com" as unknown as string[] }, {}), /networkHosts is "a.example.com"/);
+    refused(() => commandSpec("a", { networkHosts: [1 as unknown as string] }, {}), /networkHosts is of type number/);
     refused(() => envOf({ A: undefined as unknown as string }), /env\.A/);
     refused(() => fileSpec({ operation: "Read", path: "" }, {}), /path is empty/);
     assert.equal(wholeSeconds("x", 0, 0), 0);
@@ -110,6 +118,7 @@ describe("the comparison of specs", () => {
     const others = [
       { ...sent, shell: { command: "b" } },
       { ...sent, timeoutSeconds: 6 },
+      { ...sent, network: { hosts: ["a.example.com"] } },
       { ...sent, env: [] },
       { ...sent, env: [{ name: "A", value: "1" }] },
       { ...sent, background: true },
