@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -113,6 +114,36 @@ func nameOf(f *Failure) string {
 		return ""
 	}
 	return f.Name
+}
+
+// A call may end before a lookup does.
+func TestALookupThatIsStillTriedIsAFailureUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(asked dnsmessage.Message, _ string) [][]byte {
+		if len(asked.Additionals) > 0 { // The second round is without EDNS.
+			return nil
+		}
+		<-time.After(time.Second)
+		return one(simple(asked))
+	}, func(t *testing.T, r *Resolver) {
+		replies := make(chan []byte, 1)
+		r.Datagram(numbered(1, asksFor), func(msg []byte) { replies <- msg })
+		<-time.After(tryTimeout - time.Millisecond)
+		if last, _ := r.Failures(); last != nil {
+			t.Errorf("while the nameserver may answer, it tells %+v", last)
+		}
+		<-time.After(2 * time.Millisecond)
+		synctest.Wait()
+		if last, _ := r.Failures(); nameOf(last) != "packages.example.com" || !errors.Is(last.Err, errInTime) {
+			t.Errorf("after the first try it tells %+v", last)
+		}
+		if got := unpacked(t, <-replies); len(got.Answers) != 1 {
+			t.Errorf("got %+v", got)
+		}
+		if last, _ := r.Failures(); last != nil {
+			t.Errorf("after the answer it tells %+v", last)
+		}
+	})
 }
 
 func TestFailuresAreBounded(t *testing.T) {

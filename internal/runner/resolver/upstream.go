@@ -65,15 +65,22 @@ func (u *upstream) lookup(ctx context.Context, name string, t dnsmessage.Type) (
 			return got, nil
 		}
 		err = &lookupError{u.servers[at], err}
+		u.noteFailure(call, name, t, err)
 		if i+1 >= n && i+1 < minTries {
 			pause(ctx, retryPause-time.Since(began))
 		}
 	}
-	// What ends with the call didn't fail.
+	if n == 0 {
+		u.noteFailure(call, name, t, err)
+	}
+	return nil, fmt.Errorf("look up %s: %w", name, err)
+}
+
+// noteFailure counts a try that failed, as the call may end before the lookup does. One that ends with the call didn't fail.
+func (u *upstream) noteFailure(call context.Context, name string, t dnsmessage.Type, err error) {
 	if call.Err() == nil {
 		u.failures.note(name, t, nil, err)
 	}
-	return nil, fmt.Errorf("look up %s: %w", name, err)
 }
 
 // extendedErrorOf is what RFC 8914 calls a failed lookup: of the network, or of nameservers that don't answer or refuse to.
