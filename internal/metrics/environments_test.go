@@ -41,6 +41,7 @@ func ranIn(environment string) *v1alpha1.ToolCallStatus {
 	return &v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonEnvironmentNotFound, Environment: &v1alpha1.ResolvedEnvironment{Name: environment},
 		Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 1}}, Refused: []v1alpha1.RefusedProgram{{Rule: "NotListed", Count: 1}},
+		Network: &v1alpha1.NetworkStatus{Denied: []v1alpha1.DeniedHost{{Host: "packages.example.com", Count: 2}, {Host: "192.0.2.7", Port: 22, Count: 3}}},
 		Timings: &v1alpha1.CallTimings{StartedMilliseconds: ptr.To[int64](1), Path: v1alpha1.PathCold},
 	}
 }
@@ -71,6 +72,9 @@ func TestWhatRunsInAnEnvironmentCountsForIt(t *testing.T) {
 		"toolcall_calls_finished_total" + own + ",phase=Failed,reason=PodLost}":                                      0,
 		"toolcall_call_stage_seconds" + own + ",path=Cold,stage=started}":                                            1,
 		"toolcall_programs_refused_total" + own + ",rule=NotListed}":                                                 1,
+		"toolcall_network_denied_total" + own + ",type=Lookup}":                                                      2,
+		"toolcall_network_denied_total" + own + ",type=Connection}":                                                  3,
+		"toolcall_network_denied_total{environment=Other,namespace=counted,type=Lookup}":                             2,
 		"toolcall_result_bytes_total" + own + ",stream=stdout}":                                                      1,
 		"toolcall_output_streams_total" + own + ",state=Complete}":                                                   1,
 		"toolcall_output_stored_bytes_total" + own + "}":                                                             12,

@@ -29,6 +29,10 @@ var (
 		Name: "toolcall_programs_refused_total",
 		Help: "Executions that the kernel's walls refused in finished calls, by environment and rule; rule Omitted has those of programs that the call's status doesn't list.",
 	}, withEnvironment("rule"))
+	networkDenied = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toolcall_network_denied_total",
+		Help: "Attempts to reach the network that were refused to finished calls, by environment and type: Connection, Lookup, or Omitted for those that the call's status doesn't list.",
+	}, withEnvironment("type"))
 	resultBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toolcall_result_bytes_total",
 		Help: "Bytes that the processes of finished calls wrote, by environment and stream, including bytes that the result leaves out.",
@@ -51,7 +55,7 @@ var (
 var byEnvironment = []interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int
-}{finished, stages, refused, resultBytes, sessionsEnded, sessionsReady, storedStreams, storedBytes, poolCreated, poolFailed}
+}{finished, stages, refused, networkDenied, resultBytes, sessionsEnded, sessionsReady, storedStreams, storedBytes, poolCreated, poolFailed}
 
 // rare are the reasons and rules that alerts watch for. A series that begins at 1 doesn't rise for Prometheus, so these begin
 // at 0, before the first of them happens.
@@ -78,6 +82,8 @@ func beginSeries(namespace, environment string) {
 	for _, rule := range rare.rules {
 		refused.WithLabelValues(namespace, environment, rule)
 	}
+	networkDenied.WithLabelValues(namespace, environment, deniedConnection)
+	networkDenied.WithLabelValues(namespace, environment, deniedLookup)
 	for _, reason := range rare.sessions {
 		sessionsEnded.WithLabelValues(namespace, environment, reason)
 	}
@@ -131,8 +137,32 @@ func CountFinished(namespace string, status *v1alpha1.ToolCallStatus) {
 		if status.OmittedRefused > 0 {
 			refused.WithLabelValues(namespace, environment, "Omitted").Add(float64(status.OmittedRefused))
 		}
+		countNetwork(networkDenied.MustCurryWith(prometheus.Labels{"namespace": namespace, "environment": environment}), status.Network)
 		observeStages(stages.MustCurryWith(prometheus.Labels{"namespace": namespace, "environment": environment}), status.Timings)
 	})
+}
+
+// The types of refused attempts.
+const (
+	deniedConnection = "Connection"
+	deniedLookup     = "Lookup"
+	deniedOmitted    = "Omitted"
+)
+
+func countNetwork(denied *prometheus.CounterVec, network *v1alpha1.NetworkStatus) {
+	if network == nil {
+		return
+	}
+	for _, d := range network.Denied {
+		kind := deniedConnection
+		if d.Port == 0 {
+			kind = deniedLookup
+		}
+		denied.WithLabelValues(kind).Add(float64(d.Count))
+	}
+	if network.OmittedDenied > 0 {
+		denied.WithLabelValues(deniedOmitted).Add(float64(network.OmittedDenied))
+	}
 }
 
 func observeStages(stages prometheus.ObserverVec, timings *v1alpha1.CallTimings) {

@@ -73,6 +73,41 @@ func TestAFinishedCallIsCountedWithItsStagesAndBytes(t *testing.T) {
 	}
 }
 
+func TestRefusalsOfTheNetworkAreCountedByTypeAndWithoutTheHost(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		network *v1alpha1.NetworkStatus
+		want    map[string]float64
+	}{
+		"a policy without network rules":  {nil, map[string]float64{}},
+		"a call to which all was allowed": {&v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkListed}, map[string]float64{}},
+		"names, addresses and what the status leaves out": {&v1alpha1.NetworkStatus{
+			Denied: []v1alpha1.DeniedHost{
+				{Host: "a.test", Count: 2}, {Host: "a.test", Port: 443, Count: 5}, {Host: "b.test", Count: 1}, {Host: "192.0.2.7", Port: 22, Count: 1},
+			},
+			OmittedDenied: 9,
+		}, map[string]float64{"Lookup": 3, "Connection": 6, "Omitted": 9}},
+	} {
+		const name = "toolcall_network_denied_total"
+		before := values(t, name)
+		CountFinished("n", &v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNonZeroExit, Network: tc.network})
+		got := map[string]float64{}
+		for labels, value := range seriesOf(t, "") {
+			if kind, ok := strings.CutPrefix(labels, name+"{"+other+",type="); ok {
+				kind = strings.TrimSuffix(kind, "}")
+				if by := value - before[other+",type="+kind]; by != 0 {
+					got[kind] = by
+				}
+			}
+			if strings.Contains(labels, "a.test") || strings.Contains(labels, "192.0.2.7") {
+				t.Errorf("%s: the host is a label: %s", sentence, labels)
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s, want (-) and got (+):\n%s", sentence, diff)
+		}
+	}
+}
+
 func TestGaugesShowWhatIsCountedNow(t *testing.T) {
 	for name, want := range map[string]map[string]float64{
 		"toolcall_calls_in_flight":    {other: 3},

@@ -48,6 +48,7 @@ func gather(t *testing.T) map[string]*dto.MetricFamily {
 	CountFinished("n", &v1alpha1.ToolCallStatus{
 		Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Streams: &v1alpha1.StreamsStatus{},
 		Refused: []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 2, Rule: "NotListed"}},
+		Network: &v1alpha1.NetworkStatus{Denied: []v1alpha1.DeniedHost{{Host: "192.0.2.7", Port: 22, Count: 1}}},
 		Timings: &v1alpha1.CallTimings{FinishedMilliseconds: ptr.To[int64](1)},
 	})
 	CountSessionEnded("n", &v1alpha1.ToolSessionStatus{Reason: v1alpha1.ReasonEndRequested})

@@ -42,7 +42,7 @@ var clusterConnections = []connectionCase{
 	{"an address beside a name of the cluster allows it", listed(service, Entry{Host: "198.51.100.7"}), "198.51.100.7:443", service.Host, "", ""},
 	{"a name of the cluster reaches a public address in mode Open", open(), "198.51.100.7:443", service.Host, "", ""},
 	{"a wildcard doesn't name pods by their addresses", listed(Entry{Host: "*.cluster.local"}), "10.244.3.4:443", "10-244-3-4.ns.pod.cluster.local", ReasonInCluster,
-		"10.244.3.4 (10-244-3-4.ns.pod.cluster.local) is in the cluster's network 10.244.0.0/16: add {host: 10-244-3-4.ns.pod.cluster.local, ports: [443]} to the policy's network.allowed, or set allowInCluster"},
+		"10.244.3.4 (10-244-3-4.ns.pod.cluster.local) is in the cluster's network 10.244.0.0/16: add {host: 10-244-3-4.ns.pod.cluster.local, ports: [443]} to the policy's network.allowed"},
 	{"nor does a wildcard for the pods of a namespace", listed(Entry{Host: "*.ns.pod.cluster.local"}), "10.244.3.4:443", "10-244-3-4.ns.pod.cluster.local", ReasonInCluster, ""},
 	{"nor where the cluster is allowed", listed(Entry{Host: "*.cluster.local"}).with(func(r *Rules) { r.AllowInCluster = true }), "10.244.3.4:443", "10-244-3-4.ns.pod.cluster.local", ReasonNotListed, ""},
 	{"nor does a wildcard among the call's hosts", listed(Entry{Host: "10-244-3-4.ns.pod.cluster.local"}).with(func(r *Rules) { r.Hosts = []string{"*.cluster.local"} }), "10.244.3.4:443", "10-244-3-4.ns.pod.cluster.local", ReasonInCluster, ""},

@@ -28,6 +28,11 @@ const (
 	ReasonNoAddress      Reason = "NoAddress"
 )
 
+// isFinal says that nothing in a policy allows what is refused for the reason.
+func (r Reason) isFinal() bool {
+	return slices.Contains([]Reason{ReasonMetadata, ReasonNode, ReasonAPIServer, ReasonResolver}, r)
+}
+
 // Resolvers is the loopback address that the resolvers of all calls of a pod listen at. Each has another port, and only the
 // gate leads there: a call that connected on its own could ask for another call's names.
 var Resolvers = netip.AddrFrom4([4]byte{127, 0, 0, 53})

@@ -54,9 +54,22 @@ func (d *Decider) Decide(c Connection) Verdict {
 	case c.Protocol > UDP:
 		return a.refuse(ReasonProtocol, a.what()+" is refused, as its protocol isn't known: use TCP")
 	case c.Protocol == UDP && !d.udp:
-		return a.refuse(ReasonUDP, a.messageUDP())
+		return d.refuseUDP(&a)
 	}
 	return d.decide(a)
+}
+
+// refuseUDP says what else refuses the destination, so that nobody opens UDP for nothing.
+func (d *Decider) refuseUDP(q *question) Verdict {
+	v := d.decide(*q)
+	switch {
+	case v.Allowed:
+		return q.refuse(ReasonUDP, q.messageUDP())
+	case v.Reason.isFinal():
+		return v
+	default:
+		return q.refuse(ReasonUDP, q.messageUDP()+"; besides, "+v.Rule)
+	}
 }
 
 // Reachable says whether there is a TCP port that Decide allows for an address that was looked up by the names.
@@ -111,7 +124,7 @@ func (d *Decider) decide(q question) Verdict {
 		return q.refuse(ReasonOutsideCluster, d.messageOutsideCluster(&q))
 	}
 	if d.mode == Open || d.withoutHosts().hasWitness(&q) {
-		return q.refuse(ReasonNotInHosts, q.messageNotInHosts())
+		return q.refuse(ReasonNotInHosts, d.messageNotInHosts(&q))
 	}
 	return q.refuse(ReasonNotListed, d.messageNotListed(&q))
 }
@@ -181,7 +194,7 @@ func (d *Decider) hasWitness(q *question) bool {
 		return true
 	}
 	return slices.ContainsFunc(q.names, func(n LookedUp) bool {
-		return d.passesName(n.Name, q.port) && (!d.isOfCluster(n.Name) || d.InCluster(q.addr))
+		return d.passesName(n.Name, q.port) && d.counts(n, q.addr)
 	})
 }
 
@@ -220,7 +233,7 @@ func (d *Decider) Lookup(name string) Verdict {
 	case !d.allowsName(name, anyPort):
 		return q.refuse(ReasonNotListed, d.messageNotListed(&q))
 	case !d.coversName(name):
-		return q.refuse(ReasonNotInHosts, q.messageNotInHosts())
+		return q.refuse(ReasonNotInHosts, d.messageNotInHosts(&q))
 	}
 	return Verdict{Allowed: true}
 }

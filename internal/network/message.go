@@ -76,35 +76,41 @@ func (q *question) messageNone() string {
 
 // messageNotListed tells apart a host that isn't there and one that is there with other ports.
 func (d *Decider) messageNotListed(q *question) string {
-	entries := d.matching(q)
+	entries, host := d.matching(q)
 	if q.port == anyPort || len(entries) == 0 {
-		return fmt.Sprintf("%s isn't in the policy's network.allowed: add %s", q.what(), q.missingEntry())
+		host = d.hostFor(q, func(string) bool { return true })
+		return fmt.Sprintf("%s isn't in the policy's network.allowed: add %s%s", q.what(), q.entryFor(host), d.andHosts(q, host))
 	}
 	var ports []uint16
 	for _, e := range entries {
 		ports = append(ports, e.ports...)
 	}
 	slices.Sort(ports)
-	return fmt.Sprintf("%s isn't in the policy's network.allowed, which has %s with ports %v: add %s to its ports",
-		q.what(), entries[0], slices.Compact(ports), portText(q.port))
+	return fmt.Sprintf("%s isn't in the policy's network.allowed, which has %s with ports %v: add %s to its ports%s",
+		q.what(), entries[0], slices.Compact(ports), portText(q.port), d.andHosts(q, host))
 }
 
-// matching returns the entries that allow some port of the destination.
-func (d *Decider) matching(q *question) []*entry {
-	var found []*entry
+// matching returns the entries that allow some port of the destination, and the name or the address that the first one is for.
+func (d *Decider) matching(q *question) (found []*entry, host string) {
 	for _, n := range q.names {
-		found = append(found, d.allowed.named(n.Name)...)
+		if d.counts(n, q.addr) {
+			found = append(found, d.allowed.named(n.Name)...)
+		}
+		if host == "" && len(found) > 0 {
+			host = n.Name
+		}
 	}
 	for _, e := range d.allowed.prefixes {
 		if e.prefix.Contains(q.addr) {
 			found = append(found, e)
 		}
 	}
-	return found
+	return found, cmp.Or(host, q.addr.String())
 }
 
-func (q *question) messageNotInHosts() string {
-	return fmt.Sprintf("%s isn't in the call's network.hosts: add %s to it, or leave hosts out", q.what(), q.host())
+func (d *Decider) messageNotInHosts(q *question) string {
+	host := d.hostFor(q, func(name string) bool { return d.allowsName(name, q.port) })
+	return fmt.Sprintf("%s isn't in the call's network.hosts: add %s to it, or leave hosts out", q.what(), host)
 }
 
 func (q *question) messageUDP() string {
@@ -116,24 +122,37 @@ func (q *question) messageDenied(d *denial, addr netip.Addr) string {
 	subject := q.subject(addr)
 	switch d.reason {
 	case ReasonMetadata:
-		return subject + " is a " + metadataKind(addr) + " address, which every policy denies"
+		return subject + " is a " + metadataKind(addr) + " address" + neverPasses + metadataAdvice[metadataKind(addr)]
 	case ReasonResolver:
-		return subject + " is the address of the calls' resolvers, where nobody connects: ask the nameserver of /etc/resolv.conf"
+		return subject + " is the address of the calls' resolvers" + neverPasses + "ask the nameserver of /etc/resolv.conf"
 	case ReasonNode:
-		return subject + " is an address of the node, which every policy denies"
+		return subject + " is an address of the node" + neverPasses + "put a Service before what listens there, and allow that one"
 	case ReasonAPIServer:
-		return subject + " is an address of the cluster's API server, which every policy denies"
+		return subject + " is an address of the cluster's API server" + neverPasses +
+			"have a server of your own make the requests, and allow that one"
 	default:
 		return fmt.Sprintf("%s is in %s of the policy's network.deniedCIDRs, which win over everything: take it out of them, or use another address",
 			subject, d.prefix)
 	}
 }
 
+// The kinds of addresses that ReasonMetadata is for.
+const (
+	kindMetadata  = "metadata"
+	kindLinkLocal = "link-local"
+)
+
+// metadataAdvice says what to do without such an address.
+var metadataAdvice = map[string]string{
+	kindMetadata:  "give the call its credentials by the environment's secrets",
+	kindLinkLocal: "use another address of the host",
+}
+
 func metadataKind(addr netip.Addr) string {
 	if addr == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || !addr.IsLinkLocalUnicast() {
-		return "metadata"
+		return kindMetadata
 	}
-	return "link-local"
+	return kindLinkLocal
 }
 
 // subject names an address, and how the destination leads to it.
@@ -154,10 +173,10 @@ func (d *Decider) messageInCluster(q *question, network netip.Prefix, in netip.A
 	host := in.String()
 	switch {
 	case in != q.addr:
-		text += ": connect to " + host + " itself"
-		return text + ", and add " + q.entryFor(host) + toAllowed
+		inner := question{addr: in, port: q.port}
+		return text + ": connect to " + host + " itself, and add " + q.entryFor(host) + toAllowed + d.orInCluster(&inner) + d.andHosts(&inner, host)
 	case len(q.names) == 0:
-		return text + ": add " + q.entryFor(host) + toAllowed
+		return text + ": add " + d.openedBy(q, host)
 	}
 	n := q.firstName()
 	closed := n.Name
@@ -167,20 +186,25 @@ func (d *Decider) messageInCluster(q *question, network netip.Prefix, in netip.A
 	}
 	switch {
 	case !d.isOfCluster(closed):
-		return text + ", which no name outside the cluster opens: add " + q.entryFor(host) + toAllowed
+		return text + ", which no name outside the cluster opens: add " + d.openedBy(q, host)
 	case d.withoutHosts().opensName(closed, q.port):
 		return text + ": add " + closed + " to the call's network.hosts, or leave hosts out"
 	default:
-		return text + ": add " + q.entryFor(closed) + toAllowed
+		return text + ": add " + d.openedBy(q, closed)
 	}
 }
 
-const toAllowed = " to the policy's network.allowed, or set allowInCluster"
+const toAllowed = " to the policy's network.allowed"
+
+// openedBy tells an entry that opens an address of the cluster, with what else it takes or would do.
+func (d *Decider) openedBy(q *question, host string) string {
+	return q.entryFor(host) + toAllowed + d.orInCluster(q) + d.andHosts(q, host)
+}
 
 func (d *Decider) messageOutsideCluster(q *question) string {
 	text := q.subject(q.addr) + " isn't in the cluster's networks, and a name of the cluster allows only what is: add "
 	if d.mode == Open {
 		return text + q.addr.String() + " to the call's network.hosts, or leave hosts out"
 	}
-	return text + q.entryFor(q.addr.String()) + " to the policy's network.allowed"
+	return text + q.entryFor(q.addr.String()) + toAllowed + d.andHosts(q, q.addr.String())
 }

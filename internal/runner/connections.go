@@ -134,7 +134,29 @@ func (c *connections) report(o *result.Outcome) {
 		o.Denied = append(o.Denied, result.NetworkDenial{Host: d.Host, Count: d.Count})
 	}
 	o.MoreDenied += more
-	if len(names) > 0 && slices.Contains([]string{result.NonZeroExit, result.Signaled, result.TimedOut}, o.Reason) {
+	if !slices.Contains([]string{result.NonZeroExit, result.Signaled, result.TimedOut}, o.Reason) {
+		return
+	}
+	if len(names) > 0 {
 		o.Message += fmt.Sprintf(" Looking up %q was not allowed: %s.", names[0].Host, names[0].Rule)
 	}
+	if last, others := c.resolver.Failures(); last != nil {
+		o.Message += " " + failedLookups(last, others)
+	}
+}
+
+// failedLookups says which names the nameservers didn't answer, and what to look at.
+func failedLookups(last *resolver.Failure, others int) string {
+	names := fmt.Sprintf("%q", last.Name)
+	switch {
+	case others == 1:
+		names += " and 1 other name"
+	case others > 1:
+		names += fmt.Sprintf(" and %d other names", others)
+	}
+	if !last.Nameserver.IsValid() {
+		return fmt.Sprintf("Looking up %s failed: %v. Check the resolv.conf of the operator, which calls get theirs from.", names, last.Err)
+	}
+	return fmt.Sprintf("Looking up %s failed: the nameserver %v was asked last: %v. "+
+		"Check that the cluster's DNS works, and that no NetworkPolicy keeps the call's pod from it.", names, last.Nameserver, last.Err)
 }

@@ -16,8 +16,22 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
 
-// nameserver answers each name ending in .test with an address, and says which names it was asked for.
+// nameserver answers for names with their addresses, and for others that there is no data.
 func nameserver(t *testing.T, addresses map[string][4]byte) netip.AddrPort {
+	t.Helper()
+	return answering(t, func(m *dnsmessage.Message) {
+		q := m.Questions[0]
+		if address, ok := addresses[strings.TrimSuffix(q.Name.String(), ".")]; ok && q.Type == dnsmessage.TypeA {
+			m.Answers = []dnsmessage.Resource{{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET, TTL: 60},
+				Body:   &dnsmessage.AResource{A: address},
+			}}
+		}
+	})
+}
+
+// answering is a nameserver whose answers are the questions, completed.
+func answering(t *testing.T, complete func(*dnsmessage.Message)) netip.AddrPort {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -36,13 +50,7 @@ func nameserver(t *testing.T, addresses map[string][4]byte) netip.AddrPort {
 				continue
 			}
 			m.Response, m.Additionals = true, nil
-			q := m.Questions[0]
-			if address, ok := addresses[strings.TrimSuffix(q.Name.String(), ".")]; ok && q.Type == dnsmessage.TypeA {
-				m.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET, TTL: 60},
-					Body:   &dnsmessage.AResource{A: address},
-				}}
-			}
+			complete(&m)
 			if packed, err := m.Pack(); err == nil {
 				_, _ = conn.WriteTo(packed, from)
 			}
@@ -162,6 +170,42 @@ sys.exit(reach("203.0.113.7", 443) == "EACCES" and 3)
 	for _, part := range []string{`"203.0.113.7"`, "port 443", `Looking up "packages.test" was not allowed`} {
 		if o.Reason != result.NonZeroExit || !strings.Contains(o.Message, part) {
 			t.Errorf("%s: %q lacks %q", o.Reason, o.Message, part)
+		}
+	}
+}
+
+// failing is a nameserver that answers SERVFAIL.
+func failing(t *testing.T) netip.AddrPort {
+	t.Helper()
+	return answering(t, func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeServerFailure })
+}
+
+func TestALookupThatFailedIsNamedInTheMessage(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		nameserver func(t *testing.T) netip.AddrPort
+		source     string
+		reason     string
+		// said has NAMESERVER for the address.
+		said string
+	}{
+		"the nameserver fails": {failing, `lookUp("open.test", True); sys.exit(3)`, result.NonZeroExit,
+			` Looking up "open.test" failed: the nameserver NAMESERVER was asked last: it answered SERVFAIL. Check that the cluster's DNS works, and that no NetworkPolicy keeps the call's pod from it.`},
+		"it fails for several names": {failing, `lookUp("open.test", True); lookUp("other.test", True); sys.exit(3)`, result.NonZeroExit,
+			` Looking up "other.test" and 1 other name failed: the nameserver NAMESERVER was asked last: it answered SERVFAIL. Check that the cluster's DNS works, and that no NetworkPolicy keeps the call's pod from it.`},
+		"there is no nameserver": {func(*testing.T) netip.AddrPort { return netip.AddrPort{} }, `lookUp("open.test", True); sys.exit(3)`, result.NonZeroExit,
+			` Looking up "open.test" failed: there is no nameserver. Check the resolv.conf of the operator, which calls get theirs from.`},
+		"the call succeeds all the same": {failing, `lookUp("open.test", True)`, result.Completed, ""},
+	} {
+		n := listing(t, nil, "open.test", "other.test")
+		n.Nameservers = nil
+		at := tc.nameserver(t)
+		if at.IsValid() {
+			n.Nameservers = []netip.AddrPort{at}
+		}
+		o := online(t, n, "import sys\n"+tc.source)
+		_, said, _ := strings.Cut(o.Message, ".")
+		if want := strings.ReplaceAll(tc.said, "NAMESERVER", at.String()); o.Reason != tc.reason || said != want {
+			t.Errorf("%s: %s says %q, want %q", sentence, o.Reason, said, want)
 		}
 	}
 }

@@ -91,6 +91,7 @@ func (w *watched) goOn() {
 			Phase: v1alpha1.PhaseSucceeded, Reason: v1alpha1.ReasonCompleted, Environment: resolved,
 			Streams: &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 10}},
 			Refused: []v1alpha1.RefusedProgram{{Path: "/usr/bin/curl", Count: 1, Rule: "NotListed"}},
+			Network: &v1alpha1.NetworkStatus{Denied: []v1alpha1.DeniedHost{{Host: "192.0.2.7", Port: 22, Count: 1}, {Host: "a.test", Count: 2}}},
 			Timings: &v1alpha1.CallTimings{
 				AcceptedMilliseconds: ptr.To[int64](2), StartedMilliseconds: ptr.To[int64](20), FinishedMilliseconds: ptr.To[int64](200), Path: path,
 			},

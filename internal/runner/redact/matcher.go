@@ -9,7 +9,6 @@ import (
 type Matcher struct {
 	names []string
 	marks [][]byte
-	short []string
 	known *patterns
 	// foreign are the patterns of foreign values; nil if there is no such value.
 	foreign *patterns
@@ -43,7 +42,6 @@ func New(values []Value) (*Matcher, error) {
 		m.marks = append(m.marks, []byte("[redacted: "+values[i].Name+"]"))
 		list := formsOf(&values[i])
 		if len(list) == 0 {
-			m.short = append(m.short, values[i].Name)
 			continue
 		}
 		m.add(i, &values[i], list[0])
@@ -72,9 +70,6 @@ func (m *Matcher) add(index int, v *Value, text []byte) {
 	p.hasSpace = p.hasSpace || slices.Contains(text, ' ')
 	m.forms++
 }
-
-// Unmatched returns the names of the values that are too short to be matched.
-func (m *Matcher) Unmatched() []string { return slices.Clone(m.short) }
 
 // Format prints how many values there are.
 func (m *Matcher) Format(f fmt.State, _ rune) {

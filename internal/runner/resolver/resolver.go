@@ -177,13 +177,9 @@ func (r *Resolver) Route(to netip.Addr) network.Verdict {
 // Denials returns the names whose lookups were refused, and how many more names there were than it lists.
 func (r *Resolver) Denials() (list []Denial, more int64) { return r.denials.report() }
 
-// Failures returns how many lookups no nameserver answered, and the last one's error, which is nil if there was none.
-func (r *Resolver) Failures() (count int64, last error) {
-	f := &r.upstream.failures
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.count, f.last
-}
+// Failures returns the name that failed last to be looked up, nil if there is none, and how many other names failed. It
+// counts the first names only, up to a bound, and none that the nameservers answered all the same.
+func (r *Resolver) Failures() (last *Failure, others int) { return r.upstream.failures.report() }
 
 // Close ends all streams and queries, and waits for them.
 func (r *Resolver) Close() {

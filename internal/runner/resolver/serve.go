@@ -21,7 +21,7 @@ const (
 )
 
 // Serve answers the streams that a listener accepts, until it or the resolver is closed. It closes the listener. Beyond
-// maxStreams, new ones wait in the listener's backlog until one ends; those that are idle are closed for them.
+// maxStreams, a new one waits until one ends, and more of them in the listener's backlog; idle ones are closed for it.
 func (r *Resolver) Serve(l net.Listener) {
 	defer l.Close()
 	if !r.begin() {
@@ -30,23 +30,31 @@ func (r *Resolver) Serve(l net.Listener) {
 	defer r.tasks.Done()
 	stop := context.AfterFunc(r.ctx, func() { _ = l.Close() })
 	defer stop()
-	for r.streams.acquire(r.ctx) {
+	for r.ctx.Err() == nil {
 		conn, err := l.Accept()
 		switch {
-		case err == nil && r.begin():
-			go r.serveStream(conn)
-			continue
 		case err == nil:
-			_ = conn.Close()
-		}
-		r.streams.release()
-		switch {
-		case r.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			r.admit(conn)
+		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil:
+		default:
 			pause(r.ctx, acceptPause)
 		}
 	}
+}
+
+// admit serves a stream once there is a place for it.
+func (r *Resolver) admit(conn net.Conn) {
+	if !r.streams.acquire(r.ctx) {
+		_ = conn.Close()
+		return
+	}
+	if !r.begin() {
+		r.streams.release()
+		_ = conn.Close()
+		return
+	}
+	go r.serveStream(conn)
 }
 
 // pause waits until the time or the context is over.
@@ -59,22 +67,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ServeStream answers the queries of one stream, in any order, until it ends, and closes it. Beyond maxStreams it waits as
-// Serve does.
-func (r *Resolver) ServeStream(conn net.Conn) {
-	if !r.begin() {
-		_ = conn.Close()
-		return
-	}
-	if !r.streams.acquire(r.ctx) {
-		_ = conn.Close()
-		r.tasks.Done()
-		return
-	}
-	r.serveStream(conn)
-}
-
-// serveStream serves a stream that begin counted and that has a place.
+// serveStream answers the queries of a stream, in any order, until it ends, and closes it. The stream has a place, and begin
+// counted it.
 func (r *Resolver) serveStream(conn net.Conn) {
 	defer r.tasks.Done()
 	defer r.streams.release()

@@ -48,6 +48,26 @@ func TestAnIdleStreamMakesRoomForAnother(t *testing.T) {
 	})
 }
 
+func TestIdleStreamsStayWhileNobodyElseComes(t *testing.T) {
+	t.Parallel()
+	inBubble(t, rightAnswer, func(t *testing.T, r *Resolver) {
+		var open, far [maxStreams]net.Conn
+		for i := range open {
+			open[i], far[i] = net.Pipe()
+		}
+		go r.Serve(newGiven(far[:]...))
+		for id, conn := range open {
+			asks(t, conn, uint16(id))
+		}
+		synctest.Wait()
+		for i, conn := range open {
+			if isClosed(conn) {
+				t.Errorf("stream %d of %d is closed for nobody", i, maxStreams)
+			}
+		}
+	})
+}
+
 func TestAStreamWaitsForOthersThatAreBusy(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(asked dnsmessage.Message, _ string) [][]byte {

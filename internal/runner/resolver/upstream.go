@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,32 +61,26 @@ func (u *upstream) lookup(ctx context.Context, name string, t dnsmessage.Type) (
 		// In a second round EDNS may be what a nameserver, or something before it, is silent about.
 		if got, err = u.ask(ctx, u.servers[at], exchange{name: name, kind: t, edns: i < n}); err == nil {
 			u.preferred.Store(uint32(at))
+			u.failures.note(name, t, got, nil)
 			return got, nil
 		}
-		err = fmt.Errorf("ask the nameserver %v: %w", u.servers[at], err)
+		err = &lookupError{u.servers[at], err}
+		u.noteFailure(call, name, t, err)
 		if i+1 >= n && i+1 < minTries {
 			pause(ctx, retryPause-time.Since(began))
 		}
 	}
-	err = fmt.Errorf("look up %s: %w", name, err)
-	if call.Err() == nil {
-		u.failures.add(err)
+	if n == 0 {
+		u.noteFailure(call, name, t, err)
 	}
-	return nil, err
+	return nil, fmt.Errorf("look up %s: %w", name, err)
 }
 
-// failures counts lookups that failed.
-type failures struct {
-	mu    sync.Mutex
-	count int64
-	last  error
-}
-
-func (f *failures) add(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count++
-	f.last = err
+// noteFailure counts a try that failed, as the call may end before the lookup does. One that ends with the call didn't fail.
+func (u *upstream) noteFailure(call context.Context, name string, t dnsmessage.Type, err error) {
+	if call.Err() == nil {
+		u.failures.note(name, t, nil, err)
+	}
 }
 
 // extendedErrorOf is what RFC 8914 calls a failed lookup: of the network, or of nameservers that don't answer or refuse to.
@@ -111,9 +104,22 @@ func (u *upstream) ask(ctx context.Context, server netip.AddrPort, e exchange) (
 	case err != nil:
 		return nil, err
 	case got.code != dnsmessage.RCodeSuccess && got.code != dnsmessage.RCodeNameError:
-		return nil, fmt.Errorf("it answered %v", got.code)
+		return nil, fmt.Errorf("it answered %s", codeText(got.code))
 	}
 	return got, nil
+}
+
+// codes are what answers with an error are called elsewhere.
+var codes = map[dnsmessage.RCode]string{
+	dnsmessage.RCodeFormatError: "FORMERR", dnsmessage.RCodeServerFailure: "SERVFAIL",
+	dnsmessage.RCodeNotImplemented: "NOTIMP", dnsmessage.RCodeRefused: "REFUSED",
+}
+
+func codeText(code dnsmessage.RCode) string {
+	if text := codes[code]; text != "" {
+		return text
+	}
+	return fmt.Sprintf("with the code %d", code)
 }
 
 func (u *upstream) exchange(ctx context.Context, server netip.AddrPort, e *exchange) (*found, error) {
