@@ -68,21 +68,21 @@ func (n *network) answersAt(port uint16) bool {
 	return n.Datagrams != nil && slices.ContainsFunc(n.Nameservers, func(ns netip.AddrPort) bool { return ns.Port() == port })
 }
 
-// udpRule is why a datagram is refused where UDP isn't opened.
+// udpRule is why a datagram is refused that the rules would let pass, where UDP isn't opened.
 const udpRule = "UDP is refused: set udp of the policy's network to open it"
 
 // send judges a datagram that isn't for a nameserver.
 func (n *network) send(c *notification, a *address) {
-	if !n.UDP {
+	_, errno := n.judge(a.to, UDP)
+	switch {
+	case errno != 0 && (!n.UDP || a.family != unix.AF_UNSPEC):
+		n.answer(c.id, errno)
+	case !n.UDP:
 		n.denied.add(a.to, UDP, Verdict{Rule: udpRule})
 		n.answer(c.id, unix.EACCES)
-		return
+	default:
+		n.listener.proceed(c.id)
 	}
-	if _, errno := n.judge(a.to, UDP); a.family != unix.AF_UNSPEC && errno != 0 {
-		n.answer(c.id, errno)
-		return
-	}
-	n.listener.proceed(c.id)
 }
 
 // query hands a datagram to the resolver. It is sent as far as the command can tell.
