@@ -140,9 +140,27 @@ print('tried')
 
 func TestNetworkIsOpenToCodeThatMayAskForIt(t *testing.T) {
 	t.Parallel()
-	sp := newSpace(t, codeOnlyGated)
-	host, port := sp.apiAddress(t)
-	spec := code("python", fmt.Sprintf("import socket\nsocket.create_connection((%q, %d), 10)\nprint('connected')", host, port))
+	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Network = &v1alpha1.NetworkRules{AllowInCluster: ptr.To(true)}
+	})
+	spec := code("python", fmt.Sprintf("import socket\nsocket.create_connection((%q, 80), 10)\nprint('connected')", store))
 	spec.Code.NetworkAccess = ptr.To(true)
 	expect(t, sp.run(t, spec), succeeded("connected\n"))
+	host, port := sp.apiAddress(t)
+	spec.Code.Source = fmt.Sprintf("import socket\ntry:\n    socket.create_connection((%q, %d), 10)\nexcept PermissionError:\n    print('refused')", host, port)
+	expect(t, sp.run(t, spec), succeeded("refused\n"))
+}
+
+// Mode Unrestricted leaves a call what its pod has.
+func TestAnUnrestrictedNetworkIsThePods(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}
+	})
+	spec := code("python", "import socket\nsocket.create_connection(('kubernetes.default.svc.cluster.local', 443), 10)\nprint('connected')")
+	call := sp.run(t, spec)
+	expect(t, call, succeeded("connected\n"))
+	if call.Status.Network != nil || call.Status.Isolation == nil || call.Status.Isolation.Network != v1alpha1.HeldNetworkPod {
+		t.Errorf("the status says %+v, %+v", call.Status.Network, call.Status.Isolation)
+	}
 }
