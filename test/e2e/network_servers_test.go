@@ -48,6 +48,9 @@ func (o *outside) serveSites(t *testing.T) *sites {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprintln(w, n, err)
 	})
+	handler.HandleFunc("GET /npm/greeting", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"name": "greeting", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "greeting", "version": "1.0.0", "dist": {"tarball": "http://%s/files/greeting.tgz"}}}}`, r.Host)
+	})
 	handler.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(http.Dir(newSources(t)))))
 	for port, start := range map[uint16]func(*httptest.Server){80: (*httptest.Server).Start, 443: (*httptest.Server).StartTLS} {
 		server := httptest.NewUnstartedServer(handler)
@@ -93,7 +96,7 @@ func (c counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// newSources makes a folder with a git repository and an index with a package of Python.
+// newSources makes a folder with a git repository, an index with a package of Python, and a package of Node.js.
 func newSources(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -104,6 +107,10 @@ git -C work add main.py
 git -C work -c user.name=e2e -c user.email=e2e@example.com commit --quiet --message first
 git clone --quiet --bare work project.git
 git -C project.git update-server-info
+mkdir package
+echo '{"name": "greeting", "version": "1.0.0", "main": "index.js"}' > package/package.json
+echo 'module.exports = name => "hello " + name' > package/index.js
+tar -czf greeting.tgz package
 mkdir -p simple/greeting
 python3 - <<'PY'
 import zipfile
@@ -132,25 +139,14 @@ func TestProgramsReachAListedHost(t *testing.T) {
 	s := o.serveSites(t)
 	o.serveNames(t, map[string][]answer{s.host: {{o.server.String()}}})
 	sp := newSpace(t, listingHost(s.host, 80, 443))
-	hello := "hello by " + s.host + "\n"
+	loadClients(t)
+	sp.newEnvironment(t, "clients", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Image = clientsImage })
 	t.Run("programs", func(t *testing.T) {
-		for program, test := range map[string]struct{ command, want string }{
-			"curl":          {`curl -sS http://$HOST/hello`, hello},
-			"curl by TLS":   {`curl -sS --cacert ca.pem https://$HOST/hello`, hello},
-			"python by TLS": {`python3 -c 'import os, ssl, urllib.request as r; print(r.urlopen("https://"+os.environ["HOST"]+"/hello", context=ssl.create_default_context(cafile="ca.pem")).read().decode(), end="")'`, hello},
-			"git":           {`git clone --quiet http://$HOST/files/project.git && ls project`, "main.py\n"},
-			"git by TLS":    {`GIT_SSL_CAINFO=$PWD/ca.pem git clone --quiet https://$HOST/files/project.git && ls project`, "main.py\n"},
-			"pip":           {`pip install --quiet --target lib --trusted-host $HOST --index-url http://$HOST/files/simple/ greeting && ls lib/greeting.py`, "lib/greeting.py\n"},
-			"pip by TLS":    {`pip install --quiet --target lib --cert ca.pem --index-url https://$HOST/files/simple/ greeting && ls lib/greeting.py`, "lib/greeting.py\n"},
-			"bash":          {`exec 3<>/dev/tcp/$HOST/80; printf 'GET /hello HTTP/1.0\r\nHost: %s\r\n\r\n' $HOST >&3; tail -n 1 <&3`, hello},
-			"a slow server": {`curl -sS http://$HOST/slow`, "line 0\nline 1\nline 2\nline 3\n"},
-			"gigabytes":     {`curl -sS http://$HOST/zeros/2147483649 | wc -c`, "2147483649\n"},
-			"more to it":    {`head -c 1073741825 /dev/zero | curl -sS -T - http://$HOST/count`, "1073741825 <nil>\n"},
-		} {
+		for program, test := range clients("hello by " + s.host + "\n") {
 			t.Run(program, func(t *testing.T) {
 				t.Parallel()
-				spec := within(240, shell(`cd "$(mktemp -d)"; printf %s "$AUTHORITY" > ca.pem; `+test.command))
-				spec.Env = []v1alpha1.CallEnvVar{{Name: "HOST", Value: s.host}, {Name: "AUTHORITY", Value: s.authority}}
+				spec := in("clients", within(240, shell(`cd "$(mktemp -d)"; printf %s "$AUTHORITY" > ca.pem; `+test.command)))
+				spec.Env = []v1alpha1.CallEnvVar{{Name: "HOST", Value: s.host}, {Name: "AUTHORITY", Value: s.authority}, {Name: "FETCH", Value: nodeFetch}, {Name: "JAVA", Value: javaFetch}}
 				call := sp.run(t, spec)
 				expect(t, call, succeeded(test.want))
 				if denied := deniedHosts(call); len(denied) > 0 {
@@ -159,9 +155,25 @@ func TestProgramsReachAListedHost(t *testing.T) {
 			})
 		}
 	})
-	// The same server by a name that isn't listed, and by its address.
-	other := sp.run(t, shell(fmt.Sprintf(`before=$(curl -s -o /dev/null -w '%%{http_code}' http://%s/hello); curl -s -H 'Host: %s' http://%s/hello; echo $before $?`, s.host, s.host, o.server)))
-	expect(t, other, succeeded(hello+"200 0\n"))
+}
+
+// An address is open to a call that looked it up by a listed name, and to no other call.
+func TestAnAddressIsOpenByItsName(t *testing.T) {
+	o := newOutside(t)
+	s := o.serveSites(t)
+	o.serveNames(t, map[string][]answer{s.host: {{o.server.String()}}})
+	sp := newSpace(t, listingHost(s.host, 80))
+	curl := fmt.Sprintf("curl -s -o /dev/null -w '%%{http_code} ' http://%s/hello; ", o.server)
+	call := sp.run(t, shell(curl+fmt.Sprintf("curl -s http://%s/hello; ", s.host)+curl+"true"))
+	expect(t, call, succeeded("000 hello by "+s.host+"\n200 "))
+	if denied := fmt.Sprint(deniedHosts(call)); denied != fmt.Sprintf("[%s:80]", o.server) {
+		t.Errorf("refused: %s", denied)
+	}
+	before := s.connections.Load()
+	expect(t, sp.run(t, shell(curl+"true")), succeeded("000 "))
+	if s.connections.Load() != before {
+		t.Error("another call reached the address")
+	}
 }
 
 // rebind looks a name up again and again, connects to every address that it is given and to those of the list, and prints where
