@@ -45,7 +45,7 @@ func newOutside(t *testing.T) *outside {
 	entered := make(chan error)
 	go o.live(entered)
 	must(t, <-entered)
-	t.Cleanup(func() { o.remove(t) })
+	t.Cleanup(func() { close(o.work) })
 	o.connect(t)
 	return o
 }
@@ -91,31 +91,32 @@ func (o *outside) inside(f func() error) error {
 // connect makes the link. The servers' end has the metadata address too: a cloud would answer there.
 func (o *outside) connect(t *testing.T) {
 	t.Helper()
-	namespace := nodeNamespace(t)
-	for _, args := range []string{
-		"link set lo up",
-		"link add out type veth peer name " + o.link + " netns " + namespace,
-		fmt.Sprintf("address add %s/28 dev out", o.server),
-		"address add " + metadataAddress + "/32 dev lo",
-		"link set out up",
-	} {
-		must(t, o.inside(func() error { return run(t.Context(), append([]string{"ip"}, strings.Fields(args)...)...) }))
-	}
+	o.ip(t, "link set lo up")
+	o.ip(t, "link add out type veth peer name "+o.link+" netns "+nodeNamespace(t))
+	t.Cleanup(func() { o.remove(t) })
+	o.ip(t, fmt.Sprintf("address add %s/28 dev out", o.server))
+	o.ip(t, "address add "+metadataAddress+"/32 dev lo")
+	o.ip(t, "link set out up")
 	o.suite.onNode(t, "ip", "address", "add", o.node.String()+"/28", "dev", o.link)
 	o.suite.onNode(t, "ip", "link", "set", o.link, "up")
 	o.suite.onNode(t, "ip", "route", "replace", metadataAddress+"/32", "via", o.server.String())
-	must(t, o.inside(func() error { return run(t.Context(), "ip", "route", "add", "default", "via", o.node.String()) }))
+	o.ip(t, "route add default via "+o.node.String())
 }
 
-// remove deletes the link, with both of its ends, and ends the thread.
+// ip configures the namespace.
+func (o *outside) ip(t *testing.T, args string) {
+	t.Helper()
+	must(t, o.inside(func() error { return run(t.Context(), append([]string{"ip"}, strings.Fields(args)...)...) }))
+}
+
+// remove deletes the link, with both of its ends.
 func (o *outside) remove(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := runOnNode(ctx, "sh", "-c", "! test -e /sys/class/net/$1 || ip link delete $1", "sh", o.link); err != nil {
+	if err := runOnNode(ctx, "ip", "link", "delete", o.link); err != nil {
 		t.Errorf("remove the link: %v", err)
 	}
-	close(o.work)
 }
 
 // listen opens a port of an address of the namespace until the end of the test.
