@@ -33,6 +33,8 @@ const (
 	MaxArtifactPathBytes     = 256
 	MaxArtifactPathsBytes    = 12 << 10
 	MaxArtifactsMessageBytes = 1 << 10
+	// MaxReachableHosts bounds the entries of status.network.allowed.
+	MaxReachableHosts = 20
 	// MaxDeniedHostBytes bounds a host of status.network.denied.
 	MaxDeniedHostBytes = 253
 	// MaxToolBytes bounds status.action.tool.

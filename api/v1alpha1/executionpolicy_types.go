@@ -67,8 +67,7 @@ type ExecutionPolicySpec struct {
 	Code *CodePolicy `json:"code,omitempty"`
 
 	// network says what calls may connect to and look up. The runner decides about each connection; a node that can't hold
-	// calls to that ends them with IsolationUnavailable. Unset: code calls have no network unless code.networkAccess allows
-	// it, and others have the pod's.
+	// calls to that ends them with IsolationUnavailable. Unset: mode Open, and for code calls None.
 	// +optional
 	Network *NetworkRules `json:"network,omitempty"`
 
@@ -261,7 +260,8 @@ type CodePolicy struct {
 	// +optional
 	DeniedModules []string `json:"deniedModules,omitzero"`
 
-	// networkAccess lets code calls ask for network access. Default false.
+	// networkAccess lets code calls ask for network access where network.mode is unset. Default false. Deprecated: set
+	// network.mode, which holds for code calls too.
 	// +kubebuilder:default=false
 	// +optional
 	NetworkAccess *bool `json:"networkAccess,omitempty"`

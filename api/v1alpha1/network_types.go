@@ -1,7 +1,7 @@
 package v1alpha1
 
 // NetworkMode says how much of the network a call has.
-// +kubebuilder:validation:Enum=None;Listed;Open
+// +kubebuilder:validation:Enum=None;Listed;Open;Unrestricted
 type NetworkMode string
 
 // Values of NetworkRules.mode.
@@ -12,12 +12,16 @@ const (
 	NetworkListed NetworkMode = "Listed"
 	// NetworkOpen is everything that isn't denied.
 	NetworkOpen NetworkMode = "Open"
+	// NetworkUnrestricted is the pod's network, with UDP, metadata addresses, the node and the API server: nothing is decided
+	// about connections.
+	NetworkUnrestricted NetworkMode = "Unrestricted"
 )
 
 // NetworkRules say what a policy's calls may connect to and look up.
 type NetworkRules struct {
-	// mode is None (no network), Listed (what allowed lists) or Open (everything that isn't denied). Unset: None for code calls,
-	// Open for others.
+	// mode is None (no network), Listed (what allowed lists), Open (everything that isn't denied) or Unrestricted (the pod's
+	// network, held by nothing of the runner's, for nodes that can't). Unset: Open; for code calls None, unless
+	// code.networkAccess is true.
 	// +optional
 	Mode NetworkMode `json:"mode,omitempty"`
 
@@ -82,6 +86,14 @@ type NetworkStatus struct {
 	// mode is the one in effect.
 	// +optional
 	Mode NetworkMode `json:"mode,omitempty"`
+
+	// allowed are the hosts that the call could reach: those of its network.hosts, or else of the policy's network.allowed,
+	// the first 20. In mode Open, without hosts, there are none: it could reach all that isn't denied.
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MaxLength=255
+	// +listType=atomic
+	// +optional
+	Allowed []string `json:"allowed,omitempty"`
 
 	// denied are the names that the call looked up, and the addresses that it tried to reach, and wasn't allowed to, in the
 	// order of the first attempts.

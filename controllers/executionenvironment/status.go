@@ -136,7 +136,15 @@ func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
 	for _, node := range lacking {
 		p.wakeIn(node.Until.Sub(p.now))
 	}
-	return fmt.Sprintf("policy %q has the kernel hold what calls do, and %d of %d nodes that runners were on lately can't: %s gives no %s. "+
-		"Use other nodes or another runtimeClassName, or set binaries.enforcement to Text and leave files out",
-		held.Policy, len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held))
+	return fmt.Sprintf("%s has the kernel hold what calls do, and %d of %d nodes that runners were on lately can't: %s gives no %s. "+
+		"Use other nodes or another runtimeClassName, or change the policy: set %s",
+		policyName(held), len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held), held.WayOut())
+}
+
+// policyName names the policy of rules; that of an environment without one has no name.
+func policyName(held *rules.Rules) string {
+	if held.Policy == "" {
+		return "the policy"
+	}
+	return fmt.Sprintf("policy %q", held.Policy)
 }

@@ -41,10 +41,18 @@ func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *
 
 // setNetwork writes what the call had of the network, and what was refused to it.
 func (o *observation) setNetwork(s *v1alpha1.ToolCallStatus, outcome *result.Outcome) {
-	if o.decision == nil || o.decision.Network == nil || !outcome.Started {
+	if o.decision == nil || !outcome.Started {
 		return
 	}
-	s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkMode(o.decision.Network.Mode), OmittedDenied: outcome.MoreDenied}
+	if o.decision.DenyNetwork {
+		s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkNone}
+		return
+	}
+	rules := o.decision.Network
+	if rules == nil {
+		return
+	}
+	s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkMode(rules.Mode), Allowed: decide.ReachableHosts(rules), OmittedDenied: outcome.MoreDenied}
 	for _, d := range outcome.Denied {
 		s.Network.Denied = append(s.Network.Denied, v1alpha1.DeniedHost{
 			Host: bounds.Text(d.Host, v1alpha1.MaxDeniedHostBytes), Port: int32(d.Port), Count: d.Count,

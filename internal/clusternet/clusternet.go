@@ -1,7 +1,7 @@
 // Package clusternet finds the addresses of the cluster that calls are kept from, and its nameservers.
 //
 // Input are the API server (the EndpointSlice of the Service kubernetes, ServiceCIDRs, nodes) and the resolv.conf of the
-// operator's own pod, which has the cluster's DNS. The result is kept for a while, as it hardly ever changes.
+// operator's own pod, which has the cluster's DNS. What was found is kept, and looked for again every minute.
 //
 // Invariants: what can't be found is an error, so that rules which need it can't be compiled and the call doesn't run. Where the
 // nodes don't say which addresses their pods have, or the API server which its services have, that is said: every private network
@@ -20,11 +20,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/network"
 )
@@ -41,8 +42,8 @@ type Facts struct {
 }
 
 const (
-	// keepFor is how long facts are used before they are looked for again.
-	keepFor = 5 * time.Minute
+	// refreshEvery is how long a new node's pods aren't known as the cluster's, at most.
+	refreshEvery = time.Minute
 	// maxNetworks bounds each list: more nodes have networks than a call's rules may hold.
 	maxNetworks = network.MaxSurroundings
 	nodesPage   = 250
@@ -53,41 +54,55 @@ const (
 type Source struct {
 	clients kubernetes.Interface
 	dns     resolvConf
-	clock   clock.PassiveClock
+	log     logr.Logger
 
 	mu    sync.Mutex
 	facts *Facts
-	at    time.Time
 }
 
 // New makes a Source. The resolv.conf is that of the operator's pod.
-func New(clients kubernetes.Interface, resolvConfPath string, c clock.PassiveClock) (*Source, error) {
+func New(clients kubernetes.Interface, resolvConfPath string, log logr.Logger) (*Source, error) {
 	raw, err := os.ReadFile(resolvConfPath)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster's nameservers: %w", err)
 	}
-	return &Source{clients: clients, dns: parseResolvConf(string(raw)), clock: c}, nil
+	return &Source{clients: clients, dns: parseResolvConf(string(raw)), log: log}, nil
 }
 
 // Domain is the cluster's DNS domain; empty if it isn't known.
 func (s *Source) Domain() string { return s.dns.domain }
 
-// Facts returns what is known, and looks for it when that is old. Old facts are better than none.
+// Facts returns what was found last. Only while nothing was, it looks for it.
 func (s *Source) Facts(ctx context.Context) (*Facts, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.facts != nil && s.clock.Since(s.at) < keepFor {
-		return s.facts, nil
-	}
-	found, err := s.find(ctx)
-	if err != nil && s.facts == nil {
-		return nil, err
-	}
-	if err == nil {
+	if s.facts == nil {
+		found, err := s.find(ctx)
+		if err != nil {
+			return nil, err
+		}
 		s.facts = found
 	}
-	s.at = s.clock.Now()
 	return s.facts, nil
+}
+
+// Start looks for the facts again and again until the context ends. Old ones are better than none.
+func (s *Source) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, s.refresh, refreshEvery)
+	return nil
+}
+
+func (s *Source) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refreshEvery)
+	defer cancel()
+	found, err := s.find(ctx)
+	if err != nil {
+		s.log.Error(err, "The cluster's addresses that calls are kept from can't be looked up again")
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts = found
 }
 
 func (s *Source) find(ctx context.Context) (*Facts, error) {

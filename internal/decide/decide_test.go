@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
+	"toolcall.dev/operator/internal/network"
 )
 
 func TestADecisionIsWhole(t *testing.T) {
@@ -25,6 +26,7 @@ func TestADecisionIsWhole(t *testing.T) {
 	want := &decide.Decision{
 		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, TimeoutMilliseconds: 7000, MaxBytesPerStream: 1234, KeepBytesPerStream: 2345, StartTimeoutSeconds: 33,
 		In: s.Named, Default: &s.Defaults[0], Policy: s.Policies.Named, Plan: d.Plan,
+		Network: &network.Rules{Mode: network.Open},
 	}
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Error(diff)

@@ -13,22 +13,22 @@ func networkOf(object *v1alpha1.ExecutionPolicy, action *guards.Action, call *v1
 	if call.Spec.Network != nil {
 		hosts = call.Spec.Network.Hosts
 	}
-	isCode := action.Type == v1alpha1.ActionCode
-	if object == nil || object.Spec.Network == nil {
-		if len(hosts) > 0 {
-			return nil, false, deny(v1alpha1.ReasonNetworkNotAllowed,
-				"the call narrows its network by network.hosts, and its policy has no network to narrow: leave hosts out, or set the policy's network")
-		}
-		return nil, isCode && !action.Network, nil
-	}
 	if action.Type == v1alpha1.ActionFile {
 		return nil, false, nil
 	}
+	policy := networkRules(object)
+	if policy.Mode == v1alpha1.NetworkUnrestricted {
+		if len(hosts) > 0 {
+			return nil, false, deny(v1alpha1.ReasonNetworkNotAllowed,
+				"the call narrows its network by network.hosts, which its policy's network.mode Unrestricted doesn't hold: leave hosts out, or set mode Open in the policy")
+		}
+		return nil, false, nil
+	}
 	mode := v1alpha1.NetworkOpen
-	if isCode && !action.Network {
+	if action.Type == v1alpha1.ActionCode && !action.Network {
 		mode = v1alpha1.NetworkNone
 	}
-	rules = guards.NetworkRules(object.Spec.Network, mode)
+	rules = guards.NetworkRules(policy, mode)
 	narrowed, err := network.Narrow(rules, hosts)
 	if err != nil {
 		return nil, false, deny(v1alpha1.ReasonNetworkNotAllowed, "network.%s", err.Error())
@@ -39,7 +39,26 @@ func networkOf(object *v1alpha1.ExecutionPolicy, action *guards.Action, call *v1
 	return narrowed, false, nil
 }
 
+// ReachableHosts are the first of the hosts that rules list, the call's if it narrowed them.
+func ReachableHosts(rules *network.Rules) []string {
+	hosts := rules.Hosts
+	if len(hosts) == 0 && rules.Mode == network.Listed {
+		for _, entry := range rules.Allowed {
+			hosts = append(hosts, entry.Host)
+		}
+	}
+	return hosts[:min(len(hosts), v1alpha1.MaxReachableHosts)]
+}
+
+// networkRules are a policy's, or those without one.
+func networkRules(object *v1alpha1.ExecutionPolicy) *v1alpha1.NetworkRules {
+	if object == nil || object.Spec.Network == nil {
+		return &v1alpha1.NetworkRules{}
+	}
+	return object.Spec.Network
+}
+
 // RestrictsNetwork says that pods for calls under a policy need what the runner needs to decide about connections.
 func RestrictsNetwork(object *v1alpha1.ExecutionPolicy) bool {
-	return object != nil && object.Spec.Network != nil && object.Spec.Network.Mode != v1alpha1.NetworkNone
+	return networkRules(object).Mode != v1alpha1.NetworkUnrestricted
 }

@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,14 +40,17 @@ func TestANetworkIsThePolicysAndNarrower(t *testing.T) {
 		denied  bool
 		want    *network.Rules
 	}{
-		"a policy without network": {nil, false, nil},
-		"code without network":     {[]change{runs(python)}, true, nil},
-		"a list":                   {[]change{listed}, false, &network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"10.0.0.0/8"}, Allowed: allowed}},
-		"a list, for code too":     {[]change{listed, runs(python)}, false, &network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"10.0.0.0/8"}, Allowed: allowed}},
-		"a narrower list":          {[]change{listed, reaching("a.example.com", "192.0.2.7")}, false, &network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"10.0.0.0/8"}, Allowed: allowed, Hosts: []string{"192.0.2.7", "a.example.com"}}},
-		"no mode":                  {[]change{unset}, false, &network.Rules{Mode: network.Open}},
-		"no mode, for code":        {[]change{unset, runs(python)}, true, nil},
-		"none":                     {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone})}, true, nil},
+		"a policy without network":           {nil, false, &network.Rules{Mode: network.Open}},
+		"code without network":               {[]change{runs(python)}, true, nil},
+		"unrestricted":                       {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted})}, false, nil},
+		"unrestricted, for code":             {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}), runs(python)}, false, nil},
+		"a policy without network, narrowed": {[]change{reaching("example.com")}, false, &network.Rules{Mode: network.Open, Hosts: []string{"example.com"}}},
+		"a list":                             {[]change{listed}, false, &network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"10.0.0.0/8"}, Allowed: allowed}},
+		"a list, for code too":               {[]change{listed, runs(python)}, false, &network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"10.0.0.0/8"}, Allowed: allowed}},
+		"a narrower list":                    {[]change{listed, reaching("a.example.com", "192.0.2.7")}, false, &network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"10.0.0.0/8"}, Allowed: allowed, Hosts: []string{"192.0.2.7", "a.example.com"}}},
+		"no mode":                            {[]change{unset}, false, &network.Rules{Mode: network.Open}},
+		"no mode, for code":                  {[]change{unset, runs(python)}, true, nil},
+		"none":                               {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone})}, true, nil},
 		"a file action, which connects to nothing": {[]change{listed, runs(v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{Operation: v1alpha1.FileRead, Path: "/tmp/x"}})}, false, nil},
 		"everything": {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen, AllowInCluster: ptr.To(true), UDP: ptr.To(true)})}, false, &network.Rules{Mode: network.Open, AllowInCluster: true, UDP: true}},
 	} {
@@ -58,8 +62,7 @@ func TestANetworkIsThePolicysAndNarrower(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A runner that doesn't know the rules gives no network at all.
-		if a.DenyNetwork != (tc.denied || tc.want != nil) || (a.Network != nil) != (tc.want != nil) {
+		if a.DenyNetwork != tc.denied || (a.Network != nil) != (tc.want != nil) {
 			t.Errorf("%s: the runner is told %t, %+v", name, a.DenyNetwork, a.Network)
 		}
 	}
@@ -72,12 +75,12 @@ func TestHostsThatThePolicyDoesNotCoverAreDenied(t *testing.T) {
 		changes []change
 		part    string
 	}{
-		"another name":             {[]change{listed, reaching("example.org")}, "network.hosts[0]: example.org isn't covered by the policy's network.allowed"},
-		"the name itself":          {[]change{listed, reaching("example.com")}, "isn't covered"},
-		"a metadata address":       {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen}), reaching("169.254.169.254")}, "169.254.169.254"},
-		"no host":                  {[]change{listed, reaching("https://a.example.com/")}, "is a URL"},
-		"a policy without network": {[]change{reaching("example.com")}, "no network to narrow"},
-		"mode None":                {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone}), reaching("example.com")}, "network.mode is None"},
+		"another name":       {[]change{listed, reaching("example.org")}, "network.hosts[0]: example.org isn't covered by the policy's network.allowed"},
+		"the name itself":    {[]change{listed, reaching("example.com")}, "isn't covered"},
+		"a metadata address": {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen}), reaching("169.254.169.254")}, "169.254.169.254"},
+		"no host":            {[]change{listed, reaching("https://a.example.com/")}, "is a URL"},
+		"mode Unrestricted":  {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}), reaching("example.com")}, "network.mode Unrestricted"},
+		"mode None":          {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone}), reaching("example.com")}, "network.mode is None"},
 	} {
 		_, err := decide.Decide(snapshot(tc.changes...))
 		var refusal *decide.Refusal
@@ -87,11 +90,38 @@ func TestHostsThatThePolicyDoesNotCoverAreDenied(t *testing.T) {
 	}
 }
 
-// The status of a session's call says the mode, and the record of it stays small.
-func TestAHandedOverDecisionKeepsTheModeAlone(t *testing.T) {
+// The status of a session's call says the mode and the hosts, and the record of it stays small.
+func TestAHandedOverDecisionKeepsWhatTheStatusSays(t *testing.T) {
 	t.Parallel()
-	d := mustDecide(t, snapshot(networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkListed, Allowed: []v1alpha1.AllowedHost{{Host: "a.test"}}})))
-	if diff := cmp.Diff(&network.Rules{Mode: network.Listed}, d.HandedOver(d.Created()).Network); diff != "" {
-		t.Error(diff)
+	var many []v1alpha1.AllowedHost
+	var first []string
+	for i := range 2 * v1alpha1.MaxReachableHosts {
+		host := fmt.Sprintf("h%d.test", i)
+		many = append(many, v1alpha1.AllowedHost{Host: host})
+		if i < v1alpha1.MaxReachableHosts {
+			first = append(first, host)
+		}
+	}
+	listed := networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkListed, Allowed: many})
+	for name, tc := range map[string]struct {
+		changes []change
+		want    *network.Rules
+		denied  bool
+	}{
+		"a list":          {[]change{listed}, &network.Rules{Mode: network.Listed, Hosts: first}, false},
+		"a narrowed list": {[]change{listed, reaching("h30.test")}, &network.Rules{Mode: network.Listed, Hosts: []string{"h30.test"}}, false},
+		"everything":      {nil, &network.Rules{Mode: network.Open}, false},
+		"nothing":         {[]change{runs(python)}, nil, true},
+	} {
+		d := mustDecide(t, snapshot(tc.changes...))
+		kept := d.HandedOver(d.Created())
+		if diff := cmp.Diff(tc.want, kept.Network); diff != "" || kept.DenyNetwork != tc.denied {
+			t.Errorf("%s: denied %t (-want +got)\n%s", name, kept.DenyNetwork, diff)
+		}
+		if kept.Network != nil {
+			if diff := cmp.Diff(decide.ReachableHosts(d.Network), decide.ReachableHosts(kept.Network)); diff != "" {
+				t.Errorf("%s: the status would say something else: %s", name, diff)
+			}
+		}
 	}
 }

@@ -11,7 +11,14 @@ import (
 
 // RulesOf is what the kernel holds calls of a policy to, whatever they run; nil for nothing.
 func RulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy) *rules.Rules {
-	return rulesOf(object, policy, &guards.Action{Type: v1alpha1.ActionStructured}, nil)
+	r := rulesOf(object, policy, &guards.Action{Type: v1alpha1.ActionStructured}, nil)
+	if mode := networkRules(object).Mode; mode != v1alpha1.NetworkUnrestricted && mode != v1alpha1.NetworkNone {
+		r = rules.WithConnections(r)
+		if object != nil {
+			r.Policy = object.Name
+		}
+	}
+	return r
 }
 
 // rulesOf is what the kernel holds a call to: the list of programs where the policy has one that holds for all of the

@@ -58,16 +58,16 @@ func (d *Decision) HandedOver(at time.Time) *Decision {
 		Environment: d.Environment, RuntimeClass: d.RuntimeClass, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
 		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
 		MaxBytesPerStream: d.MaxBytesPerStream, KeepBytesPerStream: d.KeepBytesPerStream,
-		Network: withMode(d.Network),
+		DenyNetwork: d.DenyNetwork, Network: shown(d.Network),
 	}
 }
 
-// withMode keeps of a network what the status says of it.
-func withMode(n *network.Rules) *network.Rules {
+// shown keeps of a network what the status says of it.
+func shown(n *network.Rules) *network.Rules {
 	if n == nil {
 		return nil
 	}
-	return &network.Rules{Mode: n.Mode}
+	return &network.Rules{Mode: n.Mode, Hosts: ReachableHosts(n)}
 }
 
 // Assigned is when a session's call was handed over.
@@ -109,7 +109,7 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		TimeoutMilliseconds: d.TimeoutMilliseconds,
 		MaxBytesPerStream:   d.MaxBytesPerStream,
 		KeepBytesPerStream:  d.KeepBytesPerStream,
-		DenyNetwork:         d.DenyNetwork || d.Network != nil,
+		DenyNetwork:         d.DenyNetwork,
 		Rules:               d.Rules,
 		Environment:         plan,
 		Collect:             d.collect(call),

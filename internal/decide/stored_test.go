@@ -16,6 +16,7 @@ import (
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/network"
 )
 
 // stored is a decision whose call has variables of its own, and its call.
@@ -168,6 +169,9 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
+		}
+		if !tc.want.HasSource {
+			tc.want.Network = &wire.Network{Rules: network.Rules{Mode: network.Open}}
 		}
 		tc.want.CallUID, tc.want.CallName, tc.want.Stdin = "call-uid", "call", []byte("input")
 		tc.want.TimeoutMilliseconds, tc.want.MaxBytesPerStream, tc.want.KeepBytesPerStream, tc.want.Environment = 120000, 65536, 8<<20, d.Plan

@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"errors"
 	"fmt"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -10,6 +11,12 @@ import (
 // compileNetwork checks the network's rules. Decisions about connections are made in the pod.
 func (p *Policy) compileNetwork(spec *v1alpha1.ExecutionPolicySpec) error {
 	if spec.Network == nil {
+		return nil
+	}
+	if spec.Network.Mode == v1alpha1.NetworkUnrestricted {
+		if len(spec.Network.Allowed) > 0 || len(spec.Network.DeniedCIDRs) > 0 {
+			return errors.New("spec.network.mode: Unrestricted holds calls to neither allowed nor deniedCIDRs: leave them out, or set mode Listed or Open")
+		}
 		return nil
 	}
 	if err := network.Validate(NetworkRules(spec.Network, v1alpha1.NetworkListed)); err != nil {

@@ -8,7 +8,10 @@ import (
 func TestAPolicysNetworkIsChecked(t *testing.T) {
 	t.Parallel()
 	for spec, part := range map[string]string{
-		`{"network":{}}`: "",
+		`{"network":{}}`:                      "",
+		`{"network":{"mode":"Unrestricted"}}`: "",
+		`{"network":{"mode":"Unrestricted","deniedCIDRs":["10.0.0.0/8"]}}`:                                                   "spec.network.mode: Unrestricted holds calls to neither",
+		`{"network":{"mode":"Unrestricted","allowed":[{"host":"a.test"}]}}`:                                                  "spec.network.mode: Unrestricted holds calls to neither",
 		`{"network":{"mode":"Listed","allowed":[{"host":"*.example.com","ports":[443,8443]}],"deniedCIDRs":["10.0.0.0/8"]}}`: "",
 		`{"network":{"mode":"Closed"}}`:                               "spec.network.mode: \"Closed\" isn't a mode",
 		`{"network":{"allowed":[{"host":"a.test"},{"host":"*"}]}}`:    "spec.network.allowed[1].host",
@@ -32,6 +35,7 @@ func TestANetworkModeHoldsForCodeToo(t *testing.T) {
 		`{"access":"Open","network":{}}`:                                            false,
 		`{"access":"Open","network":{"mode":"Listed"}}`:                             true,
 		`{"access":"Open","network":{"mode":"Open"}}`:                               true,
+		`{"access":"Open","network":{"mode":"Unrestricted"}}`:                       true,
 		`{"access":"Open","network":{"mode":"None"}}`:                               false,
 		`{"access":"Open","network":{"mode":"None"},"code":{"networkAccess":true}}`: false,
 		`{"access":"Open","network":{},"code":{"networkAccess":true}}`:              true,

@@ -91,7 +91,10 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return err
 	}
 	defer endTracing(ctx, trace)
-	around, err := clusternet.New(clients, resolvConfPath, now)
+	around, err := clusternet.New(clients, resolvConfPath, log.WithName("network"))
+	if err == nil {
+		err = mgr.Add(around)
+	}
 	if err != nil {
 		return err
 	}

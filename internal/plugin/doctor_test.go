@@ -200,6 +200,8 @@ func TestDoctorOnNodes(t *testing.T) {
 		"all of it":             {node("6.18.44-fc", "containerd://2.2.9", "v1.36.3"), 7, stateOK, "Landlock 7 held calls"},
 		"no signals":            {node("6.8.0-31-generic", "cri-o://1.36.0", "v1.36.0"), 0, stateOK, "no signals"},
 		"no Landlock":           {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "IsolationUnavailable"},
+		"no connections":        {node("6.5.0", "containerd://2.2.9", "v1.36.3"), 0, stateWarning, "Linux 6.7"},
+		"an older backport":     {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 3, stateWarning, "Linux 6.7"},
 		"a backported Landlock": {node("5.15.0", "containerd://2.2.9", "v1.36.3"), 4, stateOK, "no signals"},
 		"an old runtime":        {node("6.18.1", "containerd://1.7.27", "v1.36.3"), 0, stateWarning, "containerd 1.7.27 is older than 2.1"},
 		"an old kubelet":        {node("6.18.1", "containerd://2.2.9", "v1.34.1"), 0, stateWarning, "restart the operator"},

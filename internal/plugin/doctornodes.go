@@ -12,13 +12,16 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/kubeversion"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // What nodes need.
 var (
-	// landlockKernel is the first Linux whose Landlock holds programs and files, signalsKernel the first that holds signals.
-	landlockKernel = utilversion.MustParseGeneric("6.2")
-	signalsKernel  = utilversion.MustParseGeneric("6.12")
+	// landlockKernel is the first Linux whose Landlock holds programs and files, connectionsKernel the first that holds connections,
+	// signalsKernel the first that holds signals.
+	landlockKernel    = utilversion.MustParseGeneric("6.2")
+	connectionsKernel = utilversion.MustParseGeneric("6.7")
+	signalsKernel     = utilversion.MustParseGeneric("6.12")
 )
 
 // sampledCalls is how many calls are looked at for what they found on their nodes.
@@ -73,7 +76,11 @@ func sampledFindings(sampled map[string]int32) []finding {
 	return all
 }
 
-const noLandlock = "calls under a policy that lists programs or paths end there with IsolationUnavailable: use nodes with Linux 6.2 or newer and Landlock among lsm=, or binaries.enforcement: Text"
+const (
+	noLandlock = "calls that have a network, and those under a policy that lists programs or paths, end there with IsolationUnavailable: use nodes with Linux 6.7 or newer and Landlock among lsm=, " +
+		"or policies with network.mode: Unrestricted and binaries.enforcement: Text"
+	noConnections = "calls that have a network end there with IsolationUnavailable: use nodes with Linux 6.7 or newer, or policies with network.mode: Unrestricted or None"
+)
 
 // adviceDelivery: the operator looks at the nodes when it starts.
 const adviceDelivery = "upgrade the node, or restart the operator, which then copies the runner into each pod: kubectl rollout restart deployment -n toolcall-system toolcall-operator"
@@ -98,8 +105,10 @@ func nodeFinding(node *corev1.Node, abi int32, mounts bool) finding {
 		return found(stateWarning, about+": it can't mount the runner's image: "+noImages+". Calls start there if the operator has seen the node when it started", adviceDelivery)
 	case abi == 0 && isOlder(info.KernelVersion, landlockKernel):
 		return found(stateWarning, about, noLandlock)
+	case abi == 0 && isOlder(info.KernelVersion, connectionsKernel), abi > 0 && abi < rules.ABIConnections:
+		return found(stateWarning, about, noConnections)
 	case isOlder(info.KernelVersion, signalsKernel):
-		return found(stateOK, about+": holds programs and files, but no signals, for which Linux 6.12 is needed", "")
+		return found(stateOK, about+": holds programs, files and connections, but no signals, for which Linux 6.12 is needed", "")
 	default:
 		return found(stateOK, about, "")
 	}

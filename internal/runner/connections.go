@@ -13,7 +13,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox"
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // Network is what a command may connect to, and what its names are looked up with.
@@ -138,14 +137,4 @@ func (c *connections) report(o *result.Outcome) {
 	if len(names) > 0 && slices.Contains([]string{result.NonZeroExit, result.Signaled, result.TimedOut}, o.Reason) {
 		o.Message += fmt.Sprintf(" Looking up %q was not allowed: %s.", names[0].Host, names[0].Rule)
 	}
-}
-
-// withConnections adds to rules that connections are decided about.
-func withConnections(r *rules.Rules) *rules.Rules {
-	held := rules.Rules{}
-	if r != nil {
-		held = *r
-	}
-	held.Connections = true
-	return &held
 }

@@ -87,17 +87,9 @@ func (r *run) domain() (*sandbox.Domain, error) {
 	var unavailable *sandbox.UnavailableError
 	if errors.As(err, &unavailable) {
 		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
-			"The command was not started, because its policy can't be enforced here: the node has no %s. %s", unavailable.Missing, r.wayOut())}
+			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, r.cmd.Rules.WayOut())}
 	}
 	return domain, err
-}
-
-// wayOut says what of a policy needs no more of the node than every node has.
-func (r *run) wayOut() string {
-	if r.connections != nil {
-		return "Use a node that has it, or set network.mode of the policy to None."
-	}
-	return "Use a node that has it, or set binaries.enforcement of the policy to Text and leave files out."
 }
 
 func closeDomain(d *sandbox.Domain) {

@@ -13,6 +13,7 @@ import (
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // startError says why a process wasn't started.
@@ -45,7 +46,7 @@ func (r *run) start() (err error) {
 		if r.connections, err = newConnections(r.cmd.Network); err != nil {
 			return err
 		}
-		r.cmd.Rules = withConnections(r.cmd.Rules)
+		r.cmd.Rules = rules.WithConnections(r.cmd.Rules)
 	}
 	domain, err := r.domain()
 	if err != nil {

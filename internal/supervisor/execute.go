@@ -97,7 +97,7 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		Stdin:             a.Stdin,
 		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
 		MaxBytesPerStream: a.MaxBytesPerStream,
-		DenyNetwork:       a.DenyNetwork && a.Network == nil,
+		DenyNetwork:       a.DenyNetwork,
 		Network:           e.networkOf(a),
 		Rules:             p.files.readable(e.rulesOf(a, path)),
 		Redact:            p.hidden.values,

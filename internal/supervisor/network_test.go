@@ -15,7 +15,6 @@ import (
 // restricted gives a call a network of what is listed.
 func restricted(e *supervisor.Executor, script string) *wire.Assignment {
 	a := shell(e, script)
-	a.DenyNetwork = true
 	a.Network = &wire.Network{Rules: network.Rules{Mode: network.Listed, Surroundings: network.Surroundings{
 		APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.9")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, PodsUnknown: true,
 	}}}

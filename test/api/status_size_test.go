@@ -68,7 +68,7 @@ func bounded() map[string]any {
 		redactions = append(redactions, v1alpha1.Redaction{Name: strings.Repeat("N", result.MaxRedactionName), Stream: v1alpha1.RedactedMessage, Count: 1 << 62})
 	}
 	return map[string]any{
-		"redactions": redactions, "network.denied": denied,
+		"redactions": redactions, "network.denied": denied, "network.allowed": slices.Repeat([]string{strings.Repeat("x", 255)}, v1alpha1.MaxReachableHosts),
 		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
 		"executed": executed, "refused": refused,
 		"isolation.namesOnly": paths, "isolation.writable": paths, "isolation.notFound": paths,

@@ -26,7 +26,7 @@ func clients(hello string) map[string]fetching {
 		"npm":           {`node /opt/npm/bin/npm-cli.js install --silent --no-audit --registry http://$HOST/npm/ greeting && node -p 'require("greeting")("world")'`, "hello world\n"},
 		"java":          {`printf %s "$JAVA" > Fetch.java; /opt/java/bin/java Fetch.java http://$HOST/hello`, hello + hello},
 		"java by TLS": {`printf %s "$JAVA" > Fetch.java; said=$(/opt/java/bin/keytool -importcert -noprompt -storepass changeit -keystore trusted -file ca.pem 2>&1) || echo "$said"
-/opt/java/bin/java -Djavax.net.ssl.trustStore=trusted Fetch.java https://$HOST/hello`, hello + hello},
+/opt/java/bin/java -Djavax.net.ssl.trustStore=trusted -Djavax.net.ssl.trustStorePassword=changeit Fetch.java https://$HOST/hello`, hello + hello},
 		"a static program of Go": {`kubectl --server=https://$HOST --certificate-authority=ca.pem --token=none get --raw /hello`, hello},
 		"a slow server":          {`curl -sS http://$HOST/slow`, "line 0\nline 1\nline 2\nline 3\n"},
 		"gigabytes":              {`curl -sS http://$HOST/zeros/2147483649 | wc -c`, "2147483649\n"},

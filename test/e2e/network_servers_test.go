@@ -183,15 +183,20 @@ func TestAnAddressIsOpenByItsName(t *testing.T) {
 const rebind = `
 import socket, sys
 name, ports, traps = sys.argv[1], [int(p) for p in sys.argv[2].split(",")], sys.argv[3:]
+reached, given, silent = set(), set(), set()
 def reach(addr, port):
+    if (addr, port) in silent:
+        return False
     with socket.socket() as s:
-        s.settimeout(5)
+        s.settimeout(3)
         try:
             s.connect((addr, port))
             return True
+        except TimeoutError:
+            silent.add((addr, port))
         except OSError:
-            return False
-reached, given = set(), set()
+            pass
+    return False
 for i in range(40):
     try:
         found = {a[4][0] for a in socket.getaddrinfo(name, 0, socket.AF_INET, socket.SOCK_STREAM)}
@@ -207,7 +212,7 @@ print("reached", *sorted(reached))
 `
 
 // A listed name whose answers change to addresses that every policy denies leads nowhere but to its own server, whatever a call
-// looks up or connects to. A call without rules comes to each, so they are there.
+// looks up or connects to. An unrestricted call comes to each, so they are there.
 func TestAListedNameThatLeadsElsewhere(t *testing.T) {
 	o := newOutside(t)
 	var here, metadata atomic.Int64
@@ -223,15 +228,17 @@ func TestAListedNameThatLeadsElsewhere(t *testing.T) {
 	}
 	aliases := []answer{{good}, {"kubernetes.default.svc.cluster.local"}}
 	names := o.serveNames(t, map[string][]answer{name: answers, alias: aliases})
-	ports := []int32{53, 80, 443, 6443, 10250}
+	ports := []int32{80, 443, 6443, 10250}
 	attempt := func(name string) v1alpha1.ToolCallSpec {
-		args := append([]string{"-c", rebind, name, "53,80,443,6443,10250"}, traps...)
+		args := append([]string{"-c", rebind, name, "80,443,6443,10250"}, traps...)
 		return within(240, structured("python3", args...))
 	}
-	control := newSpace(t, metacharactersAllowed).run(t, attempt(name))
+	control := newSpace(t, metacharactersAllowed, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}
+	}).run(t, attempt(name))
 	for _, trap := range traps {
 		if !strings.Contains(control.Status.Stdout, " "+trap) {
-			t.Errorf("a call without rules doesn't reach %s, so that the test would prove nothing: %s", trap, control.Status.Output)
+			t.Errorf("an unrestricted call doesn't reach %s, so that the test would prove nothing: %s", trap, control.Status.Output)
 		}
 	}
 	before := metadata.Load()

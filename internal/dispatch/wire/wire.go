@@ -156,7 +156,7 @@ type Assignment struct {
 	MaxBytesPerStream   int   `json:"maxBytesPerStream"`
 	// KeepBytesPerStream is how many bytes of each stream are kept in the pod for Read, if that is more; 0 is none.
 	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
-	// DenyNetwork is set with Network too, for a runner that doesn't know it.
+	// DenyNetwork says that the command gets no IP sockets.
 	DenyNetwork bool `json:"denyNetwork,omitempty"`
 	// Network is what the command may connect to; nil restricts nothing, unless DenyNetwork does.
 	Network *Network `json:"network,omitempty"`

@@ -4,6 +4,8 @@
 // that programs which only decide or show rules don't link what enforces them.
 package rules
 
+import "strings"
+
 // Rules hold for every process of one call. Relative paths and names never come from the call.
 type Rules struct {
 	// Policy is the name of the policy, for messages.
@@ -18,6 +20,31 @@ type Rules struct {
 	WritePaths []string `json:"writePaths,omitzero"`
 	// Connections says that the runner decides about each connection. It has no meaning for a call without a network.
 	Connections bool `json:"connections,omitempty"`
+}
+
+// WithConnections returns rules by which connections are decided about too. The rules that it is given, nil for none, stay as they are.
+func WithConnections(r *Rules) *Rules {
+	held := Rules{}
+	if r != nil {
+		held = *r
+	}
+	held.Connections = true
+	return &held
+}
+
+// WayOut says what to change in the policy for nodes that lack something, as a phrase that follows "set".
+func (r *Rules) WayOut() string {
+	var changes []string
+	if r.Connections {
+		changes = append(changes, "network.mode to None, or to Unrestricted, which holds no connection")
+	}
+	if r.Programs != nil {
+		changes = append(changes, "binaries.enforcement to Text")
+	}
+	if r.ReadPaths != nil || r.WritePaths != nil {
+		changes = append(changes, "no paths under files")
+	}
+	return strings.Join(changes, "; and ")
 }
 
 // Programs are the programs that a call may execute.
@@ -66,12 +93,12 @@ func (s Support) Missing(r *Rules) string {
 	switch {
 	case s.LandlockABI == 0:
 		return "Landlock"
+	case r.Connections && s.LandlockABI < ABIConnections:
+		return "Landlock of Linux 6.7 or later, which holds connections"
 	case s.LandlockABI < ABIPaths:
 		return "Landlock of Linux 6.2 or later"
 	case !s.Listener:
 		return "seccomp filter with a listener"
-	case r.Connections && s.LandlockABI < ABIConnections:
-		return "Landlock of Linux 6.7 or later, which holds connections"
 	case r.Programs == nil && !r.Connections:
 		return ""
 	case !s.AddDescriptor:
