@@ -49,6 +49,25 @@ node_packages() {
   cp "$2/package-lock.json" "$to/.installed"
 }
 
+# clients_image makes an image of network clients: the tool image with kubectl for programs of Go, Node.js with npm, and Java.
+clients_image() {
+  local to=bin/test/clients npm=10.9.4 node libatomic tools
+  tools=$(bin/test/images tool)
+  [[ $(cat "$to.from" 2>/dev/null) != "$tools $npm" ]] || return 0
+  say "building the image of network clients"
+  rm -rf "$to"
+  mkdir -p "$to"
+  npm --prefix "$to" install --ignore-scripts --no-audit --no-fund "npm@$npm" >&2
+  jlink --add-modules java.base,java.net.http,jdk.compiler,jdk.crypto.ec --strip-debug --no-header-files --no-man-pages --output "$to/java"
+  node=$(echo bin/test/node/node/node_modules/node-linux-*/bin/node)
+  libatomic=$(ldd "$node" | awk '$1 == "libatomic.so.1" { print $3 }')
+  bin/test/images extend --from "$tools" --tag toolcall.dev/clients:dev \
+    --file "$(cluster assets)/kubectl:/usr/local/bin/kubectl" --file "$node:/usr/local/bin/node" --file "$libatomic:/usr/lib/libatomic.so.1" \
+    --file "$to/node_modules/npm:/opt/npm" --file "$to/java:/opt/java" "$to.tar" >/dev/null
+  rm -rf "$to"
+  echo "$tools $npm" >"$to.from"
+}
+
 say "building the programs that tests start"
 mkdir -p bin/test
 hack/build.sh
@@ -73,3 +92,6 @@ node_packages node test/docs/testdata/node
 node_packages mcp test/e2e/mcp
 node_packages typescript docs/examples/typescript
 node_packages langchain docs/examples/langchain
+debian openjdk-17-jdk-headless jlink --version
+debian libatomic1 grep -q libatomic.so.1 /etc/ld.so.cache
+clients_image

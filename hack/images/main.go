@@ -20,7 +20,7 @@ const usage = `usage: images COMMAND
   binary --tag TAG --entrypoint /PATH [--user U] --file FILE:/PATH... OUT.tar
                                             wrap static executables into an empty image
   extend --from BASE.tar --tag TAG --file FILE:/PATH... OUT.tar
-                                            add executables to an image
+                                            add executables, or folders, to an image
   push --from FROM REGISTRY/NAME:TAG        send the image of a tarball or an OCI image layout to a registry
   registry --listen ADDRESS                 be a registry until interrupted: in memory, for tests
 `
@@ -108,7 +108,7 @@ func extend(args []string) error {
 	var files fileList
 	from := flags.String("from", "", "the tarball of the image to begin with")
 	tag := flags.String("tag", "", "the new image's name and tag")
-	flags.Var(&files, "file", "FILE:/PATH, an executable and its place in the image; may be repeated")
+	flags.Var(&files, "file", "FILE:/PATH, an executable or a folder, and its place in the image; may be repeated")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

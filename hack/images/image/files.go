@@ -4,7 +4,10 @@ import (
 	"archive/tar"
 	"cmp"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -19,11 +22,39 @@ func addFiles(w *tar.Writer, files []File) error {
 		}
 	}
 	for _, f := range files {
-		if err := addFile(w, f.Source, strings.TrimPrefix(f.Target, "/")); err != nil {
+		if err := addAll(w, f.Source, strings.TrimPrefix(f.Target, "/")); err != nil {
 			return fmt.Errorf("adding %s: %w", f.Target, err)
 		}
 	}
 	return nil
+}
+
+// addAll adds a file, or a folder with all that is in it. Links inside a folder stay links.
+func addAll(w *tar.Writer, source, target string) error {
+	if info, err := os.Stat(source); err != nil || !info.IsDir() {
+		if err != nil {
+			return err
+		}
+		return addFile(w, source, target)
+	}
+	return filepath.WalkDir(source, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := path.Join(target, filepath.ToSlash(strings.TrimPrefix(at, source)))
+		switch {
+		case entry.IsDir():
+			return w.WriteHeader(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: Epoch})
+		case entry.Type()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(at)
+			if err != nil {
+				return err
+			}
+			return w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: link, Mode: 0o777, ModTime: Epoch})
+		default:
+			return addFile(w, at, name)
+		}
+	})
 }
 
 // parents lists the folders above the files, each after the one it lies in.

@@ -106,7 +106,7 @@ func configFile(img v1.Image, s Settings) *v1.ConfigFile {
 	return cfg
 }
 
-// File is one file of the machine and the absolute path it gets in the image.
+// File is one file or folder of the machine and the absolute path it gets in the image.
 type File struct {
 	Source, Target string
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +102,39 @@ func TestAnExtendedImageIsRunAsBeforeAndHasTheFile(t *testing.T) {
 	}
 	if !names["bin/a"] || !names["opt/b"] {
 		t.Errorf("it has %v", names)
+	}
+}
+
+func TestAFolderIsAddedWhole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "npm")
+	write(t, filepath.Join(folder, "bin/npm"), "program")
+	write(t, filepath.Join(folder, "lib/a.js"), "module")
+	if err := os.Symlink("bin/npm", filepath.Join(folder, "start")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "image.tar")
+	if err := WriteBinary(path, Settings{Tag: "example.test/x:1"}, []File{{folder, "/opt/npm"}}); err != nil {
+		t.Fatal(err)
+	}
+	img, err := tarball.ImageFromPath(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := mutate.Extract(img)
+	defer whole.Close()
+	var names []string
+	for r := tar.NewReader(whole); ; {
+		h, err := r.Next()
+		if err != nil {
+			break
+		}
+		names = append(names, strings.TrimSuffix(h.Name, "/")+h.Linkname)
+	}
+	slices.Sort(names)
+	if want := []string{"opt", "opt/npm", "opt/npm/bin", "opt/npm/bin/npm", "opt/npm/lib", "opt/npm/lib/a.js", "opt/npm/startbin/npm"}; !slices.Equal(names, want) {
+		t.Errorf("it has %q, want %q", names, want)
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 
 var toolPackages = []string{
 	"bash", "ca-certificates", "coreutils", "curl", "diffutils", "findutils", "gawk", "git", "grep",
-	"less", "make", "patch", "procps", "python3", "sed", "tar",
+	"less", "make", "patch", "procps", "python3", "python3-pip", "sed", "tar",
 }
 
 // ToolOptions says how the tool image is made.
