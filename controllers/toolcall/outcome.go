@@ -101,7 +101,7 @@ func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
 		return
 	}
 	s.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
-	if len(o.Refused) > 0 && o.Reason != result.Completed {
+	if len(o.Refused)+len(o.Denied) > 0 && o.Reason != result.Completed {
 		// Nobody has to guess from "Permission denied".
 		s.Output += "\n\n" + s.Message
 	}

@@ -38,7 +38,7 @@ var rules = map[string]Rule{
 	v1alpha1.ReasonCodeDisabled:           {"spec.code.enabled", "set it to true", "run a program instead of code"},
 	v1alpha1.ReasonLanguageNotAllowed:     {"spec.code.languages", "add the language", "use a listed language"},
 	v1alpha1.ReasonModuleNotAllowed:       {"spec.code.deniedModules", "remove the module from the list", "don't use the module"},
-	v1alpha1.ReasonNetworkNotAllowed:      {"spec.code.networkAccess", "set it to true", "don't request network access"},
+	v1alpha1.ReasonNetworkNotAllowed:      {"spec.network", "set its mode, which holds for code too, and list the host", "don't request network access, and leave out of network.hosts what the policy doesn't list"},
 	v1alpha1.ReasonExecutionTimeTooLong:   {"spec.code.maxExecutionMilliseconds", "increase it", "request less time with --timeout"},
 	v1alpha1.ReasonSourceTooLarge:         {"spec.code.maxScanBytes, spec.code.oversized", "increase the first, or set the second to ScanPrefix", "send shorter code"},
 	v1alpha1.ReasonUnknownTool:            {"the tool names in docs/guards.md", "", "use one of those names, or structured, shell or code"},

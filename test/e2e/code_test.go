@@ -143,7 +143,7 @@ func TestNetworkIsOpenToCodeThatMayAskForIt(t *testing.T) {
 	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Network = &v1alpha1.NetworkRules{AllowInCluster: ptr.To(true)}
 	})
-	spec := code("python", fmt.Sprintf("import socket\nsocket.create_connection((%q, 80), 10)\nprint('connected')", store))
+	spec := code("python", fmt.Sprintf("import socket\nsocket.create_connection((%q, %d), 10)\nprint('connected')", store, storePort))
 	spec.Code.NetworkAccess = ptr.To(true)
 	expect(t, sp.run(t, spec), succeeded("connected\n"))
 	host, port := sp.apiAddress(t)

@@ -86,6 +86,10 @@ func TestARefusedConnectionIsExplained(t *testing.T) {
 		t.Errorf("it ended %s: %s", call.Status.Reason, call.Status.Message)
 	}
 	expectMessage(t, call, "203.0.113.7", "443", "network.allowed")
+	// A model reads the output.
+	if !strings.Contains(call.Status.Output, call.Status.Message) {
+		t.Errorf("the output is %q", call.Status.Output)
+	}
 }
 
 func TestACallNarrowsItsNetwork(t *testing.T) {
