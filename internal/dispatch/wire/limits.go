@@ -39,7 +39,7 @@ const (
 	MaxPart      = 128 << 10
 	MaxPartFrame = MaxPart + MaxControl
 	// MaxUnansweredParts is how many Parts an operator sends, or asks for, before the first is answered.
-	MaxUnansweredParts = 4
+	MaxUnansweredParts = 8
 	// MaxTransfers is how many a runner has at a time.
 	MaxTransfers = 8
 	// MaxState bounds a TransferState: one byte of its message becomes at most six of JSON.
