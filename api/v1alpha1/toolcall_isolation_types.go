@@ -84,10 +84,15 @@ type Isolation struct {
 	// +optional
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 
-	// network is None (the runner's filter refused all sockets but Unix sockets) or Pod (the runner held nothing: the
-	// processes had the pod's network, and NetworkPolicies may have held more, which nobody inside can see).
+	// network is None (the runner's filter refused all sockets but Unix sockets), Held (the runner decided about each
+	// connection) or Pod (the runner held nothing: the processes had the pod's network, and NetworkPolicies may have held more,
+	// which nobody inside can see).
 	// +optional
 	Network HeldNetwork `json:"network,omitempty"`
+
+	// openUDP says that the network was held and UDP was not (network.udp of the policy).
+	// +optional
+	OpenUDP bool `json:"openUDP,omitempty"`
 
 	// landlockABI is the version of Landlock whose domain held the call's processes. 0 says that none did: the kernel has
 	// no Landlock, or nothing asked for it. Then programs, reads, writes and signals aren't held.

@@ -40,6 +40,7 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 	if i := o.Isolation; i != nil {
 		s.Isolation = &v1alpha1.Isolation{
 			Network:     v1alpha1.HeldNetwork(i.Network),
+			OpenUDP:     i.OpenUDP,
 			LandlockABI: int32(min(max(i.LandlockABI, 0), math.MaxInt32)), Programs: i.Programs, Reads: i.Reads, Writes: i.Writes, Signals: i.Signals,
 			NamesOnly: paths(i.NamesOnly), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
 		}

@@ -17,7 +17,11 @@ func (p *Policy) compileNetwork(spec *v1alpha1.ExecutionPolicySpec) error {
 		if len(spec.Network.Allowed) > 0 || len(spec.Network.DeniedCIDRs) > 0 {
 			return errors.New("spec.network.mode: Unrestricted holds calls to neither allowed nor deniedCIDRs: leave them out, or set mode Listed or Open")
 		}
+		p.warnings = append(p.warnings, "network.mode is Unrestricted, and nothing holds what calls connect to: use another mode, or NetworkPolicies")
 		return nil
+	}
+	if spec.Network.Mode != v1alpha1.NetworkNone && isTrue(spec.Network.UDP) {
+		p.warnings = append(p.warnings, "network.udp is true, and nothing holds UDP to what is allowed and denied: leave it out, or use NetworkPolicies")
 	}
 	if err := network.Validate(NetworkRules(spec.Network, v1alpha1.NetworkListed)); err != nil {
 		return fmt.Errorf("spec.network.%w", err)
@@ -30,7 +34,7 @@ func codeHasNetwork(spec *v1alpha1.ExecutionPolicySpec, code *v1alpha1.CodePolic
 	if spec.Network != nil && spec.Network.Mode != "" {
 		return spec.Network.Mode != v1alpha1.NetworkNone
 	}
-	return code.NetworkAccess != nil && *code.NetworkAccess
+	return isTrue(code.NetworkAccess)
 }
 
 // NetworkRules are a policy's, in the mode that is given where the policy has none.
@@ -40,7 +44,7 @@ func NetworkRules(n *v1alpha1.NetworkRules, mode v1alpha1.NetworkMode) *network.
 	}
 	r := &network.Rules{
 		Mode: network.Mode(mode), DeniedCIDRs: n.DeniedCIDRs,
-		AllowInCluster: n.AllowInCluster != nil && *n.AllowInCluster, UDP: n.UDP != nil && *n.UDP,
+		AllowInCluster: isTrue(n.AllowInCluster), UDP: isTrue(n.UDP),
 	}
 	for _, host := range n.Allowed {
 		e := network.Entry{Host: host.Host}
@@ -51,3 +55,5 @@ func NetworkRules(n *v1alpha1.NetworkRules, mode v1alpha1.NetworkMode) *network.
 	}
 	return r
 }
+
+func isTrue(value *bool) bool { return value != nil && *value }

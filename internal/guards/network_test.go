@@ -49,3 +49,23 @@ func TestANetworkModeHoldsForCodeToo(t *testing.T) {
 		}
 	}
 }
+
+func TestWarningsNameWhatOfTheNetworkIsOpen(t *testing.T) {
+	t.Parallel()
+	for spec, part := range map[string]string{
+		`{}`:                                     "",
+		`{"network":{"mode":"Open"}}`:            "",
+		`{"network":{"mode":"Unrestricted"}}`:    "Unrestricted",
+		`{"network":{"udp":true}}`:               "network.udp",
+		`{"network":{"mode":"None","udp":true}}`: "",
+	} {
+		policy, err := Compile(specFrom(t, spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings := strings.Join(policy.Warnings(), "\n")
+		if (warnings == "") != (part == "") || !strings.Contains(warnings, part) {
+			t.Errorf("%s: %q", spec, warnings)
+		}
+	}
+}

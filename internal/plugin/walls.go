@@ -70,13 +70,20 @@ func isolationFields(i *v1alpha1.Isolation) []field {
 	}
 	return []field{
 		{"User", user}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
-		{"Network", string(i.Network)},
+		{"Network", heldNetwork(i)},
 		{"Programs", heldByKernel(i.Programs)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
 		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
 		{"Listed and writable", strings.Join(i.Writable, ", ")},
 		{"Listed and not found", strings.Join(i.NotFound, ", ")},
 	}
+}
+
+func heldNetwork(i *v1alpha1.Isolation) string {
+	if i.OpenUDP {
+		return string(i.Network) + ", but for UDP, which is open"
+	}
+	return string(i.Network)
 }
 
 func heldByKernel(held bool) string {

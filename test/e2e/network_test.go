@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
@@ -111,5 +113,18 @@ func TestAnOpenNetworkIsClosedToTheClusterAndTheNode(t *testing.T) {
 	expect(t, call, succeeded(""))
 	if len(call.Status.Network.Denied) < 3 {
 		t.Errorf("refused: %v (in pod %s)", deniedHosts(call), pod.Status.Pod)
+	}
+}
+
+// What isn't held is said where people look.
+func TestOpenUDPIsSaid(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen, UDP: ptr.To(true)}
+	})
+	call := sp.run(t, code("python", "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('203.0.113.7', 9))\nprint('sent')"))
+	expect(t, call, succeeded("sent\n"))
+	if i := call.Status.Isolation; i == nil || i.Network != v1alpha1.HeldNetworkHeld || !i.OpenUDP {
+		t.Errorf("the status says %+v", call.Status.Isolation)
 	}
 }
