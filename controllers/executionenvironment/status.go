@@ -138,7 +138,7 @@ func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
 	}
 	return fmt.Sprintf("%s has the kernel hold what calls do, and %d of %d nodes that runners were on lately can't: %s gives no %s. "+
 		"Use other nodes or another runtimeClassName, or change the policy: set %s",
-		policyName(held), len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held), held.WayOut())
+		policyName(held), len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held), lacking[0].Support.WayOut(held))
 }
 
 // policyName names the policy of rules; that of an environment without one has no name.

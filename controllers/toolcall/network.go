@@ -3,8 +3,6 @@ package toolcall
 import (
 	"context"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/clusternet"
@@ -20,7 +18,7 @@ type Cluster interface {
 }
 
 // assignment is what a call's runner is told: the decision with the call's own input, and for a restricted network the
-// addresses of the cluster. Without them the runner refuses to start the command, and says so.
+// addresses of the cluster. While these can't be had, the call waits.
 func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *v1alpha1.ToolCall) (*wire.Assignment, error) {
 	a, err := d.Assignment(whole)
 	if err != nil || a.Network == nil || r.Cluster == nil {
@@ -28,14 +26,13 @@ func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *
 	}
 	facts, err := r.Cluster.Facts(ctx)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The network of calls can't be restricted")
-		return a, nil
+		return nil, err
 	}
 	around := &a.Network.Rules.Surroundings
 	around.APIServer, around.Domain = facts.APIServer, facts.Domain
 	around.Services, around.ServicesUnknown = facts.Services, len(facts.Services) == 0
 	around.Pods, around.PodsUnknown = facts.Pods, len(facts.Pods) == 0
-	a.Network.Nameservers, a.Network.Search = facts.Nameservers, jobspec.SearchList(whole.Namespace, facts.Domain)
+	a.Network.Nameservers, a.Network.Search = facts.Nameservers, jobspec.SearchList(whole.Namespace, facts.Domain, facts.Search)
 	return a, nil
 }
 
@@ -50,6 +47,10 @@ func (o *observation) setNetwork(s *v1alpha1.ToolCallStatus, outcome *result.Out
 	}
 	rules := o.decision.Network
 	if rules == nil {
+		// Neither does an operation on files have one.
+		if outcome.Isolation != nil && outcome.Isolation.Network == result.NetworkPod {
+			s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkUnrestricted}
+		}
 		return
 	}
 	s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkMode(rules.Mode), Allowed: decide.ReachableHosts(rules), OmittedDenied: outcome.MoreDenied}

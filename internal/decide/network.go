@@ -28,6 +28,10 @@ func networkOf(object *v1alpha1.ExecutionPolicy, action *guards.Action, call *v1
 	if action.Type == v1alpha1.ActionCode && !action.Network {
 		mode = v1alpha1.NetworkNone
 	}
+	if policy.Mode == "" && mode == v1alpha1.NetworkNone && len(hosts) > 0 {
+		return nil, false, deny(v1alpha1.ReasonNetworkNotAllowed,
+			"the call narrows its network by network.hosts, and code that doesn't ask for the network has none: set code.networkAccess of the call, or leave hosts out")
+	}
 	rules = guards.NetworkRules(policy, mode)
 	narrowed, err := network.Narrow(rules, hosts)
 	if err != nil {

@@ -23,8 +23,8 @@ type Origin struct {
 	// Refs are the variables that the kubelet resolves in the session's pods, under internal names: those that a call
 	// of the session may get which sets nothing itself.
 	Refs []corev1.EnvVar
-	// RestrictsNetwork says that the session's policy has network rules, so that its pods are made for them.
-	RestrictsNetwork bool `json:",omitempty"`
+	// Unrestricted says that the session's pods are made for calls whose network nothing of the runner's holds.
+	Unrestricted bool `json:",omitempty"`
 }
 
 // SessionSnapshot is all that the beginning of a session depends on.
@@ -61,7 +61,7 @@ func Begin(s *SessionSnapshot) (*Origin, error) {
 		return nil, Refuse(v1alpha1.ReasonInvalidEnvironment, "the session's variables: %s", err.Error())
 	}
 	refs = withSecrets(refs, s.Effective(), &plan)
-	return &Origin{Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs, RestrictsNetwork: RestrictsNetwork(object)}, nil
+	return &Origin{Context: s.Context.copied(), WorkingDir: spec.WorkingDir, Env: slices.Clone(spec.Env), Refs: refs, Unrestricted: !RestrictsNetwork(object)}, nil
 }
 
 // copied keeps of the objects what pods and calls are made from.

@@ -11,12 +11,12 @@ const runnerNameserver = "127.0.0.1"
 // searchNdots is what the kubelet gives pods.
 const searchNdots = "5"
 
-// SearchList is that of pods in a namespace, as the kubelet gives it.
-func SearchList(namespace, domain string) []string {
+// SearchList is that of pods in a namespace, as the kubelet gives it: the cluster's domains, then those of the nodes.
+func SearchList(namespace, domain string, nodes []string) []string {
 	if domain == "" {
-		return nil
+		return nodes
 	}
-	return []string{namespace + ".svc." + domain, "svc." + domain, domain}
+	return append([]string{namespace + ".svc." + domain, "svc." + domain, domain}, nodes...)
 }
 
 func dnsPolicy(p jobParts) corev1.DNSPolicy {
@@ -33,7 +33,7 @@ func dnsConfig(p jobParts) *corev1.PodDNSConfig {
 	}
 	return &corev1.PodDNSConfig{
 		Nameservers: []string{runnerNameserver},
-		Searches:    SearchList(p.namespace, p.runtime.Domain),
+		Searches:    SearchList(p.namespace, p.runtime.Domain, p.runtime.Search),
 		Options:     []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To(searchNdots)}, {Name: "use-vc"}},
 	}
 }

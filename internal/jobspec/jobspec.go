@@ -75,6 +75,8 @@ type Runtime struct {
 	CopyRunner bool `json:",omitempty"`
 	// Domain is the cluster's DNS domain, such as cluster.local. Pods whose calls have a restricted network need it.
 	Domain string `json:",omitempty"`
+	// Search are the DNS domains that pods look names up in besides the cluster's.
+	Search []string `json:",omitempty"`
 	// Endpoints of the operator, host:port: its own pod, then the Service that leads to any.
 	Endpoints []string
 	// CA is the authority that runners check the operator against, as base64 of its certificate.

@@ -91,7 +91,7 @@ func BuildSession(in SessionInput) (*batchv1.Job, error) {
 		refs:    in.Origin.Refs,
 		runtime: in.Runtime,
 
-		restrictsNetwork: in.Origin.RestrictsNetwork,
+		restrictsNetwork: !in.Origin.Unrestricted,
 	})
 	if in.Session.Spec.Workspace != nil {
 		mountClaim(&job.Spec.Template.Spec, ClaimName(in.Session), homeOf(in.Origin))

@@ -101,7 +101,7 @@ func TestInvalidArguments(t *testing.T) {
 		"network as text":              {runCodeSpec, `{"language":"python","code":"1","network":"yes"}`, []string{"network: must be true or false, not a string"}},
 		"hosts as text":                {runProgramSpec, `{"program":"ls","network_hosts":"a.example.com"}`, []string{"network_hosts: must be a list of strings, not a string"}},
 		"no host's name":               {runCodeSpec, `{"language":"python","code":"1","network_hosts":["a.example.com","https://b.example.com/x",""]}`, []string{`network_hosts[1]: "https://b.example.com/x" is a URL: write its host alone`, "network_hosts[2]: it is empty: name a host"}},
-		"a host of the cloud":          {runCommandSpec, `{"command":"ls","network_hosts":["169.254.169.254"]}`, []string{"network_hosts[0]: 169.254.169.254 is a metadata address, which every policy denies"}},
+		"a host of the cloud":          {runCommandSpec, `{"command":"ls","network_hosts":["169.254.169.254"]}`, []string{"network_hosts[0]: 169.254.169.254 is a metadata address, which no policy allows"}},
 		"too many hosts":               {runCommandSpec, `{"command":"ls","network_hosts":["a"` + strings.Repeat(`,"a"`, 64) + `]}`, []string{"network_hosts: has 65 hosts, and may have 64"}},
 		"exec's arguments for code":    {runCodeSpec, `{"language":"python","code":"1","mode":"shell"}`, []string{"mode: is unknown: use language, code, network"}},
 	} {

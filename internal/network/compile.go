@@ -62,8 +62,10 @@ type Decider struct {
 	narrowed       hosts
 	denied         []denial
 	cluster        []netip.Prefix
-	pod            []netip.Addr
-	domain         string
+	// guessed are those of cluster that nobody said are the cluster's.
+	guessed []netip.Prefix
+	pod     []netip.Addr
+	domain  string
 }
 
 // hosts finds the entries that match a name or an address.

@@ -97,7 +97,7 @@ func TestFieldsThatAreWrong(t *testing.T) {
 		return list
 	}
 	addrs := make([]netip.Addr, MaxSurroundings+1)
-	prefixes := make([]netip.Prefix, MaxSurroundings+1)
+	prefixes := make([]netip.Prefix, MaxNetworks+1)
 	for sentence, tc := range map[string]struct {
 		change func(*Rules)
 		want   []string
@@ -116,8 +116,8 @@ func TestFieldsThatAreWrong(t *testing.T) {
 		"a node on loopback":         {func(r *Rules) { r.Surroundings.Node = []netip.Addr{netip.MustParseAddr("127.0.0.1")} }, []string{"surroundings.node[0]: 127.0.0.1 isn't an address that a pod reaches it by"}},
 		"an API server without one":  {func(r *Rules) { r.Surroundings.APIServer = []netip.Addr{{}} }, []string{"surroundings.apiServer[0]: invalid IP isn't an address that a pod reaches it by"}},
 		"too many nodes":             {func(r *Rules) { r.Surroundings.Node = addrs }, []string{"surroundings.node: it has 65 addresses, and may have 64"}},
-		"too many services":          {func(r *Rules) { r.Surroundings.Services = prefixes }, []string{"surroundings.services: it has 65 networks, and may have 64"}},
-		"too many pods' networks":    {func(r *Rules) { r.Surroundings.Pods = prefixes }, []string{"surroundings.pods: it has 65 networks, and may have 64"}},
+		"too many services":          {func(r *Rules) { r.Surroundings.Services = prefixes }, []string{"surroundings.services: it has 257 networks, and may have 256"}},
+		"too many pods' networks":    {func(r *Rules) { r.Surroundings.Pods = prefixes }, []string{"surroundings.pods: it has 257 networks, and may have 256"}},
 		"too many of a pod":          {func(r *Rules) { r.Surroundings.Pod = addrs }, []string{"surroundings.pod: it has 65 addresses, and may have 64"}},
 		"a pod on loopback":          {func(r *Rules) { r.Surroundings.Pod = []netip.Addr{netip.MustParseAddr("::1")} }, []string{"surroundings.pod[0]: ::1 isn't an address that a pod reaches it by"}},
 		"a cluster's network's bits": {func(r *Rules) { r.Surroundings.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.1/12")} }, []string{"surroundings.services[0]: 10.96.0.1/12 isn't a network: write one such as 10.96.0.0/12"}},

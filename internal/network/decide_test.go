@@ -26,6 +26,11 @@ func listed(entries ...Entry) *Rules {
 	return &Rules{Mode: Listed, Allowed: entries, Surroundings: surroundings}
 }
 
+// podAt gives the pod an address.
+func podAt(addr string) func(*Rules) {
+	return func(r *Rules) { r.Surroundings.Pod = []netip.Addr{netip.MustParseAddr(addr)} }
+}
+
 func podsUnknown(r *Rules) { r.Surroundings.Pods, r.Surroundings.PodsUnknown = nil, true }
 
 func open(entries ...Entry) *Rules {

@@ -170,6 +170,9 @@ func (q *question) subject(addr netip.Addr) string {
 // messageInCluster tells what would open the address in: a name of the cluster only if the address was looked up by one.
 func (d *Decider) messageInCluster(q *question, network netip.Prefix, in netip.Addr) string {
 	text := fmt.Sprintf("%s is in the cluster's network %s", q.subject(in), network)
+	if slices.Contains(d.guessed, network) {
+		text = fmt.Sprintf("%s is in %s (taken for a network of the cluster, as its own aren't known)", q.subject(in), network)
+	}
 	host := in.String()
 	switch {
 	case in != q.addr:

@@ -31,6 +31,8 @@ const (
 	MaxDenied       = 256
 	MaxHosts        = 256
 	MaxSurroundings = 64
+	// MaxNetworks bounds each list of the cluster's networks.
+	MaxNetworks = 256
 	// MaxEncoded bounds the JSON of Rules, in bytes.
 	MaxEncoded = 512 << 10
 )
@@ -72,7 +74,7 @@ type Surroundings struct {
 	// Pod holds the pod's own addresses, which are treated as loopback. Those of the node stay denied.
 	Pod []netip.Addr `json:"pod,omitempty"`
 	// Services and Pods hold the networks of services and of pods. Where nobody knows them, the list is empty and
-	// ServicesUnknown or PodsUnknown is set: every private address then counts as one of the cluster.
+	// ServicesUnknown or PodsUnknown is set: every private address, and those around Pod, then count as the cluster's.
 	Services        []netip.Prefix `json:"services,omitempty"`
 	Pods            []netip.Prefix `json:"pods,omitempty"`
 	ServicesUnknown bool           `json:"servicesUnknown,omitempty"`

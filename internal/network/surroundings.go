@@ -31,6 +31,28 @@ var private = []netip.Prefix{
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
 }
 
+// Of networks with public addresses that nobody knows, what lies around the pod's own address counts as the cluster's: as much as
+// clusters commonly have of them.
+const (
+	aroundIPv4 = 16
+	aroundIPv6 = 56
+)
+
+// guess returns what counts as the cluster's where nobody says which networks it has.
+func guess(pod []netip.Addr) []netip.Prefix {
+	list := slices.Clone(private)
+	for _, own := range pod {
+		bits := aroundIPv6
+		if own.Is4() {
+			bits = aroundIPv4
+		}
+		if around := netip.PrefixFrom(own, bits).Masked(); !containing(list, around).IsValid() {
+			list = append(list, around)
+		}
+	}
+	return list
+}
+
 // podsLabel is what a cluster's DNS has the names of pods below, in its domain.
 const podsLabel = "pod."
 
@@ -71,7 +93,8 @@ func (d *Decider) compileSurroundings(s *Surroundings, p *problems) {
 	d.addNetworks(s.Services, "surroundings.services", p)
 	d.addNetworks(s.Pods, "surroundings.pods", p)
 	if s.ServicesUnknown || s.PodsUnknown {
-		d.cluster = append(d.cluster, private...)
+		d.guessed = guess(d.pod)
+		d.cluster = append(d.cluster, d.guessed...)
 	}
 	if s.Domain == "" {
 		return
@@ -86,8 +109,8 @@ func (d *Decider) compileSurroundings(s *Surroundings, p *problems) {
 }
 
 func (d *Decider) addNetworks(list []netip.Prefix, field string, p *problems) {
-	if len(list) > MaxSurroundings {
-		p.add(field, "it has %d networks, and may have %d", len(list), MaxSurroundings)
+	if len(list) > MaxNetworks {
+		p.add(field, "it has %d networks, and may have %d", len(list), MaxNetworks)
 		return
 	}
 	for i, prefix := range list {

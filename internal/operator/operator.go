@@ -116,7 +116,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		Outputs: kept.outputs,
 		Cluster: around,
 		Runtime: jobspec.Runtime{
-			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Endpoints: endpoints, CA: identity.CA(),
+			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Search: around.Search(), Endpoints: endpoints, CA: identity.CA(),
 		},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})

@@ -75,7 +75,7 @@ func TestTheStartSaysWhichRightsAreLacking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reviews := reviewsBy(t, func(r authorizationv1.ResourceAttributes) (bool, int) { return !tc.lacks(r), http.StatusCreated })
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			err := awaitRights(ctx, reviews, &Options{Namespaces: tc.namespaces, Namespace: "home"}, logr.Discard())
 			switch {

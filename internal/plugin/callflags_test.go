@@ -119,7 +119,7 @@ func TestInvalidFlags(t *testing.T) {
 		"an empty host":                {[]string{"--network-host", "", "--", "ls"}, "", "--network-host: it is empty: name a host, such as packages.example.com"},
 		"a URL as a host":              {[]string{"--network-host", "a.example.com", "--network-host", "https://b.example.com/", "--", "ls"}, "", `"https://b.example.com/" is a URL`},
 		"two hosts as one":             {[]string{"--network-host", "a.example.com,b.example.com", "--", "ls"}, "", `it contains ','`},
-		"a host of the cloud":          {[]string{"--network-host", "169.254.169.254", "--", "ls"}, "", "--network-host: 169.254.169.254 is a metadata address, which every policy denies"},
+		"a host of the cloud":          {[]string{"--network-host", "169.254.169.254", "--", "ls"}, "", "--network-host: 169.254.169.254 is a metadata address, which no policy allows"},
 		"a label without a value":      {[]string{"-l", "team", "--", "ls"}, "", "key=value"},
 		"a timeout of a half second":   {[]string{"--timeout", "500ms", "--", "ls"}, "", "at least 1s"},
 		"a timeout of a fraction":      {[]string{"--timeout", "1500ms", "--", "ls"}, "", "whole seconds"},

@@ -87,7 +87,7 @@ func (r *run) domain() (*sandbox.Domain, error) {
 	var unavailable *sandbox.UnavailableError
 	if errors.As(err, &unavailable) {
 		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
-			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, r.cmd.Rules.WayOut())}
+			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, support.WayOut(r.cmd.Rules))}
 	}
 	return domain, err
 }

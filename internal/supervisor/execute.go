@@ -89,6 +89,11 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		return notStarted(dirReason(err), err)
 	}
 	defer dir.Close()
+	if reason, err := e.checkPod(a); err != nil {
+		o := notStarted(reason, err)
+		o.WorkingDir = path
+		return o
+	}
 	command := runner.Command{
 		Argv:              a.Argv,
 		Env:               p.Env,

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -8,11 +9,28 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/network"
+	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 )
 
 // kubernetesHost is the variable through which the kubelet tells each container the API server's address.
 const kubernetesHost = "KUBERNETES_SERVICE_HOST"
+
+// checkPod says why a command can't have its network in this pod: a pod is made for one kind, and a session keeps it when its policy
+// changes.
+func (e *Executor) checkPod(a *wire.Assignment) (reason string, err error) {
+	isRestricted := e.variable(wire.EnvHostIPs) != ""
+	switch {
+	case a.Network != nil && !isRestricted:
+		return result.IsolationUnavailable, errors.New("The command was not started, because its pod was made under a policy with network.mode Unrestricted, " +
+			"and doesn't know the addresses of its node, from which the call is to be kept: end the session, and start another.")
+	case a.Network == nil && !a.DenyNetwork && isRestricted:
+		return result.InvalidEnvironment, errors.New("The command was not started, because its pod was made for calls whose network is restricted: " +
+			"names are looked up in the runner, which does that for such calls alone. End the session, and start another for network.mode Unrestricted.")
+	default:
+		return "", nil
+	}
+}
 
 // networkOf adds to what the operator knows of a call's network what only the pod knows; nil for a call without rules. Without
 // the node's addresses the rules can't be compiled, and the command isn't started.
@@ -25,6 +43,12 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	around.Node = addAddresses(around.Node, e.variable(wire.EnvHostIPs))
 	around.APIServerService = addAddresses(around.APIServerService, e.variable(kubernetesHost))
 	around.Pod = podAddresses()
+	if !slices.ContainsFunc(around.Pod, func(own netip.Addr) bool {
+		return slices.ContainsFunc(around.Pods, func(known netip.Prefix) bool { return known.Contains(own) })
+	}) {
+		// The network plugin gives pods addresses of its own choice.
+		around.Pods, around.PodsUnknown = nil, true
+	}
 	return n
 }
 

@@ -36,14 +36,6 @@ func TestTheRunnerAddsTheNodesAddresses(t *testing.T) {
 	}
 }
 
-func TestWithoutTheNodesAddressesARestrictedCallDoesNotRun(t *testing.T) {
-	e := executor(t)
-	r := execute(t, e, restricted(e, "echo ran"))
-	if r.Outcome.Started || r.Outcome.Reason != result.IsolationUnavailable || !strings.Contains(r.Outcome.Message, "node") {
-		t.Errorf("got %s: %s", r.Outcome.Reason, r.Outcome.Message)
-	}
-}
-
 // The variables through which the runner learns of the node aren't the command's.
 func TestTheCommandDoesNotSeeTheRunnersVariables(t *testing.T) {
 	e := executor(t)
@@ -52,5 +44,39 @@ func TestTheCommandDoesNotSeeTheRunnersVariables(t *testing.T) {
 	a.Environment.Layers = []envresolve.Layer{}
 	if r := execute(t, e, a); string(r.Outcome.Stdout.Head) != "0\n" {
 		t.Errorf("got %q: %s", r.Outcome.Stdout.Head, r.Outcome.Message)
+	}
+}
+
+// A pod is made for calls whose network is restricted, or for others. Neither runs a command of the other kind.
+func TestACommandDoesNotRunInAPodOfTheOtherKind(t *testing.T) {
+	e := executor(t)
+	r := execute(t, e, restricted(e, "echo ran"))
+	if r.Outcome.Started || r.Outcome.Reason != result.IsolationUnavailable || !strings.Contains(r.Outcome.Message, "end the session") {
+		t.Errorf("restricted, in a pod that isn't: %s: %s", r.Outcome.Reason, r.Outcome.Message)
+	}
+	e.Environ = append(e.Environ, wire.EnvHostIPs+"=192.0.2.5", "KUBERNETES_SERVICE_HOST=192.0.2.1")
+	r = execute(t, e, shell(e, "echo ran"))
+	if r.Outcome.Started || r.Outcome.Reason != result.InvalidEnvironment || !strings.Contains(r.Outcome.Message, "End the session") {
+		t.Errorf("unrestricted, in a pod that is: %s: %s", r.Outcome.Reason, r.Outcome.Message)
+	}
+	a := shell(e, "echo ran")
+	a.DenyNetwork = true
+	if r = execute(t, e, a); string(r.Outcome.Stdout.Head) != "ran\n" {
+		t.Errorf("without a network: %s: %s", r.Outcome.Reason, r.Outcome.Message)
+	}
+}
+
+// Network plugins can give pods other addresses than the nodes say: then nothing is known.
+func TestAPodOutsideOfWhatNodesSayKnowsNoNetworks(t *testing.T) {
+	e := executor(t)
+	e.Environ = append(e.Environ, wire.EnvHostIPs+"=192.0.2.5", "KUBERNETES_SERVICE_HOST=192.0.2.1")
+	a := restricted(e, "(exec 3<>/dev/tcp/172.31.255.9/80) 2>/dev/null; exit 3")
+	a.Argv[0] = "bash"
+	a.Network.Rules.Mode = network.Open
+	around := &a.Network.Rules.Surroundings
+	around.PodsUnknown, around.Pods = false, []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+	r := execute(t, e, a)
+	if len(r.Outcome.Denied) != 1 || !strings.Contains(r.Outcome.Message, "taken for a network of the cluster") {
+		t.Errorf("%s: %s, denied %+v", r.Outcome.Reason, r.Outcome.Message, r.Outcome.Denied)
 	}
 }

@@ -73,9 +73,12 @@ const udpRule = "UDP is refused: set udp of the policy's network to open it"
 
 // send judges a datagram that isn't for a nameserver.
 func (n *network) send(c *notification, a *address) {
-	_, errno := n.judge(a.to, UDP)
+	var errno unix.Errno
+	if a.family != unix.AF_UNSPEC {
+		_, errno = n.judge(a.to, UDP)
+	}
 	switch {
-	case errno != 0 && (!n.UDP || a.family != unix.AF_UNSPEC):
+	case errno != 0:
 		n.answer(c.id, errno)
 	case !n.UDP:
 		n.denied.add(a.to, UDP, Verdict{Rule: udpRule})

@@ -32,11 +32,16 @@ func WithConnections(r *Rules) *Rules {
 	return &held
 }
 
-// WayOut says what to change in the policy for nodes that lack something, as a phrase that follows "set".
-func (r *Rules) WayOut() string {
+// WayOut says what of the rules to give up for a node that doesn't give all of them, as a phrase that follows "set".
+func (s Support) WayOut(r *Rules) string {
+	rest := *r
+	rest.Connections = false
 	var changes []string
 	if r.Connections {
 		changes = append(changes, "network.mode to None, or to Unrestricted, which holds no connection")
+	}
+	if s.Missing(&rest) == "" {
+		return strings.Join(changes, "")
 	}
 	if r.Programs != nil {
 		changes = append(changes, "binaries.enforcement to Text")
