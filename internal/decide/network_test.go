@@ -75,12 +75,13 @@ func TestHostsThatThePolicyDoesNotCoverAreDenied(t *testing.T) {
 		changes []change
 		part    string
 	}{
-		"another name":       {[]change{listed, reaching("example.org")}, "network.hosts[0]: example.org isn't covered by the policy's network.allowed"},
-		"the name itself":    {[]change{listed, reaching("example.com")}, "isn't covered"},
-		"a metadata address": {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen}), reaching("169.254.169.254")}, "169.254.169.254"},
-		"no host":            {[]change{listed, reaching("https://a.example.com/")}, "is a URL"},
-		"mode Unrestricted":  {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}), reaching("example.com")}, "network.mode Unrestricted"},
-		"mode None":          {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone}), reaching("example.com")}, "network.mode is None"},
+		"another name":         {[]change{listed, reaching("example.org")}, "network.hosts[0]: example.org isn't covered by the policy's network.allowed"},
+		"the name itself":      {[]change{listed, reaching("example.com")}, "isn't covered"},
+		"a metadata address":   {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen}), reaching("169.254.169.254")}, "169.254.169.254"},
+		"no host":              {[]change{listed, reaching("https://a.example.com/")}, "is a URL"},
+		"code that didn't ask": {[]change{runs(python), reaching("example.com")}, "set code.networkAccess of the call"},
+		"mode Unrestricted":    {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}), reaching("example.com")}, "network.mode Unrestricted"},
+		"mode None":            {[]change{networked(v1alpha1.NetworkRules{Mode: v1alpha1.NetworkNone}), reaching("example.com")}, "network.mode is None"},
 	} {
 		_, err := decide.Decide(snapshot(tc.changes...))
 		var refusal *decide.Refusal

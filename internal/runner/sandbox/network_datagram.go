@@ -81,7 +81,9 @@ func (n *network) send(c *notification, a *address) {
 	case errno != 0:
 		n.answer(c.id, errno)
 	case !n.UDP:
-		n.denied.add(a.to, UDP, Verdict{Rule: udpRule})
+		if a.to.IsValid() {
+			n.denied.add(a.to, UDP, Verdict{Rule: udpRule})
+		}
 		n.answer(c.id, unix.EACCES)
 	default:
 		n.listener.proceed(c.id)
