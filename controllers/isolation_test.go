@@ -102,10 +102,11 @@ func TestAnEnvironmentSaysThatTheNodeOfAColdCallCannotHoldItsPolicy(t *testing.T
 	w.expectUnavailable(env, "an hour later", "old gives no Landlock")
 
 	policy.Spec.Binaries.Enforcement = v1alpha1.EnforcementText
+	policy.Spec.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}
 	if err := w.client.Update(context.Background(), policy); err != nil {
 		t.Fatal(err)
 	}
-	w.expectReady(env, "under Text")
+	w.expectReady(env, "under Text, with an unrestricted network")
 }
 
 func TestAnEnvironmentRecoversOnNodesThatCanHoldItsPolicy(t *testing.T) {

@@ -257,7 +257,7 @@ const (
 	ReasonLanguageNotAllowed = "LanguageNotAllowed"
 	// ReasonModuleNotAllowed says that the source uses a module of code.deniedModules.
 	ReasonModuleNotAllowed = "ModuleNotAllowed"
-	// ReasonNetworkNotAllowed says that the call asks for network access, or its source uses a network module, and the policy gives none.
+	// ReasonNetworkNotAllowed says that the call asks for network access, or its source uses a network module, and the policy gives none; or network.hosts of the call names a host that the policy doesn't cover, or there is nothing to narrow.
 	ReasonNetworkNotAllowed = "NetworkNotAllowed"
 	// ReasonExecutionTimeTooLong says that the call asks for more time than code.maxExecutionMilliseconds.
 	ReasonExecutionTimeTooLong = "ExecutionTimeTooLong"

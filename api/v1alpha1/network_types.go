@@ -20,8 +20,8 @@ const (
 // NetworkRules say what a policy's calls may connect to and look up.
 type NetworkRules struct {
 	// mode is None (no network), Listed (what allowed lists), Open (everything that isn't denied) or Unrestricted (the pod's
-	// network, held by nothing of the runner's, for nodes that can't). Unset: Open; for code calls None, unless
-	// code.networkAccess is true.
+	// network, not restricted by the runner, for nodes that can't enforce a restriction). Unset: Open; for code calls None,
+	// unless code.networkAccess is true here and in the call. A mode that is set applies to code calls too.
 	// +optional
 	Mode NetworkMode `json:"mode,omitempty"`
 
@@ -31,8 +31,8 @@ type NetworkRules struct {
 	// +optional
 	Allowed []AllowedHost `json:"allowed,omitempty"`
 
-	// deniedCIDRs are networks that calls reach in no mode, whatever is allowed. Link-local and metadata addresses, those of
-	// the node and those of the API server are denied always.
+	// deniedCIDRs are networks that calls don't reach by TCP, whatever is allowed. Link-local and metadata addresses, those of
+	// the node and those of the API server are denied too. Not valid in mode Unrestricted.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
@@ -41,7 +41,7 @@ type NetworkRules struct {
 	DeniedCIDRs []string `json:"deniedCIDRs,omitempty"`
 
 	// allowInCluster treats the networks of the cluster's services and pods like all others. Without it calls reach in them
-	// only what allowed names: an address, a CIDR, or an exact name. Default false.
+	// only what allowed names: an address, a CIDR, or a full name or wildcard in the cluster's domain. Default false.
 	// +kubebuilder:default=false
 	// +optional
 	AllowInCluster *bool `json:"allowInCluster,omitempty"`
@@ -102,7 +102,7 @@ type NetworkStatus struct {
 	// +optional
 	Denied []DeniedHost `json:"denied,omitempty"`
 
-	// omittedDenied counts the attempts that aren't in denied.
+	// omittedDenied counts what isn't in denied: attempts to connect, and names that were looked up.
 	// +optional
 	OmittedDenied int64 `json:"omittedDenied,omitempty"`
 }

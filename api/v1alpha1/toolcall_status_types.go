@@ -148,8 +148,8 @@ type ToolCallStatus struct {
 	// +optional
 	Isolation *Isolation `json:"isolation,omitempty"`
 
-	// network is what the call had of the network, and was refused; absent where the policy has no network rules, or no
-	// process was started.
+	// network is what the call had of the network, and was refused; absent for file actions, and where no process was
+	// started.
 	// +optional
 	Network *NetworkStatus `json:"network,omitempty"`
 

@@ -93,7 +93,8 @@ type ToolCallSpec struct {
 	// +optional
 	Collect []string `json:"collect,omitempty"`
 
-	// network narrows what the policy's network lets the call reach. It needs a policy with network.
+	// network narrows what the policy's network lets the call reach. A call with hosts is denied where it has no
+	// network, or where the policy's network.mode is Unrestricted.
 	// +optional
 	Network *CallNetwork `json:"network,omitempty"`
 
@@ -156,8 +157,8 @@ type CodeAction struct {
 	// +required
 	Source string `json:"source"`
 
-	// networkAccess asks for network access; the policy's code.networkAccess must allow it. Without it the
-	// snippet, and all that it starts, can't open an IP socket.
+	// networkAccess asks for network access. Where the policy's network.mode is unset, its code.networkAccess must allow it,
+	// and without it the snippet, and all that it starts, can't open an IP socket. Where mode is set, mode decides.
 	// +optional
 	NetworkAccess *bool `json:"networkAccess,omitempty"`
 }

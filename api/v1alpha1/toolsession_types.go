@@ -237,8 +237,8 @@ type SessionIsolation struct {
 	// +optional
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 
-	// network is Pod: calls have the pod's network, unless their own isolation says None. NetworkPolicies may hold more,
-	// which nobody inside can see.
+	// network is Pod: the pod itself isn't restricted. What a call has is in its own status.isolation.network. NetworkPolicies
+	// may hold more, which nobody inside can see.
 	// +optional
 	Network HeldNetwork `json:"network,omitempty"`
 

@@ -40,7 +40,7 @@ func runCodeTool(f *facts) *mcp.Tool {
 	return &mcp.Tool{
 		Name: "run_code", Title: "Run code",
 		Description: "Runs a program in an interpreter of its own and returns its output and exit code. Print the values that you need: " +
-			"variables don't last to the next call. Without network it can't open connections. " + f.files(),
+			"variables don't last to the next call. It can open connections only if the policy gives code a network. " + f.files(),
 		InputSchema: processInput(map[string]*jsonschema.Schema{
 			"language": text("language of the code, such as python"),
 			"code":     text("source code to run"),

@@ -245,8 +245,11 @@ func (b *bench) askedOnlyForItsOwn(r *running) {
 	}
 	own := append(slices.Clone(covered), system)
 	for request := range r.traffic.asked {
-		if request == "GET /api/v1/namespaces/kube-system/configmaps" {
-			continue // By name: how the API server authenticates itself.
+		switch request {
+		case "GET /api/v1/namespaces/kube-system/configmaps": // By name: how the API server authenticates itself.
+			continue
+		case "GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes": // The API server's own addresses.
+			continue
 		}
 		if _, rest, found := strings.Cut(request, "/namespaces/"); found {
 			namespace, _, _ := strings.Cut(rest, "/")
