@@ -104,7 +104,8 @@ stage deploy make -s deploy || exit
 stage deploy-mcp make -s deploy-mcp || exit
 stage deploy-console make -s deploy-console || exit
 
-# More tests at once than there are processors: a call mostly waits for its pod. What works one way works the others.
+# More tests at once than there are processors: a call mostly waits for its pod. What works one way works the others; tests to which the
+# way makes no difference run cold only.
 for way in cold image warm session; do
   TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . testname -count=1 -parallel=6 -timeout=15m ./test/e2e || true
 done
@@ -116,6 +117,6 @@ done
 TOOLCALL_E2E=1 tests documentation . testname -count=1 -timeout=20m ./test/docs || true
 # The fault tests that say most in little time, with fewer kills; `make test-faults` runs all.
 TOOLCALL_FAULTS=1 tests faults . testname -short -count=1 -timeout=30m \
-  -run '^Test(OperatorKilledAgainAndAgain|LeaderKilled|EtcdKilled|SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults || true
+  -run '^Test(OperatorKilledAgainAndAgain|EtcdKilled|SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults || true
 # Last: it removes the operator and puts it back.
 TOOLCALL_E2E=1 tests install . testname -count=1 -timeout=15m ./test/install || true

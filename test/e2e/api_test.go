@@ -24,6 +24,7 @@ func expectRefused(t *testing.T, err error, parts ...string) {
 }
 
 func TestCallsThatTheAPIRefuses(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	const exactlyOne = "set exactly one of structured, shell, code, tool and file"
@@ -63,6 +64,7 @@ func TestCallsThatTheAPIRefuses(t *testing.T) {
 }
 
 func TestSpecIsImmutable(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.run(t, within(5, shell("echo once")))
@@ -91,6 +93,7 @@ func TestSpecIsImmutable(t *testing.T) {
 }
 
 func TestCancelCannotBeTakenBack(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.create(t, shell("echo running; sleep 600"))
@@ -106,6 +109,7 @@ func TestCancelCannotBeTakenBack(t *testing.T) {
 }
 
 func TestSameNameTwiceIsRefused(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.newCall(shell("echo once"))

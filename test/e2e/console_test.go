@@ -73,8 +73,8 @@ func (c *installedConsole) get(t *testing.T, path, token string) (*http.Response
 
 // The installed console serves its page, and reads with the user's token and no other.
 func TestConsoleReadsWithTheUsersToken(t *testing.T) {
+	once(t)
 	t.Parallel()
-	oneWayIsEnough(t)
 	sp := newSpace(t)
 	call := sp.run(t, shell("echo '<script>out</script>'; echo err >&2"))
 	viewer, nobody := sp.newAccount(t, "viewer"), sp.newAccount(t, "nobody")
@@ -112,8 +112,8 @@ func TestConsoleReadsWithTheUsersToken(t *testing.T) {
 
 // The console's pods have no token, so that nobody who takes one over has rights.
 func TestConsoleHasNoCredentials(t *testing.T) {
+	once(t)
 	t.Parallel()
-	oneWayIsEnough(t)
 	s := cluster(t)
 	pods := &corev1.PodList{}
 	must(t, s.client.List(t.Context(), pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/name": consoleName}))

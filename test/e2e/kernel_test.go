@@ -103,9 +103,7 @@ func readVectors(t *testing.T, name string, into any) {
 // runs in the pod is listed.
 func TestNothingUnlistedRunsInThePod(t *testing.T) {
 	t.Parallel()
-	if way != "" && way != wayCold {
-		t.Skip("the way to the pod makes no difference to what may run there")
-	}
+	once(t)
 	vectors := struct {
 		Cases []struct {
 			Name   string
@@ -176,9 +174,7 @@ func isHelper(program string, listed []string) bool {
 // A list of programs doesn't stand in the way of ordinary work: the commands end as they do without one.
 func TestOrdinaryCommandsRunAsWithoutAPolicy(t *testing.T) {
 	t.Parallel()
-	if way != "" && way != wayCold {
-		t.Skip("the way to the pod makes no difference to what may run there")
-	}
+	once(t)
 	vectors := struct{ Allowed, Commands []string }{}
 	readVectors(t, "ordinary.json", &vectors)
 	free, held := newSpace(t), newSpace(t, listed(vectors.Allowed...))

@@ -14,6 +14,7 @@ func columns(line string) []string {
 }
 
 func TestKubectlGetShowsWhatMatters(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.run(t, shell("echo this is a command of more than forty characters; exit 3"))
@@ -45,6 +46,7 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 }
 
 func TestKubectlWaitAndLogs(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.create(t, shell("echo first; sleep 1; echo last; exit 9"))
@@ -67,6 +69,7 @@ func TestKubectlWaitAndLogs(t *testing.T) {
 }
 
 func TestKubectlExplain(t *testing.T) {
+	once(t)
 	t.Parallel()
 	s := cluster(t)
 	for field, wants := range map[string][]string{
@@ -95,6 +98,7 @@ func TestKubectlExplain(t *testing.T) {
 
 // A call that didn't go well has an Event; of one that did, the status says it all.
 func TestEventsTellWhatWentWrong(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	cancelled := shell("echo never")

@@ -116,6 +116,7 @@ func everyWay(t *testing.T, test func(t *testing.T, sp *space, target func(token
 
 // What an agent can do, over each transport, with clients that aren't ours.
 func TestMCPToolsDoWhatTheySay(t *testing.T) {
+	once(t)
 	t.Parallel()
 	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash", "printf", "python")))
@@ -264,6 +265,7 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 // Output arrives while the command runs, which goes on only when it was seen. A client may drop what comes right
 // before the answer, which has it all.
 func TestMCPProgressIsLive(t *testing.T) {
+	once(t)
 	t.Parallel()
 	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash")))
@@ -292,6 +294,7 @@ func TestMCPProgressIsLive(t *testing.T) {
 
 // However an agent stops waiting, its command stops.
 func TestMCPAnAgentThatStopsWaiting(t *testing.T) {
+	once(t)
 	t.Parallel()
 	ways := map[string]func(a *mcpAgent, o *order){
 		"it cancels":   func(a *mcpAgent, o *order) { a.order("cancel", map[string]any{"of": o.id}) },

@@ -30,8 +30,8 @@ func (a answered) expectNext(t *testing.T, offset int) {
 
 // What is typed arrives once and in order, also what is sent again.
 func TestABackgroundCallReadsWhatIsTyped(t *testing.T) {
+	once(t)
 	t.Parallel()
-	oneWayIsEnough(t)
 	sp := newSpace(t)
 	session, c := sp.startSession(t, "typed"), sp.reader(t, "")
 	call := sp.create(t, inside(session, inBackground(shell("cat; echo end"))))
@@ -45,8 +45,8 @@ func TestABackgroundCallReadsWhatIsTyped(t *testing.T) {
 }
 
 func TestAttachTypesIntoACall(t *testing.T) {
+	once(t)
 	t.Parallel()
-	oneWayIsEnough(t)
 	sp := newSpace(t)
 	session := sp.startSession(t, "typed")
 	call := sp.create(t, inside(session, inBackground(shell("python3 -i -q"))))

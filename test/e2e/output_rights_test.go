@@ -19,14 +19,6 @@ var (
 	getsCalls = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"toolcalls"}, Verbs: []string{"get"}}
 )
 
-// oneWayIsEnough skips a test where calls come to their pods in another way, which makes no difference to it.
-func oneWayIsEnough(t *testing.T) {
-	t.Helper()
-	if way != "" && way != wayCold {
-		t.Skip("who may read doesn't depend on where a call runs")
-	}
-}
-
 // person is a user of the test's, and what they read with.
 func (sp *space) person(t *testing.T, name string) (rbacv1.Subject, *stream.Client) {
 	t.Helper()
@@ -49,8 +41,8 @@ func (sp *space) awaitLog(t *testing.T, reads *stream.Client, call *v1alpha1.Too
 
 // Reading a call's output needs the right to read logs and the right to read the call.
 func TestOutputNeedsBothRights(t *testing.T) {
+	once(t)
 	t.Parallel()
-	oneWayIsEnough(t)
 	sp := newSpace(t)
 	call := sp.run(t, shell("echo secret"))
 	subject, reads := sp.person(t, "reader")
@@ -72,8 +64,8 @@ func TestOutputNeedsBothRights(t *testing.T) {
 
 // What runs in somebody's session is theirs, while it runs and after it.
 func TestOutputOfASessionIsItsCreatorsOnly(t *testing.T) {
+	once(t)
 	t.Parallel()
-	oneWayIsEnough(t)
 	sp := newSpace(t)
 	session := sp.startSession(t, "mine")
 	done := sp.run(t, inside(session, shell("echo secret")))

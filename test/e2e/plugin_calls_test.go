@@ -13,6 +13,7 @@ import (
 
 // Calls are chosen by label, followed side by side, cancelled together, run again and deleted.
 func TestPluginWorksOnSelectedCalls(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	for name, script := range map[string]string{"one": "echo a; echo b", "two": "seq 1 3000; echo last >&2"} {
@@ -46,6 +47,7 @@ func TestPluginWorksOnSelectedCalls(t *testing.T) {
 
 // The examples of cp, artifacts and attach need the files of a session's pod: they are run here, as their help shows them.
 func TestPluginExamplesWithFiles(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	folder := t.TempDir()

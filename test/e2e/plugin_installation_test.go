@@ -34,6 +34,7 @@ func (sp *space) doctor(t *testing.T, args ...string) (map[string][]doctorFindin
 // doctor sees an installation that works as one, and what the node's kernel can do. Other tests' policies and environments may be
 // broken on purpose, so the whole isn't judged.
 func TestPluginDoctor(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Files = &v1alpha1.FilesPolicy{WritePaths: []string{"/tmp"}} })
 	call := sp.run(t, shell("true"))
@@ -68,6 +69,7 @@ func TestPluginDoctor(t *testing.T) {
 
 // Somebody without rights learns what can be seen by everybody, and what can't.
 func TestPluginDoctorWithoutRights(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	found, code := sp.doctor(t, "--as", "nobody")
@@ -85,6 +87,7 @@ func TestPluginDoctorWithoutRights(t *testing.T) {
 }
 
 func TestPluginVersionAndTools(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	got := sp.plugin(t, "", "version")

@@ -14,6 +14,7 @@ import (
 
 // What check says is what becomes of the call, for someone with the shipped roles and nothing more.
 func TestPluginCheckAgreesWithWhatHappens(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls", "cat", "env"}}
@@ -74,6 +75,7 @@ func (sp *space) restrictedUser(t *testing.T) string {
 
 // toolcall-user is enough for everything but reading policies, and what is missing is named.
 func TestPluginWithTheShippedRoleAlone(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	user := "plain-" + sp.namespace
@@ -108,6 +110,7 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 }
 
 func TestPluginExplainsADenial(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	ran := sp.plugin(t, "", "run", "--name", "no", "--", "ls", "a;b")
@@ -132,6 +135,7 @@ func TestPluginExplainsADenial(t *testing.T) {
 }
 
 func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "other")

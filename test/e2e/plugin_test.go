@@ -19,6 +19,7 @@ import (
 
 // A person at a shell sees a command that ran elsewhere end as if it had run here.
 func TestPluginRunExitsAsTheCommandDid(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	script := filepath.Join(t.TempDir(), "script.py")
@@ -90,6 +91,7 @@ func nextLine(t *testing.T, lines *bufio.Scanner) string {
 // The command waits for a file that only appears once its output was seen here: output that comes at the end
 // would never come.
 func TestPluginShowsOutputWhileTheCommandRuns(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	lines, _, exit := sp.follower(t, "run", "--name", "live", "--shell", "echo first; echo second >&2; "+held+"; echo last")
@@ -112,6 +114,7 @@ func TestPluginShowsOutputWhileTheCommandRuns(t *testing.T) {
 }
 
 func TestPluginInterruptCancelsTheCall(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	lines, signal, exit := sp.follower(t, "run", "--name", "interrupted", "--shell", "trap 'echo asked; exit 5' TERM; echo up; while true; do sleep 0.1; done")
@@ -136,6 +139,7 @@ func TestPluginInterruptCancelsTheCall(t *testing.T) {
 
 // The second Ctrl-C leaves a call that takes its time to stop; it ends all the same.
 func TestPluginSecondInterruptLeaves(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	lines, signal, exit := sp.follower(t, "run", "--name", "left", "--shell", "trap '' TERM; echo up; while true; do sleep 0.1; done")
@@ -160,6 +164,7 @@ func TestPluginSecondInterruptLeaves(t *testing.T) {
 }
 
 func TestPluginDetachLogsWaitAndCancel(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	got := sp.plugin(t, "", "run", "--detach", "--name", "later", "--shell", "echo a; sleep 0.5; echo b; exit 4")
@@ -195,6 +200,7 @@ func TestPluginDetachLogsWaitAndCancel(t *testing.T) {
 
 // More than the status keeps comes whole, byte for byte.
 func TestPluginRunGivesAllOfALongOutput(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	var want bytes.Buffer

@@ -97,6 +97,7 @@ func (sp *space) awaitSuspended(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1
 
 // The wait in a queue counts for nothing: not for the time to start, and not for the command's own.
 func TestQueuedCallStartsWhenItIsLet(t *testing.T) {
+	once(t)
 	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
@@ -127,6 +128,7 @@ func TestQueuedCallStartsWhenItIsLet(t *testing.T) {
 
 // A call that names one of the queues that its environment offers waits in that one, any other in the first.
 func TestCallChoosesItsQueue(t *testing.T) {
+	once(t)
 	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
@@ -153,6 +155,7 @@ func TestCallChoosesItsQueue(t *testing.T) {
 }
 
 func TestQueuedCallEndsAtOnceWhenItIsCancelledOrDeleted(t *testing.T) {
+	once(t)
 	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
@@ -175,6 +178,7 @@ func TestQueuedCallEndsAtOnceWhenItIsCancelledOrDeleted(t *testing.T) {
 // A queue takes the place of a running Job for a more important one: the Job controller removes the pod, and starts
 // another one when the Job may run again. The command isn't run a second time.
 func TestQueueThatTakesARunningCallsPlace(t *testing.T) {
+	once(t)
 	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)

@@ -132,7 +132,7 @@ func TestASessionWithoutAWorkspaceLosesItsFilesWithItsPod(t *testing.T) {
 
 func TestASessionTakesAWaitingPodThatIsReplaced(t *testing.T) {
 	t.Parallel()
-	onlyOneWay(t)
+	once(t)
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 1)
 	session := sp.awaitIncarnation(t, sp.createSession(t, "warm", sessionIn("warm")), 1)

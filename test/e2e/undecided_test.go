@@ -18,6 +18,7 @@ import (
 // may use its tool. Nobody says no: the call waits for an answer as long as it may wait for its start, and is refused
 // then.
 func TestAQuestionAboutTheRequesterThatNobodyAnswers(t *testing.T) {
+	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	const patience = 5 * time.Second

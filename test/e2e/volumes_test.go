@@ -18,9 +18,7 @@ import (
 // newClaim makes a claim that says no more than its size, and that one pod at a time may use it.
 func (sp *space) newClaim(t *testing.T, name, size string, adjust ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	if way != "" && way != wayCold {
-		t.Skip("volumes don't depend on how calls come to their pods")
-	}
+	once(t)
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -96,16 +94,9 @@ func (sp *space) awaitUnschedulable(t *testing.T, pod *corev1.Pod, why string) {
 	}, named(pod)...)
 }
 
-func onlyOneWay(t *testing.T) {
-	t.Helper()
-	if way != "" && way != wayCold {
-		t.Skip("no call is made")
-	}
-}
-
 func TestAClaimsVolumeHoldsItsSizeAndIsForOnePodAtATime(t *testing.T) {
 	t.Parallel()
-	onlyOneWay(t)
+	once(t)
 	sp := newBareSpace(t)
 	claim := sp.newClaim(t, "data", "64Mi")
 	writer := sp.newClaimPod(t, "writer", claim.Name,
@@ -146,7 +137,7 @@ func (s *suite) mountsAndLoops(t *testing.T) string {
 
 func TestAClaimThatCannotBeBoundSaysWhy(t *testing.T) {
 	t.Parallel()
-	onlyOneWay(t)
+	once(t)
 	sp := newBareSpace(t)
 	claim := sp.newClaim(t, "huge", "1Pi")
 	pod := sp.newClaimPod(t, "waits", claim.Name, "true")

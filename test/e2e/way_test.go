@@ -113,6 +113,14 @@ func (sp *space) enterSession(t *testing.T, spec v1alpha1.ToolCallSpec) v1alpha1
 	return spec
 }
 
+// once skips a test in which nothing depends on how calls come to their pods, except the first way.
+func once(t *testing.T) {
+	t.Helper()
+	if way != "" && way != wayCold {
+		t.Skip("nothing in it depends on how calls come to their pods: it runs in the cold way")
+	}
+}
+
 // needsOwnPod skips a test of what calls have that get a pod of their own, where they run in sessions.
 func needsOwnPod(t *testing.T) {
 	t.Helper()
