@@ -160,7 +160,7 @@ func TestAnUnrestrictedNetworkIsThePods(t *testing.T) {
 	spec := code("python", "import socket\nsocket.create_connection(('kubernetes.default.svc.cluster.local', 443), 10)\nprint('connected')")
 	call := sp.run(t, spec)
 	expect(t, call, succeeded("connected\n"))
-	if call.Status.Network != nil || call.Status.Isolation == nil || call.Status.Isolation.Network != v1alpha1.HeldNetworkPod {
+	if n := call.Status.Network; n == nil || n.Mode != v1alpha1.NetworkUnrestricted || call.Status.Isolation == nil || call.Status.Isolation.Network != v1alpha1.HeldNetworkPod {
 		t.Errorf("the status says %+v, %+v", call.Status.Network, call.Status.Isolation)
 	}
 }

@@ -117,7 +117,7 @@ func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 		return
 	}
 	want := outputText(s)
-	if len(s.Refused) > 0 && s.Phase != v1alpha1.PhaseSucceeded {
+	if (len(s.Refused) > 0 || len(deniedHosts(call)) > 0) && s.Phase != v1alpha1.PhaseSucceeded {
 		want += "\n\n" + s.Message
 	}
 	want += moreText(call)

@@ -240,10 +240,10 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 	}
 	common := []string{"session", "environment", "timeout_seconds", "working_dir", "env", "request_id"}
 	want := map[string][]string{
-		"run_command":       append([]string{"command", "stdin"}, common...),
-		"run_program":       append([]string{"program", "args", "stdin"}, common...),
-		"run_code":          append([]string{"language", "code", "network", "stdin"}, common...),
-		"exec":              append([]string{"mode", "command", "binary", "args", "timeout", "stdin"}, common...),
+		"run_command":       append([]string{"command", "stdin", "network_hosts"}, common...),
+		"run_program":       append([]string{"program", "args", "stdin", "network_hosts"}, common...),
+		"run_code":          append([]string{"language", "code", "network", "stdin", "network_hosts"}, common...),
+		"exec":              append([]string{"mode", "command", "binary", "args", "timeout", "stdin", "network_hosts"}, common...),
 		"read_file":         append([]string{"path", "offset", "limit", "unit"}, common...),
 		"write_file":        append([]string{"path", "content", "content_base64", "mode", "create_only", "if_sha256"}, common...),
 		"edit_file":         append([]string{"path", "old_string", "new_string", "replace_all", "if_sha256"}, common...),
