@@ -89,10 +89,8 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		return notStarted(dirReason(err), err)
 	}
 	defer dir.Close()
-	if reason, err := e.checkPod(a); err != nil {
-		o := notStarted(reason, err)
-		o.WorkingDir = path
-		return o
+	if reason, message := e.checkPod(a); reason != "" {
+		return result.Outcome{Reason: reason, Message: message, WorkingDir: path}
 	}
 	command := runner.Command{
 		Argv:              a.Argv,

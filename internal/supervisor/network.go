@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,17 +17,17 @@ const kubernetesHost = "KUBERNETES_SERVICE_HOST"
 
 // checkPod says why a command can't have its network in this pod: a pod is made for one kind, and a session keeps it when its policy
 // changes.
-func (e *Executor) checkPod(a *wire.Assignment) (reason string, err error) {
+func (e *Executor) checkPod(a *wire.Assignment) (reason, message string) {
 	isRestricted := e.variable(wire.EnvHostIPs) != ""
 	switch {
 	case a.Network != nil && !isRestricted:
-		return result.IsolationUnavailable, errors.New("The command was not started, because its pod was made under a policy with network.mode Unrestricted, " +
-			"and doesn't know the addresses of its node, from which the call is to be kept: end the session, and start another.")
+		return result.IsolationUnavailable, "The command was not started, because its pod was made under a policy with network.mode Unrestricted, " +
+			"and doesn't know the addresses of its node, from which the call is to be kept: end the session, and start another."
 	case a.Network == nil && !a.DenyNetwork && isRestricted:
-		return result.InvalidEnvironment, errors.New("The command was not started, because its pod was made for calls whose network is restricted: " +
-			"names are looked up in the runner, which does that for such calls alone. End the session, and start another for network.mode Unrestricted.")
+		return result.InvalidEnvironment, "The command was not started, because its pod was made for calls whose network is restricted: " +
+			"names are looked up in the runner, which does that for such calls alone. End the session, and start another for network.mode Unrestricted."
 	default:
-		return "", nil
+		return "", ""
 	}
 }
 
