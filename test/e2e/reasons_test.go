@@ -23,18 +23,10 @@ var reached sync.Map
 // have the system calls denied.
 var notHere = []string{v1alpha1.ReasonBudgetExceeded, v1alpha1.ReasonIsolationUnavailable}
 
-// inSessions are the reasons that only calls in sessions reach.
-var inSessions = []string{
-	v1alpha1.ReasonSessionNotFound, v1alpha1.ReasonSessionEnded, v1alpha1.ReasonSessionNotAllowed,
-	v1alpha1.ReasonFileNotFound, v1alpha1.ReasonFileExists, v1alpha1.ReasonIsDirectory, v1alpha1.ReasonNotDirectory,
-	v1alpha1.ReasonPermissionDenied, v1alpha1.ReasonEditNotFound, v1alpha1.ReasonEditAmbiguous, v1alpha1.ReasonFileChanged,
-	v1alpha1.ReasonNoSpace, v1alpha1.ReasonInvalidPattern, v1alpha1.ReasonFileError,
-}
-
-// missingReasons are the terminal reasons that the API defines and no call of this run ended with. A run of some
-// tests only is not asked for all of them, nor one of calls in sessions, whose pods were there before.
+// missingReasons are the terminal reasons that the API defines and no call of this run ended with. Only a run of all tests, in the
+// cold way, is asked for all of them.
 func missingReasons() ([]string, error) {
-	if way == waySession {
+	if way != "" && way != wayCold {
 		return nil, nil
 	}
 	for _, selects := range []string{"test.run", "test.skip"} {
@@ -46,13 +38,9 @@ func missingReasons() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	without := notHere
-	if way == wayImage {
-		without = slices.Concat(notHere, inSessions)
-	}
 	return slices.DeleteFunc(defined, func(reason string) bool {
 		_, was := reached.Load(reason)
-		return was || slices.Contains(without, reason)
+		return was || slices.Contains(notHere, reason)
 	}), nil
 }
 
