@@ -170,7 +170,11 @@ func serveRepository(t *testing.T, namespace string) []string {
 	pod := &corev1.Pod{}
 	get(t, pod, "-n", namespace+"-served", "pod/git")
 	const line = "  maxConcurrentCalls: 1\n"
-	return []string{line, fmt.Sprintf(instead, pod.Status.PodIP) + line}
+	const host = "      - host: git.example.com\n"
+	return []string{
+		line, fmt.Sprintf(instead, pod.Status.PodIP) + line,
+		host, fmt.Sprintf("      - {host: %s, ports: [9418]}\n", pod.Status.PodIP),
+	}
 }
 
 // onNode runs a command within the namespaces of the local node, and gives what it printed.
