@@ -47,7 +47,7 @@ func (o *observation) setNetwork(s *v1alpha1.ToolCallStatus, outcome *result.Out
 	}
 	rules := o.decision.Network
 	if rules == nil {
-		// Neither does an operation on files have one.
+		// A file action has no network either, and no such isolation.
 		if outcome.Isolation != nil && outcome.Isolation.Network == result.NetworkPod {
 			s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkUnrestricted}
 		}

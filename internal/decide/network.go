@@ -20,7 +20,7 @@ func networkOf(object *v1alpha1.ExecutionPolicy, action *guards.Action, call *v1
 	if policy.Mode == v1alpha1.NetworkUnrestricted {
 		if len(hosts) > 0 {
 			return nil, false, deny(v1alpha1.ReasonNetworkNotAllowed,
-				"the call narrows its network by network.hosts, which its policy's network.mode Unrestricted doesn't hold: leave hosts out, or set mode Open in the policy")
+				"network.hosts can't narrow the call's network, as its policy has network.mode Unrestricted: leave hosts out, or set mode Open in the policy")
 		}
 		return nil, false, nil
 	}

@@ -91,10 +91,7 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 		return err
 	}
 	defer endTracing(ctx, trace)
-	around, err := clusternet.New(clients, resolvConfPath, log.WithName("network"))
-	if err == nil {
-		err = mgr.Add(around)
-	}
+	around, err := addSurroundings(mgr, clients, log.WithName("network"))
 	if err != nil {
 		return err
 	}
@@ -131,6 +128,15 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 
 // resolvConfPath is where the kubelet says which nameservers a pod asks.
 const resolvConfPath = "/etc/resolv.conf"
+
+// addSurroundings has the manager keep the addresses of the cluster up to date.
+func addSurroundings(mgr ctrl.Manager, clients kubernetes.Interface, log logr.Logger) (*clusternet.Source, error) {
+	around, err := clusternet.New(clients, resolvConfPath, log)
+	if err != nil {
+		return nil, err
+	}
+	return around, mgr.Add(around)
+}
 
 // awaitCluster waits until the cluster has what the operator needs, and says what it has besides.
 func awaitCluster(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (*clusterFeatures, error) {
