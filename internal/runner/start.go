@@ -103,12 +103,18 @@ func (r *run) startPlain(program string, dir *workDir, files *childFiles, restri
 	return err
 }
 
-// startOnThread starts the program in a domain that lists no programs.
+// startOnThread starts the program in a domain that needs no stage.
 func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
 	defer domain.Close()
-	err := r.startPlain(program, dir, files, func() error { return domain.Enter(r.cmd.DenyNetwork) })
+	var inside *sandbox.Process
+	err := r.startPlain(program, dir, files, func() (err error) {
+		inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
+		return err
+	})
 	if err == nil {
-		r.inside = domain.Process()
+		r.inside = inside
+	} else if inside != nil {
+		inside.Stop()
 	}
 	return err
 }

@@ -16,10 +16,11 @@
 // architectures' calls, io_uring, user namespaces, chroot. It includes the filter of a denied network: one filter holds
 // all, because a process can have one listener only.
 //
-// The domain and the filter are set in a stage. That is this program's own binary, started again, which sets them on
-// itself and then executes the command. Init makes every program that imports the package able to be the stage. Starting
-// it takes milliseconds, so one can be started ahead (Ahead). A domain that lists no programs and holds no connections
-// needs no gate: a thread of this process enters it (Domain.Enter), starts the command and ends.
+// A thread of this process enters the domain, sets the filter (Domain.Enter), starts the command and ends. A command whose
+// programs are listed is started in a stage instead. That is this program's own binary, started again, which sets domain
+// and filter on itself and then executes the command: a Go program that starts another one can't run what the gate needs
+// until the other one has executed its program. Init makes every program that imports the package able to be the stage.
+// Starting it takes milliseconds, so one can be started ahead.
 //
 // Connections are held where the rules say so, by the same two walls. The filter hands socket, connect, bind, listen and
 // sendto with an address to the gate. The gate makes each IPv4 and IPv6 socket itself and keeps a descriptor of it. At

@@ -91,29 +91,66 @@ func (d *Domain) Close() {
 	}
 }
 
-// NeedsStage reports whether the domain needs a gate, and a stage to be entered in.
-func (d *Domain) NeedsStage() bool { return d.programs != nil || d.rules.Connections }
+// NeedsStage reports whether the domain is entered in a stage: a process that starts another one waits until that has
+// executed its program, and can't answer for it meanwhile.
+func (d *Domain) NeedsStage() bool { return d.programs != nil }
 
-// Enter puts the calling thread and what it starts into the domain, which needs no gate. The thread must be used for
-// nothing else afterwards.
-func (d *Domain) Enter(denyNetwork bool) error {
+// Enter puts the calling thread and what it starts into a domain that needs no stage. The thread must be used for
+// nothing but a start afterwards. The caller stops the process, also when the start fails.
+func (d *Domain) Enter(denyNetwork bool, n *Network) (*Process, error) {
 	if d.NeedsStage() {
-		return errNeedsStage
+		return nil, errNeedsStage
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("give up new privileges: %w", err)
+	options, err := d.filterOptions(denyNetwork, n)
+	if err != nil {
+		return nil, err
 	}
-	if err := restrictSelf(int(d.ruleset.file.Fd())); err != nil {
-		return err
+	ruleset, p := int(d.ruleset.file.Fd()), &Process{domain: d}
+	if !options.needsGate() {
+		_, err := restrictThread(ruleset, options)
+		return p, err
 	}
-	_, err := install(filter(auditArch, filterOptions{denyNetwork: denyNetwork}), 0)
-	return err
+	w := startWorkers() // of threads that aren't restricted
+	defer close(w)
+	fd, err := restrictThread(ruleset, options)
+	if err == nil {
+		p.gate, err = newGate(listener(fd), nil, n, nil, w)
+	}
+	return p, err
 }
 
-var errNeedsStage = errors.New("a domain that lists programs or holds connections is entered in a stage")
+var errNeedsStage = errors.New("a domain that lists programs is entered in a stage")
 
-// Process returns what a command is held by that was started in the domain by a thread.
-func (d *Domain) Process() *Process { return &Process{domain: d} }
+// errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
+var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
+
+func (d *Domain) filterOptions(denyNetwork bool, n *Network) (filterOptions, error) {
+	o := filterOptions{programs: d.programs != nil, denyNetwork: denyNetwork}
+	if denyNetwork || !d.rules.Connections {
+		return o, nil
+	}
+	if n == nil || n.Connections == nil {
+		return o, errNoConnections
+	}
+	o.network, o.udp = true, n.UDP
+	return o, nil
+}
+
+// restrictThread puts the calling thread and what it starts into the domain of a ruleset, and sets the filter. It returns
+// the filter's listener, if the filter needs a gate.
+func restrictThread(ruleset int, o filterOptions) (listener int, err error) {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return -1, fmt.Errorf("give up new privileges: %w", err)
+	}
+	if err := restrictSelf(ruleset); err != nil {
+		return -1, err
+	}
+	var flags uintptr
+	if o.needsGate() {
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	}
+	return install(filter(auditArch, o), flags)
+}
 
 // Rules returns the number of Landlock rules.
 func (d *Domain) Rules() int { return d.ruleset.count }

@@ -45,9 +45,7 @@ func NewStage() (*Stage, error) {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start a stage: %w", err)
 	}
-	s := &Stage{PID: pid, control: pair[0], workers: startWorkers()}
-	ReserveThreads(spareThreads)
-	return s, nil
+	return &Stage{PID: pid, control: pair[0], workers: startWorkers()}, nil
 }
 
 // Discard ends a stage that didn't become a command, and reaps it.
@@ -79,7 +77,7 @@ type Start struct {
 	Wake func()
 }
 
-// Process is a command that a stage became.
+// Process is a command that was started in a domain.
 type Process struct {
 	gate   *gate
 	domain *Domain
@@ -121,7 +119,7 @@ func (s *Stage) Execute(c *Start) (*Process, error) {
 }
 
 func (s *Stage) execute(c *Start, p *Process) error {
-	options, err := c.filterOptions()
+	options, err := c.Domain.filterOptions(c.DenyNetwork, c.Network)
 	if err != nil {
 		return err
 	}
@@ -143,21 +141,6 @@ func (s *Stage) execute(c *Start, p *Process) error {
 		body = body[n:]
 	}
 	return s.await(c, p, options)
-}
-
-// errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
-var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")
-
-func (c *Start) filterOptions() (filterOptions, error) {
-	o := filterOptions{programs: c.Domain.programs != nil, denyNetwork: c.DenyNetwork}
-	if c.DenyNetwork || !c.Domain.rules.Connections {
-		return o, nil
-	}
-	if c.Network == nil || c.Network.Connections == nil {
-		return o, errNoConnections
-	}
-	o.network, o.udp = true, c.Network.UDP
-	return o, nil
 }
 
 // await follows the stage up to its execution.

@@ -217,21 +217,17 @@ func runNetwork(argv, env []string, n *Network) error {
 	if err != nil {
 		return err
 	}
-	stage, err := NewStage()
-	if err != nil {
-		return err
-	}
 	dir, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	p, err := stage.Execute(&Start{
+	p, pid, err := startCommand(&Start{
 		Domain: domain, Program: argv[0], Argv: argv, Env: env, Directory: dir, Files: []uintptr{0, 1, 2}, Network: n, Wake: func() {},
 	})
 	if err != nil {
 		return err
 	}
-	_, err = unix.Wait4(stage.PID, nil, unix.WALL, nil)
+	_, err = unix.Wait4(pid, nil, unix.WALL, nil)
 	p.Stop()
 	return err
 }

@@ -202,17 +202,49 @@ func TestAHeldNetworkNeedsItsKernelAndItsDecider(t *testing.T) {
 		t.Skip(err)
 	}
 	defer domain.Close()
-	if !domain.NeedsStage() || !errors.Is(domain.Enter(false), errNeedsStage) {
-		t.Error("it can be entered without a stage")
+	listing, err := Prepare(&rules.Rules{Connections: true, Programs: &rules.Programs{Own: "true"}}, testPath, supportOnce())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, n := range []*Network{nil, {}} {
-		stage, err := NewStage()
-		if err != nil {
-			t.Fatal(err)
+	defer listing.Close()
+	if _, err := listing.Enter(false, &Network{Connections: allow1()}); !errors.Is(err, errNeedsStage) {
+		t.Errorf("with a list of programs a thread enters it: %v", err)
+	}
+	for _, d := range []*Domain{domain, listing} {
+		for _, n := range []*Network{nil, {}} {
+			if _, _, err := startCommand(&Start{Domain: d, Program: "/bin/true", Argv: []string{"true"}, Network: n}); !errors.Is(err, errNoConnections) {
+				t.Errorf("with %v it starts: %v", n, err)
+			}
 		}
-		if _, err := stage.Execute(&Start{Domain: domain, Program: "/bin/true", Argv: []string{"true"}, Network: n}); !errors.Is(err, errNoConnections) {
-			t.Errorf("with %v it starts: %v", n, err)
-		}
+	}
+}
+
+func TestAProgramThatCantBeStartedLeavesNoGate(t *testing.T) {
+	domain, err := Prepare(connectionsOnly(), testPath, supportOnce())
+	if err != nil {
+		t.Skip(err)
+	}
+	defer domain.Close()
+	root, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	start := func() error {
+		_, _, err := startCommand(&Start{
+			Domain: domain, Program: "/nonexistent", Argv: []string{"x"}, Directory: int(root.Fd()), Network: &Network{Connections: allow1()},
+		})
+		return err
+	}
+	if err := start(); !errors.Is(err, unix.ENOENT) {
+		t.Fatal(err)
+	}
+	before := descriptors(t)
+	for range 10 {
+		_ = start()
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors became %d", before, after)
 	}
 }
 

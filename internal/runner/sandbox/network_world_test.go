@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -100,10 +102,6 @@ func (c *command) start(t testing.TB) *running {
 			t.Fatal(err)
 		}
 	}
-	stage, err := NewStage()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,14 +121,38 @@ func (c *command) start(t testing.TB) *running {
 	for _, f := range c.files {
 		files = append(files, f.Fd())
 	}
-	p, err := stage.Execute(&Start{
+	p, pid, err := startCommand(&Start{
 		Domain: domain, Program: c.argv[0], Argv: c.argv, Env: append([]string{"PATH=" + testPath, "HOME=/"}, c.env...),
 		Directory: dir, Files: files, Network: c.network, DenyNetwork: c.denyNetwork, Wake: func() {},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &running{Process: p, pid: stage.PID, output: r, t: t}
+	return &running{Process: p, pid: pid, output: r, t: t}
+}
+
+// startCommand starts a command in a stage, or on a thread if its domain needs none.
+func startCommand(c *Start) (p *Process, pid int, err error) {
+	if c.Domain.NeedsStage() {
+		stage, err := NewStage()
+		if err != nil {
+			return nil, 0, err
+		}
+		p, err = stage.Execute(c)
+		return p, stage.PID, err
+	}
+	onThreadOfItsOwn(func() {
+		if p, err = c.Domain.Enter(c.DenyNetwork, c.Network); err != nil {
+			return
+		}
+		pid, err = syscall.ForkExec(c.Program, c.Argv, &syscall.ProcAttr{
+			Dir: "/proc/self/fd/" + strconv.Itoa(c.Directory), Env: c.Env, Files: c.Files, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		if err != nil {
+			p.Stop()
+		}
+	})
+	return p, pid, err
 }
 
 // wait returns what the command printed.

@@ -163,17 +163,7 @@ func stageCommand(control int, s *start, fds []int) error {
 	go func() {
 		sent <- unix.Sendmsg(control, []byte{sayListener}, unix.UnixRights(<-send), nil, 0)
 	}()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	if err := restrictSelf(ruleset); err != nil {
-		return err
-	}
-	var flags uintptr
-	if s.options.needsGate() {
-		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
-	}
-	listener, err := install(filter(auditArch, s.options), flags)
+	listener, err := restrictThread(ruleset, s.options)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ func startWorkers() workers {
 		})
 	}
 	there.Wait()
+	ReserveThreads(spareThreads)
 	return w
 }
 

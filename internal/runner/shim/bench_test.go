@@ -1,9 +1,11 @@
 package shim
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
+	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -17,10 +19,23 @@ func BenchmarkTrue(b *testing.B) {
 	benchTrue(b, "shim", func(c runner.Command) result.Outcome { return p.Run(b.Context(), c, func(time.Time) {}) })
 }
 
+// openNetwork is what a policy that doesn't mention the network gives a call.
+func openNetwork() *runner.Network {
+	return &runner.Network{Rules: network.Rules{Mode: network.Open, Surroundings: network.Surroundings{
+		Node: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
+		APIServerService: []netip.Addr{netip.MustParseAddr("198.51.100.1")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/25")},
+		PodsUnknown: true,
+	}}}
+}
+
 func benchTrue(b *testing.B, where string, run func(runner.Command) result.Outcome) {
-	for walls, r := range map[string]*rules.Rules{"free": nil, "scoped": {}, "writes": {WritePaths: []string{"/tmp"}}} {
+	for walls, held := range map[string]runner.Command{
+		"free": {}, "scoped": {Rules: &rules.Rules{}}, "writes": {Rules: &rules.Rules{WritePaths: []string{"/tmp"}}},
+		"network": {Network: openNetwork()},
+	} {
 		b.Run(where+"-"+walls, func(b *testing.B) {
-			cmd := runner.Command{Argv: []string{"true"}, Env: []string{"PATH=" + testPath}, Dir: "/", Timeout: time.Minute, Rules: r}
+			cmd := held
+			cmd.Argv, cmd.Env, cmd.Dir, cmd.Timeout = []string{"true"}, []string{"PATH=" + testPath}, "/", time.Minute
 			for b.Loop() {
 				if o := run(cmd); o.Reason != result.Completed {
 					b.Fatal(reason(o))
