@@ -297,9 +297,10 @@ func (d *Domain) grantExcept(root string, hidden []string, access uint64) error 
 	return nil
 }
 
-// grant grants a right on a path without links. A path that is gone needs none.
+// grant grants a right on a path without links. A path that is gone needs none. One that has become a link gets none: a call
+// that runs has replaced it.
 func (d *Domain) grant(path string, access uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return nil //nolint:nilerr // a path that can't be opened now can't be opened by the command
 	}

@@ -182,7 +182,7 @@ func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
 	}
 	defer f.close()
 	switch writable := r.isWritable(f); {
-	case r.leadsThroughWritable(entry) && !writable:
+	case r.leadsThroughWritable(entry, f) && !writable:
 		// Whoever can change the link would list what isn't the call's own.
 		return "", nil
 	case writable && !allowWritable:
@@ -210,7 +210,7 @@ func (r *resolver) addName(name string) (string, error) {
 		if err != nil {
 			continue
 		}
-		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) && !r.leadsThroughWritable(filepath.Join(dir.path, name)) {
+		if f.isExecutable() && !r.isWritable(f) && !r.isWritablePath(dir.path) && !r.leadsThroughWritable(filepath.Join(dir.path, name), f) {
 			defer f.close()
 			return f.path, r.addFile(f, name)
 		}
@@ -271,9 +271,11 @@ func (r *resolver) addLoader(path string) error {
 	return r.grant(f)
 }
 
-// leadsThroughWritable reports whether a path goes through a link that the call, or another of this user, can replace.
-func (r *resolver) leadsThroughWritable(path string) bool {
-	return slices.ContainsFunc(links(path), func(dir string) bool { return r.isWritablePath(dir) || mayReplaceIn(dir) })
+// leadsThroughWritable reports whether a path led to a file through a link that the call, or another of this user, can
+// replace, or has replaced since.
+func (r *resolver) leadsThroughWritable(path string, to *openFile) bool {
+	real, dirs := followLinks(path)
+	return real != to.path || slices.ContainsFunc(dirs, func(dir string) bool { return r.isWritablePath(dir) || mayReplaceIn(dir) })
 }
 
 // isWritable reports whether the call can write to the file or put another one in its place; to a directory also when
