@@ -7,7 +7,7 @@ source "$(dirname "$0")/lib.sh"
 
 # debian PACKAGE COMMAND... installs a package unless the command, which needs it, works.
 debian() {
-  local package=$1 install=(apt-get install -y --no-install-recommends "$1")
+  local package=$1 install=(apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1")
   shift
   ! "$@" >/dev/null 2>&1 || return 0
   [[ ${TOOLCALL_NO_INSTALL:-} != 1 ]] || die "the Debian package $package is missing: run 'apt-get install $package', or unset TOOLCALL_NO_INSTALL"
@@ -49,23 +49,26 @@ node_packages() {
   cp "$2/package-lock.json" "$to/.installed"
 }
 
-# clients_image makes an image of network clients: the tool image with kubectl for programs of Go, Node.js with npm, and Java.
+# clients_image makes an image of network clients: the tool image with kubectl for programs of Go, Node.js with npm, Java, and a
+# program with the C library musl.
 clients_image() {
-  local to=bin/test/clients npm=10.9.4 node libatomic tools
+  local to=bin/test/clients npm=10.9.4 source=test/e2e/testdata/fetch.c node libatomic tools from
   tools=$(bin/test/images tool)
-  [[ $(cat "$to.from" 2>/dev/null) != "$tools $npm" ]] || return 0
+  from="$tools $npm $(sha256sum <"$source")"
+  [[ $(cat "$to.from" 2>/dev/null) != "$from" ]] || return 0
   say "building the image of network clients"
   rm -rf "$to"
   mkdir -p "$to"
   npm --prefix "$to" install --ignore-scripts --no-audit --no-fund "npm@$npm" >&2
   jlink --add-modules java.base,java.net.http,jdk.compiler,jdk.crypto.ec --strip-debug --no-header-files --no-man-pages --output "$to/java"
+  musl-gcc -static -Os -o "$to/fetch" "$source"
   node=$(echo bin/test/node/node/node_modules/node-linux-*/bin/node)
   libatomic=$(ldd "$node" | awk '$1 == "libatomic.so.1" { print $3 }')
   bin/test/images extend --from "$tools" --tag toolcall.dev/clients:dev \
     --file "$(cluster assets)/kubectl:/usr/local/bin/kubectl" --file "$node:/usr/local/bin/node" --file "$libatomic:/usr/lib/libatomic.so.1" \
-    --file "$to/node_modules/npm:/opt/npm" --file "$to/java:/opt/java" "$to.tar" >/dev/null
+    --file "$to/node_modules/npm:/opt/npm" --file "$to/java:/opt/java" --file "$to/fetch:/usr/local/bin/musl-fetch" "$to.tar" >/dev/null
   rm -rf "$to"
-  echo "$tools $npm" >"$to.from"
+  echo "$from" >"$to.from"
 }
 
 say "building the programs that tests start"
@@ -77,6 +80,7 @@ counted go -C hack/release build -v -o "$PWD/bin/test/" . helm.sh/helm/v4/cmd/he
 cluster build
 
 debian gcc gcc --version
+debian musl-tools musl-gcc --version
 unpack prometheus prometheus promtool
 debian busybox busybox true
 debian npm npm --version

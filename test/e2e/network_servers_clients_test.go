@@ -24,6 +24,8 @@ func clients(hello string) map[string]fetching {
 		"node":          {`node -e "$FETCH" http://$HOST/hello`, hello},
 		"node by TLS":   {`NODE_EXTRA_CA_CERTS=ca.pem node -e "$FETCH" https://$HOST/hello`, hello},
 		"npm":           {`node /opt/npm/bin/npm-cli.js install --silent --no-audit --registry http://$HOST/npm/ greeting && node -p 'require("greeting")("world")'`, "hello world\n"},
+		"npm by TLS":    {`NODE_EXTRA_CA_CERTS=ca.pem node /opt/npm/bin/npm-cli.js install --silent --no-audit --registry https://$HOST/npm/ greeting && node -p 'require("greeting")("world")'`, "hello world\n"},
+		"musl":          {`musl-fetch $HOST`, hello},
 		"java":          {`printf %s "$JAVA" > Fetch.java; /opt/java/bin/java Fetch.java http://$HOST/hello`, hello + hello},
 		"java by TLS": {`printf %s "$JAVA" > Fetch.java; said=$(/opt/java/bin/keytool -importcert -noprompt -storepass changeit -keystore trusted -file ca.pem 2>&1) || echo "$said"
 /opt/java/bin/java -Djavax.net.ssl.trustStore=trusted -Djavax.net.ssl.trustStorePassword=changeit Fetch.java https://$HOST/hello`, hello + hello},

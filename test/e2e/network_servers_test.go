@@ -51,7 +51,7 @@ func (o *outside) serveSites(t *testing.T) *sites {
 		fmt.Fprintln(w, n, err)
 	})
 	handler.HandleFunc("GET /npm/greeting", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `{"name": "greeting", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "greeting", "version": "1.0.0", "dist": {"tarball": "http://%s/files/greeting.tgz"}}}}`, r.Host)
+		fmt.Fprintf(w, `{"name": "greeting", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {"name": "greeting", "version": "1.0.0", "dist": {"tarball": "%s://%s/files/greeting.tgz"}}}}`, scheme(r), r.Host)
 	})
 	handler.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(http.Dir(newSources(t)))))
 	for port, start := range map[uint16]func(*httptest.Server){80: (*httptest.Server).Start, 443: (*httptest.Server).StartTLS} {
@@ -66,6 +66,13 @@ func (o *outside) serveSites(t *testing.T) *sites {
 		}
 	}
 	return s
+}
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // slowly says nothing for longer than any lookup takes, and then a line at a time.

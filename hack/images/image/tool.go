@@ -83,10 +83,12 @@ func (o ToolOptions) requireDebootstrap() error {
 		return errors.New("missing: debootstrap (the tool image); run apt-get install debootstrap, or unset TOOLCALL_NO_INSTALL")
 	}
 	fmt.Fprintln(o.Progress, "installing Debian packages: debootstrap (the tool image)")
-	if err := run("", "apt-get", "install", "-y", "--no-install-recommends", "debootstrap"); err == nil {
+	// Another program may be installing something.
+	install := []string{"-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", "debootstrap"}
+	if err := run("", "apt-get", install...); err == nil {
 		return nil
 	}
-	return errors.Join(run("", "apt-get", "update"), run("", "apt-get", "install", "-y", "--no-install-recommends", "debootstrap"))
+	return errors.Join(run("", "apt-get", "update"), run("", "apt-get", install...))
 }
 
 func (o ToolOptions) build(root, path string) error {

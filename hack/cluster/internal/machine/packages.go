@@ -71,7 +71,8 @@ func Install(out io.Writer, missing []Need, allowed bool) error {
 		return fmt.Errorf("missing: %s; run apt-get install %s, or unset TOOLCALL_NO_INSTALL", describe(missing), strings.Join(names, " "))
 	}
 	fmt.Fprintf(out, "installing Debian packages: %s\n", describe(missing))
-	args := append([]string{"install", "-y", "--no-install-recommends"}, names...)
+	// Another program may be installing something.
+	args := append([]string{"-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends"}, names...)
 	if err := aptGet(args...); err == nil {
 		return nil
 	}
