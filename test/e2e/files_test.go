@@ -146,6 +146,70 @@ func TestFileActionsSayWhyTheyCannot(t *testing.T) {
 	expect(t, run(shell("cat file; ls -A | grep -c toolcall || true")), succeeded("a\n0\n"))
 }
 
+// Files that no program would make: nothing of them is read from elsewhere, takes the runner's memory, or hangs.
+func TestFileActionsOnOddFiles(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	run := sp.desk(t, "desk")
+	expect(t, run(shell(`set -e
+ln /etc/passwd hard 2>/dev/null || echo "no hard link leads out"
+echo here >one; ln one two
+printf x >"$(printf 'odd\n\t\377\033[31m"')"
+d=deep; for i in $(seq 300); do d=$d/d; done; mkdir -p $d; echo found >$d/needle
+truncate -s 1T sparse; printf 'y%.0s' $(seq 100000) >oneline; ln -s /dev/zero endless; ln -s /proc/self/mem memory`)),
+		succeeded("no hard link leads out\n"))
+	part := run(file(v1alpha1.FileRead, "sparse", func(f *v1alpha1.FileAction) { f.Unit, f.Limit = v1alpha1.UnitBytes, ptr.To(int64(8)) }))
+	expect(t, part, did(strings.Repeat("\x00", 8)))
+	expect(t, run(file(v1alpha1.FileEdit, "sparse", replaces("a", "b"))), couldNot(v1alpha1.ReasonFileTooLarge))
+	expect(t, run(file(v1alpha1.FileRead, "endless")), couldNot(v1alpha1.ReasonPathNotAllowed))
+	expect(t, run(file(v1alpha1.FileRead, "memory")), couldNot(v1alpha1.ReasonPathNotAllowed))
+	// One of two names gets another file; the other name keeps what it had.
+	expect(t, run(file(v1alpha1.FileWrite, "one", content("new\n"))), did(""))
+	expect(t, run(shell("cat one two")), succeeded("new\nhere\n"))
+	listed := run(file(v1alpha1.FileList, "."))
+	if !strings.Contains(listed.Status.Stdout, `"path":"odd\n\t`) || strings.Contains(listed.Status.Stdout, "\x1b") {
+		t.Errorf("listed %q", listed.Status.Stdout)
+	}
+	found := run(file(v1alpha1.FileGrep, ".", pattern("found|y{1000}")))
+	if !strings.Contains(found.Status.Stdout, `/d/needle","lineNumber":1`) && !found.Status.File.Truncated {
+		t.Errorf("found %q, %+v", clip(found.Status.Stdout, 1000), found.Status.File)
+	}
+	expect(t, run(file(v1alpha1.FileDelete, "deep", func(f *v1alpha1.FileAction) { f.Recursive = true })), did(""))
+	expect(t, run(shell("ls -d deep 2>/dev/null || echo gone")), succeeded("gone\n"))
+}
+
+// Calls write the same file at the same time: each reader finds one of the contents, whole, and of the writes that expect
+// what was there before exactly one is done.
+func TestFileActionsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	session := sp.startSession(t, "desk", concurrent(8))
+	write := func(spec v1alpha1.ToolCallSpec) *v1alpha1.ToolCall { return sp.create(t, inside(session, spec)) }
+	expect(t, sp.run(t, inside(session, file(v1alpha1.FileWrite, "shared", content(strings.Repeat("0", 200_000))))), did(""))
+	before := sum(strings.Repeat("0", 200_000))
+	var writes, reads []*v1alpha1.ToolCall
+	for i := range 8 {
+		text := strings.Repeat(string(rune('a'+i)), 200_000)
+		writes = append(writes, write(file(v1alpha1.FileWrite, "shared", content(text), func(f *v1alpha1.FileAction) { f.IfSHA256 = &before })))
+		reads = append(reads, write(file(v1alpha1.FileRead, "shared", func(f *v1alpha1.FileAction) { f.Unit, f.Limit = v1alpha1.UnitBytes, ptr.To(int64(200_000)) })))
+	}
+	done := 0
+	for i, call := range writes {
+		if ended := sp.awaitFinished(t, call); ended.Status.Phase == v1alpha1.PhaseSucceeded {
+			done++
+		} else {
+			expect(t, ended, couldNot(v1alpha1.ReasonFileChanged))
+		}
+		read := sp.awaitFinished(t, reads[i]).Status
+		if read.File == nil || read.Stdout == "" || strings.Trim(read.Stdout, read.Stdout[:1]) != "" && !strings.Contains(read.Stdout, "omitted") {
+			t.Errorf("a reader found %q, %+v", clip(read.Stdout, 200), read.File)
+		}
+	}
+	if done != 1 {
+		t.Errorf("%d of 8 writes that expected the first content were done", done)
+	}
+}
+
 // The image needs nothing for it: this one has no file but the runner.
 func TestFileActionsInAnImageWithoutAShell(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -103,6 +104,36 @@ echo "$$ $KEY" > /workspace/where; echo ready; sleep 600`))))
 				t.Errorf("a file action finds %q", found.Status.Stdout)
 			}
 		})
+	}
+}
+
+// A new value is that of the calls whose pods start after it; a session keeps the one that its pod began with. Each is redacted
+// where a call has it, and only there.
+func TestASecretThatChanges(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	sp.newTokens(t)
+	session := sp.startSession(t, "before", sessionIn("tokens"))
+	const newValue = "glpat-a-new-one-01234"
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: "tokens"}}
+	must(t, sp.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+	secret.StringData = map[string]string{"token": newValue}
+	must(t, sp.client.Update(t.Context(), secret))
+	// Each says which value it has without printing it whole, and then prints both.
+	both := func(spec v1alpha1.ToolCallSpec) string {
+		call := sp.run(t, spec)
+		expectSame(t, "phase", v1alpha1.PhaseSucceeded, call.Status.Phase)
+		return call.Status.Stdout
+	}
+	show := shell(`echo ${#TOKEN}; echo "$TOKEN"; for v in old:` + tokenValue + ` new:` + newValue + `; do echo $v; done`)
+	if got, want := both(inside(session, show)), "20\n[redacted: TOKEN]\nold:[redacted: TOKEN]\nnew:"+newValue+"\n"; got != want {
+		t.Errorf("the session's call printed %q, want %q", got, want)
+	}
+	if way == waySession || way == wayWarm {
+		return // those pods are older than the new value
+	}
+	if got, want := both(in("tokens", show)), "21\n[redacted: TOKEN]\nold:"+tokenValue+"\nnew:[redacted: TOKEN]\n"; got != want {
+		t.Errorf("a new pod's call printed %q, want %q", got, want)
 	}
 }
 

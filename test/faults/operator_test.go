@@ -2,12 +2,15 @@ package faults
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -54,7 +57,7 @@ func (s *suite) awaitOperator(t *testing.T) {
 		}
 		status := deployment.Status
 		want := ptr.Deref(deployment.Spec.Replicas, 1)
-		return status.ReadyReplicas == want && status.Replicas == want && status.UpdatedReplicas == want, nil
+		return status.ObservedGeneration >= deployment.Generation && status.ReadyReplicas == want && status.Replicas == want && status.UpdatedReplicas == want, nil
 	})
 }
 
@@ -86,6 +89,15 @@ func (s *suite) scale(t *testing.T, count int32) (before int32) {
 	_, err = deployments.UpdateScale(ctx, operatorName, scale, metav1.UpdateOptions{})
 	must(t, err)
 	return before
+}
+
+// updateOperator has its pods replaced, as a new version's, and waits until they are.
+func (s *suite) updateOperator(t *testing.T) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"test.toolcall.dev/updated":%q}}}}}`, rand.Text())
+	_, err := s.clients.AppsV1().Deployments(operatorNamespace).Patch(t.Context(), operatorName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	must(t, err)
+	s.awaitOperator(t)
 }
 
 // freshOperator replaces the pods, so that no test pays for the kubelet's back-off after another's kills.

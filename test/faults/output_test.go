@@ -59,6 +59,16 @@ func TestOutputLeaderKilled(t *testing.T) {
 	f.verify(t, "leader of two killed", time.Now())
 }
 
+// An update replaces each replica, one after the other.
+func TestOutputRolledOut(t *testing.T) {
+	b := newBed(t)
+	b.replicas(t, 2)
+	f := b.newFlow(t, flowing)
+	f.awaitBytes(t, flowed)
+	b.updateOperator(t)
+	f.verify(t, "operator updated, replica after replica", time.Now())
+}
+
 func TestOutputAPIServerStopped(t *testing.T) {
 	outputMeets(t, "API server stopped for 30 s", func(b *bed, _ *flow) { b.stopped(t, "kube-apiserver", 30*time.Second) })
 }
