@@ -238,6 +238,23 @@ class LostAnswers(Base):
             self.tc.run("true", key="k")
         self.assertEqual((self.created, caught.exception.retry_safe, caught.exception.call), (1, False, "k"))
 
+    def test_whether_it_is_safe_to_ask_again_follows_from_what_may_have_arrived(self) -> None:
+        for code, reason, kind, is_safe in [
+            (429, "TooManyRequests", Unavailable, True), (503, "ServiceUnavailable", Unavailable, False),
+            (422, "Invalid", InvalidArgument, True), (403, "Forbidden", Forbidden, True),
+        ]:
+            def before(e: Exchange) -> bool:
+                if e.command == "POST":
+                    e.refuse(code, reason)
+                return e.command == "POST"
+
+            self.fake.before = before
+            creates: list[Callable[[Toolcall], object]] = [lambda tc: tc.run("true"), lambda tc: tc.session("tools")]
+            for create in creates:
+                with self.subTest(reason), self.server.toolcall(0.2) as tc, self.assertRaises(kind) as caught:
+                    create(tc)
+                self.assertEqual(caught.exception.retry_safe, is_safe)
+
     def test_a_call_that_is_there_in_the_end_is_awaited(self) -> None:
         def before(e: Exchange) -> bool:
             if e.command == "POST":
@@ -257,8 +274,9 @@ class SameName(Base):
             self.fake.wrong_uid = refusal
             handle.cancel()
             self.assertEqual(self.fake.cancelled, [])
-        with self.assertRaises(NotFound):
+        with self.assertRaises(NotFound) as caught:
             handle.wait()
+        self.assertEqual((caught.exception.reason, caught.exception.retry_safe), ("Deleted", False))
         self.tc.cancel("k")
         self.assertEqual(self.fake.cancelled, ["k"])
 
@@ -267,8 +285,9 @@ class SameName(Base):
         self.fake.calls["s"] = session(uid=OTHER_UID)
         s.end()
         self.assertEqual(self.fake.cancelled, [])
-        with self.assertRaises(NotFound):
+        with self.assertRaises(NotFound) as caught:
             s.wait_until_ready()
+        self.assertEqual((caught.exception.reason, caught.exception.retry_safe), ("Deleted", True))
 
 
 class SharedWatch(Base):

@@ -6,17 +6,22 @@ import json
 import threading
 import time
 import unittest
+from pathlib import Path
 from typing import Any
 
 import toolcall
 from toolcall import errors, interrupts
 from toolcall.calls import settled
-from toolcall.errors import error_of_answer, error_of_call
+from toolcall.errors import ToolcallError, error_of_answer, error_of_call
 from toolcall.files import objects_in
 from toolcall.results import Result, is_finished, result_of
+from toolcall.sessions import check_ended
 from toolcall.streams import Piece, texts
 from toolcall.transport import Passing, Patience
 from toolcall.watches import lines
+
+# What both client libraries make of the API's reasons.
+REASONS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "scenarios/reasons.json").read_text())
 
 
 def call(phase: str, reason: str, **status: Any) -> Result:
@@ -25,32 +30,25 @@ def call(phase: str, reason: str, **status: Any) -> Result:
 
 class Reasons(unittest.TestCase):
     def test_the_class_of_each_end(self) -> None:
-        for phase, reason, kind in [
-            ("Denied", "ShellDisabled", errors.Denied),
-            ("Denied", "SessionNotAllowed", errors.Denied),
-            ("Denied", "ApprovalDenied", errors.ApprovalNeeded),
-            ("Denied", "ApprovalExpired", errors.ApprovalNeeded),
-            ("Failed", "TimedOut", errors.TimedOut),
-            ("Failed", "PodLost", errors.PodLost),
-            ("Failed", "NonZeroExit", errors.NonZeroExit),
-            ("Failed", "Signaled", errors.NonZeroExit),
-            ("Failed", "OOMKilled", errors.NonZeroExit),
-            ("Failed", "CommandNotFound", errors.NotFound),
-            ("Failed", "EnvironmentNotFound", errors.NotFound),
-            ("Failed", "PathNotAllowed", errors.Forbidden),
-            ("Failed", "EditAmbiguous", errors.FileFailed),
-            ("Failed", "FileExists", errors.FileFailed),
-            ("Failed", "SessionEnded", errors.SessionEnded),
-            ("Failed", "ImagePullFailed", errors.NotStarted),
-            ("Failed", "NoReasonThatAnybodyKnows", errors.NotStarted),
-            ("Cancelled", "CancelRequested", errors.Cancelled),
-        ]:
-            with self.subTest(reason):
+        ends = [(phase, reason, kind) for phase, kinds in REASONS["calls"].items() for reason, kind in kinds.items() if kind]
+        self.assertGreater(len(ends), 50)
+        ends += [("Failed", "NoReasonThatAnybodyKnows", "NotStarted"), ("Denied", "NoReasonThatAnybodyKnows", "Denied")]
+        for phase, reason, kind in ends:
+            with self.subTest(f"{phase} {reason}"):
                 error = error_of_call(phase, call(phase, reason, message="why", retrySafe=phase == "Failed"))
-                self.assertIs(type(error), kind)
+                self.assertEqual(type(error).__name__, kind)
                 self.assertEqual((error.reason, error.message, error.call), (reason, "why", "c"))
                 self.assertEqual(error.retry_safe, phase == "Failed")
                 self.assertEqual(error.result.phase if error.result else "", phase)
+        for reason, kind in REASONS["calls"]["Succeeded"].items():
+            result = call("Succeeded", reason)
+            self.assertEqual((settled(result, True), kind), (result, None))
+
+    def test_the_class_of_each_end_of_a_session(self) -> None:
+        for reason, kind in REASONS["sessions"].items():
+            with self.subTest(reason), self.assertRaises(ToolcallError) as raised:
+                check_ended({"metadata": {"name": "s"}, "status": {"phase": "Ended", "reason": reason}})
+            self.assertEqual((type(raised.exception).__name__, raised.exception.reason), (kind, reason))
 
     def test_a_commands_own_failure_is_an_error_only_if_asked_for(self) -> None:
         result = call("Failed", "NonZeroExit", exitCode=3)
@@ -64,28 +62,27 @@ class Reasons(unittest.TestCase):
         def status(reason: str, message: str = "why", **more: Any) -> bytes:
             return json.dumps({"kind": "Status", "reason": reason, "message": message, **more}).encode()
 
-        for code, body, kind, reason in [
-            (404, status("NotFound"), errors.NotFound, "NotFound"),
-            (403, status("Forbidden"), errors.Forbidden, "Forbidden"),
-            (401, b"who are you", errors.Forbidden, "HTTP401"),
-            (422, status("Invalid"), errors.InvalidArgument, "Invalid"),
-            (409, status("AlreadyExists"), errors.Conflict, "AlreadyExists"),
-            (412, status("FileExists"), errors.FileFailed, "FileExists"),
-            (404, status("FileNotFound"), errors.NotFound, "FileNotFound"),
-            (507, status("NoSpace"), errors.FileFailed, "NoSpace"),
-            (418, b"", errors.ToolcallError, "HTTP418"),
-            (404, b'["no status"]', errors.NotFound, "HTTP404"),
-        ]:
+        for answer in REASONS["answers"]:
+            code, reason = answer["code"], answer["reason"]
             with self.subTest(f"{code} {reason}"):
-                error = error_of_answer(code, body)
-                self.assertEqual((type(error), error.reason), (kind, reason))
+                error = error_of_answer(code, status(reason) if reason else b"no status")
+                self.assertEqual(type(error).__name__, answer["class"])
+                self.assertEqual((error.reason, error.retry_safe), (reason or f"HTTP{code}", False))
+        self.assertIs(type(error_of_answer(404, b'["no status"]')), errors.NotFound)
         gone = error_of_answer(410, status("OutputNotKept", details={"causes": [{"type": "NextOffset", "message": "42"}]}))
         assert isinstance(gone, errors.OutputNotKept)
         self.assertEqual(gone.resume_at, 42)
 
     def test_an_error_reads_well(self) -> None:
         self.assertEqual(str(errors.Denied("ShellDisabled", "no shell", call="c")), "call c: ShellDisabled: no shell")
-        self.assertIsInstance(errors.invalid("wrong"), ValueError)
+
+    def test_an_argument_that_is_not_valid_is_safe_to_correct(self) -> None:
+        error = errors.invalid("wrong")
+        self.assertIsInstance(error, ValueError)
+        self.assertEqual((error.reason, error.retry_safe), ("InvalidArgument", True))
+
+    def test_a_missing_approval_is_a_denial(self) -> None:
+        self.assertTrue(issubclass(errors.ApprovalNeeded, errors.Denied))
 
     def test_all_errors_can_be_imported(self) -> None:
         kinds = {k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.ToolcallError)}

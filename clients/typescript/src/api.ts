@@ -3,7 +3,7 @@
 import http from "node:http";
 import https from "node:https";
 import type { KubeConfig } from "@kubernetes/client-node";
-import { ApiError, ClientClosed, ConnectionLost, InvalidArgument, NothingSent, type ApiStatus } from "./errors.js";
+import { ApiError, ClientClosed, ConnectionLost, invalid, NothingSent, type ApiStatus } from "./errors.js";
 import { GROUP, VERSION, type Plural } from "./objects.js";
 import { Retries } from "./retries.js";
 
@@ -50,7 +50,7 @@ export class Api {
   ) {
     const cluster = config.getCurrentCluster();
     if (!cluster) {
-      throw new InvalidArgument("the kubeconfig has no current context with a cluster: set KUBECONFIG, or give a KubeConfig");
+      throw invalid("the kubeconfig has no current context with a cluster: set KUBECONFIG, or give a KubeConfig");
     }
     this.server = new URL(cluster.server);
   }

@@ -44,7 +44,7 @@ export class ToolcallError extends Error {
 /** The call was refused before anything ran: by the policy, by rights, by its session or by a budget. */
 export class Denied extends ToolcallError {}
 /** The call needs an approval that it didn't get. */
-export class ApprovalNeeded extends ToolcallError {}
+export class ApprovalNeeded extends Denied {}
 /** The call's time limit ended its process. `result` has the output so far. */
 export class TimedOut extends ToolcallError {}
 /** The call's pod is gone, and nobody knows how far its command came. */
@@ -67,6 +67,8 @@ export class NotStarted extends ToolcallError {}
 export class KeyReused extends ToolcallError {}
 /** An argument isn't valid. Nothing was run. */
 export class InvalidArgument extends ToolcallError {}
+/** The object isn't in a state for this, for example a session that isn't ready. */
+export class Conflict extends ToolcallError {}
 /** A part of the output wasn't kept. */
 export class OutputNotKept extends ToolcallError {}
 /** The API can't be reached, or has failed, for longer than the library tries. */
@@ -74,6 +76,7 @@ export class Unavailable extends ToolcallError {}
 
 type ErrorClass = new (message: string, details?: ErrorDetails) => ToolcallError;
 
+// clients/scenarios/reasons.json has them all, for both libraries; those that aren't here follow from the phase or the code.
 const BY_REASON: Record<string, ErrorClass> = {
   ApprovalDenied: ApprovalNeeded,
   ApprovalExpired: ApprovalNeeded,
@@ -83,6 +86,7 @@ const BY_REASON: Record<string, ErrorClass> = {
   Signaled: NonZeroExit,
   OOMKilled: NonZeroExit,
   EnvironmentNotFound: NotFound,
+  NoEnvironment: NotFound,
   SessionNotFound: NotFound,
   SkillNotFound: NotFound,
   CommandNotFound: NotFound,
@@ -101,6 +105,8 @@ const BY_REASON: Record<string, ErrorClass> = {
   FileChanged: FileFailed,
   NoSpace: FileFailed,
   InvalidPattern: FileFailed,
+  FileError: FileFailed,
+  NotSupported: FileFailed,
   OutputNotKept,
 };
 
@@ -115,22 +121,29 @@ export function classOfEnd(phase: string, reason: string): ErrorClass | undefine
   return BY_REASON[reason] ?? (phase === "Denied" ? Denied : NotStarted);
 }
 
+const BY_CODE: Record<number, ErrorClass> = {
+  400: InvalidArgument,
+  401: Forbidden,
+  403: Forbidden,
+  404: NotFound,
+  409: Conflict,
+  410: Conflict,
+  412: FileFailed,
+  413: InvalidArgument,
+  416: InvalidArgument,
+  422: InvalidArgument,
+  429: Unavailable,
+  507: FileFailed,
+};
+
 /** The class for an answer of the API, by its `reason` and its status code. */
 export function classOfAnswer(code: number, reason: string): ErrorClass {
-  const known = BY_REASON[reason];
-  if (known) {
-    return known;
-  }
-  if (code === 401 || code === 403) {
-    return Forbidden;
-  }
-  if (code === 404) {
-    return NotFound;
-  }
-  if (code === 400 || code === 413 || code === 416 || code === 422) {
-    return InvalidArgument;
-  }
-  return code === 429 || code >= 500 ? Unavailable : ToolcallError;
+  return BY_REASON[reason] ?? BY_CODE[code] ?? (code >= 500 ? Unavailable : ToolcallError);
+}
+
+/** The error for an argument that isn't valid, before anything is sent. */
+export function invalid(message: string): InvalidArgument {
+  return new InvalidArgument(message, { retrySafe: true });
 }
 
 /** Body of the API's answer to a request that failed: a Kubernetes Status, as far as it is used. */
@@ -180,7 +193,7 @@ export function withResult(error: ToolcallError, result: Result): ToolcallError 
 /** The public error for whatever a request threw. Errors of other kinds come back as they are. */
 export function publicError(error: unknown, details: ErrorDetails = {}): unknown {
   if (error instanceof ApiError) {
-    const reason = error.status.reason ?? `Status${error.code}`;
+    const reason = error.status.reason || `HTTP${error.code}`;
     const Class = classOfAnswer(error.code, reason);
     return new Class(error.message, { reason, code: error.code, cause: error, ...details });
   }

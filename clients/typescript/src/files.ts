@@ -2,7 +2,7 @@
 
 import { posix } from "node:path";
 import type { Calls } from "./calls.js";
-import { Forbidden, InvalidArgument } from "./errors.js";
+import { Forbidden, invalid } from "./errors.js";
 import type { FileAction, FileStatus } from "./objects.js";
 import type { Result } from "./result.js";
 import type { Session } from "./session.js";
@@ -92,7 +92,7 @@ export class Files {
     const isPart = options.offset !== undefined || options.limit !== undefined;
     if (options.format === "bytes") {
       if (isPart) {
-        throw new InvalidArgument("offset and limit count lines of a text: leave them out, or read the file as text");
+        throw invalid("offset and limit count lines of a text: leave them out, or read the file as text");
       }
       return this.#transfer.read(path, options.signal);
     }
@@ -109,7 +109,7 @@ export class Files {
       return this.act({ operation: "Write", path, ...content, ...(mode === undefined ? {} : { mode }), ...condition }, { signal });
     }
     if (mode !== undefined) {
-      throw new InvalidArgument(`mode can be given for at most ${MAX_CALL_BYTES} bytes, and the data has ${bytes.length}: leave it out`);
+      throw invalid(`mode can be given for at most ${MAX_CALL_BYTES} bytes, and the data has ${bytes.length}: leave it out`);
     }
     const done = await this.#transfer.write(path, bytes, { ifSHA256, signal });
     return { path, ...done };

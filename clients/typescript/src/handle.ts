@@ -3,7 +3,7 @@
 import { readAll, type Api } from "./api.js";
 import { resultOf, type Calls } from "./calls.js";
 import { setTrue } from "./create.js";
-import { ApiError, InvalidArgument, publicError } from "./errors.js";
+import { ApiError, invalid, publicError } from "./errors.js";
 import type { Live } from "./live.js";
 import type { ToolCall } from "./objects.js";
 import { follow, readRange, readWhole, type CallRef, type Chunk, type Range, type Stream } from "./output.js";
@@ -75,7 +75,7 @@ export class CommandHandle {
   write(text: string | Uint8Array, options: { eof?: boolean; signal?: AbortSignal } = {}): Promise<void> {
     const session = this.#object.spec.sessionRef;
     if (!session) {
-      return Promise.reject(new InvalidArgument(`the call ${this.call} has no session: only calls of sessions can be written to`));
+      return Promise.reject(invalid(`the call ${this.call} has no session: only calls of sessions can be written to`));
     }
     const data = typeof text === "string" ? Buffer.from(text, "utf8") : Buffer.from(text);
     const written = this.#writes.then(() => this.writeAll(session.name, data, options));

@@ -35,6 +35,7 @@ export type {
 export {
   ApprovalNeeded,
   Cancelled,
+  Conflict,
   Denied,
   FileFailed,
   Forbidden,

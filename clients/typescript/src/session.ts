@@ -94,7 +94,8 @@ export class Session {
   }
 }
 
-function endedError({ metadata, status }: ToolSession): NotStarted | SessionEnded {
+/** The error for a session that has ended. */
+export function endedError({ metadata, status }: ToolSession): NotStarted | SessionEnded {
   const reason = status?.reason ?? "SessionEnded";
   const message = `the session ${metadata.name} has ended: ${status?.message || reason}`;
   const Class = reason === "StartFailed" ? NotStarted : SessionEnded;

@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { posix } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { InvalidArgument } from "./errors.js";
+import { invalid } from "./errors.js";
 import type { FileAction, ToolCallSpec, ToolSessionSpec } from "./objects.js";
 
 /**
@@ -77,7 +77,7 @@ export function commandSpec(command: Command, options: CallOptions, place: Place
 /** The spec of a call for a file action. */
 export function fileSpec(file: FileAction, place: Place): ToolCallSpec {
   if (text("path", file.path) === "") {
-    throw new InvalidArgument('path is empty: give a path, or "." for the session\'s directory');
+    throw invalid('path is empty: give a path, or "." for the session\'s directory');
   }
   return { file, ...placeOf(place, undefined) };
 }
@@ -88,7 +88,7 @@ export function nameFor(key: string | undefined, prefix: string): string {
     return `${prefix}-${randomBytes(10).toString("hex")}`;
   }
   if (typeof key !== "string" || key.length > MAX_NAME || !NAME.test(key)) {
-    throw new InvalidArgument(
+    throw invalid(
       `the key ${JSON.stringify(key)} can't be an object's name: use lower-case letters, digits, "-" and ".", ` +
         `at most ${MAX_NAME} characters, with a letter or digit at both ends`,
     );
@@ -112,7 +112,7 @@ export function sameSpec(sent: ToolCallSpec | ToolSessionSpec, there: ToolCallSp
 /** A positive whole number of seconds. Throws InvalidArgument. */
 export function wholeSeconds(name: string, value: number, least = 1): number {
   if (!Number.isInteger(value) || value < least || value > MAX_SECONDS) {
-    throw new InvalidArgument(`${name} is ${String(value)}: give a whole number of seconds, at least ${least}`);
+    throw invalid(`${name} is ${String(value)}: give a whole number of seconds, at least ${least}`);
   }
   return value;
 }
@@ -120,7 +120,7 @@ export function wholeSeconds(name: string, value: number, least = 1): number {
 /** A number of bytes, lines or results. Throws InvalidArgument. */
 export function wholeNumber(name: string, value: number, least: number): number {
   if (!Number.isSafeInteger(value) || value < least) {
-    throw new InvalidArgument(`${name} is ${String(value)}: give a whole number, at least ${least}`);
+    throw invalid(`${name} is ${String(value)}: give a whole number, at least ${least}`);
   }
   return value;
 }
@@ -129,7 +129,7 @@ export function wholeNumber(name: string, value: number, least: number): number 
 export function envOf(env: Record<string, string>): { name: string; value: string }[] {
   return Object.entries(env).map(([name, value]) => {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
-      throw new InvalidArgument(`${JSON.stringify(name)} isn't a variable's name: use letters, digits and "_", not a digit first`);
+      throw invalid(`${JSON.stringify(name)} isn't a variable's name: use letters, digits and "_", not a digit first`);
     }
     return { name, value: text(`env.${name}`, value) };
   });
@@ -152,7 +152,7 @@ function actionOf(command: Command): ToolCallSpec {
       return { tool: { name: notEmpty("tool", command.tool), arguments: command.arguments ?? {} } };
     }
   }
-  throw new InvalidArgument("the command is neither a command line nor an object with program, code or tool");
+  throw invalid("the command is neither a command line nor an object with program, code or tool");
 }
 
 function placeOf(place: Place, cwd: string | undefined): ToolCallSpec {
@@ -166,10 +166,10 @@ function placeOf(place: Place, cwd: string | undefined): ToolCallSpec {
 
 function text(name: string, value: unknown): string {
   if (typeof value !== "string") {
-    throw new InvalidArgument(`${name} is of type ${typeof value}: give a string`);
+    throw invalid(`${name} is of type ${typeof value}: give a string`);
   }
   if (name !== "stdin" && value.includes("\0")) {
-    throw new InvalidArgument(`${name} has a NUL character, which no process can be given`);
+    throw invalid(`${name} has a NUL character, which no process can be given`);
   }
   return value;
 }
@@ -177,7 +177,7 @@ function text(name: string, value: unknown): string {
 // An empty list would narrow nothing, which nobody means who gives one.
 function hostsOf(hosts: readonly string[]): string[] {
   if (!Array.isArray(hosts) || hosts.length === 0 || hosts.includes("")) {
-    throw new InvalidArgument(
+    throw invalid(
       `networkHosts is ${JSON.stringify(hosts)}: give a list of hosts, such as ["packages.example.com"], or leave it out for all that the policy allows`,
     );
   }
@@ -186,7 +186,7 @@ function hostsOf(hosts: readonly string[]): string[] {
 
 function notEmpty(name: string, value: unknown): string {
   if (text(name, value) === "") {
-    throw new InvalidArgument(`${name} is empty: say what to run`);
+    throw invalid(`${name} is empty: say what to run`);
   }
   return value as string;
 }

@@ -4,7 +4,7 @@ import { KubeConfig } from "@kubernetes/client-node";
 import { Api } from "./api.js";
 import { Calls, type RunOptions } from "./calls.js";
 import { create, setTrue } from "./create.js";
-import { Cancelled, InvalidArgument, publicError } from "./errors.js";
+import { Cancelled, invalid, publicError } from "./errors.js";
 import { CommandHandle } from "./handle.js";
 import { list, type CallInfo, type CallsQuery, type Page, type SessionInfo, type SessionsQuery, callInfo, sessionInfo } from "./list.js";
 import type { ToolCall, ToolSession, ToolSessionSpec } from "./objects.js";
@@ -41,7 +41,7 @@ export class Toolcall {
     const config = options.kubeConfig ?? defaultConfig();
     const namespace = options.namespace ?? config.getContextObject(config.getCurrentContext())?.namespace;
     if (!namespace) {
-      throw new InvalidArgument("no namespace: give one, as in new Toolcall({ namespace: \"agents\" }), or set it in the kubeconfig's context");
+      throw invalid("no namespace: give one, as in new Toolcall({ namespace: \"agents\" }), or set it in the kubeconfig's context");
     }
     this.namespace = namespace;
     this.#api = new Api(config, namespace, wholeSeconds("retryFor", options.retryFor ?? 120, 0) * 1_000);

@@ -136,6 +136,8 @@ export function deleted(plural: Plural, name: string): NotFound {
   return new NotFound(`the ${kind} ${name} was deleted: what came of it isn't known any more`, {
     reason: "Deleted",
     call: kind === "call" ? name : undefined,
+    // A command that waits for a session hasn't started.
+    retrySafe: kind === "session",
   });
 }
 

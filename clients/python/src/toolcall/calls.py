@@ -131,7 +131,7 @@ class Calls:
                 try:
                     patience.failed(error)
                 except Unavailable as over:
-                    over.call = order.name
+                    over.retry_safe, over.call = sent is None, order.name
                     raise
             except ToolcallError as error:
                 if error.reason == "AlreadyExists":
@@ -389,6 +389,6 @@ def settled(result: Result, check: bool) -> Result:
 
 
 def _gone(name: str) -> NotFound:
-    return NotFound("NotFound", "it was deleted before its end was seen: whether it ran isn't known", call=name)
+    return NotFound("Deleted", "it was deleted before its end was seen: whether it ran isn't known", call=name)
 
 

@@ -89,7 +89,7 @@ class Session:
                 session = self._get()
                 watch.begin(session["metadata"]["resourceVersion"])
                 while session.get("status", {}).get("phase") not in phases:
-                    _check_ended(session)
+                    check_ended(session)
                     session = self._next(events)
         finally:
             watch.close()
@@ -125,7 +125,7 @@ class Session:
     def _checked(self, session: JSON) -> JSON:
         """The session, if it is this very one and no later one of its name."""
         if session["metadata"]["uid"] != self.uid:
-            raise NotFound("NotFound", f"session {self.name} is gone: another one has its name now", retry_safe=True)
+            raise NotFound("Deleted", f"session {self.name} is gone: another one has its name now", retry_safe=True)
         return session
 
     def _next(self, events: Events) -> JSON:
@@ -135,7 +135,7 @@ class Session:
         if what == "failed":
             raise thing
         if what == "deleted":
-            raise SessionEnded("SessionEnded", f"session {self.name} was deleted", retry_safe=True)
+            raise NotFound("Deleted", f"session {self.name} was deleted", retry_safe=True)
         return self._get() if what == "missing" else self._checked(thing)
 
 
@@ -163,13 +163,20 @@ def _create(calls: Calls, name: str, spec: JSON) -> tuple[JSON, bool]:
     """Creates a session, or finds the same one, and says which. A request whose answer was lost is repeated."""
     body = {"apiVersion": VERSION, "kind": "ToolSession", "metadata": {"name": name}, "spec": spec}
     path, patience = f"{API}/{calls.namespace}/toolsessions", Patience(calls.patience)
+    may_have_arrived = False
     while True:
         try:
             return calls.transport.create(path, body), True
         except Passing as error:
-            patience.failed(error)
+            may_have_arrived = may_have_arrived or not error.unsent
+            try:
+                patience.failed(error)
+            except Unavailable as over:
+                over.retry_safe = not may_have_arrived
+                raise
         except ToolcallError as error:
             if error.reason != "AlreadyExists":
+                error.retry_safe = not may_have_arrived
                 raise
             session = calls.fetch(f"{path}/{name}")
             if not is_same_session(session["spec"], spec):
@@ -180,7 +187,8 @@ def _create(calls: Calls, name: str, spec: JSON) -> tuple[JSON, bool]:
             return session, False
 
 
-def _check_ended(session: JSON) -> None:
+def check_ended(session: JSON) -> None:
+    """Raises the error for a session that has ended."""
     status = session.get("status") or {}
     if status.get("phase") == "Ended":
         reason = status.get("reason", "SessionEnded")

@@ -1,14 +1,25 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import * as lib from "../../src/index.js";
 import { lost, type Api } from "../../src/api.js";
-import { ApiError, classOfAnswer, classOfEnd, ConnectionLost, publicError } from "../../src/errors.js";
+import { ApiError, classOfEnd, ConnectionLost, invalid, publicError } from "../../src/errors.js";
 import { restInStatus } from "../../src/live.js";
 import type { ToolCallStatus } from "../../src/objects.js";
 import { nextKept } from "../../src/output.js";
 import { errorOfEnd, Result } from "../../src/result.js";
 import { pause, Retries } from "../../src/retries.js";
+import { endedError } from "../../src/session.js";
+import { commandSpec } from "../../src/spec.js";
+import { SCENARIOS } from "../cluster/cluster.js";
 
+// What both client libraries make of the API's reasons.
+const REASONS = JSON.parse(readFileSync(join(SCENARIOS, "reasons.json"), "utf8")) as {
+  calls: Record<string, Record<string, string | null>>;
+  sessions: Record<string, string>;
+  answers: { code: number; reason: string; class: string }[];
+};
 const NO_API = undefined as unknown as Api;
 
 function resultOf(status: ToolCallStatus): Result {
@@ -17,52 +28,38 @@ function resultOf(status: ToolCallStatus): Result {
 
 describe("the class of an error", () => {
   it("follows from phase and reason of the call", () => {
-    const cases: [string, string, unknown][] = [
-      ["Succeeded", "Completed", undefined],
-      ["Failed", "NonZeroExit", lib.NonZeroExit],
-      ["Failed", "Signaled", lib.NonZeroExit],
-      ["Failed", "OOMKilled", lib.NonZeroExit],
-      ["Failed", "TimedOut", lib.TimedOut],
-      ["Failed", "PodLost", lib.PodLost],
-      ["Failed", "EnvironmentNotFound", lib.NotFound],
-      ["Failed", "FileNotFound", lib.NotFound],
-      ["Failed", "PathNotAllowed", lib.Forbidden],
-      ["Failed", "EditAmbiguous", lib.FileFailed],
-      ["Failed", "SessionEnded", lib.SessionEnded],
-      ["Failed", "ImagePullFailed", lib.NotStarted],
-      ["Failed", "SomethingNew", lib.NotStarted],
-      ["Denied", "BinaryNotAllowed", lib.Denied],
-      ["Denied", "SomethingNew", lib.Denied],
-      ["Denied", "ApprovalDenied", lib.ApprovalNeeded],
-      ["Denied", "ApprovalExpired", lib.ApprovalNeeded],
-      ["Cancelled", "CancelRequested", lib.Cancelled],
-    ];
-    for (const [phase, reason, expected] of cases) {
-      assert.equal(classOfEnd(phase, reason), expected, `${phase}/${reason}`);
+    const ends = Object.entries(REASONS.calls).flatMap(([phase, kinds]) => Object.entries(kinds).map(([reason, kind]) => [phase, reason, kind] as const));
+    assert.ok(ends.length > 50, String(ends.length));
+    for (const [phase, reason, expected] of ends) {
+      assert.equal(classOfEnd(phase, reason)?.name ?? null, expected, `${phase}/${reason}`);
+    }
+    assert.equal(classOfEnd("Failed", "SomethingNew"), lib.NotStarted);
+    assert.equal(classOfEnd("Denied", "SomethingNew"), lib.Denied);
+  });
+
+  it("follows from the reason of the session's end", () => {
+    for (const [reason, expected] of Object.entries(REASONS.sessions)) {
+      const error = endedError({ metadata: { name: "s" }, spec: {}, status: { phase: "Ended", reason } });
+      assert.deepEqual([error.name, error.reason, error.retrySafe], [expected, reason, true]);
     }
   });
 
   it("follows from the answer of the API", () => {
-    const cases: [number, string, unknown][] = [
-      [401, "Unauthorized", lib.Forbidden],
-      [403, "Forbidden", lib.Forbidden],
-      [403, "PathNotAllowed", lib.Forbidden],
-      [404, "NotFound", lib.NotFound],
-      [404, "FileNotFound", lib.NotFound],
-      [409, "IsDirectory", lib.FileFailed],
-      [412, "FileChanged", lib.FileFailed],
-      [507, "NoSpace", lib.FileFailed],
-      [413, "FileTooLarge", lib.FileFailed],
-      [422, "Invalid", lib.InvalidArgument],
-      [400, "BadRequest", lib.InvalidArgument],
-      [410, "OutputNotKept", lib.OutputNotKept],
-      [429, "TooManyRequests", lib.Unavailable],
-      [503, "ServiceUnavailable", lib.Unavailable],
-      [409, "Conflict", lib.ToolcallError],
-    ];
-    for (const [code, reason, expected] of cases) {
-      assert.equal(classOfAnswer(code, reason), expected, `${code} ${reason}`);
+    for (const { code, reason, class: expected } of REASONS.answers) {
+      const error = publicError(new ApiError(code, reason ? { reason } : {}, {})) as lib.ToolcallError;
+      assert.deepEqual([error.name, error.reason, error.retrySafe], [expected, reason || `HTTP${code}`, false], `${code} ${reason}`);
     }
+  });
+
+  it("is that of a denial for a missing approval", () => {
+    assert.ok(new lib.ApprovalNeeded("x") instanceof lib.Denied);
+  });
+
+  it("is that of an argument that can be corrected safely, for one that isn't valid", () => {
+    const error = invalid("wrong");
+    assert.ok(error instanceof lib.InvalidArgument);
+    assert.deepEqual([error.reason, error.retrySafe], ["InvalidArgument", true]);
+    assert.throws(() => commandSpec("", {}, {}), { name: "InvalidArgument", retrySafe: true });
   });
 
   it("is public, with reason, code and call", () => {
