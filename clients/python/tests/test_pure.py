@@ -22,6 +22,7 @@ from toolcall.watches import lines
 
 # What both client libraries make of the API's reasons.
 REASONS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "scenarios/reasons.json").read_text())
+NAMES: dict[str, Any] = json.loads((Path(__file__).parents[2] / "scenarios/names.json").read_text())
 
 
 def call(phase: str, reason: str, **status: Any) -> Result:
@@ -91,6 +92,19 @@ class Reasons(unittest.TestCase):
             self.assertIsNotNone(getattr(toolcall, name))
         with self.assertRaises(AttributeError):
             getattr(toolcall, "AsyncNothing")
+
+
+class Names(unittest.TestCase):
+    def test_both_libraries_have_them(self) -> None:
+        for name in NAMES["classes"]:
+            self.assertIn(name, toolcall.__all__)
+        for owner, methods in NAMES["methods"].items():
+            for name in methods:
+                self.assertTrue(callable(getattr(getattr(toolcall, owner), name, None)), f"{owner}.{name}")
+        for thing in (call("Succeeded", "Completed"), errors.Denied("ShellDisabled", "no shell")):
+            owner = "Result" if isinstance(thing, Result) else "ToolcallError"
+            for name in NAMES["fields"][owner]:
+                self.assertTrue(hasattr(thing, name), f"{owner}.{name}")
 
 
 class Results(unittest.TestCase):

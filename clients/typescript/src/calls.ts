@@ -1,11 +1,11 @@
 // Runs calls: creates one, waits for its end, and cancels it when its caller gives up.
 
 import type { Api } from "./api.js";
+import { BackgroundCall } from "./background.js";
 import { create, setTrue, type Meant } from "./create.js";
-import { ApiError, Cancelled, ToolcallError, Unavailable, withResult } from "./errors.js";
-import { CommandHandle } from "./handle.js";
+import { ApiError, Cancelled, publicError, ToolcallError, Unavailable, withResult } from "./errors.js";
 import { Live, type OutputCallbacks } from "./live.js";
-import { isFinished, type ToolCall, type ToolCallSpec } from "./objects.js";
+import { isFinished, type AnyObject, type Plural, type ToolCall, type ToolCallSpec } from "./objects.js";
 import { errorOfEnd, Result } from "./result.js";
 import { nameFor, sameSpec, type CallOptions } from "./spec.js";
 import { CLIENT_LABEL, Tracker } from "./tracker.js";
@@ -20,8 +20,6 @@ export interface RunOptions extends CallOptions, OutputCallbacks {
    * later, while this program runs.
    */
   signal?: AbortSignal;
-  /** Return a handle as soon as the call exists, instead of its result. Default false. */
-  background?: boolean;
 }
 
 /** A call that somebody wants, and how far it has come. */
@@ -55,7 +53,7 @@ export class Calls {
       const live = (attempt.live = liveOf(this.api, call, options));
       const ended = this.isTracked(call) ? waiting.call : this.ended(call, signal);
       const object = await (live ? Promise.race([ended, live.failed]) : ended);
-      return await resultOf(this.api, object, live, check);
+      return await resultOf(object, live, check);
     } catch (error) {
       throw await this.givenUp(error, attempt);
     } finally {
@@ -65,7 +63,7 @@ export class Calls {
   }
 
   /** Creates a call and returns a handle on it. */
-  async start(spec: ToolCallSpec, options: RunOptions): Promise<CommandHandle> {
+  async start(spec: ToolCallSpec, options: RunOptions): Promise<BackgroundCall> {
     refuseAborted(options.signal);
     const name = nameFor(options.key, "call");
     const attempt: Attempt = { name, spec, signal: options.signal };
@@ -76,9 +74,19 @@ export class Calls {
       const cancel = (): Promise<void> => setTrue(this.api, meant(call), "cancel").catch(() => {});
       live?.failed.catch(cancel);
       options.signal?.addEventListener("abort", cancel, { once: true });
-      return new CommandHandle(this, call, live, options.key === undefined ? 0 : undefined);
+      const inputOffset = options.key === undefined ? 0 : undefined;
+      return new BackgroundCall(this, call, { live, inputOffset, check: options.check ?? false });
     } catch (error) {
       throw await this.givenUp(error, attempt);
+    }
+  }
+
+  /** An object as it is now. */
+  async get<T extends AnyObject>(plural: Plural, name: string, signal?: AbortSignal): Promise<T> {
+    try {
+      return await this.api.repeated(() => this.api.json<T>({ method: "GET", path: this.api.objects(plural, name), signal }), signal);
+    } catch (error) {
+      throw publicError(error, plural === "toolcalls" ? { call: name } : {});
     }
   }
 
@@ -143,8 +151,8 @@ export class Calls {
  * The result of a call that has ended, once callbacks have got the rest of its output. Throws the error that its end stands for,
  * or else the one that kept callbacks from getting everything: with the result.
  */
-export async function resultOf(api: Api, object: ToolCall, live: Live | undefined, check: boolean): Promise<Result> {
-  const result = new Result(api, object);
+export async function resultOf(object: ToolCall, live: Live | undefined, check: boolean): Promise<Result> {
+  const result = new Result(object);
   const unread = await live?.finish(object);
   const error = errorOfEnd(result, check) ?? (unread && withResult(unread, result));
   if (error) {

@@ -15,7 +15,7 @@ export interface FileOptions {
 }
 
 /** A file, directory or link. */
-export interface Entry {
+export interface FileInfo {
   /** Relative to the directory that was listed or searched; absolute from `stat`. */
   path: string;
   type: "File" | "Directory" | "Link" | "Pipe" | "Socket" | "Device";
@@ -28,6 +28,9 @@ export interface Entry {
   /** What is written in a link. */
   target?: string;
 }
+
+/** What an operation did: the path with links resolved, and what else is known of the file. */
+export type FileChange = Pick<FileStatus, "path" | "bytes" | "sha256" | "created" | "replaced" | "matches">;
 
 /** A line that a search found. */
 export interface Match {
@@ -100,7 +103,7 @@ export class Files {
   }
 
   /** Writes a file whole, or not at all, and makes the directories above it. */
-  async write(path: string, data: string | Uint8Array, options: WriteFileOptions = {}): Promise<FileStatus> {
+  async write(path: string, data: string | Uint8Array, options: WriteFileOptions = {}): Promise<FileChange> {
     const bytes = typeof data === "string" ? Buffer.from(data, "utf8") : data;
     const { mode, ifSHA256, signal } = options;
     if (bytes.length <= MAX_CALL_BYTES) {
@@ -116,20 +119,20 @@ export class Files {
   }
 
   /** Replaces a text that is there exactly once, or with `replaceAll` wherever it is. */
-  edit(path: string, oldText: string, newText: string, options: FileOptions & { replaceAll?: boolean } = {}): Promise<FileStatus> {
+  edit(path: string, oldText: string, newText: string, options: FileOptions & { replaceAll?: boolean } = {}): Promise<FileChange> {
     const all = options.replaceAll === undefined ? {} : { replaceAll: options.replaceAll };
     return this.act({ operation: "Edit", path, oldString: oldText, newString: newText, ...all }, options);
   }
 
   /** Lists a directory, with `recursive` all that is below it. */
-  list(path = ".", options: FileOptions & { recursive?: boolean; maxResults?: number } = {}): Promise<Listing<Entry>> {
+  list(path = ".", options: FileOptions & { recursive?: boolean; maxResults?: number } = {}): Promise<Listing<FileInfo>> {
     const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
-    return this.find<Entry>({ operation: "List", path, ...recursive }, options);
+    return this.find<FileInfo>({ operation: "List", path, ...recursive }, options);
   }
 
   /** Finds files and directories by a pattern such as `src/*.ts`, relative to `path`. */
-  glob(pattern: string, options: FileOptions & { path?: string; maxResults?: number } = {}): Promise<Listing<Entry>> {
-    return this.find<Entry>({ operation: "Glob", path: options.path ?? ".", pattern }, options);
+  glob(pattern: string, options: FileOptions & { path?: string; maxResults?: number } = {}): Promise<Listing<FileInfo>> {
+    return this.find<FileInfo>({ operation: "Glob", path: options.path ?? ".", pattern }, options);
   }
 
   /** Finds lines by an RE2 expression, or with `literal` by a text. `glob` narrows the search to files. */
@@ -143,10 +146,10 @@ export class Files {
   }
 
   /** Describes a file, a directory or a link. */
-  async stat(path: string, options: FileOptions = {}): Promise<Entry & { sha256?: string }> {
+  async stat(path: string, options: FileOptions = {}): Promise<FileInfo & { sha256?: string }> {
     const result = await this.run({ operation: "Stat", path }, options.signal);
     const sha256 = result.object.status?.file?.sha256;
-    return { ...(JSON.parse(result.stdout) as Entry), ...(sha256 === undefined ? {} : { sha256 }) };
+    return { ...(JSON.parse(result.stdout) as FileInfo), ...(sha256 === undefined ? {} : { sha256 }) };
   }
 
   /** Whether there is something at the path. */
@@ -163,21 +166,21 @@ export class Files {
   }
 
   /** Makes a directory, and those above it. */
-  async mkdir(path: string, options: FileOptions = {}): Promise<void> {
-    await this.act({ operation: "MakeDirectory", path }, options);
+  mkdir(path: string, options: FileOptions = {}): Promise<FileChange> {
+    return this.act({ operation: "MakeDirectory", path }, options);
   }
 
   /** Gives a file or directory another path. `overwrite` lets it replace a file. */
-  async move(path: string, destination: string, options: FileOptions & { overwrite?: boolean } = {}): Promise<void> {
+  async move(path: string, destination: string, options: FileOptions & { overwrite?: boolean } = {}): Promise<FileChange> {
     const overwrite = options.overwrite === undefined ? {} : { overwrite: options.overwrite };
     const to = await this.pathOf(destination, options.signal);
-    await this.act({ operation: "Move", path, destination: to, ...overwrite }, options);
+    return this.act({ operation: "Move", path, destination: to, ...overwrite }, options);
   }
 
   /** Deletes a file; with `recursive` a directory and all that is in it. */
-  async delete(path: string, options: FileOptions & { recursive?: boolean } = {}): Promise<void> {
+  delete(path: string, options: FileOptions & { recursive?: boolean } = {}): Promise<FileChange> {
     const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
-    await this.act({ operation: "Delete", path, ...recursive }, options);
+    return this.act({ operation: "Delete", path, ...recursive }, options);
   }
 
   /** Copies a local file of any size into the session. It gets the local file's name when `path` isn't given. */
@@ -216,7 +219,7 @@ export class Files {
     return Object.assign(found, { truncated: result.object.status?.file?.truncated ?? false });
   }
 
-  private async act(action: FileAction, options: { signal?: AbortSignal | undefined }): Promise<FileStatus> {
+  private async act(action: FileAction, options: { signal?: AbortSignal | undefined }): Promise<FileChange> {
     return (await this.run(action, options.signal)).object.status?.file ?? {};
   }
 
@@ -248,7 +251,7 @@ export class Files {
     if (cwd === undefined || joined === "" || posix.isAbsolute(joined)) {
       return joined;
     }
-    this.#imageDirectory ??= (JSON.parse((await this.runAt({ operation: "Stat", path: "." }, ".", signal)).stdout) as Entry).path;
+    this.#imageDirectory ??= (JSON.parse((await this.runAt({ operation: "Stat", path: "." }, ".", signal)).stdout) as FileInfo).path;
     return posix.join(this.#imageDirectory, joined);
   }
 }

@@ -2,11 +2,12 @@
 
 export { Toolcall, type SingleRunOptions, type ToolcallOptions } from "./toolcall.js";
 export { Session, type SessionOptions } from "./session.js";
-export { Commands } from "./commands.js";
-export { CommandHandle, type ReadOptions } from "./handle.js";
+export { Commands, type SessionRunOptions } from "./commands.js";
+export { BackgroundCall, type ReadOptions } from "./background.js";
 export {
   Files,
-  type Entry,
+  type FileChange,
+  type FileInfo,
   type FileOptions,
   type Listing,
   type Match,
@@ -17,9 +18,9 @@ export type { Transferred } from "./transfer.js";
 export { Result } from "./result.js";
 export type { RunOptions } from "./calls.js";
 export type { OutputCallback, OutputCallbacks } from "./live.js";
-export type { Chunk, Range, Stream } from "./output.js";
+export type { Output, OutputOptions, Range, SomeCall, Stream } from "./output.js";
 export type { CallOptions, Command } from "./spec.js";
-export type { CallInfo, CallsQuery, Page, PageQuery, SessionInfo, SessionsQuery } from "./list.js";
+export type { CallInfo, CallsQuery, SessionInfo, SessionsQuery } from "./list.js";
 export type {
   Artifact,
   CallPhase,
@@ -28,6 +29,7 @@ export type {
   NetworkStatus,
   Redaction,
   SessionPhase,
+  StreamStatus,
   ToolCall,
   ToolCallSpec,
   ToolCallStatus,

@@ -1,35 +1,25 @@
 // Lists of calls and sessions, page by page.
 
-import type { Api } from "./api.js";
+import type { Api, ApiRequest } from "./api.js";
 import { publicError } from "./errors.js";
 import type { CallPhase, Plural, SessionPhase, ToolCall, ToolSession } from "./objects.js";
 import { wholeNumber } from "./spec.js";
 
-/** Which page of a list. */
-export interface PageQuery {
-  /** At most so many items, from 1. Default 100. */
-  limit?: number;
-  /** `continue` of the page before. The first page when unset. */
-  continue?: string | undefined;
+/** Which sessions, and how they are read. */
+export interface SessionsQuery {
+  /** Only sessions in this phase. */
+  phase?: SessionPhase;
+  /** How many are read at a time, from 1. Default 200. */
+  page?: number;
   signal?: AbortSignal;
 }
 
-/** Which calls. */
-export interface CallsQuery extends PageQuery {
+/** Which calls, and how they are read. */
+export interface CallsQuery extends Omit<SessionsQuery, "phase"> {
   /** Only calls in this phase. */
   phase?: CallPhase;
   /** Only calls of the session of this name. */
   session?: string;
-}
-
-/** Which sessions. */
-export type SessionsQuery = PageQuery;
-
-/** A part of a list. */
-export interface Page<T> {
-  items: T[];
-  /** Give it to the next query. Undefined on the last page. */
-  continue: string | undefined;
 }
 
 /** A call in a list. */
@@ -39,7 +29,7 @@ export interface CallInfo {
   reason: string;
   /** Name of the session; undefined for a call with a pod of its own. */
   session: string | undefined;
-  createdAt: Date;
+  created: Date;
 }
 
 /** A session in a list. */
@@ -49,36 +39,43 @@ export interface SessionInfo {
   reason: string;
   /** Name of the environment that was asked for; undefined for the namespace's default. */
   environment: string | undefined;
-  createdAt: Date;
+  created: Date;
 }
 
-interface ObjectList<T> {
+interface Page<T> {
   metadata: { continue?: string };
   items: T[];
 }
 
-/** Reads one page. A `continue` that is too old is an error of the API, 410: begin again. */
-export async function list<T extends ToolCall | ToolSession, I>(
-  api: Api,
-  plural: Plural,
-  query: CallsQuery,
-  infoOf: (object: T) => I,
-): Promise<Page<I>> {
-  const fields = [
-    ...(query.phase ? [`status.phase=${query.phase}`] : []),
-    ...(query.session ? [`spec.sessionRef.name=${query.session}`] : []),
-  ];
-  const parameters = {
-    limit: wholeNumber("limit", query.limit ?? 100, 1),
-    continue: query.continue,
-    fieldSelector: fields.length > 0 ? fields.join(",") : undefined,
-  };
-  try {
-    const request = { method: "GET", path: api.objects(plural), query: parameters, signal: query.signal } as const;
-    const page = await api.repeated(() => api.json<ObjectList<T>>(request), query.signal);
-    return { items: page.items.map(infoOf), continue: page.metadata.continue || undefined };
-  } catch (error) {
-    throw publicError(error);
+interface Query {
+  session?: string;
+  phase?: string;
+  page?: number;
+  signal?: AbortSignal;
+}
+
+/** Reads a list page by page as its items are asked for. One that goes on for too long throws Conflict: begin again. */
+export function list<T extends ToolCall | ToolSession, I>(api: Api, plural: Plural, query: Query, infoOf: (object: T) => I): AsyncGenerator<I, void> {
+  const { session, phase, page = 200, signal } = query;
+  const fields = [...(phase ? [`status.phase=${phase}`] : []), ...(session ? [`spec.sessionRef.name=${session}`] : [])];
+  const parameters = { limit: wholeNumber("page", page, 1), fieldSelector: fields.length > 0 ? fields.join(",") : undefined };
+  return items();
+
+  async function* items(): AsyncGenerator<I, void> {
+    let next: string | undefined;
+    do {
+      const found: Page<T> = await read({ method: "GET", path: api.objects(plural), query: { ...parameters, continue: next }, signal });
+      yield* found.items.map(infoOf);
+      next = found.metadata.continue || undefined;
+    } while (next);
+  }
+
+  async function read(request: ApiRequest): Promise<Page<T>> {
+    try {
+      return await api.repeated(() => api.json<Page<T>>(request), signal);
+    } catch (error) {
+      throw publicError(error);
+    }
   }
 }
 
@@ -89,7 +86,7 @@ export function callInfo(call: ToolCall): CallInfo {
     phase: call.status?.phase ?? "Pending",
     reason: call.status?.reason ?? "",
     session: call.spec.sessionRef?.name,
-    createdAt: new Date(call.metadata.creationTimestamp ?? 0),
+    created: new Date(call.metadata.creationTimestamp ?? 0),
   };
 }
 
@@ -100,6 +97,6 @@ export function sessionInfo(session: ToolSession): SessionInfo {
     phase: session.status?.phase ?? "Pending",
     reason: session.status?.reason ?? "",
     environment: session.spec.environmentRef?.name,
-    createdAt: new Date(session.metadata.creationTimestamp ?? 0),
+    created: new Date(session.metadata.creationTimestamp ?? 0),
   };
 }

@@ -20,7 +20,7 @@ export interface CallRef {
 export type Source = { stream: Stream } | { artifact: string };
 
 /** A part of a stream. */
-export interface Chunk {
+export interface Output {
   /** The bytes, as the process wrote them. */
   data: Uint8Array;
   /** The bytes as text; those that aren't UTF-8, and characters that the part cuts, are U+FFFD. */
@@ -39,6 +39,16 @@ export interface Range {
   offset?: number;
   /** At most so many bytes, from 1. Everything when unset. */
   limit?: number;
+}
+
+/** A call: its result, a background call, or its name. */
+export type SomeCall = string | { readonly call: string; readonly uid: string | undefined };
+
+/** What is read of a call's output. */
+export interface OutputOptions extends Range {
+  /** Which stream. Default `stdout`. */
+  stream?: Stream;
+  signal?: AbortSignal;
 }
 
 // A follow has no byte for as long as the command writes none. A peer that is gone is noticed by TCP.
@@ -71,7 +81,7 @@ async function open(api: Api, ref: CallRef, source: Source, query: Query, signal
 }
 
 /** Reads what there is of a stream from an offset on, without waiting for more. */
-export async function readRange(api: Api, ref: CallRef, source: Source, range: Range, signal?: AbortSignal): Promise<Chunk> {
+export async function readRange(api: Api, ref: CallRef, source: Source, range: Range, signal?: AbortSignal): Promise<Output> {
   const offset = range.offset ?? 0;
   try {
     return await api.repeated(async () => {
@@ -84,8 +94,8 @@ export async function readRange(api: Api, ref: CallRef, source: Source, range: R
   }
 }
 
-/** Reads a complete stream or a kept file whole, goes on where a connection broke, and compares the hash. */
-export async function readWhole(api: Api, ref: CallRef, source: Source, range: Range, signal?: AbortSignal): Promise<Buffer> {
+// Reads a complete stream or a kept file whole, goes on where a connection broke, and compares the hash.
+async function readWhole(api: Api, ref: CallRef, source: Source, range: Range, signal?: AbortSignal): Promise<Buffer> {
   const first = range.offset ?? 0;
   const parts: Buffer[] = [];
   let offset = first;
@@ -111,6 +121,20 @@ export async function readWhole(api: Api, ref: CallRef, source: Source, range: R
     throw new ToolcallError(`what was read of ${ref.name} hasn't the SHA-256 ${sha256} of the stream`, { call: ref.name });
   }
   return data;
+}
+
+/** Reads all that is kept of a stream of a call, or a range of it. */
+export function readOutput(api: Api, call: SomeCall, options: OutputOptions): Promise<Buffer> {
+  return readWhole(api, refOf(call), { stream: options.stream ?? "stdout" }, options, options.signal);
+}
+
+/** Reads a file that a call kept. */
+export function readArtifact(api: Api, call: SomeCall, path: string, signal: AbortSignal | undefined): Promise<Buffer> {
+  return readWhole(api, refOf(call), { artifact: path }, {}, signal);
+}
+
+function refOf(call: SomeCall): CallRef {
+  return typeof call === "string" ? { name: call, uid: undefined } : { name: call.call, uid: call.uid };
 }
 
 async function sized(api: Api, ref: CallRef, source: Source, query: Query, signal?: AbortSignal): Promise<Answer> {
@@ -209,7 +233,7 @@ async function* untilLost(body: IncomingMessage, signal?: AbortSignal): AsyncGen
   }
 }
 
-function chunk(data: Buffer, offset: number, complete: boolean): Chunk {
+function chunk(data: Buffer, offset: number, complete: boolean): Output {
   return { data, text: data.toString("utf8"), offset, nextOffset: offset + data.length, complete };
 }
 

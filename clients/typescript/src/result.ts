@@ -1,14 +1,15 @@
 // What came of a call, and the error that its end stands for.
 
-import type { Api } from "./api.js";
 import { classOfEnd, NonZeroExit, type ToolcallError } from "./errors.js";
-import type { Artifact, CallPhase, DeniedHost, ToolCall } from "./objects.js";
-import { readWhole, type CallRef, type Range, type Stream } from "./output.js";
+import type { Artifact, CallPhase, DeniedHost, StreamStatus, ToolCall } from "./objects.js";
+import type { Stream } from "./output.js";
 
 /** The result of a call that has ended. */
 export class Result {
   /** Name of the ToolCall. */
   readonly call: string;
+  /** UID of the ToolCall. */
+  readonly uid: string | undefined;
   /** `Succeeded`, `Failed`, `Denied` or `Cancelled`. */
   readonly phase: CallPhase;
   /** Why, in CamelCase: `Completed`, `NonZeroExit`, `TimedOut`. */
@@ -25,24 +26,25 @@ export class Result {
   readonly text: string;
   /** True when it is certain that the command never started, so that running it again repeats nothing. */
   readonly retrySafe: boolean;
-  /** Whether `stdout` or `stderr` isn't all that the process wrote. `output` reads the whole. */
+  /** Whether `stdout` or `stderr` isn't all that the process wrote. `commands.output` reads the whole. */
   readonly truncated: boolean;
-  /** Wall clock of the process in milliseconds; undefined when nothing ran or nobody knows. */
-  readonly durationMilliseconds: number | undefined;
+  /** What is known of each stream, for example how many bytes the process wrote. */
+  readonly streams: Readonly<Partial<Record<Stream, StreamStatus>>>;
+  /** Seconds that the process ran; undefined when nothing ran or nobody knows. */
+  readonly duration: number | undefined;
   /** The files that the call kept. */
   readonly artifacts: readonly Artifact[];
   /** Hosts that the call looked up or tried to connect to, and may not reach: the first 20. */
   readonly deniedHosts: readonly DeniedHost[];
 
-  // Hidden from inspection and from JSON: what logs an error must not log credentials.
-  readonly #api: Api;
+  // Hidden from inspection and from JSON: what logs an error needn't log a whole object.
   readonly #object: ToolCall;
 
-  constructor(api: Api, object: ToolCall) {
-    this.#api = api;
+  constructor(object: ToolCall) {
     this.#object = object;
     const status = object.status ?? {};
     this.call = object.metadata.name;
+    this.uid = object.metadata.uid;
     this.phase = status.phase ?? "Failed";
     this.reason = status.reason ?? "";
     this.message = status.message ?? "";
@@ -52,7 +54,8 @@ export class Result {
     this.text = status.output ?? this.message;
     this.retrySafe = status.retrySafe ?? this.phase === "Denied";
     this.truncated = status.streams !== undefined && (status.streams.stdout.truncated || status.streams.stderr.truncated);
-    this.durationMilliseconds = status.durationMilliseconds;
+    this.streams = status.streams ?? {};
+    this.duration = status.durationMilliseconds === undefined ? undefined : status.durationMilliseconds / 1_000;
     this.artifacts = status.artifacts ?? [];
     this.deniedHosts = status.network?.denied ?? [];
   }
@@ -60,23 +63,6 @@ export class Result {
   /** The finished ToolCall as the API has it, with every field of its status. */
   get object(): ToolCall {
     return this.#object;
-  }
-
-  /**
-   * Reads a stream from where it is kept, byte for byte: the whole, or a range of it. Throws OutputNotKept when a part of what
-   * is asked for wasn't kept, and NotFound when the call is gone.
-   */
-  output(stream: Stream = "stdout", range: Range & { signal?: AbortSignal } = {}): Promise<Buffer> {
-    return readWhole(this.#api, this.ref(), { stream }, range, range.signal);
-  }
-
-  /** Reads a file that the call kept, by its path in `artifacts`. */
-  artifact(path: string, options: { signal?: AbortSignal } = {}): Promise<Buffer> {
-    return readWhole(this.#api, this.ref(), { artifact: path }, {}, options.signal);
-  }
-
-  private ref(): CallRef {
-    return { name: this.call, uid: this.#object.metadata.uid };
   }
 }
 

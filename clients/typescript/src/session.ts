@@ -5,9 +5,9 @@ import { Commands } from "./commands.js";
 import { setTrue } from "./create.js";
 import { NotStarted, SessionEnded } from "./errors.js";
 import { Files } from "./files.js";
-import type { ToolSession } from "./objects.js";
+import type { SessionPhase, ToolSession } from "./objects.js";
 import type { Place } from "./spec.js";
-import { watchOne } from "./watch.js";
+import { mustBe, watchOne } from "./watch.js";
 
 /** Options of a new session. */
 export interface SessionOptions {
@@ -57,9 +57,20 @@ export class Session {
     this.files = new Files(this, calls);
   }
 
-  /** Waits until the session would start a call at once, or is suspended: its next call resumes it. Throws when it ends before. */
-  async ready(options: { signal?: AbortSignal } = {}): Promise<void> {
-    const reached = ({ status }: ToolSession): boolean => ["Ready", "Suspended", "Ended"].includes(status?.phase ?? "");
+  /** What the session is now. Throws NotFound when it is gone. */
+  async phase(options: { signal?: AbortSignal } = {}): Promise<SessionPhase> {
+    const object = await this.#calls.get<ToolSession>("toolsessions", this.name, options.signal);
+    mustBe(this, "toolsessions", object);
+    return object.status?.phase ?? "Pending";
+  }
+
+  /**
+   * Waits until the session would start a call at once; with `orSuspended` also ends when a call would have it resumed first. Throws
+   * when the session ends before.
+   */
+  async waitUntilReady(options: { orSuspended?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+    const phases: string[] = ["Ready", "Ended", ...(options.orSuspended ? ["Suspended"] : [])];
+    const reached = ({ status }: ToolSession): boolean => phases.includes(status?.phase ?? "");
     const object = await watchOne<ToolSession>(this.#calls.api, "toolsessions", this, reached, options.signal);
     if (object.status?.phase === "Ended") {
       this.#hasEnded = true;
@@ -73,11 +84,6 @@ export class Session {
       await setTrue(this.#calls.api, { plural: "toolsessions", name: this.name, uid: this.uid }, "end", options.signal);
       this.#hasEnded = true;
     }
-  }
-
-  /** Same as `end`. */
-  close(): Promise<void> {
-    return this.end();
   }
 
   /** Same as `end`, for `await using`. */

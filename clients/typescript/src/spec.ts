@@ -26,7 +26,7 @@ export interface CallOptions {
   cwd?: string;
   /** Standard input; then it is closed. Empty when unset, but open for a background call of a session. */
   stdin?: string;
-  /** Globs of files to keep after the end. Read them with `result.artifact`. */
+  /** Globs of files to keep after the end. Read them with `commands.artifact`. */
   collect?: readonly string[];
   /**
    * Hosts that the call may reach, each covered by what the policy's network allows: names, `*.` and a name, addresses or CIDRs,

@@ -4,10 +4,10 @@ import { KubeConfig } from "@kubernetes/client-node";
 import { Api } from "./api.js";
 import { Calls, type RunOptions } from "./calls.js";
 import { create, setTrue } from "./create.js";
-import { Cancelled, invalid, publicError } from "./errors.js";
-import { CommandHandle } from "./handle.js";
-import { list, type CallInfo, type CallsQuery, type Page, type SessionInfo, type SessionsQuery, callInfo, sessionInfo } from "./list.js";
-import type { ToolCall, ToolSession, ToolSessionSpec } from "./objects.js";
+import { Cancelled, invalid } from "./errors.js";
+import { callInfo, list, sessionInfo, type CallInfo, type CallsQuery, type SessionInfo, type SessionsQuery } from "./list.js";
+import type { ToolSession, ToolSessionSpec } from "./objects.js";
+import { readArtifact, readOutput, type OutputOptions, type SomeCall } from "./output.js";
 import type { Result } from "./result.js";
 import { Session, type SessionOptions } from "./session.js";
 import { commandSpec, envOf, nameFor, wholeNumber, wholeSeconds, type Command } from "./spec.js";
@@ -19,7 +19,7 @@ export interface ToolcallOptions {
   /** Where the cluster is, and with which credentials. The default kubeconfig, or the pod's service account, when unset. */
   kubeConfig?: KubeConfig;
   /** Seconds for which a request is repeated while the API can't be reached. Default 120. */
-  retryFor?: number;
+  patience?: number;
 }
 
 /** Options of a call with a pod of its own. */
@@ -44,17 +44,16 @@ export class Toolcall {
       throw invalid("no namespace: give one, as in new Toolcall({ namespace: \"agents\" }), or set it in the kubeconfig's context");
     }
     this.namespace = namespace;
-    this.#api = new Api(config, namespace, wholeSeconds("retryFor", options.retryFor ?? 120, 0) * 1_000);
+    this.#api = new Api(config, namespace, wholeSeconds("patience", options.patience ?? 120, 0) * 1_000);
     this.#calls = new Calls(this.#api);
   }
 
-  /** Runs a command in a pod of its own and returns its result, or with `background: true` a handle on it. */
-  run(command: Command, options: SingleRunOptions & { background: true }): Promise<CommandHandle>;
-  run(command: Command, options?: SingleRunOptions & { background?: false }): Promise<Result>;
-  run(command: Command, options?: SingleRunOptions): Promise<Result | CommandHandle>;
-  async run(command: Command, options: SingleRunOptions = {}): Promise<Result | CommandHandle> {
-    const spec = commandSpec(command, options, { environment: options.environment });
-    return options.background ? this.#calls.start(spec, options) : this.#calls.run(spec, options);
+  /** Runs a command in a pod of its own and returns its result. Background calls need a session. */
+  async run(command: Command, options: SingleRunOptions = {}): Promise<Result> {
+    if ("background" in options && options.background) {
+      throw invalid("a background call needs a session: use commands.run of one");
+    }
+    return this.#calls.run(commandSpec(command, options, { environment: options.environment }), options);
   }
 
   /**
@@ -69,7 +68,7 @@ export class Toolcall {
     try {
       const object = await create<ToolSession>(this.#api, { plural: "toolsessions", name, spec }, signal);
       session = new Session(this.#calls, object, options.cwd);
-      await session.ready(options);
+      await session.waitUntilReady({ orSuspended: true, ...(signal ? { signal } : {}) });
       return session;
     } catch (error) {
       // A session with a key may be another program's, too. One with a name of ours is of no use to anybody.
@@ -82,22 +81,32 @@ export class Toolcall {
 
   /** A session that is there already. Closing it ends it, too. */
   async connect(name: string, options: { cwd?: string; signal?: AbortSignal } = {}): Promise<Session> {
-    const object = await this.get<ToolSession>("toolsessions", name, options.signal);
+    const object = await this.#calls.get<ToolSession>("toolsessions", name, options.signal);
     return new Session(this.#calls, object, options.cwd);
   }
 
-  /** A handle on a call that is there already, also on one that has ended. */
-  async handle(call: string, options: { signal?: AbortSignal } = {}): Promise<CommandHandle> {
-    return new CommandHandle(this.#calls, await this.get<ToolCall>("toolcalls", call, options.signal));
+  /** Reads all that a call wrote to a stream, or a range of it: as `commands.output` of a session. */
+  output(call: SomeCall, options: OutputOptions = {}): Promise<Buffer> {
+    return readOutput(this.#api, call, options);
   }
 
-  /** A page of the namespace's calls, in the order of their names. */
-  listCalls(query: CallsQuery = {}): Promise<Page<CallInfo>> {
+  /** Reads a file that a call kept: as `commands.artifact` of a session. */
+  artifact(call: SomeCall, path: string, options: { signal?: AbortSignal } = {}): Promise<Buffer> {
+    return readArtifact(this.#api, call, path, options.signal);
+  }
+
+  /** Stops a call, by its name. One that has ended, or isn't there, is left as it is. */
+  cancel(call: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return setTrue(this.#api, { plural: "toolcalls", name: call }, "cancel", options.signal);
+  }
+
+  /** The namespace's calls, in the order of their names, read page by page as you go on. */
+  calls(query: CallsQuery = {}): AsyncGenerator<CallInfo, void> {
     return list(this.#api, "toolcalls", query, callInfo);
   }
 
-  /** A page of the namespace's sessions, in the order of their names. */
-  listSessions(query: SessionsQuery = {}): Promise<Page<SessionInfo>> {
+  /** The namespace's sessions, in the order of their names, read page by page as you go on. */
+  sessions(query: SessionsQuery = {}): AsyncGenerator<SessionInfo, void> {
     return list(this.#api, "toolsessions", query, sessionInfo);
   }
 
@@ -113,14 +122,6 @@ export class Toolcall {
   /** Same as `close`, for `using`. */
   [Symbol.dispose](): void {
     this.close();
-  }
-
-  private async get<T>(plural: "toolcalls" | "toolsessions", name: string, signal?: AbortSignal): Promise<T> {
-    try {
-      return await this.#api.repeated(() => this.#api.json<T>({ method: "GET", path: this.#api.objects(plural, name), signal }), signal);
-    } catch (error) {
-      throw publicError(error, plural === "toolcalls" ? { call: name } : {});
-    }
   }
 }
 

@@ -20,6 +20,7 @@ import {
   SessionEnded,
   Toolcall,
   type Session,
+  type SessionInfo,
   type ToolcallError,
 } from "../../src/index.js";
 import { hasCluster, TestNamespace } from "./cluster.js";
@@ -72,23 +73,17 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const other = await client.session("tools");
     const names = await Promise.all([1, 2, 3, 4, 5].map(async () => (await other.commands.run("true")).call));
     const found: string[] = [];
-    let pages = 0;
-    for (let next: string | undefined, first = true; first || next; first = false) {
-      const page = await client.listCalls({ limit: 2, continue: next, session: other.name, phase: "Succeeded" });
-      found.push(...page.items.map((call) => call.name));
-      assert.ok(page.items.every((call) => call.session === other.name && call.phase === "Succeeded" && call.reason === "Completed"));
-      next = page.continue;
-      pages++;
+    for await (const call of client.calls({ page: 2, session: other.name, phase: "Succeeded" })) {
+      assert.deepEqual([call.session, call.phase, call.reason], [other.name, "Succeeded", "Completed"]);
+      found.push(call.name);
     }
     assert.deepEqual(found.sort(), names.sort());
-    assert.equal(pages, 3);
     await other.end();
-    const sessions = (await client.listSessions()).items;
-    assert.equal(sessions.find((s) => s.name === session.name)?.phase, "Ready");
-    assert.equal(sessions.find((s) => s.name === session.name)?.environment, "tools");
-    assert.ok(Math.abs(Date.now() - (sessions[0]?.createdAt.getTime() ?? 0)) < 600_000);
-    await assert.rejects(client.listCalls({ limit: 0 }), InvalidArgument);
-    assert.equal((await errorOf(client.listCalls({ continue: "not a token" }))).code, 400);
+    const listed = await find(client, session.name);
+    assert.deepEqual([listed?.phase, listed?.environment], ["Ready", "tools"]);
+    assert.ok(Math.abs(Date.now() - (listed?.created.getTime() ?? 0)) < 600_000);
+    assert.equal(await session.phase(), "Ready");
+    assert.throws(() => client.calls({ page: 0 }), InvalidArgument);
   });
 
   it("finds sessions and calls that other programs have made", async () => {
@@ -98,11 +93,13 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const key = unique("shared");
     assert.equal((await session.commands.run("pwd; sleep 0.5", { key, cwd: "/tmp" })).stdout, "/tmp\n");
     assert.equal((await connected.commands.run("pwd; sleep 0.5", { key })).stdout, "/tmp\n");
-    const handle = await again.handle(key);
+    assert.ok((await errorOf(connected.commands.connect(key))) instanceof InvalidArgument);
+    const started = await session.commands.run("pwd", { background: true, cwd: "/tmp" });
+    const handle = await connected.commands.connect(started.call);
     assert.equal((await handle.wait()).stdout, "/tmp\n");
     assert.equal((await handle.read({ offset: 1 })).text, "tmp\n");
     assert.ok((await errorOf(again.connect("nowhere"))) instanceof NotFound);
-    const missing = await errorOf(again.handle("nowhere"));
+    const missing = await errorOf(connected.commands.connect("nowhere"));
     assert.ok(missing instanceof NotFound);
     assert.deepEqual([missing.code, missing.call], [404, "nowhere"]);
     again.close();
@@ -118,22 +115,22 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     again.close();
   });
 
-  it("gives a handle on a call with a pod of its own, which can't be written to", async () => {
-    const handle = await client.run("echo up; sleep 60", { background: true, environment: "tools" });
+  it("stops a call by its name", async () => {
+    const handle = await session.commands.run("echo up; sleep 60", { background: true });
     assert.equal((await handle.read({ waitFor: 30 })).text, "up\n");
-    await assert.rejects(handle.write("x"), InvalidArgument);
-    await handle.kill();
+    await client.cancel(handle.call);
     const error = await errorOf(handle.wait());
     assert.ok(error instanceof Cancelled);
     assert.equal(error.result?.stdout, "up\n");
+    await client.cancel("nowhere");
   });
 
   it("reads the files that a call kept", async () => {
     const result = await session.commands.run("echo one > a.txt; printf '\\377\\0' > b.bin", { collect: ["*.txt", "*.bin"] });
     assert.deepEqual(result.artifacts.map((a) => a.path), ["a.txt", "b.bin"]);
-    assert.equal((await result.artifact("a.txt")).toString(), "one\n");
-    assert.deepEqual([...(await result.artifact("b.bin"))], [255, 0]);
-    await assert.rejects(result.artifact("c"), NotFound);
+    assert.equal((await client.artifact(result, "a.txt")).toString(), "one\n");
+    assert.deepEqual([...(await session.commands.artifact(result.call, "b.bin"))], [255, 0]);
+    await assert.rejects(client.artifact(result, "c"), NotFound);
   });
 
   it("knows no exit code when the pod is lost", async () => {
@@ -149,21 +146,29 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     // A runner that could still report says -1: a signal ended the process. Nobody says 1.
     assert.ok([null, -1].includes(error.result?.exitCode ?? null));
     assert.equal(error.retrySafe, false);
-    await until(async () => (await client.listSessions()).items.find((s) => s.name === own.name)?.phase === "Ended");
+    await until(async () => (await find(client, own.name))?.phase === "Ended");
     const next = await errorOf(own.commands.run("true"));
     assert.ok(next instanceof SessionEnded, `${next.name}: ${next.message}`);
     assert.equal(next.retrySafe, true);
   });
 
   it("says that a call was deleted while somebody waited for it", async () => {
-    const key = unique("deleted");
-    const running = errorOf(session.commands.run("sleep 30", { key }));
-    const handle = errorOf((await retry(() => client.handle(key))).wait());
+    const keys = [unique("deleted"), unique("deleted")] as const;
+    const running = errorOf(session.commands.run("sleep 30", { key: keys[0] }));
+    const handle = errorOf((await session.commands.run("sleep 30", { key: keys[1], background: true })).wait());
+    await until(async () => {
+      const names: string[] = [];
+      for await (const call of client.calls({ session: session.name })) {
+        names.push(call.name);
+      }
+      return keys.every((key) => names.includes(key));
+    });
     const kind = { group: "toolcall.dev", version: "v1alpha1", plural: "toolcalls", namespace: namespace.name };
-    await namespace.agent.makeApiClient(CustomObjectsApi).deleteNamespacedCustomObject({ ...kind, name: key });
-    for (const error of [await running, await handle]) {
+    const custom = namespace.agent.makeApiClient(CustomObjectsApi);
+    await Promise.all(keys.map((name) => custom.deleteNamespacedCustomObject({ ...kind, name })));
+    for (const [i, error] of [await running, await handle].entries()) {
       assert.ok(error instanceof NotFound, `${error.name}: ${error.message}`);
-      assert.deepEqual([error.reason, error.call, error.retrySafe], ["Deleted", key, false]);
+      assert.deepEqual([error.reason, error.call, error.retrySafe], ["Deleted", keys[i], false]);
     }
   });
 
@@ -191,7 +196,7 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const other = await session.commands.run("echo a; sleep 60", { background: true, onStdout: failing });
     const error = await errorOf(other.wait());
     assert.equal(error, thrown);
-    assert.ok((await errorOf((await client.handle(other.call)).wait())) instanceof Cancelled);
+    assert.ok((await errorOf((await session.commands.connect(other.call)).wait())) instanceof Cancelled);
   });
 
   it("waits for a callback, and gives it every byte all the same", async () => {
@@ -209,7 +214,7 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const error = await errorOf(session.commands.run("true", { key, signal: AbortSignal.abort() }));
     assert.ok(error instanceof Cancelled);
     assert.equal(error.retrySafe, true);
-    assert.ok((await errorOf(client.handle(key))) instanceof NotFound);
+    assert.ok((await errorOf(session.commands.connect(key))) instanceof NotFound);
   });
 
   it("gives the same session for the same key", async () => {
@@ -224,7 +229,7 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
   it("shows no credentials when errors and objects are logged", async () => {
     const token = namespace.agent.getCurrentUser()?.token ?? "";
     const error = await errorOf(session.commands.run("curl example.org"));
-    const failed = await errorOf(client.handle("nowhere"));
+    const failed = await errorOf(session.commands.connect("nowhere"));
     const handle = await session.commands.run("true", { background: true });
     for (const object of [error, failed, session, handle, client, await handle.wait()]) {
       const shown = inspect(object, { depth: 30, showHidden: true }) + JSON.stringify(object);
@@ -246,7 +251,7 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const starting = errorOf(client.session("tools", { signal: stop.signal }));
     setTimeout(() => stop.abort(), 50);
     assert.ok((await starting) instanceof Cancelled);
-    await until(async () => (await client.listSessions()).items.every((s) => s.phase === "Ended" || s.name === session.name));
+    await until(() => isAlone(client, session));
   });
 
   it("says why a large file is refused, without sending it for long", async () => {
@@ -274,11 +279,11 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const config = new KubeConfig();
     config.loadFromClusterAndUser(cluster, user);
     const own = new Toolcall({ namespace: namespace.name, kubeConfig: config });
-    const error = await errorOf(own.listCalls());
+    const error = await errorOf(own.calls().next());
     assert.ok(error instanceof Forbidden);
     assert.equal(error.code, 401);
     user.token = namespace.agent.getCurrentUser()?.token ?? "";
-    assert.ok((await own.listCalls()).items.length > 0);
+    assert.equal((await own.calls().next()).done, false);
     own.close();
   });
 
@@ -315,13 +320,13 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
     const result = await own.commands.run(command, { onStdout: (text) => (live += text) });
     assert.equal(result.truncated, true);
     assert.equal(result.object.status?.streams?.stdout.bytes, 1024 * 1024);
-    const error = await errorOf(result.output("stdout"));
+    const error = await errorOf(client.output(result));
     assert.ok(error instanceof OutputNotKept, String(error));
     const next = Number(/offset (\d+)$/.exec(error.message)?.[1]);
-    const end = await result.output("stdout", { offset: next });
+    const end = await client.output(result, { offset: next });
     assert.equal(next + end.length, 1024 * 1024);
     assert.ok(end.toString().endsWith("\n0131070\n0131071\n"));
-    assert.equal((await result.output("stdout", { offset: 8, limit: 8 })).toString(), "0000001\n");
+    assert.equal((await client.output(result, { offset: 8, limit: 8 })).toString(), "0000001\n");
     // What was read in time is there in its order; what comes behind a part that wasn't kept, too.
     const numbers = live.split("\n").filter((line) => line.length === 7).map(Number);
     assert.ok(numbers.every((n, i) => i === 0 || n > (numbers[i - 1] ?? 0)));
@@ -332,7 +337,7 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
   it("reads a file of a session that was suspended, once it has a pod again", async () => {
     const own = await client.session("tools", { workspace: { size: "16Mi" }, idleTimeout: 1 });
     await own.files.write("keep.txt", "kept");
-    await until(async () => (await client.listSessions()).items.find((s) => s.name === own.name)?.phase === "Suspended");
+    await until(async () => (await own.phase()) === "Suspended");
     assert.equal(await own.files.read("keep.txt"), "kept");
     await own.end();
   });
@@ -374,7 +379,7 @@ describe("client", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONF
       const { stdout } = await promisify(execFile)(process.execPath, args, { env, timeout: 60_000 });
       const expected = ["0 hello from /workspace", "fig", "pear", "Succeeded Completed", "times: 1", "times: 1", "server: to the server", "log notes.txt"];
       assert.deepEqual(stdout.trim().split("\n"), [...expected, "denied: ShellCommandNotAllowed true"]);
-      await until(async () => (await client.listSessions()).items.every((s) => s.phase === "Ended" || s.name === session.name));
+      await until(() => isAlone(client, session));
     } finally {
       await rm(folder, { recursive: true });
     }
@@ -389,16 +394,22 @@ async function until(isSo: () => Promise<boolean>): Promise<void> {
   }
 }
 
-// The object appears a moment after the request for it was sent.
-async function retry<T>(work: () => Promise<T>): Promise<T> {
-  for (let i = 0; ; i++) {
-    try {
-      return await work();
-    } catch (error) {
-      if (i === 20) {
-        throw error;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 50));
+// What a list says of a session.
+async function find(client: Toolcall, name: string): Promise<SessionInfo | undefined> {
+  for await (const session of client.sessions()) {
+    if (session.name === name) {
+      return session;
     }
   }
+  return undefined;
+}
+
+// Whether every other session has ended.
+async function isAlone(client: Toolcall, own: Session): Promise<boolean> {
+  for await (const session of client.sessions()) {
+    if (session.phase !== "Ended" && session.name !== own.name) {
+      return false;
+    }
+  }
+  return true;
 }

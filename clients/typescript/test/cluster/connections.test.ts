@@ -26,7 +26,7 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
     folder = await mkdtemp(join(tmpdir(), "toolcall-"));
     namespace = await TestNamespace.create();
     proxy = await Proxy.listen(namespace.agent);
-    client = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), retryFor: 30 });
+    client = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), patience: 30 });
     session = await client.session("tools");
   });
 
@@ -111,7 +111,7 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
   });
 
   it("doubles and swallows nothing after a write that failed", async () => {
-    const impatient = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), retryFor: 1 });
+    const impatient = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), patience: 1 });
     const connected = await impatient.connect(session.name);
     const cat = await connected.commands.run({ program: "cat" }, { background: true });
     await cat.write("one\n");
@@ -126,7 +126,7 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
   it("finds out what was written before by others, and writes behind it", async () => {
     const cat = await session.commands.run({ program: "cat" }, { background: true });
     await cat.write("first\n");
-    const again = await client.handle(cat.call);
+    const again = await (await client.connect(session.name)).commands.connect(cat.call);
     await again.write("second\n", { eof: true });
     assert.equal((await again.wait()).stdout, "first\nsecond\n");
   });
@@ -151,33 +151,34 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
     assert.equal(result.truncated, true);
     proxy.breakAnswers(/^GET \S+\/log\?/, { after: 200_000, times: 2 });
     const expected = Array.from({ length: 100000 }, (_, i) => `${i + 1}\n`).join("");
-    assert.equal((await result.output("stdout")).toString("utf8"), expected);
+    assert.equal((await client.output(result)).toString("utf8"), expected);
   });
 
   it("reads a kept file whole when the connection breaks in between", async () => {
     const before = proxy.broken;
     const result = await session.commands.run("seq 1 100000 > numbers", { collect: ["numbers"] });
     proxy.breakAnswers(/^GET \S+\/log\?artifact/, { after: 200_000, times: 2 });
-    const data = await result.artifact("numbers");
+    const data = await client.artifact(result, "numbers");
     assert.equal(createHash("sha256").update(data).digest("hex"), result.artifacts[0]?.sha256);
     assert.equal(proxy.broken - before, 2);
   });
 
   it("cancels a call when the answer to that is lost", async () => {
     const stop = new AbortController();
-    const running = session.commands.run("sleep 60", { key: `lost-${randomBytes(4).toString("hex")}`, signal: stop.signal });
+    const key = `lost-${randomBytes(4).toString("hex")}`;
+    const running = session.commands.run("sleep 60", { key, signal: stop.signal });
     setTimeout(() => stop.abort(new Error("enough")), 700);
     proxy.breakAnswers(/^PATCH /);
     const error = await running.then(() => assert.fail("it should throw"), (e: unknown) => e);
     assert.ok(error instanceof Cancelled);
     assert.equal((error.cause as Error).message, "enough");
-    const handle = await client.handle(error.call ?? "");
-    await assert.rejects(handle.wait(), Cancelled);
+    assert.equal(error.call, key);
+    await assert.rejects(session.commands.run("sleep 60", { key }), Cancelled);
   });
 
   it("leaves another's call of the same key alone when it is given up before anything is known", async () => {
     const key = `other-${randomBytes(4).toString("hex")}`;
-    const other = await client.run("sleep 4; echo finished", { key, background: true, environment: "tools" });
+    const other = await session.commands.run("sleep 4; echo finished", { key, background: true });
     proxy.breakAnswers(CREATE, { times: 1_000 });
     const error = await session.commands.run("echo mine", { key, signal: AbortSignal.timeout(700) }).then(
       () => assert.fail("it should throw"),
@@ -194,11 +195,11 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
     const running = session.commands.run("sleep 60", { key, signal: AbortSignal.timeout(700) });
     await assert.rejects(running, Cancelled);
     proxy.forget();
-    await assert.rejects((await client.handle(key)).wait(), Cancelled);
+    await assert.rejects(session.commands.run("sleep 60", { key }), Cancelled);
   });
 
   it("counts its patience from the first failure, however long it has waited before", async () => {
-    const impatient = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), retryFor: 1 });
+    const impatient = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), patience: 1 });
     let live = "";
     const running = impatient.run("echo begun; sleep 4; echo end", { onStdout: (text) => (live += text) });
     await sleep(3_500);
@@ -209,17 +210,16 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
   });
 
   it("says Unavailable, with the call's name, when the API stays away", async () => {
-    const impatient = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), retryFor: 1 });
-    const running = impatient.run("sleep 3; echo still", { key: `away-${randomBytes(4).toString("hex")}` });
+    const impatient = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agentAt(proxy.url), patience: 1 });
+    const running = impatient.run("sleep 3; echo still");
     await sleep(400);
     proxy.goAway(true);
     const error = await running.then(() => assert.fail("it should throw"), (e: unknown) => e);
     proxy.goAway(false);
     assert.ok(error instanceof Unavailable, String(error));
     assert.equal(error.retrySafe, false);
-    // The call itself goes on, and can be asked for.
-    const handle = await client.handle(error.call ?? "");
-    assert.equal((await handle.wait()).stdout, "still\n");
+    // The call itself goes on, and its name is the key with which it can be asked for.
+    assert.equal((await client.run("sleep 3; echo still", { key: error.call ?? "" })).stdout, "still\n");
     impatient.close();
   });
 });

@@ -6,11 +6,11 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
-  CommandHandle,
+  BackgroundCall,
   Result,
   Session,
   type Command,
-  type RunOptions,
+  type SessionRunOptions,
   type Toolcall,
   type ToolcallError,
 } from "../../src/index.js";
@@ -101,7 +101,7 @@ export class Runner {
       return this.file(method ?? "", this.on(step, Session), args);
     }
     if (object === "handle") {
-      return this.handle(method ?? "", this.on(step, CommandHandle), args);
+      return this.handle(method ?? "", this.on(step, BackgroundCall), args);
     }
     switch (step.do) {
       case "run":
@@ -132,9 +132,9 @@ export class Runner {
   }
 
   private async command(
-    run: (command: Command, options: RunOptions & { environment?: string }) => Promise<Result | CommandHandle>,
+    run: (command: Command, options: SessionRunOptions & { environment?: string }) => Promise<Result | BackgroundCall>,
     { command, program, args, code, language, on_stdout, on_stderr, network_hosts, ...rest }: Values,
-  ): Promise<Result | CommandHandle> {
+  ): Promise<Result | BackgroundCall> {
     const what = (command ?? (program ? { program, args } : { code, language })) as Command;
     const live: Collected = { stdout: "", stderr: "", chunks: 0 };
     const collect = (stream: "stdout" | "stderr") => (text: string): void => {
@@ -142,7 +142,7 @@ export class Runner {
       live.chunks++;
     };
     const options = {
-      ...(rest as RunOptions),
+      ...(rest as SessionRunOptions),
       ...(network_hosts ? { networkHosts: network_hosts as string[] } : {}),
       ...(on_stdout ? { onStdout: collect("stdout") } : {}),
       ...(on_stderr ? { onStderr: collect("stderr") } : {}),
@@ -154,12 +154,13 @@ export class Runner {
   }
 
   private async output(step: Step, { stream, ...range }: Values): Promise<Values> {
-    const object = this.kept.get(step.on ?? "") as Result | CommandHandle;
-    const data = await object.output(stream as "stdout", range as { offset?: number; limit?: number });
+    const call = this.kept.get(step.on ?? "") as Result | BackgroundCall;
+    const options = { ...(range as { offset?: number; limit?: number }), ...(stream === undefined ? {} : { stream: stream as "stdout" }) };
+    const data = await this.client.output(call, options);
     return { bytes: data.length, sha256: sha256Of(data), text: data.toString("utf8") };
   }
 
-  private async handle(method: string, handle: CommandHandle, args: Values): Promise<unknown> {
+  private async handle(method: string, handle: BackgroundCall, args: Values): Promise<unknown> {
     switch (method) {
       case "read":
         return handle.read({

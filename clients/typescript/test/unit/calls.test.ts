@@ -1,17 +1,22 @@
 import assert from "node:assert/strict";
 import type http from "node:http";
 import { describe, it } from "node:test";
-import { Cancelled, Forbidden, InvalidArgument, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
+import { Cancelled, Forbidden, InvalidArgument, NonZeroExit, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
 import { hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
 
 type Answer = http.ServerResponse;
 
-/** A server with one call at a time, which is created and stays as it is, unless a handler takes the request. */
+const DESK = { metadata: { name: "desk", uid: "s1" }, spec: {}, status: { phase: "Ready" } };
+
+/** A server with a session and one call at a time, which is created and stays as it is, unless a handler takes the request. */
 function cluster(take: (request: Received, answer: Answer, call: { object: object | undefined }) => boolean): Handler {
   const call: { object: object | undefined } = { object: undefined };
   return (request, answer) => {
     if (take(request, answer, call)) {
       return undefined;
+    }
+    if (request.url.pathname.endsWith("/toolsessions/desk")) {
+      return sendJSON(answer, DESK);
     }
     if (request.url.searchParams.get("watch")) {
       return answer.writeHead(200).flushHeaders();
@@ -28,6 +33,16 @@ function cluster(take: (request: Received, answer: Answer, call: { object: objec
 }
 
 const nothing = (): boolean => false;
+const stdout = { bytes: 6, truncated: true, invalidUTF8: false };
+const ended = (status: object) => (request: Received, _answer: Answer, call: { object: object | undefined }): boolean => {
+  if (request.method === "POST") {
+    const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
+    const conditions = [{ type: "Finished", status: "True" }];
+    call.object = { metadata: { ...metadata, uid: "u1" }, spec, status: { startTime: "now", conditions, ...status } };
+  }
+  return false;
+};
+const succeeded = { phase: "Succeeded", reason: "Completed", exitCode: 0, streams: { stdout, stderr: { ...stdout, bytes: 0 } } };
 
 describe("a call that is given up", () => {
   it("is cancelled whatever the reason of the abort", async (t) => {
@@ -57,7 +72,7 @@ describe("a call that can't be asked to stop", () => {
         return request.method === "PATCH";
       }),
     );
-    const client = server.client({ retryFor: 1 });
+    const client = server.client({ patience: 1 });
     const error = await rejection(client.run("sleep 60", { key: "mine", signal: AbortSignal.timeout(100) }));
     assert.ok(error instanceof Cancelled, String(error));
     assert.deepEqual([error.reason, error.call], ["CancelFailed", "mine"]);
@@ -68,13 +83,41 @@ describe("a background call", () => {
   it("is cancelled when its signal is aborted later", { timeout: 10_000 }, async (t) => {
     const server = await Server.listen(t, cluster(nothing));
     const stop = new AbortController();
-    await server.client().run("sleep 60", { key: "mine", background: true, signal: stop.signal });
+    const session = await server.client().connect("desk");
+    await session.commands.run("sleep 60", { key: "mine", background: true, signal: stop.signal });
     assert.equal(server.count("PATCH", /toolcalls\/mine$/), 0);
     stop.abort();
     while (server.count("PATCH", /toolcalls\/mine$/) === 0) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
     assert.deepEqual(JSON.parse(server.received.at(-1)?.body ?? ""), { metadata: { uid: "u1" }, spec: { cancel: true } });
+  });
+
+  it("is one of a session", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const client = server.client();
+    const error = (await rejection(client.run("sleep 60", { background: true } as object))) as ToolcallError;
+    assert.ok(error instanceof InvalidArgument && error.retrySafe, String(error));
+    assert.equal(server.count("POST", /toolcalls$/), 0);
+    const commands = (await client.connect("desk")).commands;
+    await commands.run("sleep 60", { background: true, key: "server" });
+    assert.equal((await commands.connect("server")).uid, "u1");
+  });
+
+  it("isn't what connect takes another call for", async (t) => {
+    const server = await Server.listen(t, cluster(ended(succeeded)));
+    const client = server.client();
+    await client.run("true", { key: "waited" });
+    assert.ok((await rejection((await client.connect("desk")).commands.connect("waited"))) instanceof InvalidArgument);
+  });
+
+  it("has the exit codes checked that its start asked to check", async (t) => {
+    const failed = { phase: "Failed", reason: "NonZeroExit", exitCode: 3, streams: { stdout, stderr: stdout } };
+    const server = await Server.listen(t, cluster(ended(failed)));
+    const { commands } = await server.client().connect("desk");
+    const checked = await commands.run("exit 3", { background: true, check: true });
+    assert.ok((await rejection(checked.wait())) instanceof NonZeroExit);
+    assert.equal((await (await commands.connect(checked.call)).wait()).exitCode, 3);
   });
 });
 
@@ -97,7 +140,8 @@ describe("a call that is created", () => {
         return true;
       }),
     );
-    const handle = await server.client().run("sleep 60", { background: true });
+    const session = await server.client().connect("desk");
+    const handle = await session.commands.run("sleep 60", { background: true });
     assert.match(handle.call, /^call-/);
     assert.equal(attempts, 2);
   });
@@ -133,7 +177,8 @@ describe("a call that is created", () => {
           return isFirst;
         }),
       );
-      const handle = await server.client().run("true", { key: "mine", background: true });
+      const session = await server.client().connect("desk");
+      const handle = await session.commands.run("true", { key: "mine", background: true });
       assert.deepEqual([handle.call, attempts], ["mine", 2]);
     }
   });
@@ -168,10 +213,12 @@ describe("a client that is closed", () => {
     });
     const server = await Server.listen(t, follows);
     const client = server.client();
-    const handle = await client.run("sleep 60", { background: true, key: "server" });
+    const session = await client.connect("desk");
+    const handle = await session.commands.run("sleep 60", { background: true, key: "server" });
+    const spec = { key: "server", background: true } as const;
     const waiting = [
-      client.run("sleep 60", { key: "server", background: false }),
-      client.run("sleep 60", { key: "server", onStdout: () => {} }),
+      client.run("sleep 60", { key: "other" }),
+      session.commands.run("sleep 60", { ...spec, onStdout: () => {} }).then((followed) => followed.wait()),
       handle.wait(),
       handle.read({ waitFor: 60 }),
     ].map(rejection);
@@ -179,25 +226,74 @@ describe("a client that is closed", () => {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
     client.close();
-    for (const error of [...(await Promise.all(waiting)), await rejection(client.listCalls())]) {
+    for (const error of [...(await Promise.all(waiting)), await rejection(client.calls().next())]) {
       assert.ok(error instanceof Unavailable, String(error));
       assert.equal(error.reason, "ClientClosed");
     }
   });
 });
 
-const stdout = { bytes: 6, truncated: true, invalidUTF8: false };
-const ended = (status: object) => (request: Received, _answer: Answer, call: { object: object | undefined }): boolean => {
-  if (request.method === "POST") {
-    const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
-    const conditions = [{ type: "Finished", status: "True" }];
-    call.object = { metadata: { ...metadata, uid: "u1" }, spec, status: { startTime: "now", conditions, ...status } };
-  }
-  return false;
-};
-const succeeded = { phase: "Succeeded", reason: "Completed", exitCode: 0, streams: { stdout, stderr: { ...stdout, bytes: 0 } } };
+describe("calls by name", () => {
+  it("are stopped, also where they have gone", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    await server.client().cancel("gone");
+    assert.deepEqual(server.received.map(({ method, url, body }) => [method, url.pathname.split("/").at(-1), body]), [
+      ["PATCH", "gone", JSON.stringify({ spec: { cancel: true } })],
+    ]);
+  });
+
+  it("are listed page by page, each page when it is asked for", async (t) => {
+    const call = (name: string): object => ({ metadata: { name, creationTimestamp: "2026-01-02T03:04:05Z" }, spec: { sessionRef: { name: "desk" } } });
+    const server = await Server.listen(t, ({ url }, answer) =>
+      url.searchParams.get("continue") === "more"
+        ? sendJSON(answer, { metadata: {}, items: [call("c")] })
+        : sendJSON(answer, { metadata: { continue: "more" }, items: [call("a"), call("b")] }),
+    );
+    const client = server.client();
+    const names: string[] = [];
+    for await (const { name, session, phase, created } of client.calls({ session: "desk", phase: "Running", page: 2 })) {
+      assert.deepEqual([session, phase, created.toISOString()], ["desk", "Pending", "2026-01-02T03:04:05.000Z"]);
+      names.push(`${name} ${server.received.length}`);
+    }
+    assert.deepEqual(names, ["a 1", "b 1", "c 2"]);
+    const { searchParams } = server.received[0]?.url ?? new URL("http://none");
+    assert.deepEqual([searchParams.get("limit"), searchParams.get("fieldSelector")], ["2", "status.phase=Running,spec.sessionRef.name=desk"]);
+    for await (const session of client.sessions({ phase: "Ready" })) {
+      assert.equal(session.name, "a");
+      break;
+    }
+    assert.equal(server.received.at(-1)?.url.searchParams.get("fieldSelector"), "status.phase=Ready");
+    assert.throws(() => client.calls({ page: 0 }), InvalidArgument);
+  });
+});
 
 describe("what a call wrote", () => {
+  it("is read by its result, its handle or its name", async (t) => {
+    const end = ended(succeeded);
+    const server = await Server.listen(
+      t,
+      cluster((request, answer, call) => {
+        const isLog = request.url.pathname.endsWith("/log");
+        if (isLog) {
+          answer.writeHead(200, { "toolcall-bytes": "6", "toolcall-complete": "true" }).end("abcdef");
+        }
+        return isLog || end(request, answer, call);
+      }),
+    );
+    const client = server.client();
+    const { commands } = await client.connect("desk");
+    const handle = await commands.run("printf abcdef", { background: true });
+    for (const [read, uid] of [
+      [client.output(await handle.wait()), "u1"],
+      [commands.output(handle, { stream: "stderr" }), "u1"],
+      [client.artifact(handle, "a.txt"), "u1"],
+      [commands.artifact("some-call", "a.txt"), null],
+    ] as const) {
+      assert.equal((await read).toString(), "abcdef");
+      assert.equal(server.received.filter(({ url }) => url.pathname.endsWith("/log")).at(-1)?.url.searchParams.get("uid"), uid);
+    }
+  });
+
   it("is read on at the end where reading it failed before", async (t) => {
     let follows = 0;
     const end = ended(succeeded);

@@ -6,7 +6,7 @@ import { Toolcall } from "../../src/index.js";
 import { configFor } from "./server.js";
 
 const [server = "", local = ""] = process.argv.slice(2);
-const tc = new Toolcall({ namespace: "agents", kubeConfig: configFor(server), retryFor: 2 });
+const tc = new Toolcall({ namespace: "agents", kubeConfig: configFor(server), patience: 2 });
 const session = await tc.connect("desk");
 const done = await session.files.download("/data", local).catch((error: NodeJS.ErrnoException) => ({ code: error.code }));
 console.log(JSON.stringify(done));

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import * as lib from "../../src/index.js";
-import { lost, type Api } from "../../src/api.js";
+import { lost } from "../../src/api.js";
 import { ApiError, classOfEnd, ConnectionLost, invalid, publicError } from "../../src/errors.js";
 import { restInStatus } from "../../src/live.js";
 import type { ToolCallStatus } from "../../src/objects.js";
@@ -20,10 +20,8 @@ const REASONS = JSON.parse(readFileSync(join(SCENARIOS, "reasons.json"), "utf8")
   sessions: Record<string, string>;
   answers: { code: number; reason: string; class: string }[];
 };
-const NO_API = undefined as unknown as Api;
-
 function resultOf(status: ToolCallStatus): Result {
-  return new Result(NO_API, { metadata: { name: "a" }, spec: {}, status });
+  return new Result({ metadata: { name: "a" }, spec: {}, status });
 }
 
 describe("the class of an error", () => {

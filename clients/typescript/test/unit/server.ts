@@ -60,7 +60,7 @@ export class Server {
 
   /** A client of the server. It repeats requests for two seconds. */
   client(options: ToolcallOptions = {}): Toolcall {
-    const client = new Toolcall({ namespace: "agents", kubeConfig: configFor(this.address), retryFor: 2, ...options });
+    const client = new Toolcall({ namespace: "agents", kubeConfig: configFor(this.address), patience: 2, ...options });
     this.clients.push(client);
     return client;
   }

@@ -1,7 +1,7 @@
 // A deepagents backend: an agent's shell and files are those of a toolcall.dev session.
 
 import { posix } from "node:path";
-import { SessionEnded, ToolcallError, Unavailable, type Entry, type Session } from "@toolcall/client";
+import { SessionEnded, ToolcallError, Unavailable, type FileInfo as SessionFile, type Session } from "@toolcall/client";
 import type {
   DeleteResult,
   EditResult,
@@ -200,7 +200,7 @@ export class ToolcallBackend implements SandboxBackendProtocolV2 {
   }
 }
 
-function infoOf(entry: Entry, path: string): FileInfo {
+function infoOf(entry: SessionFile, path: string): FileInfo {
   const isDirectory = entry.type === "Directory";
   return {
     path: isDirectory ? `${path}/` : path,

@@ -1,12 +1,12 @@
-// A call that nobody waits for: a server or a watcher, whose output is read and whose input is written while it runs.
+// A background call of a session: a server or a watcher, whose output is read and whose input is written while it runs.
 
 import { readAll, type Api } from "./api.js";
 import { resultOf, type Calls } from "./calls.js";
 import { setTrue } from "./create.js";
-import { ApiError, invalid, publicError } from "./errors.js";
+import { ApiError, publicError } from "./errors.js";
 import type { Live } from "./live.js";
 import type { ToolCall } from "./objects.js";
-import { follow, readRange, readWhole, type CallRef, type Chunk, type Range, type Stream } from "./output.js";
+import { follow, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
 import type { Result } from "./result.js";
 import { Retries } from "./retries.js";
 import { wholeNumber } from "./spec.js";
@@ -27,29 +27,41 @@ interface WriteOptions {
 
 const MAX_INPUT = 512 * 1024;
 
-/** A call that runs in the background. */
-export class CommandHandle {
+/** How a background call was started, as far as its handle knows. */
+interface Started {
+  live?: Live | undefined;
+  /** How many bytes of standard input the call has got; undefined when others may have written to it. */
+  inputOffset?: number | undefined;
+  check?: boolean;
+}
+
+/** A server or a watcher that runs beside the other calls of its session until it ends, is cancelled, or the session ends. */
+export class BackgroundCall {
   /** Name of the ToolCall. */
   readonly call: string;
+  /** UID of the ToolCall. */
+  readonly uid: string | undefined;
   // Hidden from inspection and from JSON: they lead to credentials.
   readonly #calls: Calls;
   readonly #live: Live | undefined;
   readonly #object: ToolCall;
+  readonly #check: boolean;
   #writes: Promise<void> = Promise.resolve();
-  // How many bytes of standard input the call has got; undefined when others may have written to it.
   #inputOffset: number | undefined;
 
-  /** Callers get handles from `run` with `background: true`, and from `Toolcall.handle`. */
-  constructor(calls: Calls, object: ToolCall, live?: Live, inputOffset?: number) {
+  /** Callers get it from `commands.run` with `background: true`, and from `commands.connect`. */
+  constructor(calls: Calls, object: ToolCall, started: Started = {}) {
     this.#calls = calls;
     this.#object = object;
-    this.#live = live;
-    this.#inputOffset = inputOffset;
+    this.#live = started.live;
+    this.#check = started.check ?? false;
+    this.#inputOffset = started.inputOffset;
     this.call = object.metadata.name;
+    this.uid = object.metadata.uid;
   }
 
   /** Reads what the call has written from an offset on. The result says where to read on. */
-  async read(options: ReadOptions = {}): Promise<Chunk> {
+  async read(options: ReadOptions = {}): Promise<Output> {
     const { stream = "stdout", waitFor = 0, signal } = options;
     const range = { offset: wholeNumber("offset", options.offset ?? 0, 0), ...limitOf(options) };
     const end = Date.now() + waitFor * 1_000;
@@ -63,30 +75,21 @@ export class CommandHandle {
     }
   }
 
-  /** Reads a stream from where it is kept: all that there is of it, or a range. */
-  output(stream: Stream = "stdout", range: Range & { signal?: AbortSignal } = {}): Promise<Buffer> {
-    return readWhole(this.api, this.ref, { stream }, range, range.signal);
-  }
-
   /**
-   * Writes to the standard input of a background call of a session that was given no `stdin`. Each byte arrives once, whatever
-   * breaks. With `eof` the input is closed behind the text. Let one handle at a time write to a call.
+   * Writes to the standard input of a call that was given no `stdin`. Each byte arrives once, whatever breaks. With `eof` the
+   * input is closed behind the text. Let one handle at a time write to a call.
    */
   write(text: string | Uint8Array, options: { eof?: boolean; signal?: AbortSignal } = {}): Promise<void> {
-    const session = this.#object.spec.sessionRef;
-    if (!session) {
-      return Promise.reject(invalid(`the call ${this.call} has no session: only calls of sessions can be written to`));
-    }
     const data = typeof text === "string" ? Buffer.from(text, "utf8") : Buffer.from(text);
-    const written = this.#writes.then(() => this.writeAll(session.name, data, options));
+    const written = this.#writes.then(() => this.writeAll(data, options));
     this.#writes = written.catch(() => {});
     return written;
   }
 
   /** Waits for the end of the call. Throws as `run` does. An aborted signal ends the waiting, not the call. */
-  async wait(options: { check?: boolean; signal?: AbortSignal } = {}): Promise<Result> {
+  async wait(options: { signal?: AbortSignal } = {}): Promise<Result> {
     const object = await this.#calls.ended(this.#object, options.signal);
-    return resultOf(this.api, object, this.#live, options.check ?? false);
+    return resultOf(object, this.#live, this.#check);
   }
 
   /** Asks the call to stop: its processes get SIGTERM, and SIGKILL five seconds later. A call that has ended ignores it. */
@@ -104,7 +107,7 @@ export class CommandHandle {
   }
 
   private get ref(): CallRef {
-    return { name: this.call, uid: this.#object.metadata.uid };
+    return { name: this.call, uid: this.uid };
   }
 
   // Returns when there is a byte behind the offset, when the stream is complete, or after the time.
@@ -121,31 +124,31 @@ export class CommandHandle {
     }
   }
 
-  private async writeAll(session: string, data: Buffer, options: { eof?: boolean; signal?: AbortSignal }): Promise<void> {
+  private async writeAll(data: Buffer, options: { eof?: boolean; signal?: AbortSignal }): Promise<void> {
     let at = 0;
     do {
       const part = data.subarray(at, at + MAX_INPUT);
       at += part.length;
-      await this.writePart(session, part, { eof: options.eof === true && at >= data.length, signal: options.signal });
+      await this.writePart(part, { eof: options.eof === true && at >= data.length, signal: options.signal });
     } while (at < data.length);
   }
 
-  private async writePart(session: string, part: Buffer, options: WriteOptions): Promise<void> {
-    const base = (this.#inputOffset ??= await this.askInputOffset(session, options.signal));
+  private async writePart(part: Buffer, options: WriteOptions): Promise<void> {
+    const base = (this.#inputOffset ??= await this.askInputOffset(options.signal));
     // Unknown until all of the part was taken: after an error the next write asks.
     this.#inputOffset = undefined;
-    await this.sendPart(session, base, part, options);
+    await this.sendPart(base, part, options);
     this.#inputOffset = base + part.length;
   }
 
   // Sends a part until all of it was taken. Once an answer was lost, the API's own count says how much of the part it took.
-  private async sendPart(session: string, base: number, part: Buffer, options: WriteOptions): Promise<void> {
+  private async sendPart(base: number, part: Buffer, options: WriteOptions): Promise<void> {
     const retries = new Retries(this.api.retryMilliseconds);
     let taken = 0;
     let isLost = false;
     for (;;) {
       try {
-        await this.post(session, base + taken, part.subarray(taken), options);
+        await this.post(base + taken, part.subarray(taken), options);
         return;
       } catch (error) {
         const next = offsetOf(error);
@@ -170,9 +173,9 @@ export class CommandHandle {
   }
 
   // The offset of the next byte of a call that something else may have written to: a request without a body asks for it.
-  private async askInputOffset(session: string, signal: AbortSignal | undefined): Promise<number> {
+  private async askInputOffset(signal: AbortSignal | undefined): Promise<number> {
     try {
-      return await this.api.repeated(() => this.post(session, 0, Buffer.alloc(0), { eof: false, signal }), signal);
+      return await this.api.repeated(() => this.post(0, Buffer.alloc(0), { eof: false, signal }), signal);
     } catch (error) {
       const next = offsetOf(error);
       if (next === undefined) {
@@ -183,7 +186,8 @@ export class CommandHandle {
   }
 
   // Sends bytes once, and returns the offset of the next one.
-  private async post(session: string, offset: number, body: Buffer, options: WriteOptions): Promise<number> {
+  private async post(offset: number, body: Buffer, options: WriteOptions): Promise<number> {
+    const session = this.#object.spec.sessionRef?.name ?? "";
     const answer = await this.api.send({
       method: "POST",
       path: this.api.subresource("toolsessions", session, "proxy/input"),
