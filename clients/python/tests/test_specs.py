@@ -96,6 +96,9 @@ class Keys(unittest.TestCase):
         for key in keys:
             self.assertEqual(name_for(key, "call"), key)
         self.assertEqual(key_of("call_1"), keys[0])
+        # The TypeScript library makes the same.
+        self.assertEqual(key_of("thread-1", "call_1"), "key-d81145f660644023112eb62dc8454420b3b95a21")
+        self.assertEqual(key_of("é\U0001f600", "x"), "key-d774e92051a1ccb6585c3e1a142ca9c7c88e793c")
         with self.assertRaises(InvalidArgument):
             key_of()
 

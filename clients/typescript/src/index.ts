@@ -19,7 +19,7 @@ export { Result } from "./result.js";
 export type { RunOptions } from "./calls.js";
 export type { OutputCallback, OutputCallbacks } from "./live.js";
 export type { Output, OutputOptions, Range, SomeCall, Stream } from "./output.js";
-export type { CallOptions, Command } from "./spec.js";
+export { keyOf, type CallOptions, type Command } from "./spec.js";
 export type { CallInfo, CallsQuery, SessionInfo, SessionsQuery } from "./list.js";
 export type {
   Artifact,

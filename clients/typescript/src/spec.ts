@@ -1,6 +1,6 @@
 // Turns the arguments of a caller into the spec of a call, and checks them before anything is sent. Pure functions.
 
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { posix } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { invalid } from "./errors.js";
@@ -94,6 +94,16 @@ export function nameFor(key: string | undefined, prefix: string): string {
     );
   }
   return key;
+}
+
+/** A valid key made of any texts, such as a conversation's and a model's tool call's id: the same texts, the same key. */
+export function keyOf(...parts: string[]): string {
+  if (parts.length === 0) {
+    throw invalid("keyOf needs at least one text, such as the id of a model's tool call");
+  }
+  // The length before each text keeps ("ab", "c") and ("a", "bc") apart.
+  const whole = parts.map((part) => `${[...part].length}:${part}`).join("");
+  return `key-${createHash("sha256").update(whole).digest("hex").slice(0, 40)}`;
 }
 
 /** Joins a directory of a session and a path in it, as a POSIX path. Undefined when neither is given. */

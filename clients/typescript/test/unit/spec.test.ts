@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InvalidArgument } from "../../src/index.js";
-import { commandSpec, envOf, fileSpec, joinPath, nameFor, sameSpec, wholeSeconds, type Command } from "../../src/spec.js";
+import { commandSpec, envOf, fileSpec, joinPath, keyOf, nameFor, sameSpec, type Command, wholeSeconds } from "../../src/spec.js";
 
 function refused(work: () => unknown, says: RegExp): void {
   assert.throws(work, (error: unknown) => error instanceof InvalidArgument && says.test(error.message));
@@ -81,6 +81,18 @@ describe("names", () => {
     for (const key of ["", "A", "a_b", "-a", "a-", ".a", "a..b", "a b", "ä", "a".repeat(254), "a\n", 5 as unknown as string]) {
       refused(() => nameFor(key, "call"), /key .* can't be an object's name/);
     }
+  });
+});
+
+describe("keys", () => {
+  it("of any texts are valid, differ, and are those of the Python library", () => {
+    const keys = [keyOf("thread-1", "call_1"), keyOf("é\u{1f600}", "x"), keyOf("a", "bc"), keyOf("ab", "c"), keyOf("abc"), keyOf("a", "")];
+    assert.equal(new Set(keys).size, keys.length);
+    for (const key of keys) {
+      assert.equal(nameFor(key, "call"), key);
+    }
+    assert.deepEqual(keys.slice(0, 2), ["key-d81145f660644023112eb62dc8454420b3b95a21", "key-d774e92051a1ccb6585c3e1a142ca9c7c88e793c"]);
+    refused(() => keyOf(), /at least one text/);
   });
 });
 

@@ -1,8 +1,7 @@
 // LangChain tools whose commands and files are those of a toolcall.dev session, or of pods of their own.
 
-import { createHash } from "node:crypto";
 import { tool, type StructuredToolInterface } from "@langchain/core/tools";
-import { SessionEnded, ToolcallError, Unavailable, type Command, type Result, type Session, type Toolcall } from "@toolcall/client";
+import { keyOf, SessionEnded, ToolcallError, Unavailable, type Command, type Result, type Session, type Toolcall } from "@toolcall/client";
 
 /** Options of the tools. */
 export interface ToolOptions {
@@ -34,16 +33,16 @@ interface Limits {
 
 const TIMEOUT = { type: "integer", minimum: 1, description: "seconds after which it is stopped" };
 
-/** A tool `shell` that runs command lines. */
-export function shellTool(target: Target, options: ToolOptions = {}): StructuredToolInterface {
+/** A tool `bash` that runs command lines. */
+export function bashTool(target: Target, options: ToolOptions = {}): StructuredToolInterface {
   const where = "commands" in target ? "Files stay from call to call; variables and the directory don't." : "Nothing stays for the next call.";
   return tool(
-    (args: { command: string; timeoutSeconds?: number }, invocation: Invocation) =>
-      answer(() => run(target, args.command, limitsOf("shell", args, invocation, options))),
+    (args: { command: string; timeout?: number }, invocation: Invocation) =>
+      answer(() => run(target, args.command, limitsOf(args, invocation, options))),
     {
-      name: "shell",
+      name: "bash",
       description: `Runs a command line in a sandbox and returns what it printed. ${where}`,
-      schema: object({ command: { type: "string", description: "the command line" }, timeoutSeconds: TIMEOUT }, ["command"]),
+      schema: object({ command: { type: "string", description: "the command line" }, timeout: TIMEOUT }, ["command"]),
     },
   );
 }
@@ -52,8 +51,8 @@ export function shellTool(target: Target, options: ToolOptions = {}): Structured
 export function codeTool(target: Target, options: ToolOptions & { languages?: readonly string[] } = {}): StructuredToolInterface {
   const languages = options.languages ?? ["python"];
   return tool(
-    (args: { code: string; language: string; timeoutSeconds?: number }, invocation: Invocation) =>
-      answer(() => run(target, { code: args.code, language: args.language }, limitsOf("code", args, invocation, options))),
+    (args: { code: string; language: string; timeout?: number }, invocation: Invocation) =>
+      answer(() => run(target, { code: args.code, language: args.language }, limitsOf(args, invocation, options))),
     {
       name: "run_code",
       description: "Runs a program in a sandbox and returns what it printed.",
@@ -61,7 +60,7 @@ export function codeTool(target: Target, options: ToolOptions & { languages?: re
         {
           code: { type: "string", description: "the program" },
           language: { type: "string", enum: [...languages], description: "its language" },
-          timeoutSeconds: TIMEOUT,
+          timeout: TIMEOUT,
         },
         ["code", "language"],
       ),
@@ -76,20 +75,20 @@ export function fileTools(session: Session): StructuredToolInterface[] {
   return [readTool(session), writeTool(session), editTool(session), listTool(session), findTool(session), searchTool(session)];
 }
 
-/** All tools for a session: `shell`, `run_code` and those for files. */
+/** All tools for a session: `bash`, `run_code` and those for files. */
 export function sessionTools(session: Session, options: ToolOptions & { languages?: readonly string[] } = {}): StructuredToolInterface[] {
-  return [shellTool(session, options), codeTool(session, options), ...fileTools(session)];
+  return [bashTool(session, options), codeTool(session, options), ...fileTools(session)];
 }
 
 function readTool({ files }: Session): StructuredToolInterface {
-  const line = { type: "integer", minimum: 1 };
+  const whole = { type: "integer", minimum: 1 };
   return tool(
-    (args: { path: string; firstLine?: number; lines?: number }, { signal }: Invocation) =>
-      answer(() => files.read(args.path, { offset: args.firstLine ?? 1, limit: args.lines ?? 2000, ...optional({ signal }) })),
+    (args: { path: string; offset?: number; limit?: number }, { signal }: Invocation) =>
+      answer(() => files.read(args.path, { offset: args.offset ?? 1, limit: args.limit ?? 2000, ...optional({ signal }) })),
     {
       name: "read_file",
       description: "Reads a text file: 2,000 lines unless you say otherwise.",
-      schema: object({ path: PATH, firstLine: { ...line, description: "the first is 1" }, lines: { ...line, description: "how many" } }, ["path"]),
+      schema: object({ path: PATH, offset: { ...whole, description: "the first line; that of the file is 1" }, limit: { ...whole, description: "how many lines" } }, ["path"]),
     },
   );
 }
@@ -111,18 +110,18 @@ function writeTool({ files }: Session): StructuredToolInterface {
 
 function editTool({ files }: Session): StructuredToolInterface {
   return tool(
-    (args: { path: string; oldText: string; newText: string; replaceAll?: boolean }, { signal }: Invocation) =>
+    (args: { path: string; old: string; new: string; replace_all?: boolean }, { signal }: Invocation) =>
       answer(async () => {
-        const options = optional({ replaceAll: args.replaceAll, signal });
-        const { replaced } = await files.edit(args.path, args.oldText, args.newText, options);
+        const options = optional({ replaceAll: args.replace_all, signal });
+        const { replaced } = await files.edit(args.path, args.old, args.new, options);
         return `replaced ${replaced} times in ${args.path}`;
       }),
     {
       name: "edit_file",
-      description: "Replaces a text in a file. It must be there exactly once, unless replaceAll is true.",
+      description: "Replaces a text in a file. It must be there exactly once, unless replace_all is true.",
       schema: object(
-        { path: PATH, oldText: { type: "string" }, newText: { type: "string" }, replaceAll: { type: "boolean" } },
-        ["path", "oldText", "newText"],
+        { path: PATH, old: { type: "string" }, new: { type: "string" }, replace_all: { type: "boolean" } },
+        ["path", "old", "new"],
       ),
     },
   );
@@ -185,19 +184,14 @@ async function run(target: Target, command: Command, limits: Limits): Promise<st
   return result.text;
 }
 
-/** The key of a model's tool call: the same for the same call of the same conversation, and another one for any other. */
-export function keyOf(conversation: string, tool: string, id: string): string {
-  return `${tool}-${createHash("sha256").update(JSON.stringify([conversation, tool, id])).digest("hex").slice(0, 32)}`;
-}
-
-function limitsOf(name: string, args: { timeoutSeconds?: number }, invocation: Invocation, options: ToolOptions): Limits {
+function limitsOf(args: { timeout?: number }, invocation: Invocation, options: ToolOptions): Limits {
   const { conversation, maxTimeout } = options;
   const id = invocation.toolCall?.id;
   if (conversation !== undefined && !id) {
     throw new Error("with a conversation, invoke the tool with a model's tool call: its id makes sure that it runs at most once");
   }
-  const timeout = args.timeoutSeconds === undefined ? undefined : Math.min(args.timeoutSeconds, maxTimeout ?? args.timeoutSeconds);
-  const key = conversation === undefined ? undefined : keyOf(conversation, name, id as string);
+  const timeout = args.timeout === undefined ? undefined : Math.min(args.timeout, maxTimeout ?? args.timeout);
+  const key = conversation === undefined ? undefined : keyOf(conversation, id as string);
   return optional({ timeout, key, signal: invocation.signal });
 }
 

@@ -5,15 +5,21 @@ import { after, before, describe, it } from "node:test";
 import type { StructuredToolInterface } from "@langchain/core/tools";
 import { SessionEnded, Toolcall, type Session } from "@toolcall/client";
 import { hasCluster, TestNamespace } from "../../../test/cluster/cluster.js";
-import { fileTools, keyOf, sessionTools, shellTool } from "../src/index.js";
+import { bashTool, fileTools, sessionTools } from "../src/index.js";
 
-describe("keys of model's tool calls", () => {
-  it("are the same for the same call, and another for any other", () => {
-    assert.equal(keyOf("a", "shell", "call_1"), keyOf("a", "shell", "call_1"));
-    const others = [keyOf("a", "shell", "call_1"), keyOf("a", "shell", "call_2"), keyOf("b", "shell", "call_1"), keyOf("a", "code", "call_1")];
-    assert.equal(new Set(others).size, 4);
-    assert.match(keyOf('x","y', "shell", "é"), /^shell-[0-9a-f]{32}$/);
-  });
+it("offers a model the same tools as the Python library, and some more", () => {
+  const nowhere = { commands: undefined, files: undefined } as unknown as Session;
+  const offered = sessionTools(nowhere).map((t) => [t.name, Object.keys((t.schema as { properties: object }).properties).join(" ")]);
+  assert.deepEqual(offered, [
+    ["bash", "command timeout"],
+    ["run_code", "code language timeout"],
+    ["read_file", "path offset limit"],
+    ["write_file", "path content"],
+    ["edit_file", "path old new replace_all"],
+    ["list_files", "path recursive"],
+    ["find_files", "pattern path"],
+    ["search_files", "pattern path glob literal"],
+  ]);
 });
 
 describe("LangChain tools", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONFIG", timeout: 120_000 }, () => {
@@ -41,15 +47,15 @@ describe("LangChain tools", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and
   };
 
   it("runs a model's tool call once, however often it is invoked", async () => {
-    assert.match(await call("shell", { command: "echo x >> count; wc -l < count" }, "call_1"), /^1\b/);
-    assert.match(await call("shell", { command: "echo x >> count; wc -l < count" }, "call_1"), /^1\b/);
-    assert.match(await call("shell", { command: "echo x >> count; wc -l < count" }, "call_2"), /^2\b/);
+    assert.match(await call("bash", { command: "echo x >> count; wc -l < count" }, "call_1"), /^1\b/);
+    assert.match(await call("bash", { command: "echo x >> count; wc -l < count" }, "call_1"), /^1\b/);
+    assert.match(await call("bash", { command: "echo x >> count; wc -l < count" }, "call_2"), /^2\b/);
   });
 
   it("tells the model about denials, failures and time limits", async () => {
-    assert.match(await call("shell", { command: "curl example.org" }), /curl/);
-    assert.match(await call("shell", { command: "echo problem >&2; exit 3" }), /problem[^]*3/);
-    assert.match(await call("shell", { command: "echo started; sleep 60", timeoutSeconds: 100 }, "slow"), /started[^]*5/);
+    assert.match(await call("bash", { command: "curl example.org" }), /curl/);
+    assert.match(await call("bash", { command: "echo problem >&2; exit 3" }), /problem[^]*3/);
+    assert.match(await call("bash", { command: "echo started; sleep 60", timeout: 100 }, "slow"), /started[^]*5/);
   });
 
   it("runs code", async () => {
@@ -58,8 +64,8 @@ describe("LangChain tools", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and
 
   it("works on files", async () => {
     assert.equal(await call("write_file", { path: "src/a.txt", content: "pear\nfig\n" }), "created src/a.txt, 9 bytes");
-    assert.equal(await call("edit_file", { path: "src/a.txt", oldText: "fig", newText: "plum" }), "replaced 1 times in src/a.txt");
-    assert.equal(await call("read_file", { path: "src/a.txt", firstLine: 2, lines: 1 }), "plum\n");
+    assert.equal(await call("edit_file", { path: "src/a.txt", old: "fig", new: "plum" }), "replaced 1 times in src/a.txt");
+    assert.equal(await call("read_file", { path: "src/a.txt", offset: 2, limit: 1 }), "plum\n");
     assert.equal(await call("list_files", { path: "src" }), "a.txt\t10");
     assert.equal(await call("find_files", { pattern: "**/*.txt" }), "src/a.txt");
     assert.equal(await call("search_files", { pattern: "p.u" }), "src/a.txt:2:plum");
@@ -68,20 +74,20 @@ describe("LangChain tools", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and
   });
 
   it("cancels the command when the agent is aborted", async () => {
-    const shell = shellTool(session);
-    await assert.rejects(shell.invoke({ command: "echo begun > begun; sleep 60; echo ended > ended" }, { signal: AbortSignal.timeout(1_500) }));
+    const bash = bashTool(session);
+    await assert.rejects(bash.invoke({ command: "echo begun > begun; sleep 60; echo ended > ended" }, { signal: AbortSignal.timeout(1_500) }));
     // The session takes one call at a time: this one runs only because the other was stopped.
     const next = await session.commands.run("ls begun ended", { timeout: 20 });
     assert.equal(next.stdout, "begun\n");
   });
 
   it("runs in pods of their own without a session", async () => {
-    const shell = shellTool({ toolcall: client, environment: "tools" });
-    assert.match(await shell.invoke({ command: "ls | wc -l" }), /^0\b/);
+    const bash = bashTool({ toolcall: client, environment: "tools" });
+    assert.match(await bash.invoke({ command: "ls | wc -l" }), /^0\b/);
   });
 
   it("refuses a call without an id where it should run once", async () => {
-    await assert.rejects(async () => tools.shell?.invoke({ command: "true" }), /id/);
+    await assert.rejects(async () => tools.bash?.invoke({ command: "true" }), /id/);
   });
 
   it("throws what a model can do nothing about", async () => {
