@@ -1,46 +1,67 @@
-"""Measures what the client adds to a call: session calls of `true` through it, beside a raw create and watch.
+"""Measures what the client adds: to a call of a session, `s.commands.run("true")`, and to the import of the Kubernetes client.
 
 usage: KUBECONFIG=… /usr/bin/python3 bench.py [CALLS]
 
 Run it in clients/python, with KUBECONFIG of an administrator, on a quiet machine: it makes a namespace as the tests do.
-Raw calls and those of the client alternate in the same session, so that both see the same cluster. Figures are
-milliseconds from the create until the end was seen.
+With CALLS=0 it measures the import alone, without a cluster. The call itself is a bare request over a kept connection, with
+one watch that is open for all calls. Calls of the client and bare ones alternate in one session, so that both see the same
+cluster.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
 import secrets
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 sys.path.insert(0, "src")
 
-from kubernetes import client, watch  # noqa: E402
 from tests.bed import bed  # noqa: E402
 from toolcall import Session, Toolcall  # noqa: E402
 
-KIND = {"group": "toolcall.dev", "version": "v1alpha1", "plural": "toolcalls"}
+WARM_UP = 20
+IMPORTS = 15
 
 
-def raw(api: Any, session: Session, namespace: str) -> None:
-    """A call as a program without this client makes it: a create, then a watch until its condition Finished."""
-    name = "raw-" + secrets.token_hex(6)
-    spec = {"shell": {"command": "true"}, "sessionRef": {"name": session.name, "uid": session.uid}}
-    body = {"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolCall", "metadata": {"name": name}, "spec": spec}
-    made = api.create_namespaced_custom_object(namespace=namespace, body=body, **KIND)
-    events = watch.Watch()
-    for event in events.stream(
-        api.list_namespaced_custom_object, namespace=namespace, field_selector="metadata.name=" + name,
-        resource_version=made["metadata"]["resourceVersion"], **KIND,
-    ):
-        conditions = event["object"].get("status", {}).get("conditions", [])
-        if any(c["type"] == "Finished" and c["status"] == "True" for c in conditions):
-            events.stop()
+class Bare:
+    """Calls over the connections alone: what the API server, the operator and the network take, with no client's share."""
+
+    def __init__(self, api_client: Any, namespace: str, session: Session) -> None:
+        self._pool = api_client.rest_client.pool_manager
+        self._url = f"{api_client.configuration.host}/apis/toolcall.dev/v1alpha1/namespaces/{namespace}/toolcalls"
+        self._headers = {"Content-Type": "application/json"}
+        api_client.update_params_for_auth(self._headers, [], ["BearerToken"])
+        self._spec = {"shell": {"command": "true"}, "sessionRef": {"name": session.name, "uid": session.uid}}
+        self._ended: SimpleQueue[str] = SimpleQueue()
+        query = {"watch": "true", "fieldSelector": f"spec.sessionRef.name={session.name}"}
+        watch = self._pool.request("GET", self._url, fields=query, headers=self._headers, preload_content=False)
+        Thread(target=self._read, args=(watch,), daemon=True).start()
+
+    def run(self) -> None:
+        """Creates a call and waits for its end."""
+        name = "bare-" + secrets.token_hex(8)
+        body = {"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolCall", "metadata": {"name": name}, "spec": self._spec}
+        answer = self._pool.request("POST", self._url, body=json.dumps(body), headers=self._headers)
+        if answer.status != 201:
+            raise RuntimeError(f"the API server answered {answer.status}: {answer.data[:500]!r}")
+        while self._ended.get(timeout=60) != name:
+            pass
+
+    def _read(self, watch: Any) -> None:
+        rest = b""
+        for chunk in watch.stream(1 << 16):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for event in map(json.loads, lines):
+                conditions = event["object"].get("status", {}).get("conditions", [])
+                if any(c["type"] == "Finished" and c["status"] == "True" for c in conditions):
+                    self._ended.put(event["object"]["metadata"]["name"])
 
 
 def timed(what: Callable[[], object]) -> float:
@@ -50,66 +71,53 @@ def timed(what: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def line(name: str, figures: list[float]) -> str:
-    """A row of the table."""
-    figures.sort()
-    p99 = figures[int(len(figures) * 0.99)]
-    return f"{name:36} p50 {statistics.median(figures):7.2f}   p99 {p99:7.2f}   ({len(figures)})"
+def show(name: str, milliseconds: list[float]) -> float:
+    """Prints a row, and returns its median."""
+    milliseconds.sort()
+    p90, p99 = (milliseconds[int(len(milliseconds) * q)] for q in (0.9, 0.99))
+    median = statistics.median(milliseconds)
+    print(f"{name:46} p50 {median:7.1f}   p90 {p90:7.1f}   p99 {p99:7.1f} ms   n {len(milliseconds)}")
+    return median
 
 
-async def many(namespace: str, agent: Any, session: str, calls: int) -> float:
-    """Calls a second through AsyncToolcall, 16 at once."""
-    from toolcall import AsyncToolcall
-
-    tc = AsyncToolcall(namespace, api_client=agent)
-    attached = await tc.connect(session)
-    gate = asyncio.Semaphore(16)
-
-    async def one() -> None:
-        async with gate:
-            await attached.commands.run("true")
-
-    began = time.perf_counter()
-    await asyncio.gather(*(one() for _ in range(calls)))
-    return calls / (time.perf_counter() - began)
+def aim(name: str, milliseconds: float, most: int) -> None:
+    """Prints a figure that has an aim."""
+    print(f"{name:46} {milliseconds:11.2f} ms   aim: at most {most}")
 
 
-def imports() -> tuple[float, float]:
-    """Milliseconds to import the Kubernetes client, and what this package adds with asyncio: the least of 7 each."""
+def compare(session: Session, bare: Bare, count: int) -> None:
+    """Measures both kinds of calls in turns."""
+    through: list[float] = []
+    alone: list[float] = []
+    for _ in range(WARM_UP + count):
+        through.append(timed(lambda: session.commands.run("true")))
+        alone.append(timed(bare.run))
+    difference = show("s.commands.run('true')", through[WARM_UP:]) - show("the call itself", alone[WARM_UP:])
+    aim("s.commands.run('true') above the call, p50", difference, 4)
+
+
+def imports() -> None:
+    """Measures the import of the Kubernetes client and of this package with asyncio after it, each time in a new process."""
     program = (
         "import sys, time; sys.path.insert(0, 'src'); a = time.perf_counter(); "
         "import kubernetes.client, kubernetes.config; "
-        "b = time.perf_counter(); import toolcall; toolcall.AsyncToolcall; c = time.perf_counter(); print(b - a, c - b)"
+        "b = time.perf_counter(); import toolcall; toolcall.AsyncToolcall; c = time.perf_counter(); "
+        "print((b - a) * 1000, (c - b) * 1000)"
     )
-    runs = [subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True) for _ in range(7)]
+    runs = [subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True) for _ in range(IMPORTS)]
     base, ours = zip(*(map(float, run.stdout.split()) for run in runs), strict=True)
-    return min(base) * 1000, min(ours) * 1000
+    show("import of the Kubernetes client", list(base))
+    aim("import of toolcall beyond it, p50", show("import of toolcall after it", list(ours)), 150)
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    with bed("py-bench") as b:
-        tc = Toolcall(b.namespace, api_client=b.agent())
-        api = client.CustomObjectsApi(b.agent())
-        with tc.session("tools", max_concurrent_calls=4) as s:
-            for _ in range(5):
-                s.commands.run("true")
-                raw(api, s, b.namespace)
-            ours: list[float] = []
-            theirs: list[float] = []
-            inside: list[float] = []
-            for _ in range(count):
-                ours.append(timed(lambda: inside.append((s.commands.run("true").duration or 0) * 1000)))
-                theirs.append(timed(lambda: raw(api, s, b.namespace)))
-            rate = asyncio.run(many(b.namespace, b.agent(), s.name, count))
-    print(line("s.commands.run('true')", ours))
-    print(line("raw create and watch", theirs))
-    print(f"{'difference of the medians':36}     {statistics.median(ours) - statistics.median(theirs):7.2f}")
-    print(line("the process itself", inside))
-    print(f"{'AsyncToolcall, 16 at once':36}     {rate:7.1f} calls/s")
-    base, added = imports()
-    print(f"{'import of the Kubernetes client':36}     {base:7.0f}")
-    print(f"{'import of this package, after it':36}     {added:7.0f}")
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    if count > 0:
+        with bed("py-bench") as b:
+            tc = Toolcall(b.namespace, api_client=b.agent())
+            with tc.session("tools") as s:
+                compare(s, Bare(b.agent(), b.namespace, s), count)
+    imports()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ export class Bare {
     const end = new Promise<void>((resolve) => {
       this.ended = (finished) => finished === name && resolve();
     });
-    const spec = { sessionRef: this.sessionRef, structured: { binary: "true" } };
+    const spec = { sessionRef: this.sessionRef, shell: { command: "true" } };
     const body = JSON.stringify({ apiVersion: "toolcall.dev/v1alpha1", kind: "ToolCall", metadata: { name }, spec });
     const headers = { ...this.options.headers, "content-type": "application/json", "content-length": Buffer.byteLength(body) };
     await new Promise<void>((resolve, reject) => {
