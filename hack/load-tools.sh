@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image that sample calls run in, builds the same image with the runner in it, and loads both onto the
-# cluster, as deploy.sh does.
+# Builds the image that sample calls run in, the same image with the runner in it, and one that has bash and a few of the
+# coreutils only, and loads them onto the cluster, as deploy.sh does.
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
@@ -12,4 +12,14 @@ if [[ ! -e $with_runner ]]; then
   go -C hack run ./images extend --from "$tools" --tag toolcall.dev/tools-with-runner:dev \
     --file "$PWD/bin/runner:/usr/local/bin/toolcall-runner" "$with_runner" >/dev/null
 fi
-load_image "$tools" "$with_runner"
+# This machine's programs, each with the libraries that it loads.
+programs=(/bin/bash /bin/cat /bin/ls /usr/bin/head /usr/bin/sort /usr/bin/wc)
+mapfile -t needed < <({ printf '%s\n' "${programs[@]}"; ldd "${programs[@]}" | awk '$NF ~ /^\(0x/ && $(NF-1) ~ /^\// { print $(NF-1) }'; } | sort -u)
+shell=$PWD/bin/images/shell-$(cat "${needed[@]}" | sha256sum | cut -c1-12).tar
+if [[ ! -e $shell ]]; then
+  mkdir -p bin/images
+  rm -f bin/images/shell-*.tar
+  mapfile -t files < <(for file in "${needed[@]}"; do printf '%s\n' --file "$file:$file"; done)
+  go -C hack run ./images binary --tag toolcall.dev/shell:dev --entrypoint /bin/bash "${files[@]}" "$shell" >/dev/null
+fi
+load_image "$tools" "$with_runner" "$shell"

@@ -1,4 +1,5 @@
-// The backend against the real cluster: by itself, in an image that has nothing but the runner, and under deepagents' own agent.
+// The backend against the real cluster: by itself, in images that have nothing but the runner, or a shell, and under deepagents' own
+// agent.
 
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
@@ -8,12 +9,15 @@ import { AIMessage, fakeModel, type BaseMessage } from "langchain";
 import { hasCluster, TestNamespace } from "../../../test/cluster/cluster.js";
 import { ToolcallBackend } from "../src/index.js";
 
-const ENVIRONMENT = `
+// Loaded by `make load-tools`: bash and a few of the coreutils.
+const SHELL_IMAGE = "toolcall.dev/shell:dev";
+
+const environment = (name: string, image: string): string => `
 apiVersion: toolcall.dev/v1alpha1
 kind: ExecutionEnvironment
-metadata: {name: empty, namespace: "\${namespace}"}
+metadata: {name: ${name}, namespace: "\${namespace}"}
 spec:
-  image: IMAGE
+  image: ${image}
   imagePullPolicy: IfNotPresent
   workingDir: /workspace
   policyRef: {name: "\${namespace}"}
@@ -27,7 +31,8 @@ describe("deepagents backend", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
 
   before(async () => {
     namespace = await TestNamespace.create();
-    await namespace.apply(ENVIRONMENT.replace("IMAGE", await namespace.emptyImage()));
+    await namespace.apply(environment("empty", await namespace.emptyImage()));
+    await namespace.apply(environment("shell", SHELL_IMAGE));
     client = new Toolcall({ namespace: namespace.name, kubeConfig: namespace.agent });
     session = await client.session("empty");
     backend = new ToolcallBackend(session);
@@ -48,6 +53,17 @@ describe("deepagents backend", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
     const answer = await backend.execute("true");
     assert.equal(answer.exitCode, null);
     assert.match(answer.output, /bash/);
+  });
+
+  it("runs commands in an image that has a shell, and no python", async () => {
+    await using own = await client.session("shell");
+    const shell = new ToolcallBackend(own, { timeout: 20 });
+    await shell.write("/workspace/fruit.txt", "pear\nfig\n");
+    assert.deepEqual(await shell.execute("sort fruit.txt; echo problem >&2; exit 3"), { output: "fig\npear\nproblem\n", exitCode: 3, truncated: false });
+    assert.deepEqual(await shell.execute("cat fruit.txt | wc -l"), { output: "2\n", exitCode: 0, truncated: false });
+    const python = await shell.execute("python3 -V");
+    assert.equal(python.exitCode, 127);
+    assert.match(python.output, /python3: command not found/);
   });
 
   it("writes, reads and edits", async () => {
