@@ -15,9 +15,11 @@ type node struct {
 	fail, depth int32
 	// out is the index of the longest form that ends here, plus one; 0 for none.
 	out int32
+	// own is the longest end of this state, or all of it, that can go on to be a form that isn't foreign.
+	own int32
 	// next is the byte that leads to the node that follows this one.
-	next                 byte
-	hasNext, hasBranches bool
+	next                         byte
+	hasNext, hasBranches, hasOwn bool
 }
 
 // form is what is looked for of a value.
@@ -25,7 +27,8 @@ type form struct {
 	value  int
 	length int32
 	// order is lower for a form that names a mark before others that are as long.
-	order int32
+	order     int32
+	isForeign bool
 }
 
 func newAutomaton() *automaton {
@@ -38,6 +41,9 @@ func (a *automaton) add(one form, text []byte) {
 		next := a.child(state, b)
 		if next == 0 {
 			next = a.addChild(state, b)
+		}
+		if !one.isForeign {
+			a.nodes[state].hasOwn = true
 		}
 		state = next
 	}
@@ -87,6 +93,17 @@ func (a *automaton) step(state int32, b byte) int32 {
 	}
 }
 
+// depth is how long the longest end of the text is that can go on to be a form. What has ended can't.
+func (a *automaton) depth(state int32) int32 {
+	for state != 0 && !a.nodes[state].hasNext && !a.nodes[state].hasBranches {
+		state = a.nodes[state].fail
+	}
+	return a.nodes[state].depth
+}
+
+// ownDepth is depth for the forms that aren't foreign.
+func (a *automaton) ownDepth(state int32) int32 { return a.nodes[a.nodes[state].own].depth }
+
 type edge struct {
 	parent, child int32
 	b             byte
@@ -101,6 +118,9 @@ func (a *automaton) link() {
 		}
 		if n.out == 0 {
 			n.out = a.nodes[n.fail].out
+		}
+		if n.own = e.child; !n.hasOwn {
+			n.own = a.nodes[n.fail].own
 		}
 	}
 }

@@ -41,7 +41,7 @@
 //   - for foreign values, which the writer of the text wasn't given, nothing is held back because of what they are: a stream
 //     with such values holds back the last line until it ends, at most its last 64 KiB, and decides everything before.
 //     Otherwise the writer could print guesses and see which are held back, and so get a value piece by piece;
-//   - time is linear in the text, whatever the text and the values, and memory is bounded by the values: 16 bytes for each
+//   - time is linear in the text, whatever the text and the values, and memory is bounded by the values: 20 bytes for each
 //     byte of a value and of its other forms, and for a stream what it holds back, in each decoded form;
 //   - no value is in an error, or in what any type of this package prints.
 //
@@ -50,11 +50,16 @@
 // key in PEM; shorter lines pass, and so do lines of digits, until the value is complete. What is left of the value then is
 // replaced. A whole guess of a foreign value, or of one such line, is confirmed by its mark.
 //
-// How it works. An Aho-Corasick automaton has all the values. It reads the text along several lanes: the text itself, its
-// hexadecimal digits at two alignments, and its base64 at four. A filter finds where a lane must be read at all: it looks at
-// four bytes in five, which tells whether the first eight characters of an occurrence can be there. Escapes are decoded into
-// further texts, layers, which are read in the same way, and only while there are escapes. Foreign values have an automaton
-// and layers of their own, so that holding back can't depend on them.
+// How it works. An Aho-Corasick automaton has all the values. It reads the text along several lanes: the text itself, the
+// same with + as a space, its hexadecimal digits at two alignments, and its base64 at four. A filter finds where a lane must
+// be read at all: it looks at four bytes in five, which tells whether the first eight characters of an occurrence, its
+// window, can be there. Each state of the automaton knows how much of it begins a value that isn't foreign, so that holding
+// back can't depend on the others.
+//
+// Escapes, and line ends between digits, are decoded only where an occurrence can have them, into segments of further texts,
+// layers, which are read in the same way. If the first escape of an occurrence is after its window, a lane has come to it.
+// If it is in the window, four characters of the window are before it, or four begin with it or follow it, and the filter
+// knows these. All other escapes are passed.
 //
 // The package must not import anything but the standard library: it is part of the first process of every pod. It must not
 // log, and must not keep a value longer than its Matcher.

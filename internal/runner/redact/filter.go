@@ -1,14 +1,17 @@
 package redact
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 )
 
-// The ways in which the automaton reads a text, as the filter tells them apart. base64 is three, by the phase of the value.
+// The ways in which the automaton reads a text, as the filter tells them apart. In spaced, a + is a space. base64 is three,
+// by the phase of the value.
 const (
 	plain = iota
+	spaced
 	hexadecimal
 	base64Phase0
 	base64Phase1
@@ -27,7 +30,7 @@ const (
 )
 
 const (
-	hashBits   = 16
+	hashBits   = 17
 	hintBits   = 14
 	windowBits = 14
 )
@@ -41,20 +44,49 @@ type filter struct {
 	hints [1 << hintBits]uint32
 	// windows tells whether something begins with eight characters.
 	windows [1 << windowBits / 64]uint64
+	// inWindow says of a character where a window can have it.
+	inWindow [256]where
 	// first has the first bits of the values: two, four, six.
 	first [7]uint64
 }
 
-// hintsOf returns what the filter knows of four characters.
-func (f *filter) hintsOf(text []byte) uint32 {
-	return f.hints[hash(binary.LittleEndian.Uint32(text)|fold)>>(hashBits-hintBits)]
+// where tells which grams of a window know a character in it: those that begin with it, or those before it.
+type where uint8
+
+const (
+	beginsGram where = 1 << iota
+	followsGram
+)
+
+func newFilter() *filter {
+	f := &filter{}
+	for c := range f.inWindow {
+		if base64Digits[c] != noDigit {
+			f.inWindow[c] = beginsGram | followsGram
+		}
+	}
+	return f
 }
+
+// hintsOf returns what the filter knows of four characters: 0 for nothing.
+func (f *filter) hintsOf(word uint32) uint32 {
+	h := hash(word | fold)
+	if f.has[h/64]>>(h%64)&1 == 0 {
+		return 0
+	}
+	return f.hints[h>>(hashBits-hintBits)]
+}
+
+func gramOf(text []byte) uint32 { return binary.LittleEndian.Uint32(text) }
 
 func hash(folded uint32) uint32 { return folded * 0x9E3779B1 >> (32 - hashBits) }
 
 func (f *filter) add(text []byte) {
 	head := text[:MinLength]
 	f.addWindow(plain, head)
+	if bytes.IndexByte(head, ' ') >= 0 {
+		f.addWindow(spaced, head)
+	}
 	f.addWindow(hexadecimal, []byte(hex.EncodeToString(head)))
 	for phase, skip := range [...]int{0, 2, 3} {
 		padded := append(make([]byte, phase), head...)
@@ -93,16 +125,23 @@ func windowHash(kind int, text []byte) uint64 {
 	head := binary.LittleEndian.Uint64(text)
 	switch kind {
 	case plain:
+	case spaced:
+		head &^= eachByte * (' ' ^ '+')
 	case hexadecimal:
 		head |= fold<<32 | fold
 	default:
-		var digits [window]byte
-		for i := range digits {
-			digits[i] = base64Digits[text[i]]
-		}
-		head = binary.LittleEndian.Uint64(digits[:])
+		head = base64Window(text)
 	}
 	return (head ^ uint64(kind)) * 0x9E3779B97F4A7C15 >> (64 - windowBits)
+}
+
+const eachByte = 0x0101010101010101
+
+func base64Window(text []byte) (head uint64) {
+	for _, c := range text[:window] {
+		head = head<<8 | uint64(base64Digits[c])
+	}
+	return head
 }
 
 func (f *filter) hasWindow(kind int, text []byte) bool {
@@ -110,40 +149,49 @@ func (f *filter) hasWindow(kind int, text []byte) bool {
 	return f.windows[h/64]>>(h%64)&1 != 0
 }
 
-// digitHints are the hints of all kinds but plain.
-const digitHints = 0x1FFFFFF &^ (1<<plain | 1<<(kinds+plain) | 1<<(2*kinds+plain) | 1<<(3*kinds+plain) | 1<<(4*kinds+plain))
+// digitHints are the hints of all kinds but plain and spaced.
+const digitHints = uint32(1<<(stride*kinds)-1) &^ (textKinds | textKinds<<kinds | textKinds<<(2*kinds) | textKinds<<(3*kinds) | textKinds<<(4*kinds))
 
-// hasDigits reports whether four characters may be of the digits of a value.
-func (f *filter) hasDigits(text []byte) bool {
-	return f.hintsOf(text)&digitHints != 0
-}
+const textKinds = 1<<plain | 1<<spaced
 
 func (f *filter) addWindow(kind int, text []byte) {
 	h := windowHash(kind, text)
 	f.windows[h/64] |= 1 << (h % 64)
 	for at := range stride {
 		hint := uint32(1) << ((stride-1-at)*kinds + kind)
-		f.addGram(hint, 0, text[at:at+gram], kind >= base64Phase0)
+		f.addGram(hint, 0, text[at:at+gram])
+	}
+	for i, c := range text[:window] {
+		if i < stride {
+			f.inWindow[c] |= beginsGram
+		}
+		if i >= gram {
+			f.inWindow[c] |= followsGram
+		}
 	}
 }
 
-// addGram adds a gram with the letters of both alphabets of base64. folded has those that are decided.
-func (f *filter) addGram(hint, folded uint32, rest []byte, isBase64 bool) {
+// addGram adds a gram with each character as it can be written: in either alphabet of base64, or with + for a space. folded
+// has those that are decided.
+func (f *filter) addGram(hint, folded uint32, rest []byte) {
 	if len(rest) == 0 {
 		h := hash(folded)
 		f.has[h/64] |= 1 << (h % 64)
 		f.hints[h>>(hashBits-hintBits)] |= hint
 		return
 	}
-	letters := []byte{rest[0]}
-	if isBase64 && rest[0] == '+' {
+	letters := rest[:1]
+	switch {
+	case hint&digitHints != 0 && rest[0] == '+':
 		letters = []byte("+-")
-	} else if isBase64 && rest[0] == '/' {
+	case hint&digitHints != 0 && rest[0] == '/':
 		letters = []byte("/_")
+	case hint&digitHints == 0 && rest[0] == ' ':
+		letters = []byte(" +")
 	}
 	for _, c := range letters {
 		shift := 8 * (gram - len(rest))
-		f.addGram(hint, folded|uint32(c|fold&0xFF)<<shift, rest[1:], isBase64)
+		f.addGram(hint, folded|uint32(c|fold&0xFF)<<shift, rest[1:])
 	}
 }
 

@@ -276,6 +276,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add([]byte("aaaaaaaa"), []byte("aaaaaaab"), []byte("xaaaaaaaaaaaaaaaab%61"), uint64(1))
 	f.Add([]byte("p%40ss w+rd"), []byte("\\\"quoted\\\""), []byte(`p%2540ss+w%2Brd \\\"quoted\\\\\\\"`), uint64(2))
 	f.Add([]byte("line one\nline two\n"), []byte("\xffbinary\xfe!"), []byte("bGluZSBvbmUK\nbGluZSB0d28"), uint64(3))
+	f.Add([]byte("p%40ss w"), []byte("another one"), []byte("p%40ss+w p%2540ss+w p@ss w 100%+w"), uint64(4))
 	f.Fuzz(func(t *testing.T, a, b, text []byte, seed uint64) {
 		if len(a)+len(b) > 200 || len(text) > 2000 {
 			return

@@ -12,10 +12,17 @@ type lane struct {
 }
 
 const (
-	plainLane  = 0
-	hexLane    = 1
-	base64Lane = 3
-	lanes      = 7
+	plainLane = 0
+	// spacedLane reads a + as a space, unless it is of an escape.
+	spacedLane = 1
+	hexLane    = 2
+	base64Lane = 4
+	lanes      = 8
+)
+
+const (
+	textLanes  = 1 << plainLane
+	digitLanes = 1<<lanes - 1<<hexLane
 )
 
 // The automaton stops when it is less deep than this after a mismatch: each is reached by the window that the filter knows.
@@ -32,7 +39,7 @@ func (n *lane) stop(pos int64) { *n = lane{pos: pos} }
 func (l *layer) run(i int) {
 	switch {
 	case i < hexLane:
-		l.runPlain(&l.lanes[i])
+		l.runText(i)
 	case i < base64Lane:
 		l.runHex(&l.lanes[i])
 	default:
@@ -40,20 +47,63 @@ func (l *layer) run(i int) {
 	}
 }
 
-func (l *layer) runPlain(n *lane) {
-	a := l.known.automaton
-	for ; n.pos < l.end(); n.pos++ {
-		before := a.nodes[n.state].depth
-		n.state = a.step(n.state, l.text[n.pos-l.base])
+func (l *layer) runText(i int) {
+	a, n := l.known.automaton, &l.lanes[i]
+	escapes := run{at: -1}
+	for end := l.end(); n.pos < end; n.pos++ {
+		c, before := l.text[n.pos-l.base], a.nodes[n.state].depth
+		if c == '+' || isEscape[c] {
+			var isOpen bool
+			if c, isOpen = l.readEscape(i, n.pos-int64(before), &escapes); !isOpen {
+				break
+			}
+		}
+		n.state = a.step(n.state, c)
 		at := &a.nodes[n.state]
 		if at.out != 0 {
 			l.found(n.pos+1-int64(a.forms[at.out-1].length), n.pos+1, at.out-1)
 		}
 		if at.depth <= before && at.depth < plainDepth {
 			n.stop(n.pos + 1 - int64(at.depth))
-			return
+			break
 		}
 	}
+	if escapes.at >= 0 {
+		l.addRun(escapes.start, escapes.at)
+	}
+}
+
+// readEscape reads the next character of a lane, where it can have another meaning. What begins at start may go on there. It
+// returns false where the lane can't go on.
+func (l *layer) readEscape(i int, start int64, escapes *run) (c byte, isOpen bool) {
+	n := &l.lanes[i]
+	c, s := l.char(i, n.pos)
+	if c == '+' && i == plainLane {
+		l.open(spacedLane, start)
+	}
+	if isEscape[c] {
+		if escapes.at < 0 {
+			escapes.start = start
+		}
+		escapes.at = n.pos
+	}
+	if s.length > 0 {
+		n.stop(n.pos + 1)
+	}
+	return c, s.length == 0 && !s.isCut
+}
+
+// char returns the character at a position as lane i reads it, or the escape there if only a view reads that.
+func (l *layer) char(i int, pos int64) (byte, sequence) {
+	c := l.text[pos-l.base]
+	switch {
+	case i != spacedLane:
+	case c == '+' && !l.isDecoded(pos):
+		c = ' '
+	case c == '%' && l.parent == nil:
+		return c, percent{}.parse(l.text, int(pos-l.base), l.isLast)
+	}
+	return c, sequence{}
 }
 
 func (l *layer) runHex(n *lane) {
@@ -61,7 +111,7 @@ func (l *layer) runHex(n *lane) {
 	for ; n.pos+1 < l.end(); n.pos += 2 {
 		b, ok := hexByte(l.text[n.pos-l.base:])
 		if !ok {
-			l.cut(n, &hexDigits)
+			l.cut(n, &hexDigits, n.pos-2*int64(a.nodes[n.state].depth))
 			return
 		}
 		before := a.nodes[n.state].depth
@@ -76,18 +126,19 @@ func (l *layer) runHex(n *lane) {
 		}
 	}
 	if n.pos < l.end() && hexDigits[l.text[n.pos-l.base]] == noDigit {
-		l.cut(n, &hexDigits)
+		l.cut(n, &hexDigits, n.pos-2*int64(a.nodes[n.state].depth))
 	}
 }
 
-// cut stops a lane before a character that is no digit, and notes it if it is a line end: more may follow it.
-func (l *layer) cut(n *lane, digits *[256]byte) {
+// cut stops a lane before a character that is no digit. What begins at start can go on after an escape.
+func (l *layer) cut(n *lane, digits *[256]byte, start int64) {
 	at := n.pos
 	if digits[l.text[at-l.base]] != noDigit {
 		at++
 	}
-	if c := l.text[at-l.base]; c == '\n' || c == '\r' {
-		l.cuts = append(l.cuts, at)
+	if isEscape[l.text[at-l.base]] {
+		// In a line end, or after it, may be an escape too.
+		l.addRun(start, at+2)
 	}
 	n.stop(n.pos + 1)
 }
@@ -97,7 +148,7 @@ func (l *layer) runBase64(n *lane, align int64) {
 	for ; n.pos < l.end(); n.pos++ {
 		digit := base64Digits[l.text[n.pos-l.base]]
 		if digit == noDigit {
-			l.cut(n, &base64Digits)
+			l.cut(n, &base64Digits, base64Start(n.pos, align, a.nodes[n.state].depth))
 			return
 		}
 		b, carry := base64Byte(n.carry, digit, n.pos-align)
@@ -157,76 +208,68 @@ const (
 	heldOverLineEnd = 3
 )
 
-// live returns where an occurrence may begin that is not decided at the end of the text, the end if there is none, and how
-// many whole bytes of it are there. The filter knows nothing yet of windows that begin at or after unknown.
-func (l *layer) live(i int, unknown int64) (start int64, depth int32) {
+// tail returns what lane i has read at the end of the text, up to pos, and whether what follows may be a part of the first
+// byte of a value. The filter knows nothing yet of windows that begin at or after unknown.
+func (l *layer) tail(i int, unknown int64) (state int32, pos int64, hasPart bool) {
 	n := &l.lanes[i]
 	from := max(n.pos, unknown, l.from)
-	if n.isOpen {
-		depth = l.depth(n.state)
+	switch {
+	case n.isOpen:
+		return n.state, n.pos, true
+	case i < hexLane:
+		return l.tailOfText(i, from), l.end(), false
+	case i < base64Lane:
+		return l.tailOfHex(from + (from+int64(i))&1)
+	default:
+		return l.tailOfBase64(from, int64(i-base64Lane))
 	}
+}
+
+// laneStart returns where the last n bytes begin that lane i has read up to pos.
+func laneStart(i int, pos int64, n int32) int64 {
 	switch {
 	case i < hexLane:
-		if n.isOpen {
-			return n.pos - int64(depth), depth
-		}
-		return l.livePlain(from)
+		return pos - int64(n)
 	case i < base64Lane:
-		if n.isOpen {
-			return n.pos - 2*int64(depth), depth
-		}
-		return l.liveHex(from + (from+int64(i-hexLane))&1)
+		return pos - 2*int64(n)
 	default:
-		align := int64(i - base64Lane)
-		if n.isOpen {
-			return base64Start(n.pos, align, depth), depth
-		}
-		return l.liveBase64(from, align)
+		return base64Start(pos, int64(i-base64Lane), n)
 	}
 }
 
-// depth is how long the longest end of the text is that can go on to be a form. What has ended can't.
-func (l *layer) depth(state int32) int32 {
-	nodes := l.known.automaton.nodes
-	for state != 0 && !nodes[state].hasNext && !nodes[state].hasBranches {
-		state = nodes[state].fail
-	}
-	return nodes[state].depth
-}
-
-func (l *layer) livePlain(pos int64) (start int64, depth int32) {
-	a, state := l.known.automaton, int32(0)
+func (l *layer) tailOfText(i int, pos int64) (state int32) {
 	for ; pos < l.end(); pos++ {
-		state = a.step(state, l.text[pos-l.base])
+		c, s := l.char(i, pos)
+		if s.isCut || s.length > 0 {
+			state = 0
+			continue
+		}
+		state = l.known.automaton.step(state, c)
 	}
-	depth = l.depth(state)
-	return pos - int64(depth), depth
+	return state
 }
 
-func (l *layer) liveHex(pos int64) (start int64, depth int32) {
-	a, state := l.known.automaton, int32(0)
-	for ; pos+1 < l.end(); pos += 2 {
+func (l *layer) tailOfHex(from int64) (state int32, pos int64, hasPart bool) {
+	for pos = from; pos+1 < l.end(); pos += 2 {
 		b, ok := hexByte(l.text[pos-l.base:])
 		if !ok {
 			state = 0
 			continue
 		}
-		state = a.step(state, b)
+		state = l.known.automaton.step(state, b)
 	}
-	depth = l.depth(state)
 	if pos >= l.end() {
-		return l.end() - 2*int64(depth), depth
+		return state, l.end(), false
 	}
 	// One digit is left.
 	digit := hexDigits[l.text[pos-l.base]]
-	if digit == noDigit || depth == 0 && !l.canBegin(digit, 4) {
-		return l.end(), 0
+	if digit == noDigit {
+		return 0, l.end(), false
 	}
-	return pos - 2*int64(depth), depth
+	return state, pos, l.canBegin(digit, 4)
 }
 
-func (l *layer) liveBase64(pos, align int64) (start int64, depth int32) {
-	a, state := l.known.automaton, int32(0)
+func (l *layer) tailOfBase64(pos, align int64) (state int32, end int64, hasPart bool) {
 	carry, hasCarry := byte(0), false
 	for ; pos < l.end(); pos++ {
 		digit := base64Digits[l.text[pos-l.base]]
@@ -236,16 +279,12 @@ func (l *layer) liveBase64(pos, align int64) (start int64, depth int32) {
 		}
 		b, rest := base64Byte(carry, digit, pos-align)
 		if hasCarry {
-			state = a.step(state, b)
+			state = l.known.automaton.step(state, b)
 		}
 		carry, hasCarry = rest, (pos-align)&3 != 3
 	}
-	depth = l.depth(state)
 	bits := [...]int{0, 6, 4, 2}[(pos-align)&3]
-	if depth == 0 && !(hasCarry && l.canBegin(carry, bits)) {
-		return pos, 0
-	}
-	return base64Start(pos, align, depth), depth
+	return state, pos, hasCarry && l.canBegin(carry, bits)
 }
 
 // canBegin reports whether a value begins with these bits.

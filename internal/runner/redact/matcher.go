@@ -10,9 +10,9 @@ type Matcher struct {
 	names []string
 	marks [][]byte
 	known *patterns
-	// foreign are the patterns of foreign values; nil if there is no such value.
-	foreign *patterns
-	forms   int32
+	// hasForeign says that there is a foreign value.
+	hasForeign bool
+	forms      int32
 }
 
 // patterns are what is looked for.
@@ -23,8 +23,6 @@ type patterns struct {
 	hasSpace bool
 }
 
-func newPatterns() *patterns { return &patterns{automaton: newAutomaton(), filter: &filter{}} }
-
 func (p *patterns) isEmpty() bool { return len(p.automaton.forms) == 0 }
 
 // New returns a Matcher for the values, which it doesn't keep. It refuses values that are too many or too long.
@@ -32,10 +30,8 @@ func New(values []Value) (*Matcher, error) {
 	if err := checkValues(values); err != nil {
 		return nil, err
 	}
-	m := &Matcher{known: newPatterns()}
-	if slices.ContainsFunc(values, func(v Value) bool { return v.Foreign }) {
-		m.foreign = newPatterns()
-	}
+	m := &Matcher{known: &patterns{automaton: newAutomaton(), filter: newFilter()}}
+	m.hasForeign = slices.ContainsFunc(values, func(v Value) bool { return v.Foreign })
 	derived := make([][][]byte, len(values))
 	for i := range values {
 		m.names = append(m.names, values[i].Name)
@@ -54,18 +50,12 @@ func New(values []Value) (*Matcher, error) {
 		}
 	}
 	m.known.automaton.link()
-	if m.foreign != nil {
-		m.foreign.automaton.link()
-	}
 	return m, nil
 }
 
 func (m *Matcher) add(index int, v *Value, text []byte) {
 	p := m.known
-	if v.Foreign {
-		p = m.foreign
-	}
-	p.automaton.add(form{value: index, length: int32(len(text)), order: m.forms}, text)
+	p.automaton.add(form{value: index, length: int32(len(text)), order: m.forms, isForeign: v.Foreign}, text)
 	p.filter.add(text)
 	p.hasSpace = p.hasSpace || slices.Contains(text, ' ')
 	m.forms++

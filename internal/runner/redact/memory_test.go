@@ -44,7 +44,10 @@ func (s *Stream) memory() int {
 	n := cap(s.spans) * 32
 	for queue := []*layer{s.source}; len(queue) > 0; queue = queue[1:] {
 		l := queue[0]
-		n += cap(l.text) + 24*cap(l.units) + 8*cap(l.cuts)
+		n += cap(l.text) + 24*cap(l.units) + 16*cap(l.runs)
+		if l.finder != nil {
+			n += 12 * cap(l.finder.places)
+		}
 		queue = append(queue, l.children...)
 	}
 	return n

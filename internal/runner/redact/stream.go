@@ -18,9 +18,8 @@ const (
 type Stream struct {
 	matcher *Matcher
 	source  *layer
-	// foreign reads the text once more, for foreign values; nil for none. Nothing that it finds out but whole occurrences
-	// may change what is written and when. lineStart is where the last line begins.
-	foreign   *layer
+	// lineStart is where the last line begins, for foreign values: nothing that is known of them but whole occurrences may
+	// change what is written and when.
 	lineStart int64
 	// spans are the occurrences from written on, in order and apart if isJoined. written is how far the text is written, or
 	// replaced.
@@ -41,24 +40,8 @@ type span struct {
 // NewStream returns a Stream at the beginning of a text.
 func (m *Matcher) NewStream() *Stream {
 	s := &Stream{matcher: m, isJoined: true, counts: make([]int64, len(m.names))}
-	s.source = s.newSource(m.known)
-	if m.foreign != nil {
-		s.foreign = s.newSource(m.foreign)
-	}
+	s.source = newSource(s, m.known)
 	return s
-}
-
-func (s *Stream) newSource(known *patterns) *layer {
-	source := &layer{stream: s, known: known}
-	source.add(&unwrap{})
-	once := source.add(jsonString{})
-	once.add(&unwrap{})
-	once.add(jsonString{})
-	source.add(&percent{}).add(&unwrap{})
-	if known.hasSpace {
-		source.add(&percent{plus: true})
-	}
-	return source
 }
 
 // Format prints nothing of the text.
@@ -67,7 +50,7 @@ func (s *Stream) Format(f fmt.State, _ rune) { fmt.Fprint(f, "redact.Stream") }
 // Append takes a piece of text, and appends to out what is certain now.
 func (s *Stream) Append(out, text []byte) []byte {
 	switch {
-	case s.foreign != nil:
+	case s.matcher.hasForeign:
 		return s.appendLines(out, text)
 	case s.matcher.known.isEmpty():
 		return append(out, text...)
@@ -95,8 +78,6 @@ func (s *Stream) appendLines(out, text []byte) []byte {
 		n := min(len(text), maxBlock)
 		held = s.source.take(text[:n])
 		s.source.trim()
-		s.foreign.take(text[:n])
-		s.foreign.trim()
 		text = text[n:]
 	}
 	out = s.write(out, min(held, max(s.lineStart, s.source.end()-maxLine)))
@@ -112,25 +93,17 @@ func afterLastLine(text []byte) int {
 
 // take adds a piece to the text of a source, and reads it. It returns from where on the text is held back.
 func (l *layer) take(text []byte) (held int64) {
-	start := l.end()
 	l.text = append(l.text, text...)
-	return l.advance(start, false).held
+	return l.advance(false).held
 }
 
 // Flush ends the text, and appends to out what was held back. The next piece begins a new text.
 func (s *Stream) Flush(out []byte) []byte {
 	end := s.source.end()
-	s.source.advance(end, true)
-	if s.foreign != nil {
-		s.foreign.advance(end, true)
-	}
+	s.source.advance(true)
 	out = s.write(out, end)
-	for _, source := range []*layer{s.source, s.foreign} {
-		if source != nil {
-			source.trim()
-			source.restart()
-		}
-	}
+	s.source.trim()
+	s.source.restart()
 	s.lineStart = end
 	return out
 }
