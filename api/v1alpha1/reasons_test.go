@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/docurl"
 )
 
 // Whoever meets a reason finds a section with its name: what it looks like, what to look at, and what to do.
@@ -28,6 +30,9 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	known := map[string]bool{}
 	for _, reason := range reasons {
 		known[reason] = true
+		if page, anchor, _ := strings.Cut(docurl.Reason(reason), "#"); page != docurl.Page("troubleshooting.md") || headingOf(sections, anchor) != reason {
+			t.Errorf("%s doesn't lead to the section %s", docurl.Reason(reason), reason)
+		}
 		_, section, _ := strings.Cut(sections, "\n### "+reason+"\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		for _, part := range []string{"\n- Symptom: ", "\n- Command: ", "\n- Fix: "} {
@@ -47,6 +52,21 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		}
 		seen[heading] = true
 	}
+}
+
+// headingOf returns the one heading that has the anchor, empty if none or several have it.
+func headingOf(page, anchor string) string {
+	var found []string
+	for line := range strings.Lines(page) {
+		text, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if text = strings.TrimSpace(text); isHeading && strings.HasPrefix(line, "#") && strings.ToLower(text) == anchor {
+			found = append(found, text)
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
 }
 
 // The client libraries raise a class of error for each reason, and read which one from this table.

@@ -41,7 +41,7 @@ var rules = map[string]Rule{
 	v1alpha1.ReasonNetworkNotAllowed:      {"spec.network", "set its mode, which holds for code too, and list the host", "don't request network access, and leave out of network.hosts what the policy doesn't list"},
 	v1alpha1.ReasonExecutionTimeTooLong:   {"spec.code.maxExecutionMilliseconds", "increase it", "request less time with --timeout"},
 	v1alpha1.ReasonSourceTooLarge:         {"spec.code.maxScanBytes, spec.code.oversized", "increase the first, or set the second to ScanPrefix", "send shorter code"},
-	v1alpha1.ReasonUnknownTool:            {"the tool names in docs/guards.md", "", "use one of those names, or structured, shell or code"},
-	v1alpha1.ReasonInvalidArguments:       {"the tool arguments in docs/guards.md", "", "use the documented names and types"},
+	v1alpha1.ReasonUnknownTool:            {"the documented tool names", "", "use one of those names, or structured, shell or code"},
+	v1alpha1.ReasonInvalidArguments:       {"the documented tool arguments", "", "use the documented names and types"},
 	v1alpha1.ReasonGuardError:             {"a guard that fails denies the call", "", "try again; if the error persists, tell the administrator of the operator"},
 }

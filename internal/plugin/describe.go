@@ -130,6 +130,7 @@ func callFields(call *v1alpha1.ToolCall, now time.Time) []field {
 		{"Requested by", requester(call)},
 		{"Phase", phase},
 		{"Message", s.Message},
+		{"Documentation", aboutFailure(s)},
 		{"Exit code", exit},
 		{"Signal", s.Signal},
 		{"Cancellation", map[bool]string{true: "requested"}[call.Spec.Cancel]},

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/docurl"
 	"toolcall.dev/operator/internal/version"
 )
 
@@ -75,7 +76,7 @@ func (d *doctor) checkStore(ctx context.Context) []finding {
 }
 
 func (d *doctor) checkOtherStore(ctx context.Context) []finding {
-	none := found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: docs/output.md says how")
+	none := found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: "+docurl.Page("output.md")+" says how")
 	deployment, err := d.operatorDeployment(ctx)
 	if err != nil {
 		return []finding{none}
@@ -96,7 +97,7 @@ func (d *doctor) checkEnvironments(ctx context.Context) []finding {
 		return d.unlisted("executionenvironments", "to see them, have the ClusterRole toolcall-environment-viewer bound to you", err)
 	}
 	if len(list.Items) == 0 {
-		return []finding{found(stateWarning, "there are no environments "+d.where()+": calls need one to run in", "create an ExecutionEnvironment: docs/reference/executionenvironment.md has its fields; or choose another namespace with -n")}
+		return []finding{found(stateWarning, "there are no environments "+d.where()+": calls need one to run in", "create an ExecutionEnvironment: "+docurl.Page("reference/executionenvironment.md")+" has its fields; or choose another namespace with -n")}
 	}
 	var all []finding
 	for i := range list.Items {

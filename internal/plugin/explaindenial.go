@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/denials"
+	"toolcall.dev/operator/internal/docurl"
 )
 
 const explainLong = `Explain why a call was denied: which rule denied it, and what is allowed instead.
@@ -77,6 +78,8 @@ type explanation struct {
 	YouCan   string `json:"youCan,omitempty"`
 	OwnerCan string `json:"ownerCan,omitempty"`
 	Policy   string `json:"policy,omitempty"`
+	// Documentation is the address of the section about the reason.
+	Documentation string `json:"documentation"`
 	// Now says what would become of the same call at this moment.
 	Now string `json:"now"`
 }
@@ -86,6 +89,7 @@ func explain(call *v1alpha1.ToolCall) *explanation {
 	e := &explanation{
 		Call: call.Name, Requester: requester(call), Reason: call.Status.Reason, Message: call.Status.Message,
 		Rule: rule.Field, YouCan: rule.Requester, OwnerCan: rule.Owner,
+		Documentation: docurl.Reason(call.Status.Reason),
 	}
 	if call.Status.Action != nil {
 		e.Action = call.Status.Action.Summary
@@ -98,7 +102,7 @@ func (e *explanation) fields() []field {
 		{"Call", e.Call}, {"Requested by", e.Requester}, {"Action", e.Action},
 		{"Reason", e.Reason}, {"Message", e.Message},
 		{"Rule", e.Rule}, {"You can", e.YouCan}, {"The policy's owner can", e.OwnerCan},
-		{"Policy", e.Policy}, {"Now", e.Now},
+		{"Documentation", e.Documentation}, {"Policy", e.Policy}, {"Now", e.Now},
 	}
 }
 

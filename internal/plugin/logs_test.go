@@ -211,11 +211,12 @@ func TestWaitPrintsOutcomes(t *testing.T) {
 	f.end("good", succeeded())
 	f.end("bad", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Reason: "NonZeroExit", ExitCode: ptr.To(int32(9)), DurationMilliseconds: ptr.To(int64(61500))})
 	f.end("denied", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: "CodeDisabled"})
+	const seeDenied = "call denied: for what to do, see https://toolcall.dev/docs/troubleshooting.md#codedisabled\n"
 	for line, want := range map[string]printed{
 		"good":              {"good Succeeded Completed exit 0 after 7ms\n", "", 0},
 		"bad":               {"bad Failed NonZeroExit exit 9 after 1m2s\n", "", 9},
-		"good denied bad":   {"good Succeeded Completed exit 0 after 7ms\ndenied Denied CodeDisabled\nbad Failed NonZeroExit exit 9 after 1m2s\n", "", 126},
-		"bad denied":        {"bad Failed NonZeroExit exit 9 after 1m2s\ndenied Denied CodeDisabled\n", "", 9},
+		"good denied bad":   {"good Succeeded Completed exit 0 after 7ms\ndenied Denied CodeDisabled\nbad Failed NonZeroExit exit 9 after 1m2s\n", seeDenied, 126},
+		"bad denied":        {"bad Failed NonZeroExit exit 9 after 1m2s\ndenied Denied CodeDisabled\n", seeDenied, 9},
 		"good --timeout 1m": {"good Succeeded Completed exit 0 after 7ms\n", "", 0},
 	} {
 		if got := f.run(append([]string{"wait"}, strings.Fields(line)...)...); got != want {

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/docurl"
 )
 
 // reportVersion is the version of what commands print with -o that is no object of the cluster.
@@ -78,4 +81,13 @@ func (f *outputFormats) print(c *cli, list printable, each []printable) error {
 		}
 	}
 	return nil
+}
+
+// aboutFailure is the address of what the documentation says about the reason for which a call failed or was denied, empty for any
+// other call.
+func aboutFailure(s *v1alpha1.ToolCallStatus) string {
+	if s.Phase != v1alpha1.PhaseFailed && s.Phase != v1alpha1.PhaseDenied {
+		return ""
+	}
+	return docurl.Reason(s.Reason)
 }

@@ -147,6 +147,9 @@ func (c *cli) waitAll(ctx context.Context, cluster *cluster, names []string, for
 			if callCode != 0 && wasRefused(&call.Status) {
 				fmt.Fprintf(c.ErrOut, "call %s: %s\n", name, terminal.SafeLine(call.Status.Message))
 			}
+			if about := aboutFailure(&call.Status); about != "" && call.Status.Reason != v1alpha1.ReasonNonZeroExit {
+				fmt.Fprintf(c.ErrOut, "call %s: for what to do, see %s\n", name, terminal.SafeLine(about))
+			}
 		}
 		if code == 0 {
 			code = callCode

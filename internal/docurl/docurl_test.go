@@ -1,0 +1,47 @@
+package docurl
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The alerts, too, lead to the published pages.
+func TestAlertsHaveTheSameBase(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../../config/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(rules), "runbook_url: "+Page("troubleshooting.md#")) {
+		t.Errorf("no alert leads to %s", Page("troubleshooting.md"))
+	}
+}
+
+// The pages that programs name are there.
+func TestPagesExist(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`docurl\.Page\("([^"#]+)[^"]*"\)`)
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("only %d pages are named", found)
+	}
+}
