@@ -35,7 +35,7 @@ type facts struct {
 func (f *facts) files() string {
 	if f.conversation {
 		return "Calls run in this conversation's session unless they name another session or an environment: files in the workspace, the home " +
-			"directory and /tmp stay from call to call, and are gone when the conversation or the session ends."
+			"directory and /tmp stay from call to call, and are gone when the conversation or the session ends, " + f.exceptLasting()
 	}
 	return f.without() + " Calls with the same session share files: start one with start_session."
 }
@@ -54,6 +54,16 @@ func (f *facts) without() string {
 	default:
 		return fmt.Sprintf("Without session, a call runs in a new pod of the environment %s, and its files are gone after it.", f.environment)
 	}
+}
+
+// exceptLasting completes a sentence about files that end with their session: the session's pod has the volumes of its environment,
+// whichever that is.
+func (f *facts) exceptLasting() string {
+	const shown = "except on volumes that list_environments shows"
+	if len(f.keeps) == 0 {
+		return shown + "."
+	}
+	return fmt.Sprintf("%s, such as those at %s of the environment %s.", shown, strings.Join(f.keeps, ", "), f.environment)
 }
 
 // filesOfTools says which files a file tool reaches.

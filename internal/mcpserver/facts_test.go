@@ -48,6 +48,14 @@ func TestDescriptionsAreTrueForTheEnvironment(t *testing.T) {
 	if got := descriptionsOf(t, seeing)["start_session"]; !strings.Contains(got, "It ends with this connection") {
 		t.Errorf("with a connection: %s", got)
 	}
+	for _, name := range []string{"start_session", "end_session"} {
+		if got := descriptionsOf(t, seeing)[name]; !strings.Contains(got, "except on volumes that list_environments shows, such as those at /data of the environment tools") {
+			t.Errorf("with a volume: %s: %s", name, got)
+		}
+		if got := descriptionsOf(t, blind)[name]; !strings.Contains(got, "except on volumes that list_environments shows.") {
+			t.Errorf("to who may not list environments: %s: %s", name, got)
+		}
+	}
 	if got := descriptionsOf(t, blind)["start_session"]; !strings.Contains(got, "It doesn't end with your connection") {
 		t.Errorf("without a connection that lasts: %s", got)
 	}
@@ -72,6 +80,20 @@ func TestDescriptionsWithASessionPerClient(t *testing.T) {
 		if got := descriptionsOf(t, session)[name]; !strings.Contains(got, "this conversation's session") {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, "the session ends, except on volumes that list_environments shows.") {
+		t.Errorf("without a volume: %s", got)
+	}
+	environment := &v1alpha1.ExecutionEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "tools", Annotations: map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}},
+		Spec: v1alpha1.ExecutionEnvironmentSpec{
+			Image:   "example.com/tools:1",
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs.example", Path: "/"}}}}, VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+		},
+	}
+	must(t, f.admin.Create(t.Context(), environment))
+	if got := descriptionsOf(t, session)["run_command"]; !strings.Contains(got, "the session ends, except on volumes that list_environments shows, such as those at /data of the environment tools.") {
+		t.Errorf("with a volume: %s", got)
 	}
 	if got := session.InitializeResult(); !strings.Contains(got.Instructions, "share a session") || got.ServerInfo.Version != "test" {
 		t.Errorf("%+v", got)

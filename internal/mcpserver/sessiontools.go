@@ -30,7 +30,8 @@ const (
 )
 
 func startSessionTool(f *facts) *mcp.Tool {
-	lasts := "The files are gone when it ends, unless workspace puts them on a volume that lasts as long as the session."
+	lasts := "The files are gone when it ends, " + f.exceptLasting() + " With workspace, the workspace and the home directory are on a volume " +
+		"of the session, which keeps them while the session is suspended and is deleted with it."
 	return &mcp.Tool{
 		Name: "start_session", Title: "Start a session",
 		Description: "Starts a session, a pod that keeps files from call to call, waits until it is ready, and returns its name. Pass the name as the " +
@@ -69,10 +70,10 @@ func sessionOutput() *jsonschema.Schema {
 	return schema
 }
 
-func endSessionTool(*facts) *mcp.Tool {
+func endSessionTool(f *facts) *mcp.Tool {
 	return &mcp.Tool{
 		Name: "end_session", Title: "End a session",
-		Description: "Ends a session: cancels its running calls and deletes its pod and files. Read what you need before.",
+		Description: "Ends a session: cancels its running calls and deletes its pod and files, " + f.exceptLasting() + " Read what you need before.",
 		InputSchema: input(map[string]*jsonschema.Schema{
 			"session": text("name of the session"), "timeout_seconds": waitInput(endWait),
 		}, "session"),
