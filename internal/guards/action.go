@@ -44,8 +44,8 @@ type Denial struct {
 
 // Names of file actions, for access.
 const (
-	toolFileRead  = "file.read"
-	toolFileWrite = "file.write"
+	ToolFileRead  = "file.read"
+	ToolFileWrite = "file.write"
 )
 
 // Tool is the name that is checked against access: the binary, bash for Shell, the language for Code, and for File whether
@@ -58,9 +58,9 @@ func (a *Action) Tool() string {
 		return a.Language
 	case v1alpha1.ActionFile:
 		if a.File.Operation.Writes() {
-			return toolFileWrite
+			return ToolFileWrite
 		}
-		return toolFileRead
+		return ToolFileRead
 	default:
 		return a.Binary
 	}

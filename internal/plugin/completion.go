@@ -84,7 +84,7 @@ func (c *cli) completeTools(_ *cobra.Command, args []string, prefix string) ([]s
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	return withPrefix(rights.Names, prefix), cobra.ShellCompDirectiveDefault
+	return withPrefix(rights.programs(), prefix), cobra.ShellCompDirectiveDefault
 }
 
 func (c *cli) completeSkills(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
 )
 
 // maxAsked bounds how many tools are asked for one by one.
@@ -27,6 +28,11 @@ type toolRights struct {
 
 // may reports whether the user may use a tool, as far as it is known.
 func (r *toolRights) may(tool string) bool { return r.AnyTool || slices.Contains(r.Names, tool) }
+
+// programs are the names without those of the file tools, which start nothing.
+func (r *toolRights) programs() []string {
+	return slices.DeleteFunc(slices.Clone(r.Names), func(name string) bool { return name == guards.ToolFileRead || name == guards.ToolFileWrite })
+}
 
 // toolRights asks the API server for the rights of the user. Where an authorizer can't list them, it asks for the candidates one
 // by one.

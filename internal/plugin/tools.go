@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/plugin/terminal"
 )
 
@@ -19,7 +20,8 @@ const toolsLong = `Show which tools you may use in the namespace, and what of th
 
 The first lines are your own rights: the verb "use" on tools, as the API server lists them. A tool is a program, bash for
 shell command lines, a language for code, or a file tool. Where the cluster can't list all rights, the tools of the policies
-are asked for one by one.
+are asked for one by one. The file tools are file.read, which also lists and searches, and file.write, which also edits, moves and
+deletes.
 
 The table shows both together: a call needs the right to use its tool, unless the policy's ACCESS is Open, and the policy must
 allow it. ? stands for what you have no permission to see: policies need the ClusterRole toolcall-policy-viewer. What a single
@@ -52,10 +54,12 @@ type environmentTools struct {
 	Policy  string `json:"policy"`
 	// Access is RBAC or Open, and "?" if the policy can't be read.
 	Access string `json:"access"`
-	// Programs, Shell and Languages are what the policy and the user's rights allow together.
+	// Programs, Shell, Languages and Files are what the policy and the user's rights allow together. Files are "read" and "write":
+	// which paths, the policy and the environment say.
 	Programs  string   `json:"programs"`
 	Shell     string   `json:"shell"`
 	Languages []string `json:"languages"`
+	Files     []string `json:"files"`
 	// Problem says why nothing can run, empty for nothing.
 	Problem string `json:"problem,omitempty"`
 }
@@ -106,9 +110,9 @@ func (c *cli) tools(ctx context.Context, formats *outputFormats) error {
 	return cluster.readError("environments", permissionError("list executionenvironments", listErr))
 }
 
-// candidateTools are the tools that policies name.
+// candidateTools are the tools that policies name, after those that need no name in a policy.
 func candidateTools(ctx context.Context, policies *policyReader, environments []v1alpha1.ExecutionEnvironment) []string {
-	tools := []string{toolShell, "python"}
+	var tools []string
 	for i := range environments {
 		policy, err := policies.policyFor(ctx, &environments[i])
 		if err != nil || policy == nil {
@@ -122,14 +126,14 @@ func candidateTools(ctx context.Context, policies *policyReader, environments []
 		}
 	}
 	slices.Sort(tools)
-	return slices.Compact(tools)
+	return append([]string{toolShell, "python", guards.ToolFileRead, guards.ToolFileWrite}, slices.Compact(tools)...)
 }
 
 // usableIn is what the user may use in an environment.
 func usableIn(ctx context.Context, policies *policyReader, rights *toolRights, env *v1alpha1.ExecutionEnvironment) environmentTools {
 	used := environmentTools{
 		Name: env.Name, Default: isDefault(env) != "", Policy: policyOf(ctx, policies, env),
-		Access: unseen, Programs: unseen, Shell: unseen, Languages: []string{}, Problem: notReady(env),
+		Access: unseen, Programs: unseen, Shell: unseen, Languages: []string{}, Files: []string{}, Problem: notReady(env),
 	}
 	policy, err := policies.policyFor(ctx, env)
 	if apierrors.IsForbidden(err) {
@@ -161,6 +165,22 @@ func (e *environmentTools) fill(spec *v1alpha1.ExecutionPolicySpec, rights *tool
 	if code := spec.Code; code == nil || code.Enabled == nil || *code.Enabled {
 		e.Languages = usableLanguages(code, rights)
 	}
+	e.Files = usableFiles(spec.Files, rights)
+}
+
+// usableFiles are the kinds of file actions that a policy allows somewhere and the user may use.
+func usableFiles(f *v1alpha1.FilesPolicy, rights *toolRights) []string {
+	isNowhere := func(paths []string) bool { return paths != nil && len(paths) == 0 }
+	noWriting := f != nil && isNowhere(f.WritePaths)
+	kinds := []string{}
+	// What may be written may be read.
+	if rights.may(guards.ToolFileRead) && !(noWriting && isNowhere(f.ReadPaths)) {
+		kinds = append(kinds, "read")
+	}
+	if rights.may(guards.ToolFileWrite) && !noWriting {
+		kinds = append(kinds, "write")
+	}
+	return kinds
 }
 
 // usablePrograms are the programs that a policy lists and the user may use.
@@ -169,8 +189,8 @@ func usablePrograms(b *v1alpha1.BinariesPolicy, rights *toolRights) string {
 	switch {
 	case listsAny && rights.AnyTool:
 		return "any"
-	case listsAny && len(rights.Names) > 0:
-		return joinFirst(rights.Names)
+	case listsAny && len(rights.programs()) > 0:
+		return joinFirst(rights.programs())
 	case listsAny:
 		return "none"
 	}
@@ -238,14 +258,14 @@ func (r *toolsReport) write(c *cli) error {
 	}
 	w = newTable(c.Out)
 	fmt.Fprintln(w)
-	writeRow(w, []string{"ENVIRONMENT", "DEFAULT", "POLICY", "ACCESS", "PROGRAMS", "SHELL", "CODE"})
+	writeRow(w, []string{"ENVIRONMENT", "DEFAULT", "POLICY", "ACCESS", "PROGRAMS", "SHELL", "CODE", "FILES"})
 	hidden := false
 	for _, e := range r.Environments {
-		languages := strings.Join(e.Languages, ", ")
+		languages, files := strings.Join(e.Languages, ", "), strings.Join(e.Files, ", ")
 		if e.Access == unseen && e.Problem == "" {
-			languages, hidden = unseen, true
+			languages, files, hidden = unseen, unseen, true
 		}
-		writeRow(w, []string{e.Name, map[bool]string{true: "yes"}[e.Default], e.Policy, e.Access, e.Programs, e.Shell, languages})
+		writeRow(w, []string{e.Name, map[bool]string{true: "yes"}[e.Default], e.Policy, e.Access, e.Programs, e.Shell, languages, files})
 	}
 	err := w.Flush()
 	for _, e := range r.Environments {

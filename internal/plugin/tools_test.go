@@ -32,28 +32,28 @@ func TestTools(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "strange"},
 		Spec:       v1alpha1.ExecutionEnvironmentSpec{Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: "no-such-policy"}},
 	})
-	user := f.user([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "ruby", "cat", "/opt/bin/x")
+	user := f.user([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "ruby", "cat", "/opt/bin/x", "file.read")
 	got := f.run("tools", "--as", user)
-	got.expect(t, 0, "You may use: /opt/bin/x, cat, git, ruby", "note: environment strange is not ready: InvalidPolicy")
+	got.expect(t, 0, "You may use: /opt/bin/x, cat, file.read, git, ruby", "note: environment strange is not ready: InvalidPolicy")
 	found := rows(got.out)
 	for name, want := range map[string]string{
-		"ENVIRONMENT": "ENVIRONMENT DEFAULT POLICY ACCESS PROGRAMS SHELL CODE",
-		"repo":        "repo yes " + f.namespace + " RBAC git, /opt/bin/ no ruby",
-		"open":        "open - " + f.namespace + "-open Open any no -",
-		"strange":     "strange - no-such-policy ? none no -",
+		"ENVIRONMENT": "ENVIRONMENT DEFAULT POLICY ACCESS PROGRAMS SHELL CODE FILES",
+		"repo":        "repo yes " + f.namespace + " RBAC git, /opt/bin/ no ruby read",
+		"open":        "open - " + f.namespace + "-open Open any no - read, write",
+		"strange":     "strange - no-such-policy ? none no - -",
 	} {
 		if found[name] != want {
 			t.Errorf("the row of %s is %q, not %q", name, found[name], want)
 		}
 	}
-	f.run("tools", "--as", user, "-o", "name").expect(t, 0, "tool.cli.toolcall.dev/cat tool.cli.toolcall.dev/git")
+	f.run("tools", "--as", user, "-o", "name").expect(t, 0, "tool.cli.toolcall.dev/cat tool.cli.toolcall.dev/file.read tool.cli.toolcall.dev/git")
 	report := f.run("tools", "--as", user, "-o", "json")
 	var object struct {
 		Kind         string
 		Rights       toolRights
 		Environments []environmentTools
 	}
-	if err := json.Unmarshal([]byte(report.out), &object); err != nil || object.Kind != "ToolRights" || object.Rights.AnyTool || len(object.Rights.Names) != 4 || len(object.Environments) != 3 {
+	if err := json.Unmarshal([]byte(report.out), &object); err != nil || object.Kind != "ToolRights" || object.Rights.AnyTool || len(object.Rights.Names) != 5 || len(object.Environments) != 3 {
 		t.Errorf("%v: %+v", err, object)
 	}
 }
@@ -66,7 +66,7 @@ func TestToolsWithoutPolicies(t *testing.T) {
 	f.environment("repo", true)
 	user := f.user([]string{"toolcall-user"}, "git")
 	f.run("tools", "--as", "nobody").expect(t, 1, "You may use: none", "you need permission to list executionenvironments", "toolcall-user")
-	f.run("tools", "--as", user).expect(t, 0, "You may use: git", "repo yes "+f.namespace+" ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
+	f.run("tools", "--as", user).expect(t, 0, "You may use: git", "repo yes "+f.namespace+" ? ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
 }
 
 // Where an authorizer can't list rights, the tools of the policies are asked for one by one.
@@ -77,7 +77,7 @@ func TestToolsOfAnIncompleteList(t *testing.T) {
 		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "git"}}
 	})
 	f.environment("repo", true)
-	user := f.user([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "cat")
+	user := f.user([]string{"toolcall-user", "toolcall-policy-viewer"}, "git", "cat", "file.write")
 	config := f.proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if strings.HasSuffix(r.URL.Path, "/selfsubjectrulesreviews") {
 			w.Header().Set("Content-Type", "application/json")
@@ -87,7 +87,7 @@ func TestToolsOfAnIncompleteList(t *testing.T) {
 		next.ServeHTTP(w, r)
 	})
 	out, errs, code := commandAt(config, "-n", f.namespace, "tools", "--as", user)
-	if text := strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(text, "You may use: git, and perhaps others: the cluster doesn't list all rights") {
+	if text := strings.Join(strings.Fields(out), " "); code != 0 || !strings.Contains(text, "You may use: file.write, git, and perhaps others: the cluster doesn't list all rights") {
 		t.Errorf("exit code %d, %s%s", code, out, errs)
 	}
 }
@@ -104,4 +104,35 @@ func TestRulesThatGrantTools(t *testing.T) {
 	})
 	f.awaitRight(user, "anything")
 	f.run("tools", "--as", user).expect(t, 0, "You may use: any tool")
+}
+
+func TestFilesThatMayBeUsed(t *testing.T) {
+	t.Parallel()
+	some, none := []string{"/workspace"}, []string{}
+	for name, c := range map[string]struct {
+		policy *v1alpha1.FilesPolicy
+		rights []string
+		want   string
+	}{
+		"both, without a policy":       {nil, []string{"file.read", "file.write"}, "read, write"},
+		"no right":                     {nil, []string{"git"}, ""},
+		"one right":                    {nil, []string{"file.write"}, "write"},
+		"listed paths":                 {&v1alpha1.FilesPolicy{ReadPaths: some, WritePaths: some}, []string{"file.read", "file.write"}, "read, write"},
+		"no path to write":             {&v1alpha1.FilesPolicy{WritePaths: none}, []string{"file.read", "file.write"}, "read"},
+		"what is written can be read":  {&v1alpha1.FilesPolicy{ReadPaths: none, WritePaths: some}, []string{"file.read"}, "read"},
+		"paths that are only denied":   {&v1alpha1.FilesPolicy{DeniedPaths: some}, []string{"file.read", "file.write"}, "read, write"},
+		"no path at all":               {&v1alpha1.FilesPolicy{ReadPaths: none, WritePaths: none}, []string{"file.read", "file.write"}, ""},
+		"no path to read but defaults": {&v1alpha1.FilesPolicy{ReadPaths: none}, []string{"file.read", "file.write"}, "read, write"},
+	} {
+		if got := strings.Join(usableFiles(c.policy, &toolRights{Names: c.rights}), ", "); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	// File tools aren't programs.
+	if got := usablePrograms(nil, &toolRights{Names: []string{"file.read", "git"}}); got != "git" {
+		t.Errorf("programs: %s", got)
+	}
+	if got := usablePrograms(nil, &toolRights{Names: []string{"file.read"}}); got != "none" {
+		t.Errorf("programs: %s", got)
+	}
 }
