@@ -125,13 +125,34 @@ func (g *guard) weakness(object client.Object) string {
 	}
 }
 
-// dependsOnParameter: where the parameter isn't found, nothing is checked.
-const dependsOnParameter = "it depends on a parameter"
+// Weakness says why one of the project's ValidatingAdmissionPolicies, or its binding, doesn't hold everything to its rules; empty when it
+// does. Of a policy that doesn't vouch for requesters, it doesn't judge what is matched.
+func Weakness(object client.Object) string {
+	for _, g := range slices.Concat(callGuards, sessionGuards) {
+		if g.name == object.GetName() {
+			return g.weakness(object)
+		}
+	}
+	if policy, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
+		if ptr.Deref(policy.Spec.FailurePolicy, admissionv1.Fail) != admissionv1.Fail {
+			return ignoresFailures
+		}
+		return ""
+	}
+	other := guard{name: object.GetName(), resource: "objects"}
+	return other.weakness(object)
+}
+
+const (
+	// dependsOnParameter: where the parameter isn't found, nothing is checked.
+	dependsOnParameter = "it depends on a parameter"
+	ignoresFailures    = "its failurePolicy isn't Fail"
+)
 
 func (g *guard) weakPolicy(onFailure *admissionv1.FailurePolicyType, match *admissionv1.MatchResources, conditions, steps int) string {
 	switch {
 	case ptr.Deref(onFailure, admissionv1.Fail) != admissionv1.Fail:
-		return "its failurePolicy isn't Fail"
+		return ignoresFailures
 	case conditions > 0:
 		return "its matchConditions leave " + g.resource + " out"
 	case steps == 0:

@@ -330,3 +330,31 @@ func TestAKindThatNobodyKnowsIsWeak(t *testing.T) {
 		t.Error("it is taken for an admission policy")
 	}
 }
+
+// What is shipped holds everything to its rules, and so does no policy after one of these changes.
+func TestWeaknessOfWhatIsInstalled(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	for _, o := range []client.Object{i.check, i.checkBound} {
+		if why := Weakness(o); why != "" {
+			t.Errorf("%s: %s", o.GetName(), why)
+		}
+	}
+	for name, tc := range weaknesses() {
+		i := install(t)
+		tc.change(i)
+		if why := Weakness(i.check) + Weakness(i.checkBound); !strings.Contains(why, tc.why) {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+	// Of the others, each matches objects of its own.
+	i.check.Name, i.check.Spec.MatchConstraints = "toolcall-size", nil
+	i.checkBound.Name, i.checkBound.Spec.PolicyName = "toolcall-size", "toolcall-size"
+	if why := Weakness(i.check) + Weakness(i.checkBound); why != "" {
+		t.Errorf("another policy: %s", why)
+	}
+	i.check.Spec.FailurePolicy, i.checkBound.Spec.ValidationActions = ptr.To(admissionv1.Ignore), []admissionv1.ValidationAction{admissionv1.Audit}
+	if policy, binding := Weakness(i.check), Weakness(i.checkBound); policy != ignoresFailures || !strings.Contains(binding, "lack Deny") {
+		t.Errorf("another policy: %q, %q", policy, binding)
+	}
+}

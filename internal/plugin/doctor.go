@@ -14,9 +14,9 @@ import (
 
 const doctorLong = `Check whether everything that calls need is installed and healthy, and say what to do about what isn't.
 
-It looks at the version of the cluster, the kinds, the admission policies, the aggregated API for output, the operator and its
-version, the output store, the environments of the namespace and their policies, and at what the nodes' kernels and runtimes
-can do, as far as their versions and the last calls tell it.
+It looks at the version of the cluster, the kinds, the admission policies and whether they are enforced, the aggregated API for
+output, the operator and its version, the output store, the environments of the namespace and their policies, and at what the
+nodes' kernels and runtimes can do, as far as their versions and the last calls tell it.
 
 Nothing is changed: calls and sessions are only created in dry runs. Each line begins with one of these:
 

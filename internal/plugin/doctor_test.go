@@ -251,7 +251,7 @@ func TestDoctorOnWhatOfAdmissionIsMissing(t *testing.T) {
 		"the check, without a stamp":       {false, nil, check, stateProblem, "toolcall-identity"},
 		"both":                             {true, stamp, check, stateProblem, "toolcall-requested-by, ValidatingAdmissionPolicy toolcall-identity"},
 	} {
-		got := admissionFindings(c.serves, c.absent, c.missing)
+		got := admissionFindings(c.serves, c.absent, c.missing, nil)
 		if len(got) != 1 || got[0].State != c.state || !strings.Contains(got[0].Detail, c.part) {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/docurl"
 	"toolcall.dev/operator/internal/kubeversion"
 )
@@ -123,10 +124,10 @@ func (d *doctor) checkKinds(ctx context.Context) []finding {
 	return healthy("%d kinds of %s", len(kinds), v1alpha1.GroupVersion)
 }
 
-// checkAdmission looks for each admission policy and binding. Who may not list them learns from a dry run whether the most
+// checkAdmission looks for each admission policy and binding, and whether those that check are enforced. Who may not list them learns from a dry run whether the most
 // important ones are in force.
 func (d *doctor) checkAdmission(ctx context.Context) []finding {
-	var absent, missing []string
+	var absent, missing, weak []string
 	serves := true
 	for _, part := range []struct {
 		kind  string
@@ -156,16 +157,26 @@ func (d *doctor) checkAdmission(ctx context.Context) []finding {
 				missing = append(missing, part.kind+" "+name)
 			}
 		}
+		if !isStamp {
+			weak = append(weak, weakOnes(part.kind, part.list, part.names)...)
+		}
 	}
-	return admissionFindings(serves, absent, missing)
+	return admissionFindings(serves, absent, missing, weak)
 }
 
 // admissionFindings tell what follows from the policies that a cluster lacks: absent are those that fill in who creates a call,
-// missing those that hold calls to the rules. The first can be made up for.
-func admissionFindings(serves bool, absent, missing []string) []finding {
+// missing those that hold calls to the rules, and weak those that don't hold all of them. The first can be made up for.
+func admissionFindings(serves bool, absent, missing, weak []string) []finding {
+	var problems []finding
+	if len(missing) > 0 {
+		problems = problem(adviceInstall+"; without them, calls aren't held to what the documentation promises", "missing: %s", strings.Join(append(absent, missing...), ", "))
+	}
+	if len(weak) > 0 {
+		problems = append(problems, problem(adviceInstall+", which puts them back; as they are, calls aren't held to what the documentation promises", "not enforced: %s", strings.Join(weak, ", "))...)
+	}
 	switch {
-	case len(missing) > 0:
-		return problem(adviceInstall+"; without them, calls aren't held to what the documentation promises", "missing: %s", strings.Join(append(absent, missing...), ", "))
+	case len(problems) > 0:
+		return problems
 	case !serves:
 		return healthy("%d admission policies with their bindings; the cluster has no MutatingAdmissionPolicy, so that clients say who creates a call, which is checked", len(validating))
 	case len(absent) > 0:
@@ -182,6 +193,21 @@ func lacking(list client.ObjectList, names []string) []string {
 		return nil
 	})
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] })
+}
+
+// weakOnes are those of a list, by their names, that aren't enforced on everything, each with why.
+func weakOnes(kind string, list client.ObjectList, names []string) (weak []string) {
+	_ = meta.EachListItem(list, func(o printable) error {
+		object := o.(client.Object)
+		if !slices.Contains(names, object.GetName()) {
+			return nil
+		}
+		if why := access.Weakness(object); why != "" {
+			weak = append(weak, kind+" "+object.GetName()+" ("+why+")")
+		}
+		return nil
+	})
+	return weak
 }
 
 func (d *doctor) checkAdmissionByDryRun(ctx context.Context) []finding {
