@@ -135,13 +135,18 @@ func NotInstalled(err error) bool {
 }
 
 // Cancel requests the cancellation of the call. A finished call ignores it.
-func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) error {
-	return c.CancelExactly(ctx, key, "")
+func (c Clients) Cancel(ctx context.Context, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
+	return c.cancel(ctx, key, "")
 }
 
 // CancelExactly does the same for the call with a UID. If there is another call of the same name, the error wraps ErrDeleted. An
 // empty UID means any call.
 func (c Clients) CancelExactly(ctx context.Context, key types.NamespacedName, uid types.UID) error {
+	_, err := c.cancel(ctx, key, uid)
+	return err
+}
+
+func (c Clients) cancel(ctx context.Context, key types.NamespacedName, uid types.UID) (*v1alpha1.ToolCall, error) {
 	change := map[string]any{"spec": map[string]any{"cancel": true}}
 	if uid != "" {
 		// A UID can't be changed, so the API server rejects the patch of another call.
@@ -149,7 +154,7 @@ func (c Clients) CancelExactly(ctx context.Context, key types.NamespacedName, ui
 	}
 	patch, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encode the patch: %w", err)
+		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if err := c.Calls.Patch(ctx, call, client.RawPatch(types.MergePatchType, patch)); err != nil {
@@ -157,11 +162,11 @@ func (c Clients) CancelExactly(ctx context.Context, key types.NamespacedName, ui
 			err = notInstalled("ToolCall", err)
 		}
 		if uid != "" && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) {
-			return fmt.Errorf("cancel call %s: %w", key, ErrDeleted)
+			return nil, fmt.Errorf("cancel call %s: %w", key, ErrDeleted)
 		}
-		return fmt.Errorf("cancel call %s: %w", key, err)
+		return nil, fmt.Errorf("cancel call %s: %w", key, err)
 	}
-	return nil
+	return call, nil
 }
 
 // InSession reports whether the call runs in a session.

@@ -32,6 +32,8 @@ recorded.
 --open shows it with the program that the system has for such files. It is somebody else's data: only images, text, PDF, audio and
 video are opened, by what the artifact's recorded type says, and never a program or a page.
 
+For programs, the list is in "kubectl toolcall describe NAME -o json", under status.artifacts.
+
 The exit code is 0 also if the call kept no files, and 1 if an artifact can't be got whole.
 
 It needs permission to get toolcalls/log in the group subresources.toolcall.dev, which the ClusterRoles toolcall-viewer and

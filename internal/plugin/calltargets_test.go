@@ -51,10 +51,10 @@ func TestWaysToChooseCalls(t *testing.T) {
 	for line, want := range map[string]string{
 		"cancel a --timeout 1m":         "--timeout is for --wait",
 		"cancel a --wait --timeout -1m": "--timeout -1m0s: must not be negative",
-		"cancel a -o yaml":              `--output "yaml": must be name`,
+		"cancel a -o toml":              `unable to match a printer`,
 		"delete a -o json":              `--output "json": must be name`,
 		"delete a --finished":           "--finished is for -l and --all",
-		"env suspend a -o json":         `--output "json": must be name`,
+		"env suspend a -o toml":         `unable to match a printer`,
 		"logs a --tail -2":              "--tail -2: must be a number of lines, or -1 for all",
 		"logs a --tail 2 --offset 1":    "--tail can't be used together with --offset or --limit",
 		"logs a --since 0s":             "--since 0s: must be how long ago",
@@ -119,6 +119,11 @@ func TestCancelSelectedCalls(t *testing.T) {
 	if got := f.run("cancel", "--all", "--wait", "-o", "name"); got != (printed{"toolcall.toolcall.dev/other\n", "", 0}) {
 		t.Errorf("got %+v", got)
 	}
+	f.run("cancel", "one", "-o", "json").expect(t, 0, `"kind": "ToolCall"`, `"name": "one"`, `"cancel": true`)
+	if got := f.run("cancel", "one", "two", "--wait", "-o", "jsonpath={.metadata.name}={.status.phase} "); got != (printed{"one=Cancelled two=Cancelled ", "", 0}) {
+		t.Errorf("got %+v", got)
+	}
+	f.run("cancel", "one", "-o", "toml").expect(t, 1, "unable to match a printer")
 }
 
 // A call that doesn't stop in time is an error, and so is one that can't be cancelled; the others are waited for.

@@ -16,7 +16,7 @@ const cancelLong = `Request the cancellation of calls. The command gets SIGTERM,
 request; -l and --all leave them out.
 
 With --wait, wait until the calls have finished, and print their outcome: a call that finished before the request reached it
-can have another outcome than Cancelled.
+can have another outcome than Cancelled. -o prints the calls, with --wait as they are when they have finished.
 
 The exit code is 0 if all requests were made, also if -l or --all select no call that could be cancelled, and with --wait if
 all calls have finished, whatever their outcome. Otherwise it is 1.`
@@ -32,11 +32,11 @@ type cancelOptions struct {
 	callTargets
 	wait    bool
 	timeout time.Duration
-	formats namesOnly
+	formats *changeFormats
 }
 
 func newCancel(c *cli) *cobra.Command {
-	o := &cancelOptions{cli: c}
+	o := &cancelOptions{cli: c, formats: newChangeFormats()}
 	command := &cobra.Command{
 		Use:               "cancel (NAME... | -l SELECTOR | --all)",
 		Short:             "Cancel calls",
@@ -81,7 +81,7 @@ func (o *cancelOptions) run(ctx context.Context, args []string) error {
 	var failed []error
 	var requested []string
 	for _, name := range names {
-		err := cluster.follow().Cancel(ctx, cluster.key(name))
+		call, err := cluster.follow().Cancel(ctx, cluster.key(name))
 		if apierrors.IsNotFound(err) && o.isSelection() {
 			continue // It is gone.
 		}
@@ -90,7 +90,12 @@ func (o *cancelOptions) run(ctx context.Context, args []string) error {
 			continue
 		}
 		requested = append(requested, name)
-		o.formats.report(o.Out, callResource, name, "cancellation requested")
+		if o.wait && o.formats.isWhole() {
+			continue // It is printed when it has finished.
+		}
+		if err := o.formats.report(o.Out, call, "cancellation requested"); err != nil {
+			return err
+		}
 	}
 	if o.wait {
 		failed = append(failed, o.waitFor(ctx, cluster, requested)...)
@@ -114,7 +119,11 @@ func (o *cancelOptions) waitFor(ctx context.Context, c *cluster, names []string)
 			// A call that is gone has finished: its process is stopped.
 		case err != nil:
 			failed = append(failed, fmt.Errorf("wait for call %s: %w", name, err))
-		case !o.formats.isName():
+		case o.formats.isWhole():
+			if err := o.formats.report(o.Out, result.call, ""); err != nil {
+				return append(failed, err)
+			}
+		case !o.formats.isObject():
 			fmt.Fprintln(o.Out, outcomeLine(result.call))
 		}
 	}

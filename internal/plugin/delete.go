@@ -97,7 +97,7 @@ func (o *deleteOptions) run(ctx context.Context, args []string) error {
 			failed = append(failed, cluster.deleteError(call.Name, err))
 			continue
 		}
-		o.formats.report(o.Out, callResource, call.Name, "deleted")
+		o.formats.report(o.Out, call.Name)
 	}
 	return errors.Join(failed...)
 }

@@ -48,6 +48,9 @@ func TestSuspendAndResume(t *testing.T) {
 	f.run("env", "list").expect(t, 0, "Unknown, suspended")
 	f.run("check", "--", "ls").expect(t, 0, "Allowed: yes", "Environment: a (the namespace's default), suspended: the call would wait")
 	f.run("env", "resume", "a").expect(t, 0, "a: resumed")
+	f.run("env", "suspend", "b", "-o", "yaml").expect(t, 0, "kind: ExecutionEnvironment", "name: b", "suspend: true")
+	f.run("env", "suspend", "b", "-o", "name").expect(t, 0, "executionenvironment.toolcall.dev/b")
+	f.run("env", "suspend", "b", "-o", "toml").expect(t, 1, "unable to match a printer")
 	if f.readEnvironment("a").Spec.Suspend || !f.readEnvironment("b").Spec.Suspend {
 		t.Error("another environment was resumed")
 	}

@@ -17,12 +17,13 @@ import (
 
 const suspendLong = `Suspend environments: no new call starts in them until they are resumed. New calls wait in phase Pending. Running calls
 continue; use cancel to stop them. The command sets spec.suspend, which needs permission to patch
-executionenvironments: the ClusterRole toolcall-admin grants it.`
+executionenvironments: the ClusterRole toolcall-admin grants it. -o prints the environments.`
 
-const resumeLong = `Resume suspended environments: the calls that wait in them start. The command clears spec.suspend.`
+const resumeLong = `Resume suspended environments: the calls that wait in them start. The command clears spec.suspend. -o prints the
+environments.`
 
 func newEnvSuspend(c *cli) *cobra.Command {
-	formats := &namesOnly{}
+	formats := newChangeFormats()
 	command := &cobra.Command{
 		Use:               "suspend NAME...",
 		Short:             "Stop new calls in environments from starting",
@@ -39,7 +40,7 @@ func newEnvSuspend(c *cli) *cobra.Command {
 }
 
 func newEnvResume(c *cli) *cobra.Command {
-	formats := &namesOnly{}
+	formats := newChangeFormats()
 	command := &cobra.Command{
 		Use:               "resume NAME...",
 		Short:             "Let calls in suspended environments start again",
@@ -56,7 +57,7 @@ func newEnvResume(c *cli) *cobra.Command {
 }
 
 // setSuspend patches all environments, also after one that fails: in an incident, the others must stop too.
-func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool, formats *namesOnly) error {
+func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool, formats *changeFormats) error {
 	if err := formats.validate(); err != nil {
 		return err
 	}
@@ -76,7 +77,9 @@ func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool, form
 			failed = append(failed, cluster.patchEnvironmentError(name, err))
 			continue
 		}
-		formats.report(c.Out, environmentResource, name, done)
+		if err := formats.report(c.Out, env, done); err != nil {
+			return err
+		}
 	}
 	return errors.Join(failed...)
 }

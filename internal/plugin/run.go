@@ -264,7 +264,7 @@ func (c *cli) wait(cluster *cluster, call *v1alpha1.ToolCall, shown *display, i 
 	key := client.ObjectKeyFromObject(call)
 	i.onInterrupt(func(ctx context.Context, why string) {
 		fmt.Fprintf(c.ErrOut, "%s: cancelling call %s; press Ctrl-C again to stop following it\n", why, key.Name)
-		if err := cluster.follow().Cancel(ctx, key); err != nil {
+		if _, err := cluster.follow().Cancel(ctx, key); err != nil {
 			fmt.Fprintf(c.ErrOut, "warning: %s\n", terminal.Safe(err.Error()))
 		}
 	})

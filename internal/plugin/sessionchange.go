@@ -73,8 +73,8 @@ func isIdle(s *v1alpha1.ToolSession) bool {
 
 // newSessionChange completes the command for a change.
 func (c *cli) newSessionChange(change *sessionChange, command *cobra.Command) *cobra.Command {
-	f, formats := &waitFlags{}, &namesOnly{}
-	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands."
+	f, formats := &waitFlags{}, newChangeFormats()
+	command.Long += "\n\nThe command waits until that is done. Ctrl-C stops the waiting; the request stands. -o prints the sessions as they are\nthen."
 	command.Example = "  kubectl toolcall session " + command.Name() + " dev"
 	command.Args, command.ValidArgsFunction = requireSessions, c.completeSessionArguments(-1)
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -95,7 +95,7 @@ type sessionChanging struct {
 	*cli
 	change  *sessionChange
 	flags   *waitFlags
-	formats *namesOnly
+	formats *changeFormats
 }
 
 // run requests the change of all sessions, also after one that fails, and then waits for each.
@@ -150,25 +150,23 @@ func (c *cluster) patchSession(ctx context.Context, name string, change *session
 func (c *sessionChanging) finish(ctx context.Context, cluster *cluster, session *v1alpha1.ToolSession) error {
 	change, name, ending := c.change, session.Name, c.change.field == "end"
 	if c.flags.detach && (ending || session.Status.Phase != v1alpha1.SessionEnded) {
-		c.formats.report(c.Out, sessionResource, name, change.requested)
-		return nil
+		return c.formats.report(c.Out, session, change.requested)
 	}
 	got, err := c.waitForSession(ctx, cluster, session, change.goal, c.flags)
 	switch {
 	case err != nil:
 		return err
+	case ending && got == nil:
+		return c.formats.report(c.Out, session, change.done)
 	case ending:
-		c.formats.report(c.Out, sessionResource, name, change.done)
-		return nil
+		return c.formats.report(c.Out, got, change.done)
 	case got == nil:
 		return fmt.Errorf("session %s was deleted before it was %s", name, change.goal.text)
 	case got.Status.Phase == v1alpha1.SessionEnded:
 		return fmt.Errorf("session %s has ended (%s): it can't be %s", name, endOf(got), change.done)
 	case !change.set && isIdle(got):
-		c.formats.report(c.Out, sessionResource, name, "suspended because it was idle: its next call resumes it")
-		return nil
+		return c.formats.report(c.Out, got, "suspended because it was idle: its next call resumes it")
 	default:
-		c.formats.report(c.Out, sessionResource, name, change.done)
-		return nil
+		return c.formats.report(c.Out, got, change.done)
 	}
 }

@@ -115,8 +115,8 @@ func TestGoalsNeedACurrentStatus(t *testing.T) {
 	}
 }
 
-// With -o name, the commands print the sessions that they changed, and refuse formats that they don't have.
-func TestChangesPrintNames(t *testing.T) {
+// With -o, the commands print the sessions as they are after the change, and refuse formats that they don't have.
+func TestChangesPrintSessions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.obeySessions()
@@ -125,6 +125,12 @@ func TestChangesPrintNames(t *testing.T) {
 		if got := f.run("session", change, "dev", "-q", "-o", "name"); got != (printed{"toolsession.toolcall.dev/dev\n", "", 0}) {
 			t.Errorf("%s: got %+v", change, got)
 		}
-		f.run("session", change, "dev", "-o", "yaml").expect(t, 1, `--output "yaml": must be name`)
+		f.run("session", change, "dev", "-o", "toml").expect(t, 1, "unable to match a printer")
 	}
+	f.readySession("other", onVolume)
+	for _, c := range [][2]string{{"suspend", "ToolSession other Suspended"}, {"resume", "ToolSession other Ready"}, {"end", "ToolSession other Ended"}} {
+		f.run("session", c[0], "other", "-q", "-o", "jsonpath={.kind} {.metadata.name} {.status.phase}").expect(t, 0, c[1])
+	}
+	f.readySession("third", onVolume)
+	f.run("session", "suspend", "third", "--detach", "-o", "yaml").expect(t, 0, "kind: ToolSession", "suspend: true")
 }
