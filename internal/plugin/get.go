@@ -19,7 +19,9 @@ import (
 const getLong = `List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, the pod and the
 node.
 
-The API server selects the calls and makes the table. --limit shows the newest calls of those that are selected.
+The API server selects the calls and makes the table. --limit shows the newest calls of those that are selected. It lists calls
+in the order of their names, so --since and --limit read all that the other flags select before they leave calls out: to read less,
+use -l, --phase, --session or --requested-by.
 
 --watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
 phases of --phase gets no line. --limit bounds only the list that --watch begins with.
@@ -267,12 +269,12 @@ func (o *getOptions) objects(ctx context.Context, c *cluster, q callQuery, names
 		list.Items, list.ResourceVersion = append(list.Items, *call), call.ResourceVersion
 	}
 	if len(names) == 0 || o.isSet() {
-		selected, err := c.callList(ctx, q)
+		selected, err := selectedObjects(ctx, c, q, names)
 		if err != nil {
 			return nil, err
 		}
 		selected.Items = slices.DeleteFunc(selected.Items, func(call v1alpha1.ToolCall) bool {
-			return len(names) > 0 && !slices.Contains(names, call.Name) || !o.isRecent(call.CreationTimestamp, o.now())
+			return !o.isRecent(call.CreationTimestamp, o.now())
 		})
 		slices.SortStableFunc(selected.Items, func(a, b v1alpha1.ToolCall) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 		list = selected
@@ -281,6 +283,25 @@ func (o *getOptions) objects(ctx context.Context, c *cluster, q callQuery, names
 		list.Items = list.Items[:o.limit]
 	}
 	return list, nil
+}
+
+// selectedObjects reads the calls that a query selects: of those names, where there are some.
+func selectedObjects(ctx context.Context, c *cluster, q callQuery, names []string) (*v1alpha1.ToolCallList, error) {
+	if len(names) == 0 {
+		return c.callList(ctx, q)
+	}
+	var all *v1alpha1.ToolCallList
+	for _, name := range names {
+		list, err := c.callList(ctx, named(q, name))
+		if err != nil {
+			return nil, err
+		}
+		if all != nil {
+			list.Items = append(all.Items, list.Items...)
+		}
+		all = list
+	}
+	return all, nil
 }
 
 // printObjects prints calls as one list, or each by itself.

@@ -92,6 +92,14 @@ func TestGetSelectsOnTheServer(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s, asked %q", line, code, errs, asked)
 		}
 	}
+	// Of calls that are named, nothing else is read, in any format.
+	for _, format := range []string{"-o=name", "-o=wide"} {
+		asked = nil
+		_, errs, code := command("", "--kubeconfig", config, "-n", f.namespace, "get", "inside", "--session", "dev", format)
+		if code != 0 || len(asked) != 2 || !strings.HasPrefix(asked[1], "metadata.name=inside,spec.sessionRef.name=dev ") {
+			t.Errorf("%s: exit code %d, %s, asked %q", format, code, errs, asked)
+		}
+	}
 	f.run("get", "--requested-by", "nobody").expect(t, 0, "No calls found in namespace")
 	f.run("get", "--session", "dev", "-o", "name").expect(t, 0, "toolcall.toolcall.dev/inside")
 	if got := f.run("get", "--since", "1h", "--limit", "2", "-o", "name"); got.code != 0 || strings.Count(got.out, "\n") != 2 {
