@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the console's image, loads it onto the local cluster and installs it beside the operator.
+# Builds the console's image, loads it onto the cluster, as deploy.sh does, and installs the console beside the operator.
 #
 # For another cluster, push the image to a registry, set CONSOLE_IMAGE to its name, and create the Secret with the
 # certificate; docs/console.md says how.
@@ -10,7 +10,7 @@ namespace=toolcall-system
 secret=toolcall-console-tls
 
 if [[ -z ${CONSOLE_IMAGE:-} ]]; then
-  is_local || die "set CONSOLE_IMAGE to an image that this cluster can pull; docs/console.md says how to build and push it"
+  [[ $(cluster_type) != other ]] || die "set CONSOLE_IMAGE to an image that this cluster can pull; docs/console.md says how to build and push it"
   mkdir -p bin/images
   # The tag is a hash of the program, as in deploy.sh.
   tag=$(sha256sum bin/console | cut -c1-12)
@@ -23,13 +23,13 @@ if [[ -z ${CONSOLE_IMAGE:-} ]]; then
     mv "$tar.tmp" "$tar"
   fi
   say "loading image $CONSOLE_IMAGE"
-  cluster load "$tar" >&2
+  load_image "$tar"
 fi
 
 "$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the operator isn't installed: run 'make deploy' first"
 
 if ! "$KUBECTL" -n "$namespace" get secret "$secret" >/dev/null 2>&1; then
-  is_local || die "Secret $secret in namespace $namespace is missing: create it from the server's certificate with 'kubectl create secret tls', or with cert-manager"
+  [[ $(cluster_type) != other ]] || die "Secret $secret in namespace $namespace is missing: create it from the server's certificate with 'kubectl create secret tls', or with cert-manager"
   say "creating a self-signed certificate: clients on this machine find its authority in Secret $secret"
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
