@@ -2,6 +2,8 @@ package docs
 
 import (
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -100,11 +102,33 @@ var (
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?)\s*#*$`)
 )
 
+// everyPage is what the repository has in Markdown, also beside the chart and the clients.
+func everyPage(t *testing.T) []string {
+	t.Helper()
+	command := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "*.md")
+	command.Dir = root
+	listed, err := command.Output()
+	if err != nil {
+		t.Logf("without git, only the root and docs are looked at: %v", err)
+		return pages(t)
+	}
+	all := slices.DeleteFunc(strings.Fields(string(listed)), func(page string) bool {
+		_, err := os.Stat(filepath.Join(root, page))
+		return os.IsNotExist(err) // It was deleted, and the index doesn't know yet.
+	})
+	for _, page := range append(pages(t), "charts/toolcall-operator/README.md", "clients/python/README.md") {
+		if !slices.Contains(all, page) {
+			t.Errorf("git doesn't list %s", page)
+		}
+	}
+	return all
+}
+
 // Every link within the project leads to a file that is there, and to a heading that is in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for _, page := range pages(t) {
+	for _, page := range everyPage(t) {
 		text := read(t, page)
 		if _, line := blocks(page, text); line != 0 {
 			t.Errorf("%s:%d: this block isn't closed", page, line)
