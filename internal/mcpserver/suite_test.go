@@ -91,7 +91,7 @@ func startServer(env *envtest.Environment, dir string) error {
 	return installAdmission(conf)
 }
 
-// installAdmission has the API server record who creates calls and sessions.
+// installAdmission has the API server record who creates calls and sessions, and check it.
 func installAdmission(conf *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -101,7 +101,7 @@ func installAdmission(conf *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"requested_by", "session_requested_by"} {
+	for _, name := range []string{"requested_by", "session_requested_by", "identity", "session_identity"} {
 		if err := install(admin, "../../config/admission/"+name+".yaml"); err != nil {
 			return fmt.Errorf("install the admission policy %s: %w", name, err)
 		}
@@ -129,6 +129,9 @@ func install(admin client.Client, path string) error {
 		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
+			return err
+		}
+		if err := exceptUnstamped(o); err != nil {
 			return err
 		}
 		if err := admin.Create(context.Background(), o); err != nil {

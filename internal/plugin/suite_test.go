@@ -159,6 +159,9 @@ func (s *apiServer) install(file string) error {
 		} else if err != nil {
 			return err
 		}
+		if err := exceptUnstamped(o); err != nil {
+			return err
+		}
 		if err := s.client.Create(context.Background(), o); err != nil {
 			return err
 		}
