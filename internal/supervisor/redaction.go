@@ -1,11 +1,13 @@
 package supervisor
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
@@ -71,7 +73,7 @@ func (r *redaction) inFiles(rules *files.Rules, replaced *map[string]int64) *fil
 		return rules
 	}
 	for _, v := range r.values {
-		rules.ShownAround = max(rules.ShownAround, int64(len(v.Value))*longestForm)
+		rules.ShownAround = max(rules.ShownAround, longestForm(v.Value)*files.ShownForm)
 	}
 	matcher, counted := r.matcher, map[string]int64{}
 	rules.Shown = func(text []byte) ([]byte, map[string]int64) {
@@ -94,8 +96,14 @@ func (r *redaction) inFiles(rules *files.Rules, replaced *map[string]int64) *fil
 	return rules
 }
 
-// longestForm is how many bytes one of a value takes in its usual forms: \\u00XX in a text that is escaped twice.
-const longestForm = 7
+// longestForm is the length of a value's longest form before it is encoded: with two bytes for each line end, or with a character
+// of three for each byte of what isn't UTF-8.
+func longestForm(value []byte) int64 {
+	if !utf8.Valid(value) {
+		return int64(len(value) * len("\uFFFD"))
+	}
+	return int64(len(value) + bytes.Count(value, []byte("\n")))
+}
 
 // addReplacements counts what isn't shown of the result of an operation on files.
 func addReplacements(o *result.Outcome, replaced map[string]int64) {

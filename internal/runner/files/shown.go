@@ -2,8 +2,6 @@ package files
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"slices"
 	"sort"
 )
@@ -68,11 +66,12 @@ func commonPrefix(a, b []byte) int {
 // the part, and the next Read goes on there.
 func (c *call) showPart(result *Result, fd int, part span, text []byte) error {
 	p := &page{shown: c.rules.shown, text: text}
+	around := c.rules.surroundings(c.ctx, fd)
 	var err error
-	if p.before, err = readSpan(c.ctx, fd, span{max(part.start-c.rules.shownAround, 0), part.start}); err != nil {
+	if p.before, err = around.before(part.start, nil); err != nil {
 		return fileError("read", result.Path, err)
 	}
-	if p.after, err = readSpan(c.ctx, fd, span{part.end, part.end + c.rules.shownAround}); err != nil {
+	if p.after, err = around.after(part.end, nil); err != nil {
 		return fileError("read", result.Path, err)
 	}
 	shown, replaced := p.show(len(text))
@@ -114,12 +113,4 @@ func (c *call) pageEnds(text []byte) []int {
 		ends = append(ends, at)
 	}
 	return ends
-}
-
-func readSpan(ctx context.Context, fd int, part span) ([]byte, error) {
-	var b bytes.Buffer
-	if _, err := copyPart(ctx, &b, fd, part); err != nil {
-		return nil, fmt.Errorf("read around a page: %w", err)
-	}
-	return b.Bytes(), nil
 }

@@ -1,0 +1,121 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/runner/redact"
+)
+
+// escaped returns a text with each byte written in a format.
+func escaped(text, format string) string {
+	var out strings.Builder
+	for _, c := range []byte(text) {
+		fmt.Fprintf(&out, format, c)
+	}
+	return out.String()
+}
+
+// inJSON writes each character as \uXXXX, after a backslash or more.
+func inJSON(text, backslashes string) string {
+	var out strings.Builder
+	for _, c := range text {
+		fmt.Fprintf(&out, "%su%04x", backslashes, c)
+	}
+	return out.String()
+}
+
+// longForms are a value in each combination of forms that is redacted, each as long as it can be.
+func longForms(value string) map[string]string {
+	digits := map[string]string{
+		"base64":      base64.RawStdEncoding.EncodeToString([]byte(value)),
+		"hexadecimal": hex.EncodeToString([]byte(value)),
+	}
+	texts := map[string]string{"plain": value}
+	for name, text := range digits {
+		texts[name] = text
+	}
+	forms := map[string]string{"with escapes of Go": escaped(value, `\x%02x`), "in a form": strings.ReplaceAll(value, " ", "+")}
+	for name, text := range texts {
+		forms[name+" in JSON in JSON"] = inJSON(inJSON(text, `\`), `\`)
+		forms[name+" in JSON in JSON, its backslashes alone"] = inJSON(text, `\u005c`)
+		forms[name+" in JSON in JSON as programs write it"] = inJSON(text, `\\`)
+	}
+	for name, text := range digits {
+		texts["wrapped "+name] = strings.TrimSuffix(escaped(text, "%c\r\n"), "\r\n")
+	}
+	for name, text := range texts {
+		forms[name] = text
+		forms[name+" in percent"] = escaped(text, "%%%02x")
+		forms[name+" in JSON"] = inJSON(text, `\`)
+	}
+	return forms
+}
+
+var marks = regexp.MustCompile(`\[redacted(: [A-Z]+)?\]`)
+
+// TestNoPageOfAFileShowsAPartOfAValue reads single bytes, all of them or many.
+func TestNoPageOfAFileShowsAPartOfAValue(t *testing.T) {
+	t.Parallel()
+	const plain, broken = "a v/\"l\\\nue", "a\xffv\xfel\xfdu\xfcejkm"
+	tests := longForms(plain)
+	for name, text := range longForms(strings.ReplaceAll(plain, "\n", "\r\n")) {
+		tests[name+", with the other line ends"] = text
+	}
+	for name, text := range longForms(strings.ToValidUTF8(broken, "\uFFFD")) {
+		tests[name+", with replacements"] = text
+	}
+	dir := t.TempDir()
+	r, err := newRedaction([]envresolve.KnownValue{{Name: "TOKEN", Value: plain}, {Name: "BROKEN", Value: broken}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, form := range tests {
+		if out := r.text(form); marks.ReplaceAllString(out, "") != "" {
+			t.Errorf("%s isn't redacted: %q became %q", name, form, out)
+		}
+		// What is around a form is none of its characters.
+		content := "!!!" + form + "!!!"
+		if err := os.WriteFile(dir+"/f", []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < len(content); at += 1 + len(form)/200 {
+			var out bytes.Buffer
+			var replaced map[string]int64
+			rules := r.inFiles(&files.Rules{ReadPaths: []string{dir}}, &replaced)
+			page := &files.Request{Operation: files.OperationRead, Path: dir + "/f", Unit: files.UnitBytes, Offset: int64(at), Limit: 1}
+			if _, err := files.Do(t.Context(), rules, page, &out); err != nil {
+				t.Fatal(err)
+			}
+			if left := marks.ReplaceAllString(out.String(), ""); left != "" && left != "!" {
+				t.Fatalf("%s: byte %d of %q is shown", name, at-3, form)
+			}
+		}
+	}
+}
+
+// A text around a page is as long as the longest form, whatever the value.
+func TestTheTextAroundAPageHasRoomForTheLongestForm(t *testing.T) {
+	t.Parallel()
+	var rules files.Rules
+	var replaced map[string]int64
+	value := strings.Repeat("a\n", redact.MinLength)
+	r, err := newRedaction([]envresolve.KnownValue{{Name: "TOKEN", Value: value + "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.inFiles(&rules, &replaced)
+	for name, form := range longForms(strings.ReplaceAll(value, "\n", "\r\n") + "b") {
+		if int64(len(form)) > rules.ShownAround {
+			t.Errorf("%s takes %d bytes, more than %d", name, len(form), rules.ShownAround)
+		}
+	}
+}
