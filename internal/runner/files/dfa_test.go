@@ -247,7 +247,7 @@ func TestSearchedFilesGiveCredit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, nil)
+	s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, &compiledRules{})
 	s.filter.credit = -1000
 	if _, err := s.file(int(file.Fd()), "f", 10_000); err != nil || s.filter.credit <= 0 {
 		t.Errorf("credit %d, %v", s.filter.credit, err)
@@ -293,7 +293,7 @@ func FuzzFilteredGrep(f *testing.F) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, nil)
+			s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, &compiledRules{})
 			s.buffer, s.filter.credit = make([]byte, 1+int(size)), credit
 			found, err := s.file(int(file.Fd()), "f", int64(len(content)))
 			if err != nil {

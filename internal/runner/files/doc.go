@@ -13,8 +13,9 @@
 //     can't tell hard links: a file with an allowed name and a denied one is allowed by the first;
 //   - nothing reaches the paths of the runner's own, by their names. What another process moved or linked elsewhere has
 //     another name;
-//   - with Rules.Shown, nothing is written to the output that it hides, whatever is cut: a line, a page or the results. Sums,
-//     offsets and what a Grep matches are those of the file;
+//   - with Rules.Shown, nothing is written to the output that it hides, whatever is cut: a line, a page or the results. It is
+//     asked for a page, and for the lines that a Grep found, with as much around them as can matter: it hides texts of several
+//     lines. Sums, offsets and what a Grep matches are those of the file;
 //   - a directory that another process moves out of an allowed directory meanwhile is still the one that was opened;
 //   - files of the kernel's own file systems (proc, sysfs, cgroups and others) are refused, wherever they are mounted.
 //     The runner's own entries in /proc are among them;

@@ -361,7 +361,7 @@ func FuzzGrep(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, nil)
+		s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, &compiledRules{})
 		// A buffer that holds the longest line, but not the file.
 		longest := 0
 		for _, line := range strings.Split(content, "\n") {

@@ -60,7 +60,7 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 		return Result{}, err
 	}
 	defer closeAll(fd)
-	found, err := newSearcher(c.ctx, wanted, c.holds(limit), c.rules.shown).file(fd, p.name, st.Size)
+	found, err := newSearcher(c.ctx, wanted, c.holds(limit), c.rules).file(fd, p.name, st.Size)
 	if err != nil {
 		return Result{}, fileError("read", p.path, err)
 	}
@@ -186,7 +186,7 @@ func (g *grepping) send() error {
 
 // search takes tasks until there are no more.
 func (g *grepping) search() {
-	s := newSearcher(g.w.c.ctx, g.pattern, g.w.c.holds(g.limit), g.w.c.rules.shown)
+	s := newSearcher(g.w.c.ctx, g.pattern, g.w.c.holds(g.limit), g.w.c.rules)
 	var known devices
 	for t := range g.work {
 		var all hits

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"toolcall.dev/operator/internal/glob"
 )
@@ -27,6 +28,8 @@ type compiledRules struct {
 	// shown and shownAround are those of the Rules.
 	shown       Shown
 	shownAround int64
+	// showing is held while lines of a Grep are shown with what is around them: so memory doesn't grow with the workers.
+	showing sync.Mutex
 	// replaced is that of the Rules; never nil.
 	replaced func(map[string]int64)
 	// listField names the list of the policy, for messages.

@@ -54,26 +54,30 @@ type searcher struct {
 	pattern *pattern
 	// bounds are those of one file.
 	bounds bounds
-	// shown is that of the Rules.
-	shown  Shown
+	rules  *compiledRules
 	buffer []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
 	// filter is nil if the pattern has no expression.
 	filter *lineDFA
 
-	// What follows is of one file.
+	// What follows is of one file. data is what is there of it, from at on.
+	fd   int
 	path string
 	hits hits
 	line int64
+	data []byte
+	at   int64
+	// waiting are lines of data that were found, and aren't shown yet.
+	waiting []lineMatch
 	// steps is how much was matched since the context was asked.
 	steps int
 }
 
 const searchBytes = 256 << 10
 
-func newSearcher(ctx context.Context, p *pattern, bounds bounds, shown Shown) *searcher {
-	s := &searcher{ctx: ctx, pattern: p, bounds: bounds, shown: shown, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+func newSearcher(ctx context.Context, p *pattern, bounds bounds, rules *compiledRules) *searcher {
+	s := &searcher{ctx: ctx, pattern: p, bounds: bounds, rules: rules, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
 	if p.filter != nil {
 		s.filter = newLineDFA(p.filter, maxStateBytes/grepWorkers())
 	}
@@ -82,7 +86,7 @@ func newSearcher(ctx context.Context, p *pattern, bounds bounds, shown Shown) *s
 
 // file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
 func (s *searcher) file(fd int, path string, size int64) (hits, error) {
-	s.path, s.hits, s.line = path, hits{}, 0
+	s.fd, s.path, s.hits, s.line, s.waiting = fd, path, hits{}, 0, s.waiting[:0]
 	held, skipping := 0, false
 	for at := int64(0); at < size && !s.bounds.areReached(&s.hits); {
 		n, err := s.read(fd, s.buffer[held:])
@@ -94,7 +98,10 @@ func (s *searcher) file(fd int, path string, size int64) (hits, error) {
 		if bytes.IndexByte(s.buffer[held:held+n], 0) >= 0 {
 			return hits{skipped: Skipped{Binary: 1}}, nil
 		}
-		held, skipping = s.search(held+n, end, skipping)
+		s.data, s.at = s.buffer[:held+n], at-int64(held+n)
+		if held, skipping, err = s.search(end, skipping); err != nil {
+			return hits{}, err
+		}
 		if err := s.ctx.Err(); err != nil {
 			// What was found last may be wrong.
 			return hits{}, err
@@ -119,32 +126,33 @@ func (s *searcher) read(fd int, buffer []byte) (int, error) {
 	}
 }
 
-// search searches the whole lines in the buffer and keeps the rest of it. A line that fills the buffer is searched as far
-// as it goes, and its rest is skipped.
-func (s *searcher) search(size int, end, skipping bool) (held int, stillSkipping bool) {
-	data := s.buffer[:size]
+// search searches the whole lines in the data and keeps the rest of it. A line that fills the buffer is searched as far as it
+// goes, and its rest is skipped.
+func (s *searcher) search(end, skipping bool) (held int, stillSkipping bool, err error) {
 	if skipping {
-		feed := bytes.IndexByte(data, '\n')
+		feed := bytes.IndexByte(s.data, '\n')
 		if feed < 0 {
-			return 0, true
+			return 0, true, nil
 		}
-		data, s.line = data[feed+1:], s.line+1
+		s.data, s.at, s.line = s.data[feed+1:], s.at+int64(feed)+1, s.line+1
 	}
-	whole := len(data)
+	whole := len(s.data)
 	if !end {
-		whole = bytes.LastIndexByte(data, '\n') + 1
+		whole = bytes.LastIndexByte(s.data, '\n') + 1
 	}
-	if whole == 0 && len(data) == len(s.buffer) {
+	if whole == 0 && len(s.data) == len(s.buffer) {
 		s.hits.skipped.LongLines++
-		s.lines(data, true)
-		return 0, true
+		return 0, true, s.lines(len(s.data), true)
 	}
-	s.lines(data[:whole], false)
-	return copy(s.buffer, data[whole:]), false
+	if err := s.lines(whole, false); err != nil {
+		return 0, false, err
+	}
+	return copy(s.buffer, s.data[whole:]), false, nil
 }
 
-// lines finds the lines of data that match. An open line goes on behind data.
-func (s *searcher) lines(data []byte, open bool) {
+// lines finds the lines in the first bytes of the data that match. An open line goes on behind them.
+func (s *searcher) lines(size int, open bool) error {
+	data := s.data[:size]
 	for i := range s.next {
 		s.next[i] = -1
 	}
@@ -165,16 +173,17 @@ func (s *searcher) lines(data []byte, open bool) {
 		if column := s.match(data[start:stop], candidate-start); column >= 0 {
 			s.line += int64(bytes.Count(data[counted:start], []byte{'\n'}))
 			counted = start
-			if s.add(data[start:stop], column, open); s.bounds.areReached(&s.hits) {
-				return
+			if isEnough, err := s.add(lineMatch{start: start, stop: stop, column: column, number: s.line + 1, cut: open}); isEnough || err != nil {
+				return err
 			}
 		}
 		if s.hasEnded() {
-			return
+			return nil
 		}
 		at = stop + 1
 	}
 	s.line += int64(bytes.Count(data[counted:], []byte{'\n'}))
+	return s.showWaiting()
 }
 
 // candidate returns where a line that may match goes on or starts; -1 if there is none.
@@ -264,22 +273,42 @@ func (r *lineReader) ReadRune() (rune, int, error) {
 	return c, size, nil
 }
 
-// add holds a line, and cuts a long one around its match.
-func (s *searcher) add(line []byte, column int, open bool) {
-	line = bytes.TrimSuffix(line, []byte{'\r'})
-	column = min(column, len(line))
-	h := hit{path: s.path, number: s.line + 1, column: int64(column) + 1, cut: open}
-	if s.shown != nil {
-		// The whole line, before a part of a value could be cut from it. The match stays in sight.
-		before, _ := s.shown(line[:column])
-		line, h.replaced = s.shown(line)
-		column = min(len(before), len(line))
+// lineMatch is a line of the data that matches.
+type lineMatch struct {
+	start, stop, column int
+	number              int64
+	cut                 bool
+}
+
+// add takes a line that matches. It returns true if no more are held.
+func (s *searcher) add(m lineMatch) (isEnough bool, err error) {
+	line := bytes.TrimSuffix(s.data[m.start:m.stop], []byte{'\r'})
+	m.stop, m.column = m.start+len(line), min(m.column, len(line))
+	if s.rules.shown == nil {
+		s.hold(m, line, nil)
+		return s.bounds.areReached(&s.hits), nil
 	}
-	if len(line) > MaxLineBytes {
-		start := min(max(column-MaxLineBytes/4, 0), len(line)-MaxLineBytes)
-		line, h.cut = cutRunes(line[start:start+MaxLineBytes], start > 0), true
+	s.waiting = append(s.waiting, m)
+	if s.mayTakeMore() {
+		return false, nil
 	}
-	h.line = string(line)
+	err = s.showWaiting()
+	return s.bounds.areReached(&s.hits), err
+}
+
+// hold holds what is shown of a line, and cuts a long one around its match.
+func (s *searcher) hold(m lineMatch, shown []byte, replaced map[string]int64) {
+	h := hit{path: s.path, number: m.number, column: int64(m.column) + 1, cut: m.cut, replaced: replaced}
+	if len(shown) > MaxLineBytes {
+		column := m.column
+		if s.rules.shown != nil {
+			before, _ := s.rules.shown(s.data[m.start : m.start+column])
+			column = min(len(before), len(shown))
+		}
+		start := min(max(column-MaxLineBytes/4, 0), len(shown)-MaxLineBytes)
+		shown, h.cut = cutRunes(shown[start:start+MaxLineBytes], start > 0), true
+	}
+	h.line = string(shown)
 	s.hits.found = append(s.hits.found, h)
 	s.hits.bytes += int64(len(h.path) + len(h.line))
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sort"
 )
@@ -13,43 +14,82 @@ type Shown func(text []byte) (shown []byte, replaced map[string]int64)
 // cutMark stands for the part of something that isn't shown, of which the rest is behind the end of a page.
 const cutMark = "[redacted]"
 
-// page is a part of a file with what is around it, which says whether something begins or ends in it that isn't shown.
+// page is a part of a text with what is around it, which says whether something begins or ends in it that isn't shown.
 type page struct {
-	shown               Shown
-	before, text, after []byte
+	shown  Shown
+	around []byte
+	start  int
+	// before and whole are what is shown of the text before the page, and of all of it.
+	before, whole []byte
+	earlier       map[string]int64
+}
+
+// newPage returns a page that begins at start. whole is what is shown of around.
+func newPage(shown Shown, around []byte, start int, whole []byte) *page {
+	p := &page{shown: shown, around: around, start: start, whole: whole}
+	if start > 0 {
+		p.before, p.earlier = shown(around[:start])
+	}
+	return p
 }
 
 // show returns what is shown of the first bytes of the page. Shown is asked for the text up to both ends of it, and beyond:
 // where the answers differ, an end is in something that isn't shown.
 func (p *page) show(size int) (shown []byte, replaced map[string]int64) {
-	around := slices.Concat(p.before, p.text, p.after)
-	end := len(p.before) + size
-	shown, replaced = p.shown(around[:end])
-	start := 0
-	if len(p.before) > 0 {
-		head, earlier := p.shown(p.before)
-		start = commonPrefix(head, shown)
-		replaced = without(replaced, earlier)
+	end := p.start + size
+	shown, replaced = p.shown(p.around[:end])
+	start := commonPrefix(p.before, shown)
+	if p.start > 0 {
+		replaced = without(replaced, p.earlier, start < len(p.before))
 	}
-	if end == len(around) {
-		return shown[start:], replaced
-	}
-	whole, _ := p.shown(around)
-	if same := commonPrefix(shown, whole); same < len(shown) {
+	if same := commonPrefix(shown, p.whole); end < len(p.around) && same < len(shown) {
+		if same <= start {
+			// What was replaced is a part of what goes on behind the end: it counts where that ends.
+			replaced = nil
+		}
 		return append(slices.Clone(shown[min(start, same):same]), cutMark...), replaced
 	}
-	return shown[start:], replaced
+	text, left := p.around[p.start:end], shown[start:]
+	if start < len(p.before) && len(left) < len(text) && bytes.HasSuffix(text, left) {
+		// What ends here has its mark before the page, in place of a part of it that counts by itself.
+		return append([]byte(cutMark), left...), replaced
+	}
+	return left, replaced
 }
 
-// without are the counts that weren't there earlier.
-func without(all, earlier map[string]int64) map[string]int64 {
-	left := map[string]int64{}
+// without are the counts that weren't there earlier. Of something that has ended since, parts may have counted as often.
+func without(all, earlier map[string]int64, hasEnded bool) map[string]int64 {
+	left, ended := map[string]int64{}, ""
 	for name, count := range all {
-		if more := count - earlier[name]; more > 0 {
+		more := count - earlier[name]
+		switch {
+		case more > 0:
 			left[name] = more
+		case count > 0 && (ended == "" || cmp.Or(cmp.Compare(more, all[ended]-earlier[ended]), cmp.Compare(name, ended)) < 0):
+			ended = name
 		}
 	}
+	if hasEnded && len(left) == 0 && ended != "" {
+		left[ended] = 1
+	}
 	return left
+}
+
+// hiddenPart is what the only replacement in a text has taken at least of it; nothing if there are more.
+func hiddenPart(text, shown []byte, replaced map[string]int64) (start, end int) {
+	count := int64(0)
+	for _, n := range replaced {
+		count += n
+	}
+	if count != 1 {
+		return 0, 0
+	}
+	start = commonPrefix(text, shown)
+	same := 0
+	for same < min(len(text), len(shown))-start && text[len(text)-1-same] == shown[len(shown)-1-same] {
+		same++
+	}
+	return start, len(text) - same
 }
 
 func commonPrefix(a, b []byte) int {
@@ -65,15 +105,18 @@ func commonPrefix(a, b []byte) int {
 // showPart writes what is shown of a part of a file that was read. Where that is longer than the output may be, it is less of
 // the part, and the next Read goes on there.
 func (c *call) showPart(result *Result, fd int, part span, text []byte) error {
-	p := &page{shown: c.rules.shown, text: text}
-	around := c.rules.surroundings(c.ctx, fd)
-	var err error
-	if p.before, err = around.before(part.start, nil); err != nil {
+	surroundings := c.rules.surroundings(c.ctx, fd)
+	before, err := surroundings.before(part.start, nil)
+	if err != nil {
 		return fileError("read", result.Path, err)
 	}
-	if p.after, err = around.after(part.end, nil); err != nil {
+	after, err := surroundings.after(part.end, nil)
+	if err != nil {
 		return fileError("read", result.Path, err)
 	}
+	around := slices.Concat(before, text, after)
+	whole, _ := c.rules.shown(around)
+	p := newPage(c.rules.shown, around, len(before), whole)
 	shown, replaced := p.show(len(text))
 	if int64(len(shown)) > c.rules.maxOutput {
 		ends := c.pageEnds(text)
