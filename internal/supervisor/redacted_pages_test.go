@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +119,63 @@ func TestTheTextAroundAPageHasRoomForTheLongestForm(t *testing.T) {
 	for name, form := range longForms(strings.ReplaceAll(value, "\n", "\r\n") + "b") {
 		if int64(len(form)) > rules.ShownAround {
 			t.Errorf("%s takes %d bytes, more than %d", name, len(form), rules.ShownAround)
+		}
+	}
+}
+
+// TestAGrepOfAllLinesShowsWhatIsLeftOfTheWholeFile compares what is left of the lines with what is left of the text.
+func TestAGrepOfAllLinesShowsWhatIsLeftOfTheWholeFile(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(6, 28))
+	values := []envresolve.KnownValue{
+		{Name: "GIVEN", Value: "first-line-given\nsecond line of it\nlast", Given: true},
+		{Name: "FOREIGN", Value: "a-longer-first-line\nshort\nanother-longer-line\nend"},
+		{Name: "TOKEN", Value: "tok/en+0123456789"},
+	}
+	var forms []string
+	for _, v := range values {
+		for _, form := range longForms(v.Value) {
+			forms = append(forms, form)
+		}
+	}
+	slices.Sort(forms)
+	r, err := newRedaction(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func(text string) string {
+		return strings.NewReplacer("\n", "", "\r", "").Replace(marks.ReplaceAllString(text, ""))
+	}
+	dir := t.TempDir()
+	for round := range 300 {
+		var text strings.Builder
+		for range random.IntN(8) {
+			form := forms[random.IntN(len(forms))]
+			text.WriteString([]string{form, form[:random.IntN(len(form))], strings.Repeat("a plain line\n", random.IntN(30)), "! ", "\n"}[random.IntN(5)])
+			text.WriteString([]string{"", "\n", "!", "!\n"}[random.IntN(4)])
+		}
+		if err := os.WriteFile(dir+"/f", []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		var replaced map[string]int64
+		rules := r.inFiles(&files.Rules{ReadPaths: []string{dir}}, &replaced)
+		grep := &files.Request{Operation: files.OperationGrep, Path: dir + "/f", Pattern: "."}
+		if _, err := files.Do(t.Context(), rules, grep, &out); err != nil {
+			t.Fatal(err)
+		}
+		var lines strings.Builder
+		cut := false
+		for object := range strings.Lines(out.String()) {
+			var match files.Match
+			if err := json.Unmarshal([]byte(object), &match); err != nil {
+				t.Fatal(err)
+			}
+			lines.WriteString(match.Line + "\n")
+			cut = cut || match.Cut
+		}
+		if got, want := left(lines.String()), left(r.text(text.String())); got != want && !cut {
+			t.Errorf("round %d: of %q\nthe lines show %q\nin place of    %q", round, text.String(), got, want)
 		}
 	}
 }
