@@ -200,13 +200,9 @@ func (j jsonTwice) parseRest(text []byte, at int, first sequence, isLast bool) s
 		if end == len(text) {
 			return sequence{isCut: true}
 		}
-		one := sequenceOf(text[end], 1)
-		if text[end] == '\\' {
-			if one = j.jsonString.parse(text, end, isLast); one.isCut {
-				return one
-			} else if one.length == 0 {
-				one = sequenceOf('\\', 1)
-			}
+		one := j.next(text, end, isLast)
+		if one.isCut {
+			return one
 		}
 		end += int(one.length)
 		for range one.width {
@@ -215,6 +211,16 @@ func (j jsonTwice) parseRest(text []byte, at int, first sequence, isLast bool) s
 		}
 		one.appendTo(once[:len(once)-int(one.width)])
 	}
+}
+
+// next decodes once what is at an index of a text: a character that begins no escape is itself.
+func (j jsonTwice) next(text []byte, at int, isLast bool) sequence {
+	if text[at] == '\\' {
+		if s := j.jsonString.parse(text, at, isLast); s.isCut || s.length > 0 {
+			return s
+		}
+	}
+	return sequenceOf(text[at], 1)
 }
 
 // lineEnds are \n or \r\n between digits: they stand for nothing. One at the end counts, since more digits can follow.

@@ -222,13 +222,9 @@ func (l *layer) mayBeginSlowly(at int) bool {
 		if at == len(text) {
 			return true
 		}
-		one := sequenceOf(text[at], 1)
-		if text[at] == l.finder.begin || text[at] == '\r' && l.isJoined() {
-			if s := l.notation.parse(text, at, false); s.isCut {
-				return true
-			} else if s.length > 0 {
-				one = s
-			}
+		one := l.next(text, at)
+		if one.isCut {
+			return true
 		}
 		ahead = one.appendTo(ahead)
 		at += int(one.length)
@@ -241,6 +237,16 @@ func (l *layer) mayBeginSlowly(at int) bool {
 	}
 	joined := slices.DeleteFunc(ahead, func(c byte) bool { return c == '\n' || c == '\r' })
 	return len(joined) < lookAhead && l.mayHaveAny(joined, width, digitHints)
+}
+
+// next decodes what is at an index of the parent's text: a character that begins no escape is itself.
+func (l *layer) next(text []byte, at int) sequence {
+	if text[at] == l.finder.begin || text[at] == '\r' && l.isJoined() {
+		if s := l.notation.parse(text, at, false); s.isCut || s.length > 0 {
+			return s
+		}
+	}
+	return sequenceOf(text[at], 1)
 }
 
 // mayHaveAny reports whether a gram with some hints may be in a window that begins in the first bytes, or after them.
