@@ -1,6 +1,8 @@
 package controllers_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -199,6 +201,41 @@ func TestAStreamThatTheRunnerDoesNotHaveIsLostAtOnce(t *testing.T) {
 		t.Error("the output says how to get what isn't there")
 	}
 	p.expectAck()
+}
+
+// A session's runner drops the output of ended calls when it takes too much, also while the store is away.
+func TestOutputThatTheRunnerDropsBeforeItIsStoredIsLost(t *testing.T) {
+	s := newStoring(t)
+	s.environment("env", asDefault)
+	stdout := noise(12, 3<<20)
+	call, p := s.runs("c", stdout[:2<<20+1], []byte("small"))
+	p.running = true
+	p.serve()
+	s.reconcile(call)
+	eventually(t, func() bool { return s.objects() == 2 })
+	back := s.away()
+	p.running, p.forgotten, p.streams["stdout"] = false, true, stdout
+	p.comesBack(s, call)
+	back()
+	s.settle(call)
+	s.expectStream(call, v1alpha1.StreamLost, 2<<20, v1alpha1.ReasonOutputLost)
+	r, err := s.store.Open(t.Context(), s.key(call, output.Stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got := make([]byte, 2<<20)
+	for at := 0; at < len(got); {
+		n, err := r.ReadAt(t.Context(), got[at:], int64(at))
+		if err != nil {
+			t.Fatalf("at %d: %v", at, err)
+		}
+		at += n
+	}
+	var missing *output.MissingError
+	if _, err := r.ReadAt(t.Context(), make([]byte, 1), 2<<20); !bytes.Equal(got, stdout[:2<<20]) || !errors.As(err, &missing) {
+		t.Errorf("the store has other bytes, or more: %v", err)
+	}
 }
 
 func TestPartsAreStoredWhileTheCommandRuns(t *testing.T) {

@@ -16,7 +16,29 @@ func addHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
 	if s.Streams == nil {
 		return
 	}
-	hints := slices.Concat(hintOf(call, output.Stdout, &s.Streams.Stdout), hintOf(call, output.Stderr, &s.Streams.Stderr))
+	appendHints(s, slices.Concat(hintOf(call, output.Stdout, &s.Streams.Stdout), hintOf(call, output.Stderr, &s.Streams.Stderr)))
+}
+
+// addPodHints does the same where there is no output store. A session's pod still has what its policy lets be kept; one of a
+// single call ends with it.
+func addPodHints(call *v1alpha1.ToolCall, of *outputOf, s *v1alpha1.ToolCallStatus) {
+	if s.Streams == nil || call.Spec.SessionRef == nil || !of.isKept() {
+		return
+	}
+	var hints []string
+	for _, part := range of.partsOf(s) {
+		if part.stream != nil && part.stream.Truncated {
+			hints = append(hints, whileInPod+hintText(call, part.key.Stream, part.stream))
+		}
+	}
+	appendHints(s, hints)
+}
+
+// whileInPod precedes a hint that isn't true for as long as the call is there.
+const whileInPod = "While the session's pod has it: "
+
+// appendHints has the text for a model end with hints, if there are any.
+func appendHints(s *v1alpha1.ToolCallStatus, hints []string) {
 	if len(hints) > 0 {
 		s.Output = strings.TrimSuffix(s.Output, "\n") + "\n\n" + strings.Join(hints, "\n")
 	}

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,37 @@ func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
 		ob.setStored(s, map[output.Key]store.Status{key: {State: store.Lost, Kept: c.kept}})
 		dropHints(ob.call, s)
 		if want := map[bool]string{true: hinted, false: "first and last part\n"}[c.want]; s.Output != want {
+			t.Errorf("%s: %q", name, s.Output)
+		}
+	}
+}
+
+// Without an output store, a session's pod has the rest, for a while.
+func TestTheTextForAModelSaysWhatTheSessionsPodStillHas(t *testing.T) {
+	inSession := func(ob *observation) { ob.call.Spec.SessionRef = &v1alpha1.SessionReference{Name: "s"} }
+	keeps := func(ob *observation) { ob.decision.KeepBytesPerStream = 8 << 20 }
+	for name, c := range map[string]struct {
+		changes   []change
+		truncated bool
+		isGone    bool
+		want      bool
+	}{
+		"a call of a session":                   {[]change{bound, inSession, keeps}, true, false, true},
+		"a call without a session":              {[]change{bound, keeps}, true, false, false},
+		"a policy that keeps nothing":           {[]change{bound, inSession}, true, false, false},
+		"a pod that is gone":                    {[]change{bound, inSession, keeps}, true, true, false},
+		"a stream of which the status has all":  {[]change{bound, inSession, keeps}, false, false, false},
+		"a call whose runner was never settled": {[]change{inSession}, true, false, false},
+	} {
+		ob := observed(c.changes...)
+		s := ob.fail("NonZeroExit", "x")
+		s.Output = "first and last part\n"
+		s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5 << 20, Truncated: c.truncated}}
+		if left := (&Reconciler{}).storeOutput(ob, s, c.isGone); left != 0 {
+			t.Errorf("%s: its end waits for %s", name, left)
+		}
+		has := strings.Contains(s.Output, "\n\nWhile the session's pod has it: More of stdout (5242880 bytes in all): kubectl toolcall logs call -n ns --stream stdout")
+		if has != c.want || !c.want && s.Output != "first and last part\n" {
 			t.Errorf("%s: %q", name, s.Output)
 		}
 	}

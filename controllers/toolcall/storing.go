@@ -93,7 +93,13 @@ func isStoring(s *v1alpha1.ToolCallStatus) bool { return s.OutputState == v1alph
 // that is. The status isn't to be written before left is over: until then all may be stored.
 func (r *Reconciler) storeOutput(o *observation, s *v1alpha1.ToolCallStatus, isGone bool) (left time.Duration) {
 	of := o.outputOf()
-	if r.Outputs == nil || s.File != nil || of.keyHash == "" {
+	if s.File != nil || of.keyHash == "" {
+		return 0
+	}
+	if r.Outputs == nil {
+		if !isGone {
+			addPodHints(o.call, &of, s)
+		}
 		return 0
 	}
 	var wanted []output.Key

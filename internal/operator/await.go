@@ -45,6 +45,22 @@ func await(ctx context.Context, log logr.Logger, what string, timeout time.Durat
 	return err
 }
 
+// retry tries until there is no error or the context ends, and logs each error: waiting took longer than an installation does.
+func retry(ctx context.Context, log logr.Logger, try func(context.Context) error) error {
+	for {
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		log.Error(err, "The operator can't work yet, and goes on waiting")
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(awaitPoll):
+		}
+	}
+}
+
 // awaitAPI waits for an API server that can't be reached now, or that has only just started and allows nobody
 // anything yet, as after an outage in which the lease was lost. An operator that ends instead is started by the
 // kubelet at ever longer intervals, and would be back minutes after the API server.

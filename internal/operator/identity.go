@@ -42,13 +42,22 @@ func loadIdentity(ctx context.Context, o *Options, clients kubernetes.Interface,
 	if err != nil {
 		return nil, err
 	}
-	_, err = clients.CoreV1().Secrets(o.Namespace).Create(ctx, secret, metav1.CreateOptions{})
-	if err == nil {
+	isMade := false
+	// The right to do that may be installed at the same moment.
+	err = await(ctx, log, "the right to create the identity", installTimeout, func(ctx context.Context) error {
+		_, err := clients.CoreV1().Secrets(o.Namespace).Create(ctx, secret, metav1.CreateOptions{})
+		isMade = err == nil
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("create Secret %s: %w", secret.Name, err)
+	case isMade:
 		log.Info("Made the identity that runners check the operator against", "secret", secret.Name)
 		return identity, nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("create Secret %s: %w", secret.Name, err)
 	}
 	log.Info("The identity was made a moment ago: waiting for the kubelet to mount it", "secret", secret.Name)
 	return waitForIdentity(ctx, o)

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -53,77 +54,178 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	now := apiclock.New(time.Now, log.WithName("clock"))
 	conf.Wrap(now.Wrap)
 	metrics.RegisterClockSkew(func() time.Duration { return now.Skew().Operator }, func() time.Duration { return now.Skew().APIServers })
+	metrics.RegisterRequestLimit(o.QPS)
+	r, err := newReplica(ctx, conf, o, now, log)
+	if err != nil {
+		return err
+	}
+	defer r.close(ctx)
+	metrics.RegisterRunnerConnections(r.memory.Hub.Len)
+	if err := r.run(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// replica is this process of the operator.
+type replica struct {
+	options  *Options
+	config   *rest.Config
+	log      logr.Logger
+	now      *apiclock.Clock
+	clients  kubernetes.Interface
+	identity *dispatch.Identity
+	memory   *controllers.Memory
+	records  *dispatch.Records
+	trace    *tracing.Tracer
+	kept     *outputStore
+	// manager is made when the cluster has what it needs.
+	manager lateManager
+	// health is where the kubelet asks; nil for nowhere.
+	health net.Listener
+	// api is nil when it is turned off.
+	api *outputAPI
+}
+
+// newReplica makes what serves before the cluster has all that the operator needs. It waits for the API server and the identity.
+func newReplica(ctx context.Context, conf *rest.Config, o *Options, now *apiclock.Clock, log logr.Logger) (*replica, error) {
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
-		return fmt.Errorf("make the API client: %w", err)
+		return nil, fmt.Errorf("make the API client: %w", err)
 	}
-	features, err := awaitCluster(ctx, clients, o, log)
+	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
+		return nil, err
+	}
+	r := &replica{options: o, config: conf, log: log, now: now, clients: clients}
+	if r.identity, err = loadIdentity(ctx, o, clients, log); err != nil {
+		return nil, err
+	}
+	r.memory = controllers.NewMemory(now, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
+		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
+	})
+	if r.kept, err = openOutputStore(ctx, o, r.memory, log.WithName("output-store")); err != nil {
+		return nil, err
+	}
+	if r.trace, err = tracing.FromEnv(ctx, os.Getenv); err == nil {
+		err = r.listen(ctx)
+	}
+	if err != nil {
+		r.close(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+// listen opens the ports that answer from the start.
+func (r *replica) listen(ctx context.Context) (err error) {
+	if r.health, err = listenForHealth(ctx, r.options.HealthAddress); err != nil {
+		return err
+	}
+	scheme, err := newScheme()
 	if err != nil {
 		return err
 	}
-	identity, err := loadIdentity(ctx, o, clients, log)
+	live, err := client.New(r.config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("make the client that reads past the cache: %w", err)
+	}
+	r.records = &dispatch.Records{Cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetCache() }), Live: live}
+	r.api, err = newOutputAPI(ctx, r.options, outputOptions{
+		clients: r.clients, live: live, cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetClient() }),
+		identity: r.identity, reviews: r.memory.Reviews, now: r.now, log: r.log.WithName("output"),
+		sources: []output.Source{&dispatch.RunnerSource{Hub: r.memory.Hub, RunnerOf: r.records.RunnerOf}}, stored: r.kept.sources(),
+		hub: r.memory.Hub,
+	})
+	return err
+}
+
+// close ends what newReplica made.
+func (r *replica) close(ctx context.Context) {
+	if r.health != nil {
+		_ = r.health.Close()
+	}
+	r.kept.close()
+	if r.trace != nil {
+		endTracing(ctx, r.trace)
+	}
+}
+
+// run works, and serves the kubelet and the aggregated API from the same moment: they don't wait for the cluster.
+func (r *replica) run(ctx context.Context) error {
+	var servers []func(context.Context) error
+	if r.health != nil {
+		servers = append(servers, func(ctx context.Context) error { return serveHealth(ctx, r.health, r.manager.checkCaches) })
+	}
+	if r.api != nil {
+		servers = append(servers, func(ctx context.Context) error { return r.api.server.Run(ctx, r.api.listener) })
+	}
+	return runAll(ctx, r.work, servers...)
+}
+
+// work waits for what the cluster must have, then runs the controllers.
+func (r *replica) work(ctx context.Context) error {
+	features, err := r.awaitCluster(ctx)
 	if err != nil {
 		return err
 	}
+	mgr, err := newManager(r.config, r.options, r.log)
+	if err != nil {
+		return err
+	}
+	if err := r.addControllers(ctx, mgr, features); err != nil {
+		return err
+	}
+	if err := r.api.join(ctx, mgr); err != nil {
+		return err
+	}
+	r.manager.set(mgr)
+	return mgr.Start(ctx)
+}
+
+// addControllers has the manager run all that the leader does.
+func (r *replica) addControllers(ctx context.Context, mgr ctrl.Manager, features *clusterFeatures) error {
+	o := r.options
 	port, err := o.dispatchPort()
 	if err != nil {
 		return err
 	}
-	endpoints, err := endpoints(ctx, o, port, clients)
+	endpoints, err := endpoints(ctx, o, port, r.clients)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(conf, o, log)
+	around, err := addSurroundings(mgr, r.clients, r.log.WithName("network"))
 	if err != nil {
 		return err
 	}
-	memory := controllers.NewMemory(now, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
-		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
-	})
-	metrics.RegisterRunnerConnections(memory.Hub.Len)
-	metrics.RegisterRequestLimit(o.QPS)
-	records := &dispatch.Records{Cached: mgr.GetCache(), Live: mgr.GetAPIReader()}
-	if err := mgr.Add(&listener{address: o.DispatchAddress, identity: identity, hub: memory.Hub, records: records, clock: now, log: log.WithName("dispatch")}); err != nil {
+	runners := &listener{address: o.DispatchAddress, identity: r.identity, hub: r.memory.Hub, records: r.records, clock: r.now, log: r.log.WithName("dispatch")}
+	if err := mgr.Add(runners); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
-	trace, err := tracing.FromEnv(ctx, os.Getenv)
-	if err != nil {
-		return err
-	}
-	defer endTracing(ctx, trace)
-	around, err := addSurroundings(mgr, clients, log.WithName("network"))
-	if err != nil {
-		return err
-	}
-	kept, err := openOutputStore(ctx, o, memory, log.WithName("output-store"))
-	if err != nil {
-		return err
-	}
-	defer kept.close()
-	api, err := newOutputAPI(ctx, mgr, o, outputOptions{
-		clients: clients, identity: identity, reviews: memory.Reviews, now: now, log: log.WithName("output"),
-		sources: []output.Source{&dispatch.RunnerSource{Hub: memory.Hub, RunnerOf: records.RunnerOf}}, stored: kept.sources(),
-		hub: memory.Hub,
-	})
-	if err != nil {
-		return err
-	}
-	err = controllers.Setup(mgr, controllers.Options{
-		Memory: memory, Identity: identity, Trace: trace, ConcurrentCalls: o.ConcurrentCalls, Clock: now, Namespaces: o.Namespaces,
-		Outputs: kept.outputs,
+	return controllers.Setup(mgr, controllers.Options{
+		Memory: r.memory, Identity: r.identity, Trace: r.trace, ConcurrentCalls: o.ConcurrentCalls, Clock: r.now, Namespaces: o.Namespaces,
+		Outputs: r.kept.outputs,
 		Cluster: around,
 		Runtime: jobspec.Runtime{
-			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Search: around.Search(), Endpoints: endpoints, CA: identity.CA(),
+			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Search: around.Search(), Endpoints: endpoints, CA: r.identity.CA(),
 		},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
-	if err != nil {
-		return err
+}
+
+// runAll runs the work and the servers until one of them ends.
+func runAll(ctx context.Context, work func(context.Context) error, servers ...func(context.Context) error) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var group errgroup.Group
+	for _, serve := range servers {
+		group.Go(func() error {
+			defer stop()
+			return serve(running)
+		})
 	}
-	if err := runAll(ctx, mgr, api); err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	return nil
+	err := work(running)
+	stop()
+	return errors.Join(err, group.Wait())
 }
 
 // resolvConfPath is where the kubelet says which nameservers a pod asks.
@@ -138,20 +240,32 @@ func addSurroundings(mgr ctrl.Manager, clients kubernetes.Interface, log logr.Lo
 	return around, mgr.Add(around)
 }
 
-// awaitCluster waits until the cluster has what the operator needs, and says what it has besides.
-func awaitCluster(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (*clusterFeatures, error) {
-	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
-		return nil, err
-	}
-	if err := awaitRights(ctx, clients.AuthorizationV1().SelfSubjectAccessReviews(), o, log); err != nil {
-		return nil, err
-	}
-	features, err := findFeatures(ctx, clients, o, log)
+// awaitCluster waits until the cluster has what the operator needs, and says what it has besides. However long that takes, the
+// process stays: the aggregated API answers meanwhile, so that namespaces can be deleted.
+func (r *replica) awaitCluster(ctx context.Context) (*clusterFeatures, error) {
+	waiting, stop := context.WithCancel(ctx)
+	var registering sync.WaitGroup
+	defer registering.Wait()
+	defer stop()
+	registering.Go(func() { r.api.registerFirst(waiting) })
+	err := retry(ctx, r.log, func(ctx context.Context) error {
+		return awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log)
+	})
 	if err != nil {
 		return nil, err
 	}
-	features.report(log)
-	return features, awaitKinds(ctx, clients.Discovery().RESTClient(), o.Namespaces, log)
+	features, err := findFeatures(ctx, r.clients, r.options, r.log)
+	if err != nil {
+		return nil, err
+	}
+	err = retry(ctx, r.log, func(ctx context.Context) error {
+		return awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log)
+	})
+	if err != nil {
+		return nil, err
+	}
+	features.report(r.log)
+	return features, nil
 }
 
 // endTracing sends the last traces, also when ctx has ended.
@@ -161,22 +275,31 @@ func endTracing(ctx context.Context, trace *tracing.Tracer) {
 	_ = trace.Shutdown(last)
 }
 
-func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {
+func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
+	return scheme, nil
+}
+
+func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
 	}
 	labels, err := subresources.LeaderLabels(o.PodIP)
 	if err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(conf, ctrl.Options{
-		Scheme:                        scheme,
-		Logger:                        log,
-		Cache:                         apicache.Options(o.Namespaces),
-		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
-		HealthProbeBindAddress:        o.HealthAddress,
+		Scheme:  scheme,
+		Logger:  log,
+		Cache:   apicache.Options(o.Namespaces),
+		Client:  client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics: metricsserver.Options{BindAddress: o.MetricsAddress},
+		// The health of a replica is served before the manager starts.
+		HealthProbeBindAddress:        "0",
 		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              leaseName,
@@ -192,16 +315,7 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
-	synced := func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the caches are not filled yet")
-		}
-		return nil
-	}
-	alive := func(*http.Request) error { return nil }
-	return mgr, errors.Join(mgr.AddHealthzCheck("alive", alive), mgr.AddReadyzCheck("caches", synced))
+	return mgr, nil
 }
 
 // endpoints are where runners find the operator: this very pod first, which is the fastest way, then the

@@ -2,13 +2,11 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,11 +33,18 @@ const outputReadTimeout = 15 * time.Second
 type outputAPI struct {
 	server   *subresources.Server
 	listener net.Listener
+	// registration keeps the operator's authority in the APIService; nil when somebody else does.
+	registration *subresources.Registration
+	// elected is closed when this replica leads.
+	elected chan struct{}
 }
 
 // outputOptions are what the aggregated API is made of, besides the operator's own options.
 type outputOptions struct {
-	clients  kubernetes.Interface
+	clients kubernetes.Interface
+	// live reads from the API server, and cached what the manager keeps in memory, once it runs.
+	live     client.Client
+	cached   client.Reader
 	identity *dispatch.Identity
 	reviews  *access.Reviews
 	// now tells the API server's time.
@@ -53,8 +58,8 @@ type outputOptions struct {
 	log logr.Logger
 }
 
-// newOutputAPI makes the aggregated API, and has the leader register it; nil when it is turned off.
-func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with outputOptions) (*outputAPI, error) {
+// newOutputAPI makes the aggregated API; nil when it is turned off.
+func newOutputAPI(ctx context.Context, o *Options, with outputOptions) (*outputAPI, error) {
 	if !o.OutputAPI {
 		return nil, nil
 	}
@@ -62,17 +67,18 @@ func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with out
 	if err != nil {
 		return nil, err
 	}
+	api := &outputAPI{elected: make(chan struct{})}
 	// A replica whose caches aren't filled yet answers, too, and says that it can't.
-	cached := apicache.ReaderWithTimeout(mgr.GetClient(), outputReadTimeout)
-	live := apicache.ReaderWithTimeout(mgr.GetAPIReader(), outputReadTimeout)
-	server, err := subresources.New(subresources.Options{
+	cached := apicache.ReaderWithTimeout(with.cached, outputReadTimeout)
+	live := apicache.ReaderWithTimeout(with.live, outputReadTimeout)
+	api.server, err = subresources.New(subresources.Options{
 		Identity: with.identity, CertDir: o.OutputAPICertDir, Namespace: o.Namespace, Service: o.OutputAPIService, Clients: with.clients,
 		Live: live, Cached: cached,
 		Requesters: &access.Requesters{Reader: cached}, Reviews: with.reviews,
 		Sources: with.sources, Stored: with.stored, Runners: with.hub,
 		Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: cached, Live: live}, Identity: with.identity},
 		Leader: &subresources.LeaseLeader{
-			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: mgr.Elected(), Clock: with.now,
+			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: api.elected, Clock: with.now,
 		},
 		Clock: clock.RealClock{}, Log: with.log,
 	})
@@ -80,46 +86,44 @@ func newOutputAPI(ctx context.Context, mgr manager.Manager, o *Options, with out
 		return nil, err
 	}
 	if o.OutputAPICertDir == "" {
-		if err := addRegistration(mgr, o, with); err != nil {
-			return nil, err
+		api.registration = &subresources.Registration{
+			Client: with.live, Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: with.log,
 		}
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.OutputAPIAddress)
-	if err != nil {
+	if api.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.OutputAPIAddress); err != nil {
 		return nil, fmt.Errorf("listen for the aggregated API: %w", err)
 	}
-	return &outputAPI{server: server, listener: listener}, nil
+	return api, nil
 }
 
-// addRegistration has the leader keep the operator's authority in the APIService.
-func addRegistration(mgr manager.Manager, o *Options, with outputOptions) error {
-	// The manager's client would watch APIServices, to read its own writes.
-	direct, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return fmt.Errorf("make the client that registers the aggregated API: %w", err)
+// registerFirst registers the aggregated API until the context ends, where nobody has yet. It is for a replica that isn't the
+// leader, because it can't work.
+func (a *outputAPI) registerFirst(ctx context.Context) {
+	if a == nil || a.registration == nil {
+		return
 	}
-	err = mgr.Add(&subresources.Registration{
-		Client: direct, Identity: with.identity, Namespace: o.Namespace, Service: o.OutputAPIService, Log: with.log,
-	})
-	if err != nil {
+	first := *a.registration
+	first.FirstOnly = true
+	_ = first.Start(ctx)
+}
+
+// join has the API learn when this replica leads, and the leader register it.
+func (a *outputAPI) join(ctx context.Context, mgr manager.Manager) error {
+	if a == nil {
+		return nil
+	}
+	go func() {
+		select {
+		case <-mgr.Elected():
+			close(a.elected)
+		case <-ctx.Done():
+		}
+	}()
+	if a.registration == nil {
+		return nil
+	}
+	if err := mgr.Add(a.registration); err != nil {
 		return fmt.Errorf("add what registers the aggregated API: %w", err)
 	}
 	return nil
-}
-
-// runAll runs the manager and, from the same moment, the aggregated API: it answers before the caches are filled.
-func runAll(ctx context.Context, mgr manager.Manager, api *outputAPI) error {
-	if api == nil {
-		return mgr.Start(ctx)
-	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	group := errgroup.Group{}
-	group.Go(func() error {
-		defer stop()
-		return api.server.Run(running, api.listener)
-	})
-	err := mgr.Start(running)
-	stop()
-	return errors.Join(err, group.Wait())
 }

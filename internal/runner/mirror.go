@@ -8,18 +8,22 @@ import (
 const (
 	// mirrorChunks bounds how much output waits for a slow writer.
 	mirrorChunks = 16
-	// stallLimit is how long a writer that hangs may block the process, once.
+	// stallLimit is how long the process may wait for a writer, and mirrorRate how many bytes the writer must take for each second
+	// more.
 	stallLimit = 2 * time.Second
+	mirrorRate = 8 << 20
 )
 
-// mirror copies output to a live writer. A slow writer slows down the process, as a terminal would. A writer that fails
-// gets no more output; one that hangs misses output until it accepts some again.
+// mirror copies output to a live writer. A writer that fails gets no more output. The process waits for a slow one, but no
+// longer in all than stallLimit and the time that mirrorRate takes: then the writer misses what comes while its queue is full.
 type mirror struct {
-	w       io.Writer
-	queue   chan []byte
-	free    chan []byte
-	done    chan struct{}
-	stalled bool
+	w     io.Writer
+	queue chan []byte
+	free  chan []byte
+	done  chan struct{}
+	// taken is how many bytes went into the queue, waited how long the process has waited for that.
+	taken  int64
+	waited time.Duration
 	// own is the buffer that is used if nothing is copied.
 	own []byte
 }
@@ -82,20 +86,28 @@ func (m *mirror) send(b []byte) {
 		m.recycle(b)
 		return
 	}
-	select {
-	case m.queue <- b:
-		m.stalled = false
-		return
-	default:
-	}
-	if m.stalled || !m.sendWithin(b, stallLimit) {
-		m.stalled = true
+	size := int64(len(b))
+	if !m.enqueue(b) {
 		m.recycle(b)
+		return
 	}
+	m.taken += size
 }
 
-func (m *mirror) sendWithin(b []byte, limit time.Duration) bool {
-	t := time.NewTimer(limit)
+// enqueue waits for room within what is left of the process's time.
+func (m *mirror) enqueue(b []byte) bool {
+	select {
+	case m.queue <- b:
+		return true
+	default:
+	}
+	left := stallLimit + time.Duration(m.taken/mirrorRate)*time.Second - m.waited
+	if left <= 0 {
+		return false
+	}
+	began := time.Now()
+	defer func() { m.waited += time.Since(began) }()
+	t := time.NewTimer(left)
 	defer t.Stop()
 	select {
 	case m.queue <- b:

@@ -36,7 +36,9 @@ type Registration struct {
 	Identity *dispatch.Identity
 	// Namespace and Service are those that the APIService leads to. One that leads elsewhere isn't touched.
 	Namespace, Service string
-	Log                logr.Logger
+	// FirstOnly leaves an authority that is there alone. That is for a replica that isn't the leader.
+	FirstOnly bool
+	Log       logr.Logger
 }
 
 // NeedLeaderElection makes the manager start it on the leader only.
@@ -77,6 +79,9 @@ func (r *Registration) ensure(ctx context.Context) error {
 	want := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Identity.Authority().Raw})
 	text, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
 	if have, err := base64.StdEncoding.DecodeString(text); err == nil && bytes.Equal(have, want) {
+		return nil
+	}
+	if r.FirstOnly && text != "" {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{

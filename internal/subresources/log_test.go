@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -362,24 +363,48 @@ func bytesIn(data []byte, size int) func(func([]byte) bool) {
 }
 
 func TestRequestsAreInTheAPIServersAudit(t *testing.T) {
-	s := newSpace(t)
-	s.finished("call", "x")
-	s.bind("auditor", "toolcall-viewer")
+	p := newPod(t)
+	p.finished("call", "x")
+	p.bind("auditor", "toolcall-viewer")
 	eventually(t, func() error {
-		if r := s.ask(s.as("auditor"), http.MethodGet, s.pathOf("call", "")); r.StatusCode != http.StatusOK {
+		if r := p.ask(p.as("auditor"), http.MethodGet, p.pathOf("call", "")); r.StatusCode != http.StatusOK {
 			return fmt.Errorf("answer %d", r.StatusCode)
 		}
 		return nil
 	})
+	if r := p.put("dir/a file", "content"); r.StatusCode != http.StatusCreated {
+		t.Fatalf("upload: %d", r.StatusCode)
+	}
+	if r := p.send(p.owner, http.MethodGet, p.fileURL("dir/a file", ""), nil); r.StatusCode != http.StatusOK || string(body(t, r)) != "content" {
+		t.Fatalf("download: %d", r.StatusCode)
+	}
+	if r := p.send(p.owner, http.MethodDelete, p.fileURL("dir/a file", ""), nil); r.StatusCode != http.StatusNoContent {
+		t.Fatalf("removal: %d", r.StatusCode)
+	}
+	const path = "/proxy/files?path=dir%2Fa+file"
+	for _, want := range [][]string{
+		{`"username":"auditor"`, `"subresource":"log"`, `"verb":"get"`},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"update"`, path},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"get"`, path},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"delete"`, path},
+	} {
+		// The record may follow the answer.
+		eventually(t, func() error {
+			return p.findAudited(append(want, p.namespace, `"stage":"ResponseComplete"`, `"code":20`))
+		})
+	}
+}
+
+// findAudited says that the API server has no record with all of the texts.
+func (s *space) findAudited(texts []string) error {
 	raw, err := os.ReadFile(s.auditLog)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	for line := range bytes.Lines(raw) {
-		text := string(line)
-		if strings.Contains(text, s.namespace) && strings.Contains(text, `"username":"auditor"`) && strings.Contains(text, `"subresource":"log"`) && strings.Contains(text, `"code":200`) {
-			return
+	for line := range strings.Lines(string(raw)) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			return nil
 		}
 	}
-	t.Errorf("the audit log has no such request: %s", raw)
+	return fmt.Errorf("the audit log has no request with %q", texts)
 }

@@ -1,6 +1,7 @@
 package subresources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +72,10 @@ type Options struct {
 	Origins Origins
 	// Leader says where the sources are complete; nil if that is here.
 	Leader Leader
-	Clock  clock.WithTicker
-	Log    logr.Logger
+	// RequestTimeout is how long a request may take that isn't long-running; 0 for a minute.
+	RequestTimeout time.Duration
+	Clock          clock.WithTicker
+	Log            logr.Logger
 }
 
 // Server is the aggregated API.
@@ -131,6 +134,7 @@ func New(o Options) (*Server, error) {
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
 	config := newConfig(scheme, codecs)
+	config.RequestTimeout = cmp.Or(o.RequestTimeout, config.RequestTimeout)
 	config.Authentication.Authenticator = trust
 	config.Authorization.Authorizer = authorizer
 	server.generic, err = config.Complete(nil).New("subresources", genericapiserver.NewEmptyDelegate())

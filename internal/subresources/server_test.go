@@ -37,11 +37,17 @@ type replica struct {
 // start runs a server until the test ends, or until it is stopped.
 func (s *space) start(sources []output.Source, leader subresources.Leader, stored ...output.Source) *replica {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	server, err := s.newServer(sources, leader, stored...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	server, err := s.newServer(sources, leader, stored...)
+	return s.serve(server)
+}
+
+// serve runs a server until the test ends, or until it is stopped.
+func (s *space) serve(server *subresources.Server) *replica {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -180,6 +186,62 @@ func TestAStoppedServerLeavesNothing(t *testing.T) {
 	r.stop()
 	transport.CloseIdleConnections()
 	goleak.VerifyNone(t, before)
+}
+
+func TestFollowsAndTransfersOutliveTheRequestTimeout(t *testing.T) {
+	const timeout = time.Second
+	p := newPod(t)
+	call := p.create(p.admin, "call", "")
+	p.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
+	source := apitest.NewStreams()
+	out := source.Add(call, output.Stdout)
+	options, err := p.serverOptions([]output.Source{source}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.RequestTimeout = timeout
+	server, err := subresources.New(*options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.serve(server)
+	follow := r.expect("call", "follow=true", http.StatusOK)
+	reader, writer := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+r.address+p.fileURL("file", ""), reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"X-Remote-User": "owner", "X-Remote-Uid": "uid-of-owner", "X-Remote-Group": "system:authenticated"} {
+		request.Header.Set(name, value)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		response, err := r.transport(r.front).RoundTrip(request)
+		if err == nil {
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusCreated {
+				err = fmt.Errorf("answer %d", response.StatusCode)
+			}
+		}
+		answered <- err
+	}()
+	for _, text := range []string{"one\n", "two\n"} {
+		_, _ = out.Write([]byte(text))
+		if _, err := io.WriteString(writer, text); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(timeout + timeout/2)
+	}
+	out.Finish()
+	writer.Close()
+	if got, err := io.ReadAll(follow.Body); err != nil || string(got) != "one\ntwo\n" {
+		t.Errorf("the follow: %q, %v", got, err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the upload: %v", err)
+	} else if got := p.onDisk("file"); got != "one\ntwo\n" {
+		t.Errorf("the file: %q", got)
+	}
 }
 
 // lease is the operator's, held by whoever is at the address.

@@ -180,6 +180,14 @@ func (c *cluster) stopServing() error {
 
 // newServer is a server with the rights of the operator's account.
 func (c *cluster) newServer(sources []output.Source, leader subresources.Leader, stored ...output.Source) (*subresources.Server, error) {
+	options, err := c.serverOptions(sources, leader, stored...)
+	if err != nil {
+		return nil, err
+	}
+	return subresources.New(*options)
+}
+
+func (c *cluster) serverOptions(sources []output.Source, leader subresources.Leader, stored ...output.Source) (*subresources.Options, error) {
 	clients, err := kubernetes.NewForConfig(c.operator)
 	if err != nil {
 		return nil, err
@@ -188,12 +196,12 @@ func (c *cluster) newServer(sources []output.Source, leader subresources.Leader,
 	if err != nil {
 		return nil, err
 	}
-	return subresources.New(subresources.Options{
+	return &subresources.Options{
 		Identity: c.identity, Namespace: system, Service: service, Clients: clients, Live: reader, Cached: reader,
 		Requesters: &access.Requesters{Reader: reader}, Reviews: access.NewReviews(clients.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}),
 		Runners: c.hub, Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: reader, Live: reader}, Identity: c.identity},
 		Sources: sources, Stored: stored, Leader: leader, Clock: clock.RealClock{}, Log: logr.Discard(),
-	})
+	}, nil
 }
 
 // register has the APIService lead to the server of this process: the Service is of a type that the API server follows to a

@@ -21,10 +21,9 @@ import (
 func prepareChild() {
 	switch os.Getenv(childVariable) {
 	case "TestWithoutOpenat2":
-		if err := forbidOpenat2(); err != nil {
-			fmt.Println(err)
-			os.Exit(99)
-		}
+		failSyscall(unix.SYS_OPENAT2, unix.ENOSYS)
+	case "TestWritesFailWhenTheQuotaIsUsedUp":
+		failSyscall(unix.SYS_FSYNC, unix.EDQUOT)
 	case "TestKilledWhileWriting":
 		writeForever(os.Getenv("FILES_TEST_DIR"))
 	}
@@ -189,25 +188,51 @@ func testOtherKinds(t *testing.T) {
 	w.refused(Request{Operation: OperationWrite, Path: "fixed/f"}, PermissionDenied, "read-only")
 }
 
-// forbidOpenat2 makes the kernel an old one: openat2 fails with ENOSYS.
-func forbidOpenat2() error {
+// failSyscall has the kernel refuse a system call to this process: openat2 with ENOSYS, as an old one does, or fsync with EDQUOT, as
+// a network file system does whose quota is used up.
+func failSyscall(number uint32, errno unix.Errno) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_OPENAT2},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: number},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	if err == nil {
+		_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+			uintptr(unsafe.Pointer(&program)))
+		if failed != 0 {
+			err = failed
+		}
 	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
-		uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return errno
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(99)
 	}
-	return nil
+}
+
+func TestWritesFailWhenTheQuotaIsUsedUp(t *testing.T) {
+	if !isChild(t) {
+		runChild(t, "^TestWritesFailWhenTheQuotaIsUsedUp$", &syscall.SysProcAttr{})
+		return
+	}
+	w := newWorld(t)
+	w.file("f", "text")
+	for _, r := range []Request{
+		{Operation: OperationWrite, Path: "f", Content: []byte("new")},
+		{Operation: OperationWrite, Path: "a/b/new", Content: []byte("new")},
+		{Operation: OperationEdit, Path: "f", OldString: "text", NewString: "new"},
+	} {
+		w.refused(r, NoSpace, "the quota is used up")
+	}
+	if w.content("f") != "text" {
+		t.Error("the file was changed")
+	}
+	if all, _ := os.ReadDir(w.root); len(all) != 1 {
+		t.Errorf("%v is left", all)
+	}
 }
 
 func TestWithoutOpenat2(t *testing.T) {

@@ -1,11 +1,11 @@
 package files
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -72,6 +72,9 @@ func (m *model) real(p string, how how) (string, error) {
 		}
 		info, err := os.Lstat(at)
 		switch {
+		case err != nil && last && len(rest) > 0:
+			// A link may lead to what has to be a directory, too.
+			return at + "/", nil
 		case err != nil && last:
 			return at, nil
 		case err != nil:
@@ -109,34 +112,108 @@ func (m *model) apply(r *Request) (string, error) {
 	switch r.Operation {
 	case OperationRead:
 		content, err := os.ReadFile(at)
-		return string(content), err
+		return partOf(string(content), r), err
 	case OperationWrite:
-		if strings.HasSuffix(r.Path, "/") || strings.HasSuffix(r.Path, "/.") || r.IfSHA256 != nil && err == nil {
+		if strings.HasSuffix(r.Path, "/") || strings.HasSuffix(r.Path, "/.") || !holds(r, at) {
 			return "", fs.ErrExist
 		}
 		return "", os.WriteFile(at, r.Content, 0o644)
 	case OperationEdit:
-		content, err := os.ReadFile(at)
-		if err != nil || bytes.Count(content, []byte(r.OldString)) != 1 {
-			return "", fs.ErrInvalid
-		}
-		return "", os.WriteFile(at, bytes.Replace(content, []byte(r.OldString), []byte(r.NewString), 1), 0o644)
+		return m.edit(at, r)
 	case OperationMakeDirectory:
 		if err == nil && info.IsDir() {
 			return "", nil
 		}
 		return "", os.Mkdir(at, 0o755)
 	case OperationDelete:
-		if err != nil || at == m.root || info.IsDir() && !r.Recursive {
+		if err != nil || at == m.root || info.IsDir() && !r.Recursive || r.comparesContent() && !holds(r, at) {
 			return "", fs.ErrInvalid
 		}
 		return "", os.RemoveAll(at)
 	case OperationMove:
 		return "", m.move(at, r)
 	case OperationGlob:
-		return m.all(at)
+		return m.all(at, true)
+	case OperationList:
+		return m.all(at, r.Recursive)
+	case OperationGrep:
+		return m.grep(at, r)
 	}
 	return "", err
+}
+
+// comparesContent says that a request is for a file with certain content.
+func (r *Request) comparesContent() bool { return r.IfSHA256 != nil && *r.IfSHA256 != "" }
+
+// holds says whether what is at a path is what a request is for.
+func holds(r *Request, at string) bool {
+	info, err := os.Lstat(at)
+	switch {
+	case r.IfSHA256 == nil:
+		return true
+	case *r.IfSHA256 == "":
+		return err != nil
+	case err != nil || !info.Mode().IsRegular():
+		return false
+	}
+	content, err := os.ReadFile(at)
+	return err == nil && sumOf(content) == *r.IfSHA256
+}
+
+// partOf is what a Read returns, and where the next one goes on.
+func partOf(content string, r *Request) string {
+	units, first := strings.SplitAfter(content, "\n"), max(r.Offset, 1)-1
+	if r.Unit == UnitBytes {
+		units, first = strings.Split(content, ""), r.Offset
+	}
+	if last := len(units) - 1; last >= 0 && units[last] == "" {
+		units = units[:last]
+	}
+	start := min(first, int64(len(units)))
+	if r.Limit == 0 || start+r.Limit >= int64(len(units)) {
+		return strings.Join(units[start:], "")
+	}
+	next := start + r.Limit
+	if r.Unit != UnitBytes {
+		next++
+	}
+	return fmt.Sprint(strings.Join(units[start:start+r.Limit], ""), " next ", next)
+}
+
+func (m *model) edit(at string, r *Request) (string, error) {
+	content, err := os.ReadFile(at)
+	count := strings.Count(string(content), r.OldString)
+	if err != nil || !holds(r, at) || count == 0 || count > 1 && !r.ReplaceAll {
+		return "", fs.ErrInvalid
+	}
+	return fmt.Sprint(count), os.WriteFile(at, []byte(strings.ReplaceAll(string(content), r.OldString, r.NewString)), 0o644)
+}
+
+// grep is every line that matches, as PATH:NUMBER:LINE.
+func (m *model) grep(at string, r *Request) (string, error) {
+	text := r.Pattern
+	if r.Literal {
+		text = regexp.QuoteMeta(text)
+	}
+	expr := regexp.MustCompile(text)
+	var out strings.Builder
+	err := filepath.WalkDir(at, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || p != at && r.Glob != "" && path.Base(p) != r.Glob {
+			return err
+		}
+		name := strings.TrimPrefix(p, at+"/")
+		if p == at {
+			name = path.Base(p)
+		}
+		content, err := os.ReadFile(p)
+		for i, line := range strings.Split(strings.TrimSuffix(string(content), "\n"), "\n") {
+			if expr.MatchString(line) {
+				fmt.Fprintf(&out, "%s:%d:%s\n", name, i+1, line)
+			}
+		}
+		return err
+	})
+	return out.String(), err
 }
 
 func (m *model) move(from string, r *Request) error {
@@ -156,14 +233,18 @@ func (m *model) move(from string, r *Request) error {
 	return os.Rename(from, to)
 }
 
-func (m *model) all(dir string) (string, error) {
+func (m *model) all(dir string, recursive bool) (string, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", fs.ErrInvalid
 	}
 	var out strings.Builder
-	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
-		if p != dir {
-			fmt.Fprintln(&out, strings.TrimPrefix(p, dir+"/"))
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if p == dir {
+			return err
+		}
+		fmt.Fprintln(&out, strings.TrimPrefix(p, dir+"/"))
+		if d.IsDir() && !recursive {
+			return fs.SkipDir
 		}
 		return err
 	})
@@ -197,22 +278,39 @@ func snapshot(t *testing.T, root string) map[string]string {
 }
 
 // request makes one at random.
-func (d *dice) request() *Request {
+func (d *dice) request(m *model) *Request {
 	operations := []Operation{
 		OperationWrite, OperationMakeDirectory, OperationRead, OperationMove, OperationDelete, OperationEdit, OperationGlob, OperationStat,
+		OperationList, OperationGrep,
 	}
 	r := &Request{
 		Operation: operations[d.roll(len(operations))], Path: d.path(), Destination: d.path(), Pattern: "**",
-		Content: []byte(strings.Repeat("x", d.roll(3)) + "y"), OldString: "xy", NewString: "yx",
-		Recursive: d.roll(2) == 1, Overwrite: d.roll(2) == 1,
+		Content:   []byte(strings.Repeat("x", d.roll(3)) + "y" + []string{"", "\n", "\nxy", "\nxy\n"}[d.roll(4)]),
+		OldString: "xy", NewString: "yx", ReplaceAll: d.roll(2) == 1, Recursive: d.roll(2) == 1, Overwrite: d.roll(2) == 1,
+		IfSHA256: d.checksum(m), MaxResults: d.roll(4), Offset: int64(d.roll(5)), Limit: int64(d.roll(4)),
+		Unit: []Unit{"", UnitLines, UnitBytes}[d.roll(3)],
 	}
-	if d.roll(4) == 1 {
-		r.IfSHA256 = new("")
-	}
-	if r.Operation == OperationEdit {
-		r.IfSHA256 = nil
+	switch r.Operation {
+	case OperationGrep:
+		r.Pattern, r.Literal, r.Glob = []string{"x", "^y", "x*y$"}[d.roll(3)], d.roll(2) == 1, []string{"", "a"}[d.roll(2)]
+	case OperationEdit:
+		if r.IfSHA256 != nil && *r.IfSHA256 == "" {
+			r.IfSHA256 = nil
+		}
 	}
 	return r
+}
+
+// checksum is mostly none, or one that some file may have.
+func (d *dice) checksum(m *model) *string {
+	switch d.roll(8) {
+	case 1, 2:
+		return new("")
+	case 3, 4:
+		content, _ := os.ReadFile(m.root + "/" + []string{"a", "b", "a/b"}[d.roll(3)])
+		return new(sumOf(content))
+	}
+	return nil
 }
 
 // FuzzOperations holds a tree that Do changes to one that package os changes: after each request both are the same, and
@@ -221,6 +319,12 @@ func FuzzOperations(f *testing.F) {
 	f.Add([]byte("seed"))
 	for i := range 64 {
 		f.Add([]byte(strings.Repeat(string([]byte{byte(i * 5), byte(i*11 + 2), byte(i*3 + 1), byte(i), byte(i * 7)}), 40)))
+	}
+	// Random ones reach more of what two operations do to each other.
+	for i := range 64 {
+		data := make([]byte, 600)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(data)
+		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w := newWorld(t)
@@ -231,7 +335,7 @@ func FuzzOperations(f *testing.F) {
 				d.plantLink(w.root, m.root)
 				continue
 			}
-			compareOne(t, w, m, d.request())
+			compareOne(t, w, m, d.request(m))
 		}
 		w.checkOutside()
 		w.checkNothingLeft()
@@ -280,21 +384,57 @@ func compareOne(t *testing.T, w *world, m *model, r *Request) {
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%+v in %v:\n%v, want %v", r, before, err, wantErr)
 	}
-	if reason := reasonOf(err); reason == FileError || reason == NotSupported || reason == FileChanged || reason == "not a reason" {
+	isUnexpected := map[Reason]bool{FileError: true, NotSupported: true, FileChanged: !r.comparesContent(), "not a reason": true}
+	if reason := reasonOf(err); isUnexpected[reason] {
 		t.Errorf("%+v: %s: %v", r, reason, err)
 	}
-	if r.Operation == OperationGlob && err == nil {
-		got, expected := found(t, out), strings.Fields(want)
-		slices.Sort(got)
-		slices.Sort(expected)
-		if !slices.Equal(got, expected) {
-			t.Errorf("%+v: %q, want %q", r, got, expected)
-		}
-	} else if r.Operation == OperationRead && out != want {
-		t.Errorf("%+v: %q, want %q", r, out, want)
+	if err == nil {
+		compareAnswers(t, r, out, &result, want)
 	}
 	if diff := cmp.Diff(snapshot(t, m.root), snapshot(t, w.root)); diff != "" {
 		t.Fatalf("%+v in %v: %v\n%s", r, before, err, diff)
+	}
+}
+
+// compareAnswers compares what a request that changed nothing, or an Edit, says.
+func compareAnswers(t *testing.T, r *Request, out string, result *Result, want string) {
+	t.Helper()
+	switch r.Operation {
+	case OperationRead:
+		if result.NextOffset != nil {
+			out = fmt.Sprint(out, " next ", *result.NextOffset)
+		}
+		if out != want || result.Truncated != (result.NextOffset != nil) {
+			t.Errorf("%+v: %q, want %q (truncated: %v)", r, out, want, result.Truncated)
+		}
+	case OperationEdit:
+		if got := fmt.Sprint(result.Replaced); got != want {
+			t.Errorf("%+v: replaced %s, want %s", r, got, want)
+		}
+	case OperationGlob:
+		compareResults(t, r, found(t, out), result, want)
+	case OperationList:
+		compareResults(t, r, entries(t, out), result, want)
+	case OperationGrep:
+		lines := paths(decode[Match](t, out), func(m Match) string { return fmt.Sprintf("%s:%d:%s", m.Path, m.LineNumber, m.Line) })
+		compareResults(t, r, lines, result, want)
+	}
+}
+
+// compareResults compares results, of which there may be fewer than all when the request says so.
+func compareResults(t *testing.T, r *Request, got []string, result *Result, want string) {
+	t.Helper()
+	all := strings.Fields(want)
+	if isCut := r.MaxResults > 0 && len(all) > r.MaxResults; result.Truncated != isCut || isCut && len(got) != r.MaxResults {
+		t.Errorf("%+v: %d results, truncated: %v; there are %q", r, len(got), result.Truncated, all)
+	}
+	slices.Sort(got)
+	slices.Sort(all)
+	if result.Truncated {
+		all = slices.DeleteFunc(all, func(s string) bool { return !slices.Contains(got, s) })
+	}
+	if !slices.Equal(got, all) {
+		t.Errorf("%+v: %q, want %q", r, got, all)
 	}
 }
 

@@ -25,6 +25,9 @@ func (c *call) remove() (Result, error) {
 			return Result{}, fileError("delete", p.path, err)
 		}
 		return Result{Path: p.path, Matches: 1}, fileError("synchronize the directory of", p.path, syncDir(p.dir))
+	case condition.needsFile():
+		return Result{}, newError(IsDirectory, "%s is a directory, and not the file with the checksum %s: leave out ifSHA256 to delete it.",
+			quote(p.path), condition.sha256)
 	case !c.req.Recursive:
 		return Result{}, newError(IsDirectory, "%s is a directory: set recursive to delete it with everything in it.", quote(p.path))
 	}

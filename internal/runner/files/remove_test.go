@@ -52,3 +52,20 @@ func TestDeleteSaysWhatItDeletedBeforeItsContextEnded(t *testing.T) {
 		t.Errorf("%d are left: %+v, %v", len(left), result, err)
 	}
 }
+
+// Whoever gives a checksum means a file, whatever has its name by now.
+func TestAConditionalDeleteDeletesNoDirectory(t *testing.T) {
+	w := newWorld(t)
+	w.file("d/f", "text")
+	w.file("f", "text")
+	w.link("f", "link")
+	sum := sumOf([]byte("text"))
+	for _, recursive := range []bool{true, false} {
+		w.refused(Request{Operation: OperationDelete, Path: "d", Recursive: recursive, IfSHA256: &sum}, IsDirectory, "checksum")
+	}
+	w.refused(Request{Operation: OperationDelete, Path: "link", IfSHA256: &sum}, PathNotAllowed, "regular files")
+	if w.content("d/f") != "text" || w.content("link") != "text" {
+		t.Error("something was changed")
+	}
+	w.must(Request{Operation: OperationDelete, Path: "f", Recursive: true, IfSHA256: &sum})
+}

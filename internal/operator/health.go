@@ -1,0 +1,46 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// healthTimeout is how long a request of the kubelet may take to come.
+const healthTimeout = 5 * time.Second
+
+// listenForHealth listens for the kubelet; nil when it asks for nothing.
+func listenForHealth(ctx context.Context, address string) (net.Listener, error) {
+	if address == "" || address == "0" {
+		return nil, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for health checks: %w", err)
+	}
+	return l, nil
+}
+
+// serveHealth answers the kubelet until the context ends. A replica is alive while it waits for what the cluster lacks: a
+// restart would not help, and would close the port of the aggregated API.
+func serveHealth(ctx context.Context, listener net.Listener, ready healthz.Checker) error {
+	mux := http.NewServeMux()
+	for path, handler := range map[string]*healthz.Handler{
+		"/healthz": {Checks: map[string]healthz.Checker{"alive": healthz.Ping}},
+		"/readyz":  {Checks: map[string]healthz.Checker{"caches": ready}},
+	} {
+		mux.Handle(path, http.StripPrefix(path, handler))
+		mux.Handle(path+"/", http.StripPrefix(path, handler))
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve health checks: %w", err)
+	}
+	return nil
+}
