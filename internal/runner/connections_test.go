@@ -89,15 +89,15 @@ func surroundings() network.Surroundings {
 	}
 }
 
-// online runs a Python program whose connections are decided about. It has lookUp, which asks the nameserver that the pod's
+// onlineCommand is a Python program whose connections are decided about. It has lookUp, which asks the nameserver that the pod's
 // resolv.conf names, by TCP or by UDP, and reach, which connects.
-func online(t *testing.T, n *Network, source string) result.Outcome {
+func onlineCommand(t *testing.T, n *Network, source string) Command {
 	t.Helper()
 	needs(t, "python3")
 	const prelude = `
 import socket, struct, errno
 def lookUp(name, tcp):
-    question = b"".join(bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\0" + struct.pack(">HH", 1, 1)
+    question = b"".join(bytes([len(l.encode())]) + l.encode() for l in name.split(".")) + b"\0" + struct.pack(">HH", 1, 1)
     query = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + question
     if tcp:
         s = socket.create_connection(("127.0.0.1", 53), 20)
@@ -121,7 +121,12 @@ def reach(host, port):
 `
 	cmd := code(prelude+source, "python3", SourceArg)
 	cmd.Network, cmd.Dir = n, publicDir(t)
-	return runIt(t, t.Context(), cmd)
+	return cmd
+}
+
+func online(t *testing.T, n *Network, source string) result.Outcome {
+	t.Helper()
+	return runIt(t, t.Context(), onlineCommand(t, n, source))
 }
 
 func listing(t *testing.T, addresses map[string][4]byte, hosts ...string) *Network {
@@ -277,5 +282,33 @@ func TestTheNextCommandHasItsOwnRules(t *testing.T) {
 	addresses := map[string][4]byte{"first.test": {127, 0, 0, 3}}
 	for _, c := range []struct{ listed, want string }{{"first.test", "127.0.0.3\n"}, {"second.test", "no such name\n"}} {
 		completed(c.want, "").check(t, online(t, listing(t, addresses, c.listed), `print(lookUp("first.test", True))`))
+	}
+}
+
+// A name in a query has any bytes. It must not cost the call its result.
+func TestARefusedNameOfAnyBytesLeavesTheOutcomeValid(t *testing.T) {
+	for name, labels := range map[string]string{
+		"bytes that are escaped": `["\x01"*60]*3`,
+		"other letters":          `["\u4e2d"*20]*3`,
+	} {
+		for _, mode := range []network.Mode{network.Listed, network.Open} {
+			n := listing(t, nil, "open.test")
+			n.Rules.Mode = mode
+			o := online(t, n, "import sys\nprint(lookUp('.'.join("+labels+"), True))\nsys.exit(3)")
+			if o.Reason != result.NonZeroExit || string(o.Stdout.Head) != "no such name\n" {
+				t.Fatalf("%s, %s: %s", name, mode, describe(o))
+			}
+			if len(o.Denied) != 1 || len(o.Denied[0].Host) > result.MaxDenialHost || !strings.Contains(o.Message, "no host can have this name") {
+				t.Errorf("%s, %s: %+v, %q", name, mode, o.Denied, o.Message)
+			}
+		}
+	}
+}
+
+func TestAKnownValueIsInNoRefusedName(t *testing.T) {
+	cmd := onlineCommand(t, listing(t, nil, "open.test"), "import sys\nprint(lookUp('"+known+".example.com', True))\nsys.exit(3)")
+	o := runIt(t, t.Context(), redacting(cmd))
+	if len(o.Denied) != 1 || o.Denied[0].Host != "[redacted: token].example.com" || strings.Contains(o.Message, known) {
+		t.Errorf("%+v, %q", o.Denied, o.Message)
 	}
 }

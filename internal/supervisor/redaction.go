@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"toolcall.dev/operator/internal/envresolve"
@@ -104,48 +103,12 @@ func addReplacements(o *result.Outcome, replaced map[string]int64) {
 	}
 }
 
-// path redacts a program's path. One that becomes too long lacks its beginning.
-func (r *redaction) path(path *string) {
-	const more = "..."
-	text := r.text(*path)
-	if len(text) > result.MaxProgramPath {
-		text = more + strings.ToValidUTF8(text[len(text)-result.MaxProgramPath+len(more):], "")
-	}
-	*path = text
-}
-
-// outcome redacts what an outcome says beside its streams.
+// outcome redacts what an outcome says beside its streams, before anything of it is cut.
 func (r *redaction) outcome(o *result.Outcome) {
 	if r.matcher == nil {
 		return
 	}
-	texts := []*string{&o.Message, &o.WorkingDir}
-	if o.File != nil {
-		texts = append(texts, &o.File.Path)
-	}
-	for _, text := range texts {
-		*text = r.text(*text)
-	}
-	for _, list := range []result.Programs{o.Executed, o.Refused} {
-		for i := range list {
-			r.path(&list[i].Path)
-		}
-	}
-	for i := range o.Denied {
-		host := r.text(o.Denied[i].Host)
-		o.Denied[i].Host = strings.ToValidUTF8(host[:min(len(host), result.MaxDenialHost)], "")
-	}
-	if i := o.Isolation; i != nil {
-		for _, list := range []result.Paths{i.NamesOnly, i.Writable, i.NotFound} {
-			for j := range list {
-				r.path(&list[j])
-			}
-		}
-	}
-	if o.Artifacts != nil {
-		// The paths were redacted when the files were collected.
-		o.Artifacts.Message = result.ArtifactsMessage(r.text(o.Artifacts.Message))
-	}
+	o.ReplaceTexts(r.text)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.counts {

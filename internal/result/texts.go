@@ -1,0 +1,31 @@
+package result
+
+// ReplaceTexts replaces each text of the outcome that a call can have decided. Streams are replaced while they are read, and
+// the paths of artifacts while they are collected. The texts aren't shortened before, so that they are whole.
+func (o *Outcome) ReplaceTexts(replace func(string) string) {
+	texts := []*string{&o.Message, &o.WorkingDir}
+	if o.File != nil {
+		texts = append(texts, &o.File.Path)
+	}
+	for _, list := range []Programs{o.Executed, o.Refused} {
+		for i := range list {
+			texts = append(texts, &list[i].Path)
+		}
+	}
+	for i := range o.Denied {
+		texts = append(texts, &o.Denied[i].Host)
+	}
+	if i := o.Isolation; i != nil {
+		for _, list := range []Paths{i.NamesOnly, i.Writable, i.NotFound} {
+			for j := range list {
+				texts = append(texts, &list[j])
+			}
+		}
+	}
+	if o.Artifacts != nil {
+		texts = append(texts, &o.Artifacts.Message)
+	}
+	for _, text := range texts {
+		*text = replace(*text)
+	}
+}
