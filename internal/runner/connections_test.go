@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
@@ -305,10 +306,39 @@ func TestARefusedNameOfAnyBytesLeavesTheOutcomeValid(t *testing.T) {
 	}
 }
 
-func TestAKnownValueIsInNoRefusedName(t *testing.T) {
-	cmd := onlineCommand(t, listing(t, nil, "open.test"), "import sys\nprint(lookUp('"+known+".example.com', True))\nsys.exit(3)")
-	o := runIt(t, t.Context(), redacting(cmd))
-	if len(o.Denied) != 1 || o.Denied[0].Host != "[redacted: token].example.com" || strings.Contains(o.Message, known) {
-		t.Errorf("%+v, %q", o.Denied, o.Message)
+// The resolver writes names in lower case, and so do clients.
+func TestAKnownValueIsInNothingThatIsSaidAboutNames(t *testing.T) {
+	const token = "ghp_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
+	name := token + ".example.com"
+	refused := listing(t, nil, "open.test")
+	open := listing(t, map[string][4]byte{strings.ToLower(name): {127, 0, 0, 2}})
+	open.Rules.Mode = network.Open
+	failing := listing(t, nil, "*.example.com")
+	failing.Nameservers = []netip.AddrPort{answering(t, func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeRefused })}
+	for sentence, c := range map[string]struct {
+		n      *Network
+		source string
+		denied string
+		says   string
+	}{
+		"a name that isn't allowed":              {refused, "lookUp('" + name + "', True)", "[redacted: token].example.com", "add {host: [redacted: token].example.com}"},
+		"one that the client has lowered before": {refused, "lookUp('" + name + "'.lower(), True)", "[redacted: token].example.com", "add {host: [redacted: token].example.com}"},
+		"one that no host can have":              {refused, "lookUp('" + token + " .example'.lower(), True)", `"[redacted: token] .example."`, "no host can have this name"},
+		"one whose address isn't allowed":        {open, "lookUp('" + name + "', True)", "[redacted: token].example.com", "127.0.0.2 ([redacted: token].example.com)"},
+		"one that nobody can look up":            {failing, "lookUp('" + name + "', True)", "", `Looking up "[redacted: token].example.com" failed`},
+	} {
+		cmd := onlineCommand(t, c.n, c.source+"\nimport sys\nsys.exit(3)")
+		cmd.Redact = []redact.Value{{Name: "token", Value: []byte(token)}}
+		o := runIt(t, t.Context(), cmd)
+		denied := ""
+		for _, d := range o.Denied {
+			denied += d.Host
+		}
+		if denied != c.denied || !strings.Contains(o.Message, c.says) || strings.Contains(strings.ToLower(o.Message), strings.ToLower(token)) {
+			t.Errorf("%s: %+v, %q", sentence, o.Denied, o.Message)
+		}
+		if len(o.Redactions) != 1 || o.Redactions[0].Stream != result.RedactedMessage {
+			t.Errorf("%s: redactions %+v", sentence, o.Redactions)
+		}
 	}
 }

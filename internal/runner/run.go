@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/anycase"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
@@ -32,16 +33,22 @@ func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
 	}
 	o := runCommand(ctx, &cmd, matcher, opts)
 	if matcher != nil {
-		redactTexts(&o, matcher)
+		redactTexts(&o, cmd.Redact, matcher)
 	}
 	o.Shorten()
 	return o
 }
 
 // redactTexts redacts what an outcome says beside its streams.
-func redactTexts(o *result.Outcome, matcher *redact.Matcher) {
-	o.ReplaceTexts(func(text string) string {
+func redactTexts(o *result.Outcome, values []redact.Value, matcher *redact.Matcher) {
+	hosts := anycase.New(values)
+	replace := func(text string) string {
 		text, counts := matcher.Text(text)
+		addRedactions(o, counts, result.RedactedMessage)
+		return text
+	}
+	o.ReplaceTexts(replace, func(text string) string {
+		text, counts := hosts.Text(replace(text))
 		addRedactions(o, counts, result.RedactedMessage)
 		return text
 	})

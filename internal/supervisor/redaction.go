@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/anycase"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/runner/redact"
 )
@@ -16,6 +17,8 @@ import (
 type redaction struct {
 	values  []redact.Value
 	matcher *redact.Matcher
+	// hosts finds the values in texts that name hosts.
+	hosts *anycase.Values
 
 	// mu is for counts: a collection that was given up can go on.
 	mu     sync.Mutex
@@ -30,6 +33,7 @@ func newRedaction(known []envresolve.KnownValue) (*redaction, error) {
 	if len(r.values) == 0 {
 		return r, nil
 	}
+	r.hosts = anycase.New(r.values)
 	var err error
 	if r.matcher, err = redact.For(r.values); err != nil {
 		return nil, fmt.Errorf("%w: set redact: false for some of the environment's secrets, or the policy's output.redaction to Off", err)
@@ -43,10 +47,14 @@ func (r *redaction) bytes(text []byte) []byte {
 		return text
 	}
 	out, counts := r.matcher.Bytes(text)
+	r.count(counts)
+	return out
+}
+
+func (r *redaction) count(counts []redact.Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts = append(r.counts, counts...)
-	return out
 }
 
 func (r *redaction) text(text string) string {
@@ -54,6 +62,16 @@ func (r *redaction) text(text string) string {
 		return text
 	}
 	return string(r.bytes([]byte(text)))
+}
+
+// hostText is text, for what names hosts.
+func (r *redaction) hostText(text string) string {
+	if r.matcher == nil {
+		return text
+	}
+	text, counts := r.hosts.Text(r.text(text))
+	r.count(counts)
+	return text
 }
 
 // shown is text, for what may be nil; nil when nothing is replaced.
@@ -108,7 +126,7 @@ func (r *redaction) outcome(o *result.Outcome) {
 	if r.matcher == nil {
 		return
 	}
-	o.ReplaceTexts(r.text)
+	o.ReplaceTexts(r.text, r.hostText)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.counts {
