@@ -107,3 +107,39 @@ func TestAReadThatGrowsByRedactionKeepsItsBound(t *testing.T) {
 		t.Errorf("redactions: %+v", o.Redactions)
 	}
 }
+
+// The paths have the value at the places where messages could be cut.
+func TestAMessageAboutAPathIsRedactedBeforeItIsCut(t *testing.T) {
+	const value = "correct-horse-battery"
+	for _, before := range []int{1, 9, 17} {
+		e := executor(t)
+		deep := strings.Repeat("/"+strings.Repeat("a", before)+value, 40)
+		for _, dir := range []string{e.WorkingDir, t.TempDir()} {
+			if err := os.MkdirAll(dir+deep, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(dir+deep, e.WorkingDir+"/"+map[bool]string{true: "in", false: "out"}[dir == e.WorkingDir]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file := func(path string) *wire.Assignment {
+			a := redacting(e, shell(e, ""))
+			a.Argv, a.File = nil, &wire.File{Operation: "Read", Path: path, Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+			return a
+		}
+		dir := func(path string) *wire.Assignment {
+			a := redacting(e, shell(e, ""))
+			a.Environment.WorkingDir = path
+			return a
+		}
+		for name, a := range map[string]*wire.Assignment{
+			"a directory": file("in"), "a file that isn't there": file("in/no"), "a file by its path": file("." + deep + "/no"),
+			"a working directory that isn't there": dir("in/no"), "one outside": dir("out"),
+		} {
+			o := execute(t, e, a).Outcome
+			if o.Reason == result.Completed || strings.Contains(o.Message, "corr") || !strings.Contains(o.Message, "[redacted: TOKEN]") {
+				t.Errorf("%s, %d bytes before: %s: %q", name, before, o.Reason, o.Message)
+			}
+		}
+	}
+}

@@ -253,11 +253,6 @@ func (r *Request) maxResults() (int, error) {
 	return min(r.MaxResults, MaxResults), nil
 }
 
-// quote makes text safe for a message and bounds it.
-func quote(s string) string {
-	const limit = 512
-	if len(s) > limit {
-		return fmt.Sprintf("%q (cut)", s[:limit])
-	}
-	return fmt.Sprintf("%q", s)
-}
+// quote makes text safe for a message. It stays whole: whoever shows the message may have values in it to redact, of which a cut
+// would leave a part.
+func quote(s string) string { return fmt.Sprintf("%q", s) }
