@@ -128,7 +128,8 @@ type Result struct {
 	// Bytes is how much a Read returned, the size of a file that was written, or that a Stat found.
 	Bytes int64
 	// SHA256 is the content of the whole file, good for IfSHA256. A Read sets it only if it returned the file from start to
-	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read.
+	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read. None of them and
+	// no Edit sets it where Shown replaces something of the content.
 	SHA256 string
 	// Lines is how many lines a Read of lines returned.
 	Lines int
