@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -140,6 +141,29 @@ func TestAMessageAboutAPathIsRedactedBeforeItIsCut(t *testing.T) {
 			if o.Reason == result.Completed || strings.Contains(o.Message, "corr") || !strings.Contains(o.Message, "[redacted: TOKEN]") {
 				t.Errorf("%s, %d bytes before: %s: %q", name, before, o.Reason, o.Message)
 			}
+		}
+	}
+}
+
+// The operator has no values, and what it says of a command shows them. The runner's part of the result doesn't.
+func TestAValueInTheCommandItselfIsInNothingThatTheRunnerSays(t *testing.T) {
+	const value = "correct-horse-battery"
+	for name, argv := range map[string][]string{
+		"a program in PATH": {value}, "a program by its path": {"./" + value + "/run"}, "an argument that is printed": {"echo", value},
+		"a script that fails": {"sh", "-c", value + "; cd /" + value + "; ./" + value + "; exit 3"},
+		"a variable":          {"env", "X=" + value},
+	} {
+		e := executor(t)
+		a := redacting(e, shell(e, ""))
+		a.Argv = argv
+		r := execute(t, e, a)
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := string(raw) + string(r.Outcome.Stdout.Head) + string(r.Outcome.Stderr.Head)
+		if strings.Contains(said, value) || !strings.Contains(said, "[redacted: TOKEN]") || len(r.Outcome.Redactions) == 0 {
+			t.Errorf("%s: %s", name, said)
 		}
 	}
 }
