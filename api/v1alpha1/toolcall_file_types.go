@@ -171,7 +171,7 @@ type FileStatus struct {
 
 	// sha256 is that of the whole file's content, in hexadecimal digits, as ifSHA256 takes it. A Read has it only if it
 	// returned all of the file, and nobody wrote to it meanwhile; a Stat if the file is no larger than the policy's
-	// files.maxReadBytes and can be read.
+	// files.maxReadBytes and can be read. Absent where the content has a value that redaction replaces.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`

@@ -77,10 +77,10 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
 			return beginSession(*executor, b, *config.Hello.Support)
 		},
-		FilesOf: func(b *wire.Begin) supervisor.FilesFunc {
+		FilesOf: func(b *wire.Begin) supervisor.TransferFiles {
 			own := *executor
 			own.Session = b
-			return own.TransferRules
+			return &own
 		},
 	}
 	if config.Hello.Pool != "" {

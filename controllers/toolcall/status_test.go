@@ -344,3 +344,27 @@ func TestTheActionIsRecordedOnce(t *testing.T) {
 		t.Errorf("of a long name: %d and %d characters", utf8.RuneCountInString(a.Tool), utf8.RuneCountInString(a.Summary))
 	}
 }
+
+// The operator knows no value of a Secret, so that it can't redact one: docs/secrets.md says where a value in the command stays.
+func TestAValueInTheCommandItselfStaysInTheAction(t *testing.T) {
+	t.Parallel()
+	const value = "correct-horse-battery"
+	for name, c := range map[string]struct {
+		spec          v1alpha1.ToolCallSpec
+		summary, tool string
+	}{
+		"a shell call": {v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "curl -u me:" + value}}, "curl -u me:" + value, "bash"},
+		"an argument": {v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "curl", Args: []string{"-u", "me:" + value}}},
+			"curl -u me:" + value, "curl"},
+		"a program":             {v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: value}}, value, value},
+		"what is cut":           {v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: strings.Repeat("a", 30) + value}}, strings.Repeat("a", 30) + value[:10], "bash"},
+		"what is further along": {v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: strings.Repeat("a", 40) + value}}, strings.Repeat("a", 40), "bash"},
+	} {
+		o := observed()
+		whole := o.call.DeepCopy()
+		whole.Spec = c.spec
+		if a := o.withAction(whole).call.Status.Action; a == nil || a.Summary != c.summary || a.Tool != c.tool {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}

@@ -240,3 +240,20 @@ func TestAKnownValueSaysWhetherTheCallHasIt(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Who decides has no values: a refusal names the part of the call that isn't allowed, whatever that is.
+func TestARefusalShowsAValueThatIsInTheCommand(t *testing.T) {
+	t.Parallel()
+	const value = "correct-horse-battery"
+	listed := open()
+	listed.Shell.Commands = v1alpha1.ShellAllowlisted
+	listed.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls"}}
+	for name, call := range map[string]v1alpha1.ToolCallSpec{
+		"a program": structured(value), "a word of a shell call": {Shell: &v1alpha1.ShellAction{Command: "ls; " + value}},
+	} {
+		refusal := refusalOf(t, snapshot(withSecrets(toolSecret("TOKEN", "token", "bash")), under(listed), runs(call)))
+		if !refusal.Denied || !strings.Contains(refusal.Message, value) {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+}

@@ -56,14 +56,14 @@ func newFileWorld(t *testing.T) *fileWorld {
 	config := runnerOf(t, env)
 	w := &fileWorld{t: t, dir: t.TempDir(), o: o}
 	config.DialContext = w.dial
-	executor := &supervisor.Executor{WorkingDir: "/"}
+	executor := &supervisor.Executor{WorkingDir: "/", Environ: []string{wire.EnvRefPrefix + "1=correct-horse-battery"}}
 	s := &supervisor.Supervisor{
 		Dial: func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },
 		DialSession: func(ctx context.Context, said *wire.Session) (supervisor.Conn, error) {
 			return config.DialSession(ctx, said)
 		},
 		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc { return nil },
-		FilesOf:      func(*wire.Begin) supervisor.FilesFunc { return executor.TransferRules },
+		FilesOf:      func(*wire.Begin) supervisor.TransferFiles { return executor },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

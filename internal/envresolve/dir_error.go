@@ -53,14 +53,14 @@ func (e *DirError) Unwrap() error { return e.Cause }
 func (e *DirError) Error() string {
 	if e.Reason == ReasonNotFound {
 		return fmt.Sprintf("working directory %s can't be used: %s; choose an existing directory in %s",
-			quote(e.Path), describe(e.Cause), list(e.Allowed))
+			quotePath(e.Path), describe(e.Cause), list(e.Allowed))
 	}
 	where := ""
 	if e.Resolved != e.Path {
-		where = " leads to " + quote(e.Resolved) + ", which"
+		where = " leads to " + quotePath(e.Resolved) + ", which"
 	}
 	return fmt.Sprintf("working directory %s%s is outside of the environment's allowed paths: choose one in %s",
-		quote(e.Path), where, list(e.Allowed))
+		quotePath(e.Path), where, list(e.Allowed))
 }
 
 // describe describes an error of the file system for a person.
@@ -79,7 +79,7 @@ func describe(err error) string {
 	case errors.Is(at.Err, fs.ErrPermission):
 		what = "permission denied"
 	}
-	return quote(at.Path) + ": " + what
+	return quotePath(at.Path) + ": " + what
 }
 
 // list returns the first of the paths, and how many more there are.
@@ -95,3 +95,7 @@ func list(paths []string) string {
 	}
 	return text
 }
+
+// quotePath quotes a path that a call can have decided, whole: whoever shows the message may have values in it to redact, of
+// which a cut would leave a part.
+func quotePath(path string) string { return fmt.Sprintf("%q", path) }

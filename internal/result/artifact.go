@@ -79,20 +79,35 @@ func (a *Artifacts) validate() error {
 	if len(a.Kept) > MaxArtifacts || a.Omitted < 0 || !fitsJSON(a.Message, MaxArtifactsMessage) || !utf8.ValidString(a.Message) {
 		return errors.New("there are more artifacts than there may be, or more is said of them")
 	}
-	seen := map[string]bool{}
-	paths := 0
+	known := artifactPaths{}
 	for i := range a.Kept {
-		one := &a.Kept[i]
-		size := ArtifactPathSize(one.Path)
-		paths += size
-		switch {
-		case size == 0, paths > MaxArtifactPaths, seen[one.Path]:
-			return fmt.Errorf("an artifact has the path %.64q, which names none or another one too", one.Path)
-		case one.Bytes < 0, one.Bytes > MaxArtifactBytes, !isHash(one.SHA256), !isMediaType(one.MediaType):
-			return fmt.Errorf("the artifact %.64q isn't what a runner can have kept", one.Path)
+		if err := known.check(&a.Kept[i]); err != nil {
+			return err
 		}
-		seen[one.Path] = true
 	}
+	return nil
+}
+
+// artifactPaths are the paths of the artifacts before, with what they take together.
+type artifactPaths struct {
+	seen map[string]bool
+	size int
+}
+
+// check says why an artifact can't be listed with those before, and adds it if it can.
+func (p *artifactPaths) check(one *Artifact) error {
+	size := ArtifactPathSize(one.Path)
+	switch {
+	case size == 0, p.size+size > MaxArtifactPaths, p.seen[one.Path]:
+		return fmt.Errorf("an artifact has the path %.64q, which names none or another one too", one.Path)
+	case one.Bytes < 0, one.Bytes > MaxArtifactBytes, !isHash(one.SHA256), !isMediaType(one.MediaType):
+		return fmt.Errorf("the artifact %.64q isn't what a runner can have kept", one.Path)
+	}
+	if p.seen == nil {
+		p.seen = map[string]bool{}
+	}
+	p.seen[one.Path] = true
+	p.size += size
 	return nil
 }
 

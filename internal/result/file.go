@@ -3,7 +3,6 @@ package result
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -83,14 +82,6 @@ func (f *File) validate() error {
 		}
 	}
 	return nil
-}
-
-// shorten leaves out a path that is too long: a part of it would name another file.
-func (f *File) shorten() {
-	f.Path = strings.ToValidUTF8(f.Path, "\uFFFD")
-	if !fitsPath(f.Path) {
-		f.Path = ""
-	}
 }
 
 func fitsPath(path string) bool {

@@ -40,9 +40,16 @@ func (o *Outcome) validateDenials() error {
 		return errors.New("there are more refused addresses than are listed")
 	}
 	for _, d := range o.Denied {
-		if d.Count < 1 || d.Host == "" || len(d.Host) > MaxDenialHost {
-			return fmt.Errorf("%.64q, %d times, is no refused address", d.Host, d.Count)
+		if err := d.check(); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (d *NetworkDenial) check() error {
+	if d.Count < 1 || d.Host == "" || len(d.Host) > MaxDenialHost {
+		return fmt.Errorf("%.64q, %d times, is no refused address", d.Host, d.Count)
 	}
 	return nil
 }

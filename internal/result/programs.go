@@ -134,8 +134,8 @@ func (o *Outcome) validatePrograms() error {
 			return errors.New("there are more programs than are listed")
 		}
 		for _, p := range list {
-			if p.Count < 1 || p.Path == "" || len(p.Path) > MaxProgramPath || !isRule(p.Rule) {
-				return fmt.Errorf("%.64q, %d times by %.64q, is no program", p.Path, p.Count, p.Rule)
+			if err := p.check(); err != nil {
+				return err
 			}
 		}
 	}
@@ -143,6 +143,13 @@ func (o *Outcome) validatePrograms() error {
 		return err
 	}
 	return o.Isolation.validate()
+}
+
+func (p *Program) check() error {
+	if p.Count < 1 || p.Path == "" || len(p.Path) > MaxProgramPath || !isRule(p.Rule) {
+		return fmt.Errorf("%.64q, %d times by %.64q, is no program", p.Path, p.Count, p.Rule)
+	}
+	return nil
 }
 
 func (i *Isolation) validate() error {
@@ -154,7 +161,7 @@ func (i *Isolation) validate() error {
 			return fmt.Errorf("isolation: %w", err)
 		}
 	}
-	if i.Network != "" && i.Network != NetworkNone && i.Network != NetworkHeld && i.Network != NetworkPod {
+	if !isNetwork(i.Network) {
 		return fmt.Errorf("isolation: %.64q is no network", i.Network)
 	}
 	for _, list := range []Paths{i.NamesOnly, i.Writable, i.NotFound} {
@@ -168,6 +175,10 @@ func (i *Isolation) validate() error {
 		}
 	}
 	return nil
+}
+
+func isNetwork(network string) bool {
+	return network == "" || network == NetworkNone || network == NetworkHeld || network == NetworkPod
 }
 
 func isRule(rule string) bool {

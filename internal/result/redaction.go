@@ -56,12 +56,19 @@ func (r Redactions) validate() error {
 		return errors.New("there are more redactions than are listed")
 	}
 	for _, one := range r {
-		switch {
-		case !isRedactionName(one.Name), one.Count < 1:
-			return fmt.Errorf("%d redactions of %.64q can't be", one.Count, one.Name)
-		case one.Stream != RedactedStdout && one.Stream != RedactedStderr && one.Stream != RedactedMessage:
-			return fmt.Errorf("redactions in %.64q can't be", one.Stream)
+		if err := one.check(); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (r *Redaction) check() error {
+	switch {
+	case !isRedactionName(r.Name), r.Count < 1:
+		return fmt.Errorf("%d redactions of %.64q can't be", r.Count, r.Name)
+	case r.Stream != RedactedStdout && r.Stream != RedactedStderr && r.Stream != RedactedMessage:
+		return fmt.Errorf("redactions in %.64q can't be", r.Stream)
 	}
 	return nil
 }

@@ -118,23 +118,6 @@ func (o *Outcome) validateReason() error {
 	return nil
 }
 
-// Shorten cuts what is over the bounds of Validate: the middle of a stream, the end of a message. A path is left out
-// whole, because the beginning of one names another directory.
-func (o *Outcome) Shorten() {
-	for _, s := range []*Stream{&o.Stdout, &o.Stderr} {
-		*s = *s.shortened(MaxStreamBytes / 2)
-	}
-	if len(o.Message) > MaxMessage {
-		o.Message = toText(prefix([]byte(o.Message), MaxMessage, textCost))
-	}
-	if len(o.WorkingDir) > MaxWorkingDir {
-		o.WorkingDir = ""
-	}
-	if o.File != nil {
-		o.File.shorten()
-	}
-}
-
 // allows says whether a process that was started, or wasn't, may have ended with that code.
 func (r exitRule) allows(started bool, code *int32) bool {
 	if !started || code == nil {

@@ -50,7 +50,7 @@ type Command struct {
 	// Rules hold for the process and all that it starts; nil for none. A call whose rules the node can't hold doesn't
 	// start.
 	Rules *rules.Rules
-	// Redact are values that are replaced in the output before anything keeps or shows it, and in the outcome's message. A
+	// Redact are values that are replaced in the output before anything keeps or shows it, and in all that the outcome says. A
 	// command whose values can't be looked for doesn't start.
 	Redact []redact.Value
 	// DenyNetwork makes all sockets but Unix sockets fail, for the process and all that it starts.

@@ -12,6 +12,7 @@ import (
 
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
@@ -89,15 +90,15 @@ func surroundings() network.Surroundings {
 	}
 }
 
-// online runs a Python program whose connections are decided about. It has lookUp, which asks the nameserver that the pod's
+// onlineCommand is a Python program whose connections are decided about. It has lookUp, which asks the nameserver that the pod's
 // resolv.conf names, by TCP or by UDP, and reach, which connects.
-func online(t *testing.T, n *Network, source string) result.Outcome {
+func onlineCommand(t *testing.T, n *Network, source string) Command {
 	t.Helper()
 	needs(t, "python3")
 	const prelude = `
 import socket, struct, errno
 def lookUp(name, tcp):
-    question = b"".join(bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\0" + struct.pack(">HH", 1, 1)
+    question = b"".join(bytes([len(l.encode())]) + l.encode() for l in name.split(".")) + b"\0" + struct.pack(">HH", 1, 1)
     query = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + question
     if tcp:
         s = socket.create_connection(("127.0.0.1", 53), 20)
@@ -121,7 +122,12 @@ def reach(host, port):
 `
 	cmd := code(prelude+source, "python3", SourceArg)
 	cmd.Network, cmd.Dir = n, publicDir(t)
-	return runIt(t, t.Context(), cmd)
+	return cmd
+}
+
+func online(t *testing.T, n *Network, source string) result.Outcome {
+	t.Helper()
+	return runIt(t, t.Context(), onlineCommand(t, n, source))
 }
 
 func listing(t *testing.T, addresses map[string][4]byte, hosts ...string) *Network {
@@ -277,5 +283,62 @@ func TestTheNextCommandHasItsOwnRules(t *testing.T) {
 	addresses := map[string][4]byte{"first.test": {127, 0, 0, 3}}
 	for _, c := range []struct{ listed, want string }{{"first.test", "127.0.0.3\n"}, {"second.test", "no such name\n"}} {
 		completed(c.want, "").check(t, online(t, listing(t, addresses, c.listed), `print(lookUp("first.test", True))`))
+	}
+}
+
+// A name in a query has any bytes. It must not cost the call its result.
+func TestARefusedNameOfAnyBytesLeavesTheOutcomeValid(t *testing.T) {
+	for name, labels := range map[string]string{
+		"bytes that are escaped": `["\x01"*60]*3`,
+		"other letters":          `["\u4e2d"*20]*3`,
+	} {
+		for _, mode := range []network.Mode{network.Listed, network.Open} {
+			n := listing(t, nil, "open.test")
+			n.Rules.Mode = mode
+			o := online(t, n, "import sys\nprint(lookUp('.'.join("+labels+"), True))\nsys.exit(3)")
+			if o.Reason != result.NonZeroExit || string(o.Stdout.Head) != "no such name\n" {
+				t.Fatalf("%s, %s: %s", name, mode, describe(o))
+			}
+			if len(o.Denied) != 1 || len(o.Denied[0].Host) > result.MaxDenialHost || !strings.Contains(o.Message, "no host can have this name") {
+				t.Errorf("%s, %s: %+v, %q", name, mode, o.Denied, o.Message)
+			}
+		}
+	}
+}
+
+// The resolver writes names in lower case, and so do clients.
+func TestAKnownValueIsInNothingThatIsSaidAboutNames(t *testing.T) {
+	const token = "ghp_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
+	name := token + ".example.com"
+	refused := listing(t, nil, "open.test")
+	open := listing(t, map[string][4]byte{strings.ToLower(name): {127, 0, 0, 2}})
+	open.Rules.Mode = network.Open
+	failing := listing(t, nil, "*.example.com")
+	failing.Nameservers = []netip.AddrPort{answering(t, func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeRefused })}
+	for sentence, c := range map[string]struct {
+		n      *Network
+		source string
+		denied string
+		says   string
+	}{
+		"a name that isn't allowed":              {refused, "lookUp('" + name + "', True)", "[redacted: token].example.com", "add {host: [redacted: token].example.com}"},
+		"one that the client has lowered before": {refused, "lookUp('" + name + "'.lower(), True)", "[redacted: token].example.com", "add {host: [redacted: token].example.com}"},
+		"one that no host can have":              {refused, "lookUp('" + token + " .example'.lower(), True)", `"[redacted: token] .example."`, "no host can have this name"},
+		"one whose address isn't allowed":        {open, "lookUp('" + name + "', True)", "[redacted: token].example.com", "127.0.0.2 ([redacted: token].example.com)"},
+		"one that nobody can look up":            {failing, "lookUp('" + name + "', True)", "", `Looking up "[redacted: token].example.com" failed`},
+	} {
+		cmd := onlineCommand(t, c.n, c.source+"\nimport sys\nsys.exit(3)")
+		cmd.Redact = []redact.Value{{Name: "token", Value: []byte(token)}}
+		o := runIt(t, t.Context(), cmd)
+		denied := ""
+		for _, d := range o.Denied {
+			denied += d.Host
+		}
+		if denied != c.denied || !strings.Contains(o.Message, c.says) || strings.Contains(strings.ToLower(o.Message), strings.ToLower(token)) {
+			t.Errorf("%s: %+v, %q", sentence, o.Denied, o.Message)
+		}
+		if len(o.Redactions) != 1 || o.Redactions[0].Stream != result.RedactedMessage {
+			t.Errorf("%s: redactions %+v", sentence, o.Redactions)
+		}
 	}
 }

@@ -59,7 +59,7 @@ func notInPath(name, path, refused string) string {
 	case path == "":
 		return quote(name) + " was not found: the command has no PATH."
 	default:
-		return fmt.Sprintf("%s was not found in PATH (%.1000s).", quote(name), path)
+		return fmt.Sprintf("%s was not found in PATH (%s).", quote(name), path)
 	}
 }
 

@@ -69,6 +69,23 @@ func TestLargeOutputIsRedactedAndShownWhole(t *testing.T) {
 	}
 }
 
+func TestAMessageIsRedactedBeforeItIsCut(t *testing.T) {
+	for name, source := range map[string]string{"a name in PATH": "", "a path": "/no/"} {
+		for before := 280; before < 300; before++ {
+			o := runIt(t, t.Context(), redacting(program(source+strings.Repeat("a", before)+known)))
+			if o.Reason != result.CommandNotFound || strings.Contains(o.Message, known[:3]) || !strings.Contains(o.Message, "[redacted: token]") {
+				t.Fatalf("%s, after %d bytes: %s", name, before, describe(o))
+			}
+		}
+	}
+	cmd := redacting(program("no-such-program"))
+	cmd.Env = []string{"PATH=/" + strings.Repeat("a", 990) + known + strings.Repeat("b", 5000)}
+	o := runIt(t, t.Context(), cmd)
+	if strings.Contains(o.Message, known[:3]) || !strings.Contains(o.Message, "[redacted: token]") || len(o.Message) != result.MaxMessage {
+		t.Error(describe(o))
+	}
+}
+
 func TestAMessageIsRedacted(t *testing.T) {
 	o := runIt(t, t.Context(), redacting(program("/no/"+known)))
 	if o.Reason != result.CommandNotFound || strings.Contains(o.Message, known) || !strings.Contains(o.Message, "[redacted: token]") {

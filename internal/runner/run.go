@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/anycase"
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/sandbox"
 )
@@ -20,19 +21,37 @@ var runMutex sync.Mutex
 
 // Run starts the command and returns when it and everything it started has ended. It stops the command when the context
 // ends. The reason is that of the Stop which is the cause of the context, and CancelRequested without one.
+//
+// The outcome is redacted, and then shortened to what Validate accepts.
 func Run(ctx context.Context, cmd Command, opts ...Option) result.Outcome {
-	if len(cmd.Redact) == 0 {
-		return runCommand(ctx, &cmd, nil, opts)
-	}
-	matcher, err := redact.For(cmd.Redact)
-	if err != nil {
-		return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command was not started: " + err.Error() + "."}
+	var matcher *redact.Matcher
+	if len(cmd.Redact) > 0 {
+		var err error
+		if matcher, err = redact.For(cmd.Redact); err != nil {
+			return result.Outcome{Reason: result.InvalidEnvironment, Message: "The command was not started: " + err.Error() + "."}
+		}
 	}
 	o := runCommand(ctx, &cmd, matcher, opts)
-	var counts []redact.Count
-	o.Message, counts = matcher.Text(o.Message)
-	addRedactions(&o, counts, result.RedactedMessage)
+	if matcher != nil {
+		redactTexts(&o, cmd.Redact, matcher)
+	}
+	o.Shorten()
 	return o
+}
+
+// redactTexts redacts what an outcome says beside its streams.
+func redactTexts(o *result.Outcome, values []redact.Value, matcher *redact.Matcher) {
+	hosts := anycase.New(values)
+	replace := func(text string) string {
+		text, counts := matcher.Text(text)
+		addRedactions(o, counts, result.RedactedMessage)
+		return text
+	}
+	o.ReplaceTexts(replace, func(text string) string {
+		text, counts := hosts.Text(replace(text))
+		addRedactions(o, counts, result.RedactedMessage)
+		return text
+	})
 }
 
 // runCommand runs a command whose output a matcher redacts, if it isn't nil.

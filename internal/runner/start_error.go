@@ -88,5 +88,5 @@ func shebang(program string, dir *workDir) string {
 	return ""
 }
 
-// quote quotes a name for a message, and shortens it.
-func quote(name string) string { return fmt.Sprintf("%.300q", name) }
+// quote quotes a name for a message, whole: the outcome is redacted before it is shortened.
+func quote(name string) string { return fmt.Sprintf("%q", name) }

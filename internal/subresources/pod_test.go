@@ -151,7 +151,7 @@ func (p *pod) startRunner() {
 			return config.DialSession(ctx, said)
 		},
 		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc { return executor.ExecuteCall },
-		FilesOf:      func(*wire.Begin) supervisor.FilesFunc { return executor.TransferRules },
+		FilesOf:      func(*wire.Begin) supervisor.TransferFiles { return executor },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

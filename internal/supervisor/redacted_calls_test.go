@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -105,5 +106,64 @@ func TestAReadThatGrowsByRedactionKeepsItsBound(t *testing.T) {
 	}
 	if want := (result.Redactions{{Name: a.Environment.Known[0].Name, Stream: result.RedactedStdout, Count: lines}}); !slices.Equal(o.Redactions, want) {
 		t.Errorf("redactions: %+v", o.Redactions)
+	}
+}
+
+// The paths have the value at the places where messages could be cut.
+func TestAMessageAboutAPathIsRedactedBeforeItIsCut(t *testing.T) {
+	const value = "correct-horse-battery"
+	for _, before := range []int{1, 9, 17} {
+		e := executor(t)
+		deep := strings.Repeat("/"+strings.Repeat("a", before)+value, 40)
+		for _, dir := range []string{e.WorkingDir, t.TempDir()} {
+			if err := os.MkdirAll(dir+deep, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(dir+deep, e.WorkingDir+"/"+map[bool]string{true: "in", false: "out"}[dir == e.WorkingDir]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file := func(path string) *wire.Assignment {
+			a := redacting(e, shell(e, ""))
+			a.Argv, a.File = nil, &wire.File{Operation: "Read", Path: path, Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+			return a
+		}
+		dir := func(path string) *wire.Assignment {
+			a := redacting(e, shell(e, ""))
+			a.Environment.WorkingDir = path
+			return a
+		}
+		for name, a := range map[string]*wire.Assignment{
+			"a directory": file("in"), "a file that isn't there": file("in/no"), "a file by its path": file("." + deep + "/no"),
+			"a working directory that isn't there": dir("in/no"), "one outside": dir("out"),
+		} {
+			o := execute(t, e, a).Outcome
+			if o.Reason == result.Completed || strings.Contains(o.Message, "corr") || !strings.Contains(o.Message, "[redacted: TOKEN]") {
+				t.Errorf("%s, %d bytes before: %s: %q", name, before, o.Reason, o.Message)
+			}
+		}
+	}
+}
+
+// The operator has no values, and what it says of a command shows them. The runner's part of the result doesn't.
+func TestAValueInTheCommandItselfIsInNothingThatTheRunnerSays(t *testing.T) {
+	const value = "correct-horse-battery"
+	for name, argv := range map[string][]string{
+		"a program in PATH": {value}, "a program by its path": {"./" + value + "/run"}, "an argument that is printed": {"echo", value},
+		"a script that fails": {"sh", "-c", value + "; cd /" + value + "; ./" + value + "; exit 3"},
+		"a variable":          {"env", "X=" + value},
+	} {
+		e := executor(t)
+		a := redacting(e, shell(e, ""))
+		a.Argv = argv
+		r := execute(t, e, a)
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := string(raw) + string(r.Outcome.Stdout.Head) + string(r.Outcome.Stderr.Head)
+		if strings.Contains(said, value) || !strings.Contains(said, "[redacted: TOKEN]") || len(r.Outcome.Redactions) == 0 {
+			t.Errorf("%s: %s", name, said)
+		}
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/anycase"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/runner/redact"
 )
@@ -19,6 +19,8 @@ import (
 type redaction struct {
 	values  []redact.Value
 	matcher *redact.Matcher
+	// hosts finds the values in texts that name hosts.
+	hosts *anycase.Values
 
 	// mu is for counts: a collection that was given up can go on.
 	mu     sync.Mutex
@@ -33,6 +35,7 @@ func newRedaction(known []envresolve.KnownValue) (*redaction, error) {
 	if len(r.values) == 0 {
 		return r, nil
 	}
+	r.hosts = anycase.New(r.values)
 	var err error
 	if r.matcher, err = redact.For(r.values); err != nil {
 		return nil, fmt.Errorf("%w: set redact: false for some of the environment's secrets, or the policy's output.redaction to Off", err)
@@ -46,10 +49,14 @@ func (r *redaction) bytes(text []byte) []byte {
 		return text
 	}
 	out, counts := r.matcher.Bytes(text)
+	r.count(counts)
+	return out
+}
+
+func (r *redaction) count(counts []redact.Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts = append(r.counts, counts...)
-	return out
 }
 
 func (r *redaction) text(text string) string {
@@ -57,6 +64,16 @@ func (r *redaction) text(text string) string {
 		return text
 	}
 	return string(r.bytes([]byte(text)))
+}
+
+// hostText is text, for what names hosts.
+func (r *redaction) hostText(text string) string {
+	if r.matcher == nil {
+		return text
+	}
+	text, counts := r.hosts.Text(r.text(text))
+	r.count(counts)
+	return text
 }
 
 // shown is text, for what may be nil; nil when nothing is replaced.
@@ -112,48 +129,12 @@ func addReplacements(o *result.Outcome, replaced map[string]int64) {
 	}
 }
 
-// path redacts a program's path. One that becomes too long lacks its beginning.
-func (r *redaction) path(path *string) {
-	const more = "..."
-	text := r.text(*path)
-	if len(text) > result.MaxProgramPath {
-		text = more + strings.ToValidUTF8(text[len(text)-result.MaxProgramPath+len(more):], "")
-	}
-	*path = text
-}
-
-// outcome redacts what an outcome says beside its streams.
+// outcome redacts what an outcome says beside its streams, before anything of it is cut.
 func (r *redaction) outcome(o *result.Outcome) {
 	if r.matcher == nil {
 		return
 	}
-	texts := []*string{&o.Message, &o.WorkingDir}
-	if o.File != nil {
-		texts = append(texts, &o.File.Path)
-	}
-	for _, text := range texts {
-		*text = r.text(*text)
-	}
-	for _, list := range []result.Programs{o.Executed, o.Refused} {
-		for i := range list {
-			r.path(&list[i].Path)
-		}
-	}
-	for i := range o.Denied {
-		host := r.text(o.Denied[i].Host)
-		o.Denied[i].Host = strings.ToValidUTF8(host[:min(len(host), result.MaxDenialHost)], "")
-	}
-	if i := o.Isolation; i != nil {
-		for _, list := range []result.Paths{i.NamesOnly, i.Writable, i.NotFound} {
-			for j := range list {
-				r.path(&list[j])
-			}
-		}
-	}
-	if o.Artifacts != nil {
-		// The paths were redacted when the files were collected.
-		o.Artifacts.Message = result.ArtifactsMessage(r.text(o.Artifacts.Message))
-	}
+	o.ReplaceTexts(r.text, r.hostText)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.counts {

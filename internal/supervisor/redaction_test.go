@@ -98,6 +98,21 @@ func TestEveryTextOfAnOutcomeIsRedacted(t *testing.T) {
 	}
 }
 
+func TestHostsAndMessagesAreRedactedInAnyCase(t *testing.T) {
+	t.Parallel()
+	o := &result.Outcome{
+		Message: "Reaching CORRECT-horse-battery.example.com was not allowed.", Denied: result.Denials{{Host: "Correct-Horse-Battery.example.com", Count: 1}},
+		WorkingDir: "/Correct-Horse-Battery",
+	}
+	hiding(t).outcome(o)
+	if o.Message != "Reaching [redacted: TOKEN].example.com was not allowed." || o.Denied[0].Host != "[redacted: TOKEN].example.com" {
+		t.Errorf("got %+v", o)
+	}
+	if o.WorkingDir != "/Correct-Horse-Battery" || len(o.Redactions) != 1 || o.Redactions[0].Count != 2 {
+		t.Errorf("got %q and %+v", o.WorkingDir, o.Redactions)
+	}
+}
+
 func TestARedactedOutcomeIsOneThatTheOperatorTakes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(secretValue, result.MaxProgramPath/len(secretValue))

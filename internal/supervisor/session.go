@@ -22,7 +22,7 @@ type session struct {
 	execute ExecuteFunc
 	outputs *Outputs
 	// files says what transfers may reach; nil for nothing.
-	files FilesFunc
+	files TransferFiles
 	// calls run or have an unacknowledged result, in the order in which they came.
 	calls []*call
 	// taken are the UIDs of all calls that were ever given to the runner, or stopped before.

@@ -82,8 +82,8 @@ type Supervisor struct {
 	// them. A runner without them takes no session.
 	DialSession  func(ctx context.Context, session *wire.Session) (Conn, error)
 	BeginSession func(*wire.Begin) ExecuteFunc
-	// FilesOf says what transfers of a session's files may reach; without it there are none.
-	FilesOf func(*wire.Begin) FilesFunc
+	// FilesOf has the files of a session, for transfers; without it there are none.
+	FilesOf func(*wire.Begin) TransferFiles
 	// Outputs has the output of calls, which the operator reads; nil for none.
 	Outputs *Outputs
 	// Inputs has the standard input of background calls, which the operator writes; nil for none.

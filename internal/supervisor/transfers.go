@@ -10,12 +10,18 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/envresolve/realdir"
 	"toolcall.dev/operator/internal/runner/files"
 )
 
-// FilesFunc says what a transfer may reach: the rules, and the directory that its path is relative to.
-type FilesFunc func(*wire.Transfer) (rules *files.Rules, dir string, err error)
+// TransferFiles are the files of a session, for transfers.
+type TransferFiles interface {
+	// TransferRules says what a transfer may reach: the rules, and the directory that its path is relative to.
+	TransferRules(*wire.Transfer) (rules *files.Rules, dir string, err error)
+	// TransferMessage is what is shown of a message about a transfer.
+	TransferMessage(t *wire.Transfer, message string) string
+}
 
 var errPartOrder = errors.New("a part comes where another one belongs")
 
@@ -44,7 +50,7 @@ func newTransfers(inTurn func(*wire.Message) error, inputs *Inputs) *transfers {
 type transfer struct {
 	*transfers
 	asked  *wire.Transfer
-	files  FilesFunc
+	files  TransferFiles
 	ctx    context.Context
 	cancel context.CancelFunc
 	wants  chan *wire.Want
@@ -54,7 +60,7 @@ type transfer struct {
 }
 
 // handle takes what the operator says of files. It says whether the message was about that.
-func (t *transfers) handle(m *wire.Message, files FilesFunc) (isTransfer bool, err error) {
+func (t *transfers) handle(m *wire.Message, files TransferFiles) (isTransfer bool, err error) {
 	switch {
 	case m.Transfer != nil:
 		return true, t.start(m.Transfer, files)
@@ -79,7 +85,7 @@ func (t *transfers) find(id uint64) *transfer {
 	return t.running[id]
 }
 
-func (t *transfers) start(m *wire.Transfer, files FilesFunc) error {
+func (t *transfers) start(m *wire.Transfer, files TransferFiles) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
@@ -150,7 +156,7 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 	var rules *files.Rules
 	req := &files.Request{Path: t.asked.Path, IfSHA256: t.asked.IfSHA256}
 	err = t.step(func() (err error) {
-		rules, req.WorkingDir, err = t.files(t.asked)
+		rules, req.WorkingDir, err = t.files.TransferRules(t.asked)
 		return err
 	})
 	if err != nil {
@@ -322,7 +328,8 @@ const (
 
 // failed is the end of one that failed.
 func (t *transfer) failed(err error) wire.TransferState {
-	s := wire.TransferState{Reason: reasonFileError, Message: err.Error()}
+	// Before it is cut: a part of a value would stay.
+	s := wire.TransferState{Reason: reasonFileError, Message: t.files.TransferMessage(t.asked, err.Error())}
 	var refused *files.Error
 	var dir *dirError
 	var input *inputError
@@ -346,7 +353,7 @@ func (t *transfer) failed(err error) wire.TransferState {
 // dirError says why the directory can't be used that paths are relative to.
 type dirError struct{ error }
 
-// TransferRules is a FilesFunc: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
+// TransferRules implements TransferFiles: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
 // without a limit of its own a policy lets transfers be of any size.
 func (e *Executor) TransferRules(t *wire.Transfer) (rules *files.Rules, dir string, err error) {
 	a := &wire.Assignment{File: &wire.File{Rules: t.Rules}, Environment: t.Environment}
@@ -363,4 +370,18 @@ func (e *Executor) TransferRules(t *wire.Transfer) (rules *files.Rules, dir stri
 		rules.MaxWriteBytes = math.MaxInt64
 	}
 	return rules, dir, nil
+}
+
+// TransferMessage implements TransferFiles: a message about a transfer shows nothing of the values that one about a call
+// doesn't show. It can have paths that calls have made.
+func (e *Executor) TransferMessage(t *wire.Transfer, message string) string {
+	resolved, err := envresolve.Resolve(&envresolve.Plan{Known: t.Environment.Known}, e.Environ, wire.Internal)
+	var hidden *redaction
+	if err == nil {
+		hidden, err = newRedaction(resolved.Known)
+	}
+	if err != nil {
+		return fmt.Sprintf("it isn't shown why, as values in it can't be redacted: %v", err)
+	}
+	return hidden.hostText(message)
 }

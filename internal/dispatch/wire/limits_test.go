@@ -155,6 +155,23 @@ func TestShortenMakesAnyResultLegal(t *testing.T) {
 	}
 }
 
+func TestShortenLeavesOutNamesThatNoVariableHas(t *testing.T) {
+	t.Parallel()
+	r := &wire.Result{Outcome: result.Outcome{Reason: result.CommandNotFound}, Environment: wire.Environment{
+		WorkingDir: strings.Repeat("\xff", result.MaxWorkingDir), OmittedVars: -1, OmittedStripped: -1,
+		Vars:     []envresolve.ResolvedVar{{Name: "A B", Source: envresolve.SourceImage}, {Name: "C", Source: "Elsewhere"}, {Name: "D", Source: envresolve.SourceImage}},
+		Stripped: []string{"", "E"},
+	}}
+	r.Shorten()
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	e := &r.Environment
+	if len(e.Vars) != 1 || e.Vars[0].Name != "D" || e.OmittedVars != 2 || len(e.Stripped) != 1 || e.OmittedStripped != 1 || e.WorkingDir != "" {
+		t.Errorf("got %+v", e)
+	}
+}
+
 func TestADecodedEnvironmentIsBoundedWhateverWasSent(t *testing.T) {
 	t.Parallel()
 	body := `{"result":{"callUID":"u","environment":{"vars":[{}` + strings.Repeat(",{}", 20_000) + `],"stripped":[""` + strings.Repeat(`,""`, 10_000) + `]}}}`

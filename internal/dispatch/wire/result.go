@@ -31,23 +31,29 @@ type Environment struct {
 	OmittedStripped int `json:"omittedStripped,omitempty"`
 }
 
-// Shorten cuts what is over the bounds of Validate.
+// Shorten makes what a runner has measured and resolved valid: it cuts and leaves out what isn't.
 func (r *Result) Shorten() {
 	r.Outcome.Shorten()
 	e := &r.Environment
-	if len(e.WorkingDir) > result.MaxWorkingDir {
-		e.WorkingDir = ""
-	}
+	e.WorkingDir = result.WholePath(e.WorkingDir)
 	var vars names[envresolve.ResolvedVar]
 	for _, v := range e.Vars {
+		if !isVariable(v.Name) || !isSource(v.Source) {
+			vars.omitted++
+			continue
+		}
 		vars.add(v, v.Name)
 	}
 	var stripped names[string]
 	for _, name := range e.Stripped {
+		if !isVariable(name) {
+			stripped.omitted++
+			continue
+		}
 		stripped.add(name, name)
 	}
-	e.Vars, e.OmittedVars = vars.kept, e.OmittedVars+vars.omitted
-	e.Stripped, e.OmittedStripped = stripped.kept, e.OmittedStripped+stripped.omitted
+	e.Vars, e.OmittedVars = vars.kept, max(e.OmittedVars, 0)+vars.omitted
+	e.Stripped, e.OmittedStripped = stripped.kept, max(e.OmittedStripped, 0)+stripped.omitted
 }
 
 // Validate says whether a runner can have measured the result.

@@ -146,12 +146,13 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 		}
 		result.Changed = !bytes.Equal(sum.Sum(nil), again.Sum(nil))
 	}
+	isWhole := true
 	if c.rules.shown != nil {
-		if err := c.showPart(result, fd, span{part.start, part.start + n}, page.Bytes()); err != nil {
+		if isWhole, err = c.showPart(result, fd, span{part.start, part.start + n}, page.Bytes()); err != nil {
 			return err
 		}
 	}
-	if part.start == 0 && !result.Truncated && !result.Changed {
+	if isWhole && part.start == 0 && !result.Truncated && !result.Changed {
 		result.SHA256 = hexSum(sum)
 	}
 	return nil

@@ -282,24 +282,33 @@ func (c *call) check(p *place, condition condition) error {
 		return err
 	}
 	if sum != condition.sha256 {
-		return newError(FileChanged, "%s has the checksum %s, and not %s: it has changed; read it again, and decide again.",
-			quote(p.path), sum, condition.sha256)
+		return p.changed(condition)
 	}
 	return nil
 }
 
+// changed says that a file isn't the one of a condition. It doesn't say which sum the file has: see shownSum.
+func (p *place) changed(condition condition) error {
+	return newError(FileChanged, "%s doesn't have the checksum %s: it has changed; read it again, and decide again.", quote(p.path), condition.sha256)
+}
+
 // sum returns the checksum of a file.
 func (c *call) sum(p *place) (string, error) {
-	fd, st, err := p.openFile()
-	if err != nil {
-		return "", err
-	}
-	defer closeAll(fd)
 	sum := sha256.New()
-	if _, err := copyPart(c.ctx, sum, fd, span{0, st.Size}); err != nil {
+	if err := c.copyFile(sum, p); err != nil {
 		return "", err
 	}
 	return hexSum(sum), nil
+}
+
+func (c *call) copyFile(to io.Writer, p *place) error {
+	fd, st, err := p.openFile()
+	if err != nil {
+		return err
+	}
+	defer closeAll(fd)
+	_, err = copyPart(c.ctx, to, fd, span{0, st.Size})
+	return err
 }
 
 // rename renames, and replaces nothing if it is exclusive.

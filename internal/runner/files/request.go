@@ -128,7 +128,8 @@ type Result struct {
 	// Bytes is how much a Read returned, the size of a file that was written, or that a Stat found.
 	Bytes int64
 	// SHA256 is the content of the whole file, good for IfSHA256. A Read sets it only if it returned the file from start to
-	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read.
+	// end and nobody wrote to it meanwhile, a Stat if the file is no larger than MaxReadBytes and can be read. None of them and
+	// no Edit sets it where Shown replaces something of the content.
 	SHA256 string
 	// Lines is how many lines a Read of lines returned.
 	Lines int
@@ -253,11 +254,6 @@ func (r *Request) maxResults() (int, error) {
 	return min(r.MaxResults, MaxResults), nil
 }
 
-// quote makes text safe for a message and bounds it.
-func quote(s string) string {
-	const limit = 512
-	if len(s) > limit {
-		return fmt.Sprintf("%q (cut)", s[:limit])
-	}
-	return fmt.Sprintf("%q", s)
-}
+// quote makes text safe for a message. It stays whole: whoever shows the message may have values in it to redact, of which a cut
+// would leave a part.
+func quote(s string) string { return fmt.Sprintf("%q", s) }

@@ -3,6 +3,8 @@ package files
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"hash"
 	"slices"
 	"sort"
 )
@@ -103,16 +105,16 @@ func commonPrefix(a, b []byte) int {
 }
 
 // showPart writes what is shown of a part of a file that was read. Where that is longer than the output may be, it is less of
-// the part, and the next Read goes on there.
-func (c *call) showPart(result *Result, fd int, part span, text []byte) error {
+// the part, and the next Read goes on there. It says whether nothing was replaced.
+func (c *call) showPart(result *Result, fd int, part span, text []byte) (isWhole bool, err error) {
 	surroundings := c.rules.surroundings(c.ctx, fd)
 	before, err := surroundings.before(part.start, nil)
 	if err != nil {
-		return fileError("read", result.Path, err)
+		return false, fileError("read", result.Path, err)
 	}
 	after, err := surroundings.after(part.end, nil)
 	if err != nil {
-		return fileError("read", result.Path, err)
+		return false, fileError("read", result.Path, err)
 	}
 	around := slices.Concat(before, text, after)
 	whole, _ := c.rules.shown(around)
@@ -125,7 +127,7 @@ func (c *call) showPart(result *Result, fd int, part span, text []byte) error {
 			return int64(len(shown)) > c.rules.maxOutput
 		})
 		if fits == 0 {
-			return newError(FileTooLarge, "The next line or byte of %s takes more than the %d bytes that can be read at once, as values in it are "+
+			return false, newError(FileTooLarge, "The next line or byte of %s takes more than the %d bytes that can be read at once, as values in it are "+
 				"redacted: read it with unit Bytes and another offset.", quote(result.Path), c.rules.maxOutput)
 		}
 		shown, replaced = p.show(ends[fits-1])
@@ -139,7 +141,48 @@ func (c *call) showPart(result *Result, fd int, part span, text []byte) error {
 	}
 	c.rules.replaced(replaced)
 	_, err = c.stdout.Write(shown)
-	return writeError(err)
+	return len(replaced) == 0, writeError(err)
+}
+
+// shownSum sums a content that is shown whole. It has no sum of another one: who knows the rest of the content could try
+// out with it what isn't shown, without the file.
+type shownSum struct {
+	hash.Hash
+	shown  Shown
+	around int
+	// held is the end of what was written: as much as something that isn't shown can be long, and what wasn't looked at.
+	held  []byte
+	hides bool
+}
+
+func (c *call) newShownSum() *shownSum {
+	return &shownSum{Hash: sha256.New(), shown: c.rules.shown, around: int(c.rules.shownAround)}
+}
+
+func (s *shownSum) Write(p []byte) (int, error) {
+	if s.shown != nil && !s.hides {
+		if s.held = append(s.held, p...); len(s.held) >= 2*s.around+bufferBytes {
+			s.look()
+			s.held = append(s.held[:0], s.held[len(s.held)-s.around:]...)
+		}
+	}
+	return s.Hash.Write(p)
+}
+
+func (s *shownSum) look() {
+	_, replaced := s.shown(s.held)
+	s.hides = s.hides || len(replaced) > 0
+}
+
+// hex is the sum, or empty.
+func (s *shownSum) hex() string {
+	if s.shown != nil {
+		s.look()
+	}
+	if s.hides {
+		return ""
+	}
+	return hexSum(s.Hash)
 }
 
 // pageEnds are where a page may end: behind each line, or each byte.

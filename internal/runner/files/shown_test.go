@@ -168,7 +168,7 @@ func TestAReadGoesOnWhereItsBoundCutIt(t *testing.T) {
 	w.refused(Request{Operation: OperationRead, Path: "f"}, FileTooLarge, "redacted")
 }
 
-func TestAWholeReadIsRedactedAndHasTheFilesSum(t *testing.T) {
+func TestAWholeReadThatIsRedactedHasNoSum(t *testing.T) {
 	t.Parallel()
 	content := shownSecret + "\n" + shownSecret
 	w := showing(t, "[X]", content)
@@ -176,7 +176,48 @@ func TestAWholeReadIsRedactedAndHasTheFilesSum(t *testing.T) {
 	w.rules.Shown = nil
 	count := w.replaced()
 	plain, unredacted := w.must(Request{Operation: OperationRead, Path: "f"})
-	if out != "[X]\n[X]" || plain != content || result.SHA256 != unredacted.SHA256 || result.SHA256 == "" || result.Bytes != int64(len(content)) || count != 2 {
+	if out != "[X]\n[X]" || plain != content || result.SHA256 != "" || unredacted.SHA256 == "" || result.Bytes != int64(len(content)) || count != 2 {
 		t.Errorf("got %q, %+v", out, result)
+	}
+}
+
+// A sum of what isn't shown would let who has the rest of the file try values out.
+func TestNoSumIsToldOfWhatIsNotShown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after int
+		secret        string
+		hasSum        bool
+	}{
+		"a content that is shown":   {100, 100, "correct-horse", true},
+		"a value":                   {0, 0, shownSecret, false},
+		"a value far behind":        {300_000, 10, shownSecret, false},
+		"a large content":           {600_000, 600_000, "", true},
+		"a value between two looks": {2*len(shownSecret) + bufferBytes - 10, 200_000, shownSecret, false},
+	} {
+		content := strings.Repeat("a", c.before) + c.secret + strings.Repeat("b", c.after) + "\nEND\n"
+		w := showing(t, "[X]", content)
+		w.rules.MaxReadBytes = 1 << 21
+		for _, r := range []Request{
+			{Operation: OperationRead, Path: "f", Unit: UnitBytes}, {Operation: OperationStat, Path: "f"},
+			{Operation: OperationEdit, Path: "f", OldString: "END", NewString: "end"},
+		} {
+			if _, got := w.must(r); (got.SHA256 != "") != c.hasSum {
+				t.Errorf("%s of %s: %q", r.Operation, name, got.SHA256)
+			}
+		}
+		// The one that the file has: a condition on it holds, and a message about another one doesn't tell it.
+		has, wrong := sumOf([]byte(w.content("f"))), strings.Repeat("0", 64)
+		for _, r := range []Request{
+			{Operation: OperationEdit, Path: "f", OldString: "end", NewString: "E"}, {Operation: OperationWrite, Path: "f", Content: []byte("x")},
+		} {
+			r.IfSHA256 = &wrong
+			if _, _, err := w.do(r); reasonOf(err) != FileChanged || strings.Contains(err.Error(), has) {
+				t.Errorf("%s of %s: %v", r.Operation, name, err)
+			}
+			r.IfSHA256 = &has
+			w.must(r)
+			has = sumOf([]byte(w.content("f")))
+		}
 	}
 }

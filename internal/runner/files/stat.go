@@ -25,14 +25,14 @@ func (c *call) stat() (Result, error) {
 }
 
 // sumOfEntry returns the checksum of a file that may be compared, so that a file too large for one Read can be replaced on
-// condition; empty for what can't be read.
+// condition; empty for what can't be read, or isn't shown whole.
 func (c *call) sumOfEntry(p *place, entry *Entry) (string, error) {
 	if entry.Type != TypeFile || entry.Size > c.rules.maxRead {
 		return "", nil
 	}
-	sum, err := c.sum(p)
-	if err != nil {
+	sum := c.newShownSum()
+	if err := c.copyFile(sum, p); err != nil {
 		return "", c.ctx.Err()
 	}
-	return sum, nil
+	return sum.hex(), nil
 }

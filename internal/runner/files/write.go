@@ -120,8 +120,7 @@ func (c *call) edit() (Result, error) {
 	}
 	was := sumOf(content)
 	if want.sha256 != "" && want.sha256 != was {
-		return Result{}, newError(FileChanged, "%s has the checksum %s, and not %s: it has changed; read it again, and decide again.",
-			quote(p.path), was, want.sha256)
+		return Result{}, p.changed(want)
 	}
 	count, err := c.occurrences(p, content)
 	if err != nil {
@@ -137,7 +136,9 @@ func (c *call) edit() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{Path: p.path, Bytes: size, SHA256: sumOf(edited), Replaced: count}, nil
+	sum := c.newShownSum()
+	_, _ = sum.Write(edited)
+	return Result{Path: p.path, Bytes: size, SHA256: sum.hex(), Replaced: count}, nil
 }
 
 // readWhole reads a file that can be edited.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/result"
 )
@@ -42,13 +41,13 @@ func (c *programCounts) add(p result.Program) {
 func (o *observed) addExecuted(path string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.executed.add(result.Program{Path: shortPath(path)})
+	o.executed.add(result.Program{Path: textOf(path)})
 }
 
 func (o *observed) addRefused(path, rule string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last = result.Program{Path: shortPath(path), Rule: rule}
+	o.last = result.Program{Path: textOf(path), Rule: rule}
 	o.refused.add(o.last)
 }
 
@@ -71,23 +70,14 @@ func (o *observed) lastRefused() (last result.Program, others string) {
 	return o.last, ""
 }
 
-// shortPath keeps the end of a path that is too long: its beginning says less.
-func shortPath(path string) string {
-	path = strings.ToValidUTF8(path, "\uFFFD")
-	if len(path) <= result.MaxProgramPath {
-		return path
-	}
-	path = path[len(path)-result.MaxProgramPath+len("..."):]
-	for len(path) > 0 && !utf8.RuneStart(path[0]) {
-		path = path[1:]
-	}
-	return "..." + path
-}
+// textOf is a path as text, and whole: the outcome is redacted before it is shortened.
+func textOf(path string) string { return strings.ToValidUTF8(path, "\uFFFD") }
 
+// shortPaths are the first paths, each whole.
 func shortPaths(paths []string) []string {
-	var short []string
+	var first []string
 	for _, path := range paths[:min(len(paths), result.MaxPaths)] {
-		short = append(short, shortPath(path))
+		first = append(first, textOf(path))
 	}
-	return short
+	return first
 }

@@ -173,7 +173,6 @@ func (s *server) run(c received) error {
 		// When it fails, so does what follows.
 		_ = send(s.conn, &reply{Started: &at})
 	}))
-	outcome.Shorten()
 	s.output.hide()
 	ended := &reply{Ended: &outcome, Reusable: !hasChildren()}
 	last := ended.takeFiles(streams)

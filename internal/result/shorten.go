@@ -1,0 +1,211 @@
+package result
+
+import (
+	"math"
+	"time"
+)
+
+// Shorten makes an outcome one that Validate accepts, also when its JSON is read elsewhere, whatever it says: a result that the
+// operator refuses is lost. It cuts the middle of a stream, the end of a message or a host, the beginning of a program's path.
+// It leaves out the path of a directory or a file that is too long, because a part of it names another one, and what can't be.
+//
+// What is redacted must be redacted before: a part of a value isn't recognized.
+func (o *Outcome) Shorten() {
+	o.Message = firstText(o.Message, MaxMessage)
+	o.WorkingDir = WholePath(o.WorkingDir)
+	if o.File != nil {
+		o.File.shorten()
+	}
+	o.correctEnd()
+	for _, s := range []*Stream{&o.Stdout, &o.Stderr} {
+		s.shorten()
+		if !o.Started && s.Bytes != 0 {
+			*s = Stream{}
+		}
+	}
+	o.Executed, o.MoreExecuted = o.Executed.shortened(o.MoreExecuted)
+	o.Refused, o.MoreRefused = o.Refused.shortened(o.MoreRefused)
+	o.Denied, o.MoreDenied = o.Denied.shortened(o.MoreDenied)
+	o.Isolation.shorten()
+	o.Redactions = o.Redactions.shortened()
+	switch {
+	case o.Artifacts == nil:
+	case o.Started:
+		o.Artifacts.shorten()
+	default:
+		o.Artifacts = nil
+	}
+}
+
+// correctEnd makes the reason, the exit code, the signal and the times go together. Whether something was started stays, but
+// for a file action, which is one that was begun.
+func (o *Outcome) correctEnd() {
+	if o.validateReason() != nil {
+		o.Reason, o.ExitCode = o.reasonByCode()
+		o.Started = o.Started || o.File != nil
+	}
+	if o.Signal != "" && (*orZero(o.ExitCode) != NoExitCode || !isSignalName(o.Signal)) {
+		o.Signal = ""
+	}
+	o.DurationMS = max(o.DurationMS, 0)
+	for _, at := range []*time.Time{&o.StartTime, &o.CompletionTime} {
+		if _, err := at.MarshalJSON(); err != nil {
+			*at = time.Time{}
+		}
+	}
+}
+
+// reasonByCode is how something ended whose reason doesn't go with the rest.
+func (o *Outcome) reasonByCode() (reason string, code *int32) {
+	rule, isKnown := exitRules[o.Reason]
+	switch c := o.ExitCode; {
+	case o.File != nil && fileReasons[o.Reason]:
+		return o.Reason, nil
+	case o.File != nil:
+		return FileError, nil
+	case !o.Started && isKnown && rule.allows(false, nil):
+		return o.Reason, nil
+	case !o.Started:
+		return InvalidEnvironment, nil
+	case c != nil && *c == 0:
+		return Completed, c
+	case c != nil && *c >= 1 && *c <= 255:
+		return NonZeroExit, c
+	default:
+		return Signaled, Exit(NoExitCode)
+	}
+}
+
+func (s *Stream) shorten() {
+	*s = *s.shortened(MaxStreamBytes / 2)
+	s.Bytes = s.total()
+	if s.validate() != nil {
+		s.SHA256 = ""
+	}
+}
+
+// shortened are the programs that can be listed, and how many times others came.
+func (p Programs) shortened(more int64) (Programs, int64) {
+	var kept Programs
+	more = max(more, 0)
+	for _, one := range p {
+		one.Path = lastText(one.Path, MaxProgramPath)
+		if len(kept) == MaxPrograms || one.check() != nil {
+			more = addCounts(more, one.Count)
+			continue
+		}
+		kept = append(kept, one)
+	}
+	return kept, more
+}
+
+func (d Denials) shortened(more int64) (Denials, int64) {
+	var kept Denials
+	more = max(more, 0)
+	for _, one := range d {
+		one.Host = firstText(one.Host, MaxDenialHost)
+		if len(kept) == MaxDenials || one.check() != nil {
+			more = addCounts(more, one.Count)
+			continue
+		}
+		kept = append(kept, one)
+	}
+	return kept, more
+}
+
+func (r Redactions) shortened() Redactions {
+	var kept Redactions
+	for _, one := range r {
+		if len(kept) < MaxRedactions && one.check() == nil {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+func (i *Isolation) shorten() {
+	if i == nil {
+		return
+	}
+	if i.Self != nil && i.Self.Check() != nil {
+		i.Self = nil
+	}
+	if !isNetwork(i.Network) {
+		i.Network = ""
+	}
+	for _, list := range []*Paths{&i.NamesOnly, &i.Writable, &i.NotFound} {
+		var kept Paths
+		for _, path := range (*list)[:min(len(*list), MaxPaths)] {
+			kept = append(kept, lastText(path, MaxProgramPath))
+		}
+		*list = kept
+	}
+}
+
+func (f *File) shorten() {
+	f.Path = textOf(f.Path)
+	if !fitsPath(f.Path) {
+		f.Path = ""
+	}
+	if !isHash(f.SHA256) {
+		f.SHA256 = ""
+	}
+	for _, n := range []**int64{&f.Bytes, &f.Lines, &f.Matches, &f.NextOffset, &f.Replaced} {
+		if *n != nil && **n < 0 {
+			*n = nil
+		}
+	}
+	s := &f.Skipped
+	for _, n := range []*int64{&s.Binary, &s.Denied, &s.Unreadable, &s.Deep, &s.LongLines} {
+		*n = max(*n, 0)
+	}
+}
+
+func (a *Artifacts) shorten() {
+	a.Message, a.Omitted = ArtifactsMessage(a.Message), max(a.Omitted, 0)
+	known := artifactPaths{}
+	var kept ArtifactList
+	for i := range a.Kept {
+		if len(kept) == MaxArtifacts || known.check(&a.Kept[i]) != nil {
+			a.Omitted = addCounts(a.Omitted, 1)
+			continue
+		}
+		kept = append(kept, a.Kept[i])
+	}
+	if len(kept) < len(a.Kept) && a.Message == "" {
+		a.Message = "Files that can't be listed were left out."
+	}
+	a.Kept = kept
+}
+
+// addCounts adds what isn't less than nothing, up to the largest number.
+func addCounts(a, b int64) int64 {
+	if b = max(b, 0); a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// WholePath is the path of a directory as text; empty for one that is too long.
+func WholePath(path string) string {
+	if path = textOf(path); len(path) > MaxWorkingDir {
+		return ""
+	}
+	return path
+}
+
+func textOf(text string) string { return toText([]byte(text)) }
+
+// firstText is the beginning of a text, in whole characters of at most limit bytes.
+func firstText(text string, limit int) string {
+	return toText(prefix([]byte(text), limit, textCost))
+}
+
+// lastText is a text of at most limit bytes, which lacks its beginning if it is too long: the end of a path tells more.
+func lastText(text string, limit int) string {
+	const more = "..."
+	if text = textOf(text); len(text) <= limit {
+		return text
+	}
+	return more + string(trimPartialStart([]byte(text[len(text)-limit+len(more):])))
+}
