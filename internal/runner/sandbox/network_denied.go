@@ -11,8 +11,8 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// maxRule bounds the sentence about a refusal, in bytes.
-const maxRule = 512
+// maxRule bounds the sentence about a refusal, in bytes. It is longer than any of ours: what is cut here can't be redacted whole.
+const maxRule = result.MaxMessage
 
 // denials counts refused connections.
 type denials struct {

@@ -88,7 +88,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	if len(o.Denied) != result.MaxDenials || o.MoreDenied != result.MaxDenials {
 		t.Errorf("%d are listed, %d more counted", len(o.Denied), o.MoreDenied)
 	}
-	if message := d.message(); len(message) > 1024 || !utf8.ValidString(message) || !strings.Contains(message, "At least 19 other addresses") {
+	if message := d.message(); len(message) > 2*result.MaxMessage || !utf8.ValidString(message) || !strings.Contains(message, "At least 19 other addresses") {
 		t.Errorf("the message is %q", message)
 	}
 }
