@@ -155,7 +155,7 @@ func TestFileActionsOnOddFiles(t *testing.T) {
 ln /etc/passwd hard 2>/dev/null || echo "no hard link leads out"
 echo here >one; ln one two
 printf x >"$(printf 'odd\n\t\377\033[31m"')"
-d=deep; for i in $(seq 300); do d=$d/d; done; mkdir -p $d; echo found >$d/needle
+for depth in 200 300; do d=deep$depth; for i in $(seq $depth); do d=$d/d; done; mkdir -p $d; echo found >$d/needle; done
 truncate -s 1T sparse; printf 'y%.0s' $(seq 100000) >oneline; ln -s /dev/zero endless; ln -s /proc/self/mem memory`)),
 		succeeded("no hard link leads out\n"))
 	part := run(file(v1alpha1.FileRead, "sparse", func(f *v1alpha1.FileAction) { f.Unit, f.Limit = v1alpha1.UnitBytes, ptr.To(int64(8)) }))
@@ -171,11 +171,17 @@ truncate -s 1T sparse; printf 'y%.0s' $(seq 100000) >oneline; ln -s /dev/zero en
 		t.Errorf("listed %q", listed.Status.Stdout)
 	}
 	found := run(file(v1alpha1.FileGrep, ".", pattern("found|y{1000}")))
-	if !strings.Contains(found.Status.Stdout, `/d/needle","lineNumber":1`) && !found.Status.File.Truncated {
+	if strings.Count(found.Status.Stdout, `/d/needle","lineNumber":1`) != 1 || strings.Contains(found.Status.Stdout, "deep300") || found.Status.File.Skipped == nil {
 		t.Errorf("found %q, %+v", clip(found.Status.Stdout, 1000), found.Status.File)
 	}
-	expect(t, run(file(v1alpha1.FileDelete, "deep", func(f *v1alpha1.FileAction) { f.Recursive = true })), did(""))
-	expect(t, run(shell("ls -d deep 2>/dev/null || echo gone")), succeeded("gone\n"))
+	remove := func(path string) *v1alpha1.ToolCall {
+		return run(file(v1alpha1.FileDelete, path, func(f *v1alpha1.FileAction) { f.Recursive = true }))
+	}
+	expect(t, remove("deep200"), did(""))
+	tooDeep := remove("deep300")
+	expect(t, tooDeep, couldNot(v1alpha1.ReasonFileError))
+	expectMessage(t, tooDeep, "256 directories deep")
+	expect(t, run(shell("ls -d deep*")), succeeded("deep300\n"))
 }
 
 // Calls write the same file at the same time: each reader finds one of the contents, whole, and of the writes that expect
