@@ -66,7 +66,7 @@ func (r *run) start() (err error) {
 	closeOnExec()
 	switch {
 	case domain == nil:
-		err = r.startPlain(program, dir, files, r.denyNetwork())
+		err = r.startPlain(program, dir, files, restriction{set: r.denyNetwork()})
 	case domain.NeedsStage():
 		err = r.startInside(domain, program, dir, files)
 	default:
@@ -91,8 +91,17 @@ func (r *run) start() (err error) {
 	return nil
 }
 
-// startPlain starts the program. restrict is called on its thread before; it may be nil.
-func (r *run) startPlain(program string, dir *workDir, files *childFiles, restrict func() error) error {
+// restriction is what a thread sets on itself before it starts a program.
+type restriction struct {
+	// set is nil for nothing.
+	set func() error
+	// isDomain says that the program and the thread are in one domain, so that the program must not run before the thread
+	// has ended.
+	isDomain bool
+}
+
+// startPlain starts the program.
+func (r *run) startPlain(program string, dir *workDir, files *childFiles, restrict restriction) error {
 	discardStage()
 	tree := r.newTree()
 	r.startedAt = r.now()
@@ -107,10 +116,11 @@ func (r *run) startPlain(program string, dir *workDir, files *childFiles, restri
 func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
 	defer domain.Close()
 	var inside *sandbox.Process
-	err := r.startPlain(program, dir, files, func() (err error) {
+	enter := func() (err error) {
 		inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
 		return err
-	})
+	}
+	err := r.startPlain(program, dir, files, restriction{set: enter, isDomain: true})
 	if err == nil {
 		r.inside = inside
 	} else if inside != nil {
@@ -145,23 +155,33 @@ func (r *run) newTree() func(leader int) tree {
 
 // fork starts the program in a session of its own. It restricts a thread that is used for nothing else: the child inherits
 // the restriction, the other threads of this process don't.
-func fork(program string, cmd *Command, files *childFiles, cwd string, restrict func() error) (int, error) {
+func fork(program string, cmd *Command, files *childFiles, cwd string, restrict restriction) (int, error) {
 	argv := withSource(cmd.Argv, cmd.Source != nil)
 	attr := &syscall.ProcAttr{
-		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isDomain},
 	}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would be our own
 	}
-	if restrict == nil {
+	if restrict.set == nil {
 		return syscall.ForkExec(program, argv, attr)
 	}
-	return onThreadOfItsOwn(func() (int, error) {
-		if err := restrict(); err != nil {
+	var thread int
+	pid, err := onThreadOfItsOwn(func() (int, error) {
+		if err := restrict.set(); err != nil {
 			return 0, err
 		}
-		return syscall.ForkExec(program, argv, attr)
+		thread = unix.Gettid()
+		pid, err := syscall.ForkExec(program, argv, attr)
+		if err == nil && restrict.isDomain {
+			sandbox.Hold(pid)
+		}
+		return pid, err
 	})
+	if err == nil && restrict.isDomain {
+		sandbox.Release(pid, thread)
+	}
+	return pid, err
 }
 
 // onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't.

@@ -29,6 +29,8 @@ type Domain struct {
 	programs *programs
 	ruleset  *ruleset
 	abi      int
+	// mayTrace says that a command can be held until the thread that started it has ended.
+	mayTrace bool
 }
 
 // Prepare resolves rules in this pod for a command with a PATH, and makes the command's domain. The error is
@@ -40,7 +42,7 @@ func Prepare(r *rules.Rules, path string, support rules.Support) (*Domain, error
 	if auditArch == 0 {
 		return nil, &UnavailableError{"architecture that the filter is made for"}
 	}
-	d := &Domain{rules: r, abi: support.LandlockABI}
+	d := &Domain{rules: r, abi: support.LandlockABI, mayTrace: support.Trace}
 	if err := d.prepare(path); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("prepare the command's domain: %w", err)
@@ -92,11 +94,12 @@ func (d *Domain) Close() {
 }
 
 // NeedsStage reports whether the domain is entered in a stage: a process that starts another one waits until that has
-// executed its program, and can't answer for it meanwhile.
-func (d *Domain) NeedsStage() bool { return d.programs != nil }
+// executed its program, and can't answer for it meanwhile. Nor can a thread be kept from a command that can't be held.
+func (d *Domain) NeedsStage() bool { return d.programs != nil || !d.mayTrace }
 
 // Enter puts the calling thread and what it starts into a domain that needs no stage. The thread must be used for
-// nothing but a start afterwards. The caller stops the process, also when the start fails.
+// nothing but a start afterwards, and end before the command runs: see Hold. The caller stops the process, also when the
+// start fails.
 func (d *Domain) Enter(denyNetwork bool, n *Network) (*Process, error) {
 	if d.NeedsStage() {
 		return nil, errNeedsStage
@@ -119,7 +122,7 @@ func (d *Domain) Enter(denyNetwork bool, n *Network) (*Process, error) {
 	return p, err
 }
 
-var errNeedsStage = errors.New("a domain that lists programs is entered in a stage")
+var errNeedsStage = errors.New("a domain that lists programs, and any where nothing can be traced, is entered in a stage")
 
 // errNoConnections can't be the call's mistake: whoever prepares the domain knows what decides.
 var errNoConnections = errors.New("the domain holds connections, and nothing decides about them: set Network.Connections")

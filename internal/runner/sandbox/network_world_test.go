@@ -141,17 +141,24 @@ func startCommand(c *Start) (p *Process, pid int, err error) {
 		p, err = stage.Execute(c)
 		return p, stage.PID, err
 	}
+	var thread int
 	onThreadOfItsOwn(func() {
 		if p, err = c.Domain.Enter(c.DenyNetwork, c.Network); err != nil {
 			return
 		}
+		thread = unix.Gettid()
 		pid, err = syscall.ForkExec(c.Program, c.Argv, &syscall.ProcAttr{
-			Dir: "/proc/self/fd/" + strconv.Itoa(c.Directory), Env: c.Env, Files: c.Files, Sys: &syscall.SysProcAttr{Setsid: true},
+			Dir: "/proc/self/fd/" + strconv.Itoa(c.Directory), Env: c.Env, Files: c.Files, Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: true},
 		})
 		if err != nil {
 			p.Stop()
+			return
 		}
+		Hold(pid)
 	})
+	if err == nil {
+		Release(pid, thread)
+	}
 	return p, pid, err
 }
 
