@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -45,7 +46,8 @@ func await(ctx context.Context, log logr.Logger, what string, timeout time.Durat
 	return err
 }
 
-// retry tries until there is no error or the context ends, and logs each error: waiting took longer than an installation does.
+// retry tries until there is no error or the context ends, and logs each error: each try has already waited as
+// long as an installation takes.
 func retry(ctx context.Context, log logr.Logger, try func(context.Context) error) error {
 	for {
 		err := try(ctx)
@@ -75,26 +77,49 @@ func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log 
 	return nil
 }
 
-// awaitKinds waits until the cluster serves calls in the way that this operator reads them. Caches would try that
-// forever, and say why in the log only.
+// kinds are those that the operator caches, by the names of their resources. The cache can't be set up while one is missing.
+var kinds = []struct {
+	resource string
+	// isCluster says that the kind has no namespaces.
+	isCluster bool
+	fields    fields.Selector
+}{
+	{resource: "executionpolicies", isCluster: true},
+	{resource: "executionenvironments"},
+	{resource: "skills"},
+	{resource: "toolsessions"},
+	{resource: "toolcalls", fields: apicache.InFlight()},
+}
+
+// awaitKinds waits until the cluster serves each kind in the way that this operator reads it.
 func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
-	calls := "/apis/" + v1alpha1.GroupVersion.String()
-	if len(namespaces) > 0 {
-		calls += "/namespaces/" + namespaces[0]
-	}
-	calls += "/toolcalls"
-	err := await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
-		return server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
-	})
-	switch {
-	case err == nil:
+	return await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
+		for _, kind := range kinds {
+			path := "/apis/" + v1alpha1.GroupVersion.String()
+			if len(namespaces) > 0 && !kind.isCluster {
+				path += "/namespaces/" + namespaces[0]
+			}
+			request := server.Get().AbsPath(path, kind.resource).Param("limit", "1")
+			if kind.fields != nil {
+				request.Param("fieldSelector", kind.fields.String())
+			}
+			if err := request.Do(ctx).Error(); err != nil {
+				return explainKind(kind.resource, err)
+			}
+		}
 		return nil
+	})
+}
+
+// explainKind says what to do about a kind that can't be listed.
+func explainKind(resource string, err error) error {
+	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster doesn't serve %s: install the CustomResourceDefinitions of this release (config/crd): %w", calls, err)
+		return fmt.Errorf("the cluster doesn't serve %s of %s: install the CustomResourceDefinitions of this release (config/crd): %w", resource, v1alpha1.GroupVersion, err)
 	case apierrors.IsBadRequest(err):
-		return fmt.Errorf("the cluster's CustomResourceDefinitions are of an earlier release, and calls can't be selected by status.phase: install the CustomResourceDefinitions of this release (config/crd) before its operator: %w", err)
+		return fmt.Errorf("the cluster's CustomResourceDefinitions are of an earlier release, and %s can't be selected as the operator does: install the CustomResourceDefinitions of this release (config/crd) before its operator: %w", resource, err)
 	}
-	return fmt.Errorf("list calls: %w", err)
+	return fmt.Errorf("list %s: %w", resource, err)
 }
 
 // awaitRights waits until the operator's account has every right that it needs, in each namespace to work in. Caches
