@@ -2,14 +2,18 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
@@ -25,12 +29,24 @@ const (
 	awaitPoll      = 500 * time.Millisecond
 )
 
-// await runs a check until it succeeds, and logs why it waits. When the time is up the error is the check's last one: it
+// unsupportedError says why the operator can't work in this cluster, however long it waits.
+type unsupportedError struct{ error }
+
+func isUnsupported(err error) bool {
+	var unsupported *unsupportedError
+	return errors.As(err, &unsupported)
+}
+
+// await runs a check until it succeeds or finds the cluster unsupported, and logs why it waits. When the time is up the error is the check's last one: it
 // says more. A check that the end of the time cut short doesn't count, unless it is the only one.
 func await(ctx context.Context, log logr.Logger, what string, timeout time.Duration, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, awaitPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
+		if isUnsupported(err) {
+			last = err
+			return false, err
+		}
 		if err != nil && (last == nil || last.Error() != err.Error()) {
 			log.Info("Waiting for "+what, "reason", err.Error())
 		}
@@ -46,12 +62,12 @@ func await(ctx context.Context, log logr.Logger, what string, timeout time.Durat
 	return err
 }
 
-// retry tries until there is no error or the context ends, and logs each error: each try has already waited as
+// retry tries until there is no error, the cluster is unsupported or the context ends, and logs each error: each try has already waited as
 // long as an installation takes.
 func retry(ctx context.Context, log logr.Logger, try func(context.Context) error) error {
 	for {
 		err := try(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || isUnsupported(err) {
 			return err
 		}
 		log.Error(err, "The operator can't work yet, and goes on waiting")
@@ -75,6 +91,18 @@ func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log 
 		return fmt.Errorf("reach the API server: %w", err)
 	}
 	return nil
+}
+
+// awaitService waits for the Service that leads runners to whichever replica is the leader.
+func awaitService(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (service *corev1.Service, err error) {
+	err = await(ctx, log, "the Service for runners", installTimeout, func(ctx context.Context) (err error) {
+		service, err = clients.CoreV1().Services(o.Namespace).Get(ctx, o.DispatchService, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get Service %s/%s, which runners need: %w", o.Namespace, o.DispatchService, err)
+	}
+	return service, nil
 }
 
 // kinds are those that the operator caches, by the names of their resources. The cache can't be set up while one is missing.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -162,5 +163,59 @@ func TestTheStartWaitsForEveryKind(t *testing.T) {
 				t.Errorf("with it: %v", err)
 			}
 		})
+	}
+}
+
+// An API server may fail, and the Service may be installed after the operator.
+func TestTheStartWaitsForTheServiceForRunners(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if want := "/api/v1/namespaces/home/services/toolcall-dispatch"; r.URL.Path != want {
+			t.Errorf("asked for %s", r.URL)
+		}
+		switch asked.Add(1) {
+		case 1:
+			http.NotFound(w, r)
+		case 2:
+			w.WriteHeader(http.StatusGatewayTimeout)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Service","spec":{"clusterIP":"10.0.0.9","ports":[{"port":9443}]}}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	clients := kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
+	service, err := awaitService(t.Context(), clients, &Options{Namespace: "home", DispatchService: "toolcall-dispatch"}, logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"127.0.0.1:1", "10.0.0.9:9443"}, endpoints("127.0.0.1", 1, service)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A request for the cluster's features that fails is made again; waiting doesn't help with an old cluster.
+func TestTheStartWaitsForWhatTheClusterHas(t *testing.T) {
+	t.Parallel()
+	for version, isSupported := range map[string]bool{"v1.36.0": true, "v1.32.9": false} {
+		var asked atomic.Int32
+		whole := versionHandler(version, "validatingadmissionpolicies")
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) == 1 {
+				w.WriteHeader(http.StatusGatewayTimeout)
+				return
+			}
+			whole(w, r)
+		}))
+		t.Cleanup(server.Close)
+		var found *clusterFeatures
+		err := retry(t.Context(), logr.Discard(), func(ctx context.Context) (err error) {
+			found, err = awaitFeatures(ctx, kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), &Options{RunnerDelivery: DeliverCopied}, logr.Discard())
+			return err
+		})
+		if isSupported && (err != nil || found.version != version) || !isSupported && !isUnsupported(err) {
+			t.Errorf("Kubernetes %s: %+v, %v", version, found, err)
+		}
 	}
 }
