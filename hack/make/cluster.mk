@@ -33,5 +33,5 @@ image-tools: ## Build the tool image toolcall.dev/tools:dev, and print its tarba
 	@$(IMAGES) tool
 
 .PHONY: load-tools
-load-tools: build ## Build the tool image, with and without the runner, and one with bash only, and load them onto the local node.
+load-tools: build ## Build the tool image, with and without the runner, and one with bash and a few coreutils, and load them onto the local node.
 	@hack/load-tools.sh

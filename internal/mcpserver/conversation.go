@@ -338,5 +338,5 @@ func (s *Server) leaveConversation(req *mcp.CallToolRequest, call *v1alpha1.Tool
 	}
 	s.conversations.remove(req, client.ObjectKey{Namespace: call.Namespace, Name: call.Spec.SessionRef.Name})
 	result.Output += "\n\nThe session of this conversation has ended, and its files are gone, except on volumes that list_environments " +
-		"shows. The next call starts another session, without the others."
+		"shows. The next call starts another session, which has only the files on those volumes."
 }

@@ -255,8 +255,11 @@ func TestASessionPerClientThatEnds(t *testing.T) {
 	over[first.Session] = true
 	mu.Unlock()
 	answer, lost := use(t, session, "run_command", fields{"command": "y"})
-	if !answer.IsError || lost.Reason != v1alpha1.ReasonSessionEnded || !ptr.Deref(lost.RetrySafe, false) || !strings.Contains(lost.Output, "its files are gone") {
+	if !answer.IsError || lost.Reason != v1alpha1.ReasonSessionEnded || !ptr.Deref(lost.RetrySafe, false) {
 		t.Errorf("%+v", lost)
+	}
+	if !strings.Contains(lost.Output, "its files are gone") || !strings.HasSuffix(lost.Output, "which has only the files on those volumes.") {
+		t.Errorf("the model isn't told: %q", lost.Output)
 	}
 	if _, next := use(t, session, "run_command", fields{"command": "y"}); next.Output != "y" || next.Session == first.Session {
 		t.Errorf("%+v", next)

@@ -2,13 +2,18 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
@@ -24,12 +29,24 @@ const (
 	awaitPoll      = 500 * time.Millisecond
 )
 
-// await runs a check until it succeeds, and logs why it waits. When the time is up the error is the check's last one: it
+// unsupportedError says why the operator can't work in this cluster, however long it waits.
+type unsupportedError struct{ error }
+
+func isUnsupported(err error) bool {
+	var unsupported *unsupportedError
+	return errors.As(err, &unsupported)
+}
+
+// await runs a check until it succeeds or finds the cluster unsupported, and logs why it waits. When the time is up the error is the check's last one: it
 // says more. A check that the end of the time cut short doesn't count, unless it is the only one.
 func await(ctx context.Context, log logr.Logger, what string, timeout time.Duration, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, awaitPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
+		if isUnsupported(err) {
+			last = err
+			return false, err
+		}
 		if err != nil && (last == nil || last.Error() != err.Error()) {
 			log.Info("Waiting for "+what, "reason", err.Error())
 		}
@@ -45,11 +62,12 @@ func await(ctx context.Context, log logr.Logger, what string, timeout time.Durat
 	return err
 }
 
-// retry tries until there is no error or the context ends, and logs each error: waiting took longer than an installation does.
+// retry tries until there is no error, the cluster is unsupported or the context ends, and logs each error: each try has already waited as
+// long as an installation takes.
 func retry(ctx context.Context, log logr.Logger, try func(context.Context) error) error {
 	for {
 		err := try(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || isUnsupported(err) {
 			return err
 		}
 		log.Error(err, "The operator can't work yet, and goes on waiting")
@@ -75,26 +93,61 @@ func awaitAPI(ctx context.Context, server discovery.ServerVersionInterface, log 
 	return nil
 }
 
-// awaitKinds waits until the cluster serves calls in the way that this operator reads them. Caches would try that
-// forever, and say why in the log only.
-func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
-	calls := "/apis/" + v1alpha1.GroupVersion.String()
-	if len(namespaces) > 0 {
-		calls += "/namespaces/" + namespaces[0]
-	}
-	calls += "/toolcalls"
-	err := await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
-		return server.Get().AbsPath(calls).Param("limit", "1").Param("fieldSelector", apicache.InFlight().String()).Do(ctx).Error()
+// awaitService waits for the Service that leads runners to whichever replica is the leader.
+func awaitService(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (service *corev1.Service, err error) {
+	err = await(ctx, log, "the Service for runners", installTimeout, func(ctx context.Context) (err error) {
+		service, err = clients.CoreV1().Services(o.Namespace).Get(ctx, o.DispatchService, metav1.GetOptions{})
+		return err
 	})
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster doesn't serve %s: install the CustomResourceDefinitions of this release (config/crd): %w", calls, err)
-	case apierrors.IsBadRequest(err):
-		return fmt.Errorf("the cluster's CustomResourceDefinitions are of an earlier release, and calls can't be selected by status.phase: install the CustomResourceDefinitions of this release (config/crd) before its operator: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("get Service %s/%s, which runners need: %w", o.Namespace, o.DispatchService, err)
 	}
-	return fmt.Errorf("list calls: %w", err)
+	return service, nil
+}
+
+// kinds are those that the operator caches, by the names of their resources. The cache can't be set up while one is missing.
+var kinds = []struct {
+	resource string
+	// isCluster says that the kind has no namespaces.
+	isCluster bool
+	fields    fields.Selector
+}{
+	{resource: "executionpolicies", isCluster: true},
+	{resource: "executionenvironments"},
+	{resource: "skills"},
+	{resource: "toolsessions"},
+	{resource: "toolcalls", fields: apicache.InFlight()},
+}
+
+// awaitKinds waits until the cluster serves each kind in the way that this operator reads it.
+func awaitKinds(ctx context.Context, server rest.Interface, namespaces []string, log logr.Logger) error {
+	return await(ctx, log, "the CustomResourceDefinitions", installTimeout, func(ctx context.Context) error {
+		for _, kind := range kinds {
+			path := "/apis/" + v1alpha1.GroupVersion.String()
+			if len(namespaces) > 0 && !kind.isCluster {
+				path += "/namespaces/" + namespaces[0]
+			}
+			request := server.Get().AbsPath(path, kind.resource).Param("limit", "1")
+			if kind.fields != nil {
+				request.Param("fieldSelector", kind.fields.String())
+			}
+			if err := request.Do(ctx).Error(); err != nil {
+				return explainKind(kind.resource, err)
+			}
+		}
+		return nil
+	})
+}
+
+// explainKind says what to do about a kind that can't be listed.
+func explainKind(resource string, err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the cluster doesn't serve %s of %s: install the CustomResourceDefinitions of this release (config/crd): %w", resource, v1alpha1.GroupVersion, err)
+	case apierrors.IsBadRequest(err):
+		return fmt.Errorf("the cluster's CustomResourceDefinitions are of an earlier release, and %s can't be selected as the operator does: install the CustomResourceDefinitions of this release (config/crd) before its operator: %w", resource, err)
+	}
+	return fmt.Errorf("list %s: %w", resource, err)
 }
 
 // awaitRights waits until the operator's account has every right that it needs, in each namespace to work in. Caches

@@ -41,7 +41,7 @@ type clusterFeatures struct {
 	noImageVolumes string
 }
 
-// findFeatures asks the cluster what it has. The error says what can't be made up for.
+// findFeatures asks the cluster what it has. The error is an unsupportedError where the cluster lacks what can't be made up for.
 func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (*clusterFeatures, error) {
 	info, err := clients.Discovery().ServerVersion()
 	if err != nil {
@@ -49,7 +49,7 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options,
 	}
 	f := &clusterFeatures{version: info.GitVersion}
 	if kubeversion.IsOlder(f.version, kubeversion.Minimum) {
-		return nil, fmt.Errorf("this cluster runs Kubernetes %s: %s or newer is needed", f.version, kubeversion.Minimum)
+		return nil, &unsupportedError{fmt.Errorf("this cluster runs Kubernetes %s: %s or newer is needed", f.version, kubeversion.Minimum)}
 	}
 	if f.unstamped, err = findStamp(ctx, clients, log); err != nil {
 		return nil, err
@@ -61,6 +61,15 @@ func findFeatures(ctx context.Context, clients kubernetes.Interface, o *Options,
 		f.noImageVolumes = findImageVolumes(ctx, clients, o)
 	}
 	return f, nil
+}
+
+// awaitFeatures waits until the cluster says what it has.
+func awaitFeatures(ctx context.Context, clients kubernetes.Interface, o *Options, log logr.Logger) (found *clusterFeatures, err error) {
+	err = await(ctx, log, "what the cluster has", installTimeout, func(ctx context.Context) (err error) {
+		found, err = findFeatures(ctx, clients, o, log)
+		return err
+	})
+	return found, err
 }
 
 // findStamp says why nothing fills spec.requestedBy in; empty when something does. A cluster without
@@ -75,7 +84,7 @@ func findStamp(ctx context.Context, clients kubernetes.Interface, log logr.Logge
 		return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
 	}
 	if !serves("validatingadmissionpolicies") {
-		return "", fmt.Errorf("this cluster serves no validatingadmissionpolicies in %s, which vouch for the requesters of calls", group)
+		return "", &unsupportedError{fmt.Errorf("this cluster serves no validatingadmissionpolicies in %s, which vouch for the requesters of calls", group)}
 	}
 	if !serves("mutatingadmissionpolicies") {
 		return "the cluster serves no mutatingadmissionpolicies in " + group, nil

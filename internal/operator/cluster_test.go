@@ -176,7 +176,13 @@ func TestTheOperatorRefusesAnOldCluster(t *testing.T) {
 // versionServer is an API server that says its version, and which resources it serves for admission, if any.
 func versionServer(t *testing.T, version string, serves ...string) string {
 	t.Helper()
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	listener := httptest.NewServer(versionHandler(version, serves...))
+	t.Cleanup(listener.Close)
+	return listener.URL
+}
+
+func versionHandler(version string, serves ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "admissionregistration.k8s.io/v1"}
 		for _, name := range serves {
 			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
@@ -190,7 +196,5 @@ func versionServer(t *testing.T, version string, serves ...string) string {
 		default:
 			http.NotFound(w, r)
 		}
-	}))
-	t.Cleanup(listener.Close)
-	return listener.URL
+	}
 }

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// healthTimeout is how long a request of the kubelet may take to come.
+// healthTimeout bounds the reading of a probe's request.
 const healthTimeout = 5 * time.Second
 
-// listenForHealth listens for the kubelet; nil when it asks for nothing.
+// listenForHealth listens for the kubelet; nil when health checks are turned off.
 func listenForHealth(ctx context.Context, address string) (net.Listener, error) {
 	if address == "" || address == "0" {
 		return nil, nil

@@ -43,24 +43,36 @@ func loadIdentity(ctx context.Context, o *Options, clients kubernetes.Interface,
 		return nil, err
 	}
 	isMade := false
-	// The right to do that may be installed at the same moment.
-	err = await(ctx, log, "the right to create the identity", installTimeout, func(ctx context.Context) error {
-		_, err := clients.CoreV1().Secrets(o.Namespace).Create(ctx, secret, metav1.CreateOptions{})
-		isMade = err == nil
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
+	err = retry(ctx, log, func(ctx context.Context) error {
+		isMade, err = awaitCreated(ctx, clients, secret, log)
 		return err
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("create Secret %s: %w", secret.Name, err)
+		return nil, err
 	case isMade:
 		log.Info("Made the identity that runners check the operator against", "secret", secret.Name)
 		return identity, nil
 	}
 	log.Info("The identity was made a moment ago: waiting for the kubelet to mount it", "secret", secret.Name)
 	return waitForIdentity(ctx, o)
+}
+
+// awaitCreated waits until the Secret is there, and says whether this replica made it. The right to create it may be installed at
+// the same moment.
+func awaitCreated(ctx context.Context, clients kubernetes.Interface, secret *corev1.Secret, log logr.Logger) (isMade bool, err error) {
+	err = await(ctx, log, "the identity to be created", installTimeout, func(ctx context.Context) error {
+		_, err := clients.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{})
+		isMade = err == nil
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("create Secret %s: %w", secret.Name, err)
+	}
+	return isMade, nil
 }
 
 func waitForIdentity(ctx context.Context, o *Options) (*dispatch.Identity, error) {

@@ -20,7 +20,8 @@ type lateManager struct{ manager atomic.Pointer[ctrl.Manager] }
 
 func (l *lateManager) set(m ctrl.Manager) { l.manager.Store(&m) }
 
-// reader reads with what of the manager does; until then it says that the cache isn't started.
+// reader returns a reader that uses the part of the manager that `what` selects. Until there is a manager, its reads fail with
+// ErrCacheNotStarted.
 func (l *lateManager) reader(what func(ctrl.Manager) client.Reader) client.Reader {
 	return &lateReader{manager: l, what: what}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -164,7 +164,7 @@ func (r *replica) run(ctx context.Context) error {
 
 // work waits for what the cluster must have, then runs the controllers.
 func (r *replica) work(ctx context.Context) error {
-	features, err := r.awaitCluster(ctx)
+	features, service, err := r.awaitCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (r *replica) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.addControllers(ctx, mgr, features); err != nil {
+	if err := r.addControllers(mgr, features, service); err != nil {
 		return err
 	}
 	if err := r.api.join(ctx, mgr); err != nil {
@@ -182,14 +182,10 @@ func (r *replica) work(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// addControllers has the manager run all that the leader does.
-func (r *replica) addControllers(ctx context.Context, mgr ctrl.Manager, features *clusterFeatures) error {
+// addControllers has the manager run all that the leader does. The Service is that for runners.
+func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, service *corev1.Service) error {
 	o := r.options
 	port, err := o.dispatchPort()
-	if err != nil {
-		return err
-	}
-	endpoints, err := endpoints(ctx, o, port, r.clients)
 	if err != nil {
 		return err
 	}
@@ -206,7 +202,8 @@ func (r *replica) addControllers(ctx context.Context, mgr ctrl.Manager, features
 		Outputs: r.kept.outputs,
 		Cluster: around,
 		Runtime: jobspec.Runtime{
-			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Search: around.Search(), Endpoints: endpoints, CA: r.identity.CA(),
+			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Search: around.Search(), CA: r.identity.CA(),
+			Endpoints: endpoints(o.PodIP, port, service),
 		},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},
 	})
@@ -241,31 +238,36 @@ func addSurroundings(mgr ctrl.Manager, clients kubernetes.Interface, log logr.Lo
 }
 
 // awaitCluster waits until the cluster has what the operator needs, and says what it has besides. However long that takes, the
-// process stays: the aggregated API answers meanwhile, so that namespaces can be deleted.
-func (r *replica) awaitCluster(ctx context.Context) (*clusterFeatures, error) {
+// process stays: the aggregated API answers meanwhile, so that namespaces can be deleted. It ends only in a cluster that is
+// unsupported. The Service is that for runners.
+func (r *replica) awaitCluster(ctx context.Context) (features *clusterFeatures, service *corev1.Service, err error) {
 	waiting, stop := context.WithCancel(ctx)
 	var registering sync.WaitGroup
 	defer registering.Wait()
 	defer stop()
 	registering.Go(func() { r.api.registerFirst(waiting) })
-	err := retry(ctx, r.log, func(ctx context.Context) error {
-		return awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log)
-	})
-	if err != nil {
-		return nil, err
-	}
-	features, err := findFeatures(ctx, r.clients, r.options, r.log)
-	if err != nil {
-		return nil, err
-	}
-	err = retry(ctx, r.log, func(ctx context.Context) error {
-		return awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log)
-	})
-	if err != nil {
-		return nil, err
+	for _, part := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			return awaitRights(ctx, r.clients.AuthorizationV1().SelfSubjectAccessReviews(), r.options, r.log)
+		},
+		func(ctx context.Context) (err error) {
+			features, err = awaitFeatures(ctx, r.clients, r.options, r.log)
+			return err
+		},
+		func(ctx context.Context) error {
+			return awaitKinds(ctx, r.clients.Discovery().RESTClient(), r.options.Namespaces, r.log)
+		},
+		func(ctx context.Context) (err error) {
+			service, err = awaitService(ctx, r.clients, r.options, r.log)
+			return err
+		},
+	} {
+		if err := retry(ctx, r.log, part); err != nil {
+			return nil, nil, err
+		}
 	}
 	features.report(r.log)
-	return features, nil
+	return features, service, nil
 }
 
 // endTracing sends the last traces, also when ctx has ended.
@@ -320,16 +322,12 @@ func newManager(conf *rest.Config, o *Options, log logr.Logger) (manager.Manager
 
 // endpoints are where runners find the operator: this very pod first, which is the fastest way, then the
 // Service, which leads to whichever replica there is later.
-func endpoints(ctx context.Context, o *Options, port int32, clients kubernetes.Interface) ([]string, error) {
-	service, err := clients.CoreV1().Services(o.Namespace).Get(ctx, o.DispatchService, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("get Service %s/%s, which runners need: %w", o.Namespace, o.DispatchService, err)
-	}
-	list := []string{net.JoinHostPort(o.PodIP, fmt.Sprint(port))}
+func endpoints(podIP string, port int32, service *corev1.Service) []string {
+	list := []string{net.JoinHostPort(podIP, fmt.Sprint(port))}
 	if ip := service.Spec.ClusterIP; ip != "" && ip != "None" && len(service.Spec.Ports) > 0 {
 		list = append(list, net.JoinHostPort(ip, fmt.Sprint(service.Spec.Ports[0].Port)))
 	}
-	return list, nil
+	return list
 }
 
 // listener serves runners while this replica is the leader: a runner that comes to another one is turned away

@@ -96,8 +96,8 @@ func newOutputAPI(ctx context.Context, o *Options, with outputOptions) (*outputA
 	return api, nil
 }
 
-// registerFirst registers the aggregated API until the context ends, where nobody has yet. It is for a replica that isn't the
-// leader, because it can't work.
+// registerFirst registers the aggregated API until the context ends, where nobody has yet. A replica that still waits for the
+// cluster can't become the leader, which registers otherwise.
 func (a *outputAPI) registerFirst(ctx context.Context) {
 	if a == nil || a.registration == nil {
 		return

@@ -94,7 +94,7 @@ func (o *cancelOptions) run(ctx context.Context, args []string) error {
 			continue // It is printed when it has finished.
 		}
 		if err := o.formats.report(o.Out, call, "cancellation requested"); err != nil {
-			return err
+			failed = append(failed, err)
 		}
 	}
 	if o.wait {

@@ -95,3 +95,12 @@ func TestDoctorOnAdmissionThatIsMissingAndWeak(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A policy that is weak doesn't hide that those which fill in who creates a call are missing.
+func TestDoctorOnAdmissionThatIsAbsentAndWeak(t *testing.T) {
+	t.Parallel()
+	got := admissionFindings(true, []string{"a"}, nil, []string{"b (why)"})
+	if len(got) != 2 || got[0].Detail != "not enforced: b (why)" || got[0].State != stateProblem || !strings.HasPrefix(got[1].Detail, "missing: a: ") || got[1].State != stateWarning {
+		t.Errorf("%+v", got)
+	}
+}

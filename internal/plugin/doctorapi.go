@@ -124,8 +124,8 @@ func (d *doctor) checkKinds(ctx context.Context) []finding {
 	return healthy("%d kinds of %s", len(kinds), v1alpha1.GroupVersion)
 }
 
-// checkAdmission looks for each admission policy and binding, and whether those that check are enforced. Who may not list them learns from a dry run whether the most
-// important ones are in force.
+// checkAdmission looks for each admission policy and binding, and whether those that check are enforced. Who may not list them
+// learns from a dry run whether the most important ones are in force.
 func (d *doctor) checkAdmission(ctx context.Context) []finding {
 	var absent, missing, weak []string
 	serves := true
@@ -167,20 +167,22 @@ func (d *doctor) checkAdmission(ctx context.Context) []finding {
 // admissionFindings tell what follows from the policies that a cluster lacks: absent are those that fill in who creates a call,
 // missing those that hold calls to the rules, and weak those that don't hold all of them. The first can be made up for.
 func admissionFindings(serves bool, absent, missing, weak []string) []finding {
-	var problems []finding
+	var findings []finding
 	if len(missing) > 0 {
-		problems = problem(adviceInstall+"; without them, calls aren't held to what the documentation promises", "missing: %s", strings.Join(append(absent, missing...), ", "))
+		findings = problem(adviceInstall+"; without them, calls aren't held to what the documentation promises", "missing: %s", strings.Join(append(absent, missing...), ", "))
 	}
 	if len(weak) > 0 {
-		problems = append(problems, problem(adviceInstall+", which puts them back; as they are, calls aren't held to what the documentation promises", "not enforced: %s", strings.Join(weak, ", "))...)
+		findings = append(findings, problem(adviceInstall+", which puts them back; as they are, calls aren't held to what the documentation promises", "not enforced: %s", strings.Join(weak, ", "))...)
+	}
+	if len(absent) > 0 && len(missing) == 0 {
+		detail := "missing: " + strings.Join(absent, ", ") + ": clients have to say who creates a call, which is checked"
+		findings = append(findings, found(stateWarning, detail, adviceInstall+"; the cluster has become able to use them since"))
 	}
 	switch {
-	case len(problems) > 0:
-		return problems
+	case len(findings) > 0:
+		return findings
 	case !serves:
 		return healthy("%d admission policies with their bindings; the cluster has no MutatingAdmissionPolicy, so that clients say who creates a call, which is checked", len(validating))
-	case len(absent) > 0:
-		return []finding{found(stateWarning, "missing: "+strings.Join(absent, ", ")+": clients have to say who creates a call, which is checked", adviceInstall+"; the cluster has become able to use them since")}
 	}
 	return healthy("%d admission policies with their bindings", len(mutating)+len(validating))
 }

@@ -67,6 +67,25 @@ func TestSuspendGoesOnAfterAnError(t *testing.T) {
 	}
 }
 
+// Nor does an output that is closed, such as a pipe to head, or a template that an object doesn't fit.
+func TestSuspendAndCancelGoOnAfterAnErrorOfPrinting(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.environment("a", false)
+	f.environment("b", false)
+	f.labelled("first", "job=a")
+	f.labelled("second", "job=a")
+	const template = "-o=jsonpath={.missing.field}"
+	f.run("env", "suspend", "a", "b", template, "--allow-missing-template-keys=false").expect(t, 1, "missing is not found")
+	if !f.readEnvironment("a").Spec.Suspend || !f.readEnvironment("b").Spec.Suspend {
+		t.Error("an environment is not suspended")
+	}
+	f.run("cancel", "first", "second", template, "--allow-missing-template-keys=false").expect(t, 1, "missing is not found")
+	if !f.call("first").Spec.Cancel || !f.call("second").Spec.Cancel {
+		t.Error("a call is not cancelled")
+	}
+}
+
 func TestSuspendNeedsPermission(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

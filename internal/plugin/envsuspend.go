@@ -56,7 +56,7 @@ func newEnvResume(c *cli) *cobra.Command {
 	return command
 }
 
-// setSuspend patches all environments, also after one that fails: in an incident, the others must stop too.
+// setSuspend patches all environments, also after one that fails or can't be printed: in an incident, the others must stop too.
 func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool, formats *changeFormats) error {
 	if err := formats.validate(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *cli) setSuspend(ctx context.Context, names []string, suspend bool, form
 			continue
 		}
 		if err := formats.report(c.Out, env, done); err != nil {
-			return err
+			failed = append(failed, err)
 		}
 	}
 	return errors.Join(failed...)

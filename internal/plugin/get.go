@@ -19,9 +19,9 @@ import (
 const getLong = `List calls, newest first, with their action, outcome and duration. -o wide adds the requester, the session, the pod and the
 node.
 
-The API server selects the calls and makes the table. --limit shows the newest calls of those that are selected. It lists calls
-in the order of their names, so --since and --limit read all that the other flags select before they leave calls out: to read less,
-use -l, --phase, --session or --requested-by.
+The API server selects the calls and makes the table. --limit shows the newest calls of those that are selected. The API server
+lists calls by name, so --since and --limit read all that the other flags select before they leave calls out: to read less, use -l,
+--phase, --session or --requested-by.
 
 --watch goes on with a line for each call that is created or changes, until Ctrl-C. A call that no longer is in one of the
 phases of --phase gets no line. --limit bounds only the list that --watch begins with.

@@ -304,7 +304,7 @@ func (c *cli) reportOutcome(call *v1alpha1.ToolCall) error {
 		fmt.Fprintln(c.ErrOut, "The command never started, so it is safe to run it again.")
 	}
 	if status.Phase == v1alpha1.PhaseFailed && status.Reason != v1alpha1.ReasonNonZeroExit {
-		fmt.Fprintln(c.ErrOut, "For what to do, see", aboutFailure(status))
+		fmt.Fprintln(c.ErrOut, "For what to do, see", terminal.SafeLine(aboutFailure(status)))
 	}
 	return &exitError{code: code}
 }

@@ -6,7 +6,7 @@ import { setTrue } from "./create.js";
 import { ApiError, publicError } from "./errors.js";
 import type { Live } from "./live.js";
 import type { ToolCall } from "./objects.js";
-import { follow, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
+import { follow, limitOf, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
 import type { Result } from "./result.js";
 import { Retries } from "./retries.js";
 import { wholeNumber } from "./spec.js";
@@ -208,8 +208,4 @@ function offsetOf(error: unknown): number | undefined {
 
 function isConflict(error: unknown): boolean {
   return error instanceof ApiError && error.code === 409;
-}
-
-function limitOf(options: Range): Range {
-  return options.limit === undefined ? {} : { limit: wholeNumber("limit", options.limit, 1) };
 }

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { lost, readAll, type Api, type Query } from "./api.js";
 import { ApiError, OutputNotKept, publicError, ToolcallError } from "./errors.js";
 import { Retries } from "./retries.js";
+import { wholeNumber } from "./spec.js";
 
 /** One of the two streams of a process. */
 export type Stream = "stdout" | "stderr";
@@ -124,8 +125,18 @@ async function readWhole(api: Api, ref: CallRef, source: Source, range: Range, s
 }
 
 /** Reads all that is kept of a stream of a call, or a range of it. */
-export function readOutput(api: Api, call: SomeCall, options: OutputOptions): Promise<Buffer> {
-  return readWhole(api, refOf(call), { stream: options.stream ?? "stdout" }, options, options.signal);
+export async function readOutput(api: Api, call: SomeCall, options: OutputOptions): Promise<Buffer> {
+  const range = { ...offsetOf(options), ...limitOf(options) };
+  return readWhole(api, refOf(call), { stream: options.stream ?? "stdout" }, range, options.signal);
+}
+
+function offsetOf(range: Range): Range {
+  return range.offset === undefined ? {} : { offset: wholeNumber("offset", range.offset, 0) };
+}
+
+/** The limit of a range, if it has one. Throws InvalidArgument. */
+export function limitOf(range: Range): Range {
+  return range.limit === undefined ? {} : { limit: wholeNumber("limit", range.limit, 1) };
 }
 
 /** Reads a file that a call kept. */

@@ -79,7 +79,7 @@ export class Toolcall {
     }
   }
 
-  /** A session that is there already. Closing it ends it, too. */
+  /** A session that exists. `end` and `await using` end it, too. */
   async connect(name: string, options: { cwd?: string; signal?: AbortSignal } = {}): Promise<Session> {
     const object = await this.#calls.get<ToolSession>("toolsessions", name, options.signal);
     return new Session(this.#calls, object, options.cwd);

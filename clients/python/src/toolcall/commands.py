@@ -96,7 +96,7 @@ class Commands:
         return self._place.calls.log(name, uid, None, path).read_all(0)
 
     def connect(self, call: str) -> BackgroundCall:
-        """A background call of this session that is there, by its name, e.g. after the agent was restarted."""
+        """A background call that is there, by its name, e.g. after the agent was restarted."""
         found = self._place.calls.get(call)
         if not found["spec"].get("background"):
             raise invalid(f"call {call} isn't a background call: run with its key waits for it")

@@ -390,3 +390,15 @@ describe("a cluster that doesn't fill in who creates a call", () => {
     }
   });
 });
+
+describe("output of a call", () => {
+  it("is asked for with whole numbers only", async (t) => {
+    const server = await Server.listen(t, cluster(nothing));
+    const client = server.client();
+    for (const range of [{ offset: -1 }, { offset: 0.5 }, { offset: Number.NaN }, { limit: 0 }, { limit: -1 }, { limit: 1.5 }, { limit: Number.NaN }]) {
+      const error = await rejection(client.output("call", range));
+      assert.ok(error instanceof InvalidArgument, `${JSON.stringify(range)}: ${String(error)}`);
+    }
+    assert.deepEqual(server.received, []);
+  });
+});

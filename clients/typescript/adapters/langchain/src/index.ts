@@ -52,7 +52,7 @@ export function codeTool(target: Target, options: ToolOptions & { languages?: re
   const languages = options.languages ?? ["python"];
   return tool(
     (args: { code: string; language: string; timeout?: number }, invocation: Invocation) =>
-      answer(() => run(target, { code: args.code, language: args.language }, limitsOf(args, invocation, options))),
+      answer(() => run(target, { code: args.code, language: args.language }, limitsOf(args, invocation, options, "run_code"))),
     {
       name: "run_code",
       description: "Runs a program in a sandbox and returns what it printed.",
@@ -184,14 +184,15 @@ async function run(target: Target, command: Command, limits: Limits): Promise<st
   return result.text;
 }
 
-function limitsOf(args: { timeout?: number }, invocation: Invocation, options: ToolOptions): Limits {
+// The kind keeps the keys of a tool apart from those of the others.
+function limitsOf(args: { timeout?: number }, invocation: Invocation, options: ToolOptions, ...kind: string[]): Limits {
   const { conversation, maxTimeout } = options;
   const id = invocation.toolCall?.id;
   if (conversation !== undefined && !id) {
     throw new Error("with a conversation, invoke the tool with a model's tool call: its id makes sure that it runs at most once");
   }
   const timeout = args.timeout === undefined ? undefined : Math.min(args.timeout, maxTimeout ?? args.timeout);
-  const key = conversation === undefined ? undefined : keyOf(conversation, id as string);
+  const key = conversation === undefined ? undefined : keyOf(conversation, ...kind, id as string);
   return optional({ timeout, key, signal: invocation.signal });
 }
 

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { StructuredToolInterface } from "@langchain/core/tools";
-import { SessionEnded, Toolcall, type Session } from "@toolcall/client";
+import { keyOf, SessionEnded, Toolcall, type Session } from "@toolcall/client";
 import { hasCluster, TestNamespace } from "../../../test/cluster/cluster.js";
-import { bashTool, fileTools, sessionTools } from "../src/index.js";
+import { bashTool, codeTool, fileTools, sessionTools } from "../src/index.js";
 
 it("offers a model the same tools as the Python library, and some more", () => {
   const nowhere = { commands: undefined, files: undefined } as unknown as Session;
@@ -20,6 +20,21 @@ it("offers a model the same tools as the Python library, and some more", () => {
     ["find_files", "pattern path"],
     ["search_files", "pattern path glob literal"],
   ]);
+});
+
+it("makes another key of an id for each tool", async () => {
+  const keys: (string | undefined)[] = [];
+  const run = async (_: unknown, limits: { key?: string }): Promise<{ text: string }> => {
+    keys.push(limits.key);
+    return { text: "" };
+  };
+  const target = { toolcall: { run } as unknown as Toolcall };
+  for (const tool of [bashTool(target, { conversation: "one" }), codeTool(target, { conversation: "one" })]) {
+    const args = { command: "true", code: "1", language: "python" };
+    await tool.invoke({ type: "tool_call", id: "call_1", name: tool.name, args });
+    await tool.invoke({ type: "tool_call", id: "call_1", name: tool.name, args });
+  }
+  assert.deepEqual(keys, [keyOf("one", "call_1"), keyOf("one", "call_1"), keyOf("one", "run_code", "call_1"), keyOf("one", "run_code", "call_1")]);
 });
 
 describe("LangChain tools", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 and KUBECONFIG", timeout: 120_000 }, () => {
