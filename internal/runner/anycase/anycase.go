@@ -126,29 +126,15 @@ func (v *Values) mark(name int) string { return markStart + v.names[name] + "]" 
 
 const markStart = "[redacted: "
 
+// maxName is longer than any name of a variable.
+const maxName = 512
+
 // find returns the occurrences, in order and apart.
 func (v *Values) find(text string) []span {
-	folded := lower(text)
+	folded, marks := lower(text), v.marksIn(text)
 	var all []span
 	for _, f := range v.forms {
-		for at := 0; ; at++ {
-			n := strings.Index(folded[at:], f.text)
-			if n < 0 {
-				break
-			}
-			at += n
-			one := span{at, at + len(f.text), f.name, len(f.text)}
-			if v.isInMark(text, one) {
-				continue
-			}
-			if f.sharesFirst && one.start > 0 && isBase64(text[one.start-1]) {
-				one.start--
-			}
-			if f.sharesLast && one.end < len(text) && isBase64(text[one.end]) {
-				one.end++
-			}
-			all = append(all, one)
-		}
+		all = append(all, f.find(text, folded, marks)...)
 	}
 	slices.SortStableFunc(all, func(a, b span) int { return a.start - b.start })
 	var apart []span
@@ -166,18 +152,49 @@ func (v *Values) find(text string) []span {
 	return apart
 }
 
-// isInMark says that an occurrence is in a mark that stands for a value already.
-func (v *Values) isInMark(text string, one span) bool {
-	start := strings.LastIndex(text[:one.end], markStart)
-	if start < 0 || start > one.start {
-		return false
+// find returns the occurrences of a form outside of marks, in order. Those that overlap are one.
+func (f *form) find(text, folded string, marks []span) (all []span) {
+	for at := 0; ; at++ {
+		n := strings.Index(folded[at:], f.text)
+		if n < 0 {
+			return all
+		}
+		at += n
+		one := span{at, at + len(f.text), f.name, len(f.text)}
+		for len(marks) > 0 && marks[0].end < one.end {
+			marks = marks[1:]
+		}
+		if len(marks) > 0 && marks[0].start <= one.start {
+			continue
+		}
+		if f.sharesFirst && one.start > 0 && isBase64(text[one.start-1]) {
+			one.start--
+		}
+		if f.sharesLast && one.end < len(text) && isBase64(text[one.end]) {
+			one.end++
+		}
+		if len(all) > 0 && one.start < all[len(all)-1].end {
+			all[len(all)-1].end = one.end
+			continue
+		}
+		all = append(all, one)
 	}
-	for name := range v.names {
-		if mark := v.mark(name); strings.HasPrefix(text[start:], mark) && one.end <= start+len(mark) {
-			return true
+}
+
+// marksIn are the marks in a text that stand for values already, in order and apart.
+func (v *Values) marksIn(text string) (marks []span) {
+	for at := 0; ; {
+		n := strings.Index(text[at:], markStart)
+		if n < 0 {
+			return marks
+		}
+		start := at + n
+		at = start + len(markStart)
+		name, _, isClosed := strings.Cut(text[at:min(len(text), at+maxName+1)], "]")
+		if isClosed && slices.Contains(v.names, name) {
+			marks = append(marks, span{start: start, end: at + len(name) + 1})
 		}
 	}
-	return false
 }
 
 func isBase64(c byte) bool {

@@ -84,3 +84,22 @@ func TestNoValueIsPrinted(t *testing.T) {
 		}
 	}
 }
+
+// Each of them would take minutes if the time grew with the square of the length.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	v := New([]redact.Value{{Name: "REPEATED", Value: []byte("aaaaaaaaaaaa")}, {Name: "TOKEN", Value: []byte(token)}})
+	for name, c := range map[string]struct {
+		text  string
+		count int64
+	}{
+		"a value over itself": {strings.Repeat("A", 1<<17), 1},
+		"many values":         {strings.Repeat(strings.ToUpper(token)+" ", 1<<12), 1 << 12},
+		"many marks":          {strings.Repeat("[redacted: TOKEN]"+token, 1<<12), 1 << 12},
+		"no marks":            {strings.Repeat("[redacted: ", 1<<14) + token, 1},
+	} {
+		if out, counts := v.Text(c.text); len(counts) != 1 || counts[0].Count != c.count || strings.Contains(strings.ToLower(out), strings.ToLower(token)) {
+			t.Errorf("%s: %v", name, counts)
+		}
+	}
+}

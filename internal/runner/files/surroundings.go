@@ -36,7 +36,7 @@ func (s *surroundings) before(at int64, known []byte) ([]byte, error) {
 	length, left := spend(known, s.plain+maxEscape, true)
 	text := known[len(known)-length:]
 	for at -= int64(len(known)); at > 0 && left >= 0 && int64(len(text)) < s.most; {
-		size := min(left+1, at, s.most-int64(len(text)))
+		size := min(max(left+1, bufferBytes), at, s.most-int64(len(text)))
 		more, err := readSpan(s.ctx, s.fd, span{at - size, at})
 		if err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func (s *surroundings) after(at int64, known []byte) ([]byte, error) {
 	length, left := spend(known, s.plain+maxEscape, false)
 	text := slices.Clone(known[:length])
 	for at += int64(len(known)); left >= 0 && int64(len(text)) < s.most; {
-		size := min(left+1, s.most-int64(len(text)))
+		size := min(max(left+1, bufferBytes), s.most-int64(len(text)))
 		more, err := readSpan(s.ctx, s.fd, span{at, at + size})
 		if err != nil {
 			return nil, err
