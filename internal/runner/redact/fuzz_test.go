@@ -193,7 +193,8 @@ func check(t testing.TB, values []Value, text []byte, seed uint64) {
 // base64, which may be escaped twice and have line ends between them. One mark may be several, if a piece ends among
 // occurrences that overlap.
 func edges(values []Value, text []byte) *regexp.Regexp {
-	const most = 4*len(`\\u0061`) + 3*len(`\\r\\n`)
+	// Each character of an escape may be escaped itself.
+	const most = 4*len(`\u0061`)*len(`\u005c`) + 3*len(`\r\n`)*len(`\u005c`)
 	var pattern strings.Builder
 	done := 0
 	_, all := occurrences(values, text)
