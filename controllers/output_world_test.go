@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,10 +108,10 @@ func (s *storing) move(away bool) {
 	s.isAway = away
 }
 
-// objects are how many the store has.
+// objects are how many the store has. What is being written has a temporary name.
 func (s *storing) objects() (n int) {
 	_ = filepath.WalkDir(s.folder, func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
+		if err == nil && !e.IsDir() && !strings.HasSuffix(e.Name(), ".tmp") {
 			n++
 		}
 		return nil

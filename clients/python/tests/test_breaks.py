@@ -111,7 +111,7 @@ class Breaks(unittest.TestCase):
         with self.assertRaises(Unavailable) as caught:
             client.run("true", key="never-there")
         self.assertLess(time.monotonic() - began, 10)
-        self.assertEqual((caught.exception.call, caught.exception.retry_safe), ("never-there", False))
+        self.assertEqual((caught.exception.call, caught.exception.retry_safe), ("never-there", True))
 
     def test_an_old_version_is_caught_up_with(self) -> None:
         events: Events = SimpleQueue()
