@@ -48,7 +48,7 @@ func escaped(s string, r *rand.Rand) string {
 // they begin: that is where the filter looks.
 func TestEscapesMayBeAnywhereInAnOccurrence(t *testing.T) {
 	t.Parallel()
-	rounds := 4000
+	rounds := 1200
 	if testing.Short() {
 		rounds = 300
 	}
