@@ -53,9 +53,9 @@ func TestDescribeShowsEvents(t *testing.T) {
 	}
 	other := event("other", "Other", 0)
 	other.InvolvedObject.UID = "another-call"
-	f.make(event("late", "Late", time.Minute), event("early", "Early", time.Hour), other)
+	f.make(event("late", "Late", 20*time.Minute), event("early", "Early", time.Hour), other)
 	got := f.run("describe", "c")
-	got.expect(t, 0, "Events: Warning Early 60m (2 times) because^[[31m Warning Late 60s (2 times) because^[[31m")
+	got.expect(t, 0, "Events: Warning Early 60m (2 times) because^[[31m Warning Late 20m (2 times) because^[[31m")
 	if strings.Contains(got.out, "Other") {
 		t.Errorf("the Event of another call is shown: %s", got.out)
 	}
