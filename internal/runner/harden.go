@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,9 +19,8 @@ var handledSignals = []os.Signal{
 
 // Harden protects this process from a command that runs as the same user. Its memory, environment, descriptors and maps
 // can't be read through /proc, it can't be traced, and no signal but SIGTERM ends it. A program that handles other
-// signals still gets them. Outside of the first process of a container, SIGKILL, SIGSTOP and the three real-time signals
-// that C libraries use still end or stop it. Call Harden before the first Run. Commands aren't affected: a program
-// becomes readable again when it is executed.
+// signals still gets them. Outside of the first process of a container, SIGKILL and SIGSTOP still end or stop it. Call
+// Harden before the first Run. Commands aren't affected: a program becomes readable again when it is executed.
 //
 // The arguments of this process stay readable, so they must hold no secret. An image may name another signal than
 // SIGTERM for stopping its containers; the program has to handle that one itself.
@@ -38,5 +38,52 @@ func Harden() error {
 	}
 	// The signals are received and dropped. If they were ignored, the command would inherit that.
 	signal.Notify(make(chan os.Signal, 1), handledSignals...)
+	return handleLibrarySignals()
+}
+
+// librarySignals are what C libraries keep for their threads, and Go can't be asked to handle: cancelling a thread,
+// changing the user of all of them, and calling into each.
+var librarySignals = []uintptr{32, 33, 34}
+
+// dropSignal is the address of a handler that only returns.
+var dropSignal uint64
+
+// handleLibrarySignals has these signals dropped, where nothing handles them.
+//
+// Linux protects the first process of a container from a signal that has no handler, but it looks only at whether the
+// main thread blocks the signal: while Go starts a thread or a process there, another thread receives the signal and the
+// process ends (sig_ignored and complete_signal in kernel/signal.c).
+func handleLibrarySignals() error {
+	var drop, current signalAction
+	// What returns from a handler, and on which stack it runs, is what Go sets for its own.
+	if err := drop.exchange(uintptr(unix.SIGUSR1), nil); err != nil {
+		return err
+	}
+	drop[0] = dropSignal
+	for _, s := range librarySignals {
+		if err := current.exchange(s, nil); err != nil {
+			return err
+		}
+		const defaultAction = 0
+		if current[0] != defaultAction {
+			continue
+		}
+		if err := current.exchange(s, &drop); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signalAction is the kernel's sigaction on amd64 and arm64: the handler, its flags, where it returns to, and a mask.
+type signalAction [4]uint64
+
+// exchange reads the action of a signal into a, and sets another one if there is one.
+func (a *signalAction) exchange(s uintptr, action *signalAction) error {
+	const maskSize = 8
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(action)), uintptr(unsafe.Pointer(a)), maskSize, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("handle signal %d: %w", s, errno)
+	}
 	return nil
 }
