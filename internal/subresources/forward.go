@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -41,6 +42,8 @@ type forwarder struct {
 	transport *http.Transport
 	// files carries more at a time: those requests are fewer.
 	files *http.Transport
+	// moves is how often a connection of the API server is asked to go elsewhere.
+	moves *rate.Limiter
 }
 
 // forwarded is what kind of request is passed on.
@@ -64,6 +67,8 @@ const (
 	// fileBuffer is that of a file, fileFrame how much of it comes in a frame, and is passed on at once.
 	fileBuffer = 256 << 10
 	fileFrame  = dispatch.PartBytes
+	// movePause is between two connections that are asked to go elsewhere.
+	movePause = time.Second
 )
 
 // newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
@@ -82,7 +87,9 @@ func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarde
 			},
 		}
 	}
-	return &forwarder{leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame)}
+	return &forwarder{
+		leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame), moves: rate.NewLimiter(rate.Every(movePause), 1),
+	}
 }
 
 // fileBuffers are what files are copied through. The library puts a buffer back also after a failed Write: that is safe because its
@@ -146,6 +153,11 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, who user.Info,
 	}
 	dropContentHeaders(w.Header())
 	w.Header().Del("X-Content-Type-Options")
+	if f.moves.Allow() {
+		// HTTP/2 says GOAWAY: the connection carries what is under way, and the API server makes another one for what comes. Sooner or
+		// later that leads to the leader, and nothing needs to be passed on.
+		w.Header().Set("Connection", "close")
+	}
 	proxy.ServeHTTP(w, r)
 	return failed
 }

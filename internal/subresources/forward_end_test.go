@@ -7,8 +7,12 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
+
+// neverMove leaves connections where they are.
+var neverMove = rate.NewLimiter(0, 0)
 
 // A client that is refused sends no more of its request, and doesn't say that either.
 func TestAnAnswerThatDidNotWaitForTheRequestEndsIt(t *testing.T) {
@@ -22,6 +26,7 @@ func TestAnAnswerThatDidNotWaitForTheRequestEndsIt(t *testing.T) {
 	f := &forwarder{
 		leader:    someLeader(leader.Listener.Addr().String()),
 		transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		moves:     neverMove,
 	}
 	defer f.transport.CloseIdleConnections()
 	body, sends := io.Pipe()
@@ -52,6 +57,7 @@ func TestAnArchiveThatBreaksOffDoesSoBehindAReplica(t *testing.T) {
 	f := &forwarder{
 		leader:    someLeader(leader.Listener.Addr().String()),
 		transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		moves:     neverMove,
 	}
 	defer f.transport.CloseIdleConnections()
 	f.files = f.transport

@@ -52,6 +52,7 @@ func TestEveryWriteHasATime(t *testing.T) {
 	passing := &forwarder{
 		leader:    someLeader(leader.Listener.Addr().String()),
 		transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		moves:     neverMove,
 	}
 	defer passing.transport.CloseIdleConnections()
 	finished := &v1alpha1.ToolCall{Status: v1alpha1.ToolCallStatus{
@@ -97,7 +98,11 @@ func TestEveryWriteOfAFileThatIsPassedOnHasATime(t *testing.T) {
 		}
 	}))
 	defer leader.Close()
-	f := &forwarder{leader: someLeader(leader.Listener.Addr().String()), transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	f := &forwarder{
+		leader:    someLeader(leader.Listener.Addr().String()),
+		transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		moves:     neverMove,
+	}
 	defer f.transport.CloseIdleConnections()
 	f.files = f.transport
 	p := &proxy{forwarder: f, slots: newTransferSlots(), clock: clock.RealClock{}, stopping: t.Context()}
