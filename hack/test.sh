@@ -23,11 +23,14 @@ if ! command -v "$(go env CC)" >/dev/null; then
   say "no C compiler ($(go env CC)) is here: tests run without the race detector"
   race=()
 fi
-flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
+# More packages at once than there are processors: many tests wait for processes.
+flags=(-count=1 -p=$(($(nproc) + 1)) "${race[@]}" -shuffle=on -timeout=20m)
 plain=(-count=1 -shuffle=on -timeout=20m)
 
 # on_cluster are the packages whose tests need a cluster.
 on_cluster=(./test/docs ./test/e2e ./test/faults ./test/install)
+# without_race are packages that start no goroutines. The race detector makes their tests five times as long.
+without_race=(./internal/guards ./internal/runner/redact)
 # in_browser are those that need a browser besides an API server.
 in_browser=(./test/console)
 
@@ -40,6 +43,7 @@ compile() {
 
 compile_all() {
   compile . "${race[@]}" ./...
+  compile . "${without_race[@]}"
   compile hack "${race[@]}" ./...
   compile hack/cluster "${race[@]}" ./...
   compile hack/cluster/modules/provisioner ./...
@@ -55,8 +59,10 @@ compile_all() {
   [[ $mode == unit ]] || compile . "${on_cluster[@]}"
 }
 
+# unit_tests runs those of packages of the main module, and all of the other modules.
 unit_tests() {
   tests unit . pkgname "${flags[@]}" "$@" || true
+  tests unit-without-race . pkgname "${plain[@]}" "${without_race[@]}" || true
   tests unit-hack hack pkgname "${flags[@]}" ./... || true
   tests unit-cluster hack/cluster pkgname "${flags[@]}" ./... || true
   tests unit-provisioner hack/cluster/modules/provisioner pkgname "${plain[@]}" ./... || true
@@ -69,18 +75,23 @@ with_api() {
   git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' "${on_cluster[@]/#.\//:!}" "${in_browser[@]/#.\//:!}" ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
 }
 
+# packages lists all but those of the arguments, which begin with ./.
+packages() {
+  go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf 'toolcall.dev/operator/%s\n' "${@#./}")
+}
+
 if [[ $mode == unit ]]; then
   unset KUBEBUILDER_ASSETS
   stage compile compile_all || exit
-  unit_tests ./...
+  mapfile -t unit < <(packages "${without_race[@]}")
+  unit_tests "${unit[@]}"
   exit
 fi
 
 stage programs hack/test-programs.sh || exit
 stage compile compile_all || exit
 mapfile -t api < <(with_api)
-mapfile -t unit < <(go list -f '{{.ImportPath}}' ./... |
-  grep -vxF -f <(printf 'toolcall.dev/operator/%s\n' test/e2e test/install "${in_browser[@]/#.\//}" "${api[@]/#.\//}"))
+mapfile -t unit < <(packages ./test/e2e ./test/install "${in_browser[@]}" "${api[@]}" "${without_race[@]}")
 unit_tests "${unit[@]}"
 
 KUBEBUILDER_ASSETS=$(cluster assets)
