@@ -143,7 +143,7 @@ func (o *observation) setStored(s *v1alpha1.ToolCallStatus, states map[output.Ke
 		}
 	case found[store.Lost]:
 		s.OutputState = v1alpha1.OutputLost
-		reason, message = v1alpha1.ReasonOutputLost, "something of the output that should have been kept isn't stored: the output store or the call's pod was away; the operator's log says more"
+		reason, message = v1alpha1.ReasonOutputLost, "something of the output that should have been kept isn't stored: the output store or the call's pod was away, or the pod's disk was full or too slow; the operator's log says more"
 	default:
 		s.OutputState = v1alpha1.OutputComplete
 		if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOutputStored) == nil {

@@ -157,7 +157,7 @@ func (r *reads) take(d *wire.Data) error {
 	p.isUnknown = d.Unknown
 	p.info = output.Info{
 		Bytes: d.Total, Complete: d.Complete, SHA256: d.SHA256,
-		Missing: output.Range{Start: d.MissingStart, End: d.MissingEnd},
+		Missing: output.Range{Start: d.MissingStart, End: d.MissingEnd}, Lost: d.Lost,
 	}
 	delete(r.pending, d.ID)
 	<-r.slots(&p.asked)

@@ -37,6 +37,8 @@ type Info struct {
 	SHA256 string
 	// Missing is the part in the middle that wasn't kept: from Missing.Start up to, not including, Missing.End. Empty if all is there.
 	Missing Range
+	// Lost says that Missing is more than was to be left out: the disk of the pod was full, broken or too slow.
+	Lost bool
 }
 
 // Range is a part of a stream.

@@ -28,17 +28,27 @@ func TestRequestsAreInTheAPIServersAudit(t *testing.T) {
 	if r := p.send(p.owner, http.MethodDelete, p.fileURL("dir/a file", ""), nil); r.StatusCode != http.StatusNoContent {
 		t.Fatalf("removal: %d", r.StatusCode)
 	}
+	p.background("typed", nil, "cat")
+	if r := p.typed("typed", "&offset=0", "secret input"); r.StatusCode/100 != 2 {
+		t.Fatalf("input: %d: %s", r.StatusCode, body(t, r))
+	}
+	if r := p.ask(p.owner, http.MethodGet, p.pathOf("call", "artifact=out")); r.StatusCode != http.StatusNotFound {
+		t.Fatalf("an artifact that isn't there: %d", r.StatusCode)
+	}
 	const path = "/proxy/files?path=dir%2Fa+file"
 	for _, want := range [][]string{
-		{`"username":"auditor"`, `"subresource":"log"`, `"verb":"get"`},
-		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"update"`, path},
-		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"get"`, path},
-		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"delete"`, path},
+		{`"username":"auditor"`, `"subresource":"log"`, `"verb":"get"`, `"code":20`},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"update"`, path, `"code":20`},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"get"`, path, `"code":20`},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"delete"`, path, `"code":20`},
+		{`"username":"owner"`, `"subresource":"proxy"`, `"verb":"create"`, "/proxy/input?call=typed", `"code":20`},
+		{`"username":"owner"`, `"subresource":"log"`, `"verb":"get"`, "artifact=out", `"code":404`},
 	} {
 		// The record may follow the answer.
-		eventually(t, func() error {
-			return p.findAudited(append(want, p.namespace, `"stage":"ResponseComplete"`, `"code":20`))
-		})
+		eventually(t, func() error { return p.findAudited(append(want, p.namespace, `"stage":"ResponseComplete"`)) })
+	}
+	if err := p.findAudited([]string{"secret input"}); err == nil {
+		t.Error("the record has the input")
 	}
 }
 

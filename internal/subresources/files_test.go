@@ -342,26 +342,37 @@ func TestAReplicaPassesFilesOn(t *testing.T) {
 	follower := p.start(nil, p.follower(leader.port, make(chan struct{})))
 	p.lease("127.0.0.1")
 	transport := follower.transport(p.front)
-	content := strings.Repeat("content", 100_000)
-	eventually(t, func() error {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+follower.address+p.fileURL("file", ""), strings.NewReader(content))
+	send := func(method, more, content string, code int) (got string, err error) {
+		response, err := transport.RoundTrip(p.asOwner(follower, method, p.fileURL("file", more), strings.NewReader(content)))
 		if err != nil {
-			return err
-		}
-		r.Header.Set("X-Remote-User", "owner")
-		r.Header.Set("X-Remote-Uid", "uid-of-owner")
-		r.Header.Set("X-Remote-Group", "system:authenticated")
-		response, err := transport.RoundTrip(r)
-		if err != nil {
-			return err
+			return "", err
 		}
 		defer response.Body.Close()
-		if raw, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusCreated {
-			return fmt.Errorf("%d: %s", response.StatusCode, raw)
+		raw, err := io.ReadAll(response.Body)
+		if response.StatusCode != code {
+			err = fmt.Errorf("%s%s: %d: %s", method, more, response.StatusCode, raw)
 		}
-		return nil
+		return string(raw), err
+	}
+	content := strings.Repeat("content", 100_000)
+	eventually(t, func() error {
+		_, err := send(http.MethodPut, "", content, http.StatusCreated)
+		return err
 	})
 	if p.onDisk("file") != content {
 		t.Error("it is another file")
+	}
+	if got, err := send(http.MethodGet, "", "", http.StatusOK); err != nil || got != content {
+		t.Errorf("down come %d bytes, %v", len(got), err)
+	}
+	if _, err := send(http.MethodDelete, "", "", http.StatusNoContent); err != nil {
+		t.Error(err)
+	}
+	archive := string(archiveOf(t, regular("a"), regular("b")))
+	if _, err := send(http.MethodPut, "&archive=tar", archive, http.StatusOK); err != nil || p.onDisk("file/b") != "b" {
+		t.Errorf("the archive: %v", err)
+	}
+	if got, err := send(http.MethodGet, "&archive=tar", "", http.StatusOK); err != nil || !strings.Contains(got, "b\x00") {
+		t.Errorf("the archive that comes down has %d bytes, %v", len(got), err)
 	}
 }

@@ -71,8 +71,11 @@ const (
 	movePause = time.Second
 )
 
+// newMoves bounds how often this replica asks the API server to connect elsewhere.
+func newMoves() *rate.Limiter { return rate.NewLimiter(rate.Every(movePause), 1) }
+
 // newForwarder makes one that waits so long for the start of an answer; 0 is as long as it takes.
-func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarder {
+func newForwarder(leader Leader, own *certificate, wait time.Duration, moves *rate.Limiter) *forwarder {
 	transportOf := func(buffer, frame int) *http.Transport {
 		return &http.Transport{
 			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -87,9 +90,7 @@ func newForwarder(leader Leader, own *certificate, wait time.Duration) *forwarde
 			},
 		}
 	}
-	return &forwarder{
-		leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame), moves: rate.NewLimiter(rate.Every(movePause), 1),
-	}
+	return &forwarder{leader: leader, transport: transportOf(forwardBuffer, 0), files: transportOf(fileBuffer, fileFrame), moves: moves}
 }
 
 // fileBuffers are what files are copied through. The library puts a buffer back also after a failed Write: that is safe because its

@@ -127,9 +127,10 @@ func New(o Options) (*Server, error) {
 		runners: o.Runners, slots: newTransferSlots(), clock: o.Clock, log: o.Log, stopping: stopping,
 	}
 	if o.Leader != nil {
-		logs.forwarder = newForwarder(o.Leader, server.certificate, responseTimeout)
+		moves := newMoves()
+		logs.forwarder = newForwarder(o.Leader, server.certificate, responseTimeout, moves)
 		// An answer about a large file begins when that has been read, or written.
-		proxy.forwarder = newForwarder(o.Leader, server.certificate, 0)
+		proxy.forwarder = newForwarder(o.Leader, server.certificate, 0, moves)
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)

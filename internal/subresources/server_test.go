@@ -17,6 +17,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -206,42 +207,81 @@ func TestFollowsAndTransfersOutliveTheRequestTimeout(t *testing.T) {
 	}
 	r := p.serve(server)
 	follow := r.expect("call", "follow=true", http.StatusOK)
-	reader, writer := io.Pipe()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+r.address+p.fileURL("file", ""), reader)
+	transport := r.transport(r.front)
+	p.outlive(timeout, out, follow, func(content io.Reader) (*http.Response, error) {
+		return transport.RoundTrip(p.asOwner(r, http.MethodPut, p.fileURL("file", ""), content))
+	})
+}
+
+// The API server cuts what it doesn't take for long-running.
+func TestFollowsAndTransfersOutliveTheAPIServersRequestTimeout(t *testing.T) {
+	p := newPod(t)
+	call := p.create(p.admin, "call", "")
+	p.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
+	out := p.streams.Add(call, output.Stdout)
+	follow := p.ask(p.config, http.MethodGet, p.pathOf("call", "follow=true"))
+	if follow.StatusCode != http.StatusOK {
+		t.Fatalf("answer %d: %s", follow.StatusCode, body(t, follow))
+	}
+	c, err := rest.HTTPClientFor(p.owner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"X-Remote-User": "owner", "X-Remote-Uid": "uid-of-owner", "X-Remote-Group": "system:authenticated"} {
-		request.Header.Set(name, value)
-	}
+	p.outlive(requestTimeout, out, follow, func(content io.Reader) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, strings.TrimSuffix(p.owner.Host, "/")+p.fileURL("file", ""), content)
+		if err != nil {
+			return nil, err
+		}
+		return c.Do(r)
+	})
+}
+
+// outlive has a follow and an upload last longer than a timeout.
+func (p *pod) outlive(timeout time.Duration, out *apitest.Stream, follow *http.Response, put func(io.Reader) (*http.Response, error)) {
+	p.t.Helper()
+	reader, writer := io.Pipe()
 	answered := make(chan error, 1)
 	go func() {
-		response, err := r.transport(r.front).RoundTrip(request)
+		response, err := put(reader)
 		if err == nil {
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusCreated {
 				err = fmt.Errorf("answer %d", response.StatusCode)
 			}
 		}
+		reader.CloseWithError(err)
 		answered <- err
 	}()
 	for _, text := range []string{"one\n", "two\n"} {
 		_, _ = out.Write([]byte(text))
 		if _, err := io.WriteString(writer, text); err != nil {
-			t.Fatal(err)
+			p.t.Fatal(err)
 		}
-		time.Sleep(timeout + timeout/2)
+		time.Sleep(timeout*3/4 + time.Second/4)
 	}
 	out.Finish()
 	writer.Close()
 	if got, err := io.ReadAll(follow.Body); err != nil || string(got) != "one\ntwo\n" {
-		t.Errorf("the follow: %q, %v", got, err)
+		p.t.Errorf("the follow: %q, %v", got, err)
 	}
 	if err := <-answered; err != nil {
-		t.Errorf("the upload: %v", err)
+		p.t.Errorf("the upload: %v", err)
 	} else if got := p.onDisk("file"); got != "one\ntwo\n" {
-		t.Errorf("the file: %q", got)
+		p.t.Errorf("the file: %q", got)
 	}
+}
+
+// asOwner is a request to a replica, as the API server sends it for the session's owner.
+func (p *pod) asOwner(r *replica, method, path string, content io.Reader) *http.Request {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(p.t.Context(), method, "https://"+r.address+path, content)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for name, value := range map[string]string{"X-Remote-User": "owner", "X-Remote-Uid": "uid-of-owner", "X-Remote-Group": "system:authenticated"} {
+		request.Header.Set(name, value)
+	}
+	return request
 }
 
 // lease is the operator's, held by whoever is at the address.

@@ -44,6 +44,8 @@ const (
 	account  = "system:serviceaccount:" + system + ":toolcall-operator"
 	service  = "toolcall-subresources"
 	patience = 20 * time.Second
+	// requestTimeout is how long a request to the API server may take that isn't long-running: a sixth of the default.
+	requestTimeout = 10 * time.Second
 )
 
 // shared is the API server of all tests, with config/default in it and an aggregated API behind it; nil when there is none.
@@ -111,7 +113,7 @@ func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
 	if c.front, err = apitest.Prepare(env, dir); err != nil {
 		return nil, err
 	}
-	if err := c.audit(env, dir); err != nil {
+	if err := c.configure(env, dir); err != nil {
 		return nil, err
 	}
 	if c.config, err = env.Start(); err != nil {
@@ -146,13 +148,14 @@ func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
 	return c, c.register()
 }
 
-// audit has the API server write a record of each request for the group.
-func (c *cluster) audit(env *envtest.Environment, dir string) error {
+// configure has the API server write a record of each request for the group, and cut requests early.
+func (c *cluster) configure(env *envtest.Environment, dir string) error {
 	policy := filepath.Join(dir, "audit.yaml")
 	args := env.ControlPlane.GetAPIServer().Configure()
 	args.Append("audit-policy-file", policy)
 	args.Append("audit-log-path", c.auditLog)
 	args.Append("audit-log-mode", "blocking")
+	args.Append("request-timeout", requestTimeout.String())
 	return os.WriteFile(policy, []byte(auditPolicy), 0o600)
 }
 

@@ -128,7 +128,7 @@ func fill(ctx context.Context, id uint64, stream output.Reader, offset int64, le
 	}
 	info := stream.Info()
 	d.Total, d.Complete, d.SHA256 = info.Bytes, info.Complete, info.SHA256
-	d.MissingStart, d.MissingEnd = info.Missing.Start, info.Missing.End
+	d.MissingStart, d.MissingEnd, d.Lost = info.Missing.Start, info.Missing.End, info.Lost
 	var missing *output.MissingError
 	switch {
 	case ctx.Err() != nil, errors.Is(err, io.EOF), errors.Is(err, output.ErrNoMore), errors.As(err, &missing):

@@ -69,6 +69,8 @@ type Data struct {
 	// What is from MissingStart up to, not including, MissingEnd wasn't kept.
 	MissingStart int64 `json:"missingStart,omitempty"`
 	MissingEnd   int64 `json:"missingEnd,omitempty"`
+	// Lost says that this is more than was to be left out: the pod's disk was full, broken or too slow.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // takePayload takes what followed an object that says how many bytes it is.

@@ -30,7 +30,7 @@ func diskOf(t *testing.T, s *Stream) *disk {
 func checkLost(t *testing.T, s *Stream, size int64) {
 	t.Helper()
 	s.Finish(true, time.Minute)
-	want := output.Info{Bytes: size, Complete: true, SHA256: sum(text(0, size)), Missing: output.Range{Start: 500, End: size - 500}}
+	want := output.Info{Bytes: size, Complete: true, SHA256: sum(text(0, size)), Missing: output.Range{Start: 500, End: size - 500}, Lost: true}
 	if got := s.Info(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

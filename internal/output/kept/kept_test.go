@@ -320,7 +320,7 @@ func TestAStreamGoesOnInAnotherHand(t *testing.T) {
 		if file != nil {
 			head, tail = nil, nil
 		}
-		other := Ended(head, tail, output.Info{Bytes: size, SHA256: sum(text(0, size))}, limit, file)
+		other := Ended(head, tail, output.Info{Bytes: size, SHA256: sum(text(0, size))}, Limits{Memory: 10, Disk: limit}, file)
 		if got := other.Info(); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

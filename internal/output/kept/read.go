@@ -13,7 +13,9 @@ import (
 func (s *Stream) Info() output.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return output.Info{Bytes: s.bytes, Complete: s.done, SHA256: s.sha256, Missing: s.missing()}
+	gap := s.missing()
+	isLost := gap != output.Range{} && s.disk == nil && s.limits.wantDisk()
+	return output.Info{Bytes: s.bytes, Complete: s.done, SHA256: s.sha256, Missing: gap, Lost: isLost}
 }
 
 // missing needs the lock.

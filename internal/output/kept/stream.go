@@ -43,6 +43,9 @@ type Limits struct {
 	Dir string
 }
 
+// wantDisk says that more is to be kept than memory has.
+func (l *Limits) wantDisk() bool { return l.Disk > int64(max(l.Memory, 1)) }
+
 // Stream is what is kept of a stream. One goroutine writes it, any number read it.
 type Stream struct {
 	limits Limits
@@ -84,15 +87,15 @@ var _ Output = (*Stream)(nil)
 // New returns an empty stream.
 func New(l Limits) *Stream {
 	l.Memory = max(l.Memory, 0)
-	return &Stream{limits: l, create: create, hash: sha256.New(), noDisk: l.Disk <= int64(max(l.Memory, 1))}
+	return &Stream{limits: l, create: create, hash: sha256.New(), noDisk: !l.wantDisk()}
 }
 
 // Ended returns a stream that was written elsewhere: what is in memory of it, or the file that has it. Info is what was
-// known of it at its end, disk the limit of the file. The stream owns the file.
-func Ended(head, tail []byte, info output.Info, limit int64, f *os.File) *Stream {
-	s := &Stream{head: head, tail: tail, bytes: info.Bytes, done: true, sha256: info.SHA256, noDisk: true}
+// known of it at its end. The stream owns the file.
+func Ended(head, tail []byte, info output.Info, limits Limits, f *os.File) *Stream {
+	s := &Stream{limits: limits, head: head, tail: tail, bytes: info.Bytes, done: true, sha256: info.SHA256, noDisk: true}
 	if f != nil {
-		s.disk = &disk{stream: s, keep: limit, file: f, claimed: info.Bytes, written: info.Bytes, isFinished: true}
+		s.disk = &disk{stream: s, keep: limits.Disk, file: f, claimed: info.Bytes, written: info.Bytes, isFinished: true}
 	}
 	return s
 }

@@ -160,6 +160,54 @@ func TestPartsThatTurnOutToBeInTheMiddleAreRemoved(t *testing.T) {
 	}
 }
 
+// A pod whose disk is full has the first and the last bytes only. What was stored before that stays, and the rest isn't called whole.
+func TestWhatAPodLosesIsLost(t *testing.T) {
+	store := open(t, startServer(t).url())
+	for name, c := range map[string]struct {
+		size       int
+		limit      int64
+		lost, lack span
+		want       Status
+	}{
+		"after two parts":            {5 << 20, 8 << 20, span{1 << 10, 5<<20 - 1<<10}, span{2 << 20, 5<<20 - 1<<10}, Status{State: Lost, Kept: 2<<20 + 1<<10}},
+		"what is stored already":     {3 << 20, 8 << 20, span{1 << 10, 2 << 20}, span{}, Status{State: Complete, Kept: 3 << 20}},
+		"what isn't to be kept":      {9 << 20, 4 << 20, span{2 << 20, 7 << 20}, span{2 << 20, 7 << 20}, Status{State: Shortened, Kept: 4 << 20}},
+		"more than isn't to be kept": {9 << 20, 4 << 20, span{1 << 10, 9<<20 - 1<<10}, span{2 << 20, 9<<20 - 1<<10}, Status{State: Lost, Kept: 2<<20 + 1<<10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, key, source := noise(11, c.size), newKey(), newStream()
+			w := keep(t, store, key, source, c.limit)
+			source.write(data[:2<<20])
+			eventually(t, "two parts are stored", func() bool { return len(objects(t, store, key)) == 2 })
+			source.change(func() { source.data, source.lost, source.ended = data, c.lost, true })
+			stores(t, w, source, c.want)
+			reader, err := store.Open(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			info := reader.Info()
+			if span(info.Missing) != c.lack || info.SHA256 != hashOf(data) {
+				t.Errorf("it lacks %v, want %v, and has the sha256 %q", info.Missing, c.lack, info.SHA256)
+			}
+			start := make([]byte, c.size)
+			if !c.lack.empty() {
+				start = start[:c.lack.Start]
+			}
+			for at := 0; at < len(start); {
+				n, err := reader.ReadAt(t.Context(), start[at:], int64(at))
+				if err != nil {
+					t.Fatal(err)
+				}
+				at += n
+			}
+			if !bytes.Equal(start, data[:len(start)]) {
+				t.Error("the start isn't what the process wrote")
+			}
+		})
+	}
+}
+
 // What the operator may keep is the operator's to say, whatever a pod hands over.
 func TestASourceThatHasMoreThanTheLimitIsShortened(t *testing.T) {
 	store := open(t, startServer(t).url())

@@ -27,6 +27,8 @@ type stream struct {
 	closed  chan struct{}
 	// onRead is called before each read.
 	onRead func(ctx context.Context, offset int64) error
+	// lost is what the source has lost beside that.
+	lost span
 	// sha256 is what the source says instead of the truth, if it isn't empty.
 	sha256 string
 }
@@ -56,11 +58,13 @@ func (s *stream) end()              { s.change(func() { s.ended = true }) }
 func (s *stream) fail(err error)    { s.change(func() { s.err = err }) }
 func (s *stream) Close()            { close(s.closed) }
 func (s *stream) Info() output.Info { s.mu.Lock(); defer s.mu.Unlock(); return s.info() }
-func (s *stream) missing() span     { return missing(output.Info{Bytes: int64(len(s.data))}, s.limit) }
-func (s *stream) has(n int64) bool  { return int64(len(s.data)) > n || s.ended }
+func (s *stream) missing() span {
+	return missing(output.Info{Bytes: int64(len(s.data)), Missing: output.Range(s.lost)}, s.limit)
+}
+func (s *stream) has(n int64) bool { return int64(len(s.data)) > n || s.ended }
 
 func (s *stream) info() output.Info {
-	info := output.Info{Bytes: int64(len(s.data)), Complete: s.ended, Missing: output.Range(s.missing())}
+	info := output.Info{Bytes: int64(len(s.data)), Complete: s.ended, Missing: output.Range(s.missing()), Lost: !s.lost.empty()}
 	if s.ended {
 		if info.SHA256 = s.sha256; info.SHA256 == "" {
 			info.SHA256 = hashOf(s.data)

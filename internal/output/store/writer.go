@@ -222,9 +222,16 @@ func (w *Writer) finish(ctx context.Context) error {
 	if err := checkInfo(info); err != nil || !info.Complete {
 		return &sourceError{errors.Join(err, errors.New("the stream's source changed its mind at the end"))}
 	}
+	if !span(info.Missing).empty() {
+		// What is stored isn't missing.
+		info.Missing.Start = max(info.Missing.Start, w.next())
+	}
 	i := w.newIndex(Complete, info.Bytes, missing(info, w.limit))
 	i.SHA256 = info.SHA256
-	if !i.Missing.empty() {
+	switch intended := missing(output.Info{Bytes: info.Bytes}, w.limit); {
+	case info.Lost && i.Missing != intended:
+		i.State = Lost
+	case !i.Missing.empty():
 		i.State = Shortened
 	}
 	i.Parts = layout(info.Bytes, i.Missing, w.parts)
@@ -246,7 +253,13 @@ func (w *Writer) finish(ctx context.Context) error {
 	if i.State == Complete && info.SHA256 != "" && (w.hashed != info.Bytes || sum != info.SHA256) {
 		return fmt.Errorf("the stream's source says that its sha256 is %s, that of what it handed over is %s", info.SHA256, sum)
 	}
-	return w.close(ctx, i)
+	if err := w.close(ctx, i); err != nil {
+		return err
+	}
+	if i.State == Lost {
+		w.report(errors.New("the disk of the call's pod was full, broken or too slow"))
+	}
+	return nil
 }
 
 // salvage closes a stream whose source is gone with the parts that are stored: the stream's beginning.

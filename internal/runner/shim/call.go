@@ -77,7 +77,7 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 	c := &call{
 		shim: s, timeout: cmd.Timeout, grace: cmp.Or(cmd.Grace, runner.DefaultGrace), started: started, kill: make(chan runner.Stop, 1),
 		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(), onStreams: cmd.OnStreams,
-		output: newRemote(s),
+		output: newRemote(s, kept.Limits{Memory: cmd.MaxBytesPerStream, Disk: cmd.KeepBytesPerStream}),
 	}
 	c.oomBefore, _ = runner.CgroupOOMKills()
 	if err := s.send(&request{Number: s.number, Run: newCommand(cmd)}, filesWith(cmd.DirFD, cmd.Input)...); err != nil {

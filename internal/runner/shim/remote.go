@@ -16,6 +16,8 @@ type remote struct {
 	shim           *process
 	number         uint64
 	stdout, stderr remoteStream
+	// limits are what is to be kept of each stream.
+	limits kept.Limits
 	// over is closed when the shim answers no more.
 	over chan struct{}
 
@@ -28,8 +30,9 @@ type remote struct {
 // maxAsked is how much may be unanswered. It fits into the socket, so that nobody waits for a shim that doesn't read.
 const maxAsked = 256
 
-func newRemote(shim *process) *remote {
-	r := &remote{shim: shim, number: shim.number, over: make(chan struct{}), waiting: map[uint64]chan *answer{}}
+// newRemote is for a command whose streams are kept within limits.
+func newRemote(shim *process, limits kept.Limits) *remote {
+	r := &remote{shim: shim, number: shim.number, limits: limits, over: make(chan struct{}), waiting: map[uint64]chan *answer{}}
 	r.stdout.remote, r.stdout.name = r, output.Stdout
 	r.stderr.remote, r.stderr.name = r, output.Stderr
 	return r
@@ -88,10 +91,11 @@ func (r *remote) end(ended *reply, files []*os.File) {
 		is result.Stream
 	}{{&r.stdout, stdout}, {&r.stderr, stderr}} {
 		var file *os.File
+		within := r.limits
 		if limits[i] > 0 && len(files) > 0 {
-			file, files = files[0], files[1:]
+			file, files, within.Disk = files[0], files[1:], limits[i]
 		}
-		s.to.end(s.is, limits[i], file)
+		s.to.end(s.is, within, file)
 	}
 	closeAll(files)
 	close(r.over)
@@ -112,14 +116,14 @@ type remoteStream struct {
 	dropped bool
 }
 
-func (s *remoteStream) end(r result.Stream, limit int64, file *os.File) {
+func (s *remoteStream) end(r result.Stream, limits kept.Limits, file *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := output.Info{Bytes: max(r.Bytes, s.info.Bytes), Complete: true, SHA256: r.SHA256}
 	if file != nil {
 		r.Head, r.Tail = nil, nil
 	}
-	s.local = kept.Ended(r.Head, r.Tail, info, limit, file)
+	s.local = kept.Ended(r.Head, r.Tail, info, limits, file)
 	if s.dropped {
 		s.local.Drop()
 	}
