@@ -12,7 +12,7 @@ if [[ $command == calls ]]; then
   "$KUBECTL" -n toolcall-system rollout status deployment/toolcall-operator --timeout=60s >/dev/null ||
     die "the operator is not running on this cluster: run 'make deploy'"
   if is_local; then
-    make -s load-tools
+    make -s load-tools build
     # The audit log is there when the cluster was started with TOOLCALL_CLUSTER_AUDIT=1.
     audit=$(dirname "$KUBECONFIG")/logs/audit.log
     [[ ! -e $audit ]] || args+=(-audit-log "$audit")

@@ -10,7 +10,7 @@ const (
 	NetworkNone NetworkMode = "None"
 	// NetworkListed is what the policy lists.
 	NetworkListed NetworkMode = "Listed"
-	// NetworkOpen is everything that isn't denied.
+	// NetworkOpen is every host outside the cluster that isn't denied; with allowInCluster, those in it too.
 	NetworkOpen NetworkMode = "Open"
 	// NetworkUnrestricted is the pod's network, with UDP, metadata addresses, the node and the API server: nothing is decided
 	// about connections.
@@ -19,8 +19,9 @@ const (
 
 // NetworkRules say what a policy's calls may connect to and look up.
 type NetworkRules struct {
-	// mode is None (no network), Listed (what allowed lists), Open (everything that isn't denied) or Unrestricted (the pod's
-	// network, not restricted by the runner, for nodes that can't enforce a restriction). Unset: Open; for code calls None,
+	// mode is None (no network), Listed (what allowed lists), Open (every host outside the cluster that isn't denied;
+	// with allowInCluster, those in it too) or Unrestricted (the pod's network, not restricted by the runner, for nodes that can't
+	// enforce a restriction). Unset: Open; for code calls None,
 	// unless code.networkAccess is true here and in the call. A mode that is set applies to code calls too.
 	// +optional
 	Mode NetworkMode `json:"mode,omitempty"`

@@ -34,13 +34,13 @@ const (
 	StreamLost      StreamState = "Lost"
 )
 
-// StreamStatus describes one output stream as the process wrote it.
+// StreamStatus describes one output stream: what the process wrote, after values of Secrets were redacted.
 type StreamStatus struct {
-	// bytes that the process wrote.
+	// bytes of the stream.
 	// +required
 	Bytes int64 `json:"bytes"`
 
-	// sha256 of all bytes that the process wrote, in lower-case hexadecimal. Absent when not all were seen.
+	// sha256 of these bytes, in lower-case hexadecimal. Absent when not all were seen.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`

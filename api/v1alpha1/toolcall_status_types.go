@@ -49,7 +49,8 @@ type ToolCallStatus struct {
 	// +optional
 	Stderr string `json:"stderr,omitempty"`
 
-	// streams says what the process really wrote, so that nobody takes a cut text for a whole one.
+	// streams has the size and the hash of all that the process wrote, after values of Secrets were redacted, so that nobody takes
+	// a cut text for a whole one.
 	// +optional
 	Streams *StreamsStatus `json:"streams,omitempty"`
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -155,17 +156,22 @@ func lastingDirectories(spec *v1alpha1.ExecutionEnvironmentSpec) []string {
 	return slices.Compact(directories)
 }
 
-// outlivesPods reports whether a volume keeps files that a pod writes. All sources that it doesn't name are made for the pod, or
-// can't be written to.
+// outlivesPods reports whether a volume may keep files that a pod writes.
 func outlivesPods(v *corev1.VolumeSource) bool {
 	switch {
+	case *v == (corev1.VolumeSource{}), v.EmptyDir != nil, v.Ephemeral != nil:
+		return false // made for the pod
+	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil, v.Image != nil, v.GitRepo != nil:
+		return false // not what others read
 	case v.PersistentVolumeClaim != nil:
 		return !v.PersistentVolumeClaim.ReadOnly
 	case v.NFS != nil:
 		return !v.NFS.ReadOnly
 	case v.ISCSI != nil:
 		return !v.ISCSI.ReadOnly
+	case v.CSI != nil:
+		return !ptr.Deref(v.CSI.ReadOnly, false)
 	default:
-		return v.HostPath != nil
+		return true
 	}
 }

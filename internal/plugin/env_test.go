@@ -201,7 +201,7 @@ func TestCheckShowsTheContext(t *testing.T) {
 		"Directory: /srv", "Allowed paths: /srv", "Queue: vip, chosen by the call", "(inherited): HOME, USER, LOGNAME and PATH of the image", "A: from the default environment")
 	check("--environment", "minimal", "--", "ls").expect(t, 0, "Queue: batch")
 	check("--environment", "minimal", "--code", "lua", "-f", "-").expect(t, 0, "Command: lua5.4 - '<the code>'", "Network: none")
-	check("--code", "python", "-f", "-", "--network").expect(t, 0, "Network: held by the runner: every host that isn't denied")
+	check("--code", "python", "-f", "-", "--network").expect(t, 0, "Network: held by the runner: every host outside the cluster that isn't denied")
 	check("--code", "cobol", "-f", "-").expect(t, 125, "InvalidEnvironment", `no interpreter for language "cobol"`)
 	check("-w", "/etc", "--", "ls").expect(t, 0, "Directory: /etc")
 }

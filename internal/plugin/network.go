@@ -63,8 +63,10 @@ func (v *evaluation) network() string {
 		return "same as the pod"
 	case len(rules.Hosts) > 0:
 		return "held by the runner: " + joinFirst(rules.Hosts)
-	case rules.Mode == network.Open:
+	case rules.Mode == network.Open && rules.AllowInCluster:
 		return "held by the runner: every host that isn't denied"
+	case rules.Mode == network.Open:
+		return "held by the runner: every host outside the cluster that isn't denied"
 	case len(rules.Allowed) == 0:
 		return "held by the runner: no host"
 	default:

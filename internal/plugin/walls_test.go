@@ -103,7 +103,7 @@ func TestCheckSaysWhichWallsWouldHold(t *testing.T) {
 		not    string
 	}{
 		"nothing": {func(*v1alpha1.ExecutionPolicySpec) {}, []string{"--", "ls"},
-			[]string{"Walls: Programs: not held: any program may start Reading: not held Writing: not held Network: held by the runner: every host that isn't denied"}, "Signals"},
+			[]string{"Walls: Programs: not held: any program may start Reading: not held Writing: not held Network: held by the runner: every host outside the cluster that isn't denied"}, "Signals"},
 		"Kernel": {func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"ls", "python3"}}
 			p.Files = &v1alpha1.FilesPolicy{WritePaths: []string{"/workspace", "/tmp"}}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -38,7 +39,33 @@ func Harden() error {
 	}
 	// The signals are received and dropped. If they were ignored, the command would inherit that.
 	signal.Notify(make(chan os.Signal, 1), handledSignals...)
-	return handleLibrarySignals()
+	return errors.Join(handleFaults(), handleLibrarySignals())
+}
+
+// faults are signals that Go takes for its own mistake, unless they were sent by kill or tgkill.
+var faults = []uintptr{
+	uintptr(unix.SIGILL), uintptr(unix.SIGTRAP), uintptr(unix.SIGBUS), uintptr(unix.SIGFPE), uintptr(unix.SIGSEGV), uintptr(unix.SIGSTKFLT), uintptr(unix.SIGSYS),
+}
+
+// dropSent is the address of a handler that drops a signal which a process sent, by whatever means: sigqueue for example. A
+// code of the kernel isn't negative. The handler passes on what the kernel says to goHandler.
+var dropSent, goHandler uint64
+
+func handleFaults() error {
+	for _, s := range faults {
+		var action, old signalAction
+		if err := action.exchange(s, nil); err != nil {
+			return err
+		}
+		if action[0] == dropSent {
+			continue
+		}
+		goHandler, action[0] = action[0], dropSent
+		if err := old.exchange(s, &action); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // librarySignals are what C libraries keep for their threads, and Go can't be asked to handle: cancelling a thread,

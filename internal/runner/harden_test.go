@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"fmt"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,13 +33,14 @@ func TestTheFirstProcessOfAPodIsHidden(t *testing.T) {
 	completed("", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
 }
 
-// Some signals are deadly only while the supervisor starts a thread, so that each is sent often.
-const everySignal = `for i in $(seq 1 50); do for s in $(seq 1 64); do case $s in %s) ;; *) kill -$s $PPID 2>/dev/null;; esac; done; done; echo survived`
+// Some signals are deadly only while the supervisor starts a thread, so that each is sent often. The program kill queues them.
+const everySignal = `for i in $(seq 1 50); do for s in $(seq 1 64); do case $s in %[1]s) ;; *) kill -$s $PPID 2>/dev/null;; esac; done; done
+for s in $(seq 1 64); do case $s in %[1]s) ;; *) env kill -q 1 -$s $PPID 2>/dev/null;; esac; done; echo survived`
 
 func TestSignalsOfACommandDontEndASupervisor(t *testing.T) {
 	// Nobody can catch 9 and 19.
 	s := supervision{
-		Argv: []string{"bash", "-c", strings.Replace(everySignal, "%s", "9|15|19", 1)},
+		Argv: []string{"bash", "-c", fmt.Sprintf(everySignal, "9|15|19")},
 		Dir:  "/", Harden: true,
 	}
 	completed("survived\n", "").check(t, superviseApart(t, s, nobody(t)).Outcome)
@@ -45,10 +48,18 @@ func TestSignalsOfACommandDontEndASupervisor(t *testing.T) {
 
 func TestNoSignalOfACommandEndsTheFirstProcess(t *testing.T) {
 	s := supervision{
-		Argv: []string{"bash", "-c", strings.Replace(everySignal, "%s", "15", 1)},
+		Argv: []string{"bash", "-c", fmt.Sprintf(everySignal, "15")},
 		Dir:  "/", Harden: true,
 	}
 	completed("survived\n", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
+}
+
+func TestAHardenedProcessStillPanics(t *testing.T) {
+	cmd := exec.Command(publicSelf(t))
+	cmd.Env = []string{helperVariable + "=fault"}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "nil pointer dereference") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 func TestACommandStartsWithDefaultSignals(t *testing.T) {

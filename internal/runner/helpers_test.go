@@ -31,6 +31,7 @@ var helpers = map[string]func(args []string){
 	"flood":     floodHelper,
 	"relay":     relayHelper,
 	"spy":       spyHelper,
+	"fault":     faultHelper,
 	"fds":       fdsHelper,
 	"loop":      loopHelper,
 
@@ -286,6 +287,16 @@ func fdsHelper([]string) {
 			}
 		}
 	}
+}
+
+// faultHelper makes a mistake of its own when it is hardened, and prints how it met it.
+func faultHelper([]string) {
+	if err := Harden(); err != nil {
+		fmt.Println(err)
+	}
+	defer func() { fmt.Println(recover()) }()
+	var nothing *supervision
+	fmt.Println(nothing.Dir)
 }
 
 // spyHelper tries to get at its parent, and prints what worked.

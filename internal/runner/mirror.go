@@ -15,7 +15,8 @@ const (
 )
 
 // mirror copies output to a live writer. A writer that fails gets no more output. The process waits for a slow one, but no
-// longer in all than stallLimit and the time that mirrorRate takes: then the writer misses what comes while its queue is full.
+// longer at a time than stallLimit, and no longer in all than that and the time that mirrorRate takes: then the writer misses
+// what comes while its queue is full.
 type mirror struct {
 	w     io.Writer
 	queue chan []byte
@@ -24,6 +25,8 @@ type mirror struct {
 	// taken is how many bytes went into the queue, waited how long the process has waited for that.
 	taken  int64
 	waited time.Duration
+	// isStalled says that the last wait was in vain, and the queue is full since.
+	isStalled bool
 	// own is the buffer that is used if nothing is copied.
 	own []byte
 }
@@ -98,21 +101,23 @@ func (m *mirror) send(b []byte) {
 func (m *mirror) enqueue(b []byte) bool {
 	select {
 	case m.queue <- b:
+		m.isStalled = false
 		return true
 	default:
 	}
 	left := stallLimit + time.Duration(m.taken/mirrorRate)*time.Second - m.waited
-	if left <= 0 {
+	if m.isStalled || left <= 0 {
 		return false
 	}
 	began := time.Now()
 	defer func() { m.waited += time.Since(began) }()
-	t := time.NewTimer(left)
+	t := time.NewTimer(min(left, stallLimit))
 	defer t.Stop()
 	select {
 	case m.queue <- b:
 		return true
 	case <-t.C:
+		m.isStalled = true
 		return false
 	}
 }

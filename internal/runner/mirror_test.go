@@ -60,6 +60,41 @@ func TestAMirrorThatIsFastEnoughMissesNothing(t *testing.T) {
 	})
 }
 
+// haltingWriter takes so many chunks, and then one in each halt.
+type haltingWriter struct {
+	chunks int
+	halt   time.Duration
+}
+
+func (w *haltingWriter) Write(p []byte) (int, error) {
+	if w.chunks--; w.chunks < 0 {
+		time.Sleep(w.halt)
+	}
+	return len(p), nil
+}
+
+// What a writer took for a long time is no reason to wait long when it hangs: the end of the command would wait too.
+func TestAMirrorThatHangsAfterMuchOutputIsWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const fast = 100 * mirrorRate / chunkSize
+		m := newMirror(&haltingWriter{chunks: fast, halt: time.Hour})
+		for range fast {
+			m.send(m.buffer())
+			synctest.Wait()
+		}
+		if took := sendChunks(m, 1000); took != stallLimit {
+			t.Errorf("the process waited %s", took)
+		}
+		// It goes on, and hangs again.
+		time.Sleep(2 * time.Hour)
+		if took := sendChunks(m, 1000); took != stallLimit {
+			t.Errorf("the process waited %s the second time", took)
+		}
+		m.finish(time.Second)
+		time.Sleep(100 * time.Hour)
+	})
+}
+
 func TestAMirrorThatHangsGetsOutputAgainWhenItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()

@@ -95,9 +95,8 @@ func (r *run) start() (err error) {
 type restriction struct {
 	// set is nil for nothing.
 	set func() error
-	// isDomain says that the program and the thread are in one domain, so that the program must not run before the thread
-	// has ended.
-	isDomain bool
+	// isHeld says that the program must not run before the thread has ended.
+	isHeld bool
 }
 
 // startPlain starts the program.
@@ -120,7 +119,7 @@ func (r *run) startOnThread(domain *sandbox.Domain, program string, dir *workDir
 		inside, err = domain.Enter(r.cmd.DenyNetwork, r.connections.network())
 		return err
 	}
-	err := r.startPlain(program, dir, files, restriction{set: enter, isDomain: true})
+	err := r.startPlain(program, dir, files, restriction{set: enter, isHeld: domain.NeedsHold()})
 	if err == nil {
 		r.inside = inside
 	} else if inside != nil {
@@ -158,7 +157,7 @@ func (r *run) newTree() func(leader int) tree {
 func fork(program string, cmd *Command, files *childFiles, cwd string, restrict restriction) (int, error) {
 	argv := withSource(cmd.Argv, cmd.Source != nil)
 	attr := &syscall.ProcAttr{
-		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isDomain},
+		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isHeld},
 	}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would be our own
@@ -173,12 +172,12 @@ func fork(program string, cmd *Command, files *childFiles, cwd string, restrict 
 		}
 		thread = unix.Gettid()
 		pid, err := syscall.ForkExec(program, argv, attr)
-		if err == nil && restrict.isDomain {
+		if err == nil && restrict.isHeld {
 			sandbox.Hold(pid)
 		}
 		return pid, err
 	})
-	if err == nil && restrict.isDomain {
+	if err == nil && restrict.isHeld {
 		sandbox.Release(pid, thread)
 	}
 	return pid, err

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tests.bed import Bed, bed
-from toolcall import AsyncToolcall, InvalidArgument, KeyReused, TimedOut, Toolcall, key_of
+from toolcall import AsyncToolcall, InvalidArgument, KeyReused, SessionEnded, TimedOut, Toolcall, key_of
 from toolcall.aio import Threads
 from toolcall.executor import ToolExecutor, ToolRequest
 from toolcall.langchain import awaited, session_tools
@@ -134,6 +134,10 @@ class OnCluster(unittest.TestCase):
             self.assertEqual(actions.search_files("def", ".", "*.py"), "src/a.py:1:def f():")
             self.assertEqual(actions.search_files("nothing", ".", None), "(no match)")
             self.assertIn("not-there", actions.read_file("not-there", 1, 1))
+            self.assertIn("offset", actions.read_file("log", 0, 10))
+            s.end()
+            with self.assertRaises(SessionEnded):
+                actions.bash("true", None, "call_3")
 
     def test_an_awaited_langchain_tool_is_cancelled(self) -> None:
         async def agent() -> None:

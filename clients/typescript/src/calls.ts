@@ -28,6 +28,8 @@ interface Attempt {
   spec: ToolCallSpec;
   signal: AbortSignal | undefined;
   call?: ToolCall;
+  /** The call when the watch has seen its end. */
+  seen?: ToolCall;
   live?: Live | undefined;
 }
 
@@ -46,6 +48,7 @@ export class Calls {
     refuseAborted(signal);
     const waiting = this.tracker.finished(name, signal);
     const attempt: Attempt = { name, spec, signal };
+    waiting.call.then((call) => (attempt.seen = call)).catch(() => {});
     try {
       const call = await this.create(attempt);
       signal?.throwIfAborted();
@@ -99,7 +102,7 @@ export class Calls {
   private async create(attempt: Attempt): Promise<ToolCall> {
     const { name, spec, signal } = attempt;
     const labels = { [CLIENT_LABEL]: this.tracker.id };
-    attempt.call = await create<ToolCall>(this.api, { plural: "toolcalls", name, spec, labels }, signal);
+    attempt.call = await create<ToolCall>(this.api, { plural: "toolcalls", name, spec, labels }, { signal, seen: () => attempt.seen });
     return attempt.call;
   }
 

@@ -1,11 +1,15 @@
 // Creates objects so that a request can be repeated: the client names them, and looks at what is there when the name is taken.
 
 import type { Api } from "./api.js";
-import { ApiError, ConnectionLost, KeyReused, NothingSent, publicError } from "./errors.js";
+import { ApiError, ConnectionLost, KeyReused, NothingSent, publicError, Unavailable } from "./errors.js";
 import { GROUP, VERSION, type AnyObject, type Plural, type ToolCall, type ToolCallSpec, type ToolSession, type ToolSessionSpec } from "./objects.js";
 import { Retries } from "./retries.js";
 import { sameSpec } from "./spec.js";
 import { deleted } from "./watch.js";
+
+// How long after the first request that may have arrived a create request is repeated. The name of a call that was created and has
+// ended is taken for 300 s in a session: repeated after that, the request would run the command again.
+const REPEAT_MILLISECONDS = 60_000;
 
 /** An object to create. */
 export interface NewObject {
@@ -15,12 +19,20 @@ export interface NewObject {
   labels?: Record<string, string>;
 }
 
+/** How an object is created. */
+export interface CreateOptions<T> {
+  signal?: AbortSignal | undefined;
+  /** The object, if somebody has seen that an attempt created it: it may have gone since. */
+  seen?: () => T | undefined;
+}
+
 /**
- * Creates a call or session, and repeats the request while it isn't answered. When the name is taken, the object that has it
- * is returned if its spec is the same: an earlier request made it. Otherwise it throws KeyReused. `retrySafe` of an error says
- * that no attempt can have created it.
+ * Creates a call or session, and repeats the request while it isn't answered, for a minute at most after one that may have
+ * arrived. When the name is taken, the object that has it is returned if its spec is the same: an earlier request made it.
+ * Otherwise it throws KeyReused. `retrySafe` of an error says that no attempt can have created it.
  */
-export async function create<T extends ToolCall | ToolSession>(api: Api, object: NewObject, signal?: AbortSignal): Promise<T> {
+export async function create<T extends ToolCall | ToolSession>(api: Api, object: NewObject, options: CreateOptions<T> = {}): Promise<T> {
+  const { signal, seen } = options;
   const kind = object.plural === "toolcalls" ? "ToolCall" : "ToolSession";
   const body = {
     apiVersion: `${GROUP}/${VERSION}`,
@@ -29,14 +41,24 @@ export async function create<T extends ToolCall | ToolSession>(api: Api, object:
     spec: object.spec,
   };
   const retries = new Retries(api.retryMilliseconds);
-  // Whether an attempt may have created the object although its answer doesn't say so.
-  let isUncertain = false;
+  // When the first attempt began that may have created the object although its answer doesn't say so.
+  let uncertainSince: number | undefined;
   for (;;) {
+    const there = uncertainSince !== undefined && seen?.();
+    if (there) {
+      return there;
+    }
+    const began = Date.now();
+    if (uncertainSince !== undefined && began - uncertainSince >= REPEAT_MILLISECONDS) {
+      return await found<T>(api, object);
+    }
     try {
       return await api.create<T>(api.objects(object.plural), body);
     } catch (error) {
-      const wasUncertain = isUncertain;
-      isUncertain ||= !isRefusal(error);
+      const wasUncertain = uncertainSince !== undefined;
+      if (!isRefusal(error)) {
+        uncertainSince ??= began;
+      }
       const isTaken = hasReason(error, "AlreadyExists");
       // An answer that refuses the request says nothing of attempts before it: what there is does.
       const there = isTaken || (wasUncertain && isRefusal(error)) ? await existing<T>(api, object) : undefined;
@@ -50,7 +72,7 @@ export async function create<T extends ToolCall | ToolSession>(api: Api, object:
       const passes = isTaken || hasReason(error, "Conflict");
       if (!(await retries.wait(passes ? new ConnectionLost("", { cause: error }) : error, signal))) {
         signal?.throwIfAborted();
-        throw publicError(error, { call: callOf(object), retrySafe: !isUncertain });
+        throw publicError(error, { call: callOf(object), retrySafe: uncertainSince === undefined });
       }
     }
   }
@@ -67,6 +89,17 @@ function hasReason(error: unknown, reason: string): boolean {
 
 function callOf({ plural, name }: NewObject): string | undefined {
   return plural === "toolcalls" ? name : undefined;
+}
+
+// The object whose create request isn't repeated any more.
+async function found<T extends ToolCall | ToolSession>(api: Api, object: NewObject): Promise<T> {
+  const there = await existing<T>(api, object);
+  if (!there) {
+    const what = object.plural === "toolcalls" ? "call" : "session";
+    const message = `no answer to the create request for ${REPEAT_MILLISECONDS / 1_000} s, and the ${what} isn't there: whether it ran isn't known`;
+    throw new Unavailable(message, { call: callOf(object) });
+  }
+  return there;
 }
 
 // The object that has the name; undefined when there is none. Not ended by a signal: whoever gives up then has to know whose

@@ -68,7 +68,7 @@ export interface ToolCallSpec {
 
 /** What a call wrote to one stream. */
 export interface StreamStatus {
-  /** How many bytes the process wrote. */
+  /** How many bytes the process wrote, after values of Secrets were redacted. */
   bytes: number;
   /** Hash of all of them in hexadecimal digits; absent when not all were seen. */
   sha256?: string;

@@ -22,7 +22,7 @@ export type Source = { stream: Stream } | { artifact: string };
 
 /** A part of a stream. */
 export interface Output {
-  /** The bytes, as the process wrote them. */
+  /** The bytes as the process wrote them, after values of Secrets were redacted. */
   data: Uint8Array;
   /** The bytes as text; those that aren't UTF-8, and characters that the part cuts, are U+FFFD. */
   text: string;

@@ -66,7 +66,7 @@ export class Toolcall {
     const { signal } = options;
     let session: Session | undefined;
     try {
-      const object = await create<ToolSession>(this.#api, { plural: "toolsessions", name, spec }, signal);
+      const object = await create<ToolSession>(this.#api, { plural: "toolsessions", name, spec }, { signal });
       session = new Session(this.#calls, object, options.cwd);
       await session.waitUntilReady({ orSuspended: true, ...(signal ? { signal } : {}) });
       return session;

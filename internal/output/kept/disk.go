@@ -96,10 +96,10 @@ func (d *disk) write(p []byte) {
 	}
 }
 
-// awaitRoom waits until something was written, and says whether that was within what is allowed in all.
+// awaitRoom waits until something was written, and says whether that was within stallLimit and what is allowed in all.
 func (d *disk) awaitRoom(allowed time.Duration) bool {
 	began := time.Now()
-	timer := time.NewTimer(allowed - d.waited)
+	timer := time.NewTimer(min(allowed-d.waited, stallLimit))
 	defer timer.Stop()
 	defer func() { d.waited += time.Since(began) }()
 	select {

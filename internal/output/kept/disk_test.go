@@ -86,11 +86,12 @@ func (h *hung) Close() error                      { return nil }
 
 func TestAProcessWaitsForADiskThatHangsOnceAndNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hung{left: 1 << 20, letGo: make(chan struct{})}
+		// So much was written that more time would be left in all.
+		h := &hung{left: 2 * minRate, letGo: make(chan struct{})}
 		s := New(Limits{Memory: 1000, Disk: 64 << 20})
 		s.create = func(string) (file, error) { return h, nil }
 		began := time.Now()
-		const size = 4 << 20
+		const size = 3 * minRate
 		write(t, s, text(0, 1<<16))
 		d := diskOf(t, s)
 		for at := int64(1 << 16); at < size; at += 1 << 16 {

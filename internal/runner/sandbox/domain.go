@@ -28,7 +28,10 @@ type Domain struct {
 	// programs is nil when any program may be executed.
 	programs *programs
 	ruleset  *ruleset
-	abi      int
+	// writePaths are the directories and devices that can be written to, without links, when the rules restrict that. They are
+	// looked up once: what counts as writable is what is granted.
+	writePaths []string
+	abi        int
 	// mayTrace says that a command can be held until the thread that started it has ended.
 	mayTrace bool
 }
@@ -69,8 +72,11 @@ func (d *Domain) prepare(path string) (err error) {
 	if d.ruleset, err = newRuleset(handled, handledNet, d.abi); err != nil {
 		return err
 	}
+	if d.rules.WritePaths != nil {
+		d.writePaths = roots(slices.Concat(d.rules.WritePaths, devicePaths))
+	}
 	if d.rules.Programs != nil {
-		d.programs, err = resolve(d.rules, path, func(f *openFile) error {
+		d.programs, err = resolve(d.rules, d.writePaths, path, func(f *openFile) error {
 			return d.ruleset.allow(f.fd, f.isDir(), accessExecute|accessRead)
 		})
 		if err != nil {
@@ -95,10 +101,14 @@ func (d *Domain) Close() {
 
 // NeedsStage reports whether the domain is entered in a stage: a process that starts another one waits until that has
 // executed its program, and can't answer for it meanwhile. Nor can a thread be kept from a command that can't be held.
-func (d *Domain) NeedsStage() bool { return d.programs != nil || !d.mayTrace }
+func (d *Domain) NeedsStage() bool { return d.programs != nil || d.NeedsHold() && !d.mayTrace }
+
+// NeedsHold reports whether the command must not run before the thread that entered the domain has ended. Where the domain
+// doesn't keep signals inside, the command may signal that thread in any case.
+func (d *Domain) NeedsHold() bool { return d.abi >= rules.ABIScopes }
 
 // Enter puts the calling thread and what it starts into a domain that needs no stage. The thread must be used for
-// nothing but a start afterwards, and end before the command runs: see Hold. The caller stops the process, also when the
+// nothing but a start afterwards, and, if the domain NeedsHold, end before the command runs: see Hold. The caller stops the process, also when the
 // start fails.
 func (d *Domain) Enter(denyNetwork bool, n *Network) (*Process, error) {
 	if d.NeedsStage() {
@@ -241,7 +251,7 @@ func (d *Domain) grantReads(path string) error {
 // write to it reads what it has written.
 func (d *Domain) hiddenDirs(path string) []string {
 	var dirs []string
-	calls := newResolver(d.rules)
+	calls := newResolver(d.rules, d.writePaths)
 	for _, dir := range append(filepath.SplitList(path), programDirs...) {
 		real := realPath(dir)
 		if !filepath.IsAbs(dir) || slices.Contains(dirs, real) || !slices.Contains(programDirNames, filepath.Base(real)) {
@@ -267,7 +277,7 @@ func (d *Domain) grantWrites() error {
 	if d.rules.WritePaths == nil {
 		return d.grantExcept("/", []string{"/proc"}, accessContent)
 	}
-	for _, real := range roots(slices.Concat(d.rules.WritePaths, devicePaths)) {
+	for _, real := range d.writePaths {
 		if isBelow(real, "/proc") {
 			continue
 		}

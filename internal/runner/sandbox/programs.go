@@ -46,23 +46,23 @@ type resolver struct {
 	// grant is called with each file and directory that may be executed, while it is open.
 	grant func(*openFile) error
 
-	// writePaths are those of the rules, without links.
+	// writePaths are those of the domain.
 	writePaths   []string
 	writableDirs map[string]bool
 	// found holds what entries lead to, since programs share helpers.
 	found map[string]string
 }
 
-func newResolver(r *rules.Rules) *resolver {
+func newResolver(r *rules.Rules, writePaths []string) *resolver {
 	return &resolver{
 		programs: &programs{files: map[fileID]*program{}, loaders: map[fileID]bool{}},
-		rules:    r, writePaths: roots(r.WritePaths), writableDirs: map[string]bool{}, found: map[string]string{},
+		rules:    r, writePaths: writePaths, writableDirs: map[string]bool{}, found: map[string]string{},
 	}
 }
 
 // resolve finds what the rules list in a command's PATH.
-func resolve(r *rules.Rules, path string, grant func(*openFile) error) (*programs, error) {
-	res := newResolver(r)
+func resolve(r *rules.Rules, writePaths []string, path string, grant func(*openFile) error) (*programs, error) {
+	res := newResolver(r, writePaths)
 	res.grant = grant
 	// Where writing is restricted, directories that the call can write to aren't listed.
 	res.anyMayWrite = r.Programs.AllowWritable || r.WritePaths != nil

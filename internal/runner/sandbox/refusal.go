@@ -52,7 +52,7 @@ func (d *Domain) isRefusedAsWritable(p result.Program) bool {
 	if !isUnlisted || d.rules.Programs == nil || d.rules.Programs.AllowWritable || !filepath.IsAbs(p.Path) {
 		return false
 	}
-	calls := newResolver(d.rules)
+	calls := newResolver(d.rules, d.writePaths)
 	f, err := openPath(p.Path)
 	if err != nil { // it is gone, or its path was too long
 		return calls.isWritablePath(filepath.Dir(p.Path))

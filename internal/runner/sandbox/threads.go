@@ -50,6 +50,12 @@ func ReserveThreads(n int) {
 	done.Wait()
 }
 
+// ReserveStart has the threads ready that the start of a command takes, so that it needs none that it might not get.
+func ReserveStart() {
+	const starting = 2 // enters the domain, and holds the first thread meanwhile
+	ReserveThreads(maxWorkers + spareThreads + starting)
+}
+
 // onThreadOfItsOwn calls f on a thread that ends afterwards, which the first thread wouldn't. A tracer is a thread, and
 // must have no children but those that it traces: the first thread is the parent of orphans.
 func onThreadOfItsOwn(f func()) {

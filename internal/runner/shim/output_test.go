@@ -180,7 +180,7 @@ func TestTheOutputOfALostShimIsSaidToBeMissing(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
-	want := output.Info{Bytes: 5, Complete: true, Missing: output.Range{End: 5}}
+	want := output.Info{Bytes: 5, Complete: true, Missing: output.Range{End: 5}, Lost: true}
 	if got := s.stdout.Info(); got != want {
 		t.Errorf("got %+v", got)
 	}

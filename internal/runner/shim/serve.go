@@ -81,6 +81,7 @@ func serve() error {
 	}
 	go s.receive()
 	runner.Prepare()
+	sandbox.ReserveStart()
 	for c := range s.commands {
 		if err := s.run(c); err != nil {
 			return err
@@ -180,6 +181,8 @@ func (s *server) run(c received) error {
 	if err := send(s.conn, ended, last...); err != nil {
 		return err
 	}
+	// What fails here fails between two calls: the next one gets another shim.
+	sandbox.ReserveStart()
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
 	}

@@ -40,9 +40,9 @@ const (
 	timeKept     = "call in a ready session, its output kept"
 	timeUnkept   = "call in a ready session, its output not kept"
 
-	timeUp       = "100 MiB up into a session"
+	timeUp       = "100 MiB up into a session, kubectl toolcall cp"
 	timeCopyUp   = "100 MiB up into a bare pod, kubectl cp"
-	timeDown     = "100 MiB down from a session"
+	timeDown     = "100 MiB down from a session, kubectl toolcall cp"
 	timeCopyDown = "100 MiB down from a bare pod, kubectl cp"
 )
 

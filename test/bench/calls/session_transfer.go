@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +37,6 @@ type transferReport struct {
 // transferBench sends a file up into a session and a pod, and down again.
 type transferBench struct {
 	*sessionBench
-	reads     *stream.Client
 	namespace string
 	written   stream.Written
 	// local is the file that is sent up.
@@ -65,9 +62,6 @@ func (b *sessionBench) measureTransfer(ctx context.Context) error {
 	}
 	defer os.RemoveAll(folder)
 	x := &transferBench{sessionBench: b, namespace: room.Namespace, written: stream.Written{Seed: "file", Blocks: transferBlocks}, local: filepath.Join(folder, "up")}
-	if x.reads, err = stream.NewClient(b.conf); err != nil {
-		return err
-	}
 	if err := x.writeLocal(); err != nil {
 		return err
 	}
@@ -135,55 +129,15 @@ func (x *transferBench) rounds(ctx context.Context) error {
 	return nil
 }
 
-func (x *transferBench) request(method string, body io.Reader) stream.Request {
-	return stream.Request{
-		Method: method, Namespace: x.namespace, Path: "toolsessions/one/proxy/files", Query: url.Values{"path": {"/tmp/big"}}, Body: body,
-	}
-}
-
 func (x *transferBench) up(ctx context.Context) error {
-	file, err := os.Open(x.local)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	response, err := x.reads.Do(ctx, x.request(http.MethodPut, file))
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
-	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s: %s", response.Status, said)
-	}
-	return nil
+	return x.execute(ctx, x.session.plugin, "cp", "-n", x.namespace, x.local, "one:/tmp/big")
 }
 
-// down compares each byte as it comes, and writes it to a file, as kubectl cp does.
 func (x *transferBench) down(ctx context.Context) error {
-	response, err := x.reads.Do(ctx, x.request(http.MethodGet, nil))
-	if err != nil {
+	if err := x.execute(ctx, x.session.plugin, "cp", "-n", x.namespace, "one:/tmp/big", x.local+".down"); err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
-		return fmt.Errorf("%s: %s", response.Status, said)
-	}
-	return x.take(response.Body)
-}
-
-// take writes what comes into a file and compares the file with what it should be.
-func (x *transferBench) take(from io.Reader) error {
-	file, err := os.Create(x.local + ".down")
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if _, err := io.Copy(file, from); err != nil {
-		return err
-	}
-	return x.compare(file.Name())
+	return x.compare(x.local + ".down")
 }
 
 func (x *transferBench) compare(name string) error {
@@ -200,18 +154,18 @@ func (x *transferBench) compare(name string) error {
 }
 
 func (x *transferBench) copyUp(ctx context.Context) error {
-	return x.kubectlCopy(ctx, x.local, execPod+":/tmp/big")
+	return x.execute(ctx, x.session.kubectl, "cp", "-n", x.namespace, x.local, execPod+":/tmp/big")
 }
 
 func (x *transferBench) copyDown(ctx context.Context) error {
-	if err := x.kubectlCopy(ctx, execPod+":/tmp/big", x.local+".copy"); err != nil {
+	if err := x.execute(ctx, x.session.kubectl, "cp", "-n", x.namespace, execPod+":/tmp/big", x.local+".copy"); err != nil {
 		return err
 	}
 	return x.compare(x.local + ".copy")
 }
 
-func (x *transferBench) kubectlCopy(ctx context.Context, from, to string) error {
-	out, err := exec.CommandContext(ctx, x.session.kubectl, "-n", x.namespace, "cp", from, to).CombinedOutput()
+func (x *transferBench) execute(ctx context.Context, program string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 	}

@@ -53,6 +53,7 @@ type sessionOptions struct {
 	calls    int
 	size     string
 	kubectl  string
+	plugin   string
 	// followers of one call at the same time, and rounds of files up and down.
 	followers int
 	transfers int
@@ -76,7 +77,8 @@ func (o *sessionOptions) addFlags(fs *flag.FlagSet) {
 	figures.Add(fs, &o.followers, "followers", figures.Between(1, 1000), "followers of one call at the same time, with which the operator's memory is looked at")
 	figures.Add(fs, &o.transfers, "transfers", figures.Between(1, 100), "how often a file of 100 MiB is sent up and down")
 	fs.StringVar(&o.size, "workspace", "64Mi", "size of the claim of the session that is suspended, in the cluster's default StorageClass; empty for no such session")
-	fs.StringVar(&o.kubectl, "kubectl", "kubectl", "the kubectl whose exec is measured")
+	fs.StringVar(&o.kubectl, "kubectl", "kubectl", "the kubectl whose exec and cp are measured")
+	fs.StringVar(&o.plugin, "plugin", "bin/kubectl-toolcall", "the plugin whose cp is measured")
 }
 
 // sessionBench is a run's part about sessions.

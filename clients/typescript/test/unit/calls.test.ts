@@ -146,6 +146,54 @@ describe("a call that is created", () => {
     assert.equal(attempts, 2);
   });
 
+  it("isn't sent again when the watch has seen its end, although it is gone", async (t) => {
+    let attempts = 0;
+    let tell: ((event: object) => void) | undefined;
+    const server = await Server.listen(
+      t,
+      cluster((request, answer) => {
+        if (request.url.searchParams.get("watch")) {
+          answer.writeHead(200).flushHeaders();
+          tell = (event) => answer.write(JSON.stringify(event) + "\n");
+          return true;
+        }
+        if (request.method === "POST" && /toolcalls$/.test(request.url.pathname)) {
+          attempts++;
+          const { metadata, spec } = JSON.parse(request.body) as { metadata: object; spec: object };
+          const conditions = [{ type: "Finished", status: "True" }];
+          const object = { metadata: { ...metadata, uid: "u1", resourceVersion: "7" }, spec, status: { ...succeeded, startTime: "now", conditions } };
+          // The first answer comes too late.
+          tell?.({ type: "DELETED", object });
+          setTimeout(() => hangUp(answer), 50);
+          return true;
+        }
+        return false;
+      }),
+    );
+    const result = await server.client().run("true", { key: "mine" });
+    assert.deepEqual([result.exitCode, attempts], [0, 1]);
+  });
+
+  it("isn't sent again a minute after a request that may have arrived", async (t) => {
+    let attempts = 0;
+    const server = await Server.listen(
+      t,
+      cluster((request, answer) => {
+        const isCreate = request.method === "POST" && /toolcalls$/.test(request.url.pathname);
+        if (isCreate && ++attempts === 1) {
+          const now = Date.now();
+          t.mock.method(Date, "now", () => now + 60_000);
+          hangUp(answer);
+        }
+        return isCreate;
+      }),
+    );
+    const error = await rejection(server.client().run("true", { key: "mine" }));
+    assert.ok(error instanceof Unavailable, String(error));
+    assert.match(error.message, /whether it ran isn't known/);
+    assert.deepEqual([error.retrySafe, error.call, attempts], [false, "mine", 1]);
+  });
+
   it("may be there when an answer was lost, and certainly isn't when every attempt was refused", async (t) => {
     for (const [losses, retrySafe] of [[0, true], [1, false]] as const) {
       let attempts = 0;

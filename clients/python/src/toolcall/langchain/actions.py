@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import ToolcallError, invalid
+from ..errors import Cancelled, SessionEnded, ToolcallError, Unavailable, invalid
 from ..sessions import Session
 from ..specs import RunOptions, key_of
 
@@ -58,10 +58,10 @@ class Actions:
 
 
 def _said(action: Callable[[], str]) -> str:
-    """The answer of an action; for a call that ended otherwise, the text that says why and what would work."""
+    """The answer of an action. Failures that a model can do something about are answers too: their text says what would work."""
     try:
         return action()
     except ToolcallError as error:
-        if error.result is None:
+        if isinstance(error, (Cancelled, SessionEnded, Unavailable)):
             raise
-        return error.result.text
+        return error.message if error.result is None else error.result.text
