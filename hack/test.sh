@@ -23,8 +23,7 @@ if ! command -v "$(go env CC)" >/dev/null; then
   say "no C compiler ($(go env CC)) is here: tests run without the race detector"
   race=()
 fi
-# More packages at once than there are processors: many tests wait for processes.
-flags=(-count=1 -p=$(($(nproc) + 1)) "${race[@]}" -shuffle=on -timeout=20m)
+flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
 plain=(-count=1 -shuffle=on -timeout=20m)
 
 # on_cluster are the packages whose tests need a cluster.

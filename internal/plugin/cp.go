@@ -174,7 +174,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 	}
 	if from.path == standardStream {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(o.In), nil }
-		return o.cluster.output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
+		return o.cluster.files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 	}
 	info, err := os.Stat(from.path)
 	switch {
@@ -186,7 +186,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 		return fmt.Errorf("%s isn't a regular file: pass it on standard input, with \"-\"", from.path)
 	}
 	open := func() (io.ReadCloser, error) { return openSized(from.path, info.Size()) }
-	return o.cluster.output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
+	return o.cluster.files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: info.Size()}, o.progress.report)
 }
 
 // openSized opens a file, of which no more than the size is read: what is appended meanwhile isn't part of it.
@@ -203,14 +203,14 @@ func openSized(name string, size int64) (io.ReadCloser, error) {
 
 func (o *copying) download(ctx context.Context, from, to place) error {
 	if to.path == standardStream {
-		return o.cluster.output.Download(ctx, o.file(from), o.unfiltered.Out, o.progress.report)
+		return o.cluster.files.Download(ctx, o.file(from), o.unfiltered.Out, o.progress.report)
 	}
 	name, err := localTarget(from.path, to.path)
 	if err != nil {
 		return err
 	}
 	return writeWhole(name, func(w io.Writer) error {
-		return o.cluster.output.Download(ctx, o.file(from), w, o.progress.report)
+		return o.cluster.files.Download(ctx, o.file(from), w, o.progress.report)
 	})
 }
 

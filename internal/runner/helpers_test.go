@@ -166,7 +166,7 @@ func superviseApart(t testing.TB, s supervision, attr *syscall.SysProcAttr, pref
 		s.Env = []string{"PATH=" + testPath}
 	}
 	if s.Timeout == 0 {
-		s.Timeout = time.Minute
+		s.Timeout = 5 * time.Minute // machines may be busy
 	}
 	arg, err := json.Marshal(s)
 	if err != nil {
