@@ -49,7 +49,10 @@ var faults = []uintptr{
 
 // dropSent is the address of a handler that drops a signal which a process sent, by whatever means: sigqueue for example. A
 // code of the kernel isn't negative. The handler passes on what the kernel says to goHandler.
-var dropSent, goHandler uint64
+var dropSent uint64
+
+// goHandler is the address of Go's own handler.
+var goHandler uint64 //nolint:unused // the handler in assembly reads it
 
 func handleFaults() error {
 	for _, s := range faults {

@@ -78,3 +78,10 @@ func unused(stored, used []part) []part {
 	}
 	return rest
 }
+
+// sourceError is an error of where the stream comes from, not of the store.
+type sourceError struct{ error }
+
+func (e *sourceError) Error() string { return "read the stream: " + e.error.Error() }
+
+func (e *sourceError) Unwrap() error { return e.error }

@@ -394,10 +394,3 @@ func (w *Writer) read(ctx context.Context, data []byte, offset int64) error {
 	}
 	return nil
 }
-
-// sourceError is an error of where the stream comes from, not of the store.
-type sourceError struct{ error }
-
-func (e *sourceError) Error() string { return "read the stream: " + e.error.Error() }
-
-func (e *sourceError) Unwrap() error { return e.error }
