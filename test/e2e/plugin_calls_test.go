@@ -1,12 +1,18 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"fmt"
+	"image"
+	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -64,24 +70,32 @@ func TestPluginExamplesWithFiles(t *testing.T) {
 			t.Fatalf("%q: %+v", line, got)
 		}
 	}
-	report := shell(`echo plot > plot.png; echo '{"a": 1}' > result.json`)
+	var plot bytes.Buffer
+	must(t, png.Encode(&plot, image.NewGray(image.Rect(0, 0, 30, 20))))
+	report := shell(fmt.Sprintf(`echo %s | base64 -d > plot.png; echo '{"a": 1}' > result.json`, base64.StdEncoding.EncodeToString(plot.Bytes())))
 	report.Collect = []string{"*.png", "*.json"}
 	sp.awaitFinished(t, sp.createNamed(t, "report", report))
 	sp.awaitFinished(t, sp.createNamed(t, "server", shell("echo up")))
+	must(t, os.Mkdir(filepath.Join(folder, "bin"), 0o755))
+	must(t, os.WriteFile(filepath.Join(folder, "bin/xdg-open"), []byte("#!/bin/sh\ncp -- \"$1\" "+folder+"/shown.tmp && mv "+folder+"/shown.tmp "+folder+"/shown\n"), 0o755))
 	for _, name := range []string{"cp", "artifacts", "attach"} {
 		for _, line := range sp.helpExamples(t, name) {
-			if strings.Contains(line, "--open") {
-				continue // It starts a viewer on the screen of whoever runs it.
-			}
 			out, code := sp.shell(t, folder, line)
 			if code != 0 {
 				t.Errorf("$ %s\nexits with %d:\n%s", line, code, out)
 			}
 		}
+		if raw, err := os.ReadFile(filepath.Join(folder, "plot.png")); name == "cp" && (err != nil || string(raw) != "plot\n") {
+			t.Errorf("plot.png is %q, %v", raw, err)
+		}
 	}
-	raw, err := os.ReadFile(filepath.Join(folder, "plot.png"))
-	if err != nil || string(raw) != "plot\n" {
-		t.Errorf("plot.png is %q, %v", raw, err)
+	// The viewer goes on when the plugin has ended.
+	var shown []byte
+	for end := time.Now().Add(patience); len(shown) == 0 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		shown, _ = os.ReadFile(filepath.Join(folder, "shown"))
+	}
+	if picture, err := png.Decode(bytes.NewReader(shown)); err != nil || picture.Bounds() != image.Rect(0, 0, 30, 20) {
+		t.Errorf("the viewer got %d bytes: %v", len(shown), err)
 	}
 }
 
@@ -117,7 +131,7 @@ func (sp *space) shell(t *testing.T, folder, line string) (out string, code int)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	plugin := sp.pluginCommand(t, ctx)
-	functions := "kubectl() { local first=$1; shift; command kubectl \"$first\" -n " + sp.namespace + " \"$@\"; }\njq() { cat; }\npg_dump() { echo dump; }\n"
+	functions := "PATH=$PWD/bin:$PATH\nkubectl() { local first=$1; shift; command kubectl \"$first\" -n " + sp.namespace + " \"$@\"; }\njq() { cat; }\npg_dump() { echo dump; }\n"
 	command := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", functions+line)
 	command.Dir, command.Env = folder, plugin.Env
 	raw, err := command.CombinedOutput()
