@@ -9,7 +9,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -159,7 +158,7 @@ func lastingDirectories(spec *v1alpha1.ExecutionEnvironmentSpec) []string {
 // outlivesPods reports whether a volume may keep files that a pod writes.
 func outlivesPods(v *corev1.VolumeSource) bool {
 	switch {
-	case *v == (corev1.VolumeSource{}), v.EmptyDir != nil, v.Ephemeral != nil:
+	case *v == (corev1.VolumeSource{}), v.EmptyDir != nil, v.Ephemeral != nil, v.CSI != nil:
 		return false // made for the pod
 	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil, v.Image != nil, v.GitRepo != nil:
 		return false // not what others read
@@ -169,8 +168,6 @@ func outlivesPods(v *corev1.VolumeSource) bool {
 		return !v.NFS.ReadOnly
 	case v.ISCSI != nil:
 		return !v.ISCSI.ReadOnly
-	case v.CSI != nil:
-		return !ptr.Deref(v.CSI.ReadOnly, false)
 	default:
 		return true
 	}

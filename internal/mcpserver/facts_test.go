@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
@@ -129,8 +128,7 @@ func TestLastingDirectories(t *testing.T) {
 		"mounted to be read":     {claim, true, nil},
 		"a share":                {corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}, false, []string{"/a", "/b"}},
 		"a directory of a node":  {corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}, false, []string{"/a", "/b"}},
-		"a driver's volume":      {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "bucket.example.com"}}, false, []string{"/a", "/b"}},
-		"a driver's secret":      {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets.example.com", ReadOnly: ptr.To(true)}}, false, nil},
+		"a driver's volume":      {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "volumes.example.com"}}, false, nil},
 		"a cloud's share":        {corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{}}, false, []string{"/a", "/b"}},
 		"the pod's own":          {corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, false, nil},
 		"a claim made for a pod": {corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}, false, nil},

@@ -40,7 +40,7 @@ type cluster struct {
 	// http sends requests whose answers' headers count, to paths below base.
 	http *http.Client
 	base *url.URL
-	// output reads what calls write, and sends input to sessions. files carries files, on connections of its own.
+	// output reads what calls write, and sends input and streams to sessions. files carries files, on connections of its own.
 	output, files *outputclient.Client
 }
 
@@ -94,7 +94,8 @@ func (c *cluster) addClients(config *rest.Config) error {
 	if c.output, err = outputclient.NewForHTTPClient(config, transport); err != nil {
 		return err
 	}
-	// HTTP/1.1 carries a large file up in two thirds of the time of HTTP/2, whose frames are 16 KiB.
+	// HTTP/1.1 carries a large file up in two thirds of the time of HTTP/2, whose frames are 16 KiB. A stream is refused at once
+	// by HTTP/2 only.
 	forFiles := rest.CopyConfig(config)
 	forFiles.NextProtos = []string{"http/1.1"}
 	if c.files, err = outputclient.New(forFiles); err != nil {

@@ -174,7 +174,7 @@ func (o *copying) upload(ctx context.Context, from, to place) error {
 	}
 	if from.path == standardStream {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(o.In), nil }
-		return o.cluster.files.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
+		return o.cluster.output.Upload(ctx, o.file(to), outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 	}
 	info, err := os.Stat(from.path)
 	switch {

@@ -196,7 +196,7 @@ func (o *copying) uploadDirectory(ctx context.Context, from, to place) error {
 		go func() { writer.CloseWithError(archiveOf(root, writer, o.note)) }()
 		return reader, nil
 	}
-	return o.cluster.files.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
+	return o.cluster.output.Upload(ctx, file, outputclient.Content{Open: open, Size: -1, Once: true}, o.progress.report)
 }
 
 // archiveOf writes what is below root into an archive. It follows no symbolic link.

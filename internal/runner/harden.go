@@ -39,16 +39,17 @@ func Harden() error {
 	}
 	// The signals are received and dropped. If they were ignored, the command would inherit that.
 	signal.Notify(make(chan os.Signal, 1), handledSignals...)
-	return errors.Join(handleFaults(), handleLibrarySignals())
+	return errors.Join(handleFaults(), dropOthers())
 }
 
 // faults are signals that Go takes for its own mistake, unless they were sent by kill or tgkill.
 var faults = []uintptr{
-	uintptr(unix.SIGILL), uintptr(unix.SIGTRAP), uintptr(unix.SIGBUS), uintptr(unix.SIGFPE), uintptr(unix.SIGSEGV), uintptr(unix.SIGSTKFLT), uintptr(unix.SIGSYS),
+	uintptr(unix.SIGILL), uintptr(unix.SIGTRAP), uintptr(unix.SIGBUS), uintptr(unix.SIGFPE), uintptr(unix.SIGSEGV), uintptr(unix.SIGSYS),
 }
 
-// dropSent is the address of a handler that drops a signal which a process sent, by whatever means: sigqueue for example. A
-// code of the kernel isn't negative. The handler passes on what the kernel says to goHandler.
+// dropSent is the address of a handler that drops one of the faults which a process sent, by whatever means: sigqueue, or a
+// descriptor that has it sent (F_SETSIG). Their codes are negative then, and those of the kernel's own aren't. The handler
+// passes these on to goHandler.
 var dropSent uint64
 
 // goHandler is the address of Go's own handler.
@@ -71,31 +72,31 @@ func handleFaults() error {
 	return nil
 }
 
-// librarySignals are what C libraries keep for their threads, and Go can't be asked to handle: cancelling a thread,
-// changing the user of all of them, and calling into each.
-var librarySignals = []uintptr{32, 33, 34}
+// droppedSignals are what C libraries keep for their threads, and Go can't be asked to handle: cancelling a thread, changing
+// the user of all of them, and calling into each. And one that Go takes for a fault, and the kernel never sends by itself.
+var droppedSignals = []uintptr{32, 33, 34, uintptr(unix.SIGSTKFLT)}
 
 // dropSignal is the address of a handler that only returns.
 var dropSignal uint64
 
-// handleLibrarySignals has these signals dropped, where nothing handles them.
+// dropOthers has these signals dropped, unless Go or a C library uses one itself.
 //
 // Linux protects the first process of a container from a signal that has no handler, but it looks only at whether the
 // main thread blocks the signal: while Go starts a thread or a process there, another thread receives the signal and the
 // process ends (sig_ignored and complete_signal in kernel/signal.c).
-func handleLibrarySignals() error {
+func dropOthers() error {
 	var drop, current signalAction
 	// What returns from a handler, and on which stack it runs, is what Go sets for its own.
 	if err := drop.exchange(uintptr(unix.SIGUSR1), nil); err != nil {
 		return err
 	}
 	drop[0] = dropSignal
-	for _, s := range librarySignals {
+	for _, s := range droppedSignals {
 		if err := current.exchange(s, nil); err != nil {
 			return err
 		}
 		const defaultAction = 0
-		if current[0] != defaultAction {
+		if current[0] != defaultAction && s != uintptr(unix.SIGSTKFLT) {
 			continue
 		}
 		if err := current.exchange(s, &drop); err != nil {

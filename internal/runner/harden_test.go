@@ -54,6 +54,16 @@ func TestNoSignalOfACommandEndsTheFirstProcess(t *testing.T) {
 	completed("survived\n", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
 }
 
+func TestNoSignalOfADescriptorEndsASupervisor(t *testing.T) {
+	s := supervision{Argv: []string{publicSelf(t)}, Env: []string{"PATH=" + testPath, helperVariable + "=async"}, Dir: "/", Harden: true}
+	t.Run("anywhere", func(t *testing.T) {
+		completed("survived\n", "").check(t, superviseApart(t, s, nobody(t)).Outcome)
+	})
+	t.Run("as the first process", func(t *testing.T) {
+		completed("survived\n", "").check(t, superviseApart(t, s, nil, asInit(t)...).Outcome)
+	})
+}
+
 func TestAHardenedProcessStillPanics(t *testing.T) {
 	cmd := exec.Command(publicSelf(t))
 	cmd.Env = []string{helperVariable + "=fault"}

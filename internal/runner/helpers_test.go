@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ var helpers = map[string]func(args []string){
 	"relay":     relayHelper,
 	"spy":       spyHelper,
 	"fault":     faultHelper,
+	"async":     asyncHelper,
 	"fds":       fdsHelper,
 	"loop":      loopHelper,
 
@@ -297,6 +299,29 @@ func faultHelper([]string) {
 	defer func() { fmt.Println(recover()) }()
 	var nothing *supervision
 	fmt.Println(nothing.Dir)
+}
+
+// asyncHelper has descriptors send its parent every signal but those that end or stop any process, or stop a container.
+func asyncHelper([]string) {
+	for s := 1; s <= 64; s++ {
+		if slices.Contains([]int{int(unix.SIGKILL), int(unix.SIGSTOP), int(unix.SIGTERM)}, s) {
+			continue
+		}
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, set := range [][2]int{{unix.F_SETOWN, os.Getppid()}, {unix.F_SETSIG, s}, {unix.F_SETFL, unix.O_ASYNC}} {
+			if _, err := unix.FcntlInt(uintptr(ends[0]), set[0], set[1]); err != nil {
+				fmt.Println(err)
+			}
+		}
+		_, _ = unix.Write(ends[1], []byte("x"))
+		unix.Close(ends[0])
+		unix.Close(ends[1])
+	}
+	fmt.Println("survived")
 }
 
 // spyHelper tries to get at its parent, and prints what worked.

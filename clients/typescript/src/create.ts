@@ -46,7 +46,7 @@ export async function create<T extends ToolCall | ToolSession>(api: Api, object:
   for (;;) {
     const there = uncertainSince !== undefined && seen?.();
     if (there) {
-      return there;
+      return checked(object, there);
     }
     const began = Date.now();
     if (uncertainSince !== undefined && began - uncertainSince >= REPEAT_MILLISECONDS) {
@@ -116,7 +116,13 @@ async function existing<T extends ToolCall | ToolSession>(api: Api, object: NewO
     }
     throw publicError(error, { call });
   }
+  return checked(object, there);
+}
+
+// The object, unless it has other arguments.
+function checked<T extends ToolCall | ToolSession>(object: NewObject, there: T): T {
   if (!sameSpec(object.spec, there.spec)) {
+    const call = callOf(object);
     const what = call === undefined ? "session" : "call";
     throw new KeyReused(
       `the key ${object.name} is the name of a ${what} with other arguments, which isn't run again: choose another key`,

@@ -164,23 +164,36 @@ func TestPartsThatTurnOutToBeInTheMiddleAreRemoved(t *testing.T) {
 func TestWhatAPodLosesIsLost(t *testing.T) {
 	store := open(t, startServer(t).url())
 	for name, c := range map[string]struct {
-		size       int
-		limit      int64
-		lost, lack span
-		want       Status
+		size, stored int
+		limit        int64
+		lost, lack   span
+		want         Status
 	}{
-		"after two parts":            {5 << 20, 8 << 20, span{1 << 10, 5<<20 - 1<<10}, span{2 << 20, 5<<20 - 1<<10}, Status{State: Lost, Kept: 2<<20 + 1<<10}},
-		"what is stored already":     {3 << 20, 8 << 20, span{1 << 10, 2 << 20}, span{}, Status{State: Complete, Kept: 3 << 20}},
-		"what isn't to be kept":      {9 << 20, 4 << 20, span{2 << 20, 7 << 20}, span{2 << 20, 7 << 20}, Status{State: Shortened, Kept: 4 << 20}},
-		"more than isn't to be kept": {9 << 20, 4 << 20, span{1 << 10, 9<<20 - 1<<10}, span{2 << 20, 9<<20 - 1<<10}, Status{State: Lost, Kept: 2<<20 + 1<<10}},
+		"after two parts": {
+			5 << 20, 2, 8 << 20, span{1 << 10, 5<<20 - 1<<10}, span{2 << 20, 5<<20 - 1<<10}, Status{State: Lost, Kept: 2<<20 + 1<<10, Err: errPodLost},
+		},
+		"what is stored already": {3 << 20, 2, 8 << 20, span{1 << 10, 2 << 20}, span{}, Status{State: Complete, Kept: 3 << 20}},
+		"what isn't to be kept":  {9 << 20, 2, 4 << 20, span{2 << 20, 7 << 20}, span{2 << 20, 7 << 20}, Status{State: Shortened, Kept: 4 << 20}},
+		"more than isn't to be kept": {
+			9 << 20, 2, 4 << 20, span{1 << 10, 9<<20 - 1<<10}, span{2 << 20, 9<<20 - 1<<10}, Status{State: Lost, Kept: 2<<20 + 1<<10, Err: errPodLost},
+		},
+		"the end instead of the start": {
+			9 << 20, 4, 4 << 20, span{1 << 10, 9<<20 - 1<<10}, span{3 << 20, 9<<20 - 1<<10}, Status{State: Lost, Kept: 3<<20 + 1<<10, Err: errPodLost},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, key, source := noise(11, c.size), newKey(), newStream()
 			w := keep(t, store, key, source, c.limit)
-			source.write(data[:2<<20])
-			eventually(t, "two parts are stored", func() bool { return len(objects(t, store, key)) == 2 })
+			source.write(data[:c.stored<<20])
+			eventually(t, "parts are stored", func() bool { return len(objects(t, store, key)) == c.stored })
 			source.change(func() { source.data, source.lost, source.ended = data, c.lost, true })
 			stores(t, w, source, c.want)
+			// Whoever stores it again has no more, and takes nothing away.
+			again := newStream()
+			again.change(func() { again.data, again.lost, again.ended = data, c.lost, true })
+			if got := wait(t, keep(t, store, key, again, c.limit), again); got.State != c.want.State || got.Kept != c.want.Kept {
+				t.Errorf("the next writer ends as %+v", got)
+			}
 			reader, err := store.Open(t.Context(), key)
 			if err != nil {
 				t.Fatal(err)

@@ -222,17 +222,18 @@ func (w *Writer) finish(ctx context.Context) error {
 	if err := checkInfo(info); err != nil || !info.Complete {
 		return &sourceError{errors.Join(err, errors.New("the stream's source changed its mind at the end"))}
 	}
-	if !span(info.Missing).empty() {
-		// What is stored isn't missing.
-		info.Missing.Start = max(info.Missing.Start, w.next())
-	}
-	i := w.newIndex(Complete, info.Bytes, missing(info, w.limit))
+	i := w.newIndex(Complete, info.Bytes, lacking(info, w.limit, w.next()))
 	i.SHA256 = info.SHA256
 	switch intended := missing(output.Info{Bytes: info.Bytes}, w.limit); {
 	case info.Lost && i.Missing != intended:
 		i.State = Lost
 	case !i.Missing.empty():
 		i.State = Shortened
+	}
+	if b := w.before; i.State == Lost && b != nil && b.kept() >= i.kept() {
+		// The writer before had more.
+		w.setStatus(Status{State: Lost, Kept: b.kept(), Err: errPodLost})
+		return nil
 	}
 	i.Parts = layout(info.Bytes, i.Missing, w.parts)
 	for n, p := range i.Parts {
@@ -257,7 +258,7 @@ func (w *Writer) finish(ctx context.Context) error {
 		return err
 	}
 	if i.State == Lost {
-		w.report(errors.New("the disk of the call's pod was full, broken or too slow"))
+		w.report(errPodLost)
 	}
 	return nil
 }

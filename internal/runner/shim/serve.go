@@ -76,12 +76,12 @@ func serve() error {
 		return err
 	}
 	s := &server{conn: conn, commands: make(chan received, 1)}
+	sandbox.ReserveStart()
 	if err := send(conn, &reply{Ready: true}); err != nil {
 		return err
 	}
 	go s.receive()
 	runner.Prepare()
-	sandbox.ReserveStart()
 	for c := range s.commands {
 		if err := s.run(c); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *server) run(c received) error {
 	if err := send(s.conn, ended, last...); err != nil {
 		return err
 	}
-	// What fails here fails between two calls: the next one gets another shim.
+	// What fails here mostly fails between two calls: the next one gets another shim.
 	sandbox.ReserveStart()
 	if cmd.Rules != nil && cmd.Rules.Programs != nil {
 		runner.Prepare()
