@@ -181,8 +181,12 @@ func (s *suite) letGo(t *testing.T, call *v1alpha1.ToolCall) {
 // podLog is the whole log of the call's pod.
 func (s *suite) podLog(t *testing.T, call *v1alpha1.ToolCall) string {
 	t.Helper()
-	raw, err := s.clients.CoreV1().Pods(call.Namespace).GetLogs(call.Status.Pod, &corev1.PodLogOptions{}).DoRaw(t.Context())
-	must(t, err)
+	var raw []byte
+	// The runner may connect before the kubelet says that its container runs.
+	s.awaitTrue(t, "the log of "+call.Status.Pod, func(ctx context.Context) (_ bool, err error) {
+		raw, err = s.clients.CoreV1().Pods(call.Namespace).GetLogs(call.Status.Pod, &corev1.PodLogOptions{}).DoRaw(ctx)
+		return err == nil, nil
+	})
 	return string(raw)
 }
 

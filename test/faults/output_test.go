@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	cryptorand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/test/internal/built"
 	"toolcall.dev/operator/test/internal/stream"
 )
 
@@ -65,8 +67,53 @@ func TestOutputRolledOut(t *testing.T) {
 	b.replicas(t, 2)
 	f := b.newFlow(t, flowing)
 	f.awaitBytes(t, flowed)
+	updated := make(chan struct{})
+	copied := b.copyUntil(t, updated)
 	b.updateOperator(t)
+	close(updated)
+	if err := <-copied; err != nil {
+		t.Error(err)
+	}
 	f.verify(t, "operator updated, replica after replica", time.Now())
+}
+
+// copyUntil copies a file into the session of a flow and back, with the plugin, again and again.
+func (b *bed) copyUntil(t *testing.T, over <-chan struct{}) <-chan error {
+	t.Helper()
+	plugin, err := built.Program("kubectl-toolcall")
+	must(t, err)
+	content := bytes.Repeat([]byte(cryptorand.Text()), 1<<19)
+	up, down := filepath.Join(t.TempDir(), "up"), filepath.Join(t.TempDir(), "down")
+	must(t, os.WriteFile(up, content, 0o600))
+	round := func() error {
+		for _, args := range [][]string{{up, "writes:/tmp/copy"}, {"writes:/tmp/copy", down}} {
+			out, err := exec.CommandContext(t.Context(), plugin, append([]string{"cp", "-q", "-n", b.namespace}, args...)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("cp %q: %w: %s", args, err, out)
+			}
+		}
+		if got, err := os.ReadFile(down); err != nil || !bytes.Equal(got, content) {
+			return fmt.Errorf("a copy came back as %d bytes: %w", len(got), err)
+		}
+		return nil
+	}
+	copied := make(chan error, 1)
+	go func() {
+		for {
+			err := round()
+			select {
+			case <-over:
+				copied <- err
+				return
+			default:
+			}
+			if err != nil {
+				copied <- err
+				return
+			}
+		}
+	}()
+	return copied
 }
 
 func TestOutputAPIServerStopped(t *testing.T) {
