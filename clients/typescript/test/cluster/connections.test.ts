@@ -43,7 +43,8 @@ describe("broken connections", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
   it("creates a call once when answers to the request are lost", async () => {
     const before = proxy.broken;
     proxy.breakAnswers(CREATE, { times: 3 });
-    const result = await session.commands.run("echo x >> once; echo done");
+    // It lasts: the watch may see its end before an answer comes.
+    const result = await session.commands.run("sleep 2; echo x >> once; echo done");
     assert.equal(result.stdout, "done\n");
     assert.equal(proxy.broken - before, 3);
     assert.equal(await lines("once"), "1");
