@@ -303,6 +303,14 @@ func (s *space) lease(ip string) *coordinationv1.Lease {
 	return lease
 }
 
+// startLeader starts a replica that has the Lease.
+func (s *space) startLeader(source output.Source) *replica {
+	s.t.Helper()
+	elected := make(chan struct{})
+	close(elected)
+	return s.start([]output.Source{source}, s.follower(1, elected))
+}
+
 // follower finds the leader in the space's Lease.
 func (s *space) follower(port int32, elected chan struct{}) *subresources.LeaseLeader {
 	s.t.Helper()
@@ -322,9 +330,7 @@ func TestWhatTheLeaderHasTheOthersGetFromIt(t *testing.T) {
 	source := apitest.NewStreams()
 	out := source.Add(call, output.Stdout)
 	_, _ = out.Write([]byte("one\n"))
-	elected := make(chan struct{})
-	close(elected)
-	leader := s.start([]output.Source{source}, s.follower(1, elected))
+	leader := s.startLeader(source)
 	other := s.start(nil, s.follower(leader.port, nil))
 	status := statusOf(t, other.expect("call", "", http.StatusServiceUnavailable))
 	if !strings.Contains(status.Message, "leader") || status.Details.RetryAfterSeconds < 1 {

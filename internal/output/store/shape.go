@@ -33,9 +33,6 @@ func missing(info output.Info, limit int64) span {
 	return span{Start: min(m.Start, over.Start), End: max(m.End, over.End)}
 }
 
-// errPodLost is why a stream whose source has its end is lost.
-var errPodLost = errors.New("the call's pod didn't have all of it: its disk was full, broken or too slow, or what held it was killed")
-
 // lacking returns the range that can't be stored of a stream that has ended, of which the first bytes up to stored are. Where
 // the source lost more than it was to leave out, more of the start is kept instead of the end.
 func lacking(info output.Info, limit, stored int64) span {
@@ -100,10 +97,3 @@ func unused(stored, used []part) []part {
 	}
 	return rest
 }
-
-// sourceError is an error of where the stream comes from, not of the store.
-type sourceError struct{ error }
-
-func (e *sourceError) Error() string { return "read the stream: " + e.error.Error() }
-
-func (e *sourceError) Unwrap() error { return e.error }
