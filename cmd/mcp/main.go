@@ -8,12 +8,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"os"
 	"os/signal"
 	"syscall"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"toolcall.dev/operator/internal/mcpserver"
@@ -92,17 +90,6 @@ func newHTTPCommand() *cobra.Command {
 		return mcpserver.Serve(cmd.Context(), options, server, options.Endpoint(conf, namespace))
 	}
 	return cmd
-}
-
-// limitMemory has garbage collected more eagerly when the container's memory limit comes near. GOMEMLIMIT says otherwise if it is
-// set.
-func limitMemory(log *slog.Logger) {
-	switch limit, err := memlimit.Set(); {
-	case err != nil:
-		log.Info("the container's memory limit isn't known: set GOMEMLIMIT to what the server may use", "reason", err.Error())
-	case limit < math.MaxInt64:
-		log.Info("keeping to the memory limit", "GOMEMLIMIT", limit)
-	}
 }
 
 func newLog(level slog.Level) *slog.Logger {

@@ -263,7 +263,7 @@ func writeWhole(name string, write func(io.Writer) error) error {
 			return err
 		}
 	}
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+	if err := file.Close(); err != nil {
 		return err
 	}
 	return os.Rename(file.Name(), name)
