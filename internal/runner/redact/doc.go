@@ -57,9 +57,11 @@
 // back can't depend on the others.
 //
 // Escapes, and line ends between digits, are decoded only where an occurrence can have them, into segments of further texts,
-// layers, which are read in the same way. If the first escape of an occurrence is after its window, a lane has come to it.
-// If it is in the window, four characters of the window are before it, or four begin with it or follow it, and the filter
-// knows these. All other escapes are passed.
+// layers, which are read in the same way. If the first escape of an occurrence is after its window, a lane has come to it. If
+// it is in the window, the filter tells. Escapes that stand for what no window has are skipped. For each of the others, the
+// last bytes before it are kept decoded: four bytes of a window end with its last escape, or are the four characters after
+// that. Only where the filter knows these, the escapes near by are looked at again, for the first one of the window: four
+// characters of the window are before it, or four begin with it or follow it.
 //
 // The package must not import anything but the standard library: it is part of the first process of every pod. It must not
 // log, and must not keep a value longer than its Matcher.

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -20,11 +21,23 @@ func sequenceOf(b byte, length int8) sequence {
 	return sequence{bytes: uint32(b), width: 1, length: length}
 }
 
+// sequenceOfRune has no bytes in memory: reading them back at once would cost more than all the rest.
 func sequenceOfRune(r rune, length int8) sequence {
-	var b [utf8.UTFMax]byte
-	n := utf8.EncodeRune(b[:], r)
-	return sequence{bytes: gramOf(b[:]), width: int8(n), length: length}
+	b := uint32(r)
+	switch {
+	case r < 0x80:
+		return sequenceOf(byte(r), length)
+	case r < 0x800:
+		return sequence{bytes: 0xC0 | b>>6 | trail(b)<<8, width: 2, length: length}
+	case r < 0x10000:
+		return sequence{bytes: 0xE0 | b>>12 | trail(b>>6)<<8 | trail(b)<<16, width: 3, length: length}
+	default:
+		return sequence{bytes: 0xF0 | b>>18 | trail(b>>12)<<8 | trail(b>>6)<<16 | trail(b)<<24, width: 4, length: length}
+	}
 }
+
+// trail returns the byte of UTF-8 for the last six bits.
+func trail(bits uint32) uint32 { return 0x80 | bits&0x3F }
 
 func (s sequence) appendTo(out []byte) []byte {
 	for i := range s.width {
@@ -37,6 +50,10 @@ func (s sequence) appendTo(out []byte) []byte {
 type notation interface {
 	// parse returns the escape at an index in a text. With isLast nothing is cut.
 	parse(text []byte, at int, isLast bool) sequence
+	// skip returns the index of the next escape that may matter, from an index on, or the end of the text. It skips those that
+	// stand for what no window has, and returns where the last of them ends: 0 if there is none. The text is all of the
+	// finder's, or its beginning.
+	skip(f *finder, text []byte, at int) (next, end int)
 }
 
 // percent is %XX.
@@ -49,6 +66,28 @@ func (percent) parse(text []byte, at int, isLast bool) sequence {
 	}
 	isCut := len(text) == 1 || len(text) == 2 && hexDigits[text[1]] != noDigit
 	return sequence{isCut: isCut && !isLast}
+}
+
+func (percent) skip(f *finder, text []byte, at int) (next, end int) {
+	for {
+		i := bytes.IndexByte(text[at:], '%')
+		if i < 0 {
+			return len(text), end
+		}
+		for at += i; ; at += 3 {
+			b, ok := percentByte(text[at:])
+			if !ok {
+				break
+			}
+			if f.filter.uses[b] != notInWindow {
+				return at, end
+			}
+			end = at + 3
+		}
+		if at < len(text) && text[at] == '%' {
+			return at, end
+		}
+	}
 }
 
 // percentByte decodes %XX at the beginning of a text.
@@ -73,6 +112,42 @@ func (jsonString) parse(text []byte, at int, isLast bool) sequence {
 	s := parseLong(text)
 	s.isCut = s.isCut && !isLast
 	return s
+}
+
+func (jsonString) skip(f *finder, text []byte, at int) (next, end int) {
+	for {
+		i := bytes.IndexByte(text[at:], '\\')
+		if i < 0 {
+			return len(text), end
+		}
+		for at += i; at < len(text) && text[at] == '\\'; {
+			length := f.skipJSON(text, at)
+			if length == 0 {
+				return at, end
+			}
+			at += length
+			end = at
+		}
+	}
+}
+
+// skipJSON returns the length of an escape that stands for what no window has; 0 if it isn't known to do so.
+func (f *finder) skipJSON(text []byte, at int) int {
+	if at+6 > len(text) {
+		return 0
+	}
+	c := text[at+1]
+	if b := jsonEscapes[c]; b != 0 {
+		use, s := f.filter.uses[b], sequenceOf(b, 2)
+		if use == notInWindow || use == partOfOther && !f.isLonger(at, s) && !f.mayJoin(at, s) {
+			return 2
+		}
+		return 0
+	}
+	if r, isUnit := fourDigits(text[at+2:]); c == 'u' && isUnit && !utf16.IsSurrogate(r) && !f.filter.mayHaveRune(r) {
+		return 6
+	}
+	return 0
 }
 
 var jsonEscapes = [256]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f', '"': '"', '\\': '\\', '/': '/', '\'': '\'', 'a': '\a', 'v': '\v'}
@@ -121,18 +196,28 @@ func parsePair(text []byte, high rune) sequence {
 // jsonUnit decodes \uXXXX at the beginning of a text. It is -1 if there is none.
 func jsonUnit(text []byte) (r rune, isCut bool) {
 	if len(text) >= 6 {
-		a, b, c, d := hexDigits[text[2]], hexDigits[text[3]], hexDigits[text[4]], hexDigits[text[5]]
-		if text[0] != '\\' || text[1] != 'u' || a|b|c|d == noDigit {
+		r, isUnit := fourDigits(text[2:])
+		if text[0] != '\\' || text[1] != 'u' || !isUnit {
 			return -1, false
 		}
-		return rune(a)<<12 | rune(b)<<8 | rune(c)<<4 | rune(d), false
+		return r, false
 	}
+	return -1, isUnitCut(text)
+}
+
+func fourDigits(text []byte) (r rune, ok bool) {
+	a, b, c, d := hexDigits[text[0]], hexDigits[text[1]], hexDigits[text[2]], hexDigits[text[3]]
+	return rune(a)<<12 | rune(b)<<8 | rune(c)<<4 | rune(d), a|b|c|d != noDigit
+}
+
+// isUnitCut reports whether a text may be the beginning of a \uXXXX.
+func isUnitCut(text []byte) bool {
 	for i, c := range text {
 		if i == 0 && c != '\\' || i == 1 && c != 'u' || i > 1 && hexDigits[c] == noDigit {
-			return -1, false
+			return false
 		}
 	}
-	return -1, true
+	return true
 }
 
 // jsonTwice has the escapes of a JSON string in a JSON string.
@@ -225,6 +310,19 @@ func (j jsonTwice) next(text []byte, at int, isLast bool) sequence {
 
 // lineEnds are \n or \r\n between digits: they stand for nothing. One at the end counts, since more digits can follow.
 type lineEnds struct{}
+
+func (lineEnds) skip(_ *finder, text []byte, at int) (next, end int) {
+	for {
+		i := nextEscape(text[at:], '\n')
+		if i < 0 {
+			return len(text), 0
+		}
+		if at += i; at > 0 && base64Digits[text[at-1]] != noDigit {
+			return at, 0
+		}
+		at++
+	}
+}
 
 func (lineEnds) parse(text []byte, at int, isLast bool) sequence {
 	if at == 0 || base64Digits[text[at-1]] == noDigit {

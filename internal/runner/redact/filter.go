@@ -44,25 +44,29 @@ type filter struct {
 	hints [1 << hintBits]uint32
 	// windows tells whether something begins with eight characters.
 	windows [1 << windowBits / 64]uint64
-	// inWindow says of a character where a window can have it.
-	inWindow [256]where
+	// uses says of each byte whether a window can have it.
+	uses [256]use
 	// first has the first bits of the values: two, four, six.
 	first [7]uint64
 }
 
-// where tells which grams of a window know a character in it: those that begin with it, or those before it.
-type where uint8
+// use says where a byte that an escape stands for can be in an occurrence.
+type use uint8
 
 const (
-	beginsGram where = 1 << iota
-	followsGram
+	// notInWindow is for bytes that no window has.
+	notInWindow use = iota
+	// partOfOther is for those that no window has, but line ends between its digits, or longer escapes.
+	partOfOther
+	inWindow
 )
 
 func newFilter() *filter {
 	f := &filter{}
-	for c := range f.inWindow {
+	f.uses['\n'], f.uses['\r'], f.uses['\\'] = partOfOther, partOfOther, partOfOther
+	for c := range f.uses {
 		if base64Digits[c] != noDigit {
-			f.inWindow[c] = beginsGram | followsGram
+			f.uses[c] = inWindow
 		}
 	}
 	return f
@@ -94,6 +98,20 @@ func (f *filter) add(text []byte) {
 	}
 	for _, n := range []int{2, 4, 6} {
 		f.first[n] |= 1 << (head[0] >> (8 - n))
+	}
+}
+
+// mayHaveRune reports whether a window, a line end or a longer escape can have a byte
+// of a rune below 0x10000.
+func (f *filter) mayHaveRune(r rune) bool {
+	last := f.uses[0x80|r&0x3F]
+	switch {
+	case r < 0x80:
+		return f.uses[r&0x7F] != notInWindow
+	case r < 0x800:
+		return f.uses[0xC0|r>>6]|last != notInWindow
+	default:
+		return f.uses[0xE0|r>>12]|f.uses[0x80|r>>6&0x3F]|last != notInWindow
 	}
 }
 
@@ -161,13 +179,8 @@ func (f *filter) addWindow(kind int, text []byte) {
 		hint := uint32(1) << ((stride-1-at)*kinds + kind)
 		f.addGram(hint, 0, text[at:at+gram])
 	}
-	for i, c := range text[:window] {
-		if i < stride {
-			f.inWindow[c] |= beginsGram
-		}
-		if i >= gram {
-			f.inWindow[c] |= followsGram
-		}
+	for _, c := range text[:window] {
+		f.uses[c] = inWindow
 	}
 }
 

@@ -278,6 +278,9 @@ func FuzzRedact(f *testing.F) {
 	f.Add([]byte("p%40ss w+rd"), []byte("\\\"quoted\\\""), []byte(`p%2540ss+w%2Brd \\\"quoted\\\\\\\"`), uint64(2))
 	f.Add([]byte("line one\nline two\n"), []byte("\xffbinary\xfe!"), []byte("bGluZSBvbmUK\nbGluZSB0d28"), uint64(3))
 	f.Add([]byte("p%40ss w"), []byte("another one"), []byte("p%40ss+w p%2540ss+w p@ss w 100%+w"), uint64(4))
+	f.Add([]byte(`{"key": "`), []byte("пароль"), []byte(`\\"{\\"key\\": \\"\u043f\u0430\u0440\u043e\u043b\u044c\ud83d\ude00{\x22key\": \"`), uint64(5))
+	f.Add([]byte("--------BEGIN"), []byte("пароль"), []byte("--------------------------BEGIN%D0%D0%BF%D0%B0%D1%80%D0%BE%D0%BB%D1%8C"), uint64(6))
+	f.Add([]byte("ab/cd+ef"), []byte("\n\"\\/\t<&>"), []byte(`a\u0062\/c\nd\r\n+\x65f\n\"\\\/\t\u003c\u0026>\\n\\\"\\\\\\/\\t<&>`), uint64(7))
 	f.Fuzz(func(t *testing.T, a, b, text []byte, seed uint64) {
 		if len(a)+len(b) > 200 || len(text) > 2000 {
 			return

@@ -1,6 +1,9 @@
 package redact
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // layer is a text in which values are looked for: the source itself, or what a view makes of another layer. Positions
 // count from the beginning of the layer; what is before from is no longer needed.
@@ -41,7 +44,7 @@ func newSource(s *Stream, known *patterns) *layer {
 // add takes a new layer below this one, with escapes that begin with a character.
 func (l *layer) add(n notation, begin byte, reads uint8) *layer {
 	c := &layer{stream: l.stream, known: l.known, parent: l, reads: reads}
-	c.view = view{notation: n, finder: &finder{notation: n, text: l, begin: begin}}
+	c.view = view{notation: n, finder: &finder{notation: n, text: l, filter: l.known.filter, begin: begin}}
 	l.children = append(l.children, c)
 	return c
 }
@@ -141,7 +144,9 @@ func (l *layer) scan() {
 		if i+window > len(text) {
 			break
 		}
-		l.try(l.base+int64(i), f.hintsOf(gramOf(text[i:])))
+		if l.try(l.base+int64(i), f.hintsOf(gramOf(text[i:]))) {
+			i = lastAlike(text, i)
+		}
 		i += stride
 	}
 	l.sample = l.base + int64(i)
@@ -151,17 +156,42 @@ func (l *layer) scan() {
 	}
 }
 
-// try reads the lanes in which an occurrence can begin around a sample, in the order of the beginnings.
-func (l *layer) try(sample int64, hints uint32) {
+// lastAlike returns the last one of the samples from an index on that have the same characters around them: all those of the
+// windows that have the sample.
+func lastAlike(text []byte, at int) int {
+	for at >= stride-1 && at+stride+window <= len(text) {
+		before, after := text[at-(stride-1):], text[at:]
+		if !isRepeated(before) || !isRepeated(after) {
+			break
+		}
+		at += stride
+	}
+	return at
+}
+
+// isRepeated reports whether the first eight characters are there a stride later, too.
+func isRepeated(text []byte) bool {
+	return binary.LittleEndian.Uint64(text) == binary.LittleEndian.Uint64(text[stride:])
+}
+
+// try reads the lanes in which an occurrence can begin around a sample, in the order of the beginnings. It returns true if it
+// has looked at all windows there, and none can begin an occurrence.
+func (l *layer) try(sample int64, hints uint32) (isNothing bool) {
+	isNothing = true
 	for ; hints != 0; hints &= hints - 1 {
 		hint := bits.TrailingZeros32(hints)
 		start, kind := sample-int64(stride-1-hint/kinds), hint%kinds
 		if start+window > l.end() {
-			return
+			return false
 		}
-		if start < l.from || !l.known.filter.hasWindow(kind, l.text[start-l.base:]) {
+		if start < l.from {
+			isNothing = false
 			continue
 		}
+		if !l.known.filter.hasWindow(kind, l.text[start-l.base:]) {
+			continue
+		}
+		isNothing = false
 		switch kind {
 		case plain:
 			l.open(plainLane, start)
@@ -177,6 +207,7 @@ func (l *layer) try(sample int64, hints uint32) {
 			l.open(base64Lane+int((start-3)&3), start-1)
 		}
 	}
+	return isNothing
 }
 
 // open reads a lane from start on, unless that is done.

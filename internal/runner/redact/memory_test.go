@@ -46,7 +46,7 @@ func (s *Stream) memory() int {
 		l := queue[0]
 		n += cap(l.text) + 24*cap(l.units) + 16*cap(l.runs)
 		if l.finder != nil {
-			n += 12 * cap(l.finder.places)
+			n += 16 * cap(l.finder.places)
 		}
 		queue = append(queue, l.children...)
 	}

@@ -129,15 +129,11 @@ func (l *layer) runAt(pos int64) (start int64, isRun bool) {
 // isKnown says that this holds too if what is decoded is decoded again.
 func (l *layer) mayBegin(at int, s sequence) (may, isKnown bool) {
 	p := l.parent
-	in := l.whereOf(at, s)
-	if in == 0 {
+	if s.width == 1 && p.known.filter.uses[byte(s.bytes)] != inWindow && (len(l.children) == 0 || !l.finder.mayJoin(at, s)) {
 		return false, true
 	}
-	if in&followsGram != 0 && at-gram >= int(p.from-p.base) && l.mayHave(gramOf(p.text[at-gram:])) {
+	if at-gram >= int(p.from-p.base) && l.mayHave(gramOf(p.text[at-gram:])) {
 		return true, true
-	}
-	if in&beginsGram == 0 {
-		return false, true
 	}
 	if l.hasLineEnd(at, s) {
 		return true, true
@@ -150,14 +146,6 @@ func (l *layer) mayBegin(at int, s sequence) (may, isKnown bool) {
 		return l.mayHave(uint32(word)) || l.mayHave(uint32(word>>8)), true
 	}
 	return l.mayBeginSlowly(at), false
-}
-
-// whereOf says where a window can have what an escape stands for.
-func (l *layer) whereOf(at int, s sequence) where {
-	if s.width != 1 || len(l.children) > 0 && l.finder.mayJoin(at, s) {
-		return beginsGram | followsGram
-	}
-	return l.known.filter.inWindow[byte(s.bytes)]
 }
 
 // decodeAhead returns five bytes of the view, the first one lowest, if each is a character or an escape of one, and none of a
