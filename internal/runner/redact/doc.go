@@ -45,10 +45,11 @@
 //     byte of a value and of its other forms, and for a stream what it holds back, in each decoded form;
 //   - no value is in an error, or in what any type of this package prints.
 //
-// A foreign value of several lines is found whole where all of it is in one write. If it comes line by line, each of its
-// lines of 16 bytes and more counts by itself, without white space around it and unless it is the first or the last of a
-// key in PEM; shorter lines pass, and so do lines of digits, until the value is complete. What is left of the value then is
-// replaced. A whole guess of a foreign value, or of one such line, is confirmed by its mark.
+// A foreign value of several lines is found whole where all of it is in one write, unless it is escaped, and what ends the
+// write may begin an escape. If it comes line by line, each of its lines of 16 bytes and more counts by itself, without white
+// space around it and unless it is the first or the last of a key in PEM; shorter lines pass, and so do lines of digits,
+// until the value is complete. What is left of the value then is replaced. A whole guess of a foreign value, or of one such
+// line, is confirmed by its mark.
 //
 // How it works. An Aho-Corasick automaton has all the values. It reads the text along several lanes: the text itself, the
 // same with + as a space, its hexadecimal digits at two alignments, and its base64 at four. A filter finds where a lane must
