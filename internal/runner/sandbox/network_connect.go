@@ -85,16 +85,24 @@ func (n *network) connectOther(c *notification, protocol string, inode uint64, l
 		n.answer(c.id, unix.EINVAL)
 	case isTCP(protocol):
 		n.mu.Lock()
-		isNews := n.takeConnected(inode)
-		n.mu.Unlock()
-		if isNews {
-			n.answer(c.id, 0)
-			return
-		}
-		// It is connected, listens, or came from accept.
-		n.answer(c.id, unix.EISCONN)
+		defer n.mu.Unlock()
+		n.answerConnected(c.id, inode)
 	default:
 		n.answer(c.id, unix.EACCES)
+	}
+}
+
+// answerConnected answers for a socket that isn't held: it is connected, listens, or came from accept.
+//
+// The kernel drops an answer of 0 if a signal comes just as it is sent. Then the thread calls again, and is told that the
+// socket is connected: nothing tells such a call from a second one that the program makes.
+func (n *network) answerConnected(id, inode uint64) {
+	if !n.takeConnected(inode) {
+		n.answer(id, unix.EISCONN)
+		return
+	}
+	if !n.answer(id, 0) {
+		n.rememberConnected(inode)
 	}
 }
 
@@ -104,8 +112,8 @@ func (n *network) connect(id, inode uint64, a *address) {
 	defer n.mu.Unlock()
 	s := n.held[inode]
 	switch {
-	case s == nil: // another thread has connected it
-		n.answer(id, unix.EISCONN)
+	case s == nil: // another thread has connected it, or this one before a signal made it call again
+		n.answerConnected(id, inode)
 	case s.isUDP:
 		n.answer(id, connectSocket(s.fd, a.raw))
 	default:
