@@ -21,7 +21,7 @@ func sequenceOf(b byte, length int8) sequence {
 	return sequence{bytes: uint32(b), width: 1, length: length}
 }
 
-// sequenceOfRune has no bytes in memory: reading them back at once would cost more than all the rest.
+// sequenceOfRune encodes a rune in UTF-8 without a buffer: the processor waits when bytes that were just written are read as one word.
 func sequenceOfRune(r rune, length int8) sequence {
 	b := uint32(r)
 	switch {

@@ -94,8 +94,8 @@ func (n *network) connectOther(c *notification, protocol string, inode uint64, l
 
 // answerConnected answers for a socket that isn't held: it is connected, listens, or came from accept.
 //
-// The kernel drops an answer of 0 if a signal comes just as it is sent. Then the thread calls again, and is told that the
-// socket is connected: nothing tells such a call from a second one that the program makes.
+// The kernel drops an answer if a signal arrives just as the answer is sent, and the thread then calls connect again. That call
+// looks like a second connect of the program, so it gets EISCONN.
 func (n *network) answerConnected(id, inode uint64) {
 	if !n.takeConnected(inode) {
 		n.answer(id, unix.EISCONN)
