@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -16,6 +17,9 @@ const sweepAge = time.Hour
 
 // deleteRounds is how often what is listed is removed before the store is taken for one that doesn't do it.
 const deleteRounds = 3
+
+// listTries is how often a list is asked for. That of a folder fails if a file of it goes meanwhile.
+const listTries = 100
 
 // Delete removes all that is stored of a call, and ends its writers.
 func (s *Store) Delete(ctx context.Context, uid types.UID) error {
@@ -132,9 +136,13 @@ func (s *Store) sweepCall(ctx context.Context, uid types.UID, young time.Time) (
 func (s *Store) listPage(ctx context.Context, token []byte, prefix, delimiter string) ([]*blob.ListObject, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.attempt)
 	defer cancel()
-	page, next, err := s.bucket.ListPage(ctx, token, s.pageSize, &blob.ListOptions{Prefix: prefix, Delimiter: delimiter})
-	if err != nil {
-		return nil, nil, fmt.Errorf("list %s in the output store: %w", prefix, err)
+	for try := 1; ; try++ {
+		page, next, err := s.bucket.ListPage(ctx, token, s.pageSize, &blob.ListOptions{Prefix: prefix, Delimiter: delimiter})
+		if err == nil {
+			return page, next, nil
+		}
+		if try == listTries || !errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("list %s in the output store: %w", prefix, err)
+		}
 	}
-	return page, next, nil
 }

@@ -2,8 +2,12 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +84,33 @@ func TestTheOutputOfACallIsDeletedAndNoOther(t *testing.T) {
 		mustRead(t, store, alike, []byte("some output"))
 		mustRead(t, store, longer, []byte("some output"))
 		mustRead(t, neighbour, key, []byte("some output"))
+	}
+}
+
+// A folder is listed while files come and go in it, as they do while parts are written.
+func TestAFolderThatChangesIsListed(t *testing.T) {
+	folder := t.TempDir()
+	store := open(t, "file://"+folder)
+	key := newKey()
+	keepOne(t, store, key)
+	want := objects(t, store, key)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for n := 0; t.Context().Err() == nil; n++ {
+			path := filepath.Join(folder, "calls", string(key.UID), fmt.Sprintf("x-%d", n%8))
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Remove(path)); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(50 * time.Microsecond)
+		}
+	})
+	t.Cleanup(writer.Wait)
+	for range 1000 {
+		found := slices.DeleteFunc(objects(t, store, key), func(name string) bool { return strings.HasPrefix(name, "x-") })
+		if !slices.Equal(found, want) {
+			t.Fatalf("listed %q, not %q", found, want)
+		}
 	}
 }
 
