@@ -71,7 +71,7 @@ func (s *story) stopDeleted() {
 // once, never after a cancel that came before it, and a result is never lost.
 func TestConvergenceWithCancelsFailingReadsAndLongOutages(t *testing.T) {
 	ends := map[v1alpha1.Phase]int{}
-	for seed := range uint64(16) {
+	for seed := range seeds(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newStory(t, seed, staysForWeeks)
 			s.readFails = func() bool { return s.broken && s.random.IntN(12) == 0 }

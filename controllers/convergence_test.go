@@ -225,7 +225,7 @@ func (s *story) crash() {
 
 // Whatever the order of events, restarts and failing writes: the call ends once, well, and then rests.
 func TestConvergence(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range seeds(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newStory(t, seed)
 			steps := []func(){s.pass, s.pass, s.pass, s.kubelet, s.hear, s.report, s.crash}

@@ -322,7 +322,7 @@ func TestConvergenceOfSessions(t *testing.T) {
 		"with a claim": {change: []func(*v1alpha1.ToolSession){withWorkspace}},
 	} {
 		ready := 0
-		for seed := range uint64(8) {
+		for seed := range seeds(4) {
 			t.Run(fmt.Sprint(name, ", seed ", seed), func(t *testing.T) {
 				s := newSessionStory(t, seed, tc.warmly, tc.change...)
 				s.tell(40, s.pause)
@@ -341,8 +341,8 @@ func TestConvergenceOfSessions(t *testing.T) {
 				s.checkGone()
 			})
 		}
-		if ready < 3 && !t.Failed() && apiServer != nil {
-			t.Errorf("%s: of 8 sessions %d were ready: this tests something else", name, ready)
+		if ready < 2 && !t.Failed() && apiServer != nil {
+			t.Errorf("%s: %d sessions were ready: this tests something else", name, ready)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -111,6 +112,14 @@ func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error)
 		return nil, fmt.Errorf("the cache did not fill")
 	}
 	return c, nil
+}
+
+// seeds is how many stories a test tells: n, or with TOOLCALL_STORIES=m m times as many.
+func seeds(n int) uint64 {
+	if times, err := strconv.Atoi(os.Getenv("TOOLCALL_STORIES")); err == nil {
+		n *= times
+	}
+	return uint64(n)
 }
 
 // clockAt is a clock that stands still until it is moved. While another goroutine reads it, set moves it.

@@ -3,5 +3,4 @@
 source "$(dirname "$0")/lib.sh"
 
 mkdir -p bin
-export CGO_ENABLED=0
-counted go build -v -trimpath -ldflags '-s -w' -o bin/ ./cmd/...
+counted go build -v -ldflags '-s -w' -o bin/ ./cmd/...

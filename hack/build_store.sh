@@ -3,5 +3,4 @@
 source "$(dirname "$0")/lib.sh"
 
 mkdir -p bin
-export CGO_ENABLED=0
-counted go -C hack/images/store build -v -trimpath -ldflags '-s -w' -o "$PWD/bin/store" .
+counted go -C hack/images/store build -v -ldflags '-s -w' -o "$PWD/bin/store" .

@@ -3,6 +3,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Programs, tests and the linter are built alike, so that Go compiles each package once for all of them.
+export CGO_ENABLED=0
+GOFLAGS="$(go env GOFLAGS 2>/dev/null || true) -trimpath"
+export GOFLAGS
+
 say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 

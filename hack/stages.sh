@@ -46,6 +46,7 @@ end_stage() {
 tests() {
   local name=$1 module=$2 format=$3
   shift 3
+  [[ " $* " != *" -race "* ]] || local -x CGO_ENABLED=1
   stage "$name" bin/gotestsum --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
     --raw-command -- go -C "$module" test -json "$@"
 }

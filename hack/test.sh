@@ -17,7 +17,7 @@ cleanup() {
   [[ -z $started ]] || stage cluster-down go -C hack/cluster run . down
 }
 
-# The race detector needs a C compiler.
+# The race detector needs a C compiler, and cgo.
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null; then
   say "no C compiler ($(go env CC)) is here: tests run without the race detector"
@@ -37,6 +37,7 @@ in_browser=(./test/console)
 compile() {
   local module=$1
   shift
+  [[ " $* " != *" -race "* ]] || local -x CGO_ENABLED=1
   counted go -C "$module" list -v -test -deps -export "$@"
 }
 
@@ -48,13 +49,11 @@ compile_all() {
   compile hack/cluster/modules/provisioner ./...
   compile hack/images/store ./...
   # The tests of the store start this server.
-  CGO_ENABLED=0 counted go -C hack/images/store build -v -trimpath -o "$PWD/bin/test/store" .
+  counted go -C hack/images/store build -v -o "$PWD/bin/test/store" .
   compile hack/release ./...
-  # A test makes releases for these.
-  for arch in amd64 arm64; do
-    CGO_ENABLED=0 GOARCH=$arch counted go list -v -trimpath -deps -export ./cmd/...
-    CGO_ENABLED=0 GOARCH=$arch counted go -C hack/images/store list -v -trimpath -deps -export ./...
-  done
+  # A test makes releases for this architecture, too.
+  GOARCH=arm64 counted go list -v -deps -export ./cmd/...
+  GOARCH=arm64 counted go -C hack/images/store list -v -deps -export .
   [[ $mode == unit ]] || compile . "${on_cluster[@]}"
 }
 
@@ -132,8 +131,8 @@ for language in typescript python; do
 done
 # The pages' commands and manifests, the samples, and the example programs.
 TOOLCALL_E2E=1 tests documentation . testname -count=1 -timeout=20m ./test/docs || true
-# The fault tests that say most in little time, with fewer kills; `make test-faults` runs all.
+# The fault tests that say most in little time, with fewer kills; `make test-faults` runs all. The end-to-end tests kill the operator, too.
 TOOLCALL_FAULTS=1 tests faults . testname -short -count=1 -timeout=30m \
-  -run '^Test(OperatorKilledAgainAndAgain|EtcdKilled|SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults || true
+  -run '^Test(SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults || true
 # Last: it removes the operator and puts it back.
 TOOLCALL_E2E=1 tests install . testname -count=1 -timeout=15m ./test/install || true

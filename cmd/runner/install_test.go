@@ -99,7 +99,9 @@ func TestACopyThatFailsLeavesNothing(t *testing.T) {
 func TestTheRunnerInstallsItself(t *testing.T) {
 	dir := t.TempDir()
 	program, path := filepath.Join(dir, "program"), filepath.Join(dir, "to", "runner")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {

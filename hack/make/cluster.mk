@@ -1,8 +1,10 @@
 # The local cluster and the images that run on it. See README.md.
 
 HACK = $(dir $(lastword $(filter %hack/make/cluster.mk,$(MAKEFILE_LIST))))..
-CLUSTER = go -C $(HACK)/cluster run .
-IMAGES = go -C $(HACK) run ./images
+# Built as hack/lib.sh has it.
+RUN = CGO_ENABLED=0 go -C $(HACK)/$(1) run -trimpath $(2)
+CLUSTER = $(call RUN,cluster,.)
+IMAGES = $(call RUN,,./images)
 
 .PHONY: cluster-up
 cluster-up: ## Start the local Kubernetes node, after building its missing programs.
