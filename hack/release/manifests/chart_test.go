@@ -331,7 +331,9 @@ func TestTheOutputAPIWithCertManager(t *testing.T) {
 	t.Parallel()
 	const (
 		issuer      = "cert-manager.io/v1/Issuer/" + system + "/toolcall-subresources"
+		root        = issuer + "-root"
 		certificate = "cert-manager.io/v1/Certificate/" + system + "/toolcall-subresources"
+		authority   = certificate + "-ca"
 		service     = "apiregistration.k8s.io/v1/APIService//v1alpha1.subresources.toolcall.dev"
 	)
 	on := values{"outputApi": values{"certManager": values{"enabled": true}}}
@@ -343,11 +345,16 @@ func TestTheOutputAPIWithCertManager(t *testing.T) {
 		{at(t, got[service], "metadata", "annotations", "cert-manager.io/inject-ca-from"), system + "/toolcall-subresources"},
 		{at(t, got[certificate], "spec", "dnsNames", 0), "toolcall-subresources." + system + ".svc"},
 		{at(t, got[certificate], "spec", "issuerRef", "name"), at(t, got[issuer], "metadata", "name")},
+		// Renewals of the certificate, and of the authority, keep the authority's key.
+		{at(t, got[issuer], "spec", "ca", "secretName"), at(t, got[authority], "spec", "secretName")},
+		{at(t, got[authority], "spec", "privateKey", "rotationPolicy"), "Never"},
+		{at(t, got[authority], "spec", "issuerRef", "name"), at(t, got[root], "metadata", "name")},
+		{at(t, got[authority], "spec", "secretName") != at(t, got[certificate], "spec", "secretName"), true},
 		{at(t, pod, "volumes", 1, "secret", "secretName"), at(t, got[certificate], "spec", "secretName")},
 		{slices.Contains(args, any("--output-api-cert-dir="+at(t, pod, "containers", 0, "volumeMounts", 1, "mountPath").(string))), true},
 		{at(t, chart(t, own)[certificate], "spec", "issuerRef"), map[string]any{"kind": "ClusterIssuer", "name": "ca"}},
-		{chart(t, own)[issuer] == nil, true},
-		{without[certificate] == nil && without[issuer] == nil, true},
+		{chart(t, own)[issuer] == nil && chart(t, own)[root] == nil && chart(t, own)[authority] == nil, true},
+		{without[certificate] == nil && without[issuer] == nil && without[root] == nil && without[authority] == nil, true},
 	} {
 		if diff := cmp.Diff(check.want, check.got); diff != "" {
 			t.Error(diff)
