@@ -28,11 +28,11 @@ deploy: build ## Build the images, load them onto the current cluster, and insta
 
 .PHONY: deploy-mcp
 deploy-mcp: build ## Build the MCP server's image, load it onto the current cluster, and install the server.
-	@hack/deploy_mcp.sh
+	@hack/deploy_server.sh mcp "the MCP server"
 
 .PHONY: deploy-console
 deploy-console: build ## Build the console's image, load it onto the current cluster, and install the console.
-	@hack/deploy_console.sh
+	@hack/deploy_server.sh console "the console"
 
 .PHONY: undeploy
 undeploy: ## Uninstall the operator, its kinds and all their objects from the current cluster.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/internal/serving"
 )
 
 // Options are the flags of the console.
 type Options struct {
-	Address, HealthAddress string
-	CertFile, KeyFile      string
-	InsecureHTTP           bool
+	serving.Flags
 	// Server and CAFile lead to the API server. There is no kubeconfig: the console has no credentials.
 	Server, CAFile string
 	// Hosts are the names under which users reach the console.
@@ -28,11 +28,7 @@ type Options struct {
 
 // Bind defines the flags.
 func (o *Options) Bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Address, "address", "127.0.0.1:8443", "address to listen on for browsers")
-	fs.StringVar(&o.HealthAddress, "health-address", "127.0.0.1:8081", "address to listen on for /healthz and /readyz, without TLS")
-	fs.StringVar(&o.CertFile, "tls-cert-file", "", "file with the certificate; the server reloads it when it changes")
-	fs.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with the private key of the certificate")
-	fs.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve without TLS on an address that other hosts can reach; requests carry credentials, so use it only behind a proxy that terminates TLS")
+	o.Flags.Bind(fs, "browsers", "/healthz and /readyz")
 	fs.StringVar(&o.Server, "server", "", "URL of the API server, such as https://kubernetes.default.svc")
 	fs.StringVar(&o.CAFile, "certificate-authority", "", "file with the CA certificate of --server")
 	fs.StringSliceVar(&o.Hosts, "hosts", []string{"localhost", "127.0.0.1", "::1"}, "names and addresses, without ports, under which users reach the console; requests for others are refused")
@@ -43,13 +39,7 @@ func (o *Options) Bind(fs *pflag.FlagSet) {
 
 // Validate returns all errors of the flags.
 func (o *Options) Validate() error {
-	invalid := []error{o.checkAddress()}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		invalid = append(invalid, errors.New("--tls-cert-file and --tls-private-key-file must be set together"))
-	}
-	if o.CertFile != "" && o.InsecureHTTP {
-		invalid = append(invalid, errors.New("--insecure-http serves without TLS: remove it, or remove the certificate"))
-	}
+	invalid := []error{o.Flags.Validate()}
 	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" {
 		invalid = append(invalid, fmt.Errorf("--server=%q: must be the https:// URL of the API server, which gets the users' tokens", o.Server))
 	}
@@ -70,22 +60,6 @@ func (o *Options) Validate() error {
 		}
 	}
 	return errors.Join(invalid...)
-}
-
-// checkAddress returns an error if users would send their tokens over a network without TLS.
-func (o *Options) checkAddress() error {
-	host, _, err := net.SplitHostPort(o.Address)
-	if err != nil {
-		return fmt.Errorf("--address %q: must be HOST:PORT or :PORT: %w", o.Address, err)
-	}
-	if o.CertFile != "" || o.InsecureHTTP || host == "localhost" {
-		return nil
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return fmt.Errorf("--address %s: other hosts can reach this address, and requests carry credentials: set --tls-cert-file and "+
-		"--tls-private-key-file, or set --insecure-http behind a proxy that terminates TLS", o.Address)
 }
 
 // API returns the connection to the API server, without credentials.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	stdlog "log"
 	"log/slog"
@@ -13,7 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -57,7 +57,7 @@ func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
 	server.ErrorLog = stdlog.New(newErrorLog(log), "", 0)
 	ready := &atomic.Bool{}
 	ready.Store(true)
-	checks := newHealthServer(ready)
+	checks := serving.NewHealthServer(ready, nil)
 	checks.ErrorLog = server.ErrorLog
 	running.Go(func() { cancel(checks.Serve(netutil.LimitListener(health, maxHealthConnections))) })
 	running.Go(func() { cancel(server.Serve(secured)) })
@@ -89,36 +89,6 @@ func (o *Options) newServer(ctx context.Context, handler http.Handler, l net.Lis
 			MaxConcurrentStreams: maxStreamsPerConnection, WriteByteTimeout: timeout, SendPingTimeout: pingInterval, PingTimeout: timeout,
 		},
 	}
-	if o.CertFile == "" {
-		return server, l, nil
-	}
-	watcher, err := certwatcher.New(o.CertFile, o.KeyFile)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the certificate: %w", err)
-	}
-	start(func() error {
-		if err := watcher.Start(ctx); err != nil {
-			return fmt.Errorf("watch the certificate: %w", err)
-		}
-		return nil
-	})
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
-	server.TLSConfig = conf
-	return server, tls.NewListener(l, conf), nil
-}
-
-func newHealthServer(ready *atomic.Bool) *http.Server {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready.Load() {
-			http.Error(w, "shutting down", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
-	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: headerTimeout, IdleTimeout: headerTimeout,
-		MaxHeaderBytes: maxHeaderBytes,
-	}
+	l, err := o.Secure(ctx, server, l, start)
+	return server, l, err
 }

@@ -3,22 +3,21 @@ package mcpserver
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/internal/serving"
 )
 
 // HTTPOptions are the flags of the HTTP transport.
 type HTTPOptions struct {
-	Address, HealthAddress string
-	CertFile, KeyFile      string
-	InsecureHTTP           bool
-	AllowedOrigins         []string
-	TrustedProxies         []string
+	serving.Flags
+	AllowedOrigins []string
+	TrustedProxies []string
 
 	MaxConnections, MaxConnectionsPerAddress              int
 	MaxSessions, MaxSessionsPerTenant, MaxSessionsPerUser int
@@ -28,11 +27,7 @@ type HTTPOptions struct {
 
 // Bind defines the flags.
 func (o *HTTPOptions) Bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Address, "address", "127.0.0.1:8443", "address to listen on for agents")
-	fs.StringVar(&o.HealthAddress, "health-address", "127.0.0.1:8081", "address to listen on for /healthz, /readyz and /metrics, without TLS")
-	fs.StringVar(&o.CertFile, "tls-cert-file", "", "file with the certificate; the server reloads it when it changes")
-	fs.StringVar(&o.KeyFile, "tls-private-key-file", "", "file with the private key of the certificate")
-	fs.BoolVar(&o.InsecureHTTP, "insecure-http", false, "serve without TLS on an address that other hosts can reach; requests carry credentials, so use it only behind a proxy that terminates TLS")
+	o.Flags.Bind(fs, "agents", "/healthz, /readyz and /metrics")
 	fs.StringSliceVar(&o.AllowedOrigins, "allowed-origins", nil, "origins of web pages that may send requests, such as https://example.com (default: none)")
 	fs.StringSliceVar(&o.TrustedProxies, "trusted-proxies", nil, "addresses or networks of proxies in front of the server, such as 10.0.0.0/8, whose X-Forwarded-For header names the client (default: none, the header is ignored)")
 	fs.IntVar(&o.MaxConnections, "max-connections", 4096, "maximum number of open connections")
@@ -49,13 +44,7 @@ func (o *HTTPOptions) Bind(fs *pflag.FlagSet) {
 
 // Validate returns all errors of the flags.
 func (o *HTTPOptions) Validate() error {
-	invalid := []error{o.checkAddress()}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		invalid = append(invalid, errors.New("--tls-cert-file and --tls-private-key-file must be set together"))
-	}
-	if o.CertFile != "" && o.InsecureHTTP {
-		invalid = append(invalid, errors.New("--insecure-http serves without TLS: remove it, or remove the certificate"))
-	}
+	invalid := []error{o.Flags.Validate()}
 	for name, value := range map[string]int{
 		"max-connections": o.MaxConnections, "max-connections-per-address": o.MaxConnectionsPerAddress,
 		"max-sessions": o.MaxSessions, "max-sessions-per-tenant": o.MaxSessionsPerTenant, "max-sessions-per-user": o.MaxSessionsPerUser,
@@ -80,22 +69,6 @@ func (o *HTTPOptions) Validate() error {
 		}
 	}
 	return errors.Join(invalid...)
-}
-
-// checkAddress returns an error if clients would send their tokens over a network without TLS.
-func (o *HTTPOptions) checkAddress() error {
-	host, _, err := net.SplitHostPort(o.Address)
-	if err != nil {
-		return fmt.Errorf("--address %q: must be HOST:PORT or :PORT: %w", o.Address, err)
-	}
-	if o.CertFile != "" || o.InsecureHTTP || host == "localhost" {
-		return nil
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return fmt.Errorf("--address %s: other hosts can reach this address, and requests carry credentials: set --tls-cert-file and "+
-		"--tls-private-key-file, or set --insecure-http behind a proxy that terminates TLS", o.Address)
 }
 
 // Endpoint returns the configuration of the endpoint. The options must be valid.

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,7 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"toolcall.dev/operator/internal/serving"
 )
 
 const (
@@ -57,7 +57,7 @@ func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error 
 	server.ErrorLog = slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)
 	ready := &atomic.Bool{}
 	ready.Store(true)
-	checks := newHealthServer(s.options.Metrics, ready)
+	checks := serving.NewHealthServer(ready, promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}))
 	checks.ErrorLog = server.ErrorLog
 	running.Go(func() {
 		cancel(checks.Serve(limitConnections(health, &sources{}, maxHealthConnections, maxHealthConnectionsPerAddress)))
@@ -82,22 +82,8 @@ func (o *HTTPOptions) newServer(ctx context.Context, handler http.Handler, l net
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: withConnection,
 	}
-	if o.CertFile == "" {
-		return server, l, nil
-	}
-	watcher, err := certwatcher.New(o.CertFile, o.KeyFile)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the certificate: %w", err)
-	}
-	start(func() error {
-		if err := watcher.Start(ctx); err != nil {
-			return fmt.Errorf("watch the certificate: %w", err)
-		}
-		return nil
-	})
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
-	server.TLSConfig = conf
-	return server, tls.NewListener(l, conf), nil
+	l, err := o.Secure(ctx, server, l, start)
+	return server, l, err
 }
 
 // answerTimeout is how long calls that are cancelled when the server ends may take to be answered.
@@ -121,21 +107,4 @@ func (o *HTTPOptions) drain(s *Server, server *http.Server) error {
 		return server.Close()
 	}
 	return nil
-}
-
-func newHealthServer(m *Metrics, ready *atomic.Bool) *http.Server {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready.Load() {
-			http.Error(w, "shutting down", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{}))
-	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: headerTimeout, IdleTimeout: headerTimeout,
-		MaxHeaderBytes: maxHeaderBytes,
-	}
 }

@@ -19,6 +19,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/serving"
 )
 
 // freeAddress returns an address that no process listens on.
@@ -43,20 +44,20 @@ func writeCertificate(t *testing.T, dir, name string) (certFile, keyFile string)
 	return certFile, keyFile
 }
 
-// serving is a server that runs like that of the command line.
-type serving struct {
+// runningServer is a server that runs like that of the command line.
+type runningServer struct {
 	options *HTTPOptions
 	server  *Server
 	stop    context.CancelFunc
 	ended   chan error
 }
 
-func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint, change ...func(*HTTPOptions)) *serving {
+func serve(t *testing.T, o *HTTPOptions, endpoint Endpoint, change ...func(*HTTPOptions)) *runningServer {
 	t.Helper()
 	o.Address, o.HealthAddress = freeAddress(t), freeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	server := newTestServer(t, nil, 8)
-	s := &serving{options: o, server: server, stop: cancel, ended: make(chan error, 1)}
+	s := &runningServer{options: o, server: server, stop: cancel, ended: make(chan error, 1)}
 	endpoint.MaxSessions, endpoint.MaxSessionsPerTenant, endpoint.MaxSessionsPerUser, endpoint.SessionTimeout = 8, 8, 8, time.Minute
 	o.MaxConnections, o.MaxConnectionsPerAddress = 64, 64
 	for _, c := range change {
@@ -278,10 +279,10 @@ func TestAServerThatCannotStart(t *testing.T) {
 		options HTTPOptions
 		want    string
 	}{
-		"a taken address":            {HTTPOptions{Address: taken.Addr().String(), HealthAddress: free()}, "listen for agents"},
-		"a taken address for health": {HTTPOptions{Address: free(), HealthAddress: taken.Addr().String()}, "listen for health checks"},
-		"a certificate not there":    {HTTPOptions{Address: free(), HealthAddress: free(), CertFile: "/nonexistent/c", KeyFile: "/nonexistent/k"}, "read the certificate"},
-		"a certificate that is none": {HTTPOptions{Address: free(), HealthAddress: free(), CertFile: "/dev/null", KeyFile: "/dev/null"}, "read the certificate"},
+		"a taken address":            {HTTPOptions{Flags: serving.Flags{Address: taken.Addr().String(), HealthAddress: free()}}, "listen for agents"},
+		"a taken address for health": {HTTPOptions{Flags: serving.Flags{Address: free(), HealthAddress: taken.Addr().String()}}, "listen for health checks"},
+		"a certificate not there":    {HTTPOptions{Flags: serving.Flags{Address: free(), HealthAddress: free(), CertFile: "/nonexistent/c", KeyFile: "/nonexistent/k"}}, "read the certificate"},
+		"a certificate that is none": {HTTPOptions{Flags: serving.Flags{Address: free(), HealthAddress: free(), CertFile: "/dev/null", KeyFile: "/dev/null"}}, "read the certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
