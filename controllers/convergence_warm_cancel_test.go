@@ -43,7 +43,7 @@ func (s *warmStory) crashForLong() {
 // is whole again.
 func TestConvergenceOfWarmCallsWithCancelsFailingReadsAndLongOutages(t *testing.T) {
 	ends, warmly := map[v1alpha1.Phase]int{}, 0
-	for seed := range seeds(10) {
+	for seed := range seeds(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newWarmStory(t, seed, staysForWeeks)
 			s.readFails = func() bool { return s.broken && s.random.IntN(16) == 0 }

@@ -220,7 +220,7 @@ func (s *warmStory) crash() {
 // the call, once; it ends well, and the pool is whole again.
 func TestConvergenceOfCallsThatTakeWaitingPods(t *testing.T) {
 	warmly := 0
-	for seed := range seeds(10) {
+	for seed := range seeds(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newWarmStory(t, seed)
 			steps := []func(){s.pass, s.pass, s.pass, s.poolPass, s.poolPass, s.kubelet, s.hear, s.report, s.crash}
