@@ -8,22 +8,10 @@
 source "$(dirname "$0")/lib.sh"
 use_cluster
 
-mkdir -p bin/images
 if [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} ]]; then
   [[ $(cluster_type) != other ]] || die "set MANAGER_IMAGE and RUNNER_IMAGE to images that this cluster can pull; docs/install.md says how to build and push them"
-  # The tag is a hash of the program, so that pods restart only when it has changed.
   for name in manager runner; do
-    tag=$(sha256sum "bin/$name" | cut -c1-12)
-    tar=$PWD/bin/images/$name-$tag.tar
-    image=toolcall.dev/$name:$tag
-    if [[ ! -e $tar ]]; then
-      say "building image $image"
-      rm -f bin/images/"$name"-*.tar
-      go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar.tmp" >/dev/null
-      mv "$tar.tmp" "$tar"
-    fi
-    say "loading image $image"
-    load_image "$tar"
+    load_program "$name"
     printf -v "${name^^}_IMAGE" '%s' "$image"
   done
 fi

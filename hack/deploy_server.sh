@@ -17,19 +17,7 @@ use_cluster
 
 if [[ -z $image ]]; then
   [[ $(cluster_type) != other ]] || die "set $variable to an image that this cluster can pull; docs/$name.md says how to build and push it"
-  mkdir -p bin/images
-  # The tag is a hash of the program, as in deploy.sh.
-  tag=$(sha256sum "bin/$name" | cut -c1-12)
-  tar=$PWD/bin/images/$name-$tag.tar
-  image=toolcall.dev/$name:$tag
-  if [[ ! -e $tar ]]; then
-    say "building image $image"
-    rm -f bin/images/"$name"-*.tar
-    go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar.tmp" >/dev/null
-    mv "$tar.tmp" "$tar"
-  fi
-  say "loading image $image"
-  load_image "$tar"
+  load_program "$name"
 fi
 
 "$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the operator isn't installed: run 'make deploy' first"

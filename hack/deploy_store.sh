@@ -18,20 +18,9 @@ size=
 
 if [[ -z ${STORE_IMAGE:-} ]]; then
   [[ $(cluster_type) != other ]] || die "set STORE_IMAGE to an image that this cluster can pull, or give the operator a bucket that is there already"
-  mkdir -p bin/images
   hack/build_store.sh
-  # The tag is a hash of the program, as in deploy.sh.
-  tag=$(sha256sum bin/store | cut -c1-12)
-  tar=$PWD/bin/images/store-$tag.tar
-  STORE_IMAGE=toolcall.dev/store:$tag
-  if [[ ! -e $tar ]]; then
-    say "building image $STORE_IMAGE"
-    rm -f bin/images/store-*.tar
-    go -C hack run ./images binary --tag "$STORE_IMAGE" --entrypoint /store --file "$PWD/bin/store:/store" "$tar.tmp" >/dev/null
-    mv "$tar.tmp" "$tar"
-  fi
-  say "loading image $STORE_IMAGE"
-  load_image "$tar"
+  load_program store
+  STORE_IMAGE=$image
 fi
 
 "$KUBECTL" get namespace "$namespace" >/dev/null 2>&1 || die "the namespace $namespace is missing: install the operator first"

@@ -93,3 +93,21 @@ only_served() {
     awk -v RS='\n---\n' '!/(^|\n)kind: MutatingAdmissionPolicy(Binding)?(\n|$)/ { printf "%s%s", n++ ? "\n---\n" : "", $0 } END { print "" }'
   fi
 }
+
+# load_program NAME makes an image of bin/NAME known to the nodes of the cluster in use, and sets image to its name. The tag is a
+# hash of the program, so that pods restart only when it has changed.
+load_program() {
+  local name=$1 tag tar
+  tag=$(sha256sum "bin/$name" | cut -c1-12)
+  tar=$PWD/bin/images/$name-$tag.tar
+  image=toolcall.dev/$name:$tag
+  mkdir -p bin/images
+  if [[ ! -e $tar ]]; then
+    say "building image $image"
+    rm -f bin/images/"$name"-*.tar
+    go -C hack run ./images binary --tag "$image" --entrypoint "/$name" --file "$PWD/bin/$name:/$name" "$tar.tmp" >/dev/null
+    mv "$tar.tmp" "$tar"
+  fi
+  say "loading image $image"
+  load_image "$tar"
+}

@@ -38,7 +38,7 @@ func deploy(t *testing.T, component, context string) (out, calls string, err err
 			t.Fatal(err)
 		}
 	}
-	script := "deploy_" + component + ".sh"
+	const script = "deploy_server.sh"
 	for _, name := range []string{"lib.sh", script} {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
@@ -50,7 +50,7 @@ func deploy(t *testing.T, component, context string) (out, calls string, err err
 	for name, text := range fakes {
 		write("fakes/"+name, "#!/bin/bash\nprintf '%s\\n' \"${0##*/} $*\" >>\"$CALLS\"\n"+text+"\n", 0o700)
 	}
-	command := exec.Command("bash", filepath.Join(dir, "hack", script))
+	command := exec.Command("bash", filepath.Join(dir, "hack", script), component, "the server")
 	command.Env = []string{
 		"PATH=" + filepath.Join(dir, "fakes") + ":/usr/bin:/bin", "CALLS=" + filepath.Join(dir, "calls"), "CONTEXT=" + context, "COMPONENT=" + component,
 		"KUBECONFIG=" + filepath.Join(dir, "kubeconfig"),
