@@ -51,8 +51,12 @@ demo: ## Start the local cluster, install the operator, run sample calls and sho
 	@hack/demo.sh
 
 .PHONY: test
-test: ## Run all tests: unit, API server, and end to end on the local cluster.
+test: ## Run the tests: each promise at its lowest level, and once on the local cluster. What passed and has not changed comes from the cache.
 	@hack/test.sh
+
+.PHONY: test-full
+test-full: ## Run everything there is, shuffled, with the race detector and nothing from Go's test cache. It takes hours.
+	@hack/test.sh full
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster.

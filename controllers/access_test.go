@@ -27,13 +27,12 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apiservertest"
 )
 
 // An authorizer that fails has not said no, whatever it is configured to stand for when it does.
 func TestAFailingAuthorizerIsNoAnswer(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
+	apiservertest.Needs(t)
 	for _, policy := range []string{"NoOpinion", "Deny"} {
 		t.Run("failurePolicy "+policy, func(t *testing.T) {
 			t.Parallel()
@@ -83,15 +82,12 @@ func authorizedBy(t *testing.T, failurePolicy string, answer func(user string) *
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	t.Cleanup(webhook.Close)
-	env := &envtest.Environment{}
-	env.ControlPlane.GetAPIServer().Configure().Disable("authorization-mode").
-		Set("authorization-config", authorizationConfig(t, webhook, failurePolicy))
-	conf, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
-	return kubernetes.NewForConfigOrDie(conf)
+	server := apiservertest.New(t, apiservertest.Options{Configure: func(env *envtest.Environment, _ string) error {
+		env.ControlPlane.GetAPIServer().Configure().Disable("authorization-mode").
+			Set("authorization-config", authorizationConfig(t, webhook, failurePolicy))
+		return nil
+	}})
+	return kubernetes.NewForConfigOrDie(server.Config)
 }
 
 func authorizationConfig(t *testing.T, webhook *httptest.Server, failurePolicy string) (file string) {

@@ -1,42 +1,26 @@
 package controllers_test
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 )
 
 // manifests reads the objects of files of config/.
-func manifests(t *testing.T, files ...string) []client.Object {
+func manifests(t *testing.T, files ...string) []*unstructured.Unstructured {
 	t.Helper()
-	var objects []client.Object
-	for _, file := range files {
-		raw, err := os.ReadFile(filepath.Join("..", "config", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
-			o := &unstructured.Unstructured{}
-			if err := decoder.Decode(o); err == io.EOF {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			objects = append(objects, o)
-		}
+	objects, err := apiservertest.Manifests(files...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return objects
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,4 +148,48 @@ func TestAnEnvironmentCountsItsCalls(t *testing.T) {
 	denied := w.call("denied", func(c *v1alpha1.ToolCall) { c.Spec.Shell.Command = " " })
 	w.reconcile(denied)
 	eventually(t, func() bool { return w.judge(env).Status.ActiveCalls == 2 })
+}
+
+// Nobody can ask the API whether an image can be pulled, and the operator can't whether a Secret is there: the last pod says it.
+func TestAnEnvironmentWhoseLastPodDidNotStartIsNotReady(t *testing.T) {
+	for name, tc := range map[string]struct{ waits, message, reason string }{
+		"image":  {"ErrImagePull", "no such host", v1alpha1.ReasonImagePullFailed},
+		"secret": {"CreateContainerConfigError", `secret "db" not found`, v1alpha1.ReasonInvalidEnvironment},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			env := w.environment("env", asDefault)
+			expect := func(status metav1.ConditionStatus, reason, says string) {
+				t.Helper()
+				ready := meta.FindStatusCondition(w.judge(env).Status.Conditions, v1alpha1.ConditionReady)
+				if ready.Status != status || ready.Reason != reason || !strings.Contains(ready.Message, says) {
+					t.Errorf("Ready is %s/%s: %s", ready.Status, ready.Reason, ready.Message)
+				}
+			}
+			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+			fail := func(call *v1alpha1.ToolCall) {
+				w.reconcile(call)
+				w.podStatus(w.pod(w.job(call)), func(s *corev1.PodStatus) {
+					s.ContainerStatuses = []corev1.ContainerStatus{{Name: "call", State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: tc.waits, Message: tc.message},
+					}}}
+				})
+				w.reconcile(call)
+			}
+			fail(w.call("fails"))
+			expect(metav1.ConditionFalse, tc.reason, tc.message)
+			w.restart()
+			expect(metav1.ConditionFalse, tc.reason, tc.message)
+			w.runOn("node", holdsAll)
+			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+			fail(w.call("again"))
+			expect(metav1.ConditionFalse, tc.reason, tc.message)
+			now := w.judge(env)
+			now.Spec.Image = "example.com/tools:2"
+			if err := w.client.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			expect(metav1.ConditionTrue, v1alpha1.ReasonReady, "")
+		})
+	}
 }

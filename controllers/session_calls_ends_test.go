@@ -83,7 +83,7 @@ func testCancelUnconnected(t *testing.T) {
 	}
 	b.p.connect()
 	b.reconcile(c)
-	b.hearAll()
+	b.told(c)
 	b.complete(c)
 	b.reconcile(c)
 	b.expectCall(c, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(false))
@@ -307,7 +307,7 @@ func testSuspendedOnTheWay(t *testing.T) {
 	server := b.hand("server", background)
 	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = true })
 	b.settle(b.session)
-	b.hearAll()
+	b.told(server)
 	b.complete(server)
 	c := b.add("c")
 	b.restart()
@@ -322,7 +322,7 @@ func testSuspendedOnTheWay(t *testing.T) {
 	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
 	b.reconcile(server)
 	b.expectCall(server, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(false))
-	eventually(t, func() bool { b.hearAll(); return b.p.gone })
+	b.await(func() bool { return b.p.gone })
 	b.settle(b.session)
 	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.Suspend = false })
 	b.begin()
@@ -341,7 +341,8 @@ func testSessionEnds(t *testing.T) {
 	b.reconcile(waiting)
 	b.editSession(b.session, func(s *v1alpha1.ToolSessionSpec) { s.End = true })
 	b.settle(b.session)
-	b.hearAll()
+	b.told(server)
+	b.told(running)
 	b.complete(server)
 	b.complete(running)
 	for _, c := range []*v1alpha1.ToolCall{server, running, waiting} {
@@ -350,11 +351,8 @@ func testSessionEnds(t *testing.T) {
 	b.expectCall(server, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(false))
 	b.expectCall(running, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(false))
 	b.expectCall(waiting, v1alpha1.PhaseFailed, v1alpha1.ReasonSessionEnded, ptr.To(true))
-	b.hearAll()
+	b.await(func() bool { return b.p.gone })
 	b.settle(b.session)
-	if !b.p.gone {
-		t.Error("the process doesn't end")
-	}
 	if slices.Contains(b.getSession(b.session).Finalizers, "toolcall.dev/session") {
 		t.Error("the session's name isn't free")
 	}

@@ -254,7 +254,7 @@ func (c *processCall) outcome(now time.Time) result.Outcome {
 		Stderr: completed.Stderr,
 	}
 	if c.stopped != "" {
-		o.Reason, o.ExitCode, o.Message = c.stopped, result.Exit(result.NoExitCode), "the command was stopped"
+		o.Reason, o.ExitCode, o.Message = c.stopped, nil, "the command was stopped"
 	}
 	return o
 }

@@ -56,15 +56,27 @@ func (b *callBench) begin() {
 	b.p = b.process(b.runnerConfig(job, pod), pod, b.ledger)
 	b.p.connect()
 	b.keep(b.session)
-	if b.hearAll(); b.p.begun == nil {
-		b.t.Fatal("the process didn't hear Begin")
-	}
+	b.await(func() bool { return b.p.begun != nil })
 	b.expect(b.session, v1alpha1.SessionReady, v1alpha1.ReasonReady)
 }
 
+// hearAll handles what comes until nothing did for a while. await is for what must come.
 func (b *callBench) hearAll() {
-	for b.p.hear() {
+	for quiet := 0; quiet < 4; quiet++ {
+		for b.p.hear() {
+			quiet = 0
+		}
 	}
+}
+
+// await hears until something is so.
+func (b *callBench) await(is func() bool) {
+	b.t.Helper()
+	eventually(b.t, func() bool {
+		for b.p.hear() {
+		}
+		return is()
+	})
 }
 
 func (b *callBench) sayAll() {
@@ -83,20 +95,14 @@ func (b *callBench) add(name string, change ...func(*v1alpha1.ToolCall)) *v1alph
 // handed waits until the process has a call.
 func (b *callBench) handed(c *v1alpha1.ToolCall) *processCall {
 	b.t.Helper()
-	eventually(b.t, func() bool {
-		b.hearAll()
-		return b.p.find(string(c.UID)) != nil
-	})
+	b.await(func() bool { return b.p.find(string(c.UID)) != nil })
 	return b.p.find(string(c.UID))
 }
 
 // told waits until the process knows that a call is to be stopped.
 func (b *callBench) told(c *v1alpha1.ToolCall) {
 	b.t.Helper()
-	eventually(b.t, func() bool {
-		b.hearAll()
-		return b.p.find(string(c.UID)).stopped != ""
-	})
+	b.await(func() bool { return b.p.find(string(c.UID)).stopped != "" })
 }
 
 // hand has a call handed over, and its command started.
@@ -136,7 +142,7 @@ func (b *callBench) expectWaiting(c *v1alpha1.ToolCall, reason string) {
 	}
 	s := b.get(c).Status
 	started := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
-	if s.Phase != v1alpha1.PhasePending || started == nil || started.Status != metav1.ConditionFalse || started.Reason != reason || s.Session == nil {
+	if s.Phase != v1alpha1.PhasePending || started == nil || started.Status != metav1.ConditionFalse || started.Reason != reason || s.Reason != reason || s.Message == "" || s.Session == nil {
 		b.t.Errorf("%s is %s: %+v; want it to wait for %s", c.Name, s.Phase, s.Conditions, reason)
 	}
 }

@@ -45,7 +45,7 @@ func testWaitsForTheResumption(t *testing.T) {
 	b.reconcile(c)
 	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
 	b.settle(b.session)
-	b.hearAll()
+	b.await(func() bool { return b.p.gone })
 	b.settle(b.session)
 	b.reconcile(c)
 	b.expectWaiting(c, v1alpha1.ReasonSessionSuspended)
@@ -66,7 +66,7 @@ func testWaitsForTheResumption(t *testing.T) {
 func testWakesAnIdleSession(t *testing.T) {
 	b := readyCallBench(t, withWorkspace, func(s *v1alpha1.ToolSession) { s.Spec.IdleTimeoutSeconds = ptr.To(int32(60)) })
 	b.keepAfter(2*time.Minute, b.session)
-	b.hearAll()
+	b.await(func() bool { return b.p.gone })
 	b.settle(b.session)
 	b.expect(b.session, v1alpha1.SessionSuspended, v1alpha1.ReasonIdleTimeout)
 	c := b.add("c")

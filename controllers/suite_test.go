@@ -11,16 +11,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -36,6 +33,7 @@ import (
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -49,53 +47,35 @@ var (
 	shared    cluster.Cluster
 )
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	code := run(m)
-	// Listeners, connections and managers end with their test, the shared cache with run.
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+// suite has a cache for the reconcilers to read from. Listeners, connections and managers end with their test.
+var suite = newSuite()
 
-// run starts etcd and an API server, once, and a cache for the reconcilers to read from.
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../config/crd"}, ErrorIfCRDPathMissing: true}
-	conf, err := env.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	defer func() { _ = env.Stop() }()
-	apiServer = conf
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+func newSuite() *apiservertest.Suite {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if shared, err = startCache(ctx, conf); err != nil {
-		fmt.Fprintln(os.Stderr, "start the cache:", err)
-		return 1
+	return &apiservertest.Suite{
+		// From Kubernetes 1.37 on, the API server asks no admission webhook about reviews; refuseReviews needs one that is asked.
+		Options: apiservertest.Options{CRDs: true, Configure: func(env *envtest.Environment, _ string) error {
+			env.ControlPlane.GetAPIServer().Configure().Append("feature-gates", "ExcludeAdmissionWebhookVirtualResources=false")
+			return nil
+		}},
+		Setup: func(s *apiservertest.Server) (err error) {
+			apiServer = s.Config
+			shared, err = startCache(ctx, s.Config)
+			return err
+		},
+		Teardown: func() error {
+			cancel()
+			return nil
+		},
+		FindLeaks: true,
 	}
-	return m.Run()
 }
 
 func startCache(ctx context.Context, conf *rest.Config) (cluster.Cluster, error) {
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	conf.QPS, conf.Burst = 500, 1000
 	c, err := cluster.New(conf, func(o *cluster.Options) {
-		o.Scheme = scheme
+		o.Scheme = apiservertest.Scheme()
 		o.Logger = logr.Discard()
 		o.Cache = apicache.Options(nil)
 		o.Cache.ReaderFailOnMissingInformer = true
@@ -180,12 +160,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if apiServer == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	ctx := context.Background()
+	suite.Need(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
-	if err := shared.GetClient().Create(ctx, namespace); err != nil {
+	if err := shared.GetClient().Create(context.Background(), namespace); err != nil {
 		t.Fatal(err)
 	}
 	identity, err := dispatch.NewIdentity(time.Now())

@@ -42,7 +42,7 @@ func TestWhatAPodLeavesBehindIsAllThereIs(t *testing.T) {
 		hasExit bool
 	}{
 		"nothing": {func(*v1alpha1.ToolCall, *batchv1.Job) func(*corev1.PodStatus) { return terminated("Error", "") }, v1alpha1.ReasonPodLost, false},
-		"oom":     {func(*v1alpha1.ToolCall, *batchv1.Job) func(*corev1.PodStatus) { return terminated("OOMKilled", "") }, v1alpha1.ReasonOOMKilled, true},
+		"oom":     {func(*v1alpha1.ToolCall, *batchv1.Job) func(*corev1.PodStatus) { return terminated("OOMKilled", "") }, v1alpha1.ReasonOOMKilled, false},
 		"copy": {func(c *v1alpha1.ToolCall, j *batchv1.Job) func(*corev1.PodStatus) {
 			return terminated("Completed", words(c, w.identity.Token(w.namespace, j.Name, string(j.UID))))
 		}, v1alpha1.ReasonCompleted, true},

@@ -21,7 +21,7 @@ stdin Succeeded Completed 0
 variables Succeeded Completed 0
 python Succeeded Completed 0
 as-emitted Succeeded Completed 0
-too-slow Failed TimedOut -1
+too-slow Failed TimedOut -
 denied Denied ArgumentNotAllowed -
 nowhere Failed EnvironmentNotFound -
 walls Failed NonZeroExit 3
@@ -49,7 +49,27 @@ END
 expected_basket() { printf '%s\n' apple fig pear pear fig apple; }
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+
+# started says that this run starts the local cluster.
+started=
+
+# finish ends what runs beside the demo, also after a failure or a signal. After a signal it takes down a cluster that this run started:
+# after a failure the cluster stays, to be looked at.
+finish() {
+  local status=$? each
+  trap - EXIT INT TERM
+  for each in "${behind[@]}"; do kill -INT -- "-${each%% *}" 2>/dev/null || true; done
+  wait
+  if ((status > 128)) && [[ -n $started ]]; then
+    say "interrupted: taking down the local cluster"
+    cluster down || true
+  fi
+  rm -f "$log" "$log".*
+  exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 micros() { printf '%s' "${EPOCHREALTIME/[.,]/}"; }
 
@@ -90,19 +110,50 @@ require_root() {
 on_local() { [[ -z ${KUBECONFIG:-} ]] || is_local; }
 
 start_cluster() {
-  require_root
-  say "local cluster: one Kubernetes node; the first time it is built from source, which takes minutes"
+  cluster status >/dev/null 2>&1 || started=yes
   cluster up >&2
 }
 
 # load_tools loads the tool image onto the node.
 load_tools() { cluster load "$(go -C hack run ./images tool)"; }
 
+# behind runs a command beside what follows, in a process group of its own; caught_up waits for all of them, and shows the output
+# of one that failed.
+behind=()
+behind() {
+  set -m
+  "$@" >"$log.$1" 2>&1 </dev/null &
+  set +m
+  behind+=("$! $log.$1")
+}
+caught_up() {
+  local each pid output
+  for each in "${behind[@]}"; do
+    read -r pid output <<<"$each"
+    wait "$pid" || { cat "$output" >&2; return 1; }
+  done
+  behind=()
+}
+
+tool_image() { go -C hack run ./images tool; }
+
+# own_programs builds the operator and the output store. It begins when the node's programs are there,
+# which are made of the same packages.
+own_programs() {
+  hack/build.sh
+  hack/build_store.sh
+}
+
 install_all() {
   if on_local; then
+    require_root
+    say "tool image: Debian with bash, coreutils, git and python3; the first time it is built while the node's programs are"
+    behind tool_image
+    say "local cluster: one Kubernetes node; the first time it is built from source, which takes minutes"
+    cluster build >&2
+    behind own_programs
     start_cluster
-    say "tool image: Debian with bash, coreutils, git and python3; building it takes minutes the first time"
-    go -C hack run ./images tool >/dev/null
+    step "building the tool image and the operator" caught_up
     step "loading the tool image" load_tools
   elif [[ -z ${MANAGER_IMAGE:-} || -z ${RUNNER_IMAGE:-} || -z ${TOOLS_IMAGE:-} ]]; then
     die "set MANAGER_IMAGE, RUNNER_IMAGE and TOOLS_IMAGE to images that this cluster can pull; docs/install.md says how to build them"

@@ -26,7 +26,7 @@ awk -f hack/reference/conditions.awk api/v1alpha1/conditions.go >docs/reference/
 # The Helm chart installs the same kinds, rights, admission policies, alerts and dashboard.
 files=charts/toolcall-operator/files
 rm -rf "$files"
-mkdir -p "$files"/{crd,rbac,admission,monitoring,store,console}
+mkdir -p "$files"/{crd,rbac,admission,monitoring,store,console,mcp}
 cp config/crd/toolcall.dev_*.yaml config/crd/tools.yaml "$files/crd/"
 cp config/rbac/{role,user_roles,bindings}.yaml "$files/rbac/"
 cp config/admission/*.yaml "$files/admission/"
@@ -34,3 +34,4 @@ rm "$files/admission/kustomization.yaml"
 cp config/monitoring/{rules.yaml,dashboard.json} "$files/monitoring/"
 cp config/store/{service_account,service,network_policy,stateful_set}.yaml "$files/store/"
 cp config/console/{service_account,service,network_policy,deployment}.yaml "$files/console/"
+cp config/mcp/{service_account,service,network_policy,deployment}.yaml "$files/mcp/"

@@ -1,8 +1,11 @@
 # Runs commands as stages. Source it after lib.sh.
 #
-# Each stage runs in a process group of its own and writes a log to bin/test-logs. A signal ends the running stage with
-# all that it started, then calls `cleanup`, if the script defines it. A script ends with a table of its stages and the
-# names of the tests that failed.
+# Each stage writes a log to bin/test-logs, and while it runs its output is shown. Stages run one after the other, or beside others
+# in a `lane`. A signal ends all running stages with all that they started, then calls `cleanup`, if the script defines it. A script
+# ends with a table of its stages, the names of the tests that failed, and the output of the first that failed.
+#
+# A script sets `plan` to the names of its stages, in order. Each stage's first line says how long it took the last time, and which
+# stages are left.
 
 # Job control gives each background job a process group.
 set -m
@@ -10,36 +13,89 @@ set -m
 logs=$PWD/bin/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
-rows=() # Of the table: name, result, seconds.
-failed=
-# The running stage: its process group, the process that shows its log, and when it began.
+# done lists the stages that ended: name, result, seconds, and the share of the processors' time that was used meanwhile.
+done=$logs/.stages
+: >"$done"
+# The seconds of each stage's last good run on this machine.
+times=${TOOLCALL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/toolcall-operator}/stage-times
+plan=()
+# The process groups that run: that of the stage, and those of lanes.
 stage_pid=
-shown_pid=
-began=
+lane_pids=()
+
+# duration SECONDS prints minutes and seconds.
+duration() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+last_time() { awk -v name="$1" '$1 == name { print $2 }' "$times" 2>/dev/null || true; }
+
+# left prints the stages that have not ended, except the one that starts.
+left() {
+  local name last
+  for name in "${plan[@]}"; do
+    [[ $name != "$1" ]] && ! grep -q "^$name " "$done" || continue
+    last=$(last_time "$name")
+    printf ' %s%s' "$name" "${last:+ $(duration "$last")}"
+  done
+}
+
+announce() {
+  local last rest
+  last=$(last_time "$1")
+  rest=$(left "$1")
+  say "=== $1${last:+ (last time $(duration "$last"))}${rest:+; left:$rest}"
+}
+
+# processor_time prints the busy and the whole time of all processors since the machine started, in ticks.
+processor_time() { awk '/^cpu / { idle = $5 + $6; for (i = 2; i <= 9; i++) all += $i; print all - idle, all }' /proc/stat; }
+
+# ended NAME STATUS BEGAN BUSY ALL notes the end of a stage.
+ended() {
+  local name=$1 status=$2 seconds=$((SECONDS - $3)) busy all result=ok
+  read -r busy all < <(processor_time)
+  busy=$((100 * (busy - $4) / (all - $5 + 1)))
+  if ((status == 0)); then
+    mkdir -p "${times%/*}"
+    { awk -v name="$name" '$1 != name' "$times" 2>/dev/null || true; echo "$name $seconds"; } >"$times.$BASHPID"
+    mv "$times.$BASHPID" "$times"
+  else
+    result=FAILED
+  fi
+  echo "$name $result $seconds $busy" >>"$done"
+  say "=== $name: $result after $(duration "$seconds"), processors $busy % busy"
+}
 
 # stage NAME COMMAND... runs a command, and shows its output while it is written to the log.
 stage() {
-  local name=$1 status=0
+  local name=$1 status=0 began=$SECONDS shown processors
   shift
-  began=$SECONDS
-  say "=== $name"
+  announce "$name"
+  read -ra processors < <(processor_time)
   : >"$logs/$name.log"
+  echo "$began" >"$logs/.running-$name"
   "$@" >>"$logs/$name.log" 2>&1 </dev/null &
   stage_pid=$!
   tail -f -n +1 -s 0.2 --pid="$stage_pid" "$logs/$name.log" &
-  shown_pid=$!
-  rows+=("$name")
+  shown=$!
   # A signal ends this wait at once.
   wait "$stage_pid" || status=$?
-  end_stage "$( ((status)) && echo FAILED || echo ok)"
-  ((status == 0)) || failed=yes
+  wait "$shown" || true
+  stage_pid=
+  rm "$logs/.running-$name"
+  ended "$name" "$status" "$began" "${processors[@]}"
   return "$status"
 }
 
-end_stage() {
-  stage_pid=
-  wait "$shown_pid" || true
-  rows[-1]+=" $1 $((SECONDS - began))"
+# lane FUNCTION runs a function, with its stages, beside what follows; await_lanes waits for all. What runs in a lane yields to what
+# doesn't: tests on the cluster mostly wait, and the others use the processors meanwhile.
+lane() {
+  { renice -n 5 "$BASHPID" >/dev/null; "$@" || true; } &
+  lane_pids+=("$!")
+}
+
+await_lanes() {
+  local pid
+  for pid in "${lane_pids[@]}"; do wait "$pid" || true; done
+  lane_pids=()
 }
 
 # tests NAME MODULE FORMAT ARGUMENT... runs go test in a module's folder as a stage; FORMAT is one of gotestsum's.
@@ -47,48 +103,62 @@ tests() {
   local name=$1 module=$2 format=$3
   shift 3
   [[ " $* " != *" -race "* ]] || local -x CGO_ENABLED=1
-  stage "$name" bin/gotestsum --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
+  # Bash has what it starts in the background of a lane ignore interrupts.
+  stage "$name" env --default-signal=INT bin/gotestsum --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
     --raw-command -- go -C "$module" test -json "$@"
 }
 
-# stop_stage interrupts the running stage, so that gotestsum still prints its summary. What stays is killed.
-stop_stage() {
-  local signal tries
-  disown "$stage_pid"
+# runs says whether a process of the group runs; ended ones stay until they are waited for.
+runs() { ps -eo pgid=,stat= | awk -v group="$1" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }'; }
+
+# stop_group interrupts a process group, so that gotestsum still prints its summary. What stays is killed.
+stop_group() {
+  local signal until
+  disown "$1" 2>/dev/null || true
   for signal in INT TERM KILL; do
-    kill -"$signal" -- "-$stage_pid" 2>/dev/null || break
-    for ((tries = 50; tries > 0; tries--)); do
-      kill -0 -- "-$stage_pid" 2>/dev/null || break
-      sleep 0.1
+    kill -"$signal" -- "-$1" 2>/dev/null || return 0
+    until=$((SECONDS + 4))
+    while ((SECONDS < until)); do
+      runs "$1" || return 0
+      sleep 0.2
     done
   done
-  end_stage stopped
 }
 
 # tests_of prints what gotestsum counted in a stage; nothing for other stages.
 tests_of() { sed -n 's/^DONE \(.*\) in [0-9.]*s$/\1/p' "$logs/$1.log" | tail -n 1; }
 
 summary() {
-  local row name result seconds
-  printf '\n%-20s %-8s %8s  %s\n' STAGE RESULT SECONDS TESTS
-  for row in "${rows[@]}"; do
-    read -r name result seconds <<<"$row"
-    printf '%-20s %-8s %8s  %s\n' "$name" "$result" "$seconds" "$(tests_of "$name")"
-  done
+  local name result seconds busy failed
+  printf '\n%-22s %-8s %7s %5s  %s\n' STAGE RESULT TIME BUSY TESTS
+  while read -r name result seconds busy; do
+    printf '%-22s %-8s %7s %5s  %s\n' "$name" "$result" "$(duration "$seconds")" "$busy%" "$(tests_of "$name")"
+  done <"$done"
+  printf '%-22s %-8s %7s\n' whole '' "$(duration "$SECONDS")"
   if compgen -G "$logs/*.json" >/dev/null; then
     # The events of all stages as one run; the time would be that of reading them.
     bin/gotestsum --format=none --hide-summary=skipped,output --raw-command -- cat "$logs"/*.json | sed 's/^\(DONE .*\) in [0-9.]*s$/\1/' || true
   fi
   printf 'The logs are in %s.\n' "${logs#"$PWD"/}"
+  failed=$(awk '$2 == "FAILED" { print $1; exit }' "$done")
+  [[ -n $failed ]] || return 0
+  printf '\nThe first failure, in the stage %s:\n' "$failed"
+  if [[ ! -s $logs/$failed.json ]] || ! go -C hack run ./firstfailure "$logs/$failed.json"; then
+    tail -n 40 "$logs/$failed.log"
+  fi
 }
 
 finish() {
-  local status=$?
+  local status=$? pid running
   trap - EXIT INT TERM HUP
-  [[ -z $stage_pid ]] || stop_stage
+  for pid in $stage_pid "${lane_pids[@]}"; do stop_group "$pid" & done
+  wait
+  for running in "$logs"/.running-*; do
+    [[ ! -e $running ]] || echo "${running##*/.running-} stopped $((SECONDS - $(<"$running"))) -" >>"$done"
+  done
   ! declare -F cleanup >/dev/null || cleanup || true
+  ! grep -q ' FAILED ' "$done" || [[ $status != 0 ]] || status=1
   summary
-  [[ -z $failed || $status != 0 ]] || status=1
   exit "$status"
 }
 trap finish EXIT

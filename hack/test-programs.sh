@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Builds what tests start, so that no test builds anything and no test's time limit covers a build: the project's
-# programs into bin/, others into bin/test/, Node.js packages into bin/test/node/, the local node's programs into the cache.
+# programs into bin/, others into bin/test/, the local node's programs into the cache.
+#
+# Node.js packages go into bin/test/node/. With TOOLCALL_FULL=1 it also gets what the tests need that only `make test-full` runs:
+# a browser, Prometheus, the packages of the examples, what packs the clients, and an image of network clients.
 #
 # It installs the Debian packages that tests need; with TOOLCALL_NO_INSTALL=1 it only names the missing ones.
 source "$(dirname "$0")/lib.sh"
@@ -79,23 +82,35 @@ counted go -C hack build -v -o "$PWD/bin/test/images" ./images
 counted go -C hack/release build -v -o "$PWD/bin/test/" . helm.sh/helm/v4/cmd/helm
 cluster build
 
+# For the tests of the runner: attacks, network clients, a program of many names.
 debian gcc gcc --version
 debian musl-tools musl-gcc --version
-unpack prometheus prometheus promtool
 debian busybox busybox true
-debian npm npm --version
-debian chromium chromium --version
-node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
+# For the client in Python and its scenarios.
 debian python3-kubernetes /usr/bin/python3 -c 'import kubernetes'
 debian python3-yaml /usr/bin/python3 -c 'import yaml'
+# For the client in TypeScript, and the MCP clients of test/e2e.
+debian npm npm --version
+node -e 'process.exit(Number.parseInt(process.versions.node) < 18 ? 1 : 0)' || die "node is $(node --version): the MCP clients of the tests need 18 or newer"
+node_packages mcp test/e2e/mcp
+
+[[ ${TOOLCALL_FULL:-} == 1 ]] || exit 0
+
+# For test/monitoring.
+unpack prometheus prometheus promtool
+# For test/console.
+debian chromium chromium --version
+# For the examples of the documentation in TypeScript.
+node_packages node test/docs/testdata/node
+node_packages typescript docs/examples/typescript
+node_packages langchain docs/examples/langchain
+# For the types and the packages of the client in Python.
 debian mypy /usr/bin/python3 -c 'import mypy'
+debian python3-typeshed test -e /usr/lib/python3/dist-packages/yaml-stubs
 debian python3-build /usr/bin/python3 -c 'import build'
 debian python3-setuptools /usr/bin/python3 -c 'import setuptools'
 debian python3-wheel /usr/bin/python3 -c 'import wheel'
-node_packages node test/docs/testdata/node
-node_packages mcp test/e2e/mcp
-node_packages typescript docs/examples/typescript
-node_packages langchain docs/examples/langchain
+# For the network clients of test/e2e.
 debian openjdk-17-jdk-headless jlink --version
 debian libatomic1 grep -q libatomic.so.1 /etc/ld.so.cache
 clients_image

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Runs all tests, or with the argument "unit" those that need neither an API server nor a cluster.
+# Runs the tests. Without an argument: each promise once at the lowest level that shows it, and once on the local cluster. What Go's
+# test cache has an answer for isn't run again. With the argument "full": everything there is, shuffled, with the race detector, and
+# nothing from the cache; it takes hours. With the argument "unit": what needs neither an API server nor a cluster.
 #
-# Everything is built and compiled before the first test starts. The end-to-end tests run on the local cluster: one that
-# runs already stays up, one that is started here is taken down at the end, also after a failure or a signal.
+# Everything is built and compiled before the test that needs it starts. The end-to-end tests run on the local cluster, beside those
+# that need none: a cluster that runs already stays up, one that is started here is taken down at the end, also after a failure or a
+# signal.
 source "$(dirname "$0")/lib.sh"
 
-mode=${1:-all}
-[[ $mode == all || $mode == unit ]] || die "unknown argument $mode: leave it out, or say unit"
+mode=${1:-default}
+[[ $mode == default || $mode == full || $mode == unit ]] || die "unknown argument $mode: leave it out, or say full or unit"
 
 say "building gotestsum"
 tool gotestsum gotest.tools/gotestsum
@@ -14,24 +17,41 @@ source hack/stages.sh
 
 started=
 cleanup() {
-  [[ -z $started ]] || stage cluster-down go -C hack/cluster run . down
+  [[ -z $started ]] || cluster down || true
 }
 
-# The race detector needs a C compiler, and cgo.
+# on_cluster are the packages whose tests need a cluster; in_full those that only full runs, with the programs that they need.
+on_cluster=(./test/docs ./test/e2e ./test/faults ./test/install)
+in_full=(./test/console ./test/monitoring)
+# raced are the packages whose goroutines share most memory. Those of controllers run with the race detector in full: it would compile
+# twice as many packages for them, and their tests take up to five times as long.
+raced=(./internal/dispatch/... ./internal/host/... ./internal/queue/... ./internal/runner/shim/... ./internal/supervisor/... ./internal/trigger/...)
+# without_race are packages of pure functions alone, whose tests take longest with the race detector.
+without_race=(./internal/guards ./internal/runner/redact)
+
+flags=(-vet=off -timeout=20m) # The linter vets.
+short=(-short)
+if [[ $mode == full ]]; then
+  export TOOLCALL_FULL=1
+  flags+=(-count=1 -shuffle=on)
+  raced=(./...)
+  short=()
+fi
 race=(-race)
+# The race detector needs a C compiler, and cgo.
 if ! command -v "$(go env CC)" >/dev/null; then
   say "no C compiler ($(go env CC)) is here: tests run without the race detector"
   race=()
 fi
-flags=(-count=1 "${race[@]}" -shuffle=on -timeout=20m)
-plain=(-count=1 -shuffle=on -timeout=20m)
 
-# on_cluster are the packages whose tests need a cluster.
-on_cluster=(./test/docs ./test/e2e ./test/faults ./test/install)
-# without_race are packages that start no goroutines. The race detector makes their tests five times as long.
-without_race=(./internal/guards ./internal/runner/redact)
-# in_browser are those that need a browser besides an API server.
-in_browser=(./test/console)
+# packages_of PATTERN... lists packages of the main module, as go list does.
+packages_of() { go list "$@" | sed 's|^toolcall.dev/operator|.|' | sort; }
+
+# elsewhere lists what other stages run.
+elsewhere() { packages_of "${on_cluster[@]}"; [[ $mode != default ]] || packages_of "${in_full[@]}"; [[ $mode != full ]] || packages_of ./test/console; }
+
+mapfile -t with_race < <(comm -23 <(packages_of "${raced[@]}") <({ elsewhere; packages_of "${without_race[@]}"; } | sort))
+mapfile -t plain < <(comm -23 <(packages_of ./...) <({ elsewhere; printf '%s\n' "${with_race[@]}"; } | sort))
 
 # compile puts tests and all that they import into Go's build cache.
 compile() {
@@ -42,97 +62,106 @@ compile() {
 }
 
 compile_all() {
-  compile . "${race[@]}" ./...
-  compile . "${without_race[@]}"
-  compile hack "${race[@]}" ./...
-  compile hack/cluster "${race[@]}" ./...
+  compile . "${plain[@]}" "${on_cluster[@]}"
+  compile hack ./...
+  compile hack/cluster ./...
   compile hack/cluster/modules/provisioner ./...
   compile hack/images/store ./...
-  # The tests of the store start this server.
-  counted go -C hack/images/store build -v -o "$PWD/bin/test/store" .
   compile hack/release ./...
-  # A test makes releases for this architecture, too.
-  GOARCH=arm64 counted go list -v -deps -export ./cmd/...
-  GOARCH=arm64 counted go -C hack/images/store list -v -deps -export .
-  [[ $mode == unit ]] || compile . "${on_cluster[@]}"
+  [[ $mode != full ]] || {
+    # The test of releases makes them for this architecture, too.
+    GOARCH=arm64 counted go list -v -deps -export ./cmd/...
+    GOARCH=arm64 counted go -C hack/images/store list -v -deps -export .
+  }
+  compile . "${race[@]}" "${with_race[@]}"
 }
 
-# unit_tests runs those of packages of the main module, and all of the other modules.
+# modules tests the other Go modules. Their tests start scripts and builds, which Go's test cache doesn't see.
+modules() {
+  local module
+  for module in hack hack/cluster hack/cluster/modules/provisioner hack/images/store hack/release; do
+    tests "unit-${module##*/}" "$module" pkgname "${flags[@]}" "${short[@]}" -count=1 ./... || true
+  done
+}
+
+# unit_tests are all that need no cluster. Those against an API server are skipped without KUBEBUILDER_ASSETS.
 unit_tests() {
-  tests unit . pkgname "${flags[@]}" "$@" || true
-  tests unit-without-race . pkgname "${plain[@]}" "${without_race[@]}" || true
-  tests unit-hack hack pkgname "${flags[@]}" ./... || true
-  tests unit-cluster hack/cluster pkgname "${flags[@]}" ./... || true
-  tests unit-provisioner hack/cluster/modules/provisioner pkgname "${plain[@]}" ./... || true
-  tests unit-store hack/images/store pkgname "${plain[@]}" ./... || true
-  tests unit-release hack/release pkgname "${plain[@]}" ./... || true
+  stage compile compile_all || return
+  tests unit . pkgname "${flags[@]}" "${plain[@]}" || true
+  tests unit-race . pkgname "${flags[@]}" "${race[@]}" "${with_race[@]}" || true
+  modules
 }
-
-# with_api lists the packages with tests against an API server.
-with_api() {
-  git grep --untracked -l KUBEBUILDER_ASSETS -- '*_test.go' "${on_cluster[@]/#.\//:!}" "${in_browser[@]/#.\//:!}" ':!hack' | xargs -r -n1 dirname | sort -u | sed 's|^|./|'
-}
-
-# packages lists all but those of the arguments, which begin with ./.
-packages() {
-  go list -f '{{.ImportPath}}' ./... | grep -vxF -f <(printf 'toolcall.dev/operator/%s\n' "${@#./}")
-}
+unit_stages=(compile unit unit-race unit-hack unit-cluster unit-provisioner unit-store unit-release)
 
 if [[ $mode == unit ]]; then
+  plan=("${unit_stages[@]}")
   unset KUBEBUILDER_ASSETS
-  stage compile compile_all || exit
-  mapfile -t unit < <(packages "${without_race[@]}")
-  unit_tests "${unit[@]}"
+  unit_tests
   exit
 fi
 
-stage programs hack/test-programs.sh || exit
-stage compile compile_all || exit
-mapfile -t api < <(with_api)
-mapfile -t unit < <(packages ./test/e2e ./test/install "${in_browser[@]}" "${api[@]}" "${without_race[@]}")
-unit_tests "${unit[@]}"
+# older_api_server VERSION tests what the API server of another version takes of the manifests, the Jobs and the identities, and
+# an upgrade from it to the newest. It takes minutes to build the first time.
+older_api_server() {
+  local version=$1
+  stage "assets-$version" go -C hack/cluster run . assets --version "$version" || return
+  KUBEBUILDER_ASSETS=$(cluster assets --version "$version") TOOLCALL_NEWER_ASSETS=$KUBEBUILDER_ASSETS \
+    tests "api-server-$version" . pkgname "${flags[@]}" ./test/api ./test/namespaces ./internal/jobspec ./internal/operator || true
+}
 
+# deploy_all installs the operator, the MCP server and the console on a node that is ready, with the images that tests use.
+deploy_all() {
+  make -s load-tools
+  make -s deploy
+  make -s deploy-mcp
+  make -s deploy-console
+}
+
+# on_node runs a stage of tests on the cluster. What a cluster answers isn't for Go's cache.
+on_node() {
+  local name=$1
+  shift
+  TOOLCALL_E2E=1 tests "$name" . testname -vet=off -count=1 "$@" || true
+}
+
+plan=(programs "${unit_stages[@]}" cluster-up deploy end-to-end client-python client-typescript documentation faults)
+[[ $mode == default ]] || plan=(programs "${unit_stages[@]}" manifests console assets-1.33 api-server-1.33 assets-1.36 api-server-1.36 cluster-up deploy
+  end-to-end client-python client-typescript documentation faults install mutations)
+
+stage programs hack/test-programs.sh || exit
 KUBEBUILDER_ASSETS=$(cluster assets)
 export KUBEBUILDER_ASSETS
-[[ ${#api[@]} == 0 ]] || tests api-server . pkgname "${flags[@]}" "${api[@]}" || true
-tests console . testname "${flags[@]}" "${in_browser[@]}" || true
-# The oldest Kubernetes that the operator runs on: what the API server takes of the manifests, the Jobs and the identities, and an
-# upgrade to the newest. Its API server takes minutes to build the first time.
-if stage assets-1.33 go -C hack/cluster run . assets --version 1.33; then
-  newest=$KUBEBUILDER_ASSETS
-  KUBEBUILDER_ASSETS=$(cluster assets --version 1.33) TOOLCALL_NEWER_ASSETS=$newest \
-    tests api-server-1.33 . pkgname "${flags[@]}" ./test/api ./test/namespaces ./internal/jobspec ./internal/operator || true
+if [[ $mode == full ]]; then
+  # One stage at a time: with the race detector there is no processor time left.
+  unit_tests
+  stage manifests hack/lint_manifests.sh || true
+  tests console . testname "${flags[@]}" ./test/console || true
+  older_api_server 1.33
+  older_api_server 1.36
+else
+  lane unit_tests
 fi
 
 cluster status >/dev/null 2>&1 || started=yes
 stage cluster-up go -C hack/cluster run . up || exit
 KUBECONFIG=$(cluster kubeconfig)
 export KUBECONFIG
-stage tool-image make -s load-tools || exit
-stage deploy make -s deploy || exit
-stage deploy-mcp make -s deploy-mcp || exit
-stage deploy-console make -s deploy-console || exit
-
-# More tests at once than there are processors: a call mostly waits for its pod. What works one way works the others; tests to which the
-# way makes no difference run cold only.
-for way in cold session; do
-  TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . testname -count=1 -parallel=6 -timeout=15m ./test/e2e || true
-done
-# For a pod that waits, and for a runner in the image, only the start of a pod and what its process has differ. What pools do is
-# tested in the cold way.
-for way in warm image; do
-  TOOLCALL_E2E=1 TOOLCALL_E2E_WAY=$way tests "end-to-end-$way" . testname -count=1 -parallel=6 -timeout=15m -run \
-    '^Test(Arguments|Background|Calls|Cancel|Code|Command|Environment|ExitCodes|LargeOutput|Network|NoReadable|Nothing|OutOfMemory|Output|Pod|Secrets|Signals|Source|StandardInput|Streams|TimeLimit|Working)' \
-    ./test/e2e || true
-done
-# The client libraries: what needs no cluster, and the scenarios that both run.
-for language in typescript python; do
+stage deploy deploy_all || exit
+# More tests at once than there are processors: a call mostly waits for its pod.
+on_node end-to-end -parallel=6 -timeout=30m ./test/e2e
+# The client libraries: what needs no cluster, and the scenarios.
+for language in python typescript; do
   TOOLCALL_SCENARIOS=1 stage "client-$language" "clients/$language/test.sh" || true
 done
 # The pages' commands and manifests, the samples, and the example programs.
-TOOLCALL_E2E=1 tests documentation . testname -count=1 -timeout=20m ./test/docs || true
-# The fault tests that say most in little time, with fewer kills; `make test-faults` runs all. The end-to-end tests kill the operator, too.
-TOOLCALL_FAULTS=1 tests faults . testname -short -count=1 -timeout=30m \
-  -run '^Test(SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults || true
-# Last: it removes the operator and puts it back.
-TOOLCALL_E2E=1 tests install . testname -count=1 -timeout=15m ./test/install || true
+on_node documentation -timeout=30m ./test/docs
+if [[ $mode == full ]]; then
+  TOOLCALL_FAULTS=1 on_node faults -timeout=120m ./test/faults
+  # Last on the cluster: it removes the operator and puts it back.
+  on_node install -timeout=15m ./test/install
+  stage mutations test/mutations/run.sh || true
+else
+  # The fault tests that say most in little time, with fewer kills. The end-to-end tests kill the operator, too.
+  TOOLCALL_FAULTS=1 on_node faults -short -timeout=30m -run '^Test(SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults
+fi
+await_lanes

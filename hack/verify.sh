@@ -18,7 +18,7 @@ unformatted=$(gofmt -l api cmd config controllers hack internal test)
 
 step "modules"
 modules=(. hack hack/cluster hack/cluster/modules/provisioner hack/images/store hack/release)
-for dir in "${modules[@]}" hack/tools hack/tools/lint; do
+for dir in "${modules[@]}" hack/tools hack/tools/lint hack/tools/manifests; do
   (cd "$dir" && go mod tidy -diff) || die "go.mod of $dir is not tidy: run 'go mod tidy' there"
 done
 
@@ -30,5 +30,5 @@ for dir in "${modules[@]}"; do
 done
 
 step "shell scripts"
-for script in hack/*.sh .ci/run; do bash -n "$script"; done
+for script in hack/*.sh test/mutations/*.sh .ci/run; do bash -n "$script"; done
 say "verify: all good"

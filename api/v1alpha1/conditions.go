@@ -91,6 +91,9 @@ const (
 	ReasonQueued = "Queued"
 	// ReasonEnvironmentSuspended says that the call waits because its environment lets no new call start.
 	ReasonEnvironmentSuspended = "EnvironmentSuspended"
+	// ReasonQuotaExceeded says that the call's Job or pod waits for room in a ResourceQuota, which the message names. What is more
+	// than the whole quota ends the call with PodRejected.
+	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonSuspended says that the call's Job is suspended: it waits in a queue such as Kueue's.
 	ReasonSuspended = "Suspended"
 	// ReasonSessionStarting says that the session's pod is being started. The session's condition Ready has it too.

@@ -5,8 +5,8 @@ import (
 )
 
 // ExecutionPolicySpec says what calls may do. Every field has a default that holds when it is unset; an empty list is
-// not an unset one. The API server writes the defaults into the object, except for envBlocklist, protectedEnv and
-// code.deniedModules: where these are unset the operator's own lists hold, and what a later version adds to them.
+// not an unset one. The API server writes the defaults that decide about a call into the object. What a later version adds to a
+// list doesn't change the policies that are there.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.timeouts) || (has(self.timeouts.defaultSeconds) ? self.timeouts.defaultSeconds : 120) <= (has(self.timeouts.maxSeconds) ? self.timeouts.maxSeconds : 600)",message="timeouts.defaultSeconds (120 when unset) must not be above timeouts.maxSeconds (600 when unset)"
 type ExecutionPolicySpec struct {
@@ -36,23 +36,25 @@ type ExecutionPolicySpec struct {
 	Arguments *ArgumentsPolicy `json:"arguments,omitempty"`
 
 	// envBlocklist are prefixes, case-sensitive: a variable whose name starts with one is removed from a
-	// call whose context isn't trusted, whoever set it. Unset: TOOLCALL_, KUBERNETES_, AWS_, AZURE_, GCP_,
+	// call whose context isn't trusted, whoever set it. Default: TOOLCALL_, KUBERNETES_, AWS_, AZURE_, GCP_,
 	// GOOGLE_, OPENAI_, ANTHROPIC_, HF_, HUGGING. An empty list blocks nothing.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=atomic
+	// +kubebuilder:default={"TOOLCALL_","KUBERNETES_","AWS_","AZURE_","GCP_","GOOGLE_","OPENAI_","ANTHROPIC_","HF_","HUGGING"}
 	// +optional
 	EnvBlocklist []string `json:"envBlocklist,omitzero"`
 
 	// protectedEnv are the variables that a call's own env may not set, because they make another program
-	// run than the one that was checked; a name, or a prefix that ends in "*". Unset: PATH, IFS, LD_*,
-	// BASH_ENV, PYTHONPATH and more (docs/security.md lists them). An empty list protects nothing.
+	// run than the one that was checked; a name, or a prefix that ends in "*". Default: PATH, IFS, LD_*,
+	// BASH_ENV, PYTHONPATH and more, as the object shows. An empty list protects nothing.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z_][A-Za-z0-9_]*\*?$`
 	// +listType=atomic
+	// +kubebuilder:default={"PATH","IFS","ENV","BASH_ENV","SHELLOPTS","BASHOPTS","PS4","PROMPT_COMMAND","LD_*","GLIBC_TUNABLES","PYTHONBREAKPOINT","PYTHONPATH","PYTHONHOME","PYTHONSTARTUP","PYTHONUSERBASE","NODE_OPTIONS","NODE_PATH","PERLLIB","PERL5DB","PERL5LIB","PERL5OPT","RUBYLIB","RUBYOPT","JAVA_TOOL_OPTIONS","_JAVA_OPTIONS","JDK_JAVA_OPTIONS","GIT_SSH*","GIT_EXEC_PATH","GIT_EXTERNAL_DIFF","GIT_PROXY_COMMAND","GIT_CONFIG*","GIT_PAGER","PAGER","MANPAGER","EDITOR","VISUAL","BROWSER","LESSOPEN","LESSCLOSE"}
 	// +optional
 	ProtectedEnv []string `json:"protectedEnv,omitzero"`
 
@@ -251,12 +253,13 @@ type CodePolicy struct {
 	// +optional
 	Languages []string `json:"languages,omitzero"`
 
-	// deniedModules are modules that a source must not use. Unset: os, subprocess, socket, sys, ctypes,
+	// deniedModules are modules that a source must not use. Default: os, subprocess, socket, sys, ctypes,
 	// shutil, pickle, marshal, importlib. An empty list denies none.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=atomic
+	// +kubebuilder:default={"os","subprocess","socket","sys","ctypes","shutil","pickle","marshal","importlib"}
 	// +optional
 	DeniedModules []string `json:"deniedModules,omitzero"`
 

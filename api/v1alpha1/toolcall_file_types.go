@@ -42,12 +42,13 @@ const (
 
 // FileAction reads, writes or searches files. The runner does it itself: the image needs no program for it, and no process is
 // started.
+// +kubebuilder:validation:XValidation:rule="!has(self.edits) || !has(self.oldString) && !has(self.newString) && !has(self.replaceAll)",message="use either edits, or oldString, newString and replaceAll"
 type FileAction struct {
 	// operation is what to do.
 	// +required
 	Operation FileOperation `json:"operation"`
 
-	// path of the file or directory: absolute, or relative to the call's working directory. Symbolic links are followed as
+	// path of the file or directory: absolute, below the home directory with "~/", or relative to the call's working directory. Symbolic links are followed as
 	// far as they stay where the policy lets the call read or write; Stat, Delete and Move don't follow the last one.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -96,7 +97,9 @@ type FileAction struct {
 	// +optional
 	IfSHA256 *string `json:"ifSHA256,omitempty"`
 
-	// oldString is the text that an Edit replaces. It must be in the file exactly once, unless replaceAll is true.
+	// oldString is the text that an Edit replaces. It must be in the file exactly once, unless replaceAll is true. A line end "\n"
+	// in it matches "\r\n" too, and newString gets the line ends of what it replaces. A byte-order mark at the file's start isn't
+	// part of its first line.
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	OldString string `json:"oldString,omitempty"`
@@ -110,7 +113,15 @@ type FileAction struct {
 	// +optional
 	ReplaceAll bool `json:"replaceAll,omitempty"`
 
-	// pattern is a glob for a Glob, such as "**/*.go", relative to path; for a Grep an RE2 expression, or a text if literal
+	// edits are, in place of oldString, newString and replaceAll, the changes of an Edit, one after the other. Each finds what
+	// the ones before it have made. Either all of them are made, or none.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	Edits []TextReplacement `json:"edits,omitempty"`
+
+	// pattern is a glob for a Glob, such as "**/*.go", relative to path, or to the home directory with "~/"; for a Grep an RE2 expression, or a text if literal
 	// is true.
 	// +kubebuilder:validation:MaxLength=8192
 	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
@@ -126,6 +137,17 @@ type FileAction struct {
 	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
 	// +optional
 	Glob string `json:"glob,omitempty"`
+
+	// contextLines is how many lines before and after each match a Grep returns with it. 0 when unset.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=20
+	// +optional
+	ContextLines *int32 `json:"contextLines,omitempty"`
+
+	// respectGitIgnore has a List, Glob or Grep leave out what .gitignore files name: those below path, and those above it up to
+	// the top of its repository.
+	// +optional
+	RespectGitIgnore bool `json:"respectGitIgnore,omitempty"`
 
 	// recursive has a List descend into directories, and lets a Delete delete a directory with all that is in it.
 	// +optional
@@ -146,6 +168,24 @@ type FileAction struct {
 	// overwrite lets a Move replace a file at its destination. A directory is never replaced.
 	// +optional
 	Overwrite bool `json:"overwrite,omitempty"`
+}
+
+// TextReplacement is one change of an Edit.
+type TextReplacement struct {
+	// oldString is the text that is replaced. It must be there exactly once, unless replaceAll is true.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	// +required
+	OldString string `json:"oldString"`
+
+	// newString is the text that is put in its place; empty removes it.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	NewString string `json:"newString,omitempty"`
+
+	// replaceAll replaces oldString wherever it is.
+	// +optional
+	ReplaceAll bool `json:"replaceAll,omitempty"`
 }
 
 // Writes says whether the operation changes files.
@@ -203,6 +243,10 @@ type FileStatus struct {
 	// replaced is how often an Edit replaced oldString.
 	// +optional
 	Replaced *int64 `json:"replaced,omitempty"`
+
+	// binary says that what a Read of lines returned isn't text. The call's output describes the file then, in place of its content.
+	// +optional
+	Binary bool `json:"binary,omitempty"`
 
 	// skipped counts what a List, Glob or Grep left out; absent when it left nothing out.
 	// +optional

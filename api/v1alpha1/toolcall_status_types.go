@@ -11,7 +11,8 @@ type ToolCallStatus struct {
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// reason of the terminal phase, CamelCase.
+	// reason of the terminal phase, CamelCase; of a call in phase Pending, what it waits for. A call that starts within a
+	// second never says that it waits.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -30,8 +31,8 @@ type ToolCallStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// exitCode of the process; -1 when it has none of its own because a signal or the timeout ended it;
-	// absent when nothing ran or nobody knows.
+	// exitCode of a process that ended by itself; absent when a signal, the time limit, a cancel or a lack of memory ended it, when
+	// nothing ran and when nobody knows.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
@@ -54,7 +55,8 @@ type ToolCallStatus struct {
 	// +optional
 	Streams *StreamsStatus `json:"streams,omitempty"`
 
-	// output is one text for a model: stdout, stderr, the exit code when it isn't 0, and how long it took.
+	// output is one text for a model: stdout and stderr in the order in which they arrived, as a terminal shows them in the end; how the
+	// process ended, unless with exit code 0; what was refused to it and what is left out; and how long it took.
 	// +optional
 	Output string `json:"output,omitempty"`
 

@@ -81,10 +81,11 @@ type ToolCallSpec struct {
 	// +optional
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// collect are globs of files to keep when the process has ended, however it ended: relative to the working directory, or
-	// absolute, below the directories that the policy lets the call write to (files.writePaths). "*" and "?" stand for
-	// characters of one name, "**" for any number of names, "[a-z]" and "{a,b}" for alternatives. status.artifacts lists what
-	// was kept; the policy's output.artifacts bounds it. A file action collects nothing.
+	// collect are globs of files to keep when the process has ended, however it ended: relative to the working directory, below
+	// the home directory with "~/", or absolute, below the directories that the policy lets the call write to (files.writePaths).
+	// "*" and "?" stand for characters of one name, "**" for any number of names, "[a-z]" and "{a,b}" for alternatives. A file whose
+	// path has control characters isn't kept. status.artifacts lists what was kept; the policy's output.artifacts bounds it. A file
+	// action collects nothing.
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
@@ -182,6 +183,7 @@ type LocalReference struct {
 	// name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +required
 	Name string `json:"name"`
 }
@@ -191,6 +193,7 @@ type SessionReference struct {
 	// name of the ToolSession.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +required
 	Name string `json:"name"`
 
@@ -266,7 +269,7 @@ type ExtraValue []string
 // +kubebuilder:printcolumn:name="Exit",type=integer,JSONPath=`.status.exitCode`
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=`.status.environment.name`
 // +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.status.action.summary`
-// +kubebuilder:printcolumn:name="Duration",type=integer,description="wall-clock time of the process in milliseconds",JSONPath=`.status.durationMilliseconds`
+// +kubebuilder:printcolumn:name="Duration-MS",type=integer,description="wall-clock time of the process in milliseconds",JSONPath=`.status.durationMilliseconds`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Requested-By",type=string,priority=1,JSONPath=`.spec.requestedBy.username`
 // +kubebuilder:printcolumn:name="Pod",type=string,priority=1,JSONPath=`.status.pod`

@@ -104,6 +104,7 @@ type SessionWorkspace struct {
 
 	// storageClassName of the claim, as in a PersistentVolumeClaim. The cluster's default class when unset.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Installs what the package-lock.json files list, compiles the client and its adapters, and runs their tests: those of pure
-# functions always, those that need a cluster with TOOLCALL_SCENARIOS=1 and KUBECONFIG of an administrator.
+# Installs what the package-lock.json files list, compiles the client, and runs the tests of its pure functions.
+# With TOOLCALL_FULL=1 it does so with the adapters too, and also runs the tests that need a cluster, with TOOLCALL_SCENARIOS=1 and
+# KUBECONFIG of an administrator.
 #
 # usage: ./test.sh [PATTERN...]   (patterns of the names of tests)
 #
-# The newest @kubernetes/client-node needs Node.js 22.19. Where node is older, the tests run with a newer node from npm, and
-# from Node.js 20.11 on also with node and version 1 of @kubernetes/client-node.
+# The tests run with the lowest Node.js that package.json names, which npm installs. With TOOLCALL_FULL=1, those without a cluster also run
+# with the machine's own, where that is newer.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-packages=(. adapters/deepagents adapters/langchain)
+full=${TOOLCALL_FULL:-}
+packages=(.)
+[[ $full != 1 ]] || packages+=(adapters/deepagents adapters/langchain)
 patterns=()
 for name in "$@"; do patterns+=("--test-name-pattern=$name"); done
 
@@ -24,11 +27,10 @@ compile() {
   (cd "$1" && npx --no-install tsc)
 }
 
-# run NODE [FLAG] runs the tests of all packages; those of the client on a cluster are in the variable "cluster".
+# run NODE runs the tests without a cluster, and those of the files in the variable "cluster".
 run() {
-  echo "# Node.js $("$1" --version) ${2:-}" >&2
-  "$@" --test --test-concurrency=1 --test-reporter=spec "${patterns[@]}" \
-    build/test/unit/*.test.js "${cluster[@]}" adapters/*/build/adapters/*/test/*.test.js
+  echo "# Node.js $("$1" --version)" >&2
+  "$1" --test --test-concurrency=1 --test-reporter=spec "${patterns[@]}" build/test/unit/*.test.js "${cluster[@]}"
 }
 
 for package in "${packages[@]}"; do
@@ -36,20 +38,17 @@ for package in "${packages[@]}"; do
   compile "$package"
 done
 
-# is_node MAJOR MINOR says whether node is as new as that.
-is_node() {
-  node -e 'const [a, b] = process.versions.node.split(".").map(Number), [x, y] = process.argv.slice(1).map(Number); process.exit(a > x || (a === x && b >= y) ? 0 : 1)' "$@"
-}
-
-if is_node 22 19; then
-  cluster=(build/test/cluster/*.test.js)
+install test/node
+lowest=$(echo test/node/node_modules/node-linux-*/bin/node)
+cluster=()
+if [[ $full != 1 ]]; then
+  echo "# the adapters and the tests on a cluster: make test-full runs them" >&2
+  run "$lowest"
+  exit
+fi
+cluster=(build/test/cluster/*.test.js adapters/*/build/adapters/*/test/*.test.js)
+run "$lowest"
+cluster=()
+if [[ $(printf '%s\n' "$("$lowest" --version)" "$(node --version)" | sort -V | tail -n 1) != "$("$lowest" --version)" ]]; then
   run node
-else
-  # Debian 12 has Node.js 18, for which there is no client.
-  # The scenarios, and what broken connections do, are the same there.
-  cluster=(build/test/cluster/client.test.js)
-  ! is_node 20 11 || run node --import="$PWD/test/client-node-1.mjs"
-  install test/node
-  cluster=(build/test/cluster/*.test.js)
-  run "$(echo test/node/node_modules/node-linux-*/bin/node)"
 fi

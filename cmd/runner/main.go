@@ -52,10 +52,15 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	if err != nil {
 		return fmt.Errorf("find the image's working directory: %w", err)
 	}
+	// An image can name another signal than SIGTERM to be stopped with.
+	signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
+	defer stop()
+	terminate, end := context.WithCancelCause(signalled)
+	defer end(nil)
 	outputs, inputs := supervisor.NewOutputs(), supervisor.NewInputs()
 	executor := &supervisor.Executor{
 		Environ: os.Environ(), WorkingDir: dir, Stdout: os.Stdout, Stderr: os.Stderr, Outputs: outputs,
-		Inputs: inputs, Hosts: runner.ReadHosts(),
+		Inputs: inputs, Hosts: runner.ReadHosts(), Mounts: supervisor.ForeignMounts(),
 	}
 	s := &supervisor.Supervisor{
 		Outputs: outputs,
@@ -73,7 +78,7 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 			return config.DialSession(ctx, session)
 		},
 		BeginSession: func(b *wire.Begin) supervisor.ExecuteFunc {
-			return beginSession(*executor, b, *config.Hello.Support)
+			return beginSession(*executor, b, *config.Hello.Support, end)
 		},
 		FilesOf: func(b *wire.Begin) supervisor.TransferFiles {
 			own := *executor
@@ -84,9 +89,6 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 	if config.Hello.Pool != "" {
 		s.ReconnectTimeout = reconnectTimeout
 	}
-	// An image can name another signal than SIGTERM to be stopped with.
-	terminate, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
-	defer stop()
 	return s.Run(context.Background(), terminate)
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"os"
+	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/runner"
@@ -10,8 +12,12 @@ import (
 	"toolcall.dev/operator/internal/supervisor"
 )
 
-// beginSession returns what runs the calls of a session. Its shims end with this process.
-func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support) supervisor.ExecuteFunc {
+// lastResults is how long the calls of a session have to stop and to hand over their results when the pod has to end.
+const lastResults = 15 * time.Second
+
+// beginSession returns what runs the calls of a session. Its shims end with this process, and so does what can't be ended
+// otherwise: terminate then has this process end, which ends whatever runs in the pod.
+func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Support, terminate context.CancelCauseFunc) supervisor.ExecuteFunc {
 	executor.Session = b
 	shim.KeepSmall()
 	supervisor.ReserveFileThreads()
@@ -21,6 +27,9 @@ func beginSession(executor supervisor.Executor, b *wire.Begin, support rules.Sup
 	if apart := (&rules.Rules{}); support.Missing(apart) == "" {
 		executor.Rules = apart
 	}
-	executor.Run = shim.NewPool(b.MaxConcurrentCalls, os.Stdout, os.Stderr).Run
+	executor.Run = shim.NewPool(b.MaxConcurrentCalls, os.Stdout, os.Stderr, func() {
+		terminate(supervisor.Survivors)
+		time.AfterFunc(lastResults, func() { os.Exit(1) })
+	}).Run
 	return executor.ExecuteCall
 }

@@ -167,7 +167,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Nodes.Forget(req.NamespacedName)
 		metrics.ForgetEnvironment(req.NamespacedName)
 		// The namespace's other environments may have no pass soon.
-		if err := r.ensureNetworkPolicies(ctx, req.Namespace); err != nil {
+		if err := r.ensureNetworkPolicies(ctx, req.Namespace); err != nil && refusedPolicies(err) == "" {
 			return ctrl.Result{}, err
 		}
 		return r.dissolve(ctx, req.NamespacedName, jobs)
@@ -177,7 +177,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	metrics.AddEnvironment(req.NamespacedName)
 	r.Queue.SetLimit(req.NamespacedName, int(ptr.Deref(env.Spec.MaxConcurrentCalls, 0)))
-	if err := r.ensureNetworkPolicies(ctx, env.Namespace); err != nil {
+	err = r.ensureNetworkPolicies(ctx, env.Namespace)
+	unheld := refusedPolicies(err)
+	if err != nil && unheld == "" {
 		return ctrl.Result{}, err
 	}
 	in, err := r.readInputs(ctx, env)
@@ -189,6 +191,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Nodes.Forget(req.NamespacedName)
 	}
 	p := r.newPool(env)
+	if p.unheld = unheld; unheld != "" {
+		p.wakeIn(lastBackOff)
+	}
 	poolErr := r.reconcilePool(ctx, p, in, jobs)
 	wait, statusErr := r.writeStatus(ctx, p, in)
 	if err := errors.Join(poolErr, statusErr); err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
@@ -75,6 +76,15 @@ func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, want *networkingv1
 		return fmt.Errorf("write NetworkPolicy %s: %w", want.Name, err)
 	}
 	return nil
+}
+
+// refusedPolicies says that the API server doesn't take the namespace's NetworkPolicies; empty for any other error. Calls run
+// without them: the runner's own filter holds them.
+func refusedPolicies(err error) string {
+	if !apierrors.IsForbidden(err) && !apicache.IsRefused(err) {
+		return ""
+	}
+	return "Calls can run, but nothing but their runner keeps them from the network: " + err.Error()
 }
 
 // ownersOf are the environments that are not being deleted, by name.

@@ -38,8 +38,10 @@ type pool struct {
 	backoff  *backoff
 	template jobspec.WarmInput
 	hash     string
-	now      time.Time
-	size     int
+	// unheld says that the namespace's NetworkPolicies are refused; empty when they aren't.
+	unheld string
+	now    time.Time
+	size   int
 	// alive counts the pods that wait or will.
 	alive int
 	// deletions counts the requests to delete a Job, leftover the Jobs that the next pass has to delete.
@@ -214,6 +216,7 @@ func (r *Reconciler) problemOf(p *pool, job *batchv1.Job, pod *corev1.Pod) strin
 	}
 	if pod != nil && !host.IsFromBefore(pod, job) {
 		if found := host.DiagnosePod(pod, job.Name); found != nil && found.Final {
+			r.Nodes.SetProblem(client.ObjectKeyFromObject(p.env), found)
 			return found.Message
 		}
 	}

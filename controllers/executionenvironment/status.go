@@ -114,11 +114,28 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 			return no(v1alpha1.ReasonIsolationUnavailable, problem)
 		}
 	}
-	message := "Calls can run"
+	if found := r.startProblem(p); found != nil {
+		return no(found.Reason, found.Message)
+	}
+	message := cmp.Or(bounds.Text(p.unheld, v1alpha1.MaxMessageBytes), "Calls can run")
 	if env.Spec.Suspend {
 		message = "The environment is suspended: no new call starts"
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: message}
+}
+
+// startProblem is why the environment's last pod couldn't start; nil when it could, or none is known. After a restart of the
+// operator the status has it, until a runner connects.
+func (r *Reconciler) startProblem(p *pool) *host.Problem {
+	name := client.ObjectKeyFromObject(p.env)
+	if found := r.Nodes.Problem(name); found != nil {
+		return &host.Problem{Reason: found.Reason, Message: "The last pod didn't start: " + found.Message}
+	}
+	last := meta.FindStatusCondition(p.env.Status.Conditions, v1alpha1.ConditionReady)
+	if last == nil || !host.IsEnvironments(last.Reason) || last.ObservedGeneration != p.env.Generation || len(r.Nodes.Of(name, p.now)) > 0 {
+		return nil
+	}
+	return &host.Problem{Reason: last.Reason, Message: last.Message}
 }
 
 // isolationProblem says which nodes can't hold a policy's rules, as the environment's runners found out; empty when none

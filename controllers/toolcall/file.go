@@ -15,7 +15,7 @@ func fileStatus(f *result.File) *v1alpha1.FileStatus {
 	}
 	s := &v1alpha1.FileStatus{
 		Path: f.Path, Bytes: f.Bytes, SHA256: f.SHA256, Lines: f.Lines, Matches: f.Matches, Truncated: f.Truncated,
-		NextOffset: f.NextOffset, Changed: f.Changed, Created: f.Created, Replaced: f.Replaced,
+		NextOffset: f.NextOffset, Changed: f.Changed, Created: f.Created, Replaced: f.Replaced, Binary: f.Binary,
 	}
 	if skipped := v1alpha1.SkippedFiles(f.Skipped); skipped != (v1alpha1.SkippedFiles{}) {
 		s.Skipped = &skipped
@@ -26,10 +26,11 @@ func fileStatus(f *result.File) *v1alpha1.FileStatus {
 // fileOutput is one text for a model: what was read or found, then what it has to know about it.
 func fileOutput(stdout, message string, f *v1alpha1.FileStatus) string {
 	paragraphs := []string{strings.TrimSuffix(stdout, "\n")}
-	if stdout == "" {
+	if stdout == "" || f.Binary {
 		paragraphs[0] = message
 	}
 	switch {
+	case f.Binary:
 	case f.NextOffset != nil && f.Lines != nil:
 		paragraphs = append(paragraphs, fmt.Sprintf("There is more: read on from offset %d.", *f.NextOffset))
 	case f.NextOffset != nil:

@@ -37,6 +37,10 @@ func TestAFileActionsResultBecomesTheCallsEnd(t *testing.T) {
 			v1alpha1.PhaseSucceeded, "on\n\nThere is more: read on from offset 2 with unit Bytes.",
 			v1alpha1.FileStatus{Truncated: true, NextOffset: ptr.To(int64(2))},
 		},
+		"a binary file": {
+			file(result.Completed, "/w/p.png is a binary file of 9 bytes", "\x89PNG\x00\xff\xff\xff\n", result.File{Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2)), Binary: true}),
+			v1alpha1.PhaseSucceeded, "/w/p.png is a binary file of 9 bytes", v1alpha1.FileStatus{Lines: ptr.To(int64(1)), Truncated: true, NextOffset: ptr.To(int64(2)), Binary: true},
+		},
 		"a search": {
 			file(result.Completed, "found", `{"path":"a"}`+"\n", result.File{Matches: new(int64(1)), Truncated: true, Skipped: result.SkippedFiles{Binary: 2, Denied: 3}}),
 			v1alpha1.PhaseSucceeded, `{"path":"a"}` + "\n\nThere are more results than these: narrow the search.\n\nLeft out: 2 binary files, 3 that the policy denies.",

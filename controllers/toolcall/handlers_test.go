@@ -114,7 +114,7 @@ func TestAResultIsRecordedAndThenAcknowledged(t *testing.T) {
 	reports := func(changes ...func(*result.Outcome)) change {
 		return func(o *observation) { o.result = outcome(changes...) }
 	}
-	stopped := func(o *result.Outcome) { o.Reason, o.ExitCode = result.CancelRequested, result.Exit(result.NoExitCode) }
+	stopped := func(o *result.Outcome) { o.Reason, o.ExitCode = result.CancelRequested, nil }
 	broken := func(o *result.Outcome) { o.ExitCode = result.Exit(7) }
 	for name, tc := range map[string]struct {
 		o       *observation

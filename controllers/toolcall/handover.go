@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -217,7 +218,12 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 	if err != nil {
 		return effects{}, err
 	}
-	reported := *o.result
+	pod := types.NamespacedName{Namespace: session.Namespace, Name: session.Status.Pod}
+	explained, wait, err := r.explained(ctx, o, pod, session.Status.Runner.PodUID)
+	if err != nil || wait > 0 {
+		return effects{wake: wait}, err
+	}
+	reported := *explained
 	if reported.Outcome.Reason == result.SessionEnded && reported.Outcome.Started {
 		// The end of a session cancels what runs in it.
 		reported.Outcome.Reason = result.CancelRequested

@@ -9,9 +9,10 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/result"
 )
 
-// addHints has the text for a model end by saying how to get the rest of the streams that it shortens.
+// addHints has the text for a model say how to get the rest of the streams that it shortens.
 func addHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
 	if s.Streams == nil {
 		return
@@ -37,19 +38,18 @@ func addPodHints(call *v1alpha1.ToolCall, of *outputOf, s *v1alpha1.ToolCallStat
 // whileInPod precedes a hint that isn't true for as long as the call is there.
 const whileInPod = "While the session's pod has it: "
 
-// appendHints has the text for a model end with hints, if there are any.
+// appendHints adds hints to the text for a model, if there are any.
 func appendHints(s *v1alpha1.ToolCallStatus, hints []string) {
 	if len(hints) > 0 {
-		s.Output = strings.TrimSuffix(s.Output, "\n") + "\n\n" + strings.Join(hints, "\n")
+		s.Output = result.AddLine(s.Output, strings.Join(hints, "\n"))
 	}
 }
 
 // dropHints takes those back of streams of which nothing was stored after all.
 func dropHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
 	for name, stream := range map[output.Stream]*v1alpha1.StreamStatus{output.Stdout: &s.Streams.Stdout, output.Stderr: &s.Streams.Stderr} {
-		hint := hintText(call, name, stream)
-		if stream.State == v1alpha1.StreamLost && ptr.Deref(stream.Kept, 0) == 0 && strings.Contains(s.Output, hint) {
-			s.Output = strings.TrimRight(strings.Replace(s.Output, hint, "", 1), "\n") + "\n"
+		if stream.State == v1alpha1.StreamLost && ptr.Deref(stream.Kept, 0) == 0 {
+			s.Output = result.RemoveLine(s.Output, hintText(call, name, stream))
 		}
 	}
 }

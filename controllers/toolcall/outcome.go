@@ -2,7 +2,6 @@ package toolcall
 
 import (
 	"encoding/json"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -10,6 +9,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/result"
 )
 
@@ -34,6 +34,10 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 		o.setPod(s.Isolation, i.Self)
 	}
 	setOutput(s, outcome, specBytes)
+	if note := guards.ToolNote(o.call.Spec.Tool); note != "" && outcome.Reason == result.NonZeroExit {
+		s.Message = bounds.Text(s.Message+" "+note, v1alpha1.MaxMessageBytes)
+		appendHints(s, []string{note})
+	}
 	return s
 }
 
@@ -70,7 +74,7 @@ func setEnvironment(s *v1alpha1.ToolCallStatus, env *wire.Environment) {
 }
 
 // setOutput writes both streams and the text for a model. What the policy lets through can still be more than an object
-// holds (the same bytes stand in stdout and in output, and escaping makes them longer): then less of each stream is
+// holds (what stands in stdout and stderr is in output too, and escaping makes them longer): then less of each stream is
 // kept, and truncated says so.
 func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes int) {
 	if !outcome.Started {
@@ -100,11 +104,7 @@ func setStreams(s *v1alpha1.ToolCallStatus, o *result.Outcome, limit int) {
 		s.Output = fileOutput(stdout, s.Message, s.File)
 		return
 	}
-	s.Output = result.Output(stdout, stderr, o.ExitCode, time.Duration(o.DurationMS)*time.Millisecond)
-	if len(o.Refused)+len(o.Denied) > 0 && o.Reason != result.Completed {
-		// Nobody has to guess from "Permission denied".
-		s.Output += "\n\n" + s.Message
-	}
+	s.Output = result.Output(o, o.Shown(limit), s.Message)
 }
 
 func encodedSize(object any) int {

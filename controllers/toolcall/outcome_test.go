@@ -31,7 +31,7 @@ func TestAResultBecomesTheCallsEnd(t *testing.T) {
 	}
 	ended := func(reason, signal string) func(*result.Outcome) {
 		return func(o *result.Outcome) {
-			o.Reason, o.Signal, o.Message, o.ExitCode = reason, signal, "it ended", result.Exit(result.NoExitCode)
+			o.Reason, o.Signal, o.Message, o.ExitCode = reason, signal, "it ended", nil
 		}
 	}
 	failed := func(o *result.Outcome) { o.Reason, o.Message = result.NonZeroExit, "it failed"; exit(3)(o) }
@@ -46,10 +46,10 @@ func TestAResultBecomesTheCallsEnd(t *testing.T) {
 	}{
 		"exit code 0":             {exit(0), v1alpha1.PhaseSucceeded, v1alpha1.ReasonCompleted, ptr.To(int32(0)), "", nil, true},
 		"another exit code":       {failed, v1alpha1.PhaseFailed, v1alpha1.ReasonNonZeroExit, ptr.To(int32(3)), "", ptr.To(false), true},
-		"the time limit":          {ended(result.TimedOut, ""), v1alpha1.PhaseFailed, v1alpha1.ReasonTimedOut, ptr.To(int32(-1)), "", ptr.To(false), true},
-		"a signal":                {ended(result.Signaled, "SIGSEGV"), v1alpha1.PhaseFailed, v1alpha1.ReasonSignaled, ptr.To(int32(-1)), "SIGSEGV", ptr.To(false), true},
-		"no memory":               {ended(result.OOMKilled, "SIGKILL"), v1alpha1.PhaseFailed, v1alpha1.ReasonOOMKilled, ptr.To(int32(-1)), "SIGKILL", ptr.To(false), true},
-		"a cancel while it ran":   {ended(result.CancelRequested, "SIGTERM"), v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, ptr.To(int32(-1)), "SIGTERM", ptr.To(false), true},
+		"the time limit":          {ended(result.TimedOut, ""), v1alpha1.PhaseFailed, v1alpha1.ReasonTimedOut, nil, "", ptr.To(false), true},
+		"a signal":                {ended(result.Signaled, "SIGSEGV"), v1alpha1.PhaseFailed, v1alpha1.ReasonSignaled, nil, "SIGSEGV", ptr.To(false), true},
+		"no memory":               {ended(result.OOMKilled, "SIGKILL"), v1alpha1.PhaseFailed, v1alpha1.ReasonOOMKilled, nil, "SIGKILL", ptr.To(false), true},
+		"a cancel while it ran":   {ended(result.CancelRequested, "SIGTERM"), v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, nil, "SIGTERM", ptr.To(false), true},
 		"a cancel before it ran":  {unstarted(result.CancelRequested), v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, nil, "", ptr.To(true), false},
 		"no such program":         {unstarted(result.CommandNotFound), v1alpha1.PhaseFailed, v1alpha1.ReasonCommandNotFound, nil, "", ptr.To(true), false},
 		"no such directory":       {unstarted(result.WorkingDirNotFound), v1alpha1.PhaseFailed, v1alpha1.ReasonWorkingDirNotFound, nil, "", ptr.To(true), false},
@@ -72,6 +72,9 @@ func TestAResultBecomesTheCallsEnd(t *testing.T) {
 		if ran := s.StartTime != nil && s.CompletionTime != nil && s.DurationMilliseconds != nil && s.Streams != nil; ran != tc.ran {
 			t.Errorf("%s: it ran: %t", name, ran)
 		}
+		if tc.exit == nil && tc.ran && s.Output != "out\nerr\n\nIt ended\n\nTook 1.5s" {
+			t.Errorf("%s: output %q", name, s.Output)
+		}
 		if !tc.ran && (s.Output != "It did not start" || s.Stdout != "" || s.Message != "It did not start") {
 			t.Errorf("%s: output %q, message %q", name, s.Output, s.Message)
 		}
@@ -81,10 +84,19 @@ func TestAResultBecomesTheCallsEnd(t *testing.T) {
 	}
 }
 
+func TestAResultTellsWhatTheProcessLeftRunning(t *testing.T) {
+	t.Parallel()
+	left := outcome()
+	left.Outcome.LeftRunning = 2
+	if s := observed(bound).withResult(left, 0); !strings.Contains(s.Output, "\n\n"+left.Outcome.LeftRunningLine()) {
+		t.Errorf("output %q", s.Output)
+	}
+}
+
 func TestAResultTellsWhatTheProcessDid(t *testing.T) {
 	t.Parallel()
 	s := observed(bound).withResult(outcome(), 0)
-	if s.Stdout != "out\n" || s.Stderr != "err\n" || s.Output != "out\n\nerr\n\nTook 1.5s" || s.Message != "The command exited with code 0" {
+	if s.Stdout != "out\n" || s.Stderr != "err\n" || s.Output != "out\nerr\n\nTook 1.5s" || s.Message != "The command exited with code 0" {
 		t.Errorf("stdout %q, stderr %q, output %q, message %q", s.Stdout, s.Stderr, s.Output, s.Message)
 	}
 	if *s.DurationMilliseconds != 1500 || !s.StartTime.Equal(ptr.To(metav1.NewMicroTime(start.Add(time.Second)))) || !s.CompletionTime.Time.Equal(start.Add(2500*time.Millisecond)) {
@@ -183,7 +195,7 @@ func TestAStatusSaysWhatWasExecutedAndRefused(t *testing.T) {
 	sentence := `"/usr/bin/curl" was not allowed to run: add it to binaries.allowed of policy "agents".`
 	o := observed(bound)
 	s := o.withResult(outcome(func(o *result.Outcome) {
-		o.Reason, o.ExitCode, o.Message = result.NonZeroExit, result.Exit(1), "The command exited with code 1. "+sentence
+		o.Reason, o.ExitCode, o.Message, o.Refusal = result.NonZeroExit, result.Exit(1), "The command exited with code 1. "+sentence, sentence
 		o.Executed, o.MoreExecuted = result.Programs{{Path: "/usr/bin/bash", Count: 1}}, 7
 		o.Refused, o.MoreRefused = result.Programs{{Path: strings.Repeat("/long", 60), Count: 2, Rule: result.RuleNotListed}}, 3
 		o.Isolation = &result.Isolation{LandlockABI: 7, Programs: true, Writes: true, Writable: result.Paths{"/workspace/bin"}, NotFound: result.Paths{"jq"}}
@@ -198,8 +210,12 @@ func TestAStatusSaysWhatWasExecutedAndRefused(t *testing.T) {
 	if diff := cmp.Diff(want, s.Isolation); diff != "" {
 		t.Error(diff)
 	}
-	if !strings.HasSuffix(s.Message, sentence) || !strings.HasSuffix(s.Output, sentence) {
+	if !strings.HasSuffix(s.Message, sentence) || !strings.HasSuffix(s.Output, "\n\nCommand exited with code 1\n"+sentence+"\n\nTook 1.5s") {
 		t.Errorf("message %q, output %q", s.Message, s.Output)
+	}
+	succeeded := o.withResult(outcome(func(o *result.Outcome) { o.Refusal = sentence }), 0)
+	if want := "out\nerr\n\n" + sentence + "\n\nTook 1.5s"; succeeded.Output != want || succeeded.Message != "The command exited with code 0" {
+		t.Errorf("message %q, output %q", succeeded.Message, succeeded.Output)
 	}
 	plain := o.withResult(outcome(), 0)
 	if plain.Isolation != nil || plain.Executed != nil || plain.Refused != nil || strings.Contains(plain.Output, "allowed to run") {

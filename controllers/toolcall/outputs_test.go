@@ -100,7 +100,7 @@ func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
 		want bool
 	}{"nothing is kept": {0, false}, "the beginning is": {10, true}} {
 		s := ob.fail("NonZeroExit", "x")
-		s.Output = "first and last part\n"
+		s.Output = "first and last part\n\nTook 1.0s"
 		s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5 << 20, Truncated: true}}
 		of := ob.outputOf()
 		key := of.key(output.Stdout)
@@ -109,7 +109,7 @@ func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
 		hinted := s.Output
 		ob.setStored(s, map[output.Key]store.Status{key: {State: store.Lost, Kept: c.kept}})
 		dropHints(ob.call, s)
-		if want := map[bool]string{true: hinted, false: "first and last part\n"}[c.want]; s.Output != want {
+		if want := map[bool]string{true: hinted, false: "first and last part\n\nTook 1.0s"}[c.want]; s.Output != want {
 			t.Errorf("%s: %q", name, s.Output)
 		}
 	}
@@ -134,13 +134,13 @@ func TestTheTextForAModelSaysWhatTheSessionsPodStillHas(t *testing.T) {
 	} {
 		ob := observed(c.changes...)
 		s := ob.fail("NonZeroExit", "x")
-		s.Output = "first and last part\n"
+		s.Output = "first and last part\n\nTook 1.0s"
 		s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5 << 20, Truncated: c.truncated}}
 		if left := (&Reconciler{}).storeOutput(ob, s, c.isGone); left != 0 {
 			t.Errorf("%s: its end waits for %s", name, left)
 		}
-		has := strings.Contains(s.Output, "\n\nWhile the session's pod has it: More of stdout (5242880 bytes in all): kubectl toolcall logs call -n ns --stream stdout")
-		if has != c.want || !c.want && s.Output != "first and last part\n" {
+		has := strings.Contains(s.Output, "\n\nWhile the session's pod has it: More of stdout (5242880 bytes in all): kubectl toolcall logs call -n ns --stream stdout") && strings.HasSuffix(s.Output, "\n\nTook 1.0s")
+		if has != c.want || !c.want && s.Output != "first and last part\n\nTook 1.0s" {
 			t.Errorf("%s: %q", name, s.Output)
 		}
 	}

@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -152,7 +153,11 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 	if err != nil {
 		return effects{}, err
 	}
-	e := effects{status: o.withResult(o.result, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
+	reported, wait, err := r.explained(ctx, o, types.NamespacedName{Namespace: o.call.Namespace, Name: o.call.Status.Pod}, o.call.Status.Runner.PodUID)
+	if err != nil || wait > 0 {
+		return effects{wake: wait}, err
+	}
+	e := effects{status: o.withResult(reported, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
 	if left := r.storeOutput(o, e.status, false); left > 0 {
 		return effects{wake: left}, nil
 	}
@@ -172,12 +177,41 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 	return e, nil
 }
 
+// podEndWait is how long after a command's end the kubelet may take to say why it ended the pod.
+const podEndWait = 3 * time.Second
+
+// explained is what the runner reports, with the kubelet's word where all that the runner knows is that its pod ends. wait is when
+// to look again, while that word may still come. Where the node's clock isn't ours, nothing waits for it.
+func (r *Reconciler) explained(ctx context.Context, o *observation, pod types.NamespacedName, uid string) (reported *wire.Result, wait time.Duration, err error) {
+	if o.result.Outcome.Reason != result.PodLost {
+		return o.result, 0, nil
+	}
+	why, known, err := host.WhyEnded(ctx, r.Objects, pod, uid)
+	if err != nil {
+		return nil, 0, err
+	}
+	if left := o.result.Outcome.CompletionTime.Add(podEndWait).Sub(o.now); !known && left > 0 && left <= podEndWait {
+		return nil, min(left, soonestRetry), nil
+	}
+	return withReason(o.result, why), 0, nil
+}
+
+// withReason is a result whose message says why the pod ended.
+func withReason(reported *wire.Result, why string) *wire.Result {
+	with := *reported
+	with.Outcome.Message = host.Sentence(with.Outcome.Message, why, "")
+	return &with
+}
+
 // lost ends a call whose pod is gone or overdue, with the copy of the result that the runner left in the pod if there is
 // one, and otherwise without pretending to know.
 func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha1.ToolCallStatus {
 	terminated := host.Terminated(pod)
 	if terminated != nil {
 		if left := r.terminationResult(o, pod, terminated.Message); left != nil {
+			if left.Outcome.Reason == result.PodLost {
+				left = withReason(left, host.Sentence(pod.Status.Reason, pod.Status.Message, ""))
+			}
 			return o.withResult(left, specBytes)
 		}
 	}
@@ -185,16 +219,16 @@ func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alp
 	switch {
 	case terminated != nil && terminated.Reason == "OOMKilled":
 		s := o.fail(v1alpha1.ReasonOOMKilled, "the kernel killed the container for memory, the runner with it: raise resources.limits.memory of the environment")
-		s.ExitCode, s.Signal = result.Exit(result.NoExitCode), "SIGKILL"
+		s.Signal = "SIGKILL"
 		return s
 	case o.call.Spec.Cancel:
 		return o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was cancelled and its pod removed; how far the command came is not known")
 	case pod == nil:
 		return o.fail(v1alpha1.ReasonPodLost, fmt.Sprintf("pod %s is gone and left no result; the command may have run", name))
 	case host.HasPodEnded(pod):
-		why := ""
+		why := pod.Status.Message
 		if terminated != nil {
-			why = terminated.Reason
+			why = cmp.Or(why, terminated.Reason)
 		}
 		return o.fail(v1alpha1.ReasonPodLost, host.Sentence(fmt.Sprintf("pod %s ended and left no result; the command may have run", name), pod.Status.Reason, why))
 	default:

@@ -216,7 +216,7 @@ func TestALostCallEndsWithWhatItsPodLeft(t *testing.T) {
 		if s.RetrySafe != nil && *s.RetrySafe != tc.safe {
 			t.Errorf("%s: it is said that the command never started", name)
 		}
-		if hasCode := s.ExitCode != nil; hasCode != (s.Reason != v1alpha1.ReasonPodLost && s.Reason != v1alpha1.ReasonCancelRequested) {
+		if hasCode := s.ExitCode != nil; hasCode != (s.Reason == v1alpha1.ReasonCompleted || s.Reason == v1alpha1.ReasonNonZeroExit) {
 			t.Errorf("%s: exit code %v", name, s.ExitCode)
 		}
 	}

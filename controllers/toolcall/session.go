@@ -177,7 +177,7 @@ func (o *observation) waitsFor() (reason, message string) {
 // saysWhatItWaitsFor says that the status tells already that the call waits. A session that has got its pod by now is as good
 // as one that runs other calls; that it is suspended, the caller has to know.
 func (o *observation) saysWhatItWaitsFor() bool {
-	reason, _ := o.waitsFor()
+	reason, message := o.waitsFor()
 	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
 	if reason == "" || c == nil || c.Status != metav1.ConditionFalse || o.call.Status.Session == nil {
 		return false
@@ -185,7 +185,9 @@ func (o *observation) saysWhatItWaitsFor() bool {
 	switch c.Reason {
 	case v1alpha1.ReasonSessionSuspended:
 		return reason == v1alpha1.ReasonSessionSuspended
-	case v1alpha1.ReasonSessionStarting, v1alpha1.ReasonQueued:
+	case v1alpha1.ReasonSessionStarting:
+		return reason == v1alpha1.ReasonQueued || reason == c.Reason && message == c.Message
+	case v1alpha1.ReasonQueued:
 		return reason != v1alpha1.ReasonSessionSuspended
 	default:
 		return false

@@ -110,6 +110,9 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		status := o.pending(v1alpha1.ReasonNotStarted, "the Job's deadline passed while no operator was there; the call gets another")
 		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
 	case found != nil && found.Final:
+		if env := (types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}); r.Nodes.SetProblem(env, found) {
+			r.Pools.Enqueue(env, 0)
+		}
 		return o.cannotStart(found), nil
 	case held:
 		e.status = o.heldBack()
@@ -118,7 +121,14 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		return o.cannotStart(host.StartTimeout("the command", o.decision.StartTimeoutSeconds, found)), nil
 	}
 	e.status, e.wake = o.accepted(), deadline.Sub(o.now)
-	if pod == nil {
+	if found != nil && found.Reason != v1alpha1.ReasonStartTimeout {
+		e.status = o.notStarted(found.Reason, found.Message)
+	}
+	switch {
+	case pod == nil && found != nil:
+		// The pod comes with a word of its own.
+		e.wake = min(e.wake, host.RetryPause)
+	case pod == nil:
 		e.wake = min(e.wake, host.PodWait)
 	}
 	return e, nil

@@ -51,6 +51,8 @@ func (o *observation) decided(whole *v1alpha1.ToolCall, decision *decide.Decisio
 func (o *observation) status() *v1alpha1.ToolCallStatus {
 	s := o.call.Status.DeepCopy()
 	s.ObservedGeneration = o.call.Generation
+	// What the call waited for.
+	s.Reason, s.Message = "", ""
 	if s.Phase == "" {
 		s.Phase = v1alpha1.PhasePending
 	}
@@ -126,13 +128,21 @@ func (o *observation) pending(reason, message string) *v1alpha1.ToolCallStatus {
 	return s
 }
 
-// setWaiting says what an accepted call waits for, and keeps since when it waits for that.
+// setWaiting says what a call waits for, and keeps since when it waits for that.
 func (o *observation) setWaiting(s *v1alpha1.ToolCallStatus, reason, message string) {
 	before := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
 	if before != nil && before.Status == metav1.ConditionFalse && before.Reason != reason {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStarted)
 	}
 	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
+	s.Reason, s.Message = reason, bounds.Text(host.Capitalized(message), v1alpha1.MaxMessageBytes)
+}
+
+// notStarted says why a call doesn't start. The condition has one reason for all of that: one time limit counts.
+func (o *observation) notStarted(reason, message string) *v1alpha1.ToolCallStatus {
+	s := o.pending(v1alpha1.ReasonNotStarted, message)
+	s.Reason = reason
+	return s
 }
 
 // accepted says that the call has its Job, and whether that may start.

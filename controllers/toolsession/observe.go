@@ -101,11 +101,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 // checkGone asks past the cache whether a session is gone that the cache hasn't: its process must not be told to end because
 // the cache of a new leader is behind.
 func (r *Reconciler) checkGone(ctx context.Context, key types.NamespacedName) error {
-	err := r.Objects.Live.Get(ctx, key, &v1alpha1.ToolSession{})
-	if err == nil {
+	found, err := r.Objects.FindLive(ctx, key, &v1alpha1.ToolSession{})
+	if found {
 		return ErrBehind
 	}
-	return client.IgnoreNotFound(err)
+	return err
 }
 
 // observeCalls counts the session's calls, and notes that it has some.

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
@@ -74,8 +73,9 @@ func (l *Servings) find(ctx context.Context, name types.NamespacedName) (*v1alph
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("get session %s: %w", name.Name, err)
 	}
-	if err := l.Objects.Live.Get(ctx, name, session); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	found, err := l.Objects.FindLive(ctx, name, session)
+	if err != nil || !found {
+		return nil, err
 	}
 	return session, nil
 }

@@ -70,7 +70,12 @@ func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, e
 		return o.cannotStart(host.StartTimeout("the session's pod", decide.StartTimeoutSeconds(o.origin.Effective()), cmp.Or(unbound, found))), nil
 	}
 	e.wake = deadline.Sub(o.now)
-	if pod == nil {
+	if found != nil {
+		e.status = o.startingWith(o.job.Name, found.Message)
+	}
+	if pod == nil && found != nil {
+		e.wakeIn(host.RetryPause)
+	} else if pod == nil {
 		e.wakeIn(host.PodWait)
 	}
 	return e, nil

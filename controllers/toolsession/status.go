@@ -75,6 +75,11 @@ func (o *observation) starting(job string, held bool) *v1alpha1.ToolSessionStatu
 	if held {
 		message = "the session's Job is suspended: it waits until its spec.suspend is false"
 	}
+	return o.startingWith(job, message)
+}
+
+// startingWith says what the pod of the session's Job waits for.
+func (o *observation) startingWith(job, message string) *v1alpha1.ToolSessionStatus {
 	s := o.pending(v1alpha1.ReasonSessionStarting, message)
 	s.Job = job
 	return s

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"toolcall.dev/operator/hack/cluster/internal/machine"
 	"toolcall.dev/operator/hack/cluster/internal/programs"
@@ -47,14 +48,20 @@ type job struct {
 	run   func() error
 }
 
-// jobs lists the builds that are missing; only, when given, limits them.
+// jobs lists the builds that are missing, one a module; only, when given, limits their programs.
 func (w workshop) jobs(only ...string) []job {
 	var jobs []job
 	for _, r := range w.programs {
+		var missing []programs.Program
+		var names []string
 		for _, p := range r.Missing() {
 			if len(only) == 0 || slices.Contains(only, p.Name) {
-				jobs = append(jobs, job{fmt.Sprintf("building %s %s", p.Name, r.Version), func() error { return programs.Build(r, p) }})
+				missing, names = append(missing, p), append(names, p.Name)
 			}
+		}
+		if len(missing) > 0 {
+			title := fmt.Sprintf("building %s %s", strings.Join(names, ", "), r.Version)
+			jobs = append(jobs, job{title, func() error { return programs.Build(r, missing) }})
 		}
 	}
 	return jobs

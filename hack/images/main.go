@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"toolcall.dev/operator/hack/images/image"
 )
@@ -58,6 +59,8 @@ func tool(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	// debootstrap, which gets the signal too, ends; then the unfinished folder is removed.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	path, err := image.Tool(image.ToolOptions{
 		Tag: *tag, Mirror: *mirror, Cache: image.CacheDir(os.Getenv),
 		Install: os.Getenv("TOOLCALL_NO_INSTALL") != "1", Progress: os.Stderr,

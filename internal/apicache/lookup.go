@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,8 +41,17 @@ func (r Reader) Find(ctx context.Context, key types.NamespacedName, into client.
 	return found, err
 }
 
-// get gets an object; found is false when there is none.
+// FindLive gets an object past the cache; found is false when there is none.
+func (r Reader) FindLive(ctx context.Context, key types.NamespacedName, into client.Object) (found bool, err error) {
+	return get(ctx, r.Live, key, into)
+}
+
+// get gets an object; found is false when there is none. Nothing has a name that can't stand in a URL: a client sends no request
+// for one, and its error would be the same each time.
 func get(ctx context.Context, from client.Reader, key types.NamespacedName, into client.Object) (found bool, err error) {
+	if key.Name == "" || len(content.IsPathSegmentName(key.Name)) > 0 {
+		return false, nil
+	}
 	err = from.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -250,9 +260,4 @@ func (r Reader) Whole(ctx context.Context, call *v1alpha1.ToolCall) (*v1alpha1.T
 func Revision(resourceVersion string) int64 {
 	n, _ := strconv.ParseInt(resourceVersion, 10, 64)
 	return n
-}
-
-// IsRefused says that the API server will not take an object, however often it is sent.
-func IsRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -12,36 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/internal/apiservertest"
 )
 
 // A new node's pods are the cluster's once the facts are looked for again; while the API server is away, the last facts hold.
 func TestFactsComeFromTheAPIServer(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-	}
-	ctrl.SetLogger(logr.Discard())
-	env := &envtest.Environment{}
-	conf, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			if err := env.Stop(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	t.Cleanup(stop)
+	server := apiservertest.New(t, apiservertest.Options{})
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(path, []byte("search ns.svc.test.example svc.test.example test.example\nnameserver 10.0.0.10\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	clients := kubernetes.NewForConfigOrDie(conf)
+	clients := kubernetes.NewForConfigOrDie(server.Config)
 	addNode(t, clients, "one", "192.0.2.0/25")
 	s, err := New(clients, path, logr.Discard())
 	if err != nil {
@@ -84,7 +66,9 @@ func TestFactsComeFromTheAPIServer(t *testing.T) {
 			t.Fatalf("with a node alone that doesn't say: %+v: %v", f, err)
 		}
 	}
-	stop()
+	if err := server.Stop(); err != nil {
+		t.Error(err)
+	}
 	if _, err := s.look(t.Context()); err == nil {
 		t.Error("it was found without an API server")
 	}

@@ -175,7 +175,7 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 // An API server that is away, or something in its place that answers what it likes.
 func TestWhenTheAPIServerIsAway(t *testing.T) {
 	f := newFixture(t)
-	away := *apiServer
+	away := *suite.Server().Config
 	away.Host = "https://127.0.0.1:1"
 	console, _ := serve(t, &away, testOptions())
 	response := send(t, console, f.list(), withToken("a"))

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,92 +14,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// apiServer is the API server of all tests, and outputs the aggregated API behind it; nil if there are none.
-var (
-	apiServer *rest.Config
-	outputs   *apitest.API
-)
+// outputs is the aggregated API behind the API server; nil if there is none.
+var outputs *apitest.API
+
+var suite = apitest.Suite(&outputs, nil)
 
 // testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = time.Minute
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
-	dir, err := os.MkdirTemp("", "console")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := startServer(env, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		_ = env.Stop()
-		return 1
-	}
-	code := m.Run()
-	return max(code, stopAndFindLeaks(env))
-}
-
-func startServer(env *envtest.Environment, dir string) error {
-	if _, err := apitest.Prepare(env, dir); err != nil {
-		return err
-	}
-	conf, err := env.Start()
-	if err != nil {
-		return err
-	}
-	conf.QPS = -1
-	apiServer = conf
-	outputs, err = apitest.Start(conf)
-	return err
-}
-
-// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
-func stopAndFindLeaks(env *envtest.Environment) (code int) {
-	if err := errors.Join(outputs.Stop(), env.Stop()); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the API server:", err)
-	}
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if err := goleak.Find(apitest.Leaks()...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
 // fixture is the namespace of a test, and a console that serves it.
 type fixture struct {
 	t         *testing.T
 	namespace string
 	admin     client.WithWatch
-	clients   *kubernetes.Clientset
 	console   *httptest.Server
 	// stop has the console stop, as a signal does.
 	stop context.CancelFunc
@@ -109,18 +46,10 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	if apiServer == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	scheme := runtime.NewScheme()
-	must(t, clientgoscheme.AddToScheme(scheme))
-	must(t, v1alpha1.AddToScheme(scheme))
-	admin, err := client.NewWithWatch(apiServer, client.Options{Scheme: scheme})
-	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "console-"}}
-	must(t, admin.Create(t.Context(), namespace))
-	f := &fixture{t: t, namespace: namespace.Name, admin: admin, clients: kubernetes.NewForConfigOrDie(apiServer)}
-	f.console, f.stop = serve(t, apiServer, testOptions())
+	server := suite.Need(t)
+	f := &fixture{t: t}
+	f.namespace, f.admin = server.Namespace(t, "console-")
+	f.console, f.stop = serve(t, server.Config, testOptions())
 	return f
 }
 
@@ -220,18 +149,7 @@ func raw(t *testing.T, server *httptest.Server, text string) (code int, header h
 // user creates a ServiceAccount with permissions, and returns a token for it.
 func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
 	f.t.Helper()
-	account := metav1.ObjectMeta{Namespace: f.namespace, Name: name}
-	must(f.t, f.admin.Create(f.t.Context(), &corev1.ServiceAccount{ObjectMeta: account}))
-	if len(rules) > 0 {
-		must(f.t, f.admin.Create(f.t.Context(), &rbacv1.Role{ObjectMeta: account, Rules: rules}))
-		must(f.t, f.admin.Create(f.t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
-		}))
-	}
-	request, err := f.clients.CoreV1().ServiceAccounts(f.namespace).CreateToken(f.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(f.t, err)
-	return request.Status.Token
+	return apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
 }
 
 // reads are the rights of the ClusterRole toolcall-viewer.

@@ -11,17 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"toolcall.dev/operator/internal/apiservertest"
 )
 
 // api is a client of the API server of all tests, nil if there is none.
@@ -29,32 +26,17 @@ var api client.Client
 
 const apiNamespace = "agents"
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(runTests(m))
+var suite = &apiservertest.Suite{
+	Options: apiservertest.Options{CRDs: true},
+	Setup: func(s *apiservertest.Server) (err error) {
+		if api, err = s.Client(); err != nil {
+			return err
+		}
+		return api.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apiNamespace}})
+	},
 }
 
-func runTests(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 2 * time.Minute}
-	config, err := env.Start()
-	if err == nil {
-		defer func() { _ = env.Stop() }()
-		config.QPS = -1
-		api, err = client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
-	}
-	if err == nil {
-		err = api.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apiNamespace}})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
 // expectAccepted sends each manifest to the API server, which validates it strictly and stores nothing.
 func expectAccepted(t *testing.T, manifests []byte) {
@@ -75,16 +57,9 @@ func expectAccepted(t *testing.T, manifests []byte) {
 	}
 }
 
-func needAPI(t *testing.T) {
-	t.Helper()
-	if api == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-}
-
 func TestTheAPIServerAcceptsTheGoldenManifests(t *testing.T) {
 	t.Parallel()
-	needAPI(t)
+	suite.Need(t)
 	sources, _ := filepath.Glob("testdata/*.toml")
 	for _, source := range sources {
 		data, err := os.ReadFile(source)
@@ -99,7 +74,7 @@ func TestTheAPIServerAcceptsTheGoldenManifests(t *testing.T) {
 // The API server accepts every conversion without an error: also of values at the bounds, and of odd ones.
 func TestTheAPIServerAcceptsWhateverIsConverted(t *testing.T) {
 	t.Parallel()
-	needAPI(t)
+	suite.Need(t)
 	random := rand.New(rand.NewPCG(3, 14))
 	converted := 0
 	for range 400 {

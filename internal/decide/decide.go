@@ -275,9 +275,8 @@ func unknownRequester(missing string) string {
 
 // builtinInterpreters are used for languages that an environment doesn't set. The path of the source follows.
 var builtinInterpreters = map[string][]string{
-	"python": {"python3"},
-	// Without the flag node resolves the source's path, which leads nowhere.
-	"javascript": {"node", "--preserve-symlinks-main"},
+	"python":     {"python3"},
+	"javascript": {"node"},
 	"bash":       {"bash"},
 	"sh":         {"sh"},
 	"ruby":       {"ruby"},

@@ -78,7 +78,7 @@ func TestTheEnvironmentDecidesTheFirstPartOfTheCommandLine(t *testing.T) {
 		"a shell line":                     {nil, []string{"bash", "-c"}},
 		"a shell line in its own shell":    {both(own), []string{"zsh", "-c"}},
 		"python":                           {both(runs(code("Python", ""))), []string{"python3"}},
-		"javascript":                       {both(anyLanguage, runs(code("javascript", ""))), []string{"node", "--preserve-symlinks-main"}},
+		"javascript":                       {both(anyLanguage, runs(code("javascript", ""))), []string{"node"}},
 		"bash":                             {both(anyLanguage, runs(code("bash", ""))), []string{"bash"}},
 		"sh":                               {both(anyLanguage, runs(code("sh", ""))), []string{"sh"}},
 		"ruby":                             {both(anyLanguage, runs(code("ruby", ""))), []string{"ruby"}},

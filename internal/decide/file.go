@@ -28,6 +28,10 @@ func (d *Decision) file(action *v1alpha1.FileAction) (*wire.File, error) {
 		Unit: string(action.Unit), Content: content, IfSHA256: action.IfSHA256, OldString: action.OldString, NewString: action.NewString,
 		ReplaceAll: action.ReplaceAll, Pattern: action.Pattern, Literal: action.Literal, Glob: action.Glob, Recursive: action.Recursive,
 		MaxResults: int(ptr.Deref(action.MaxResults, 0)), Destination: action.Destination, Overwrite: action.Overwrite, Rules: *d.Files,
+		ContextLines: int(ptr.Deref(action.ContextLines, 0)), RespectGitIgnore: action.RespectGitIgnore,
+	}
+	for _, e := range action.Edits {
+		f.Edits = append(f.Edits, wire.FileEdit(e))
 	}
 	if action.Mode != "" {
 		mode, err := strconv.ParseUint(action.Mode, 8, 32)

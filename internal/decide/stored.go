@@ -121,7 +121,7 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 	case v1alpha1.ActionShell:
 		a.Argv = append(a.Argv, cmp.Or(d.Script, action.Command))
 	case v1alpha1.ActionCode:
-		a.Source, a.HasSource = []byte(action.Source), true
+		a.Source, a.HasSource, a.Language = []byte(action.Source), true, action.Language
 	case v1alpha1.ActionFile:
 		var err error
 		if a.File, err = d.file(action.File); err != nil {

@@ -157,8 +157,8 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 		"a program":                  {program("ls", "-l", "a b"), wire.Assignment{Argv: []string{"ls", "-l", "a b"}}},
 		"a program without argument": {program("ls"), wire.Assignment{Argv: []string{"ls"}}},
 		"a shell line":               {shell("ls; id"), wire.Assignment{Argv: []string{"bash", "-ec", "ls; id"}}},
-		"code":                       {code("Python", "print(1)"), wire.Assignment{Argv: []string{"python3"}, Source: []byte("print(1)"), HasSource: true, DenyNetwork: true}},
-		"empty code":                 {code("python", ""), wire.Assignment{Argv: []string{"python3"}, Source: []byte{}, HasSource: true, DenyNetwork: true}},
+		"code":                       {code("Python", "print(1)"), wire.Assignment{Argv: []string{"python3"}, Source: []byte("print(1)"), HasSource: true, Language: "python", DenyNetwork: true}},
+		"empty code":                 {code("python", ""), wire.Assignment{Argv: []string{"python3"}, Source: []byte{}, HasSource: true, Language: "python", DenyNetwork: true}},
 		"a tool":                     {tool("terminal", `{"command": "ls"}`), wire.Assignment{Argv: []string{"bash", "-ec", "ls"}}},
 		"a tool that runs a program": {tool("exec", `{"mode": "structured", "binary": "ls", "args": ["-a"]}`), wire.Assignment{Argv: []string{"ls", "-a"}}},
 	} {

@@ -165,7 +165,7 @@ func TestWholeOutputNeedsNoAPI(t *testing.T) {
 func TestOutputWithoutPermission(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	config := rest.CopyConfig(apiServer)
+	config := rest.CopyConfig(suite.Server().Config)
 	config.Impersonate.UserName = "nobody"
 	clients := follow.Clients{Calls: f.calls, Output: newOutput(t, config)}
 	call, s := f.create(), newRecorder()

@@ -2,25 +2,16 @@ package follow_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -28,62 +19,12 @@ import (
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// apiServer is the API server of all tests, and outputs the aggregated API behind it; nil if there are none.
-var (
-	apiServer *rest.Config
-	outputs   *apitest.API
-)
+// outputs is the aggregated API behind the API server; nil if there is none.
+var outputs *apitest.API
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
+var suite = apitest.Suite(&outputs, nil)
 
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "follow")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
-	if err := startServer(env, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		_ = env.Stop()
-		return 1
-	}
-	return max(m.Run(), stopAndFindLeaks(env))
-}
-
-// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
-func stopAndFindLeaks(env *envtest.Environment) (code int) {
-	if err := errors.Join(outputs.Stop(), env.Stop()); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the API server:", err)
-	}
-	if err := goleak.Find(apitest.Leaks()...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func startServer(env *envtest.Environment, dir string) error {
-	if _, err := apitest.Prepare(env, dir); err != nil {
-		return err
-	}
-	config, err := env.Start()
-	if err != nil {
-		return err
-	}
-	config.QPS, config.Burst = 500, 1000
-	apiServer = config
-	outputs, err = apitest.Start(config)
-	return err
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
 // fixture is a namespace with clients.
 type fixture struct {
@@ -95,17 +36,9 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	if apiServer == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	scheme := runtime.NewScheme()
-	must(t, clientgoscheme.AddToScheme(scheme))
-	must(t, v1alpha1.AddToScheme(scheme))
-	calls, err := client.NewWithWatch(apiServer, client.Options{Scheme: scheme})
-	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "follow-"}}
-	must(t, calls.Create(t.Context(), namespace))
-	return &fixture{t: t, calls: calls, output: newOutput(t, apiServer), namespace: namespace.Name}
+	server := suite.Need(t)
+	namespace, calls := server.Namespace(t, "follow-")
+	return &fixture{t: t, calls: calls, output: newOutput(t, server.Config), namespace: namespace}
 }
 
 func must(t *testing.T, err error) {

@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -95,8 +96,29 @@ func (a *Action) structuredStart() string {
 	return text.String()
 }
 
-// Map turns what a call asks for into one action, or denies it when it can't be understood.
+// maxCommandBytes is the longest argument that Linux takes (MAX_ARG_STRLEN less the NUL).
+const maxCommandBytes = 131071
+
+// Map turns what a call asks for into one action, or denies it when it can't be understood, or when no process can be started with
+// it.
 func Map(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
+	action, denial := mapSpec(spec)
+	if denial != nil {
+		return nil, denial
+	}
+	const tooLong = "%s takes %d bytes, and the kernel takes at most %d bytes in one argument of a process: pass large data by stdin, or write it to a file first"
+	if size := len(action.Command); size > maxCommandBytes {
+		return nil, invalid(fmt.Sprintf(tooLong, "the command", size, maxCommandBytes))
+	}
+	for i, arg := range action.Args {
+		if size := len(arg); size > maxCommandBytes {
+			return nil, invalid(fmt.Sprintf(tooLong, fmt.Sprintf("argument %d", i), size, maxCommandBytes))
+		}
+	}
+	return action, nil
+}
+
+func mapSpec(spec *v1alpha1.ToolCallSpec) (*Action, *Denial) {
 	if spec == nil || countSet(spec) != 1 {
 		return nil, invalid("set exactly one of structured, shell, code, tool and file")
 	}

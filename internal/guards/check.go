@@ -124,8 +124,8 @@ func (p *Policy) checkAccess(in *Input) *Denial {
 	}
 	if !may {
 		return deny(v1alpha1.ReasonAgentNotAllowed,
-			"%s may not use the tool %s in this namespace (access RBAC): it needs the verb \"use\" on tools.toolcall.dev with that resourceName, or another tool",
-			quote(in.Requester.Username), quote(tool))
+			"%s may not use the tool %s in this namespace (access RBAC): it needs the verb \"use\" on tools.toolcall.dev with that resourceName, or another tool%s",
+			quote(in.Requester.Username), quote(tool), wordsHint(tool))
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ const maxWrite = 512 << 10
 var fileFields = map[v1alpha1.FileOperation]struct{ takes, needs []string }{
 	v1alpha1.FileRead:          {takes: []string{"offset", "limit", "unit"}},
 	v1alpha1.FileWrite:         {takes: []string{"content", "contentBase64", "mode", "ifSHA256"}},
-	v1alpha1.FileEdit:          {takes: []string{"newString", "replaceAll", "ifSHA256"}, needs: []string{"oldString"}},
-	v1alpha1.FileList:          {takes: []string{"recursive", "maxResults"}},
-	v1alpha1.FileGlob:          {takes: []string{"maxResults"}, needs: []string{"pattern"}},
-	v1alpha1.FileGrep:          {takes: []string{"literal", "glob", "maxResults"}, needs: []string{"pattern"}},
+	v1alpha1.FileEdit:          {takes: []string{"oldString", "newString", "replaceAll", "edits", "ifSHA256"}},
+	v1alpha1.FileList:          {takes: []string{"recursive", "maxResults", "respectGitIgnore"}},
+	v1alpha1.FileGlob:          {takes: []string{"maxResults", "respectGitIgnore"}, needs: []string{"pattern"}},
+	v1alpha1.FileGrep:          {takes: []string{"literal", "glob", "maxResults", "contextLines", "respectGitIgnore"}, needs: []string{"pattern"}},
 	v1alpha1.FileStat:          {},
 	v1alpha1.FileDelete:        {takes: []string{"recursive"}},
 	v1alpha1.FileMakeDirectory: {takes: []string{"mode"}},
@@ -45,8 +45,29 @@ func (p *Policy) checkFile(in *Input) *Denial {
 			return deny(v1alpha1.ReasonInvalidArguments, "file.%s means nothing to %s: leave it out", field.name, file.Operation)
 		}
 	}
-	if file.Operation == v1alpha1.FileWrite {
+	switch file.Operation {
+	case v1alpha1.FileWrite:
 		return checkContent(file)
+	case v1alpha1.FileEdit:
+		return checkEdits(file)
+	default:
+		return nil
+	}
+}
+
+// checkEdits looks at what an Edit is to change.
+func checkEdits(file *v1alpha1.FileAction) *Denial {
+	isOne := file.OldString != "" || file.NewString != "" || file.ReplaceAll
+	switch {
+	case isOne && len(file.Edits) > 0:
+		return deny(v1alpha1.ReasonInvalidArguments, "file.edits and file.oldString, newString or replaceAll are set: use one of the two forms")
+	case len(file.Edits) == 0 && file.OldString == "":
+		return deny(v1alpha1.ReasonInvalidArguments, "file.oldString is not set: Edit needs it, or file.edits for several changes")
+	}
+	for i := range file.Edits {
+		if file.Edits[i].OldString == "" {
+			return deny(v1alpha1.ReasonInvalidArguments, "file.edits[%d].oldString is empty: name the text to replace", i)
+		}
 	}
 	return nil
 }
@@ -90,6 +111,7 @@ func fieldsOf(file *v1alpha1.FileAction) []optionalField {
 		{"content", file.Content != nil}, {"contentBase64", file.ContentBase64 != nil}, {"mode", file.Mode != ""},
 		{"ifSHA256", file.IfSHA256 != nil},
 		{"oldString", file.OldString != ""}, {"newString", file.NewString != ""}, {"replaceAll", file.ReplaceAll},
+		{"edits", len(file.Edits) > 0}, {"contextLines", file.ContextLines != nil}, {"respectGitIgnore", file.RespectGitIgnore},
 		{"pattern", file.Pattern != ""}, {"literal", file.Literal}, {"glob", file.Glob != ""},
 		{"recursive", file.Recursive}, {"maxResults", file.MaxResults != nil},
 		{"destination", file.Destination != ""}, {"overwrite", file.Overwrite},

@@ -33,6 +33,11 @@ func TestFileActionsThatNoFileSystemCouldMakeRight(t *testing.T) {
 		{v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: ptr("")}, ""},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", NewString: "b"}, "file.oldString is not set"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", OldString: "b"}, ""},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", Edits: []v1alpha1.TextReplacement{{OldString: "b"}, {OldString: "c", NewString: "d"}}}, ""},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", ReplaceAll: true, Edits: []v1alpha1.TextReplacement{{OldString: "b"}}}, "one of the two forms"},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", Edits: []v1alpha1.TextReplacement{{OldString: "b"}, {NewString: "d"}}}, "file.edits[1].oldString"},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: ".", Pattern: "a", ContextLines: ptr(int32(2)), RespectGitIgnore: true}, ""},
+		{v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: ".", ContextLines: ptr(int32(2))}, "file.contextLines means nothing to List"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: "."}, "file.pattern is not set"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGlob, Path: ".", Pattern: "*", Literal: true}, "file.literal means nothing to Glob"},
 		{v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: ".", Pattern: "a", Literal: true, Glob: "*.go", MaxResults: ptr(int32(3))}, ""},
@@ -78,7 +83,7 @@ func TestFileActionsAreTwoTools(t *testing.T) {
 		if !slices.Contains(fields.needs, "destination") {
 			file.Destination = ""
 		}
-		if !slices.Contains(fields.needs, "oldString") {
+		if !slices.Contains(fields.takes, "oldString") {
 			file.OldString = ""
 		}
 		if !slices.Contains(fields.needs, "pattern") {

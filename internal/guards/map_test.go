@@ -45,6 +45,16 @@ func TestToolCallsBecomeActions(t *testing.T) {
 		{"execute", `{"command":null,"cmd":"ls"}`}:                             shell("ls"),
 		{"run", `{"command":"","cmd":"ls"}`}:                                   shell(""),
 		{"shell_exec", `{"command":"ls","timeout":5}`}:                         withTime(shell("ls"), 5*time.Second),
+		{"execute_bash", `{"command":"ls"}`}:                                   shell("ls"),
+		{"execute_command", `{"command":"ls"}`}:                                shell("ls"),
+		{"run_shell_command", `{"command":"ls"}`}:                              shell("ls"),
+		{"run_terminal_cmd", `{"command":"ls"}`}:                               shell("ls"),
+		{"cmd_runner", `{"cmd":"ls"}`}:                                         shell("ls"),
+		{"shell_command", `{"command":["bash","-lc","ls | wc"]}`}:              shell("ls | wc"),
+		{"local_shell", `{"command":["/bin/sh","-c","ls"],"timeout":2}`}:       withTime(shell("ls"), 2*time.Second),
+		{"local_shell", `{"command":["ls","-l"]}`}:                             {Type: v1alpha1.ActionStructured, Binary: "ls", Args: []string{"-l"}},
+		{"shell", `{"cmd":["bash","-x","a.sh"]}`}:                              {Type: v1alpha1.ActionStructured, Binary: "bash", Args: []string{"-x", "a.sh"}},
+		{"shell", `{"input":["ls"]}`}:                                          {Type: v1alpha1.ActionStructured, Binary: "ls", Args: []string{}},
 		{"bash", `{"command":"ls","timeout":1.5}`}:                             withTime(shell("ls"), 1500*time.Millisecond),
 		{"bash", `{"command":"ls","timeout":1e300}`}:                           withTime(shell("ls"), math.MaxInt64),
 		{"bash", `{"command":"ls","timeout":-1e300}`}:                          withTime(shell("ls"), math.MinInt64),
@@ -80,7 +90,7 @@ func TestToolCallsThatCannotBeUnderstoodAreDenied(t *testing.T) {
 	t.Parallel()
 	type call struct{ name, arguments, contains string }
 	for _, given := range []call{
-		{"bash", ``, "command"}, {"bash", `{}`, "command"}, {"bash", `[]`, "object"}, {"bash", `"x"`, "object"}, {"bash", `{"command":5}`, "command"}, {"bash", `{"command":["ls"]}`, "command"},
+		{"bash", ``, "command"}, {"bash", `{}`, "command"}, {"bash", `[]`, "object"}, {"bash", `"x"`, "object"}, {"bash", `{"command":5}`, "command"}, {"bash", `{"command":[]}`, "empty array"}, {"bash", `{"command":["ls",5]}`, "array of strings"}, {"bash", `{"command":["ls",null]}`, "array of strings"},
 		{"exec", `{"mode":5}`, "mode"}, {"exec", `{"mode":"","command":"x"}`, "mode"}, {"exec", `{"mode":"docker","command":"x"}`, "docker"}, {"exec", `{"mode":"structured"}`, "binary"}, {"exec", `{"mode":"structured","binary":5}`, "binary"},
 		{"exec", `{"mode":"structured","binary":"x","args":"y"}`, "args"}, {"exec", `{"mode":"structured","binary":"x","args":[5]}`, "args"}, {"exec", `{"mode":"structured","binary":"x","args":[null]}`, "args"}, {"exec", `{"mode":"shell"}`, "command"},
 		{"bash", `{"command":"x","timeout":"5"}`, "timeout"}, {"bash", `{"command":"x","timeout":true}`, "timeout"}, {"python", `{}`, "code"}, {"python", `{"code":5}`, "code"}, {"python", `{"code":"1","lang":5}`, "lang"}, {"python", `{"code":"1","language":[]}`, "language"},
@@ -101,17 +111,58 @@ func TestToolCallsThatCannotBeUnderstoodAreDenied(t *testing.T) {
 	}
 }
 
-// The kernel takes no longer argument, and checking one would take memory and time.
-func TestACommandOfAToolIsAsLongAsThatOfAShellCall(t *testing.T) {
+// The kernel takes no longer argument, in bytes, and checking one would take memory and time.
+func TestNoArgumentIsLongerThanTheKernelTakes(t *testing.T) {
 	t.Parallel()
 	for size, ok := range map[int]bool{maxCommandBytes: true, maxCommandBytes + 1: false} {
-		raw, err := json.Marshal(map[string]string{"command": strings.Repeat("x", size)})
+		// Two bytes a character: the API server counts half as much.
+		text := strings.Repeat("é", size/2) + strings.Repeat("x", size%2)
+		raw, err := json.Marshal(map[string]string{"command": text})
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := &v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: raw}}}
-		if _, denial := Map(spec); (denial == nil) != ok || denial != nil && denial.Reason != v1alpha1.ReasonInvalidArguments {
-			t.Errorf("%d bytes: %+v", size, denial)
+		for name, spec := range map[string]*v1alpha1.ToolCallSpec{
+			"shell":      {Shell: &v1alpha1.ShellAction{Command: text}},
+			"structured": {Structured: &v1alpha1.StructuredAction{Binary: "echo", Args: []string{"x", text}}},
+			"tool":       {Tool: &v1alpha1.ToolAction{Name: "bash", Arguments: &runtime.RawExtension{Raw: raw}}},
+		} {
+			_, denial := Map(spec)
+			if (denial == nil) != ok || denial != nil && (denial.Reason != v1alpha1.ReasonInvalidArguments || !strings.Contains(denial.Message, "131071 bytes")) {
+				t.Errorf("%s of %d bytes: %+v", name, size, denial)
+			}
+		}
+	}
+}
+
+func TestWhatElsewhereHasAKernelSaysThatItHasNone(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]bool{"jupyter": true, "IPython": true, "notebook": true, "notebook_cell": true, "python": false, "bash": false} {
+		if note := ToolNote(&v1alpha1.ToolAction{Name: name}); strings.Contains(note, "plain Python") != says {
+			t.Errorf("%s: %q", name, note)
+		}
+	}
+	if note := ToolNote(nil); note != "" {
+		t.Errorf("no tool: %q", note)
+	}
+}
+
+func TestABinaryThatIsACommandLineIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []v1alpha1.ExecutionPolicySpec{
+		{Access: v1alpha1.AccessOpen, Binaries: &v1alpha1.BinariesPolicy{Allowed: []string{"ls"}}}, {},
+	} {
+		policy, err := Compile(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for binary, says := range map[string]bool{"ls -la": true, "cat": false} {
+			denial := policy.Check(Input{
+				Action: &Action{Type: v1alpha1.ActionStructured, Binary: binary}, Requester: &v1alpha1.Requester{Username: "a"},
+				MayUse: func(string) (bool, error) { return false, nil },
+			})
+			if denial == nil || strings.Contains(denial.Message, `binary "ls", args ["-la"]`) != says {
+				t.Errorf("%q: %+v", binary, denial)
+			}
 		}
 	}
 }

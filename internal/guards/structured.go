@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"fmt"
 	"strings"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -37,8 +38,17 @@ func (p *Policy) checkBinaryListed(in *Input) *Denial {
 		return nil
 	}
 	return deny(v1alpha1.ReasonBinaryNotAllowed,
-		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s",
-		quote(in.Action.Binary), joinNames(p.binaries.names))
+		"binary %s is not listed in the policy's binaries.allowed (names are case-sensitive): use one of %s%s",
+		quote(in.Action.Binary), joinNames(p.binaries.names), wordsHint(in.Action.Binary))
+}
+
+// wordsHint says what to do about a binary that looks like a command line; empty for any other.
+func wordsHint(binary string) string {
+	words := strings.Fields(binary)
+	if len(words) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("; binary is one program, and args are its arguments: binary %s, args [%s]", quote(words[0]), quote(words[1])+map[bool]string{true: ", …"}[len(words) > 2])
 }
 
 // checkLaunch restricts what a listed program starts to listed programs.

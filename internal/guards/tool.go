@@ -1,7 +1,9 @@
 package guards
 
 import (
+	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -19,10 +21,23 @@ type toolKind struct {
 func toolKinds() []toolKind {
 	return []toolKind{
 		{names: "bash shell run_command exec execute run shell_exec terminal", shell: true},
-		{names: "python python_exec run_python jupyter ipython notebook notebook_cell", language: "python"},
+		// What other agents call theirs.
+		{names: "execute_bash execute_command run_shell_command run_terminal_cmd shell_command local_shell cmd_runner", shell: true},
+		{names: "python python_exec run_python " + notebookNames, language: "python"},
 		{names: "repl", language: "javascript"},
 		{names: "eval evaluate code_exec exec_code run_code", language: languageUnknown},
 	}
+}
+
+// notebookNames are the tools that elsewhere have a kernel behind them.
+const notebookNames = "jupyter ipython notebook notebook_cell"
+
+// ToolNote is what somebody has to know whose call of a tool failed, and who may expect more of the tool; empty for most tools.
+func ToolNote(tool *v1alpha1.ToolAction) string {
+	if tool == nil || !hasField(notebookNames, strings.ToLower(tool.Name)) {
+		return ""
+	}
+	return fmt.Sprintf("%s runs plain Python: there is no kernel, so that variables of earlier calls are gone, and lines with %% or ! are no Python", tool.Name)
 }
 
 func mapTool(tool *v1alpha1.ToolAction, wanted *time.Duration) (*Action, *Denial) {
@@ -72,7 +87,7 @@ func mapShellTool(_ toolKind, args *arguments) (*Action, error) {
 	action := &Action{WantedTime: limit}
 	switch {
 	case !given || mode == "shell":
-		return action, action.fillShell(args)
+		return action, action.fillCommand(args)
 	case mode == "structured":
 		return action, action.fillStructured(args)
 	default:
@@ -80,21 +95,34 @@ func mapShellTool(_ toolKind, args *arguments) (*Action, error) {
 	}
 }
 
-func (a *Action) fillShell(args *arguments) error {
+// fillCommand takes a command line, or a list of strings: a program with its arguments.
+func (a *Action) fillCommand(args *arguments) error {
+	name, raw := args.first([]string{"command", "cmd", "input"})
+	if name == "" {
+		return fmt.Errorf("a shell call needs the argument command (or cmd, input), a string or an array of strings")
+	}
 	a.Type = v1alpha1.ActionShell
-	command, given, err := args.text("command", "cmd", "input")
-	if err == nil && !given {
-		err = fmt.Errorf("a shell call needs the argument command (or cmd, input), a string")
+	if json.Unmarshal(raw, &a.Command) == nil {
+		return nil
 	}
-	if len(command) > maxCommandBytes {
-		err = fmt.Errorf("argument command takes %d bytes, and the kernel takes at most %d: pass large data by stdin", len(command), maxCommandBytes)
+	words, err := args.texts(name)
+	switch {
+	case err != nil:
+		return wrongType(name, raw, "a string, or an array of strings")
+	case len(words) == 0:
+		return fmt.Errorf("argument %s is an empty array: use a program and its arguments, or a command line as a string", name)
+	case isShellLine(words):
+		a.Command = words[2]
+	default:
+		a.Type, a.Binary, a.Args = v1alpha1.ActionStructured, words[0], words[1:]
 	}
-	a.Command = command
-	return err
+	return nil
 }
 
-// maxCommandBytes is the longest argument that Linux takes (MAX_ARG_STRLEN less the NUL), as in spec.shell.command.
-const maxCommandBytes = 131071
+// isShellLine says that a program with its arguments is a shell that runs a line.
+func isShellLine(words []string) bool {
+	return len(words) == 3 && (path.Base(words[0]) == "bash" || path.Base(words[0]) == "sh") && (words[1] == "-c" || words[1] == "-lc")
+}
 
 func (a *Action) fillStructured(args *arguments) error {
 	a.Type = v1alpha1.ActionStructured

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -62,7 +64,17 @@ func Diagnose(ctx context.Context, objects apicache.Reader, job *batchv1.Job, po
 	if len(events.Items) == 0 {
 		return nil, nil
 	}
-	return &Problem{Final: true, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + events.Items[0].Message}, nil
+	newest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	return podRefused(newest.Message), nil
+}
+
+// podRefused says what follows when the API server doesn't take a Job's pod. The Job controller tries again.
+func podRefused(message string) *Problem {
+	if quota := apicache.FullQuota(message); quota != "" {
+		return &Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "the pod waits: " + quota}
+	}
+	passes := isTransient(message) || strings.Contains(message, "Internal error occurred")
+	return &Problem{Final: !passes, Reason: v1alpha1.ReasonPodRejected, Message: "the pod was refused: " + message}
 }
 
 // DiagnosePod says what keeps a pod from starting its runner; nil when nothing does.
@@ -204,6 +216,36 @@ func diagnoseRunner(pod *corev1.Pod) *Problem {
 	return nil
 }
 
+// WhyEnded says why the kubelet ends a pod, or somebody else took it away; empty when there is no more to know. known is false
+// while the kubelet may still say it: it writes the reason when the pod's processes have ended.
+func WhyEnded(ctx context.Context, objects apicache.Reader, name types.NamespacedName, uid string) (why string, known bool, err error) {
+	pod := &corev1.Pod{}
+	found, err := objects.FindLive(ctx, name, pod)
+	switch {
+	case err != nil:
+		return "", false, err
+	case !found || string(pod.UID) != uid:
+		return "", true, nil
+	case hasPhaseEnded(pod) && pod.Status.Reason != "":
+		return Sentence(pod.Status.Reason, pod.Status.Message, ""), true, nil
+	}
+	if taken := disruption(pod); taken != nil {
+		return Sentence(taken.Reason, taken.Message, ""), true, nil
+	}
+	// The kubelet's Event comes before the pod's status.
+	evicted := &corev1.EventList{}
+	err = objects.Live.List(ctx, evicted, client.InNamespace(name.Namespace), client.Limit(1), client.MatchingFieldsSelector{
+		Selector: fields.Set{"involvedObject.uid": uid, "reason": "Evicted"}.AsSelector(),
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("list the pod's Events: %w", err)
+	}
+	if len(evicted.Items) > 0 {
+		return Sentence("Evicted", evicted.Items[0].Message, ""), true, nil
+	}
+	return "", pod.DeletionTimestamp != nil || HasPodEnded(pod), nil
+}
+
 // transientSigns are parts of the kubelet's messages. The last ones are what it says when its connection to the
 // container runtime breaks, because that was restarted.
 var transientSigns = []string{
@@ -258,7 +300,7 @@ func StartTimeout(what string, seconds int32, found *Problem) *Problem {
 func Sentence(what, reason, message string) string {
 	parts := []string{what}
 	for _, part := range []string{reason, message} {
-		if part != "" {
+		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, part)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
@@ -21,12 +22,14 @@ const (
 )
 
 // Nodes holds what nodes give the runners of each environment for holding rules, as the runners said when they
-// connected. Its methods may be called at the same time.
+// connected, and why the last one didn't start. Its methods may be called at the same time.
 //
 // After a restart it is empty: the environments' status says what was found before, until a runner connects.
 type Nodes struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]map[string]Node
+	// problems are those of environments of which no runner has started since.
+	problems map[types.NamespacedName]Problem
 }
 
 // Node is what a node gives.
@@ -38,15 +41,50 @@ type Node struct {
 }
 
 // NewNodes makes an empty one.
-func NewNodes() *Nodes { return &Nodes{all: map[types.NamespacedName]map[string]Node{}} }
+func NewNodes() *Nodes {
+	return &Nodes{all: map[types.NamespacedName]map[string]Node{}, problems: map[types.NamespacedName]Problem{}}
+}
 
-// Add takes in what a runner of an environment said. What its node gave before counts no more.
-func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
-	if hello.Support == nil {
-		return
+// maxProblems bounds the problems of environments that nobody may look after any more.
+const maxProblems = 10000
+
+// SetProblem keeps why a pod of an environment can't start, if that is the environment's: its image, or what its pods refer to.
+func (n *Nodes) SetProblem(env types.NamespacedName, why *Problem) (kept bool) {
+	if !IsEnvironments(why.Reason) {
+		return false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(n.problems) >= maxProblems {
+		clear(n.problems)
+	}
+	n.problems[env] = *why
+	return true
+}
+
+// IsEnvironments says that with a problem of that reason, no call of the environment starts.
+func IsEnvironments(reason string) bool {
+	return reason == v1alpha1.ReasonImagePullFailed || reason == v1alpha1.ReasonInvalidEnvironment
+}
+
+// Problem is why the last pod of an environment couldn't start; nil when none is known, or one has started since.
+func (n *Nodes) Problem(env types.NamespacedName) *Problem {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if why, known := n.problems[env]; known {
+		return &why
+	}
+	return nil
+}
+
+// Add takes in what a runner of an environment said. What its node gave before counts no more.
+func (n *Nodes) Add(env types.NamespacedName, hello wire.Hello, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.problems, env)
+	if hello.Support == nil {
+		return
+	}
 	nodes := n.all[env]
 	if nodes == nil {
 		// A call may have its runner after its environment is gone.
@@ -80,4 +118,5 @@ func (n *Nodes) Forget(env types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.all, env)
+	delete(n.problems, env)
 }

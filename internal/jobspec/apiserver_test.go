@@ -9,45 +9,22 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// startAPIServer runs etcd and an API server for one test.
-func startAPIServer(t *testing.T) client.Client {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-	}
-	ctrl.SetLogger(logr.Discard())
-	env := &envtest.Environment{}
-	conf, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := client.New(conf, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
+var suite apiservertest.Suite
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
 // environments are all that an ExecutionEnvironment can say of its pods.
 func environments() map[string]v1alpha1.ExecutionEnvironmentSpec {
@@ -121,7 +98,7 @@ func references() []corev1.EnvVar {
 
 // What the API server makes of a Job is the Job that the operator made, whatever the environment says.
 func TestAJobIsKnownAfterTheAPIServerHasFilledItIn(t *testing.T) {
-	api := startAPIServer(t)
+	api := suite.Need(t).Admin(t)
 	hasImages := hasImageVolumes(t, api)
 	for name, spec := range environments() {
 		for _, copied := range []bool{false, true} {
@@ -214,7 +191,7 @@ func letRun(t *testing.T, api client.Client, job *batchv1.Job) {
 
 // The API server's own Pod Security admission takes both ways in which the runner comes.
 func TestTheAPIServerAdmitsThePodAsRestricted(t *testing.T) {
-	api := startAPIServer(t)
+	api := suite.Need(t).Admin(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := api.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)

@@ -33,12 +33,10 @@ const invented = "invented-"
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	if apiServer == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	target, err := url.Parse(apiServer.Host)
+	api := suite.Need(t).Config
+	target, err := url.Parse(api.Host)
 	must(t, err)
-	config := rest.AnonymousClientConfig(apiServer)
+	config := rest.AnonymousClientConfig(api)
 	config.NextProtos = []string{"http/1.1"}
 	transport, err := rest.TransportFor(config)
 	must(t, err)

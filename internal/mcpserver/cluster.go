@@ -124,7 +124,7 @@ func mapper() meta.RESTMapper {
 // requester returns a Requester in one namespace. Its user isn't known yet.
 func (c *clients) requester(namespace string) *Requester {
 	both := follow.Clients{Calls: c.objects, Output: c.output}
-	return &Requester{Calls: both, Sessions: both, Objects: c.objects, Output: c.output, Namespace: namespace}
+	return &Requester{Calls: both, Sessions: both, Objects: c.objects, Output: c.output, Files: c.output, Namespace: namespace}
 }
 
 // LocalRequester is the user whose credentials the connection has.

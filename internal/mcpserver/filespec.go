@@ -1,6 +1,8 @@
 package mcpserver
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -50,21 +52,50 @@ func writeFileSpec(raw []byte) (*callRequest, error) {
 
 // editFileSpec builds a call from the arguments of edit_file.
 func editFileSpec(raw []byte) (*callRequest, error) {
-	a, r, file := parseFile(raw, v1alpha1.FileEdit, "old_string", "new_string", "replace_all", "if_sha256")
-	file.Path = a.required("path", "the file to edit")
-	if file.OldString = a.raw("old_string"); file.OldString == "" {
-		a.fail("old_string", "is required: the text to replace, exactly as it is in the file")
+	a, r, file := parseFile(raw, v1alpha1.FileEdit, "old_string", "new_string", "replace_all", "edits", "if_sha256")
+	file.Path, file.IfSHA256 = a.required("path", "the file to edit"), a.checksum()
+	file.OldString, file.NewString, file.ReplaceAll = a.raw("old_string"), a.raw("new_string"), a.isSet("replace_all")
+	file.Edits = a.edits()
+	switch isOne := file.OldString != "" || file.NewString != "" || file.ReplaceAll; {
+	case isOne && len(file.Edits) > 0:
+		a.fail("edits", "is not used together with old_string, new_string and replace_all: put that change into edits too")
+	case file.OldString == "" && !a.has("edits"):
+		a.fail("old_string", "is required: the text to replace, exactly as it is in the file; or edits, for several changes")
 	}
-	file.NewString, file.IfSHA256 = a.raw("new_string"), a.checksum()
-	file.ReplaceAll = a.isSet("replace_all")
 	return r, a.err()
+}
+
+// maxEdits is the largest number of changes that the API allows.
+const maxEdits = 100
+
+// edits reads several changes.
+func (a *arguments) edits() (all []v1alpha1.TextReplacement) {
+	var list []json.RawMessage
+	if !a.read("edits", "a list of objects with old_string, new_string and replace_all", &list) {
+		return nil
+	}
+	if len(list) == 0 || len(list) > maxEdits {
+		a.fail("edits", "must have from 1 to %d changes, not %d", maxEdits, len(list))
+		return nil
+	}
+	for i, raw := range list {
+		one := parse(raw, "old_string", "new_string", "replace_all")
+		all = append(all, v1alpha1.TextReplacement{OldString: one.raw("old_string"), NewString: one.raw("new_string"), ReplaceAll: one.isSet("replace_all")})
+		if !one.unreadable && all[i].OldString == "" {
+			one.fail("old_string", "is required: the text to replace, exactly as it is in the file")
+		}
+		for _, text := range one.errors {
+			a.fail(fmt.Sprintf("edits[%d]", i), "%s", text)
+		}
+	}
+	return all
 }
 
 // listFilesSpec builds a call from the arguments of list_files: a list, or with a pattern a search for names.
 func listFilesSpec(raw []byte) (*callRequest, error) {
-	a, r, file := parseFile(raw, v1alpha1.FileList, "pattern", "recursive", "max_results")
+	a, r, file := parseFile(raw, v1alpha1.FileList, "pattern", "recursive", "respect_gitignore", "max_results")
 	file.Path, file.MaxResults = a.directory(), a.results()
-	file.Recursive = a.isSet("recursive")
+	file.Recursive, file.RespectGitIgnore = a.isSet("recursive"), a.isSet("respect_gitignore")
 	if file.Pattern = a.text("pattern"); file.Pattern != "" {
 		file.Operation = v1alpha1.FileGlob
 		if file.Recursive {
@@ -76,10 +107,13 @@ func listFilesSpec(raw []byte) (*callRequest, error) {
 
 // searchFilesSpec builds a call from the arguments of search_files.
 func searchFilesSpec(raw []byte) (*callRequest, error) {
-	a, r, file := parseFile(raw, v1alpha1.FileGrep, "pattern", "literal", "glob", "max_results")
+	a, r, file := parseFile(raw, v1alpha1.FileGrep, "pattern", "literal", "glob", "context_lines", "respect_gitignore", "max_results")
 	file.Path, file.MaxResults = a.directory(), a.results()
 	file.Pattern = a.required("pattern", "the expression or text to search for")
-	file.Literal, file.Glob = a.isSet("literal"), a.text("glob")
+	file.Literal, file.Glob, file.RespectGitIgnore = a.isSet("literal"), a.text("glob"), a.isSet("respect_gitignore")
+	if lines := a.number("context_lines", 0, maxContextLines); lines != nil {
+		file.ContextLines = new(int32(*lines))
+	}
 	return r, a.err()
 }
 
@@ -98,6 +132,9 @@ func (a *arguments) directory() string {
 	}
 	return "."
 }
+
+// maxContextLines is how many lines around a match the API allows at most.
+const maxContextLines = 20
 
 // maxResults is the largest number of results that the API allows.
 const maxResults = 1000

@@ -153,7 +153,7 @@ func TestAFloodOfConnections(t *testing.T) {
 				o.CertFile, o.KeyFile = writeCertificate(t, t.TempDir(), "localhost")
 				scheme = "https"
 			}
-			s := serve(t, o, Endpoint{API: apiServer, Namespace: f.namespace}, func(o *HTTPOptions) { o.MaxConnections, o.MaxConnectionsPerAddress = 20, 6 })
+			s := serve(t, o, Endpoint{API: suite.Server().Config, Namespace: f.namespace}, func(o *HTTPOptions) { o.MaxConnections, o.MaxConnectionsPerAddress = 20, 6 })
 			url, token, user := scheme+"://"+s.options.Address+"/mcp", f.user("agent"), clientFrom(t, "127.0.0.1")
 			reused := false
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
@@ -187,7 +187,7 @@ func floodFrom(t *testing.T, from, to string) {
 func TestAFloodOfHealthConnections(t *testing.T) {
 	t.Parallel()
 	newFixture(t)
-	s := serve(t, &HTTPOptions{}, Endpoint{API: apiServer, Namespace: "default"})
+	s := serve(t, &HTTPOptions{}, Endpoint{API: suite.Server().Config, Namespace: "default"})
 	for i := range 3 * maxHealthConnections {
 		floodFrom(t, fmt.Sprintf("127.0.0.%d", 2+i/20), s.options.HealthAddress)
 	}
@@ -200,7 +200,7 @@ func TestAFloodOfHealthConnections(t *testing.T) {
 func TestSurplusConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	newFixture(t)
-	s := serve(t, &HTTPOptions{}, Endpoint{API: apiServer, Namespace: "default"}, func(o *HTTPOptions) { o.MaxConnections, o.MaxConnectionsPerAddress = 8, 2 })
+	s := serve(t, &HTTPOptions{}, Endpoint{API: suite.Server().Config, Namespace: "default"}, func(o *HTTPOptions) { o.MaxConnections, o.MaxConnectionsPerAddress = 8, 2 })
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
 	first, err := dialer.DialContext(t.Context(), "tcp", s.options.Address)
 	must(t, err)

@@ -29,7 +29,7 @@ type site struct {
 func newSite(t *testing.T, change ...func(*Endpoint)) *site {
 	t.Helper()
 	f := newFixture(t)
-	conf := Endpoint{API: apiServer, Namespace: f.namespace, MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute}
+	conf := Endpoint{API: suite.Server().Config, Namespace: f.namespace, MaxSessions: 8, MaxSessionsPerTenant: 8, MaxSessionsPerUser: 4, SessionTimeout: time.Minute}
 	for _, c := range change {
 		c(&conf)
 	}
@@ -160,7 +160,10 @@ func TestCallsUseTheCredentialsOfTheRequester(t *testing.T) {
 			if !answer.IsError || !strings.Contains(textOf(answer), "no permission to do this") {
 				t.Errorf("%+v", answer)
 			}
-			s.only("the one that was allowed", func(*v1alpha1.ToolCall) bool { return true })
+			call := s.only("the one that was allowed", func(*v1alpha1.ToolCall) bool { return true })
+			if call.Labels[labelConversation] != may.ID() {
+				t.Errorf("the call of the conversation %q has the labels %v", may.ID(), call.Labels)
+			}
 		})
 	}
 }
@@ -251,7 +254,7 @@ func TestARevokedTokenIsRejected(t *testing.T) {
 func TestTheServersCredentialsAreNotUsed(t *testing.T) {
 	t.Parallel()
 	newFixture(t)
-	a, err := newAuthenticator(apiServer, &sources{})
+	a, err := newAuthenticator(suite.Server().Config, &sources{})
 	must(t, err)
 	if a.conf.CertData != nil || a.conf.CertFile != "" || a.conf.KeyData != nil || a.conf.BearerToken != "" || a.conf.BearerTokenFile != "" ||
 		a.conf.Username != "" || a.conf.ExecProvider != nil || a.conf.AuthProvider != nil || a.conf.Impersonate.UserName != "" {

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
+	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
 // calls creates, follows and cancels tool calls. follow.Clients implements it.
@@ -32,13 +34,19 @@ type objects interface {
 	Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
+// files reads files of sessions. outputclient.Client implements it.
+type files interface {
+	Download(ctx context.Context, f outputclient.File, to io.Writer, progress outputclient.Progress) error
+}
+
 // Requester is the user that a request acts for, and the namespace that it acts in.
 type Requester struct {
-	// Calls, Sessions, Objects and Output use the requester's own credentials.
+	// Calls, Sessions, Objects, Output and Files use the requester's own credentials.
 	Calls    calls
 	Sessions sessionStarter
 	Objects  objects
 	Output   follow.OutputReader
+	Files    files
 	// Namespace of the requester's calls.
 	Namespace string
 	// User and Tenant are names for logs and limits. They grant nothing.

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ type Result struct {
 	Output    string `json:"output" jsonschema:"what the command wrote or the file has; for a failure also what went wrong and what is allowed"`
 	Reason    string `json:"reason" jsonschema:"outcome in one word: Completed, NonZeroExit, TimedOut, AgentNotAllowed, InvalidArguments, Forbidden, ..."`
 	RetrySafe *bool  `json:"retry_safe,omitempty" jsonschema:"in every failure: true if certainly nothing ran, so that repeating it repeats nothing"`
-	ExitCode  *int32 `json:"exit_code,omitempty" jsonschema:"of the process; -1 if a signal or the time limit ended it; absent if nothing ran or nobody knows"`
+	ExitCode  *int32 `json:"exit_code,omitempty" jsonschema:"of a process that ended by itself; absent otherwise"`
 	Call      string `json:"call,omitempty" jsonschema:"name of the call, for get_call, cancel_call and read_output"`
 
 	Phase       string   `json:"phase,omitempty" jsonschema:"Pending, Running, Succeeded, Failed, Denied or Cancelled"`
@@ -60,6 +61,8 @@ type Result struct {
 
 	// succeeded is true unless the answer is an error.
 	succeeded bool
+	// image is what read_file shows of an image; nil for everything else.
+	image *mcp.ImageContent
 }
 
 // FileResult is what a file tool did, with the meaning of the fields of the same name in the status of a call.
@@ -74,6 +77,7 @@ type FileResult struct {
 	Changed    bool   `json:"changed,omitempty" jsonschema:"true if the file was written to while it was read"`
 	Created    bool   `json:"created,omitempty"`
 	Replaced   *int64 `json:"replaced,omitempty" jsonschema:"how often the text was replaced"`
+	Binary     bool   `json:"binary,omitempty" jsonschema:"true if the file isn't text: output says what it is, and an image follows it"`
 }
 
 // StreamResult says which part of a stream read_output returned.
@@ -89,7 +93,7 @@ type StreamResult struct {
 func resultOf(call *v1alpha1.ToolCall) *Result {
 	s := &call.Status
 	r := &Result{
-		Output: outputOf(s), Reason: s.Reason, RetrySafe: s.RetrySafe, ExitCode: s.ExitCode, Call: call.Name, Phase: string(s.Phase),
+		Output: cmp.Or(s.Output, s.Message), Reason: s.Reason, RetrySafe: s.RetrySafe, ExitCode: s.ExitCode, Call: call.Name, Phase: string(s.Phase),
 		Signal: s.Signal, File: fileResultOf(s.File), succeeded: s.Phase == v1alpha1.PhaseSucceeded,
 	}
 	if !r.succeeded && r.RetrySafe == nil {
@@ -114,30 +118,13 @@ func resultOf(call *v1alpha1.ToolCall) *Result {
 	return r
 }
 
-// outputOf is the text of a call for a model. That of a command that ran doesn't say why it was ended, or which host was refused
-// to it, as the message does.
-func outputOf(s *v1alpha1.ToolCallStatus) string {
-	switch {
-	case s.Output == "":
-		return s.Message
-	case s.Phase == v1alpha1.PhaseSucceeded, s.Reason == v1alpha1.ReasonNonZeroExit && !hasDeniedHosts(s), strings.Contains(s.Output, s.Message):
-		return s.Output
-	default:
-		return strings.TrimRight(s.Output, "\n") + "\n\n" + s.Message
-	}
-}
-
-func hasDeniedHosts(s *v1alpha1.ToolCallStatus) bool {
-	return s.Network != nil && len(s.Network.Denied) > 0
-}
-
 func fileResultOf(f *v1alpha1.FileStatus) *FileResult {
 	if f == nil {
 		return nil
 	}
 	return &FileResult{
 		Path: f.Path, Bytes: f.Bytes, SHA256: f.SHA256, Lines: f.Lines, Matches: f.Matches, Truncated: f.Truncated,
-		NextOffset: f.NextOffset, Changed: f.Changed, Created: f.Created, Replaced: f.Replaced,
+		NextOffset: f.NextOffset, Changed: f.Changed, Created: f.Created, Replaced: f.Replaced, Binary: f.Binary,
 	}
 }
 
@@ -158,8 +145,12 @@ func (r *Result) encode() (*mcp.CallToolResult, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the result of call %s: %w", r.Call, err)
 	}
+	content := []mcp.Content{&mcp.TextContent{Text: r.text()}}
+	if r.image != nil {
+		content = append(content, r.image)
+	}
 	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: r.text()}},
+		Content:           content,
 		StructuredContent: json.RawMessage(structured),
 		IsError:           !r.succeeded,
 	}, nil

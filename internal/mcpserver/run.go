@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/follow"
@@ -21,6 +22,9 @@ const (
 	// name runs at most once: it can retry a create request whose response was lost.
 	namePrefix = "mcp-"
 	nameLength = 12
+
+	// labelConversation has the id of the conversation that created a call or a session.
+	labelConversation = "toolcall.dev/conversation"
 
 	// maxTrace bounds a client's trace context in bytes. The specification requires as much.
 	maxTrace = 512
@@ -57,7 +61,7 @@ func (s *Server) create(read specOf) toolFunc {
 func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Requester, r *callRequest) (*Result, error) {
 	call := &v1alpha1.ToolCall{Spec: r.spec}
 	call.Namespace, call.Name = who.Namespace, namePrefix+utilrand.String(nameLength)
-	call.Annotations = traceOf(req)
+	call.Annotations, call.Labels = traceOf(req), labelsOf(req)
 	if r.id != "" {
 		if err := nameByID(ctx, who, namedRequest{"ToolCall", r.id, r.spec}, call); err != nil {
 			return nil, err
@@ -73,6 +77,7 @@ func (s *Server) run(ctx context.Context, req *mcp.CallToolRequest, who *Request
 		return nil, err
 	}
 	result := resultOf(done)
+	addImage(ctx, who, done, result)
 	if inConversation {
 		s.leaveConversation(req, done, result)
 	}
@@ -113,6 +118,15 @@ func await(ctx context.Context, req *mcp.CallToolRequest, who *Requester, call *
 		return nil, &unknownOutcome{call: keyOf(call), cause: err}
 	}
 	return done, nil
+}
+
+// labelsOf returns labels with which kubectl finds what a conversation did. Over standard input and output it has no id.
+func labelsOf(req *mcp.CallToolRequest) map[string]string {
+	id := req.Session.ID()
+	if id == "" || len(validation.IsValidLabelValue(id)) > 0 {
+		return nil
+	}
+	return map[string]string{labelConversation: id}
 }
 
 // traceOf returns the trace context of the request as annotations: the call becomes part of the client's trace.

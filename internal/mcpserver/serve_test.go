@@ -106,7 +106,7 @@ func TestTheCertificateIsReloaded(t *testing.T) {
 	dir := t.TempDir()
 	o := &HTTPOptions{}
 	o.CertFile, o.KeyFile = writeCertificate(t, dir, "first")
-	s := serve(t, o, Endpoint{API: apiServer, Namespace: "default"})
+	s := serve(t, o, Endpoint{API: suite.Server().Config, Namespace: "default"})
 	serves := func(name string) bool {
 		c, err := tls.Dial("tcp", s.options.Address, &tls.Config{InsecureSkipVerify: true})
 		must(t, err)
@@ -133,7 +133,7 @@ func TestCallsOverTLS(t *testing.T) {
 	f.operate(echo)
 	o := &HTTPOptions{}
 	o.CertFile, o.KeyFile = writeCertificate(t, t.TempDir(), "localhost")
-	s := serve(t, o, Endpoint{API: apiServer, Namespace: f.namespace})
+	s := serve(t, o, Endpoint{API: suite.Server().Config, Namespace: f.namespace})
 	pem, err := os.ReadFile(o.CertFile)
 	must(t, err)
 	roots := x509.NewCertPool()
@@ -190,7 +190,7 @@ func TestDrain(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.operate(untilCancelled)
-			s := serve(t, &HTTPOptions{DrainTimeout: test.drain}, Endpoint{API: apiServer, Namespace: f.namespace})
+			s := serve(t, &HTTPOptions{DrainTimeout: test.drain}, Endpoint{API: suite.Server().Config, Namespace: f.namespace})
 			s.server.mcp.AddReceivingMiddleware(answerLate)
 			url, token := "http://"+s.options.Address+"/mcp", f.user("agent", runsCalls())
 			id := post(t, url, token, "", initialize).header.Get(sessionHeader)

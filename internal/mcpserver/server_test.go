@@ -56,7 +56,7 @@ func TestUnsuccessfulOutcomes(t *testing.T) {
 				return s
 			})
 			answer, result := use(t, connected(t, newTestServer(t, f.local(), 8), nil), "run_code", fields{"language": "python", "code": "1"})
-			if !answer.IsError || !strings.HasPrefix(textOf(answer), "output of Because\n\nmessage of Because\n\n[reason: Because, retry_safe: ") || result.RetrySafe == nil || result.Phase != string(phase) || result.Reason != "Because" {
+			if !answer.IsError || !strings.HasPrefix(textOf(answer), "output of Because\n\n[reason: Because, retry_safe: ") || result.RetrySafe == nil || result.Phase != string(phase) || result.Reason != "Because" {
 				t.Errorf("isError %t, %+v", answer.IsError, result)
 			}
 			if diff := cmp.Diff([]string{"/usr/bin/curl"}, result.Refused); diff != "" {
@@ -88,7 +88,7 @@ func TestToolsAreListedWithSchemas(t *testing.T) {
 	}
 	required := map[string][]any{
 		"run_command": {"command"}, "run_program": {"program"}, "run_code": {"language", "code"}, "exec": {"mode"}, "read_file": {"path"},
-		"write_file": {"path"}, "edit_file": {"path", "old_string"}, "search_files": {"pattern"}, "end_session": {"session"}, "get_call": {"call"},
+		"write_file": {"path"}, "edit_file": {"path"}, "search_files": {"pattern"}, "end_session": {"session"}, "get_call": {"call"},
 		"cancel_call": {"call"}, "read_output": {"call"},
 	}
 	if len(tools.Tools) != len(arguments) {

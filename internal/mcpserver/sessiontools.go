@@ -166,6 +166,7 @@ func (s *Server) abandon(ctx context.Context, req *mcp.CallToolRequest, who *Req
 
 // createSession creates a session that ends with the conversation.
 func (s *Server) createSession(ctx context.Context, req *mcp.CallToolRequest, who *Requester, session *v1alpha1.ToolSession, named bool) (*v1alpha1.ToolSession, error) {
+	session.Labels = labelsOf(req)
 	key := client.ObjectKeyFromObject(session)
 	if err := s.reserveSession(ctx, req, who, key); err != nil {
 		return nil, err

@@ -1,156 +1,47 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// apiServer is the API server of all tests, and outputs the aggregated API behind it; nil if there are none.
-var (
-	apiServer *rest.Config
-	outputs   *apitest.API
-)
+// outputs is the aggregated API behind the API server; nil if there is none.
+var outputs *apitest.API
+
+// The API server records who creates calls and sessions, and checks it.
+var suite = apitest.Suite(&outputs, func(s *apiservertest.Server) error {
+	return s.Install("admission/requested_by.yaml", "admission/session_requested_by.yaml", "admission/identity.yaml", "admission/session_identity.yaml")
+})
 
 // testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: testTimeout}
-	dir, err := os.MkdirTemp("", "mcpserver")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := startServer(env, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		_ = env.Stop()
-		return 1
-	}
-	code := m.Run()
-	return max(code, stopAndFindLeaks(env))
-}
-
-func startServer(env *envtest.Environment, dir string) error {
-	if _, err := apitest.Prepare(env, dir); err != nil {
-		return err
-	}
-	conf, err := env.Start()
-	if err != nil {
-		return err
-	}
-	conf.QPS = -1
-	apiServer = conf
-	if outputs, err = apitest.Start(conf); err != nil {
-		return err
-	}
-	return installAdmission(conf)
-}
-
-// installAdmission has the API server record who creates calls and sessions, and check it.
-func installAdmission(conf *rest.Config) error {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	admin, err := client.New(conf, client.Options{Scheme: scheme})
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"requested_by", "session_requested_by", "identity", "session_identity"} {
-		if err := install(admin, "../../config/admission/"+name+".yaml"); err != nil {
-			return fmt.Errorf("install the admission policy %s: %w", name, err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	defer cancel()
-	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-		call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "x"}}}
-		session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
-		err = errors.Join(admin.Create(ctx, call, client.DryRunAll), admin.Create(ctx, session, client.DryRunAll))
-		if err == nil && call.Spec.RequestedBy != nil && session.Spec.RequestedBy != nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("the admission policies are not in force: %w", err)
-}
-
-func install(admin client.Client, path string) error {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := exceptUnstamped(o); err != nil {
-			return err
-		}
-		if err := admin.Create(context.Background(), o); err != nil {
-			return err
-		}
-	}
-}
-
-// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
-func stopAndFindLeaks(env *envtest.Environment) (code int) {
-	if err := errors.Join(outputs.Stop(), env.Stop()); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the API server:", err)
-	}
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if err := goleak.Find(apitest.Leaks()...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	suite.Reads = []string{"config/admission"}
+	os.Exit(suite.Run(m))
 }
 
 // fixture is the namespace of a test, which takes the place of the operator there.
@@ -163,17 +54,9 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	if apiServer == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	scheme := runtime.NewScheme()
-	must(t, clientgoscheme.AddToScheme(scheme))
-	must(t, v1alpha1.AddToScheme(scheme))
-	admin, err := client.NewWithWatch(apiServer, client.Options{Scheme: scheme})
-	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "mcp-"}}
-	must(t, admin.Create(t.Context(), namespace))
-	return &fixture{t: t, namespace: namespace.Name, admin: admin, clients: kubernetes.NewForConfigOrDie(apiServer)}
+	server := suite.Need(t)
+	namespace, admin := server.Namespace(t, "mcp-")
+	return &fixture{t: t, namespace: namespace, admin: admin, clients: kubernetes.NewForConfigOrDie(server.Config)}
 }
 
 func must(t *testing.T, err error) {
@@ -265,24 +148,12 @@ func (f *fixture) none() {
 // user creates a ServiceAccount with permissions, and returns a token for it.
 func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
 	f.t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
-	must(f.t, f.admin.Create(context.Background(), account))
-	if len(rules) > 0 {
-		must(f.t, f.admin.Create(context.Background(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Rules: rules}))
-		must(f.t, f.admin.Create(context.Background(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
-		}))
-	}
-	return f.token(name)
+	return apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
 }
 
 func (f *fixture) token(account string) string {
 	f.t.Helper()
-	request, err := f.clients.CoreV1().ServiceAccounts(f.namespace).CreateToken(context.Background(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(f.t, err)
-	return request.Status.Token
+	return apiservertest.TokenOf(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: account})
 }
 
 // runsCalls is the permission to create, follow and cancel calls.
@@ -303,7 +174,7 @@ func newTestServer(t *testing.T, requester *Requester, maxCalls int) *Server {
 // local is the administrator of the API server.
 func (f *fixture) local() *Requester {
 	f.t.Helper()
-	requester, err := LocalRequester(apiServer, f.namespace)
+	requester, err := LocalRequester(suite.Server().Config, f.namespace)
 	must(f.t, err)
 	return requester
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/kubeversion"
 )
 
@@ -30,23 +31,13 @@ type cluster struct {
 
 func startCluster(t *testing.T, arguments map[string]string) *cluster {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-	}
-	env := &envtest.Environment{}
-	for name, value := range arguments {
-		env.ControlPlane.GetAPIServer().Configure().Set(name, value)
-	}
-	conf, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
+	server := apiservertest.New(t, apiservertest.Options{Configure: func(env *envtest.Environment, _ string) error {
+		for name, value := range arguments {
+			env.ControlPlane.GetAPIServer().Configure().Set(name, value)
 		}
-	})
-	c := &cluster{Clientset: kubernetes.NewForConfigOrDie(conf), t: t}
+		return nil
+	}})
+	c := &cluster{Clientset: kubernetes.NewForConfigOrDie(server.Config), t: t}
 	info, err := c.Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/internal/apiclock"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
@@ -268,18 +269,10 @@ func TestDiscoveryAnswersWhileTheClusterLacksWhatTheOperatorNeeds(t *testing.T) 
 
 // The namespace controller asks in this way, and deletes no namespace while a group fails.
 func TestAnAPIServerDiscoversAReplicaThatWaitsForTheKinds(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-	}
-	env := &envtest.Environment{}
-	if _, err := apitest.Prepare(env, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	conf, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
+	conf := apiservertest.New(t, apiservertest.Options{Configure: func(env *envtest.Environment, folder string) error {
+		_, err := apitest.Prepare(env, folder)
+		return err
+	}}).Config
 	o := newOptions(t, "toolcall-system")
 	registerWithout(t, conf, o)
 	clients := kubernetes.NewForConfigOrDie(conf)

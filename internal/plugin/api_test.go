@@ -98,11 +98,27 @@ func TestCheckNamesTheMissingPermission(t *testing.T) {
 	f.policy()
 	f.environment("tools", true)
 	user := f.user([]string{"toolcall-user"}, "ls")
-	got := f.run("check", "--as", user, "--", "ls")
+	agent := f.as(user)
+	got := agent("check", "--", "ls")
 	got.expect(t, 125, "Allowed: unknown", "ls, which you may use", "Policy: "+f.namespace, "get executionpolicies", "toolcall-policy-viewer")
-	f.run("env", "list", "--as", user).expect(t, 0, "tools", "example.com/tools:1", "yes", "(no permission to read policies)")
+	agent("env", "list").expect(t, 0, "tools", "example.com/tools:1", "yes", "(no permission to read policies)")
 	f.run("env", "list").expect(t, 0, "any program; shell; code in python")
 	f.run("check", "--as", "nobody", "--", "ls").expect(t, 125, "the ClusterRole toolcall-user grants permission")
+}
+
+// Who may read policies can ask for somebody who may not: the rights to tools are the other's.
+func TestCheckForSomebodyElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.policy(func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "git"}}
+	})
+	f.environment("tools", true)
+	user := f.user([]string{"toolcall-user"}, "ls", "cat")
+	f.run("check", "--as", user, "--", "ls").expect(t, 0, "Allowed: yes", "Requester: "+user)
+	f.run("check", "--as", user, "--", "git").expect(t, 126, "AgentNotAllowed")
+	f.run("check", "--as", user, "--", "cat").expect(t, 126, "BinaryNotAllowed")
+	f.run("tools", "--as", user).expect(t, 0, "You may use: cat, ls", "tools yes "+f.namespace+" RBAC ls no - -")
 }
 
 func TestListDescribeWaitAndCancel(t *testing.T) {

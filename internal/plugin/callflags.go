@@ -40,6 +40,7 @@ type callFlags struct {
 	trusted     bool
 	network     bool
 	hosts       []string
+	collect     []string
 	name        string
 	labels      map[string]string
 	// changed reports whether the user set a flag.
@@ -82,10 +83,12 @@ func (f *callFlags) addContext(command *cobra.Command) {
 	flags.StringVarP(&f.workingDir, "working-dir", "w", "", "directory to start in; a relative path is relative to the image's working directory")
 	addVariableFlag(command, &f.env, "environment variable as NAME=VALUE; can be repeated")
 	flags.StringArrayVar(&f.hosts, "network-host", nil, "host that the call may reach, of those that the policy allows: a name, *. and a name, an address or a CIDR; can be repeated (default: all that the policy allows)")
+	flags.StringArrayVar(&f.collect, "collect", nil, "glob of files to keep as artifacts when the command has ended, e.g. 'build/**/*.xml'; can be repeated; \"artifacts\" lists and gets them")
 	flags.DurationVar(&f.timeout, "timeout", 0, "time limit of the command, e.g. 30s (default: the policy's default)")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long to keep the finished call, e.g. 10m (default: the environment's value; 5m in a session)")
 	flags.StringToStringVarP(&f.labels, "labels", "l", nil, "labels to set on the call, e.g. team=search,kueue.x-k8s.io/queue-name=batch")
 	must(command.RegisterFlagCompletionFunc("network-host", cobra.NoFileCompletions))
+	must(command.RegisterFlagCompletionFunc("collect", cobra.NoFileCompletions))
 	f.changed = flags.Changed
 }
 
@@ -106,7 +109,7 @@ func (f *callFlags) build(args []string, stdin io.Reader) (*v1alpha1.ToolCall, e
 			return nil, err
 		}
 	}
-	call.Spec.WorkingDir, call.Spec.Trusted = f.workingDir, f.trusted
+	call.Spec.WorkingDir, call.Spec.Trusted, call.Spec.Collect = f.workingDir, f.trusted, f.collect
 	return call, nil
 }
 

@@ -49,6 +49,7 @@ func TestFlagsBecomeACall(t *testing.T) {
 	full.EnvironmentRef, full.SkillRef = &v1alpha1.LocalReference{Name: "repo"}, &v1alpha1.LocalReference{Name: "review"}
 	full.WorkingDir, full.Trusted, full.Stdin = "/workspace/x", true, "in\n"
 	full.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "1=2,3"}, {Name: "B", Value: ""}}
+	full.Collect = []string{"out/*.txt", "{a,b}"}
 	full.Network = &v1alpha1.CallNetwork{Hosts: []string{"a.example.com", "*.b.example.com", "2001:db8::/32"}}
 	full.TimeoutSeconds, full.TTLSecondsAfterFinished = ptr.To(int32(90)), ptr.To(int32(0))
 	inSession, background := structured("ls"), structured("ls")
@@ -69,7 +70,7 @@ func TestFlagsBecomeACall(t *testing.T) {
 		"a model's tool call":              {[]string{"--tool", "bash", "--arguments", `{"command": "ls"}`}, tool},
 		"a call in a session":              {strings.Split("--session dev -w x -- ls", " "), inSession},
 		"a server":                         {strings.Split("--session dev --background -- ls", " "), background},
-		"everything that a call can carry": {strings.Split("--environment repo --skill review -w /workspace/x -e A=1=2,3 -e B= --network-host a.example.com --network-host *.b.example.com --network-host=2001:db8::/32 --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
+		"everything that a call can carry": {strings.Split("--environment repo --skill review -w /workspace/x -e A=1=2,3 -e B= --collect out/*.txt --collect {a,b} --network-host a.example.com --network-host *.b.example.com --network-host=2001:db8::/32 --timeout 1m30s --ttl 0s --stdin --trusted -- git -C x status", " "), full},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -178,12 +178,20 @@ func cellNumber(row *metav1.TableRow, column int) (int64, bool) {
 	}
 }
 
+// columnDuration is the API server's column of milliseconds.
+const columnDuration = "Duration-MS"
+
 // tidyRows makes cells safe and readable: a dash for nothing, Pending for a call that the operator hasn't seen, and units for
 // durations.
-func tidyRows(columns []metav1.TableColumnDefinition, rows []metav1.TableRow) {
-	phase, duration := columnIndex(columns, "Phase"), columnIndex(columns, "Duration")
-	for i := range rows {
-		row := &rows[i]
+func tidyRows(table *metav1.Table) {
+	columns := slices.Clone(table.ColumnDefinitions)
+	phase, duration := columnIndex(columns, "Phase"), columnIndex(columns, columnDuration)
+	if duration >= 0 {
+		columns[duration].Name = "Duration"
+	}
+	table.ColumnDefinitions = columns
+	for i := range table.Rows {
+		row := &table.Rows[i]
 		if ms, ok := cellNumber(row, duration); ok {
 			row.Cells[duration] = formatMilliseconds(ms)
 		}

@@ -15,7 +15,8 @@ directory, the command line, the time limit, which walls would hold the call's p
 "Warning" says what of the policy is weaker than it looks. The flags are those of run.
 
 The API server validates and admits the call in a dry run. Then the command applies the operator's rules to the
-environments, skills and policies that you have permission to read. Variables appear with names and sources; values
+environments, skills and policies that you have permission to read. With --as, call and rights are the other user's;
+the rest is read with your own rights. Variables appear with names and sources; values
 appear only if the call itself sets them. The command can't check what only the pod knows: whether the program and the
 directory exist, and whether the kernel of its node can hold the walls.
 

@@ -32,8 +32,11 @@ import (
 type cluster struct {
 	namespace string
 	client    client.WithWatch
-	core      *corev1client.CoreV1Client
-	reviews   *authorizationv1client.AuthorizationV1Client
+	// asker reads with the rights of the person who runs the command, also with --as: what decides about somebody else's call, that
+	// somebody need not be able to read.
+	asker   client.Reader
+	core    *corev1client.CoreV1Client
+	reviews *authorizationv1client.AuthorizationV1Client
 	// calls reads calls as the tables that the API server makes of them.
 	calls      rest.Interface
 	parameters runtime.ParameterCodec
@@ -84,7 +87,14 @@ func (c *cluster) addClients(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	c.client = whoami.NewClient(objects, users.SelfSubjectReviews())
+	c.client, c.asker = whoami.NewClient(objects, users.SelfSubjectReviews()), objects
+	if config.Impersonate.UserName != "" {
+		own := rest.CopyConfig(config)
+		own.Impersonate = rest.ImpersonationConfig{}
+		if c.asker, err = client.New(own, client.Options{Scheme: all, Mapper: mapper()}); err != nil {
+			return err
+		}
+	}
 	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
 		return err
 	}

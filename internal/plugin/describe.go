@@ -197,6 +197,9 @@ func fileFields(f *v1alpha1.FileAction) []field {
 	if f.Pattern != "" {
 		fields = append(fields, field{"Pattern", f.Pattern})
 	}
+	if len(f.Edits) > 0 {
+		fields = append(fields, field{"Edits", fmt.Sprint(len(f.Edits))})
+	}
 	if content, err := guards.FileContent(f); err == nil && f.Operation == v1alpha1.FileWrite {
 		fields = append(fields, field{"Content", fmt.Sprintf("%d bytes", len(content))})
 	}

@@ -257,3 +257,30 @@ func TestDoctorOnWhatOfAdmissionIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// What the kernel counts by user, one namespace can use up for another.
+func TestDoctorWarnsOfASharedUser(t *testing.T) {
+	t.Parallel()
+	env := func(namespace string, hostUsers *bool, user *int64) v1alpha1.ExecutionEnvironment {
+		e := v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "env"}, Spec: v1alpha1.ExecutionEnvironmentSpec{HostUsers: hostUsers}}
+		if user != nil {
+			e.Spec.PodSecurityContext = &corev1.PodSecurityContext{RunAsUser: user}
+		}
+		return e
+	}
+	for name, tc := range map[string]struct {
+		environments []v1alpha1.ExecutionEnvironment
+		warns        bool
+	}{
+		"two namespaces":               {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", ptr.To(true), ptr.To(int64(1000)))}, true},
+		"one namespace":                {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("a", nil, nil)}, false},
+		"users of their own":           {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", nil, ptr.To(int64(2000)))}, false},
+		"a user namespace for each":    {[]v1alpha1.ExecutionEnvironment{env("a", ptr.To(false), nil), env("b", ptr.To(false), nil)}, false},
+		"one of two in user namespace": {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", ptr.To(false), nil)}, false},
+	} {
+		got := sharedUsers(tc.environments)
+		if (len(got) == 1) != tc.warns || tc.warns && (got[0].State != stateWarning || !strings.Contains(got[0].Detail, "2 namespaces run as user 1000")) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -103,7 +103,43 @@ func (d *doctor) checkEnvironments(ctx context.Context) []finding {
 	for i := range list.Items {
 		all = append(all, environmentFinding(&list.Items[i]))
 	}
-	return all
+	return append(all, sharedUsers(list.Items)...)
+}
+
+// sharedUsers warns of namespaces whose pods run as the same user of the node: what the kernel counts by user, such as inotify
+// instances, one of them can use up for the others.
+func sharedUsers(environments []v1alpha1.ExecutionEnvironment) []finding {
+	namespaces := map[int64]map[string]bool{}
+	for i := range environments {
+		env := &environments[i]
+		if !ptr.Deref(env.Spec.HostUsers, true) {
+			continue
+		}
+		user := userOf(&env.Spec)
+		if namespaces[user] == nil {
+			namespaces[user] = map[string]bool{}
+		}
+		namespaces[user][env.Namespace] = true
+	}
+	for user, in := range namespaces {
+		if len(in) > 1 {
+			return []finding{found(stateWarning, fmt.Sprintf("environments of %d namespaces run as user %d of the node, and share the kernel's limits for a user", len(in), user),
+				"where tenants don't trust each other, set hostUsers: false in the environments, or another podSecurityContext.runAsUser in each namespace: "+docurl.Page("security.md#what-a-tenant-can-and-cant-do"))}
+		}
+	}
+	return nil
+}
+
+// userOf is the user that an environment's calls run as.
+func userOf(spec *v1alpha1.ExecutionEnvironmentSpec) int64 {
+	switch pod, container := spec.PodSecurityContext, spec.SecurityContext; {
+	case container != nil && container.RunAsUser != nil:
+		return *container.RunAsUser
+	case pod != nil && pod.RunAsUser != nil:
+		return *pod.RunAsUser
+	default:
+		return 1000
+	}
 }
 
 // unlisted is what a failed list of one of the project's kinds tells.

@@ -162,7 +162,8 @@ func TestCheckWithoutPolicies(t *testing.T) {
 	f.policy()
 	f.environment("tools", true)
 	user := f.user([]string{"toolcall-user"}, "ls")
-	check := func(args ...string) printed { return f.run(append([]string{"check", "--as", user}, args...)...) }
+	agent := f.as(user)
+	check := func(args ...string) printed { return agent(append([]string{"check"}, args...)...) }
 	check("--environment", "none", "--", "ls").expect(t, 125, "EnvironmentNotFound", "Allowed: no, the call would fail before it starts")
 	check("--skill", "none", "--", "ls").expect(t, 125, "SkillNotFound")
 	check("--tool", "teleport").expect(t, 126, "UnknownTool", "Allowed: no, the call would be denied", "Policy: "+f.namespace)

@@ -104,7 +104,7 @@ func environmentSummary(ctx context.Context, policies *policyReader, env *v1alph
 		{"Image", env.Spec.Image}, {"Policy", policyOf(ctx, policies, env)}, {"Allows", policies.allows(ctx, env)},
 	}
 	if policy, err := policies.policyFor(ctx, env); err == nil {
-		all = append(all, field{"Weak", weakness(policy)})
+		all = append(all, field{"Network", policyNetwork(policy)}, field{"Weak", weakness(policy)})
 	}
 	return append(all, field{"Active calls", fmt.Sprint(env.Status.ActiveCalls)}, field{"Warm pods", warm(env)})
 }
@@ -129,6 +129,23 @@ func environmentLimits(spec *v1alpha1.ExecutionEnvironmentSpec) []field {
 	return []field{
 		{"Calls at the same time", optionalNumber(spec.MaxConcurrentCalls, "")}, {"Start within", optionalNumber(spec.StartTimeoutSeconds, "s")},
 		{"Keep finished calls", optionalNumber(spec.TTLSecondsAfterFinished, "s")}, {"Queues", strings.Join(spec.Queues, ", ")},
+		{"Sessions", sessionLimits(spec.Sessions)},
+	}
+}
+
+// sessionLimits says how many sessions of an environment may have a pod at the same time; empty for no limit.
+func sessionLimits(limits *v1alpha1.SessionLimits) string {
+	switch {
+	case limits == nil || limits.Max == nil && limits.MaxPerCaller == nil:
+		return ""
+	case limits.Max == nil:
+		return fmt.Sprintf("%d of each requester", *limits.MaxPerCaller)
+	case *limits.Max == 0:
+		return "none"
+	case limits.MaxPerCaller == nil:
+		return fmt.Sprint(*limits.Max)
+	default:
+		return fmt.Sprintf("%d, and %d of each requester", *limits.Max, *limits.MaxPerCaller)
 	}
 }
 

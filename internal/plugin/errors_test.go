@@ -69,10 +69,11 @@ func TestACommandWithoutAKubeconfig(t *testing.T) {
 func TestACommandWithoutPermission(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	nobody := f.as("nobody")
 	for line, want := range commandLines {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			got := f.run(append([]string{"--as", "nobody"}, strings.Fields(line)...)...)
+			got := nobody(strings.Fields(line)...)
 			if got.code != want || got.out != "" && line != "tools" || !strings.Contains(got.err, "forbidden") {
 				t.Errorf("got %+v", got)
 			}

@@ -39,7 +39,8 @@ type evaluation struct {
 	unknown error
 }
 
-// evaluate takes a snapshot of what the user has permission to read, and decides as the operator does.
+// evaluate takes a snapshot of what the person who asks has permission to read, and decides as the operator does. With --as, the
+// call and its rights are those of the other user.
 func evaluate(ctx context.Context, c *cluster, call *v1alpha1.ToolCall) (*evaluation, error) {
 	v := &evaluation{call: call, snapshot: &decide.Snapshot{Call: call}}
 	if err := dryRun(ctx, c, v.call); err != nil {
@@ -98,7 +99,7 @@ func (e *evaluator) readContext(ctx context.Context) error {
 		}
 	}
 	environments := &v1alpha1.ExecutionEnvironmentList{}
-	if err := e.client.List(ctx, environments, client.InNamespace(e.namespace)); err != nil {
+	if err := e.asker.List(ctx, environments, client.InNamespace(e.namespace)); err != nil {
 		return unreadable("list executionenvironments", err)
 	}
 	e.snapshot.Defaults = slices.DeleteFunc(environments.Items, func(env v1alpha1.ExecutionEnvironment) bool {
@@ -109,7 +110,7 @@ func (e *evaluator) readContext(ctx context.Context) error {
 
 // read reads an object that the call refers to, and reports whether it exists.
 func (e *evaluator) read(ctx context.Context, name, action string, into client.Object) (exists bool, err error) {
-	err = e.client.Get(ctx, e.key(name), into)
+	err = e.asker.Get(ctx, e.key(name), into)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -13,7 +13,7 @@ func TestExitCodes(t *testing.T) {
 	failed := func(reason string, code *int32, signal string) v1alpha1.ToolCallStatus {
 		return v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Reason: reason, ExitCode: code, Signal: signal}
 	}
-	none := ptr.To(int32(-1))
+	var none *int32
 	cases := map[string]struct {
 		status v1alpha1.ToolCallStatus
 		want   int

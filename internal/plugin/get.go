@@ -223,7 +223,7 @@ func (o *getOptions) tablePrinter() func(*metav1.Table) error {
 		if wide {
 			addSessionColumn(table)
 		}
-		tidyRows(table.ColumnDefinitions, table.Rows)
+		tidyRows(table)
 		if err := printer.PrintObj(table, out); err != nil {
 			return fmt.Errorf("print the table: %w", err)
 		}

@@ -26,7 +26,7 @@ func (f *fixture) endings() {
 	good.Pod, good.Node = "good-abc", "node-1"
 	f.end("good", good)
 	f.end("killed", v1alpha1.ToolCallStatus{
-		Phase: v1alpha1.PhaseFailed, Reason: "Signaled", ExitCode: ptr.To(int32(-1)), DurationMilliseconds: ptr.To(int64(125_400)),
+		Phase: v1alpha1.PhaseFailed, Reason: "Signaled", DurationMilliseconds: ptr.To(int64(125_400)),
 		Action: &v1alpha1.MappedAction{Type: v1alpha1.ActionShell, Tool: "bash", Summary: "a\tb\x1b[0m"},
 	})
 }
@@ -51,7 +51,7 @@ func TestTableOfCalls(t *testing.T) {
 	for name, want := range map[string]string{
 		"NAME":   "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE",
 		"good":   "good Succeeded Completed 0 tools git status 7ms ",
-		"killed": "killed Failed Signaled -1 - a b^[[0m 2m5s ",
+		"killed": "killed Failed Signaled - - a b^[[0m 2m5s ",
 		"odd":    "odd Pending - - - - - ",
 	} {
 		if !strings.HasPrefix(got[name], want) {

@@ -8,15 +8,16 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 )
 
-// policyReader reads policies with the user's credentials, each policy once.
+// policyReader reads policies with the rights of the person who asks, each policy once.
 type policyReader struct {
-	client client.Client
+	client client.Reader
 	cache  map[string]policyResult
 }
 
@@ -26,7 +27,7 @@ type policyResult struct {
 }
 
 func newPolicyReader(c *cluster) *policyReader {
-	return &policyReader{client: c.client, cache: map[string]policyResult{}}
+	return &policyReader{client: c.asker, cache: map[string]policyResult{}}
 }
 
 // policyFor returns the policy that applies to an environment's calls, nil for the built-in defaults.
@@ -111,6 +112,40 @@ func policySummary(p *v1alpha1.ExecutionPolicySpec) string {
 		parts = append(parts, languages(p.Code))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// policyNetwork says what of the network a policy gives to commands; nil for the built-in defaults.
+func policyNetwork(p *v1alpha1.ExecutionPolicy) string {
+	rules := v1alpha1.NetworkRules{}
+	if p != nil && p.Spec.Network != nil {
+		rules = *p.Spec.Network
+	}
+	var hosts []string
+	for _, host := range rules.Allowed {
+		hosts = append(hosts, host.Host)
+	}
+	inCluster := ptr.Deref(rules.AllowInCluster, false)
+	switch rules.Mode {
+	case v1alpha1.NetworkNone:
+		return "none"
+	case v1alpha1.NetworkUnrestricted:
+		return "not restricted by the runner"
+	case v1alpha1.NetworkListed:
+		if len(hosts) == 0 {
+			return "no host"
+		}
+		return joinFirst(hosts)
+	}
+	text := "every host outside the cluster that isn't denied"
+	if inCluster {
+		text = "every host that isn't denied"
+	} else if len(hosts) > 0 {
+		text += ", and " + joinFirst(hosts)
+	}
+	if rules.Mode == "" {
+		text += "; code has none, unless policy and call allow it"
+	}
+	return text
 }
 
 func languages(code *v1alpha1.CodePolicy) string {

@@ -33,7 +33,7 @@ func TestRunExitsAsTheCallDid(t *testing.T) {
 		"no output":         {succeeded(), 0, "", ""},
 		"its own exit code": {withOutput(failed(v1alpha1.ReasonNonZeroExit, ptr.To(int32(3)), false), "out\n", ""), 3, "out\n", ""},
 		"the time limit": {
-			failed(v1alpha1.ReasonTimedOut, ptr.To(int32(-1)), false), 124, "", "call c: Failed (TimedOut): because of TimedOut\nFor what to do, see https://toolcall.dev/docs/troubleshooting.md#timedout\n",
+			failed(v1alpha1.ReasonTimedOut, nil, false), 124, "", "call c: Failed (TimedOut): because of TimedOut\nFor what to do, see https://toolcall.dev/docs/troubleshooting.md#timedout\n",
 		},
 		"a denial": {
 			v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: v1alpha1.ReasonBinaryNotAllowed, Message: "no", RetrySafe: ptr.To(true)}, 126, "",

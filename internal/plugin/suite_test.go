@@ -1,33 +1,23 @@
 package plugin
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
@@ -59,55 +49,32 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asPlugin) != "" {
 		os.Exit(Main(os.Args[1:]))
 	}
-	ctrllog.SetLogger(logr.Discard())
-	os.Exit(runTests(m))
+	os.Exit(suite.Run(m))
 }
 
-func runTests(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	env := &envtest.Environment{ControlPlaneStartTimeout: testTimeout}
-	dir, err := os.MkdirTemp("", "plugin")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		server, err = startServer(env, filepath.Join(dir, "kubeconfig"))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		_ = env.Stop()
-		return 1
-	}
-	return max(m.Run(), stopAndFindLeaks(env))
-}
-
-// stopAndFindLeaks stops the API server, which ends the connections to it, and reports goroutines that tests left.
-func stopAndFindLeaks(env *envtest.Environment) (code int) {
-	if err := errors.Join(server.outputs.Stop(), env.Stop()); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the API server:", err)
-	}
+// suite begins without the kinds of the project.
+var suite = &apiservertest.Suite{
+	Options: apiservertest.Options{Configure: func(env *envtest.Environment, folder string) error {
+		_, err := apitest.Prepare(env, folder)
+		return err
+	}},
+	Setup: func(s *apiservertest.Server) error {
+		server = &apiServer{kubeconfig: s.Kubeconfig}
+		return server.setup(s)
+	},
+	Teardown: func() error {
+		if server == nil || server.outputs == nil {
+			return nil
+		}
+		return server.outputs.Stop()
+	},
+	Reads: []string{"config/crd", "config/admission", "config/rbac"},
 	// The signal package keeps a goroutine once a program has asked for signals.
-	if err := goleak.Find(append(apitest.Leaks(), goleak.IgnoreTopFunction("os/signal.signal_recv"))...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	FindLeaks: true, Leaks: append(apitest.Leaks(), goleak.IgnoreTopFunction("os/signal.signal_recv")),
 }
 
-// startServer starts an API server, and installs the kinds, the admission policies and the roles of the project.
-func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
-	if _, err := apitest.Prepare(env, filepath.Dir(kubeconfig)); err != nil {
-		return nil, err
-	}
-	config, err := env.Start()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
-		return nil, err
-	}
-	s := &apiServer{kubeconfig: kubeconfig}
+// setup installs the kinds, the admission policies and the roles of the project.
+func (s *apiServer) setup(there *apiservertest.Server) (err error) {
 	for _, line := range []string{"run -- ls", "get", "get a", "logs a", "wait a", "cancel a", "env list", "top", "tools", "delete a", "delete --all", "rerun a", "wait --all", "env describe a", "get --watch"} {
 		s.bare = append(s.bare, s.runBare(line))
 	}
@@ -117,74 +84,25 @@ func startServer(env *envtest.Environment, kubeconfig string) (*apiServer, error
 	} {
 		s.bareSessions = append(s.bareSessions, s.runBare(line))
 	}
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd"}}); err != nil {
-		return nil, err
+	if err := there.InstallCRDs(); err != nil {
+		return err
 	}
-	all := scheme()
-	if err := clientgoscheme.AddToScheme(all); err != nil {
-		return nil, err
+	if s.client, err = there.Client(); err != nil {
+		return err
 	}
-	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: all}); err != nil {
-		return nil, err
+	if s.outputs, err = apitest.Start(there.Config); err != nil {
+		return err
 	}
-	if s.outputs, err = apitest.Start(config); err != nil {
-		return nil, err
-	}
-	for _, file := range []string{
+	return there.Install(
 		"admission/requested_by.yaml", "admission/identity.yaml", "admission/session_requested_by.yaml", "admission/session_identity.yaml",
 		"admission/session_spec.yaml", "rbac/user_roles.yaml",
-	} {
-		if err := s.install(file); err != nil {
-			return nil, fmt.Errorf("install %s: %w", file, err)
-		}
-	}
-	return s, s.awaitAdmission()
+	)
 }
 
 // runBare runs a command before the kinds are installed.
 func (s *apiServer) runBare(line string) (p printed) {
 	p.out, p.err, p.code = command("", append([]string{"--kubeconfig", s.kubeconfig}, strings.Fields(line)...)...)
 	return p
-}
-
-func (s *apiServer) install(file string) error {
-	raw, err := os.ReadFile(filepath.Join("../../config", file))
-	if err != nil {
-		return err
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(o); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := exceptUnstamped(o); err != nil {
-			return err
-		}
-		if err := s.client.Create(context.Background(), o); err != nil {
-			return err
-		}
-	}
-}
-
-// awaitAdmission waits until admission records the requester of a call and of a session.
-func (s *apiServer) awaitAdmission() error {
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		probe := &v1alpha1.ToolCall{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
-			Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "x"}},
-		}
-		err := s.client.Create(context.Background(), probe, client.DryRunAll)
-		session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
-		err = errors.Join(err, s.client.Create(context.Background(), session, client.DryRunAll))
-		if err == nil && probe.Spec.RequestedBy != nil && session.Spec.RequestedBy != nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the admission policies are not in force: %w", err)
-		}
-	}
 }
 
 // fixture is the namespace of a test.
@@ -196,14 +114,8 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	if server == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	f := &fixture{apiServer: server, t: t}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "plugin-"}}
-	f.make(namespace)
-	f.namespace = namespace.Name
-	return f
+	namespace, _ := suite.Need(t).Namespace(t, "plugin-")
+	return &fixture{apiServer: server, t: t, namespace: namespace}
 }
 
 func (f *fixture) make(objects ...client.Object) {
@@ -282,6 +194,23 @@ func (f *fixture) run(args ...string) printed {
 	f.t.Helper()
 	out, errs, code := command("print(1)\n", append([]string{"--kubeconfig", f.kubeconfig, "-n", f.namespace}, args...)...)
 	return printed{out, errs, code}
+}
+
+// as returns what runs commands as a user, with credentials of the user's own.
+func (f *fixture) as(user string) func(args ...string) printed {
+	f.t.Helper()
+	config, err := suite.Need(f.t).KubeconfigOf(user)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	path := filepath.Join(f.t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	return func(args ...string) printed {
+		out, errs, code := commandAt(path, append([]string{"-n", f.namespace}, args...)...)
+		return printed{out, errs, code}
+	}
 }
 
 // end finishes a call, as the operator does.

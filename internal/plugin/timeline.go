@@ -35,7 +35,12 @@ func stretches(call *v1alpha1.ToolCall, now time.Time) []stretch {
 		return append(all, stretch{"-", "waiting", max(0, end-accepted)})
 	}
 	started := *t.StartedMilliseconds
-	return append(all, stretch{"-", "until started", max(0, started-accepted)}, stretch{"#", "running", max(0, end-started)})
+	last := "running"
+	if t.FinishedMilliseconds != nil {
+		// Its process ran for less: the result has to come back.
+		last = "until finished"
+	}
+	return append(all, stretch{"-", "until started", max(0, started-accepted)}, stretch{"#", last, max(0, end-started)})
 }
 
 // timeline draws the time of a call to scale. A part that took any time has at least one character.

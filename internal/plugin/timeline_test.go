@@ -18,10 +18,10 @@ func TestTimelineIsToScale(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, timings := range map[string]*v1alpha1.CallTimings{
 		"": nil,
-		"[" + strings.Repeat("-", 20) + strings.Repeat("#", 20) + "] 500ms until started, 500ms running": {
+		"[" + strings.Repeat("-", 20) + strings.Repeat("#", 20) + "] 500ms until started, 500ms until finished": {
 			AcceptedMilliseconds: ptr.To(int64(0)), StartedMilliseconds: ptr.To(int64(500)), FinishedMilliseconds: ptr.To(int64(1000)),
 		},
-		"[.-" + strings.Repeat("#", 39) + "] 1ms until accepted, 1ms until started, 10.0s running": {
+		"[.-" + strings.Repeat("#", 39) + "] 1ms until accepted, 1ms until started, 10.0s until finished": {
 			AcceptedMilliseconds: ptr.To(int64(1)), StartedMilliseconds: ptr.To(int64(2)), FinishedMilliseconds: ptr.To(int64(10_000)),
 		},
 		"[" + strings.Repeat(".", 4) + strings.Repeat("-", 36) + "] 2.0s until accepted, 18.0s waiting": {AcceptedMilliseconds: ptr.To(int64(2000))},

@@ -27,7 +27,8 @@ The table shows both together: a call needs the right to use its tool, unless th
 allow it. ? stands for what you have no permission to see: policies need the ClusterRole toolcall-policy-viewer. What a single
 call may do, with its arguments, says "kubectl toolcall check".
 
---as shows what somebody else may use, if you may impersonate them. The exit code is 0, also if you may use nothing, and 1 if
+--as shows what somebody else may use, if you may impersonate them: the rights are theirs, environments and policies are read with
+yours. The exit code is 0, also if you may use nothing, and 1 if
 the rights or the environments can't be read; without permission to list environments, your rights are shown all the same.`
 
 const toolsExample = `  kubectl toolcall tools
@@ -87,7 +88,7 @@ func (c *cli) tools(ctx context.Context, formats *outputFormats) error {
 		return err
 	}
 	list := &v1alpha1.ExecutionEnvironmentList{}
-	listErr := cluster.client.List(ctx, list, client.InNamespace(cluster.namespace))
+	listErr := cluster.asker.List(ctx, list, client.InNamespace(cluster.namespace))
 	if listErr != nil && !apierrors.IsForbidden(listErr) {
 		return cluster.readError("environments", listErr)
 	}

@@ -65,8 +65,8 @@ func TestToolsWithoutPolicies(t *testing.T) {
 	f.policy()
 	f.environment("repo", true)
 	user := f.user([]string{"toolcall-user"}, "git")
-	f.run("tools", "--as", "nobody").expect(t, 1, "You may use: none", "you need permission to list executionenvironments", "toolcall-user")
-	f.run("tools", "--as", user).expect(t, 0, "You may use: git", "repo yes "+f.namespace+" ? ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
+	f.as("nobody")("tools").expect(t, 1, "You may use: none", "you need permission to list executionenvironments", "toolcall-user")
+	f.as(user)("tools").expect(t, 0, "You may use: git", "repo yes "+f.namespace+" ? ? ? ? ?", "note: ? stands for policies that you have no permission to read", "toolcall-policy-viewer")
 }
 
 // Where an authorizer can't list rights, the tools of the policies are asked for one by one.

@@ -127,7 +127,7 @@ func countUsage(table *metav1.Table, environments []v1alpha1.ExecutionEnvironmen
 	}
 	columns := table.ColumnDefinitions
 	phase, environment := columnIndex(columns, "Phase"), columnIndex(columns, "Environment")
-	requestedBy, duration := columnIndex(columns, "Requested-By"), columnIndex(columns, "Duration")
+	requestedBy, duration := columnIndex(columns, "Requested-By"), columnIndex(columns, columnDuration)
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		for _, counted := range []*usage{

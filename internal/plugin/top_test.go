@@ -69,13 +69,18 @@ func TestTop(t *testing.T) {
 func TestDescribeOfEnvironments(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.policy()
+	f.policy(func(p *v1alpha1.ExecutionPolicySpec) {
+		p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkListed, Allowed: []v1alpha1.AllowedHost{{Host: "a.example.com"}, {Host: "*.b.example.com"}}}
+	})
 	f.environment("tools", true, v1alpha1.EnvVar{Name: "PLAIN", Value: "private"})
-	f.environment("other", false)
+	f.make(&v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "other"}, Spec: v1alpha1.ExecutionEnvironmentSpec{
+		Image: "i", PolicyRef: &v1alpha1.PolicyReference{Name: f.namespace},
+		Sessions: &v1alpha1.SessionLimits{Max: ptr.To(int32(7)), MaxPerCaller: ptr.To(int32(2))},
+	}})
 	f.setReady("tools", metav1.ConditionFalse, "DuplicateDefault", nil)
 	got := f.run("env", "describe", "tools", "other")
 	got.expect(t, 0, "Name: tools", "Default: yes", "Ready: False (DuplicateDefault)", "Policy: "+f.namespace, "Allows: any program; shell; code in python",
-		"PLAIN: a value", "Events: none", "Name: other", "Ready: Unknown")
+		"Network: a.example.com, *.b.example.com", "Sessions: 7, and 2 of each requester", "PLAIN: a value", "Events: none", "Name: other", "Ready: Unknown")
 	f.run("env", "suspend", "other", "-o", "name").expect(t, 0, "executionenvironment.toolcall.dev/other")
 	f.run("env", "describe", "other").expect(t, 0, "Suspended: yes: no new call starts; kubectl toolcall env resume other lets them")
 	f.run("env", "describe", "none").expect(t, 1, "environment none not found in namespace")

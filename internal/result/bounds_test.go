@@ -16,9 +16,10 @@ import (
 // largest is the outcome that takes most bytes of all that Validate accepts.
 func largest() *Outcome {
 	o := &Outcome{
-		Reason: OOMKilled, Started: true, ExitCode: Exit(NoExitCode), Signal: "SIG" + strings.Repeat("X", 29), OOMKilled: true,
+		Reason: OOMKilled, Started: true, Signal: "SIG" + strings.Repeat("X", 29), OOMKilled: true,
 		// encoding/json writes each of these bytes as \u0001.
 		Message:    strings.Repeat("\x01", MaxMessage),
+		Refusal:    strings.Repeat("\x01", MaxMessage),
 		WorkingDir: strings.Repeat("\x01", MaxWorkingDir),
 		StartTime:  time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.FixedZone("", 12*3600)),
 		DurationMS: 1<<63 - 1,
@@ -29,7 +30,7 @@ func largest() *Outcome {
 		Head: bytes.Repeat([]byte{0xff}, MaxStreamBytes/2-1), Tail: bytes.Repeat([]byte{0xff}, MaxStreamBytes/2+1),
 		Bytes: 1<<63 - 1, SHA256: strings.Repeat("f", 64), InvalidUTF8: true,
 	}
-	o.Stdout, o.Stderr = stream, stream
+	o.Stdout, o.Stderr, o.Output = stream, stream, stream
 	o.MoreExecuted, o.MoreRefused, o.MoreDenied = 1<<63-1, 1<<63-1, 1<<63-1
 	o.Isolation = &Isolation{
 		Self:    &rules.Self{User: 1<<32 - 2, Seccomp: rules.SeccompDisabled, UserNamespace: new(bool)},
@@ -86,7 +87,9 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 	for name, grow := range map[string]func(*Outcome){
 		"stdout":      func(o *Outcome) { o.Stdout.Head = append(o.Stdout.Head, 'x') },
 		"stderr":      func(o *Outcome) { o.Stderr.Tail = append(o.Stderr.Tail, 'x') },
+		"output":      func(o *Outcome) { o.Output.Tail = append(o.Output.Tail, 'x') },
 		"message":     func(o *Outcome) { o.Message += "x" },
+		"refusal":     func(o *Outcome) { o.Refusal += "x" },
 		"working dir": func(o *Outcome) { o.WorkingDir += "x" },
 		"signal":      func(o *Outcome) { o.Signal += "X" },
 		"hash":        func(o *Outcome) { o.Stdout.SHA256 += "f" },

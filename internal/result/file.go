@@ -51,6 +51,7 @@ type File struct {
 	Changed    bool         `json:"changed,omitempty"`
 	Created    bool         `json:"created,omitempty"`
 	Replaced   *int64       `json:"replaced,omitempty"`
+	Binary     bool         `json:"binary,omitempty"`
 	Skipped    SkippedFiles `json:"skipped,omitzero"`
 }
 

@@ -1,36 +1,77 @@
 package result
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 )
 
 func TestOutputReadsAsSpecified(t *testing.T) {
 	t.Parallel()
+	const refusal = `"/usr/bin/id" was not allowed to run: add it to binaries.allowed of policy "agents".`
+	const limit = "The command was stopped at its limit of 2 s."
 	for name, c := range map[string]struct {
-		stdout, stderr string
-		exit           *int32
-		took           time.Duration
+		outcome        Outcome
+		shown, message string
 		want           string
 	}{
-		"stdout alone":              {"hello", "", Exit(0), 1500 * time.Millisecond, "hello\n\nTook 1.5s"},
-		"stdout that ends its line": {"hello\n", "", Exit(0), 0, "hello\n\nTook 0.0s"},
-		"stderr alone":              {"", "oops", Exit(0), 0, "oops\n\nTook 0.0s"},
-		"both":                      {"out", "err", Exit(0), 0, "out\nerr\n\nTook 0.0s"},
-		"both, literally a newline": {"out\n", "err\n", Exit(0), 0, "out\n\nerr\n\nTook 0.0s"},
-		"nothing":                   {"", "", Exit(0), 0, "(no output)\n\nTook 0.0s"},
-		"a failure":                 {"out", "", Exit(3), 0, "out\n\nCommand exited with code 3\n\nTook 0.0s"},
-		"a failure after a newline": {"out\n", "", Exit(3), 0, "out\n\nCommand exited with code 3\n\nTook 0.0s"},
-		"a silent failure":          {"", "", Exit(1), 0, "(no output)\n\nCommand exited with code 1\n\nTook 0.0s"},
-		"a timeout":                 {"part", "", Exit(-1), 2 * time.Second, "part\n\nCommand exited with code -1\n\nTook 2.0s"},
-		"no exit code":              {"part", "", nil, 2 * time.Second, "part\n\nTook 2.0s"},
+		"output":                     {Outcome{ExitCode: Exit(0), DurationMS: 1500}, "hello", "", "hello\n\nTook 1.5s"},
+		"output that ends its line":  {Outcome{ExitCode: Exit(0)}, "hello\n", "", "hello\n\nTook 0.0s"},
+		"nothing":                    {Outcome{ExitCode: Exit(0)}, "", "", "(no output)\n\nTook 0.0s"},
+		"minutes":                    {Outcome{ExitCode: Exit(0), DurationMS: 125_000}, "a\n", "", "a\n\nTook 2m 5.0s"},
+		"a failure":                  {Outcome{ExitCode: Exit(3)}, "out\n", "It failed.", "out\n\nCommand exited with code 3\n\nTook 0.0s"},
+		"a silent failure":           {Outcome{ExitCode: Exit(1)}, "", "", "(no output)\n\nCommand exited with code 1\n\nTook 0.0s"},
+		"a time limit":               {Outcome{DurationMS: 2000}, "part\n", limit, "part\n\n" + limit + "\n\nTook 2.0s"},
+		"refused, and exit code 0":   {Outcome{ExitCode: Exit(0), Refusal: refusal}, ".\n", "", ".\n\n" + refusal + "\n\nTook 0.0s"},
+		"refused, and a failure":     {Outcome{ExitCode: Exit(1), Refusal: refusal}, "a", "", "a\n\nCommand exited with code 1\n" + refusal + "\n\nTook 0.0s"},
+		"refused, and a time limit":  {Outcome{Refusal: refusal}, "a", limit + " " + refusal, "a\n\n" + limit + " " + refusal + "\n\nTook 0.0s"},
+		"refused, and stopped":       {Outcome{Refusal: refusal}, "a", limit, "a\n\n" + limit + "\n" + refusal + "\n\nTook 0.0s"},
+		"a message of several lines": {Outcome{}, "a", "one\ntwo", "a\n\none two\n\nTook 0.0s"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := Output(c.stdout, c.stderr, c.exit, c.took); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
+		if got := Output(&c.outcome, c.shown, c.message); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestALineIsAddedBeforeTheTime(t *testing.T) {
+	t.Parallel()
+	for _, shown := range []string{"a", "a\n", "a\n\nTook 9.0s\n"} {
+		before := Output(&Outcome{ExitCode: Exit(0)}, shown, "")
+		text := AddLine(before, "More of it.\nMore of that.")
+		if want := strings.TrimSuffix(shown, "\n") + "\n\nMore of it.\nMore of that.\n\nTook 0.0s"; text != want {
+			t.Errorf("got %q, want %q", text, want)
+		}
+		if text = RemoveLine(text, "More of it."); text != AddLine(before, "More of that.") {
+			t.Errorf("one line is left: %q", text)
+		}
+		if text = RemoveLine(text, "More of that."); text != before {
+			t.Errorf("no line is left: %q", text)
+		}
+	}
+}
+
+func TestWithoutAnOrderStdoutIsFirst(t *testing.T) {
+	t.Parallel()
+	stream := func(text string) Stream { return Stream{Head: []byte(text), Bytes: int64(len(text))} }
+	for name, c := range map[string]struct {
+		outcome Outcome
+		want    string
+	}{
+		"an order":          {Outcome{Stdout: stream("a\nc\n"), Stderr: stream("b\n"), Output: stream("a\nb\nc\n")}, "a\nb\nc\n"},
+		"none":              {Outcome{Stdout: stream("a\x1b[0m\n"), Stderr: stream("1%\r2%\n")}, "a\n2%\n"},
+		"half a line first": {Outcome{Stdout: stream("a"), Stderr: stream("b")}, "a\nb"},
+		"stdout alone":      {Outcome{Stdout: stream("a")}, "a"},
+		"stderr alone":      {Outcome{Stderr: stream("b")}, "b"},
+		"too much": {Outcome{Output: stream(strings.Repeat("x", 300))},
+			strings.Repeat("x", 100) + "\n[... 100 bytes left out ...]\n" + strings.Repeat("x", 100)},
+		"more than the streams show": {Outcome{Stdout: Stream{Head: []byte("ab"), Tail: []byte("yz"), Bytes: 9}, Output: stream("abcdyz")},
+			"ab\n[... 2 bytes left out ...]\nyz"},
+	} {
+		if got := c.outcome.Shown(100); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -49,6 +90,19 @@ func TestTookRoundsBeforeItSplits(t *testing.T) {
 	} {
 		if got := Took(took); got != want {
 			t.Errorf("%v: got %q, want %q", took, got, want)
+		}
+	}
+}
+
+func TestOlderRunnersGaveACodeToWhatWasStopped(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{
+		`{"reason":"TimedOut","started":true,"exitCode":-1,"signal":"SIGTERM"}`, `{"reason":"CancelRequested","started":true,"exitCode":-1}`,
+		`{"reason":"OOMKilled","started":true,"exitCode":137}`,
+	} {
+		o := &Outcome{}
+		if err := json.Unmarshal([]byte(raw), o); err != nil || o.ExitCode != nil || o.Validate() != nil {
+			t.Errorf("%s: %v, %v, %v", raw, err, o.ExitCode, o.Validate())
 		}
 	}
 }

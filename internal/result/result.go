@@ -14,7 +14,10 @@
 // standard library, because it is linked into the supervisor that every pod starts.
 package result
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Reasons of an outcome, spelled as in the API.
 const (
@@ -34,9 +37,6 @@ const (
 	IsolationUnavailable = "IsolationUnavailable"
 )
 
-// NoExitCode is the exit code of a process that has none of its own because a signal or the timeout ended it.
-const NoExitCode int32 = -1
-
 // Outcome is what is known of one process after its end.
 type Outcome struct {
 	// Reason is one of the constants of this package.
@@ -45,7 +45,7 @@ type Outcome struct {
 	Message string `json:"message,omitempty"`
 	// Started is true when the process was started. When false it certainly never ran.
 	Started bool `json:"started,omitempty"`
-	// ExitCode of the process; NoExitCode when a signal or the timeout ended it; nil when nothing ran.
+	// ExitCode of a process that ended by itself; nil for another one, and when nothing ran.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// Signal is the name of the signal that ended the process, e.g. SIGKILL.
 	Signal string `json:"signal,omitempty"`
@@ -59,6 +59,11 @@ type Outcome struct {
 	// Stdout and Stderr are what was kept of the output.
 	Stdout Stream `json:"stdout,omitzero"`
 	Stderr Stream `json:"stderr,omitzero"`
+	// Output is what a Screen shows of both, in the order in which they came. It is empty when that is the bytes of one of them,
+	// and nothing came of the other; and when the order isn't known.
+	Output Stream `json:"output,omitzero"`
+	// LeftRunning is how many processes the command left running when it ended by itself. They were ended with it.
+	LeftRunning int64 `json:"leftRunning,omitempty"`
 	// WorkingDir is the directory that the process started in, symbolic links resolved.
 	WorkingDir string `json:"workingDir,omitempty"`
 	// Executed and Refused are the programs that a call with rules executed, and those that it was not allowed to, in the
@@ -67,6 +72,8 @@ type Outcome struct {
 	MoreExecuted int64    `json:"moreExecuted,omitempty"`
 	Refused      Programs `json:"refused,omitempty"`
 	MoreRefused  int64    `json:"moreRefused,omitempty"`
+	// Refusal is a sentence or two about the programs and the hosts that were refused, for a person.
+	Refusal string `json:"refusal,omitempty"`
 	// Denied are the addresses that a call was not allowed to reach, in the order in which they came. MoreDenied counts what
 	// isn't in the list.
 	Denied     Denials `json:"denied,omitempty"`
@@ -83,3 +90,15 @@ type Outcome struct {
 
 // Exit returns a pointer to an exit code.
 func Exit(code int32) *int32 { return &code }
+
+// UnmarshalJSON reads the outcomes of older runners too, which gave a process a code that a signal or a limit had ended.
+func (o *Outcome) UnmarshalJSON(raw []byte) error {
+	type plain Outcome
+	if err := json.Unmarshal(raw, (*plain)(o)); err != nil {
+		return err
+	}
+	if exitRules[o.Reason] == exitForced || exitRules[o.Reason] == exitStopped {
+		o.ExitCode = nil
+	}
+	return nil
+}

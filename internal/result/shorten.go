@@ -11,13 +11,13 @@ import (
 //
 // What is redacted must be redacted before: a part of a value isn't recognized.
 func (o *Outcome) Shorten() {
-	o.Message = firstText(o.Message, MaxMessage)
+	o.Message, o.Refusal = firstText(o.Message, MaxMessage), firstText(o.Refusal, MaxMessage)
 	o.WorkingDir = WholePath(o.WorkingDir)
 	if o.File != nil {
 		o.File.shorten()
 	}
 	o.correctEnd()
-	for _, s := range []*Stream{&o.Stdout, &o.Stderr} {
+	for _, s := range []*Stream{&o.Stdout, &o.Stderr, &o.Output} {
 		s.shorten()
 		if !o.Started && s.Bytes != 0 {
 			*s = Stream{}
@@ -44,10 +44,10 @@ func (o *Outcome) correctEnd() {
 		o.Reason, o.ExitCode = o.reasonByCode()
 		o.Started = o.Started || o.File != nil
 	}
-	if o.Signal != "" && (*orZero(o.ExitCode) != NoExitCode || !isSignalName(o.Signal)) {
+	if o.Signal != "" && (!o.mayHaveSignal() || !isSignalName(o.Signal)) {
 		o.Signal = ""
 	}
-	o.DurationMS = max(o.DurationMS, 0)
+	o.DurationMS, o.LeftRunning = max(o.DurationMS, 0), max(o.LeftRunning, 0)
 	for _, at := range []*time.Time{&o.StartTime, &o.CompletionTime} {
 		if _, err := at.MarshalJSON(); err != nil {
 			*at = time.Time{}
@@ -72,7 +72,7 @@ func (o *Outcome) reasonByCode() (reason string, code *int32) {
 	case c != nil && *c >= 1 && *c <= 255:
 		return NonZeroExit, c
 	default:
-		return Signaled, Exit(NoExitCode)
+		return Signaled, nil
 	}
 }
 

@@ -188,7 +188,7 @@ func TestAnEndThatCantBeBecomesTheOneByTheExitCode(t *testing.T) {
 	for name, c := range map[string]struct{ outcome, want Outcome }{
 		"a code of success": {Outcome{Reason: "Other", Started: true, ExitCode: Exit(0)}, Outcome{Reason: Completed, Started: true, ExitCode: Exit(0)}},
 		"a code of failure": {Outcome{Reason: Completed, Started: true, ExitCode: Exit(7)}, Outcome{Reason: NonZeroExit, Started: true, ExitCode: Exit(7)}},
-		"no code":           {Outcome{Reason: Completed, Started: true}, Outcome{Reason: Signaled, Started: true, ExitCode: Exit(NoExitCode)}},
+		"no code":           {Outcome{Reason: Completed, Started: true}, Outcome{Reason: Signaled, Started: true}},
 		"a signal with a code": {Outcome{Reason: NonZeroExit, Started: true, ExitCode: Exit(7), Signal: "SIGKILL"},
 			Outcome{Reason: NonZeroExit, Started: true, ExitCode: Exit(7)}},
 		"a code of nothing": {Outcome{Reason: CommandNotFound, ExitCode: Exit(0)}, Outcome{Reason: CommandNotFound}},

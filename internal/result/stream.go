@@ -27,8 +27,10 @@ type Stream struct {
 
 // Whole says whether every byte was kept.
 func (s *Stream) Whole() bool {
-	return s.Bytes <= int64(len(s.Head)+len(s.Tail))
+	return s.Bytes <= int64(s.kept())
 }
+
+func (s *Stream) kept() int { return len(s.Head) + len(s.Tail) }
 
 // Text returns the stream as valid UTF-8 of at most limit bytes, and whether anything was left out.
 //

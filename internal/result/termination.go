@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -24,9 +25,11 @@ const (
 
 // termination is the compact form of an outcome.
 type termination struct {
-	Version    int       `json:"v"`
-	Reason     string    `json:"reason"`
-	Message    string    `json:"message,omitempty"`
+	Version int    `json:"v"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Refusal is empty when the message says it.
+	Refusal    string    `json:"refusal,omitempty"`
 	Started    bool      `json:"started,omitempty"`
 	ExitCode   *int32    `json:"exitCode,omitempty"`
 	Signal     string    `json:"signal,omitempty"`
@@ -59,7 +62,7 @@ func EncodeTerminationLimit(o *Outcome, limit int) []byte {
 	t := newTermination(o)
 	fixed := len(encode(t))
 	if fixed > limit {
-		t.Message, t.WorkingDir = "", ""
+		t.Message, t.Refusal, t.WorkingDir = "", "", ""
 		if t.File != nil {
 			t.File.Path = ""
 		}
@@ -77,6 +80,9 @@ func newTermination(o *Outcome) *termination {
 		Started: o.Started, ExitCode: o.ExitCode, Signal: clip(o.Signal, 32), OOMKilled: o.OOMKilled,
 		Start: o.StartTime, Completion: o.CompletionTime, DurationMS: o.DurationMS,
 		Stdout: newCompactStream(&o.Stdout), Stderr: newCompactStream(&o.Stderr),
+	}
+	if !strings.Contains(o.Message, o.Refusal) {
+		t.Refusal = clip(o.Refusal, shortField)
 	}
 	if a := o.Artifacts; a != nil {
 		t.Artifacts = int64(len(a.Kept)) + min(a.Omitted, 1<<62)
@@ -150,7 +156,7 @@ func (t *termination) outcome() (*Outcome, error) {
 		return nil, fmt.Errorf("stderr in the termination message: %w", err)
 	}
 	o := &Outcome{
-		Reason: t.Reason, Message: t.Message, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
+		Reason: t.Reason, Message: t.Message, Refusal: t.Refusal, Started: t.Started, ExitCode: t.ExitCode, Signal: t.Signal,
 		OOMKilled: t.OOMKilled, StartTime: t.Start, CompletionTime: t.Completion, DurationMS: t.DurationMS,
 		WorkingDir: t.WorkingDir, Stdout: stdout, Stderr: stderr, File: t.File,
 	}

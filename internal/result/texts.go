@@ -4,7 +4,7 @@ package result
 // the paths of artifacts while they are collected. Texts that name hosts have a replacement of their own, because names lose the
 // case of their letters. The texts aren't shortened before, so that they are whole.
 func (o *Outcome) ReplaceTexts(replace, replaceHosts func(string) string) {
-	o.Message = replaceHosts(o.Message)
+	o.Message, o.Refusal = replaceHosts(o.Message), replaceHosts(o.Refusal)
 	for i := range o.Denied {
 		o.Denied[i].Host = replaceHosts(o.Denied[i].Host)
 	}

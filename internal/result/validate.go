@@ -20,7 +20,7 @@ const (
 // MaxEncoded bounds the JSON of an outcome that Validate accepts. encoding/json writes one byte of a string as at most
 // six, and bytes as base64; each stream has two ends, each padded to whole groups of four.
 const (
-	MaxEncoded = 2*maxEncodedStream + 6*(MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedDenials + maxEncodedFile + maxEncodedArtifacts +
+	MaxEncoded = 3*maxEncodedStream + 6*(2*MaxMessage+MaxWorkingDir) + maxEncodedPrograms + maxEncodedDenials + maxEncodedFile + maxEncodedArtifacts +
 		maxEncodedRedactions + maxEncodedRest
 
 	maxEncodedStream = (MaxStreamBytes/3 + 2) * 4
@@ -37,9 +37,8 @@ const (
 	exitNone    exitRule = iota // never started
 	exitZero                    // 0
 	exitOwn                     // 1 to 255
-	exitForced                  // NoExitCode
-	exitOOM                     // NoExitCode, or the code of a shell that passed it on
-	exitStopped                 // NoExitCode, or nothing when it was stopped before its start
+	exitForced                  // started, and none of its own
+	exitStopped                 // none of its own, whether it was started or not
 )
 
 var exitRules = map[string]exitRule{
@@ -47,7 +46,7 @@ var exitRules = map[string]exitRule{
 	NonZeroExit:          exitOwn,
 	TimedOut:             exitForced,
 	Signaled:             exitForced,
-	OOMKilled:            exitOOM,
+	OOMKilled:            exitForced,
 	CommandNotFound:      exitNone,
 	WorkingDirNotFound:   exitNone,
 	WorkingDirNotAllowed: exitNone,
@@ -67,13 +66,13 @@ func (o *Outcome) Validate() error {
 		return err
 	}
 	switch {
-	case o.Signal != "" && (*orZero(o.ExitCode) != NoExitCode || !isSignalName(o.Signal)):
+	case o.Signal != "" && (!o.mayHaveSignal() || !isSignalName(o.Signal)):
 		return errors.New("the signal doesn't go with the exit code, or isn't one")
-	case len(o.Message) > MaxMessage || len(o.WorkingDir) > MaxWorkingDir:
+	case len(o.Message) > MaxMessage || len(o.Refusal) > MaxMessage || len(o.WorkingDir) > MaxWorkingDir:
 		return errors.New("a field is longer than it may be")
-	case o.DurationMS < 0:
-		return errors.New("durationMS is negative")
-	case !o.Started && (o.Stdout.Bytes != 0 || o.Stderr.Bytes != 0):
+	case o.DurationMS < 0 || o.LeftRunning < 0:
+		return errors.New("durationMS or leftRunning is negative")
+	case !o.Started && (o.Stdout.Bytes != 0 || o.Stderr.Bytes != 0 || o.Output.Bytes != 0):
 		return errors.New("there is output of a process that wasn't started")
 	}
 	if err := o.validatePrograms(); err != nil {
@@ -98,8 +97,14 @@ func (o *Outcome) Validate() error {
 	if err := o.Stderr.validate(); err != nil {
 		return fmt.Errorf("stderr %w", err)
 	}
+	if err := o.Output.validate(); err != nil {
+		return fmt.Errorf("output %w", err)
+	}
 	return nil
 }
+
+// mayHaveSignal says that a process was started, and didn't end by itself.
+func (o *Outcome) mayHaveSignal() bool { return o.Started && o.ExitCode == nil && o.File == nil }
 
 func (o *Outcome) validateReason() error {
 	if o.File != nil {
@@ -120,28 +125,17 @@ func (o *Outcome) validateReason() error {
 
 // allows says whether a process that was started, or wasn't, may have ended with that code.
 func (r exitRule) allows(started bool, code *int32) bool {
-	if !started || code == nil {
-		return !started && code == nil && (r == exitNone || r == exitStopped)
+	if code == nil {
+		return r == exitStopped || r == exitForced && started || r == exitNone && !started
 	}
 	switch c := *code; r {
 	case exitZero:
-		return c == 0
+		return started && c == 0
 	case exitOwn:
-		return c >= 1 && c <= 255
-	case exitForced, exitStopped:
-		return c == NoExitCode
-	case exitOOM:
-		return c == NoExitCode || c >= 1 && c <= 255
+		return started && c >= 1 && c <= 255
 	default:
 		return false
 	}
-}
-
-func orZero(code *int32) *int32 {
-	if code == nil {
-		return new(int32)
-	}
-	return code
 }
 
 func isSignalName(s string) bool {

@@ -10,12 +10,6 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// SourceArg is the argument that is replaced by the path of Command.Source.
-const SourceArg = "@toolcall-source@"
-
-// sourcePath is the path of the source for the child: its file descriptor 3.
-const sourcePath = "/dev/fd/3"
-
 // DefaultGrace is how long a process has to end after SIGTERM.
 const DefaultGrace = 5 * time.Second
 
@@ -44,9 +38,6 @@ type Command struct {
 	// OnStreams gets what is kept of the output as soon as the process runs, to be read then and later, and to be dropped by
 	// the one who gets it. It must not block. When it is nil, Run drops the files.
 	OnStreams func(stdout, stderr kept.Output)
-	// Source is put into a file in memory that can't be changed, if it isn't nil. Arguments that are SourceArg are replaced
-	// by its path.
-	Source []byte
 	// Rules hold for the process and all that it starts; nil for none. A call whose rules the node can't hold doesn't
 	// start.
 	Rules *rules.Rules

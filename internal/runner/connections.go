@@ -134,11 +134,17 @@ func (c *connections) report(o *result.Outcome) {
 		o.Denied = append(o.Denied, result.NetworkDenial{Host: d.Host, Count: d.Count})
 	}
 	o.MoreDenied += more
-	if !slices.Contains([]string{result.NonZeroExit, result.Signaled, result.TimedOut}, o.Reason) {
-		return
-	}
+	ends := []string{result.NonZeroExit, result.Signaled, result.TimedOut}
 	if len(names) > 0 {
-		o.Message += fmt.Sprintf(" Looking up %q was not allowed: %s.", names[0].Host, names[0].Rule)
+		var others []string
+		for _, d := range names[1:] {
+			others = append(others, d.Host)
+		}
+		o.AddRefusal(fmt.Sprintf("Looking up %q was not allowed: %s.", names[0].Host, names[0].Rule)+
+			result.OthersRefused("name", "status.network.denied", others, more > 0), ends)
+	}
+	if !slices.Contains(ends, o.Reason) {
+		return
 	}
 	if last, others := c.resolver.Failures(); last != nil {
 		o.Message += " " + failedLookups(last, others)

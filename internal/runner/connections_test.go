@@ -120,7 +120,7 @@ def reach(host, port):
     except OSError as e:
         return errno.errorcode[e.errno]
 `
-	cmd := code(prelude+source, "python3", SourceArg)
+	cmd := python(prelude + source)
 	cmd.Network, cmd.Dir = n, publicDir(t)
 	return cmd
 }

@@ -6,17 +6,18 @@
 // Invariants:
 //   - Run returns in bounded time after the end of the process, its timeout and grace, or the end of the context,
 //     whatever the process and its descendants do;
-//   - when Run returns, no process that the command started is left, not even as a zombie;
+//   - when Run returns, no process that the command started is left, not even as a zombie: the kernel has said that this
+//     process has no child. If that takes longer than killLimit, the outcome says so;
 //   - memory is bounded by the command's MaxBytesPerStream, and the process is never blocked or killed for writing too
 //     much. What is kept on disk of its output is bounded by KeepBytesPerStream, and a disk that is full or broken doesn't
 //     disturb it (package kept);
-//   - the process gets the file descriptors 0, 1 and 2, 3 for a source, and no others;
+//   - the process gets the file descriptors 0, 1 and 2, and no others;
 //   - values to redact are in nothing that Run keeps, shows or returns of the output;
 //   - there is an exit code only for a process that ended by itself.
 //
 // In the first process of a PID namespace, all other processes of the namespace belong to the command. Elsewhere Run makes
-// its process a child subreaper; the children that existed before the start don't belong to the command. The program must
-// not start other processes while Run runs, as they would count as the command's. Only one Run runs at a time; others wait.
+// its process a child subreaper, and all of its descendants belong to the command. The program must have no other children
+// while Run runs, as they would be ended with the command. Only one Run runs at a time; others wait.
 //
 // The package must import nothing but the standard library, golang.org/x/sys, and the packages result, kept and
 // redact: it is linked into the supervisor that runs in every pod. It works on Linux only.

@@ -49,7 +49,6 @@ type supervision struct {
 	Stdin          []byte
 	Timeout, Grace time.Duration
 	DenyNetwork    bool
-	Source         []byte
 	Harden         bool
 	NoNewPrivs     bool
 	Rules          *rules.Rules
@@ -99,7 +98,7 @@ func (r *report) supervise(s supervision) error {
 	}
 	cmd := Command{
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: s.Stdin, Timeout: s.Timeout, Grace: s.Grace,
-		MaxBytesPerStream: max(s.MaxBytesPerStream, 64<<10), DenyNetwork: s.DenyNetwork, Source: s.Source,
+		MaxBytesPerStream: max(s.MaxBytesPerStream, 64<<10), DenyNetwork: s.DenyNetwork,
 		Rules: s.Rules,
 	}
 	if s.OpenDir {

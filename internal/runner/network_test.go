@@ -11,11 +11,13 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
+func python(source string) Command { return program("python3", "-c", source) }
+
 // offline runs a Python program without network; it prints what it finds out.
 func offline(t *testing.T, source string) result.Outcome {
 	t.Helper()
 	needs(t, "python3")
-	cmd := code(source, "python3", SourceArg)
+	cmd := python(source)
 	cmd.DenyNetwork = true
 	cmd.Dir = publicDir(t)
 	return runIt(t, t.Context(), cmd)
@@ -126,7 +128,7 @@ func TestForeignABIsAreRefused(t *testing.T) {
 		t.Skip("only amd64 runs 32-bit calls from 64-bit programs")
 	}
 	needs(t, "python3")
-	control := runIt(t, t.Context(), code(foreignCalls, "python3", SourceArg))
+	control := runIt(t, t.Context(), python(foreignCalls))
 	if !strings.Contains(text(control.Stdout), "getpid True") {
 		t.Log("this kernel has no i386 calls: ", describe(control))
 	} else if strings.Contains(text(control.Stdout), "socket -") {
@@ -170,6 +172,5 @@ func threadWithFilter(t *testing.T) string {
 
 func TestNetworkIsThereUnlessDenied(t *testing.T) {
 	needs(t, "python3")
-	completed("2\n", "").check(t, runIt(t, t.Context(),
-		code("import socket; print(int(socket.socket().family))", "python3", SourceArg)))
+	completed("2\n", "").check(t, runIt(t, t.Context(), python("import socket; print(int(socket.socket().family))")))
 }

@@ -27,7 +27,9 @@ func (r *run) outcome() result.Outcome {
 		DurationMS:     r.endedAt.Sub(r.startedAt).Milliseconds(),
 		Stdout:         r.stdout.capture.stream(),
 		Stderr:         r.stderr.capture.stream(),
+		LeftRunning:    r.leftRunning,
 	}
+	r.shown.addTo(&o)
 	if r.cmd.OnStreams == nil {
 		r.stdout.capture.kept.Drop()
 		r.stderr.capture.kept.Drop()
@@ -41,7 +43,7 @@ func (r *run) outcome() result.Outcome {
 	r.connections.report(&o)
 	r.reportSelf(&o)
 	if r.survivors {
-		o.Message += " Some of its processes could not be ended."
+		o.Message += " Some of its processes had not ended " + seconds(killLimit) + " after SIGKILL."
 	}
 	return o
 }
@@ -53,7 +55,6 @@ func (r *run) oomHappened() bool {
 
 // describeEnd sets reason, message, exit code and signal.
 func (r *run) describeEnd(o *result.Outcome) {
-	o.ExitCode = result.Exit(result.NoExitCode)
 	signaled := r.status != nil && r.status.Signaled()
 	if signaled {
 		o.Signal = signalName(r.status.Signal())
@@ -78,14 +79,14 @@ const outOfMemory = "The kernel killed the command for using more memory than it
 const killedChild = 128 + int(unix.SIGKILL)
 
 func (r *run) describeExit(o *result.Outcome, code int) {
-	o.ExitCode = result.Exit(int32(code))
-	o.Reason, o.Message = result.NonZeroExit, fmt.Sprintf("The command exited with code %d.", code)
-	switch {
-	case code == 0:
-		o.Reason = result.Completed
-	case o.OOMKilled && code == killedChild:
+	if o.OOMKilled && code == killedChild {
 		o.Reason, o.Message = result.OOMKilled, outOfMemory
 		return
+	}
+	o.ExitCode = result.Exit(int32(code))
+	o.Reason, o.Message = result.NonZeroExit, fmt.Sprintf("The command exited with code %d.", code)
+	if code == 0 {
+		o.Reason = result.Completed
 	}
 	switch {
 	case o.OOMKilled && r.isShared:

@@ -52,6 +52,14 @@ func lookProgram(argv, env []string, domain *sandbox.Domain) (string, error) {
 	return "", notFound(notInPath(name, path, refused))
 }
 
+// wordsHint helps who wrote a whole command line where a program belongs; empty for one word.
+func wordsHint(program string) string {
+	if len(strings.Fields(program)) < 2 {
+		return ""
+	}
+	return " A structured call's binary is one program, and args are its arguments."
+}
+
 func notInPath(name, path, refused string) string {
 	switch {
 	case refused != "":
@@ -59,7 +67,7 @@ func notInPath(name, path, refused string) string {
 	case path == "":
 		return quote(name) + " was not found: the command has no PATH."
 	default:
-		return fmt.Sprintf("%s was not found in PATH (%s).", quote(name), path)
+		return fmt.Sprintf("%s was not found in PATH (%s).%s", quote(name), path, wordsHint(name))
 	}
 }
 

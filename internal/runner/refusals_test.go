@@ -115,13 +115,18 @@ func TestTheMessageSaysHowManyWereRefused(t *testing.T) {
 	for script, want := range map[string]string{
 		"id; false":                          `id" was not allowed to run: add it to binaries.allowed of policy "agents".`,
 		"id; id; false":                      `id" was not allowed to run: add it to binaries.allowed of policy "agents".`,
-		"uname; id; false":                   `id" was not allowed to run: add it to binaries.allowed of policy "agents". 1 other program was refused too: see status.refused.`,
-		"uname; date; uname; id; id; false ": `id" was not allowed to run: add it to binaries.allowed of policy "agents". 2 other programs were refused too: see status.refused.`,
-		"for i in {1..140}; do printf '#!/bin/id\n' > " + work + "/$i; chmod 755 " + work + "/$i; " + work + "/$i; done; id; false": `id" was not allowed to run: add it to binaries.allowed of policy "agents". At least 128 other programs were refused too: see status.refused.`,
+		"uname; id; false":                   `id" was not allowed to run: add it to binaries.allowed of policy "agents". 1 other program was refused too: "` + real(t, "uname") + `".`,
+		"uname; date; uname; id; id; false ": `id" was not allowed to run: add it to binaries.allowed of policy "agents". 2 other programs were refused too: "` + real(t, "uname") + `" and "` + real(t, "date") + `".`,
+		"for i in {1..140}; do printf '#!/bin/id\n' > " + work + "/$i; chmod 755 " + work + "/$i; " + work + "/$i; done; id; false": `id" was not allowed to run: add it to binaries.allowed of policy "agents". At least 128 other programs were refused too, "` + work + `/1" and "` + work + `/2" among them: see status.refused.`,
 	} {
 		o := held(t, &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"chmod"}}}, script)
 		if !strings.HasSuffix(o.Message, want) {
 			t.Errorf("%s: %s", script, o.Message)
+		}
+		// So it does when the call succeeds: a model reads that text alone.
+		o = held(t, &rules.Rules{Policy: "agents", WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"chmod"}}}, script+"; true")
+		if o.Reason != result.Completed || strings.Contains(o.Message, "refused") || !strings.HasSuffix(o.Refusal, want) {
+			t.Errorf("%s; true: %s", script, o.Refusal)
 		}
 	}
 }

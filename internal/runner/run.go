@@ -87,9 +87,11 @@ type run struct {
 	// connections decide about the command's; nil when nothing does.
 	connections *connections
 	children    chan os.Signal
-	tree        tree
+	tree        *tree
 	stdout      *stream
 	stderr      *stream
+	outputs     *outputs
+	shown       *shown
 	feeder      *feeder
 	// inside is what the command is held by; nil for a command without rules.
 	inside *sandbox.Process
@@ -101,6 +103,8 @@ type run struct {
 	status *unix.WaitStatus
 	// stop is why the process was stopped; nil if it ended by itself.
 	stop *Stop
+	// leftRunning is how many processes the leader left when it ended by itself.
+	leftRunning int64
 	// survivors says that some process could not be ended.
 	survivors bool
 }

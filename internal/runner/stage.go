@@ -103,7 +103,7 @@ func closeDomain(d *sandbox.Domain) {
 func (r *run) startInside(domain *sandbox.Domain, program string, dir *workDir, files *childFiles) error {
 	defer domain.Close()
 	command := &sandbox.Start{
-		Domain: domain, Program: program, Argv: withSource(r.cmd.Argv, r.cmd.Source != nil), Env: r.cmd.Env,
+		Domain: domain, Program: program, Argv: r.cmd.Argv, Env: r.cmd.Env,
 		Directory: dir.fd(), Files: files.child(), DenyNetwork: r.cmd.DenyNetwork, Network: r.connections.network(), Wake: r.wake,
 	}
 	isAhead := ready != nil
@@ -119,10 +119,10 @@ func (r *run) execute(command *sandbox.Start) error {
 	if err != nil {
 		return err
 	}
-	tree := r.newTree()
+	becomeSubreaper()
 	r.startedAt = r.now()
 	if r.inside, err = stage.Execute(command); err == nil {
-		r.tree = tree(stage.PID)
+		r.tree = newTree(stage.PID)
 	}
 	return err
 }

@@ -80,6 +80,9 @@ func (r *run) start() (err error) {
 	limits := kept.Limits{Memory: r.cmd.MaxBytesPerStream, Disk: r.cmd.KeepBytesPerStream}
 	r.stdout = newStream(files.stdout, limits, r.cmd.Stdout, r.matcher)
 	r.stderr = newStream(files.stderr, limits, r.cmd.Stderr, r.matcher)
+	// Both streams whole fit, unless the policy lets them be very large.
+	r.shown = newShown(min(2*r.cmd.MaxBytesPerStream, result.MaxStreamBytes), r.matcher)
+	r.outputs = newOutputs(files.poll, r.stdout, r.stderr, r.shown)
 	if r.cmd.OnStreams != nil {
 		r.cmd.OnStreams(r.stdout.capture.kept, r.stderr.capture.kept)
 	}
@@ -102,11 +105,11 @@ type restriction struct {
 // startPlain starts the program.
 func (r *run) startPlain(program string, dir *workDir, files *childFiles, restrict restriction) error {
 	discardStage()
-	tree := r.newTree()
+	becomeSubreaper()
 	r.startedAt = r.now()
 	pid, err := dir.enter(func(cwd string) (int, error) { return fork(program, &r.cmd, files, cwd, restrict) })
 	if err == nil {
-		r.tree = tree(pid)
+		r.tree = newTree(pid)
 	}
 	return err
 }
@@ -142,20 +145,9 @@ func (r *run) denyNetwork() func() error {
 	}
 }
 
-// newTree notes the processes that exist before the start. It returns a function that makes the tree, given the process
-// ID of the leader.
-func (r *run) newTree() func(leader int) tree {
-	if os.Getpid() == 1 {
-		return func(leader int) tree { return &namespaceTree{leader: leader} }
-	}
-	t := newSubreaperTree()
-	return func(leader int) tree { t.lead(leader); return t }
-}
-
 // fork starts the program in a session of its own. It restricts a thread that is used for nothing else: the child inherits
 // the restriction, the other threads of this process don't.
 func fork(program string, cmd *Command, files *childFiles, cwd string, restrict restriction) (int, error) {
-	argv := withSource(cmd.Argv, cmd.Source != nil)
 	attr := &syscall.ProcAttr{
 		Dir: cwd, Env: cmd.Env, Files: files.child(), Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: restrict.isHeld},
 	}
@@ -163,7 +155,7 @@ func fork(program string, cmd *Command, files *childFiles, cwd string, restrict 
 		attr.Env = []string{} // nil would be our own
 	}
 	if restrict.set == nil {
-		return syscall.ForkExec(program, argv, attr)
+		return syscall.ForkExec(program, cmd.Argv, attr)
 	}
 	var thread int
 	pid, err := onThreadOfItsOwn(func() (int, error) {
@@ -171,7 +163,7 @@ func fork(program string, cmd *Command, files *childFiles, cwd string, restrict 
 			return 0, err
 		}
 		thread = unix.Gettid()
-		pid, err := syscall.ForkExec(program, argv, attr)
+		pid, err := syscall.ForkExec(program, cmd.Argv, attr)
 		if err == nil && restrict.isHeld {
 			sandbox.Hold(pid)
 		}
@@ -199,21 +191,6 @@ func onThreadOfItsOwn(f func() (int, error)) (n int, err error) {
 	}()
 	<-done
 	return n, err
-}
-
-// withSource replaces SourceArg by the path of the source.
-func withSource(argv []string, given bool) []string {
-	if !given {
-		return argv
-	}
-	out := make([]string, len(argv))
-	for i, arg := range argv {
-		if arg == SourceArg {
-			arg = sourcePath
-		}
-		out[i] = arg
-	}
-	return out
 }
 
 // closeOnExec makes sure that the child doesn't inherit descriptors with which this process was started. Go's own are

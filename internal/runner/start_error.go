@@ -58,7 +58,7 @@ func notFound(message string) *startError {
 // whatIsMissing distinguishes a program that doesn't exist from one whose interpreter or loader doesn't.
 func whatIsMissing(program string, dir *workDir) string {
 	if unix.Faccessat(dir.fd(), program, unix.F_OK, 0) != nil {
-		return quote(program) + " does not exist."
+		return quote(program) + " does not exist." + wordsHint(program)
 	}
 	if interpreter := shebang(program, dir); interpreter != "" {
 		return fmt.Sprintf("%s can't be run: its interpreter %s does not exist.", quote(program), quote(interpreter))

@@ -11,7 +11,9 @@ import (
 // that reads and writes can be interrupted.
 type childFiles struct {
 	stdin, stdout, stderr *os.File
-	ends                  []uintptr
+	// poll tells which of stdout and stderr has something.
+	poll *os.File
+	ends []uintptr
 }
 
 // pipeSize lets a fast writer go on while output is hashed. If the kernel refuses it, that only costs speed.
@@ -35,10 +37,8 @@ func newChildFiles(cmd *Command) (f *childFiles, err error) {
 	if f.stderr, err = f.output("stderr"); err != nil {
 		return f, err
 	}
-	if cmd.Source == nil {
-		return f, nil
-	}
-	return f, f.source(cmd.Source)
+	f.poll, err = newPoll(f.stdout, f.stderr)
+	return f, err
 }
 
 // input gives the child its input: a pipe, or /dev/null if there is none.
@@ -82,28 +82,6 @@ func parentEnd(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// source puts the code into a sealed file in memory.
-func (f *childFiles) source(code []byte) error {
-	fd, err := unix.MemfdCreate("source", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if err == unix.EINVAL { // kernels before 6.3
-		fd, err = unix.MemfdCreate("source", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return err
-	}
-	f.ends = append(f.ends, uintptr(fd))
-	for off := 0; off < len(code); {
-		n, err := unix.Pwrite(fd, code[off:], int64(off))
-		if err != nil {
-			return err
-		}
-		off += n
-	}
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
-		unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
-	return err
-}
-
 func (f *childFiles) child() []uintptr { return f.ends }
 
 func (f *childFiles) closeChild() {
@@ -114,7 +92,7 @@ func (f *childFiles) closeChild() {
 }
 
 func (f *childFiles) closeOurs() {
-	for _, file := range []*os.File{f.stdin, f.stdout, f.stderr} {
+	for _, file := range []*os.File{f.stdin, f.stdout, f.stderr, f.poll} {
 		if file != nil {
 			file.Close()
 		}

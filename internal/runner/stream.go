@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
@@ -17,55 +20,84 @@ const (
 	redactedChunkSize = chunkSize / 4
 )
 
-// stream reads one output of the process until its end.
+// stream is one output of the process.
 type stream struct {
 	r       *os.File
+	raw     syscall.RawConn
 	capture *capture
 	mirror  *mirror
-	// redactor redacts what raw has of the output; nil for a stream that isn't redacted.
-	redactor *redact.Stream
-	raw      []byte
+	// redactor redacts what unredacted has of the output; nil for a stream that isn't redacted.
+	redactor   *redact.Stream
+	unredacted []byte
 	// done is closed when reading has ended. What was captured may be taken only after that.
 	done chan struct{}
+	// isStopped says that nothing more is read, isEnded that done is closed.
+	isStopped, isEnded bool
 }
 
-// newStream starts reading. matcher redacts the output, if it isn't nil.
+// newStream prepares to read. matcher redacts the output, if it isn't nil.
 func newStream(r *os.File, limits kept.Limits, live io.Writer, matcher *redact.Matcher) *stream {
 	s := &stream{r: r, capture: newCapture(limits), mirror: newMirror(live), done: make(chan struct{})}
+	// It fails for a closed file only.
+	s.raw, _ = r.SyscallConn()
 	if matcher != nil {
-		s.redactor, s.raw = matcher.NewStream(), make([]byte, redactedChunkSize)
+		s.redactor, s.unredacted = matcher.NewStream(), make([]byte, redactedChunkSize)
 	}
-	go s.read()
 	return s
 }
 
-func (s *stream) read() {
-	defer close(s.done)
-	for {
-		out, err := s.next()
-		s.capture.write(out)
-		s.mirror.send(out)
-		if err != nil {
-			s.capture.finish(errors.Is(err, io.EOF))
-			return
-		}
-	}
+// take reads what is there, keeps and mirrors it, and adds it to what is shown. It returns how much it read: after 0 the poller
+// tells when there is more, which it doesn't before. With an error there is nothing more.
+func (s *stream) take(number int, to *shown) (int, error) {
+	out, n, err := s.next()
+	s.capture.write(out)
+	to.screen.Write(number, out)
+	s.mirror.send(out)
+	return n, err
 }
 
-// next returns what comes next, in a buffer of the mirror. With an error it is the last. It can be nothing, when all of it
-// may be the beginning of a value.
-func (s *stream) next() ([]byte, error) {
+// next returns what is there, in a buffer of the mirror, and how much was read for it. It can be nothing, also when all of it may
+// be the beginning of a value.
+func (s *stream) next() (out []byte, n int, err error) {
 	buf := s.mirror.buffer()
 	if s.redactor == nil {
-		n, err := s.r.Read(buf)
-		return buf[:n], err
+		n, err = s.read(buf)
+		return buf[:n], n, err
 	}
-	n, err := s.r.Read(s.raw)
-	out := s.redactor.Append(buf[:0], s.raw[:n])
+	n, err = s.read(s.unredacted)
+	out = s.redactor.Append(buf[:0], s.unredacted[:n])
 	if err != nil {
 		out = s.redactor.Flush(out)
 	}
-	return out, err
+	return out, n, err
+}
+
+// read doesn't wait: it returns 0 when nothing is there.
+func (s *stream) read(p []byte) (n int, err error) {
+	if s.isStopped {
+		return 0, os.ErrDeadlineExceeded
+	}
+	closed := s.raw.Read(func(fd uintptr) bool {
+		n, err = ignoringEINTR(func() (int, error) { return unix.Read(int(fd), p) })
+		return true
+	})
+	n = max(n, 0)
+	switch {
+	case closed != nil:
+		return 0, closed
+	case errors.Is(err, unix.EAGAIN):
+		return 0, nil
+	case err == nil && n == 0:
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// end ends the stream. whole says that it was read to its end.
+func (s *stream) end(whole bool) {
+	s.isEnded = true
+	s.capture.finish(whole)
+	close(s.done)
 }
 
 // addRedactions counts what was redacted. It is for after the end.
@@ -80,20 +112,6 @@ func addRedactions(o *result.Outcome, counts []redact.Count, name string) {
 	for _, c := range counts {
 		o.AddRedaction(result.Redaction{Name: c.Name, Stream: name, Count: c.Count})
 	}
-}
-
-// finish waits up to limit for the end, and then stops reading: a process outside of the tree holds the pipe.
-func (s *stream) finish(limit time.Duration) {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-s.done:
-	case <-t.C:
-		_ = s.r.SetReadDeadline(time.Unix(1, 0))
-		<-s.done
-	}
-	s.r.Close()
-	s.mirror.finish(limit)
 }
 
 // feeder writes the input of the process. It ends at the latest with the process.

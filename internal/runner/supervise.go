@@ -34,6 +34,7 @@ func (r *run) supervise(ctx context.Context) {
 	case r.stop == nil:
 		r.drain(ctx)
 		if !r.hasEnded() {
+			r.leftRunning = r.tree.running()
 			r.terminate(leaveLimit)
 		}
 	case !r.stop.Kill:
@@ -44,8 +45,7 @@ func (r *run) supervise(ctx context.Context) {
 		r.inside.Stop()
 	}
 	r.feeder.finish()
-	r.stdout.finish(flushLimit)
-	r.stderr.finish(flushLimit)
+	r.outputs.finish(flushLimit)
 }
 
 func (r *run) grace() time.Duration {
@@ -126,29 +126,40 @@ func (r *run) terminate(limit time.Duration) {
 	r.waitEnded(limit, leaveInterval, func() {})
 }
 
-// kill ends what is left.
+// kill ends what is left: it kills until the kernel says that there is no child, or until its deadline.
 func (r *run) kill() {
-	if r.hasEnded() {
-		return
-	}
-	r.survivors = !r.waitEnded(killLimit, killInterval, func() { r.tree.signal(unix.SIGKILL) })
+	r.survivors = !r.waitEnded(killLimit, killInterval, func() {
+		r.tree.signal(unix.SIGKILL)
+		for range killRounds {
+			if r.hasEnded() {
+				return
+			}
+			r.tree.killChildren()
+		}
+	})
 }
 
+// killRounds is how often a round of SIGKILL looks for orphans.
+const killRounds = 20
+
 // waitEnded waits up to limit until the tree has ended, and reports whether it has. It calls again at the start and at
-// each interval.
+// each interval. Each round looks at the deadline, however many processes have ended meanwhile.
 func (r *run) waitEnded(limit, every time.Duration, again func()) bool {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
+	deadline := time.Now().Add(limit)
 	interval := time.NewTicker(every)
 	defer interval.Stop()
-	again()
-	for !r.hasEnded() {
+	for due := true; !r.hasEnded(); {
+		if time.Now().After(deadline) {
+			return false
+		}
+		if due {
+			again()
+		}
 		select {
 		case <-r.children:
+			due = false
 		case <-interval.C:
-			again()
-		case <-deadline.C:
-			return r.hasEnded()
+			due = true
 		}
 	}
 	return true

@@ -45,7 +45,7 @@ func TestAnArtifactIsReadThroughTheAPIServer(t *testing.T) {
 		"drawing.svg":  {"application/octet-stream", `attachment; filename=drawing.svg`},
 		"/tmp/notes":   {"text/plain; charset=utf-8", `attachment; filename=notes`},
 	} {
-		r := s.ask(s.config, http.MethodGet, s.artifactPath("call", path, ""))
+		r := s.ask(s.Config, http.MethodGet, s.artifactPath("call", path, ""))
 		if got := body(t, r); r.StatusCode != http.StatusOK || string(got) != string(data) {
 			t.Errorf("%q: %d: %q", path, r.StatusCode, got)
 		}
@@ -58,17 +58,17 @@ func TestAnArtifactIsReadThroughTheAPIServer(t *testing.T) {
 			}
 		}
 	}
-	r := s.ask(s.config, http.MethodGet, s.artifactPath("call", "out/plot.png", ""), "Range", "bytes=2-4")
+	r := s.ask(s.Config, http.MethodGet, s.artifactPath("call", "out/plot.png", ""), "Range", "bytes=2-4")
 	if got := string(body(t, r)); r.StatusCode != http.StatusPartialContent || got != "234" || r.Header.Get("Content-Range") != "bytes 2-4/10" {
 		t.Errorf("a range: %d %q %q", r.StatusCode, got, r.Header.Get("Content-Range"))
 	}
-	if r := s.ask(s.config, http.MethodGet, s.artifactPath("call", "out/plot.png", "&offset=8&limit=1")); string(body(t, r)) != "8" {
+	if r := s.ask(s.Config, http.MethodGet, s.artifactPath("call", "out/plot.png", "&offset=8&limit=1")); string(body(t, r)) != "8" {
 		t.Errorf("a part: %d", r.StatusCode)
 	}
-	if r := s.ask(s.config, http.MethodHead, s.artifactPath("call", "out/plot.png", "")); r.StatusCode != http.StatusOK || r.ContentLength != 10 {
+	if r := s.ask(s.Config, http.MethodHead, s.artifactPath("call", "out/plot.png", "")); r.StatusCode != http.StatusOK || r.ContentLength != 10 {
 		t.Errorf("HEAD: %d, %d", r.StatusCode, r.ContentLength)
 	}
-	if r := s.ask(s.config, http.MethodGet, s.artifactPath("call", "empty", "")); r.StatusCode != http.StatusOK || len(body(t, r)) != 0 {
+	if r := s.ask(s.Config, http.MethodGet, s.artifactPath("call", "empty", "")); r.StatusCode != http.StatusOK || len(body(t, r)) != 0 {
 		t.Errorf("an empty one: %d", r.StatusCode)
 	}
 }
@@ -109,7 +109,7 @@ func TestAnArtifactThatCannotBeRead(t *testing.T) {
 		"of another call by UID":   {"call", "gone", "&uid=x", 409, "another call"},
 		"of a call that is no one": {"missing", "x", "", 404, "not found"},
 	} {
-		r := s.ask(s.config, http.MethodGet, s.artifactPath(tc.call, tc.path, tc.more))
+		r := s.ask(s.Config, http.MethodGet, s.artifactPath(tc.call, tc.path, tc.more))
 		if got := statusOf(t, r); r.StatusCode != tc.code || !strings.Contains(got.Message, tc.says) || len(got.Message) > 1500 {
 			t.Errorf("%s: %d %s", name, r.StatusCode, got.Message)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -230,6 +231,9 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 		if err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength {
 			err = io.ErrUnexpectedEOF
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return tooSlow(total - int64(n))
+		}
 		if err != nil {
 			return badRequest("the content broke off after %d bytes, and the file that it was in wasn't written: %s", total, err.Error())
 		}
@@ -254,6 +258,12 @@ func (f *fileAnswer) receive(ctx context.Context) error {
 	}
 	f.w.WriteHeader(code)
 	return nil
+}
+
+// tooSlow is what a client is told that sends less than the least rate.
+func tooSlow(after int64) error {
+	return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, nil,
+		"the content came too slowly: after %d bytes, fewer than %d came within %s, the least rate", after, wire.MaxPart, bodyTimeout)
 }
 
 // fill reads as much as fits. Only the body's own end is the last; an error is one that breaks it off.

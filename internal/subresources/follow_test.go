@@ -55,7 +55,7 @@ func followFor(t *testing.T, read func() (*v1alpha1.ToolCall, error)) time.Durat
 	a := &answer{
 		logs: &logs{
 			calls: &calls{live: oneCall{read: read}, cached: nothingCached{}, stored: cache.NewLRUExpireCache(1)}, sources: []output.Source{broken{}},
-			readers: newReaders(), clock: clock.RealClock{},
+			readers: newReaders(clock.RealClock{}), clock: clock.RealClock{},
 		},
 		w: w, r: httptest.NewRequest(http.MethodGet, "/", nil), control: http.NewResponseController(w), call: &v1alpha1.ToolCall{},
 		query: &logRequest{stream: output.Stdout, limit: unlimited, follow: true},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -145,6 +147,8 @@ func (f *fileAnswer) feed(ctx context.Context) error {
 		switch {
 		case total > maxInput:
 			return errInputLarge
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return tooSlow(total - int64(n))
 		case err == nil && isLast && f.r.ContentLength >= 0 && total != f.r.ContentLength:
 			return errInputBroke
 		case err != nil && !errors.Is(err, io.EOF):
@@ -160,6 +164,8 @@ func (f *fileAnswer) feed(ctx context.Context) error {
 func inputFailed(w http.ResponseWriter, err error) error {
 	var failed *dispatch.TransferError
 	switch {
+	case apierrors.ReasonForError(err) == metav1.StatusReasonTimeout:
+		return err
 	case errors.Is(err, errInputLarge):
 		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	case errors.Is(err, errInputBroke):

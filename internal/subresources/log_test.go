@@ -84,7 +84,7 @@ func TestOutputIsReadThroughTheAPIServer(t *testing.T) {
 	if got := s.run("get", "--raw", s.pathOf("call", "limit=5"), "--request-timeout=20s"); got != "hello" {
 		t.Errorf("kubectl get --raw --request-timeout: %q", got)
 	}
-	r := s.ask(s.config, http.MethodGet, s.pathOf("call", "stream=stdout"))
+	r := s.ask(s.Config, http.MethodGet, s.pathOf("call", "stream=stdout"))
 	if got := body(t, r); r.StatusCode != http.StatusOK || string(got) != "hello\nworld\n" {
 		t.Errorf("%d: %q", r.StatusCode, got)
 	}
@@ -98,7 +98,7 @@ func TestOutputIsReadThroughTheAPIServer(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if r := s.ask(s.config, http.MethodGet, s.pathOf("call", "stream=stderr")); r.StatusCode != http.StatusOK || len(body(t, r)) != 0 {
+	if r := s.ask(s.Config, http.MethodGet, s.pathOf("call", "stream=stderr")); r.StatusCode != http.StatusOK || len(body(t, r)) != 0 {
 		t.Errorf("stderr: %d", r.StatusCode)
 	}
 }
@@ -124,7 +124,7 @@ func TestParts(t *testing.T) {
 			if tc.header != "" {
 				headers = []string{"Range", tc.header}
 			}
-			r := s.ask(s.config, method, s.pathOf("call", tc.query), headers...)
+			r := s.ask(s.Config, method, s.pathOf("call", tc.query), headers...)
 			want := tc.body
 			if method == http.MethodHead {
 				want = ""
@@ -134,7 +134,7 @@ func TestParts(t *testing.T) {
 			}
 		}
 	}
-	r := s.ask(s.config, http.MethodGet, s.pathOf("call", ""), "Range", "bytes=10-")
+	r := s.ask(s.Config, http.MethodGet, s.pathOf("call", ""), "Range", "bytes=10-")
 	if status := statusOf(t, r); status.Code != 416 || status.Reason != subresources.ReasonRangeNotSatisfiable || r.Header.Get("Content-Range") != "bytes */10" {
 		t.Errorf("%+v, %q", status, r.Header.Get("Content-Range"))
 	}
@@ -145,33 +145,33 @@ func TestAStreamThatGrows(t *testing.T) {
 	s := newSpace(t)
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
-	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || status.Details.RetryAfterSeconds < 1 {
+	if status := statusOf(t, s.ask(s.Config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || status.Details.RetryAfterSeconds < 1 {
 		t.Errorf("without a connection: %+v", status)
 	}
 	s.create(s.admin, "pending", "")
-	if r := s.ask(s.config, http.MethodGet, s.pathOf("pending", "")); r.StatusCode != http.StatusOK || r.Header.Get(subresources.HeaderComplete) != "false" {
+	if r := s.ask(s.Config, http.MethodGet, s.pathOf("pending", "")); r.StatusCode != http.StatusOK || r.Header.Get(subresources.HeaderComplete) != "false" {
 		t.Errorf("before the start: %d, %v", r.StatusCode, r.Header)
 	}
-	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("pending", "offset=1"))); status.Code != 503 {
+	if status := statusOf(t, s.ask(s.Config, http.MethodGet, s.pathOf("pending", "offset=1"))); status.Code != 503 {
 		t.Errorf("a part, before the start: %+v", status)
 	}
 	out := s.streams.Add(call, output.Stdout)
 	_, _ = out.Write([]byte("0123456789"))
-	r := s.ask(s.config, http.MethodGet, s.pathOf("call", ""), "Range", "bytes=8-")
+	r := s.ask(s.Config, http.MethodGet, s.pathOf("call", ""), "Range", "bytes=8-")
 	if got := string(body(t, r)); got != "89" || r.Header.Get("Content-Range") != "bytes 8-9/*" || r.Header.Get(subresources.HeaderComplete) != "false" {
 		t.Errorf("%q, %v", got, r.Header)
 	}
 	out.Break(errors.New("the store is away"))
-	if status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || !strings.Contains(status.Message, "the store is away") {
+	if status := statusOf(t, s.ask(s.Config, http.MethodGet, s.pathOf("call", ""))); status.Code != 503 || !strings.Contains(status.Message, "the store is away") {
 		t.Errorf("with a source that fails: %+v", status)
 	}
 	out.Break(nil)
 	out.Leave(2, 5)
-	r = s.ask(s.config, http.MethodGet, s.pathOf("call", ""))
+	r = s.ask(s.Config, http.MethodGet, s.pathOf("call", ""))
 	if got := string(body(t, r)); got != "01" || r.Header.Get(subresources.HeaderMissing) != "2-4" {
 		t.Errorf("%q, %v", got, r.Header)
 	}
-	status := statusOf(t, s.ask(s.config, http.MethodGet, s.pathOf("call", "offset=3")))
+	status := statusOf(t, s.ask(s.Config, http.MethodGet, s.pathOf("call", "offset=3")))
 	if status.Code != 410 || status.Reason != subresources.ReasonNotKept || len(status.Details.Causes) != 1 || status.Details.Causes[0].Message != "5" {
 		t.Errorf("in what wasn't kept: %+v", status)
 	}
@@ -196,13 +196,13 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		"stream=stdout": {"lost", 410, "not kept"},
 		"uid=other":     {"call", 409, "another call"},
 	} {
-		r := s.ask(s.config, http.MethodGet, s.pathOf(want.call, query))
+		r := s.ask(s.Config, http.MethodGet, s.pathOf(want.call, query))
 		if status := statusOf(t, r); status.Code != want.code || !strings.Contains(status.Message, want.text) {
 			t.Errorf("%s?%s: %+v", want.call, query, status)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
-		if r := s.ask(s.config, method, s.pathOf("call", "")); r.StatusCode != http.StatusMethodNotAllowed {
+		if r := s.ask(s.Config, method, s.pathOf("call", "")); r.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("%s: %d", method, r.StatusCode)
 		}
 	}
@@ -217,7 +217,7 @@ type reading struct {
 
 func (s *space) follow(call, query string) *reading {
 	s.t.Helper()
-	r := s.ask(s.config, http.MethodGet, s.pathOf(call, query))
+	r := s.ask(s.Config, http.MethodGet, s.pathOf(call, query))
 	if r.StatusCode != http.StatusOK || r.ContentLength != -1 {
 		s.t.Fatalf("follow: %d, length %d", r.StatusCode, r.ContentLength)
 	}
@@ -328,20 +328,20 @@ func TestASlowReader(t *testing.T) {
 	call := s.create(s.admin, "call", "")
 	s.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
 	out := s.streams.Add(call, output.Stdout)
-	slow := s.ask(s.config, http.MethodGet, s.pathOf("call", "follow=true"))
+	slow := s.ask(s.Config, http.MethodGet, s.pathOf("call", "follow=true"))
 	data := make([]byte, 24<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	for part := range bytesIn(data, 1<<20) {
 		_, _ = out.Write(part)
 	}
 	out.Finish()
-	quick := s.ask(s.config, http.MethodGet, s.pathOf("call", "follow=true"))
+	quick := s.ask(s.Config, http.MethodGet, s.pathOf("call", "follow=true"))
 	for name, r := range map[string]*http.Response{"quick": quick, "slow": slow} {
 		if got := body(t, r); !bytes.Equal(got, data) {
 			t.Errorf("the %s reader got %d other bytes", name, len(got))
 		}
 	}
-	whole := s.ask(s.config, http.MethodGet, s.pathOf("call", ""))
+	whole := s.ask(s.Config, http.MethodGet, s.pathOf("call", ""))
 	if got := body(t, whole); sum(got) != whole.Header.Get(subresources.HeaderSHA256) || strconv.Itoa(len(got)) != whole.Header.Get(subresources.HeaderBytes) {
 		t.Errorf("%d bytes that don't have the hash", len(got))
 	}

@@ -89,11 +89,17 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 		return err
 	}
 	// Before anything is asked for that costs more: the API server doesn't bound these requests.
-	leave, err := l.readers.enter(who.GetName(), name.Namespace)
+	conn, err := l.readers.enterWith(w, r, who.GetName(), name.Namespace, cancel)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer conn.slot.leave()
+	return conn.slot.orGaveWay(l.serveCall(conn, r.WithContext(ctx), who, name, query))
+}
+
+// serveCall answers a request that was let in.
+func (l *logs) serveCall(w http.ResponseWriter, r *http.Request, who user.Info, name types.NamespacedName, query *logRequest) error {
+	ctx := r.Context()
 	if err := l.rights.checkGetCall(ctx, who, name); err != nil {
 		return err
 	}
@@ -116,7 +122,7 @@ func (l *logs) serve(w http.ResponseWriter, r *http.Request, who user.Info, name
 	if artifact != nil {
 		describeArtifact(w.Header(), artifact)
 	}
-	a := l.newAnswer(w, r.WithContext(ctx), who, call, query)
+	a := l.newAnswer(w, r, who, call, query)
 	a.artifact = artifact
 	if err := a.send(ctx); err != nil {
 		dropContentHeaders(w.Header())

@@ -143,7 +143,7 @@ func (p *pod) startRunner() {
 	}
 	config.DialContext = p.dial
 	inputs := supervisor.NewInputs()
-	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs}
+	executor := &supervisor.Executor{WorkingDir: "/", Environ: os.Environ(), Inputs: inputs, Run: runApart}
 	s := &supervisor.Supervisor{
 		Inputs: inputs,
 		Dial:   func(ctx context.Context, call dial.Call) (supervisor.Conn, error) { return config.Dial(ctx, call) },

@@ -102,20 +102,23 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, q *proxied) error 
 	default:
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, nil, "of a session there are proxy/files and proxy/input")
 	}
-	leave, err := p.slots.enter(q.who.GetName(), q.session.Namespace)
+	conn, err := p.slots.enterWith(w, r, q.who.GetName(), q.session.Namespace, cancel)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer conn.slot.leave()
+	if r.Body != nil {
+		r.Body = conn
+	}
 	if p.forwarder != nil && !p.forwarder.leader.IsHere() {
 		// The leader asks all that there is to ask.
 		if r.Header.Get(headerForwarded) != "" {
 			return unavailable("this replica isn't the leader any more")
 		}
-		return p.forwarder.serve(newTimedWriter(w, p.clock), r, q.who, forwardedFile)
+		return conn.slot.orGaveWay(p.forwarder.serve(newTimedWriter(conn, p.clock), r, q.who, forwardedFile))
 	}
 	began := p.clock.Now()
-	err = serve(w, r, q)
+	err = conn.slot.orGaveWay(serve(conn, r, q))
 	p.log.V(1).Info("Served a session's files or input", "session", q.session, "what", q.what, "method", r.Method, "failed", err != nil,
 		"duration", p.clock.Since(began).Round(time.Millisecond).String())
 	return err

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -151,7 +148,7 @@ func TestNamespacesWaitForAServerThatIsAway(t *testing.T) {
 		return fmt.Errorf("the namespace is still there: %v, %v", err, namespace.Status.Conditions)
 	})
 	// For the tests that follow.
-	if said, err := s.kubectl("wait", "--for=condition=Available", "apiservice/"+subresources.APIServiceName, "--timeout=60s"); err != nil {
+	if said, err := s.Kubectl("", "wait", "--for=condition=Available", "apiservice/"+subresources.APIServiceName, "--timeout=60s"); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
 }
@@ -160,23 +157,12 @@ func TestNamespacesWaitForAServerThatIsAway(t *testing.T) {
 // kube-controller-manager beside the API server: the local cluster builds one, envtest needs none.
 func (s *space) withNamespaceController() {
 	s.t.Helper()
-	server, err := filepath.EvalSymlinks(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-apiserver"))
+	stop, there, err := s.RunControllers("--namespace-sync-period=1s", "--controllers=namespace-controller")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	program := filepath.Join(filepath.Dir(server), "kube-controller-manager")
-	if _, err := os.Stat(program); os.IsNotExist(err) {
+	if !there {
 		s.t.Skip("needs kube-controller-manager beside kube-apiserver: make cluster-build")
 	}
-	command := exec.Command(program,
-		"--kubeconfig="+s.kubeconfig, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig,
-		"--leader-elect=false", "--secure-port=0", "--namespace-sync-period=1s", "--controllers=namespace-controller",
-	)
-	if err := command.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
+	s.t.Cleanup(stop)
 }

@@ -116,7 +116,7 @@ func New(o Options) (*Server, error) {
 		rights:   &rights{authorizer: authorizer, sessions: o.Live, requesters: o.Requesters, reviews: o.Reviews},
 		sources:  o.Sources,
 		stored:   o.Stored,
-		readers:  newReaders(),
+		readers:  newReaders(o.Clock),
 		clock:    o.Clock,
 		stopping: stopping,
 	}
@@ -124,7 +124,7 @@ func New(o Options) (*Server, error) {
 		rules: &sessionRules{
 			objects: apicache.Reader{Reader: o.Cached, Live: o.Live}, origins: o.Origins, requesters: o.Requesters, reviews: o.Reviews,
 		},
-		runners: o.Runners, slots: newTransferSlots(), clock: o.Clock, log: o.Log, stopping: stopping,
+		runners: o.Runners, slots: newTransferSlots(o.Clock), clock: o.Clock, log: o.Log, stopping: stopping,
 	}
 	if o.Leader != nil {
 		moves := newMoves()

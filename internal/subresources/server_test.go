@@ -219,7 +219,7 @@ func TestFollowsAndTransfersOutliveTheAPIServersRequestTimeout(t *testing.T) {
 	call := p.create(p.admin, "call", "")
 	p.setStatus(call, v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseRunning})
 	out := p.streams.Add(call, output.Stdout)
-	follow := p.ask(p.config, http.MethodGet, p.pathOf("call", "follow=true"))
+	follow := p.ask(p.Config, http.MethodGet, p.pathOf("call", "follow=true"))
 	if follow.StatusCode != http.StatusOK {
 		t.Fatalf("answer %d: %s", follow.StatusCode, body(t, follow))
 	}
@@ -314,7 +314,7 @@ func (s *space) startLeader(source output.Source) *replica {
 // follower finds the leader in the space's Lease.
 func (s *space) follower(port int32, elected chan struct{}) *subresources.LeaseLeader {
 	s.t.Helper()
-	clients, err := kubernetes.NewForConfig(s.config)
+	clients, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -22,20 +21,14 @@ type space struct {
 
 func newSpace(t *testing.T) *space {
 	t.Helper()
-	if shared == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
-	if err := shared.admin.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
-	return &space{cluster: shared, t: t, namespace: namespace.Name}
+	namespace, _ := suite.Need(t).Namespace(t, "t-")
+	return &space{cluster: shared, t: t, namespace: namespace}
 }
 
 // run is kubectl in the space's namespace; a failure ends the test.
 func (s *space) run(args ...string) string {
 	s.t.Helper()
-	said, err := s.kubectl(append([]string{"--namespace", s.namespace}, args...)...)
+	said, err := s.Kubectl("", append([]string{"--namespace", s.namespace}, args...)...)
 	if err != nil {
 		s.t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, said)
 	}
@@ -44,7 +37,7 @@ func (s *space) run(args ...string) string {
 
 // as is a user's configuration.
 func (s *space) as(user string) *rest.Config {
-	config := rest.CopyConfig(s.config)
+	config := rest.CopyConfig(s.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, UID: "uid-of-" + user, Groups: []string{"system:authenticated"}}
 	return config
 }

@@ -1,7 +1,6 @@
 package subresources_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -21,17 +19,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
@@ -39,9 +35,7 @@ import (
 )
 
 const (
-	root     = "../.."
-	system   = "toolcall-system"
-	account  = "system:serviceaccount:" + system + ":toolcall-operator"
+	system   = apiservertest.OperatorNamespace
 	service  = "toolcall-subresources"
 	patience = 20 * time.Second
 	// requestTimeout is how long a request to the API server may take that isn't long-running: a sixth of the default.
@@ -53,46 +47,44 @@ var shared *cluster
 
 // cluster is an API server that passes the group on to a server of this process.
 type cluster struct {
-	config     *rest.Config
-	scheme     *runtime.Scheme
-	admin      client.Client
-	operator   *rest.Config
-	kubeconfig string
-	auditLog   string
-	identity   *dispatch.Identity
-	front      tls.Certificate
-	streams    *apitest.Streams
-	address    string
-	hub        *dispatch.Hub
+	*apiservertest.Server
+	scheme   *runtime.Scheme
+	admin    client.Client
+	operator *rest.Config
+	auditLog string
+	identity *dispatch.Identity
+	front    tls.Certificate
+	streams  *apitest.Streams
+	address  string
+	hub      *dispatch.Hub
 
 	stop  context.CancelFunc
 	ended chan error
 }
 
+var suite = newSuite()
+
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
+	if line := os.Getenv(asCommand); line != "" {
+		if err := runCommand(line); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(suite.Run(m))
 }
 
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
+func newSuite() *apiservertest.Suite {
+	c := &cluster{streams: apitest.NewStreams(), scheme: apiservertest.Scheme(), hub: dispatch.NewHub(func(*dispatch.Session) {})}
+	return &apiservertest.Suite{
+		Options: apiservertest.Options{Configure: c.configure},
+		Setup: func(s *apiservertest.Server) error {
+			c.Server, shared = s, c
+			return c.setup()
+		},
+		Teardown: c.stopServing,
+		Reads:    []string{"config"},
 	}
-	dir, err := os.MkdirTemp("", "subresources")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	env := &envtest.Environment{}
-	defer func() { _ = env.Stop() }()
-	if shared, err = startCluster(env, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server, install config/default and serve the aggregated API:", err)
-		return 1
-	}
-	defer func() { _ = shared.stopServing() }()
-	return m.Run()
 }
 
 // admissionDelay is how long after its creation an admission policy may not be in force yet, as package access has it.
@@ -103,54 +95,38 @@ kind: Policy
 rules: [{level: Metadata, resources: [{group: subresources.toolcall.dev}]}, {level: None}]
 `
 
-func startCluster(env *envtest.Environment, dir string) (*cluster, error) {
-	c := &cluster{kubeconfig: filepath.Join(dir, "kubeconfig"), auditLog: filepath.Join(dir, "audit.log"), streams: apitest.NewStreams(), scheme: runtime.NewScheme()}
-	c.hub = dispatch.NewHub(func(*dispatch.Session) {})
-	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), v1alpha1.AddToScheme(c.scheme)); err != nil {
-		return nil, err
+// setup installs config/default, and serves the aggregated API.
+func (c *cluster) setup() (err error) {
+	if c.admin, err = c.Client(); err != nil {
+		return err
 	}
-	var err error
-	if c.front, err = apitest.Prepare(env, dir); err != nil {
-		return nil, err
-	}
-	if err := c.configure(env, dir); err != nil {
-		return nil, err
-	}
-	if c.config, err = env.Start(); err != nil {
-		return nil, err
-	}
-	c.config.QPS, c.config.Burst = 500, 1000
-	if err := os.WriteFile(c.kubeconfig, env.KubeConfig, 0o600); err != nil {
-		return nil, err
-	}
-	if c.admin, err = client.New(c.config, client.Options{Scheme: c.scheme}); err != nil {
-		return nil, err
-	}
-	c.operator = rest.CopyConfig(c.config)
-	c.operator.Impersonate = rest.ImpersonationConfig{
-		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
-	}
+	c.operator = c.AsOperator()
 	if c.identity, err = dispatch.NewIdentity(time.Now()); err != nil {
-		return nil, err
+		return err
 	}
-	if said, err := c.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config", "default")); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, said)
+	if said, err := c.Kubectl("", "apply", "--server-side", "-k", apiservertest.Path("config", "default")); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
 	}
 	installed := time.Now()
-	if said, err := c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, said)
+	if said, err := c.Kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
 	}
 	// Nobody vouches for who created what is as old as the admission policies, whose times are in seconds.
 	time.Sleep(time.Until(installed.Add(admissionDelay + time.Second)))
 	if err := c.serveShared("127.0.0.1:0"); err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.register()
+	return c.register()
 }
 
 // configure has the API server write a record of each request for the group, and cut requests early.
 func (c *cluster) configure(env *envtest.Environment, dir string) error {
+	var err error
+	if c.front, err = apitest.Prepare(env, dir); err != nil {
+		return err
+	}
 	policy := filepath.Join(dir, "audit.yaml")
+	c.auditLog = filepath.Join(dir, "audit.log")
 	args := env.ControlPlane.GetAPIServer().Configure()
 	args.Append("audit-policy-file", policy)
 	args.Append("audit-log-path", c.auditLog)
@@ -177,6 +153,9 @@ func (c *cluster) serveShared(address string) error {
 }
 
 func (c *cluster) stopServing() error {
+	if c.stop == nil {
+		return nil
+	}
 	c.stop()
 	return <-c.ended
 }
@@ -225,7 +204,7 @@ func (c *cluster) register() error {
 		return err
 	}
 	patch := `{"spec":{"service":{"port":` + port + `}}}`
-	if said, err := c.kubectl("patch", "apiservice", subresources.APIServiceName, "--type=merge", "--patch", patch); err != nil {
+	if said, err := c.Kubectl("", "patch", "apiservice", subresources.APIServiceName, "--type=merge", "--patch", patch); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	writer, err := client.New(c.operator, client.Options{Scheme: c.scheme})
@@ -238,19 +217,12 @@ func (c *cluster) register() error {
 	wg.Go(func() { _ = registration.Start(registering) })
 	defer wg.Wait()
 	defer stop()
-	said, err := c.kubectl("wait", "--for=condition=Available", "apiservice/"+subresources.APIServiceName, "--timeout=60s")
+	said, err := c.Kubectl("", "wait", "--for=condition=Available", "apiservice/"+subresources.APIServiceName, "--timeout=60s")
 	if err != nil {
-		why, _ := c.kubectl("get", "apiservice", subresources.APIServiceName, "--output=yaml")
+		why, _ := c.Kubectl("", "get", "apiservice", subresources.APIServiceName, "--output=yaml")
 		return fmt.Errorf("%w: %s: %s", err, said, why)
 	}
 	return nil
-}
-
-// kubectl runs the API server's own kubectl as the administrator, and gives all that it printed.
-func (c *cluster) kubectl(args ...string) (string, error) {
-	command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
-	out, err := command.CombinedOutput()
-	return string(bytes.TrimSpace(out)), err
 }
 
 // eventually tries until there is no error.

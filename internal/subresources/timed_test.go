@@ -73,7 +73,7 @@ func TestEveryWriteHasATime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &logs{forwarder: tc.forwarder, readers: newReaders(), clock: clock.RealClock{}}
+		l := &logs{forwarder: tc.forwarder, readers: newReaders(clock.RealClock{}), clock: clock.RealClock{}}
 		if err := l.newAnswer(to, r, &user.DefaultInfo{Name: "somebody"}, tc.call, query).send(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -105,7 +105,7 @@ func TestEveryWriteOfAFileThatIsPassedOnHasATime(t *testing.T) {
 	}
 	defer f.transport.CloseIdleConnections()
 	f.files = f.transport
-	p := &proxy{forwarder: f, slots: newTransferSlots(), clock: clock.RealClock{}, stopping: t.Context()}
+	p := &proxy{forwarder: f, slots: newTransferSlots(clock.RealClock{}), clock: clock.RealClock{}, stopping: t.Context()}
 	to := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	err := p.serve(to, httptest.NewRequest(http.MethodGet, "/?path=x", nil), &proxied{
 		who: &user.DefaultInfo{Name: "u"}, session: types.NamespacedName{Namespace: "n", Name: "s"}, what: "files",

@@ -19,7 +19,7 @@ const (
 
 // collect keeps the files that a call asks for, when its process has ended. That of the outcome which was known stays: what
 // can't be kept is said.
-func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, hidden *redaction, o *result.Outcome) {
+func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, p *prepared, o *result.Outcome) {
 	if a.Collect == nil || !o.Started {
 		return
 	}
@@ -33,7 +33,7 @@ func (e *Executor) collect(ctx context.Context, a *wire.Assignment, dir string, 
 		o.Artifacts = &result.Artifacts{Message: "Nothing was collected: the pod's other operations on files don't end."}
 		return
 	}
-	kept, artifacts := collectFiles(ctx, e.collectRequest(a, dir, hidden))
+	kept, artifacts := collectFiles(ctx, e.collectRequest(a, dir, p))
 	o.Artifacts = artifacts
 	if kept != nil && !e.Outputs.setFiles(a.CallUID, kept) {
 		kept.Drop()
@@ -73,12 +73,12 @@ func collectFiles(ctx context.Context, r *collect.Request) (*collect.Files, *res
 	}
 }
 
-func (e *Executor) collectRequest(a *wire.Assignment, dir string, hidden *redaction) *collect.Request {
+func (e *Executor) collectRequest(a *wire.Assignment, dir string, p *prepared) *collect.Request {
 	c := a.Collect
 	r := &collect.Request{
-		Globs: c.Globs, WorkingDir: dir, WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths, RunnerPaths: variableFilesPaths(),
+		Globs: c.Globs, WorkingDir: dir, Home: p.home(), WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths, RunnerPaths: privateFilesPaths(),
 		MaxCount: c.MaxCount, MaxBytes: c.MaxBytes, MaxTotalBytes: c.MaxTotalBytes,
-		Shown: hidden.shown(),
+		Shown: p.hidden.shown(),
 	}
 	if r.WritePaths == nil {
 		r.WritePaths = e.defaultWritePaths(a, dir)

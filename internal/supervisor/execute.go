@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -28,6 +29,8 @@ type Executor struct {
 	Run func(ctx context.Context, cmd runner.Command, started func(time.Time)) result.Outcome
 	// Hosts are the entries of /etc/hosts from before the first call.
 	Hosts []resolver.HostsEntry
+	// Mounts are directories at which git works although another user owns them.
+	Mounts []string
 	// Rules hold for calls that have none of their own; nil for none. A session without any isn't given secrets of single tools.
 	Rules *rules.Rules
 	// Outputs gets what is kept of the output; nil for nobody.
@@ -65,21 +68,22 @@ func (e *Executor) execute(ctx context.Context, a *wire.Assignment, started func
 		r.Outcome = notStarted(result.InvalidEnvironment, err)
 		return r
 	}
+	p := &prepared{Resolved: resolved, files: files, hidden: hidden}
 	if a.File != nil {
-		r.Outcome = e.executeFile(ctx, a, hidden, started)
+		r.Outcome = e.executeFile(ctx, a, p, started)
 	} else {
-		r.Outcome = e.executeCommand(ctx, a, &prepared{Resolved: resolved, files: files, hidden: hidden}, started)
+		r.Outcome = e.executeCommand(ctx, a, p, started)
 	}
 	hidden.outcome(&r.Outcome)
 	r.Environment.WorkingDir = r.Outcome.WorkingDir
 	return r
 }
 
-// prepared is what a command needs of its pod.
+// prepared is what a call needs of its pod.
 type prepared struct {
 	envresolve.Resolved
-	// files are those of the variables; nil for none.
-	files  *variableFiles
+	// files are those of the variables and the snippet's; nil for none.
+	files  *privateFiles
 	hidden *redaction
 }
 
@@ -92,8 +96,16 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 	if reason, message := e.checkPod(a); reason != "" {
 		return result.Outcome{Reason: reason, Message: message, WorkingDir: path}
 	}
+	argv := a.Argv
+	if a.HasSource {
+		file, err := p.addSnippet(a, path)
+		if err != nil {
+			return result.Outcome{Reason: result.InvalidEnvironment, Message: err.Error(), WorkingDir: path}
+		}
+		argv = append(slices.Clone(argv), file)
+	}
 	command := runner.Command{
-		Argv:              a.Argv,
+		Argv:              argv,
 		Env:               p.Env,
 		Dir:               path,
 		DirFD:             dir,
@@ -121,10 +133,6 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		defer command.Input.Close()
 		defer e.Inputs.end(a.CallUID)
 	}
-	if a.HasSource {
-		command.Source = append([]byte{}, a.Source...)
-		command.Argv = append(append([]string{}, a.Argv...), runner.SourceArg)
-	}
 	var o result.Outcome
 	if e.Run != nil {
 		o = e.Run(ctx, command, started)
@@ -134,9 +142,12 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 	o.WorkingDir = path
 	// Before files are collected: a glob must not find them.
 	p.files.removeFrom(&o)
-	e.collect(ctx, a, path, p.hidden, &o)
+	e.collect(ctx, a, path, p, &o)
 	return o
 }
+
+// home is the process's home directory.
+func (p *prepared) home() string { return homeOf(p.Env) }
 
 func notStarted(reason string, err error) result.Outcome {
 	return result.Outcome{Reason: reason, Message: err.Error()}

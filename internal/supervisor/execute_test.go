@@ -82,21 +82,6 @@ func TestACommandRunsWithWhatWasDecided(t *testing.T) {
 	}
 }
 
-func TestASourceIsGivenToTheInterpreter(t *testing.T) {
-	e := executor(t)
-	for source, want := range map[string]string{"echo from the source": "from the source\n", "": ""} {
-		a := shell(e, "")
-		a.Argv, a.Source, a.HasSource = []string{"sh"}, []byte(source), true
-		r := execute(t, e, a)
-		if got := string(r.Outcome.Stdout.Head); r.Outcome.Reason != result.Completed || got != want {
-			t.Errorf("source %q: %s, %q", source, r.Outcome.Reason, got)
-		}
-		if slices.Contains(a.Argv, runner.SourceArg) {
-			t.Error("the assignment was changed")
-		}
-	}
-}
-
 func TestWhatKeepsACommandFromStartingIsSaid(t *testing.T) {
 	e := executor(t)
 	for name, c := range map[string]struct {

@@ -2,12 +2,15 @@ package supervisor
 
 import "testing"
 
-// VariableFilesName is the directory of the files of variables.
-const VariableFilesName = variableFilesName
+// PrivateFilesName is the directory of private files.
+const PrivateFilesName = privateFilesName
 
-// SetTemporaryDir puts the files of variables into a directory of the test's own.
+// SetTemporaryDir puts private files into a directory of the test's own.
 func SetTemporaryDir(t testing.TB, dir string) {
 	before := temporaryDir
 	temporaryDir = dir
 	t.Cleanup(func() { temporaryDir = before })
 }
+
+// ForeignMountsIn are those of a mountinfo.
+func ForeignMountsIn(mountinfo string) []string { return foreignMounts([]byte(mountinfo)) }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/envresolve/realdir"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
@@ -51,7 +52,7 @@ type fileRun struct {
 
 // executeFile does an operation on files in this process. The time limit holds for all of it: also finding its directory
 // can hang.
-func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, hidden *redaction, started func(time.Time)) (o result.Outcome) {
+func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, p *prepared, started func(time.Time)) (o result.Outcome) {
 	if a.TimeoutMilliseconds > 0 {
 		limit := time.Duration(a.TimeoutMilliseconds) * time.Millisecond
 		timeout := runner.Stop{Reason: result.TimedOut, Message: fmt.Sprintf("The operation was stopped after %v.", limit)}
@@ -66,7 +67,7 @@ func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, hidden *
 	opened, done := make(chan struct{}), make(chan *fileRun, 1)
 	go func() {
 		defer func() { <-fileSlots }()
-		done <- e.doFile(ctx, a, hidden, opened)
+		done <- e.doFile(ctx, a, p, opened)
 	}()
 	run := awaitFile(ctx, opened, done, func() { started(begin) })
 	if run != nil && run.refused != "" {
@@ -107,18 +108,37 @@ func fileNotBegun(cause error) result.Outcome {
 }
 
 // doFile opens the call's directory, says so, and does the operation in it.
-func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, hidden *redaction, opened chan<- struct{}) *fileRun {
+func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared, opened chan<- struct{}) *fileRun {
 	run := &fileRun{assignment: a}
-	dir, path, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
+	dir, err := e.fileDir(&a.Environment)
 	if err != nil {
 		run.refused, run.err = dirReason(err), err
 		return run
 	}
-	_ = dir.Close()
-	run.dir = path
+	run.dir = dir
 	close(opened)
-	run.result, run.err = files.Do(ctx, hidden.inFiles(e.fileRules(a, path), &run.replaced), fileRequest(a.File, path), &run.output)
+	request := fileRequest(a.File, dir)
+	request.Home = p.home()
+	run.result, run.err = files.Do(ctx, p.hidden.inFiles(e.fileRules(a, dir), &run.replaced), request, &run.output)
 	return run
+}
+
+// fileDir is the directory that paths are relative to. One that isn't there is given as it is written: an operation may be to
+// make it, and finds out itself that it is missing.
+func (e *Executor) fileDir(plan *envresolve.Plan) (string, error) {
+	request := plan.DirRequest(e.WorkingDir)
+	opened, dir, err := realdir.OpenDir(request)
+	switch {
+	case err == nil:
+		_ = opened.Close()
+		return dir, nil
+	case dirReason(err) != result.WorkingDirNotFound:
+		return "", err
+	case path.IsAbs(request.WorkingDir):
+		return path.Clean(request.WorkingDir), nil
+	default:
+		return path.Join("/", request.ImageWorkingDir, request.WorkingDir), nil
+	}
 }
 
 // awaitFile waits as long as the context allows, and a little longer. It returns nil for an operation that goes on.
@@ -160,7 +180,7 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 	var refused *files.Error
 	switch {
 	case run.err == nil:
-		o.Reason, o.Message = result.Completed, describeFile(operation, o.File)
+		o.Reason, o.Message = result.Completed, describeFile(operation, o.File, run.result.Note)
 		// It was redacted before it was cut to its bound.
 		o.Stdout = wholeStream(run.output.Bytes())
 		addReplacements(&o, run.replaced)
@@ -193,21 +213,25 @@ func fileReason(r files.Reason) string {
 }
 
 func fileRequest(f *wire.File, dir string) *files.Request {
-	return &files.Request{
+	r := &files.Request{
 		Operation: files.Operation(f.Operation), Path: f.Path, WorkingDir: dir,
 		Offset: f.Offset, Limit: f.Limit, Unit: files.Unit(f.Unit),
 		Content: f.Content, Mode: f.Mode, IfSHA256: f.IfSHA256,
 		OldString: f.OldString, NewString: f.NewString, ReplaceAll: f.ReplaceAll,
 		Pattern: f.Pattern, Literal: f.Literal, Glob: f.Glob, Recursive: f.Recursive, MaxResults: f.MaxResults,
-		Destination: f.Destination, Overwrite: f.Overwrite,
+		Destination: f.Destination, Overwrite: f.Overwrite, ContextLines: f.ContextLines, RespectGitIgnore: f.RespectGitIgnore,
 	}
+	for _, e := range f.Edits {
+		r.Edits = append(r.Edits, files.Replacement(e))
+	}
+	return r
 }
 
 // fileRules are the policy's, completed with what only the pod knows.
 func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 	f := &a.File.Rules
 	r := &files.Rules{
-		ReadPaths: f.ReadPaths, WritePaths: f.WritePaths, DeniedPaths: f.DeniedPaths, RunnerPaths: variableFilesPaths(),
+		ReadPaths: f.ReadPaths, WritePaths: f.WritePaths, DeniedPaths: f.DeniedPaths, RunnerPaths: privateFilesPaths(),
 		MaxReadBytes: f.MaxReadBytes, MaxWriteBytes: f.MaxWriteBytes, MaxOutputBytes: int64(min(a.MaxBytesPerStream, result.MaxStreamBytes)),
 	}
 	if r.WritePaths == nil {
@@ -230,7 +254,7 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 func fileResult(operation files.Operation, asked *wire.File, r *files.Result) *result.File {
 	f := &result.File{
 		Path: strings.ToValidUTF8(r.Path, "\uFFFD"), SHA256: r.SHA256, Truncated: r.Truncated, NextOffset: r.NextOffset,
-		Changed: r.Changed, Created: r.Created,
+		Changed: r.Changed, Created: r.Created, Binary: r.Binary,
 		Skipped: result.SkippedFiles{
 			Binary: int64(r.Skipped.Binary), Denied: int64(r.Skipped.Denied), Unreadable: int64(r.Skipped.Unreadable),
 			Deep: int64(r.Skipped.Deep), LongLines: int64(r.Skipped.LongLines),
@@ -253,9 +277,12 @@ func fileResult(operation files.Operation, asked *wire.File, r *files.Result) *r
 }
 
 // describeFile is a sentence about an operation that succeeded.
-func describeFile(operation files.Operation, f *result.File) string {
+func describeFile(operation files.Operation, f *result.File, note string) string {
 	switch operation {
 	case files.OperationRead:
+		if note != "" {
+			return f.Path + " " + note
+		}
 		return fmt.Sprintf("read %d bytes of %s", *f.Bytes, f.Path)
 	case files.OperationWrite:
 		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path)
@@ -273,6 +300,10 @@ func describeFile(operation files.Operation, f *result.File) string {
 	case files.OperationMove:
 		return "moved to " + f.Path
 	default:
-		return fmt.Sprintf("found %d results in %s", *f.Matches, f.Path)
+		found := fmt.Sprintf("found %d results in %s", *f.Matches, f.Path)
+		if note != "" {
+			found += ". " + note
+		}
+		return found
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -235,14 +235,75 @@ func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
 	}
 }
 
+// A directory that is missing can be made, and doesn't keep others from being read.
 func TestAFileActionInADirectoryThatIsNotThere(t *testing.T) {
 	e := executor(t)
-	a := fileCall(e, wire.File{Operation: "Stat", Path: "/tmp"})
-	a.Environment.WorkingDir = e.WorkingDir + "/none"
-	started := false
-	r := e.ExecuteCall(t.Context(), a, func(time.Time) { started = true })
-	if r.Outcome.Reason != result.WorkingDirNotFound || r.Outcome.Started || started || r.Validate() != nil {
-		t.Errorf("got %+v, started: %t", r.Outcome, started)
+	missing := e.WorkingDir + "/repo"
+	try := func(f wire.File) *result.Outcome {
+		a := fileCall(e, f)
+		a.Environment.WorkingDir = missing
+		return &execute(t, e, a).Outcome
+	}
+	if o := try(wire.File{Operation: "Read", Path: "a"}); o.Reason != result.FileNotFound || !strings.Contains(o.Message, missing) {
+		t.Errorf("a file in it: %+v", o)
+	}
+	if o := try(wire.File{Operation: "List", Path: e.WorkingDir}); o.Reason != result.Completed {
+		t.Errorf("another directory: %+v", o)
+	}
+	for _, f := range []wire.File{{Operation: "MakeDirectory", Path: missing}, {Operation: "Write", Path: "d/a", Content: []byte("x")}, {Operation: "Read", Path: "d/a"}} {
+		if o := try(f); o.Reason != result.Completed || o.WorkingDir != missing || o.File.Path != missing+strings.TrimPrefix("/"+f.Path, "/"+missing) {
+			t.Errorf("%s: %+v, %+v", f.Operation, o, o.File)
+		}
+	}
+	a := fileCall(e, wire.File{Operation: "MakeDirectory", Path: "/etc/x"})
+	a.Environment.WorkingDir = "/etc"
+	if o := execute(t, e, a).Outcome; o.Reason != result.WorkingDirNotAllowed {
+		t.Errorf("one that isn't allowed: %+v", o)
+	}
+}
+
+func TestATildeIsTheHomeOfTheCallsProcess(t *testing.T) {
+	e := executor(t)
+	home := filepath.Join(e.WorkingDir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e.Environ = []string{"HOME=" + home}
+	if o := execute(t, e, fileCall(e, wire.File{Operation: "Write", Path: "~/a", Content: []byte("x")})).Outcome; o.Reason != result.Completed || o.File.Path != home+"/a" {
+		t.Errorf("that of the image: %+v", o)
+	}
+	a := fileCall(e, wire.File{Operation: "Stat", Path: "~"})
+	a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "HOME", Value: e.WorkingDir}}}}
+	if o := execute(t, e, a).Outcome; o.Reason != result.Completed || o.File.Path != e.WorkingDir {
+		t.Errorf("that of the call: %+v", o)
+	}
+	rules, request, err := e.TransferRules(&wire.Transfer{Kind: wire.TransferRead, Path: "~/a", Environment: shell(e, "").Environment})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := files.OpenSource(t.Context(), rules, request)
+	if err != nil || source.Path != home+"/a" {
+		t.Fatalf("a transfer reads %+v: %v", source, err)
+	}
+	source.Close()
+}
+
+func TestTheMessageSaysWhyNothingIsShown(t *testing.T) {
+	e := executor(t)
+	for name, content := range map[string]string{"three": "a\nb\nc\n", "p.png": "\x89PNG\x00\xff", "app/[id]/page": "x"} {
+		name = filepath.Join(e.WorkingDir, name)
+		if os.MkdirAll(filepath.Dir(name), 0o755) != nil || os.WriteFile(name, []byte(content), 0o600) != nil {
+			t.Fatal("can't write")
+		}
+	}
+	for says, f := range map[string]wire.File{
+		"three has 3 lines":           {Operation: "Read", Path: "three", Offset: 100},
+		"p.png is a binary file of 6": {Operation: "Read", Path: "p.png"},
+		`write app/\[id\]/page`:       {Operation: "Glob", Path: ".", Pattern: "app/[id]/page"},
+	} {
+		if o := execute(t, e, fileCall(e, f)).Outcome; o.Reason != result.Completed || !strings.Contains(o.Message, says) || o.File.Binary != (f.Path == "p.png") {
+			t.Errorf("want %q, got %q, %+v", says, o.Message, o.File)
+		}
 	}
 }
 

@@ -76,12 +76,26 @@ func (s *Supervisor) beginSession(ctx, terminate context.Context, b *wire.Begin)
 	if s.FilesOf != nil {
 		s.session.files = s.FilesOf(b)
 	}
-	context.AfterFunc(terminate, func() { s.session.stop(podDeleted) })
+	context.AfterFunc(terminate, func() {
+		_, running := endOfPod(terminate)
+		s.session.stop(running)
+	})
 	return nil
 }
 
 // podEnds is why a session's runner starts nothing more when its pod goes away.
 var podEnds = runner.Stop{Reason: result.PodLost, Message: "the pod was told to end (SIGTERM) before the command was started"}
+
+// Survivors is why a session's pod ends that something of a call is left in: as a cause of Run's terminate.
+var Survivors = runner.Stop{Reason: result.PodLost, Message: "the session's pod ends, because processes of another call could not be ended"}
+
+// endOfPod is why nothing is started any more, and why what runs is stopped, when terminate has ended.
+func endOfPod(terminate context.Context) (why, running runner.Stop) {
+	if errors.Is(context.Cause(terminate), Survivors) {
+		return Survivors, Survivors
+	}
+	return podEnds, podDeleted
+}
 
 // dialSession connects, and says what the runner has.
 func (s *Supervisor) dialSession(ctx context.Context) (Conn, *wire.Session, error) {
@@ -121,7 +135,7 @@ func (s *Supervisor) talk(ctx, terminate context.Context, l *link, out *sender, 
 		case err = <-out.failed:
 		case <-terminated:
 			terminated = nil
-			s.session.end(podEnds, podDeleted)
+			s.session.end(endOfPod(terminate))
 		}
 		if err == nil {
 			err = out.send(answer)

@@ -62,7 +62,7 @@ func (s *seeded) run(ctx context.Context, a *wire.Assignment, started func(time.
 	select {
 	case <-time.After(rec.takes):
 	case <-ctx.Done():
-		r.Outcome.Reason, r.Outcome.ExitCode = runner.StopCause(context.Cause(ctx)).Reason, result.Exit(result.NoExitCode)
+		r.Outcome.Reason, r.Outcome.ExitCode = runner.StopCause(context.Cause(ctx)).Reason, nil
 	}
 	r.Outcome.DurationMS = time.Since(r.Outcome.StartTime).Milliseconds()
 	return r

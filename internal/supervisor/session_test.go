@@ -29,6 +29,8 @@ type sessionBench struct {
 	starts  []string
 	running map[string]chan result.Outcome
 	ran     int
+	// lose is terminate with a cause.
+	lose context.CancelCauseFunc
 }
 
 func startSession(t *testing.T) *sessionBench {
@@ -64,9 +66,9 @@ func startSession(t *testing.T) *sessionBench {
 		BeginSession: func(*wire.Begin) supervisor.ExecuteFunc { return b.execute },
 		Log:          func(line string) { b.lines = append(b.lines, line) },
 	}
-	var ctx, terminate context.Context
-	ctx, b.cancel = context.WithCancel(context.Background())
-	terminate, b.terminate = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	terminate, lose := context.WithCancelCause(context.Background())
+	b.cancel, b.lose, b.terminate = cancel, lose, func() { lose(nil) }
 	go func() { b.ended <- b.Run(ctx, terminate) }()
 	return b
 }
@@ -496,6 +498,27 @@ func TestTheEndOfThePodEndsASession(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatCantBeEndedOfACallEndsItsSession(t *testing.T) {
+	inSession(t, func(b *sessionBench, p *pipe) {
+		p.in <- assigned("c1")
+		b.wantStarted(p, "c1")
+		b.lose(supervisor.Survivors)
+		check := func(uid string, started bool) {
+			if o := b.wantResult(p, uid); o.Reason != result.PodLost || o.Started != started || o.Message != supervisor.Survivors.Message {
+				t.Errorf("%s: got %+v", uid, o)
+			}
+		}
+		check("c1", true)
+		p.in <- assigned("c2")
+		check("c2", false)
+		p.in <- ack("c1")
+		p.in <- ack("c2")
+		if err := <-b.ended; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	})
 }
 
 func TestTheEndOfThePodEndsASessionWithoutCalls(t *testing.T) {

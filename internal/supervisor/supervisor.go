@@ -212,7 +212,7 @@ func (s *Supervisor) pause(ctx, terminate context.Context, wait time.Duration) {
 	case <-terminate.Done():
 		s.stopCommand(podDeleted)
 		if s.session != nil {
-			s.session.end(podEnds, podDeleted)
+			s.session.end(endOfPod(terminate))
 		}
 	}
 	select {

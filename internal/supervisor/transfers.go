@@ -11,14 +11,13 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
-	"toolcall.dev/operator/internal/envresolve/realdir"
 	"toolcall.dev/operator/internal/runner/files"
 )
 
 // TransferFiles are the files of a session, for transfers.
 type TransferFiles interface {
-	// TransferRules says what a transfer may reach: the rules, and the directory that its path is relative to.
-	TransferRules(*wire.Transfer) (rules *files.Rules, dir string, err error)
+	// TransferRules says what a transfer may reach: the rules, and the request with the directories that its path can be relative to.
+	TransferRules(*wire.Transfer) (*files.Rules, *files.Request, error)
 	// TransferMessage is what is shown of a message about a transfer.
 	TransferMessage(t *wire.Transfer, message string) string
 }
@@ -154,9 +153,9 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 		return t.input()
 	}
 	var rules *files.Rules
-	req := &files.Request{Path: t.asked.Path, IfSHA256: t.asked.IfSHA256}
+	var req *files.Request
 	err = t.step(func() (err error) {
-		rules, req.WorkingDir, err = t.files.TransferRules(t.asked)
+		rules, req, err = t.files.TransferRules(t.asked)
 		return err
 	})
 	if err != nil {
@@ -355,21 +354,20 @@ type dirError struct{ error }
 
 // TransferRules implements TransferFiles: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
 // without a limit of its own a policy lets transfers be of any size.
-func (e *Executor) TransferRules(t *wire.Transfer) (rules *files.Rules, dir string, err error) {
+func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *files.Request, error) {
 	a := &wire.Assignment{File: &wire.File{Rules: t.Rules}, Environment: t.Environment}
-	opened, dir, err := realdir.OpenDir(a.Environment.DirRequest(e.WorkingDir))
+	dir, err := e.fileDir(&a.Environment)
 	if err != nil {
-		return nil, "", &dirError{err}
+		return nil, nil, &dirError{err}
 	}
-	_ = opened.Close()
-	rules = e.fileRules(a, dir)
+	rules := e.fileRules(a, dir)
 	if rules.MaxReadBytes == 0 {
 		rules.MaxReadBytes = math.MaxInt64
 	}
 	if rules.MaxWriteBytes == 0 {
 		rules.MaxWriteBytes = math.MaxInt64
 	}
-	return rules, dir, nil
+	return rules, &files.Request{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.home(&a.Environment)}, nil
 }
 
 // TransferMessage implements TransferFiles: a message about a transfer shows nothing of the values that one about a call

@@ -83,7 +83,12 @@ func (e *Executor) home(plan *envresolve.Plan) string {
 	if err != nil {
 		return ""
 	}
-	for _, kv := range resolved.Env {
+	return homeOf(resolved.Env)
+}
+
+// homeOf is the home directory that variables name.
+func homeOf(env []string) string {
+	for _, kv := range env {
 		if home, ok := strings.CutPrefix(kv, homeVariable+"="); ok {
 			return home
 		}

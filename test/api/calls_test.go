@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,7 +93,17 @@ func TestFileActionsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"set-user-ID":                     {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), Mode: "4755"}, "spec.file.mode"},
 		"a file that must not be there":   {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), IfSHA256: new("")}, ""},
 		"no SHA-256":                      {v1alpha1.FileAction{Operation: v1alpha1.FileWrite, Path: "a", Content: new(""), IfSHA256: new("abc")}, "spec.file.ifSHA256"},
-		"too many results":                {v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "a", MaxResults: new(int32(1001))}, "spec.file.maxResults"},
+		"several edits": {v1alpha1.FileAction{
+			Operation: v1alpha1.FileEdit, Path: "a", IfSHA256: new(strings.Repeat("a", 64)),
+			Edits: []v1alpha1.TextReplacement{{OldString: "o"}, {OldString: "p", NewString: "q", ReplaceAll: true}},
+		}, ""},
+		"both forms of an edit": {v1alpha1.FileAction{
+			Operation: v1alpha1.FileEdit, Path: "a", OldString: "o", Edits: []v1alpha1.TextReplacement{{OldString: "p"}},
+		}, "use either edits, or oldString"},
+		"an edit of nothing":            {v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", Edits: []v1alpha1.TextReplacement{{NewString: "p"}}}, "spec.file.edits[0].oldString"},
+		"too many edits":                {v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "a", Edits: slices.Repeat([]v1alpha1.TextReplacement{{OldString: "p"}}, 101)}, "spec.file.edits"},
+		"too many lines around a match": {v1alpha1.FileAction{Operation: v1alpha1.FileGrep, Path: "a", Pattern: "x", ContextLines: new(int32(21))}, "spec.file.contextLines"},
+		"too many results":              {v1alpha1.FileAction{Operation: v1alpha1.FileList, Path: "a", MaxResults: new(int32(1001))}, "spec.file.maxResults"},
 	} {
 		t.Log(name)
 		s.attempt(t, attempt{changedCall(func(s *v1alpha1.ToolCallSpec) { s.Structured, s.File = nil, &test.file }), test.refused})
@@ -324,6 +335,10 @@ func fullSpecs() map[string]v1alpha1.ToolCallSpec {
 			Operation: v1alpha1.FileGrep, Path: "p", Offset: new(int64(1)), Limit: new(int64(2)), Unit: v1alpha1.UnitBytes,
 			Content: new("c"), ContentBase64: new("AAAA"), Mode: "0600", IfSHA256: new(""), OldString: "o", NewString: "n", ReplaceAll: true,
 			Pattern: "x", Literal: true, Glob: "*", Recursive: true, MaxResults: new(int32(3)), Destination: "d", Overwrite: true,
+			ContextLines: new(int32(2)), RespectGitIgnore: true,
+		}}),
+		"edits": with(v1alpha1.ToolCallSpec{File: &v1alpha1.FileAction{
+			Operation: v1alpha1.FileEdit, Path: "p", Edits: []v1alpha1.TextReplacement{{OldString: "o", NewString: "n", ReplaceAll: true}, {OldString: "p"}},
 		}}),
 		"tool": with(v1alpha1.ToolCallSpec{Tool: &v1alpha1.ToolAction{
 			Name: "bash", Arguments: &runtime.RawExtension{Raw: []byte(`{"command":"ls","deep":{"list":[1,null,{"x":true}]}}`)},
@@ -467,7 +482,7 @@ func TestAClientCannotClaimThatNothingChanged(t *testing.T) {
 		patch := fmt.Sprintf(`{"metadata":{"generation":%d},"spec":{"structured":{"binary":"id"}}}`, generation)
 		expectRefused(t, s.admin.Patch(t.Context(), call.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch))), "structured is immutable")
 	}
-	said, err := s.kubectl(asYAML(t, map[string]any{
+	said, err := s.Kubectl(asYAML(t, map[string]any{
 		"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolCall",
 		"metadata": map[string]any{"name": "claims", "namespace": s.namespace},
 		"spec":     map[string]any{"structured": map[string]any{"binary": "id"}},

@@ -67,7 +67,7 @@ func TestAPolicyShowsItsDefaults(t *testing.T) {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
-	// What is set stays: an empty list and a false aren't unset, and the operator's own lists aren't written down.
+	// What is set stays: an empty list and a false aren't unset.
 	set := `{"access":"Open","shell":{"enabled":true},"envBlocklist":[],"protectedEnv":[],"code":{"enabled":false,"languages":[],"deniedModules":[]}}`
 	got := s.specOf("ExecutionPolicy", "p-"+s.namespace, `,"spec":`+set)
 	for path, value := range map[string]any{

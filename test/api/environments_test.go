@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -146,5 +147,63 @@ func TestSecretsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"two secrets of one name":       {with(func(*v1alpha1.ToolSecret) {}, func(*v1alpha1.ToolSecret) {}), "spec.secrets[1]"},
 	} {
 		t.Run(name, func(t *testing.T) { s.attempt(t, a) })
+	}
+}
+
+// A name that no object can have is a mistake that nothing mends later.
+func TestReferencesThatCanBeNames(t *testing.T) {
+	s := newSpace(t)
+	named := func(name string) map[string]client.Object {
+		local := corev1.LocalObjectReference{Name: name}
+		key := &corev1.SecretKeySelector{LocalObjectReference: local, Key: "k"}
+		from := func(source v1alpha1.EnvVarSource) []v1alpha1.EnvVar {
+			return []v1alpha1.EnvVar{{Name: "A", ValueFrom: &source}}
+		}
+		with := func(spec v1alpha1.ExecutionEnvironmentSpec) client.Object {
+			spec.Image = "i"
+			return &v1alpha1.ExecutionEnvironment{Spec: spec}
+		}
+		mounted := func(source corev1.VolumeSource) client.Object {
+			return with(v1alpha1.ExecutionEnvironmentSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: source}}})
+		}
+		call := func(spec v1alpha1.ToolCallSpec) client.Object {
+			spec.Shell = &v1alpha1.ShellAction{Command: "true"}
+			return &v1alpha1.ToolCall{Spec: spec}
+		}
+		ref := &v1alpha1.LocalReference{Name: name}
+		return map[string]client.Object{
+			"the environment of a call":    call(v1alpha1.ToolCallSpec{EnvironmentRef: ref}),
+			"the session of a call":        call(v1alpha1.ToolCallSpec{SessionRef: &v1alpha1.SessionReference{Name: name}}),
+			"the skill of a call":          call(v1alpha1.ToolCallSpec{SkillRef: ref}),
+			"the environment of a session": &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{EnvironmentRef: ref}},
+			"the skill of a session":       &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{SkillRef: ref}},
+			"a storage class": &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{Workspace: &v1alpha1.SessionWorkspace{
+				Size: resource.MustParse("1Gi"), StorageClassName: &name,
+			}}},
+			"a policy":            with(v1alpha1.ExecutionEnvironmentSpec{PolicyRef: &v1alpha1.PolicyReference{Name: name}}),
+			"a service account":   with(v1alpha1.ExecutionEnvironmentSpec{ServiceAccountName: name}),
+			"a priority class":    with(v1alpha1.ExecutionEnvironmentSpec{PriorityClassName: name}),
+			"a runtime class":     with(v1alpha1.ExecutionEnvironmentSpec{RuntimeClassName: &name}),
+			"an image's secret":   with(v1alpha1.ExecutionEnvironmentSpec{ImagePullSecrets: []corev1.LocalObjectReference{local}}),
+			"a variable's Secret": with(v1alpha1.ExecutionEnvironmentSpec{Env: from(v1alpha1.EnvVarSource{SecretKeyRef: key})}),
+			"a variable's ConfigMap": with(v1alpha1.ExecutionEnvironmentSpec{Env: from(v1alpha1.EnvVarSource{
+				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local, Key: "k"},
+			})}),
+			"a skill's Secret": &v1alpha1.Skill{Spec: v1alpha1.SkillSpec{Env: from(v1alpha1.EnvVarSource{SecretKeyRef: key})}},
+			"a tool's Secret": with(v1alpha1.ExecutionEnvironmentSpec{Secrets: []v1alpha1.ToolSecret{{
+				Name: "TOKEN", Tools: []string{"git"}, SecretKeyRef: *key,
+			}}}),
+			"a mounted Secret":    mounted(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}),
+			"a mounted ConfigMap": mounted(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local}}),
+			"a mounted claim":     mounted(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}),
+		}
+	}
+	for what, object := range named("a.b-1") {
+		t.Run(what, func(t *testing.T) { s.attempt(t, attempt{object, ""}) })
+	}
+	for _, name := range []string{"a/b", "..", "a%b", "Upper", "a_b", "-a", strings.Repeat("a", 254)} {
+		for what, object := range named(name) {
+			t.Run(what+" "+name[:min(len(name), 8)], func(t *testing.T) { s.attempt(t, attempt{object, "ame"}) })
+		}
 	}
 }

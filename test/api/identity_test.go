@@ -67,7 +67,7 @@ func TestWhoAppliesACallIsWhoAsked(t *testing.T) {
 			"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolCall", "spec": spec,
 			"metadata": map[string]any{"name": name, "namespace": s.namespace},
 		})
-		if said, err := s.kubectl(text, "--as=alice", "apply", "--server-side", "-f", "-"); err != nil {
+		if said, err := s.Kubectl(text, "--as=alice", "apply", "--server-side", "-f", "-"); err != nil {
 			t.Fatalf("apply: %s", said)
 		}
 		by := s.get(name).Spec.RequestedBy
@@ -75,7 +75,7 @@ func TestWhoAppliesACallIsWhoAsked(t *testing.T) {
 			t.Errorf("%s: requestedBy is %+v", name, by)
 		}
 		// Whoever applies the same again changes nothing.
-		if said, err := s.kubectl(text, "--as=alice", "apply", "--server-side", "-f", "-"); err != nil && written == nil {
+		if said, err := s.Kubectl(text, "--as=alice", "apply", "--server-side", "-f", "-"); err != nil && written == nil {
 			t.Errorf("apply again: %s", said)
 		}
 	}

@@ -40,7 +40,7 @@ func TestACallThatIsAppliedKeepsWhatApplyTracks(t *testing.T) {
 	s.needsStamp()
 	manifest := `{"apiVersion":"toolcall.dev/v1alpha1","kind":"ToolCall","metadata":{"namespace":"` + s.namespace + `","name":"applied","labels":{"a":"b"}},"spec":{"shell":{"command":"x"}}}`
 	for _, labels := range []string{`"a":"b"`, ``} {
-		if said, err := s.kubectl(strings.Replace(manifest, `"a":"b"`, labels, 1), "apply", "--server-side", "-f", "-"); err != nil {
+		if said, err := s.Kubectl(strings.Replace(manifest, `"a":"b"`, labels, 1), "apply", "--server-side", "-f", "-"); err != nil {
 			t.Fatal(said)
 		}
 		call := s.get("applied")

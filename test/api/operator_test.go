@@ -74,7 +74,8 @@ func TestTheOperatorMakesNothingButItsOwnJobs(t *testing.T) {
 	call := newCall(s.namespace, "c")
 	s.create(call)
 	job := s.jobOf(call)
-	pool := jobspec.BuildWarm(jobspec.WarmInput{Environment: newEnvironment(s.namespace, "env"), Name: jobspec.WarmName(newEnvironment(s.namespace, "env"), "1")}, "hash", sealer{})
+	pool := jobspec.BuildWarm(jobspec.WarmInput{Environment: newEnvironment(s.namespace, "env"), Name: jobspec.WarmName(newEnvironment(s.namespace, "env"), "1"),
+		Runtime: jobspec.Runtime{RunnerImage: "runner"}}, "hash", sealer{})
 	in := func(namespace string) func(*batchv1.Job) { return func(j *batchv1.Job) { j.Namespace = namespace } }
 	for name, tc := range map[string]struct {
 		job     *batchv1.Job

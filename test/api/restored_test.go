@@ -102,7 +102,7 @@ func TestACallThatKubectlBringsBackIsCancelled(t *testing.T) {
 			}
 			// Server-side apply takes no object that says which version it is, and create none either.
 			saved = without(saved, "  resourceVersion:", "  uid:", "  creationTimestamp:", "  managedFields:")
-			if said, err := s.kubectl(saved, append([]string{"--as=alice"}, how...)...); err != nil {
+			if said, err := s.Kubectl(saved, append([]string{"--as=alice"}, how...)...); err != nil {
 				t.Fatalf("%s", said)
 			}
 			again := s.get(call.Name)

@@ -92,7 +92,7 @@ func TestNamingAPolicyNeedsTheRightToUseIt(t *testing.T) {
 		"metadata": map[string]any{"name": "applied", "namespace": s.namespace},
 		"spec":     map[string]any{"image": "i", "policyRef": map[string]any{"name": other}},
 	})
-	if said, err := s.kubectl(applied, "--as="+author, "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(said, "may not \"use\"") {
+	if said, err := s.Kubectl(applied, "--as="+author, "apply", "--server-side", "-f", "-"); err == nil || !strings.Contains(said, "may not \"use\"") {
 		t.Errorf("apply: %s", said)
 	}
 

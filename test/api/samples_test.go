@@ -24,11 +24,11 @@ func TestTheSamplesAreTaken(t *testing.T) {
 	}
 	for _, whole := range wholes {
 		t.Cleanup(func() {
-			if said, err := s.kubectl("", slices.Concat([]string{"delete", "--ignore-not-found", "--wait=false"}, whole)...); err != nil {
+			if said, err := s.Kubectl("", slices.Concat([]string{"delete", "--ignore-not-found", "--wait=false"}, whole)...); err != nil {
 				t.Errorf("delete %s: %v: %s", whole[1], err, said)
 			}
 		})
-		said, err := s.kubectl("", slices.Concat([]string{"apply"}, whole)...)
+		said, err := s.Kubectl("", slices.Concat([]string{"apply"}, whole)...)
 		if err != nil && s.stamps {
 			t.Errorf("apply %s: %v: %s", whole[1], err, said)
 		}

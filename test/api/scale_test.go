@@ -44,7 +44,7 @@ func TestKubectlScalesAWarmPool(t *testing.T) {
 	if got := s.poolSize(); got != "0" {
 		t.Errorf("the size is %s", got)
 	}
-	if said, err := s.kubectl("", "scale", "-n", s.namespace, "execenv/pooled", "--replicas=201"); err == nil {
+	if said, err := s.Kubectl("", "scale", "-n", s.namespace, "execenv/pooled", "--replicas=201"); err == nil {
 		t.Errorf("scaled above the bound: %s", said)
 	}
 	got := s.run("get", "execenv", "pooled", "--subresource=scale", "--output=jsonpath={.status.replicas} {.status.selector}")

@@ -43,7 +43,7 @@ func TestWhoCreatesASessionIsWhoTheRequestIsFrom(t *testing.T) {
 	text := asYAML(t, map[string]any{
 		"apiVersion": "toolcall.dev/v1alpha1", "kind": "ToolSession", "metadata": map[string]any{"name": "applied", "namespace": s.namespace},
 	})
-	if said, err := s.kubectl(text, "--as=alice", "apply", "--server-side", "-f", "-"); err != nil {
+	if said, err := s.Kubectl(text, "--as=alice", "apply", "--server-side", "-f", "-"); err != nil {
 		t.Fatalf("apply: %s", said)
 	}
 	if by := s.session("applied").Spec.RequestedBy; by == nil || by.Username != "alice" {

@@ -1,10 +1,6 @@
 package api_test
 
 import (
-	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,16 +35,14 @@ func TestKubectlWaitsForAFailure(t *testing.T) {
 	s.report(call, func(status *v1alpha1.ToolCallStatus) {
 		status.Conditions = []metav1.Condition{conditionOf(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown)}
 	})
-	if said, err := s.kubectl("", "wait", "-n", s.namespace, "toolcall/waits", "--for=condition=Succeeded=False", "--timeout=0"); err == nil {
+	if said, err := s.Kubectl("", "wait", "-n", s.namespace, "toolcall/waits", "--for=condition=Succeeded=False", "--timeout=0"); err == nil {
 		t.Errorf("the wait ended before the call: %s", said)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	wait := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "--kubeconfig", s.kubeconfig,
-		"wait", "-n", s.namespace, "toolcall/waits", "--for=condition=Succeeded=False", "--timeout=60s")
+	wait := s.Command("wait", "-n", s.namespace, "toolcall/waits", "--for=condition=Succeeded=False", "--timeout=60s")
 	if err := wait.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = wait.Process.Kill() }()
 	s.report(call, func(status *v1alpha1.ToolCallStatus) {
 		status.Conditions = []metav1.Condition{conditionOf(v1alpha1.ConditionSucceeded, metav1.ConditionFalse)}
 	})
@@ -117,8 +111,8 @@ func TestColumns(t *testing.T) {
 	s := newSpace(t)
 	s.create(newCall(s.namespace, "call"), newEnvironment(s.namespace, "env"), newSession(s.namespace, "session"))
 	for what, want := range map[string]string{
-		"toolcall":   "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE",
-		"tc -owide":  "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION AGE REQUESTED-BY POD NODE",
+		"toolcall":   "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION-MS AGE",
+		"tc -owide":  "NAME PHASE REASON EXIT ENVIRONMENT ACTION DURATION-MS AGE REQUESTED-BY POD NODE",
 		"tsn":        "NAME PHASE REASON ENVIRONMENT WORKSPACE AGE",
 		"tsn -owide": "NAME PHASE REASON ENVIRONMENT WORKSPACE AGE REQUESTED-BY INCARNATION POD NODE",
 		"execenv":    "NAME IMAGE DEFAULT POLICY READY ACTIVE WARM AGE",

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,20 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/whoami"
 )
 
@@ -36,72 +31,39 @@ const root = "../.."
 var installed *apiServer
 
 type apiServer struct {
-	config     *rest.Config
-	scheme     *runtime.Scheme
-	admin      client.Client
-	kubeconfig string
+	*apiservertest.Server
+	admin client.Client
 	// stamps says that the API server has MutatingAdmissionPolicy, which fills in who creates a call. Where it doesn't, clients
 	// of the tests do that; raw ones don't.
 	stamps bool
 }
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "api")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	env := &envtest.Environment{}
-	defer func() {
+var suite = apiservertest.Suite{
+	Setup: func(s *apiservertest.Server) (err error) {
+		if installed, err = newAPIServer(s); err != nil {
+			return err
+		}
+		return installed.setup()
+	},
+	Teardown: func() error {
 		if stopControllerManager != nil {
 			stopControllerManager()
 		}
-		_ = env.Stop()
-	}()
-	if installed, err = start(env, filepath.Join(dir, "kubeconfig")); err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server and install config/default:", err)
-		return 1
-	}
-	return m.Run()
+		return nil
+	},
+	Reads: []string{"config", "hack/lib.sh"},
 }
 
-func start(env *envtest.Environment, kubeconfig string) (*apiServer, error) {
-	config, err := env.Start()
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
-		return nil, err
-	}
-	s, err := newAPIServer(config, kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return s, s.setup()
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-func newAPIServer(config *rest.Config, kubeconfig string) (*apiServer, error) {
-	config.QPS, config.Burst = 500, 1000
-	s := &apiServer{config: config, scheme: runtime.NewScheme(), kubeconfig: kubeconfig}
-	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1alpha1.AddToScheme(s.scheme)); err != nil {
-		return nil, err
-	}
-	served, err := s.kubectl("", "get", "--raw", "/apis/admissionregistration.k8s.io/v1")
+func newAPIServer(server *apiservertest.Server) (*apiServer, error) {
+	s := &apiServer{Server: server}
+	served, err := s.Kubectl("", "get", "--raw", "/apis/admissionregistration.k8s.io/v1")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, served)
 	}
 	s.stamps = strings.Contains(served, `"mutatingadmissionpolicies"`)
-	s.admin, err = s.client(config)
+	s.admin, err = s.client(server.Config)
 	return s, err
 }
 
@@ -111,7 +73,7 @@ func (s *apiServer) setup() error {
 		return err
 	}
 	// Nobody answers for it here, and then no namespace can be deleted.
-	if said, err := s.kubectl("", "delete", "apiservice", "v1alpha1.subresources.toolcall.dev"); err != nil {
+	if said, err := s.Kubectl("", "delete", "apiservice", "v1alpha1.subresources.toolcall.dev"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	return s.awaitInstalled()
@@ -119,18 +81,18 @@ func (s *apiServer) setup() error {
 
 // install applies what hack/deploy.sh applies: config/default, as far as the API server serves it.
 func (s *apiServer) install() error {
-	manifests, err := s.kubectl("", "kustomize", filepath.Join(root, "config", "default"))
+	manifests, err := s.Kubectl("", "kustomize", filepath.Join(root, "config", "default"))
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, manifests)
 	}
 	filter := exec.Command("bash", "-c", "source "+filepath.Join(root, "hack", "lib.sh")+"; only_served")
-	filter.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "KUBECTL="+filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
+	filter.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "KUBECTL="+s.Command().Path)
 	filter.Stdin = strings.NewReader(manifests)
 	served, err := filter.Output()
 	if err != nil {
 		return fmt.Errorf("keep what is served: %w", err)
 	}
-	if said, err := s.kubectl(string(served), "apply", "--server-side", "-f", "-"); err != nil {
+	if said, err := s.Kubectl(string(served), "apply", "--server-side", "-f", "-"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	return nil
@@ -138,7 +100,7 @@ func (s *apiServer) install() error {
 
 // client acts as the config's user, and says who that is where the API server doesn't find out by itself.
 func (s *apiServer) client(config *rest.Config) (client.Client, error) {
-	raw, err := client.NewWithWatch(config, client.Options{Scheme: s.scheme})
+	raw, err := client.NewWithWatch(config, client.Options{Scheme: apiservertest.Scheme()})
 	if err != nil || s.stamps {
 		return raw, err
 	}
@@ -159,10 +121,10 @@ func (s *space) needsStamp() {
 
 // awaitInstalled waits until the kinds are served and the admission policies are in force.
 func (s *apiServer) awaitInstalled() error {
-	if said, err := s.kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
+	if said, err := s.Kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"); err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
-	if said, err := s.kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil && !strings.Contains(said, "already exists") {
+	if said, err := s.Kubectl("", "create", "clusterrolebinding", "probe", "--clusterrole=toolcall-admin", "--user=probe"); err != nil && !strings.Contains(said, "already exists") {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -271,14 +233,6 @@ func refusedBy(policy string, err error) error {
 	return nil
 }
 
-// kubectl runs the API server's own kubectl as the administrator, and gives all that it printed.
-func (s *apiServer) kubectl(stdin string, args ...string) (string, error) {
-	command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", s.kubeconfig}, args...)...)
-	command.Stdin = strings.NewReader(stdin)
-	out, err := command.CombinedOutput()
-	return string(bytes.TrimSpace(out)), err
-}
-
 // space is a namespace of one test.
 type space struct {
 	*apiServer
@@ -288,14 +242,8 @@ type space struct {
 
 func newSpace(t *testing.T) *space {
 	t.Helper()
-	if installed == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
-	if err := installed.admin.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
-	return &space{apiServer: installed, t: t, namespace: namespace.Name}
+	namespace, _ := suite.Need(t).Namespace(t, "t-")
+	return &space{apiServer: installed, t: t, namespace: namespace}
 }
 
 // create makes objects as the administrator.
@@ -321,7 +269,7 @@ func (s *apiServer) actAs(name string, user asUser) (client.Client, error) {
 }
 
 func (s *apiServer) configOf(name string, user asUser) *rest.Config {
-	config := rest.CopyConfig(s.config)
+	config := rest.CopyConfig(s.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: name, UID: user.uid, Groups: append(slices.Clone(user.groups), "system:authenticated"), Extra: user.extra,
 	}
@@ -331,7 +279,7 @@ func (s *apiServer) configOf(name string, user asUser) *rest.Config {
 // raw acts as a user, and sends what the test says.
 func (s *space) raw(name string, user asUser) client.Client {
 	s.t.Helper()
-	c, err := client.New(s.configOf(name, user), client.Options{Scheme: s.scheme})
+	c, err := client.New(s.configOf(name, user), client.Options{Scheme: apiservertest.Scheme()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -365,7 +313,7 @@ func (s *space) grant(user, resource string, verbs ...string) {
 // run is kubectl in the space's namespace; a failure ends the test.
 func (s *space) run(args ...string) string {
 	s.t.Helper()
-	said, err := s.kubectl("", append([]string{"--namespace", s.namespace}, args...)...)
+	said, err := s.Kubectl("", append([]string{"--namespace", s.namespace}, args...)...)
 	if err != nil {
 		s.t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, said)
 	}

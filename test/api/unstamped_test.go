@@ -161,11 +161,11 @@ func TestKubectlSaysWhoAsks(t *testing.T) {
 			"metadata": map[string]any{"name": fmt.Sprint("c", i), "namespace": s.namespace},
 		}
 		kubectl := append([]string{"--as=alice"}, how...)
-		if said, err := s.kubectl(asYAML(t, object), kubectl...); err == nil || !strings.Contains(said, askedFor) {
+		if said, err := s.Kubectl(asYAML(t, object), kubectl...); err == nil || !strings.Contains(said, askedFor) {
 			t.Errorf("%v without it: %v: %s", how, err, said)
 		}
 		spec["requestedBy"] = review.Status.UserInfo
-		if said, err := s.kubectl(asYAML(t, object), kubectl...); err != nil {
+		if said, err := s.Kubectl(asYAML(t, object), kubectl...); err != nil {
 			t.Errorf("%v: %s", how, said)
 		}
 	}
@@ -229,7 +229,7 @@ func TestTheOperatorBelievesWhatIsInstalled(t *testing.T) {
 // The operator's account may make no Job in its own namespace, and finds out nevertheless.
 func TestTheOperatorFindsOutWhetherThereAreImageVolumes(t *testing.T) {
 	s := newSpace(t)
-	version, err := s.kubectl("", "version", "-o", "json")
+	version, err := s.Kubectl("", "version", "-o", "json")
 	if err != nil {
 		t.Fatal(version)
 	}

@@ -3,17 +3,16 @@ package api_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apiservertest"
 )
 
 // newerAssets has the programs of a newer API server, to upgrade the one of the other tests to.
@@ -21,32 +20,25 @@ const newerAssets = "TOOLCALL_NEWER_ASSETS"
 
 // upgraded are API servers of two versions, one after the other, over one etcd's data.
 type upgraded struct {
-	t    *testing.T
-	data string
-	env  *envtest.Environment
+	t      *testing.T
+	data   string
+	server *apiservertest.Server
 }
 
 // start runs an API server over what the one before left.
 func (u *upgraded) start(assets string) (*space, error) {
 	u.t.Helper()
-	// The variable that names the programs wins over the field of the environment.
-	u.t.Setenv("KUBEBUILDER_ASSETS", assets)
-	u.env = &envtest.Environment{}
-	u.env.ControlPlane.Etcd = &envtest.Etcd{DataDir: u.data}
-	config, err := u.env.Start()
+	server, err := apiservertest.Start(apiservertest.Options{Assets: assets, EtcdData: u.data})
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := filepath.Join(u.t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, u.env.KubeConfig, 0o600); err != nil {
-		return nil, err
-	}
-	s, err := newAPIServer(config, kubeconfig)
+	u.server = server
+	s, err := newAPIServer(server)
 	return &space{apiServer: s, t: u.t, namespace: "upgraded"}, err
 }
 
 func (u *upgraded) stop() {
-	if err := u.env.Stop(); err != nil {
+	if err := u.server.Stop(); err != nil {
 		u.t.Error(err)
 	}
 }
@@ -68,7 +60,7 @@ func TestAClusterIsUpgradedWhileCallsExist(t *testing.T) {
 		t.Skip("needs a newer API server: set " + newerAssets)
 	}
 	u := &upgraded{t: t, data: t.TempDir()}
-	s, err := u.start(os.Getenv("KUBEBUILDER_ASSETS"))
+	s, err := u.start(apiservertest.Assets())
 	if err != nil {
 		t.Fatal(err)
 	}

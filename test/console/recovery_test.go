@@ -63,7 +63,7 @@ func TestOutputThatIsAwayForAMoment(t *testing.T) {
 	p.signIn(f.viewer(), f.namespace)
 	p.awaitText("#output", "the output store is away")
 	p.awaitText("#output", "It is tried again.")
-	p.awaitText("#timing", "1.60 s running")
+	p.awaitText("#timing", "1.60 s until finished")
 	over.Store(true)
 	p.awaitText("#stdout", "there again")
 	p.awaitText("#output", "11 B, complete.")

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,83 +10,44 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/console"
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// What all tests share: the API server, the aggregated API behind it, and the browser; nil if there are none.
+// What all tests share: the aggregated API behind the API server, and the browser; nil if there are none.
 var (
-	apiServer *rest.Config
-	outputs   *apitest.API
-	browser   *chromium
+	outputs *apitest.API
+	browser *chromium
 )
 
 // testTimeout bounds every wait, so that a test that fails ends.
 const testTimeout = 30 * time.Second
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
+var suite = newSuite()
 
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd"}, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: 2 * testTimeout}
-	dir, err := os.MkdirTemp("", "console")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = start(env, dir)
-	}
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server and the browser:", err)
-	} else {
-		code = m.Run()
-	}
-	if browser != nil {
-		err = browser.stop()
-	}
-	if outputs != nil {
-		err = errors.Join(err, outputs.Stop())
-	}
-	if err := errors.Join(err, env.Stop()); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the API server and the browser:", err)
-	}
-	return code
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-func start(env *envtest.Environment, dir string) error {
-	if _, err := apitest.Prepare(env, dir); err != nil {
+// newSuite has a browser beside the API server.
+func newSuite() *apiservertest.Suite {
+	s := apitest.Suite(&outputs, func(*apiservertest.Server) (err error) {
+		browser, err = startChromium()
 		return err
+	})
+	stopOutputs := s.Teardown
+	s.Teardown = func() (err error) {
+		if browser != nil {
+			err = browser.stop()
+		}
+		return errors.Join(err, stopOutputs())
 	}
-	conf, err := env.Start()
-	if err != nil {
-		return err
-	}
-	conf.QPS = -1
-	apiServer = conf
-	if outputs, err = apitest.Start(conf); err != nil {
-		return err
-	}
-	browser, err = startChromium()
-	return err
+	s.FindLeaks = false
+	return s
 }
 
 // fixture is the namespace of a test, and a console.
@@ -95,25 +55,17 @@ type fixture struct {
 	t         *testing.T
 	namespace string
 	admin     client.Client
-	clients   *kubernetes.Clientset
 	console   *httptest.Server
 }
 
 // newFixture serves a console, behind a function that may answer some requests in its place.
 func newFixture(t *testing.T, instead ...func(w http.ResponseWriter, r *http.Request) bool) *fixture {
 	t.Helper()
-	if apiServer == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
-	admin, err := client.New(apiServer, client.Options{Scheme: scheme})
-	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "page-"}}
-	must(t, admin.Create(t.Context(), namespace))
+	api := suite.Need(t)
+	namespace, admin := api.Namespace(t, "page-")
 	ctx, stop := context.WithCancel(context.Background())
 	o := &console.Options{Hosts: []string{"127.0.0.1"}, MaxRequests: 64, MaxRequestsPerToken: 32}
-	handler, err := console.NewHandler(ctx, o, apiServer, slog.New(slog.DiscardHandler))
+	handler, err := console.NewHandler(ctx, o, api.Config, slog.New(slog.DiscardHandler))
 	must(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, answers := range instead {
@@ -127,7 +79,7 @@ func newFixture(t *testing.T, instead ...func(w http.ResponseWriter, r *http.Req
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(func() { stop(); server.CloseClientConnections(); server.Close() })
-	return &fixture{t: t, namespace: namespace.Name, admin: admin, clients: kubernetes.NewForConfigOrDie(apiServer), console: server}
+	return &fixture{t: t, namespace: namespace, admin: admin, console: server}
 }
 
 func must(t *testing.T, err error) {
@@ -140,18 +92,7 @@ func must(t *testing.T, err error) {
 // user creates a ServiceAccount with permissions, and returns a token for it.
 func (f *fixture) user(name string, rules ...rbacv1.PolicyRule) (token string) {
 	f.t.Helper()
-	account := metav1.ObjectMeta{Namespace: f.namespace, Name: name}
-	must(f.t, f.admin.Create(f.t.Context(), &corev1.ServiceAccount{ObjectMeta: account}))
-	if len(rules) > 0 {
-		must(f.t, f.admin.Create(f.t.Context(), &rbacv1.Role{ObjectMeta: account, Rules: rules}))
-		must(f.t, f.admin.Create(f.t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}},
-		}))
-	}
-	request, err := f.clients.CoreV1().ServiceAccounts(f.namespace).CreateToken(f.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(f.t, err)
-	return request.Status.Token
+	return apiservertest.NewAccount(f.t, f.admin, client.ObjectKey{Namespace: f.namespace, Name: name}, rules...)
 }
 
 // viewer is a user with the rights of the ClusterRole toolcall-viewer.

@@ -124,7 +124,7 @@ func TestTimingIsABar(t *testing.T) {
 	if total := widths[0] + widths[1] + widths[2]; total < 200 || !near(widths[0]/total, 0.05) || !near(widths[1]/total, 0.15) || !near(widths[2]/total, 0.8) {
 		t.Errorf("the parts are %v wide", widths)
 	}
-	p.awaitText("#timing", "1.60 s running")
+	p.awaitText("#timing", "1.60 s until finished")
 	p.awaitText("#timing", "in a new pod")
 	rounded := ""
 	p.eval("import('/text.js').then((m) => m.milliseconds(119_900))", &rounded)

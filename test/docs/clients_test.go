@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/full"
 )
 
 // program is one of docs/examples.
@@ -21,6 +22,7 @@ type program struct {
 }
 
 func TestPythonClient(t *testing.T) {
+	full.Only(t, "the example programs run as agents")
 	needCluster(t)
 	t.Parallel()
 	interpreter := python(t)
@@ -31,6 +33,7 @@ func TestPythonClient(t *testing.T) {
 
 // The examples in TypeScript share one installation: the second uses the first one's file.
 func TestTypeScriptClients(t *testing.T) {
+	full.Only(t, "the example programs need Node.js and its packages")
 	needCluster(t)
 	t.Parallel()
 	path, folder := node(t), t.TempDir()

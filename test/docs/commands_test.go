@@ -1,10 +1,7 @@
 package docs
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"toolcall.dev/operator/test/internal/full"
 )
 
 // notRun starts a marker that keeps a block from being run. What follows is the reason.
@@ -39,6 +35,10 @@ var never = map[string]string{
 var elsewhere = map[string]string{
 	"docs/kubectl.md": "test/e2e runs this page's commands and compares what they print",
 }
+
+// always are the pages whose commands every run on a cluster tries: what a newcomer reads first, and the tutorial that has a bit of
+// everything. The full run tries those of all pages.
+var always = []string{"README.md", "docs/tutorial-platform.md"}
 
 // why says why a block isn't run; empty when it is.
 func (b block) why() string {
@@ -92,7 +92,12 @@ func TestCommands(t *testing.T) {
 			fmt.Fprintf(&script, "echo 'in the block at line %d' >&2\n%s\n", b.line, b.script())
 		}
 		if script.Len() > 0 {
-			t.Run(page, func(t *testing.T) { compareShown(t, page, runPage(t, page, script.String()), consoles) })
+			t.Run(page, func(t *testing.T) {
+				if !slices.Contains(always, page) {
+					full.Only(t, "the commands of all pages take minutes")
+				}
+				compareShown(t, page, runPage(t, page, script.String()), consoles)
+			})
 		}
 	}
 	if ran < 3 {
@@ -148,89 +153,6 @@ func discardNew(t *testing.T, kind string, keep []string) {
 	}
 }
 
-// manifest is the part of an object that says what it is.
-type manifest struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-}
-
-// Every object that a page shows would be taken by the API server. Fragments only have to be YAML.
-func TestManifests(t *testing.T) {
-	needCluster(t)
-	for _, page := range pages(t) {
-		found, _ := blocks(page, read(t, page))
-		for _, b := range found {
-			if b.language != "yaml" && b.language != "yml" {
-				continue
-			}
-			for _, raw := range documents(t, b) {
-				checkManifest(t, b, raw)
-			}
-		}
-	}
-}
-
-func documents(t *testing.T, b block) []json.RawMessage {
-	t.Helper()
-	var all []json.RawMessage
-	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(b.text), 4096)
-	for {
-		var raw json.RawMessage
-		err := decoder.Decode(&raw)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Errorf("%s:%d isn't YAML: %v", b.page, b.line, err)
-			return all
-		}
-		all = append(all, raw)
-	}
-}
-
-// served says whether the cluster knows a group's kinds: Kubernetes' own, of which x-k8s.io isn't, or the project's.
-func served(group string) bool {
-	return !strings.Contains(group, ".") || group == "toolcall.dev" ||
-		strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".x-k8s.io")
-}
-
-func TestServed(t *testing.T) {
-	t.Parallel()
-	for group, want := range map[string]bool{
-		"v1": true, "apps": true, "toolcall.dev": true, "rbac.authorization.k8s.io": true, "kueue.x-k8s.io": false, "monitoring.coreos.com": false,
-	} {
-		if served(group) != want {
-			t.Errorf("%s is served: %t", group, !want)
-		}
-	}
-}
-
-func checkManifest(t *testing.T, b block, raw json.RawMessage) {
-	t.Helper()
-	m := manifest{}
-	if json.Unmarshal(raw, &m) != nil || m.APIVersion == "" || m.Kind == "" {
-		return
-	}
-	group, _, _ := strings.Cut(m.APIVersion, "/")
-	if !served(group) {
-		t.Logf("%s:%d: %s of %s isn't checked: the kind isn't Kubernetes' own", b.page, b.line, m.Kind, m.APIVersion)
-		return
-	}
-	if m.Namespace != "" && !slices.Contains(names(t, "namespaces"), m.Namespace) {
-		kubectl("create", "namespace", m.Namespace).must(t)
-		t.Cleanup(func() {
-			kubectl("delete", "namespace", m.Namespace, "--ignore-not-found", "--timeout=110s").must(t)
-		})
-	}
-	verb := "apply"
-	if m.Name == "" {
-		verb = "create"
-	}
-	if out, errOut, err := kubectl(verb, "--dry-run=server", "-f", "-").with(string(raw)).run(t); err != nil {
-		t.Errorf("%s:%d: the API server refuses %s %s: %s%s", b.page, b.line, m.Kind, m.Name, out, errOut)
-	}
-}
-
 // A marker has a reason, and stands above a block that would be run without it.
 func TestMarkers(t *testing.T) {
 	t.Parallel()
@@ -255,7 +177,7 @@ func TestMarkers(t *testing.T) {
 func TestWhatIsNeverRun(t *testing.T) {
 	t.Parallel()
 	for text, run := range map[string]bool{
-		"make demo": true, "make test": false, "make -s test": false, "make load-tools": true, "make bench": false, "make release push": true,
+		"make demo": true, "make test": false, "make -s test": false, "make test-full": false, "make load-tools": true, "make bench": false, "make release push": true,
 		"go -C hack/cluster run . kill kubelet": false, "kubectl get tc": true, "kubectl explain toolcalls.spec.shell": true,
 		"rm -rf /": false, "make undeploy": false, "make deploy": true, "make -s kubeconfig": true,
 		"kubectl apply -f dist/install.yaml": true, "helm install x": false, "echo $REGISTRY": true,
@@ -279,6 +201,17 @@ func TestPagesThatAreTestedElsewhere(t *testing.T) {
 			return err == nil && strings.Contains(string(raw), `"`+filepath.Base(page)+`"`)
 		}) {
 			t.Errorf("no test in test/e2e reads %s", page)
+		}
+	}
+}
+
+// The pages that every run tries are there, and have commands.
+func TestPagesThatAreAlwaysRun(t *testing.T) {
+	t.Parallel()
+	for _, page := range always {
+		found, _ := blocks(page, read(t, page))
+		if !slices.ContainsFunc(found, func(b block) bool { return b.language == "console" && b.why() == "" }) {
+			t.Errorf("%s has no console whose commands are run", page)
 		}
 	}
 }

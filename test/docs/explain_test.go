@@ -57,24 +57,28 @@ func TestPagesSayWhatKubectlExplains(t *testing.T) {
 	}
 }
 
+// compare looks for a field in what kubectl says about the object that it is in: there it has all fields, with their descriptions.
 func compare(t *testing.T, resource string, f field) {
 	t.Helper()
 	path := resource + "." + strings.NewReplacer("[]", "", "{}", "").Replace(f.path)
-	said := explain(t, path)
+	dot := strings.LastIndex(path, ".")
+	outer, entry := explain(t, path[:dot]), " "+path[dot+1:]+" <"
+	_, said, found := strings.Cut(outer, entry)
+	if !found {
+		t.Errorf("kubectl explain %s has no field %s", path[:dot], path[dot+1:])
+		return
+	}
 	if !strings.Contains(said, strings.Join(strings.Fields(f.description), " ")) {
-		t.Errorf("kubectl explain %s doesn't say %q:\n%s", path, f.description, said)
+		t.Errorf("kubectl explain %s doesn't say %q of %s:\n%s", path[:dot], f.description, path[dot+1:], outer)
 	}
 	kind := map[string]string{"string": "string", "boolean": "boolean", "integer (int32)": "integer", "integer (int64)": "integer", "list of string": "[]string"}[f.kind]
 	if kind == "" {
 		return
 	}
-	dot := strings.LastIndex(path, ".")
-	entry := " " + path[dot+1:] + " <" + kind + ">"
-	outer := explain(t, path[:dot])
-	if !strings.Contains(outer, entry) {
-		t.Errorf("kubectl explain %s has no field%s", path[:dot], entry)
+	if !strings.Contains(outer, entry+kind+">") {
+		t.Errorf("kubectl explain %s has no field%s%s>", path[:dot], entry, kind)
 	}
-	if got := strings.Contains(outer, entry+" -required-"); got != f.required {
+	if got := strings.Contains(outer, entry+kind+"> -required-"); got != f.required {
 		t.Errorf("%s is required: %t by kubectl explain, %t on the page", path, got, f.required)
 	}
 }

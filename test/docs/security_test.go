@@ -80,7 +80,7 @@ func TestSessionsPageNamesItsTests(t *testing.T) {
 // The security page promises nothing about sessions that no test shows, but for what nothing holds.
 func TestSecurityPageNamesTheTestsOfSessions(t *testing.T) {
 	t.Parallel()
-	tests := testsIn(t, "internal/runner/shim/*_test.go", "cmd/runner/*_test.go")
+	tests := testsIn(t, "internal/runner/*_test.go", "internal/runner/shim/*_test.go", "cmd/runner/*_test.go")
 	_, section, _ := strings.Cut(read(t, "docs/security.md"), "\n## Sessions\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := 0

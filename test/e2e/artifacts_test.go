@@ -44,7 +44,6 @@ func (sp *space) artifact(t *testing.T, call *v1alpha1.ToolCall, path string, he
 }
 
 func TestAPlotThatACallMadeIsReadBack(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")
@@ -89,7 +88,6 @@ func TestAPlotThatACallMadeIsReadBack(t *testing.T) {
 }
 
 func TestWhatACallCollectsChangesNotHowItEnds(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	run := sp.desk(t, "desk")

@@ -93,7 +93,6 @@ func (s *suite) awaitFinished(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1.T
 		}, named(call)...).(*v1alpha1.ToolCall)
 	}
 	checkFinished(t, done)
-	notePath(done)
 	return done
 }
 

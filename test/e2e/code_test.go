@@ -18,8 +18,11 @@ func codeOnlyGated(p *v1alpha1.ExecutionPolicySpec) {
 }
 
 func TestCodeRunsThroughItsInterpreter(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated)
+	coldFirst(t, testCodeRunsThroughItsInterpreter, waySession, wayWarm, wayImage)
+}
+
+func testCodeRunsThroughItsInterpreter(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated)
 	sp.newEnvironment(t, "own", func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Interpreters = map[string]v1alpha1.CommandPrefix{"shout": {"tr", "a-z", "A-Z", "--"}, "python": {"python3", "-I", "-X", "utf8"}, "awk": {"awk", "-f"}}
 	})
@@ -53,8 +56,11 @@ func TestCodeRunsThroughItsInterpreter(t *testing.T) {
 }
 
 func TestTracebackOfPython(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated)
+	coldFirst(t, testTracebackOfPython, waySession)
+}
+
+func testTracebackOfPython(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated)
 	call := sp.run(t, code("python", "def f():\n    return 1 / 0\n\nf()\n"))
 	if call.Status.Reason != v1alpha1.ReasonNonZeroExit || *call.Status.ExitCode != 1 {
 		t.Errorf("it ended %s", call.Status.Reason)
@@ -68,8 +74,11 @@ func TestTracebackOfPython(t *testing.T) {
 
 // The source is nowhere on a command line, where other processes could read it and where it wouldn't fit.
 func TestSourceIsNotOnTheCommandLine(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated)
+	coldFirst(t, testSourceIsNotOnTheCommandLine, waySession, wayWarm, wayImage)
+}
+
+func testSourceIsNotOnTheCommandLine(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated)
 	call := sp.run(t, code("python", "marker = 'sesame'\nprint(open('/proc/self/cmdline').read().count(marker))"))
 	expect(t, call, succeeded("0\n"))
 }
@@ -84,8 +93,11 @@ func (s *suite) apiAddress(t *testing.T) (host string, port int32) {
 
 // Code that isn't allowed network can't open an IP socket, in whatever way it tries.
 func TestNetworkIsClosedToCode(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated)
+	coldFirst(t, testNetworkIsClosedToCode, waySession, wayWarm, wayImage)
+}
+
+func testNetworkIsClosedToCode(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated)
 	host, port := sp.apiAddress(t)
 	const tryAll = `
 import socket
@@ -139,8 +151,11 @@ print('tried')
 }
 
 func TestNetworkIsOpenToCodeThatMayAskForIt(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
+	coldFirst(t, testNetworkIsOpenToCodeThatMayAskForIt, waySession, wayWarm, wayImage)
+}
+
+func testNetworkIsOpenToCodeThatMayAskForIt(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Network = &v1alpha1.NetworkRules{AllowInCluster: ptr.To(true)}
 	})
 	spec := code("python", fmt.Sprintf("import socket\nsocket.create_connection((%q, %d), 10)\nprint('connected')", store, storePort))
@@ -153,8 +168,11 @@ func TestNetworkIsOpenToCodeThatMayAskForIt(t *testing.T) {
 
 // Mode Unrestricted leaves a call what its pod has.
 func TestAnUnrestrictedNetworkIsThePods(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
+	coldFirst(t, testAnUnrestrictedNetworkIsThePods, waySession)
+}
+
+func testAnUnrestrictedNetworkIsThePods(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}
 	})
 	spec := code("python", "import socket\nsocket.create_connection(('kubernetes.default.svc.cluster.local', 443), 10)\nprint('connected')")

@@ -73,7 +73,6 @@ func (c *installedConsole) get(t *testing.T, path, token string) (*http.Response
 
 // The installed console serves its page, and reads with the user's token and no other.
 func TestConsoleReadsWithTheUsersToken(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.run(t, shell("echo '<script>out</script>'; echo err >&2"))
@@ -112,7 +111,6 @@ func TestConsoleReadsWithTheUsersToken(t *testing.T) {
 
 // The console's pods have no token, so that nobody who takes one over has rights.
 func TestConsoleHasNoCredentials(t *testing.T) {
-	once(t)
 	t.Parallel()
 	s := cluster(t)
 	pods := &corev1.PodList{}

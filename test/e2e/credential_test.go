@@ -29,8 +29,11 @@ func (sp *space) tokenOf(t *testing.T, call *v1alpha1.ToolCall) string {
 
 // The command runs as the same user as its supervisor, and still can't get at what that knows.
 func TestCommandCannotReadTheCredential(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCommandCannotReadTheCredential, waySession, wayWarm, wayImage)
+}
+
+func testCommandCannotReadTheCredential(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	const look = `
 exec 2>&1
 echo "environment: $(env | grep -c TOOLCALL)"
@@ -44,7 +47,7 @@ ls -d /var/run/secrets /run/secrets 2>/dev/null
 echo done`
 	call := sp.run(t, shell(look))
 	supervisor := "/.toolcall/runner"
-	if way == wayImage {
+	if sp.way == wayImage {
 		supervisor = runnerPath
 	}
 	expect(t, call, succeeded("environment: 0\nown environ: 0\ncommand line: "+supervisor+" \ndone\n"))
@@ -52,9 +55,11 @@ echo done`
 
 // Every file and every process that the command can read, searched for anything that looks like a token.
 func TestNoReadableFileHoldsTheCredential(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
+	coldFirst(t, testNoReadableFileHoldsTheCredential, wayWarm, wayImage)
+}
+
+func testNoReadableFileHoldsTheCredential(t *testing.T, w way) {
+	sp := w.newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
 	const search = `
 import glob, os, re, hashlib, time
 token = re.compile(rb'[A-Za-z0-9_-]{43}')
@@ -96,9 +101,11 @@ print('searched')
 }
 
 func TestPodShowsNoCredential(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testPodShowsNoCredential, wayWarm, wayImage)
+}
+
+func testPodShowsNoCredential(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	call := sp.run(t, shell("ls /var/run/secrets/kubernetes.io/serviceaccount 2>/dev/null || echo none"))
 	expect(t, call, succeeded("none\n"))
 	token := sp.tokenOf(t, call)
@@ -129,9 +136,11 @@ func TestPodShowsNoCredential(t *testing.T) {
 // Neither the command nor its variables nor its input is in the pod: they may hold what readers of pods
 // shouldn't see.
 func TestPodDoesNotShowTheCall(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testPodDoesNotShowTheCall, wayWarm, wayImage)
+}
+
+func testPodDoesNotShowTheCall(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	spec := shell("cat >/dev/null # sesame-command")
 	spec.Stdin = "sesame-stdin"
 	spec.Env = []v1alpha1.CallEnvVar{{Name: "A", Value: "sesame-value"}}
@@ -152,7 +161,6 @@ func forged(t *testing.T) string {
 }
 
 func TestTerminationMessageCannotBeForged(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	spec := shell(`cat >/dev/termination-log; for s in KILL STOP HUP ABRT SEGV USR1 PIPE; do kill -$s 1; done 2>/dev/null
@@ -193,7 +201,6 @@ func (s *suite) awaitProcess(t *testing.T, text string) {
 // A pod that wasn't made for the call is of no interest to the operator, and can't have the operator's label. By the Job's
 // labels the Job controller takes it for one of the Job's, and deletes one of the two: not the one that is ready.
 func TestForeignPodIsIgnored(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.create(t, shell("echo running; "+held+"; echo end"))

@@ -10,13 +10,16 @@ import (
 
 // A denial is the call's end: with the reason, a message that says what would pass, an Event, and no Job.
 func TestDenials(t *testing.T) {
-	t.Parallel()
-	strict := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
+	coldFirst(t, testDenials, waySession)
+}
+
+func testDenials(t *testing.T, w way) {
+	strict := w.newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Shell = &v1alpha1.ShellPolicy{Enabled: ptr.To(true), Commands: v1alpha1.ShellAllowlisted}
 		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls", "cat", "xargs"}}
 		p.Code = &v1alpha1.CodePolicy{MaxExecutionMilliseconds: ptr.To(int64(1000)), MaxScanBytes: ptr.To(int32(64))}
 	})
-	closed := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
+	closed := w.newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Shell = nil
 		p.Code = &v1alpha1.CodePolicy{Enabled: ptr.To(false)}
 	})

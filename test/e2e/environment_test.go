@@ -53,7 +53,10 @@ func environ(t *testing.T, call *v1alpha1.ToolCall) map[string]string {
 		name, value, _ := strings.Cut(line, "=")
 		got[name] = value
 	}
-	delete(got, "HOSTNAME")
+	// What every process finds beside those of its sources.
+	maps.DeleteFunc(got, func(name, _ string) bool {
+		return name == "HOSTNAME" || name == "PYTHONUNBUFFERED" || strings.HasPrefix(name, "GIT_CONFIG_")
+	})
 	return got
 }
 
@@ -76,8 +79,11 @@ func expectSame[T any](t *testing.T, what string, want, got T) {
 }
 
 func TestEnvironmentOfAPlainCall(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testEnvironmentOfAPlainCall, waySession, wayWarm, wayImage)
+}
+
+func testEnvironmentOfAPlainCall(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newEnvironment(t, "minimal", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.InheritEnv = v1alpha1.InheritMinimal })
 	t.Run("is the image's without what is blocked", func(t *testing.T) {
 		t.Parallel()
@@ -104,8 +110,11 @@ func TestEnvironmentOfAPlainCall(t *testing.T) {
 
 // Each variable comes from the most specific layer that sets it, whether by value or by reference.
 func TestEnvironmentPrecedence(t *testing.T) {
-	t.Parallel()
-	sp := newBareSpace(t, showsSecrets)
+	everyWay(t, testEnvironmentPrecedence)
+}
+
+func testEnvironmentPrecedence(t *testing.T, w way) {
+	sp := w.newBareSpace(t, showsSecrets)
 	sp.newData(t, map[string]string{"default": "default's data", "skill": "skill's data", "named": "named's data"})
 	sp.newEnvironment(t, "fallback", isDefault, func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Env = []v1alpha1.EnvVar{
@@ -170,7 +179,6 @@ func TestEnvironmentPrecedence(t *testing.T) {
 
 // What a call lacks names the object and the key, and nothing runs.
 func TestMissingReferences(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newData(t, map[string]string{"key": "value"})
@@ -197,7 +205,6 @@ func TestMissingReferences(t *testing.T) {
 
 // What the operator of the platform set survives only in a context that a model didn't choose.
 func TestTrustDecidesOnBlockedVariables(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newBareSpace(t, showsSecrets)
 	sp.newData(t, map[string]string{"key": "from the Secret"})
@@ -249,9 +256,11 @@ func TestTrustDecidesOnBlockedVariables(t *testing.T) {
 
 // A call keeps what it was accepted with.
 func TestEnvironmentThatChangesUnderACall(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testEnvironmentThatChangesUnderACall, wayWarm, wayImage)
+}
+
+func testEnvironmentThatChangesUnderACall(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	t.Run("deleted while the command runs", func(t *testing.T) {
 		t.Parallel()
 		env := sp.newEnvironment(t, "deleted", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Env = []v1alpha1.EnvVar{value("WHAT", "old")} })

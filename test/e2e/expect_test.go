@@ -1,15 +1,18 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -37,7 +40,7 @@ func exited(code int32, stdout, stderr string) outcome {
 
 // stopped is the end of a command without an exit code of its own.
 func stopped(reason, signal, stdout string) outcome {
-	return outcome{Phase: v1alpha1.PhaseFailed, Reason: reason, Exit: ptr.To(int32(-1)), Signal: signal, Stdout: stdout, RetrySafe: ptr.To(false)}
+	return outcome{Phase: v1alpha1.PhaseFailed, Reason: reason, Signal: signal, Stdout: stdout, RetrySafe: ptr.To(false)}
 }
 
 // neverRan is a failure before the command could start.
@@ -52,7 +55,7 @@ func expect(t *testing.T, call *v1alpha1.ToolCall, want outcome) {
 	t.Helper()
 	s := &call.Status
 	got := outcome{s.Phase, s.Reason, s.ExitCode, s.Signal, s.Stdout, s.Stderr, s.RetrySafe}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("call %s ended otherwise (-want +got):\n%s\nmessage: %s", call.Name, clip(diff, 4000), s.Message)
 	}
 }
@@ -63,6 +66,19 @@ func expectMessage(t *testing.T, call *v1alpha1.ToolCall, parts ...string) {
 	for _, part := range parts {
 		if !strings.Contains(call.Status.Message, part) {
 			t.Errorf("the message of call %s lacks %q: %s", call.Name, part, call.Status.Message)
+		}
+	}
+}
+
+// expectRefused wants the API server to say no, with every part in its answer.
+func expectRefused(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		t.Fatalf("the API server's answer is %v, not a refusal", err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the answer lacks %q: %v", part, err)
 		}
 	}
 }
@@ -110,19 +126,55 @@ func checkRan(t *testing.T, call *v1alpha1.ToolCall) {
 	checkStream(t, call.Name+" stdout", s.Stdout, s.Streams.Stdout)
 	checkStream(t, call.Name+" stderr", s.Stderr, s.Streams.Stderr)
 	if s.File != nil {
-		// Of these the output has no times, and a sentence where there is nothing else.
-		if s.Stdout != "" && !strings.HasPrefix(s.Output, strings.TrimSuffix(s.Stdout, "\n")) || s.Stdout == "" && !strings.HasPrefix(s.Output, s.Message) {
+		// Of these the output has no times, and a sentence where there is nothing else to show.
+		begin := strings.TrimSuffix(s.Stdout, "\n")
+		if s.Stdout == "" || s.File.Binary {
+			begin = s.Message
+		}
+		if !strings.HasPrefix(s.Output, begin) {
 			t.Errorf("call %s: stdout %q, message %q, output %q", call.Name, clip(s.Stdout, 500), s.Message, clip(s.Output, 500))
 		}
 		return
 	}
-	want := outputText(s)
-	if (len(s.Refused) > 0 || len(deniedHosts(call)) > 0) && s.Phase != v1alpha1.PhaseSucceeded {
-		want += "\n\n" + s.Message
+	checkOutput(t, call)
+}
+
+// checkOutput looks at the text for a model. In which order both streams came isn't known here.
+func checkOutput(t *testing.T, call *v1alpha1.ToolCall) {
+	t.Helper()
+	s := &call.Status
+	begin := ""
+	isPlain := func(text string) bool {
+		return !strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), unicode.IsControl)
 	}
-	want += moreText(call)
-	if s.Output != want {
-		t.Errorf("call %s: output differs (-want +got):\n%s", call.Name, clip(cmp.Diff(want, s.Output), 4000))
+	if one := s.Stdout + s.Stderr; s.Stdout == "" || s.Stderr == "" {
+		if begin = cmp.Or(one, "(no output)"); !isPlain(one) {
+			begin = ""
+		}
+	}
+	parts := []string{begin, "\n\n" + tookText(*s.DurationMilliseconds)}
+	switch {
+	case s.ExitCode == nil:
+		parts = append(parts, "\n\n"+s.Message+"\n")
+	case *s.ExitCode != 0:
+		parts = append(parts, fmt.Sprintf("\n\nCommand exited with code %d\n", *s.ExitCode))
+	}
+	if n := len(s.Refused); n > 0 {
+		parts = append(parts, "was not allowed to run")
+	}
+	if n := len(deniedHosts(call)); n > 0 {
+		parts = append(parts, "was not allowed: ")
+	}
+	if more := moreText(call); more != "" {
+		parts = append(parts, more+"\n\nTook ")
+	}
+	for _, part := range parts {
+		if !strings.Contains(s.Output, part) {
+			t.Errorf("call %s: the output lacks %q: %s", call.Name, clip(part, 1000), clip(s.Output, 4000))
+		}
+	}
+	if !strings.HasPrefix(s.Output, begin) || !strings.HasSuffix(s.Output, parts[1]) || s.ExitCode == nil && strings.Contains(s.Output, "Command exited with code") {
+		t.Errorf("call %s: the output is %q", call.Name, clip(s.Output, 4000))
 	}
 }
 
@@ -143,35 +195,17 @@ func checkStream(t *testing.T, name, text string, about v1alpha1.StreamStatus) {
 		return
 	}
 	if want := (v1alpha1.StreamStatus{Bytes: int64(len(text)), SHA256: sum(text)}); about != want {
-		t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, about))
+		t.Errorf("%s (-want +got):\n%s", name, gocmp.Diff(want, about))
 	}
 }
 
-// outputText is the text for a model as it is specified, written down a second time.
-func outputText(s *v1alpha1.ToolCallStatus) string {
-	text := "(no output)"
-	switch {
-	case s.Stdout != "" && s.Stderr != "":
-		text = s.Stdout + "\n" + s.Stderr
-	case s.Stdout+s.Stderr != "":
-		text = s.Stdout + s.Stderr
-	}
-	blankLine := func() {
-		if !strings.HasSuffix(text, "\n") {
-			text += "\n"
-		}
-		text += "\n"
-	}
-	if s.ExitCode != nil && *s.ExitCode != 0 {
-		blankLine()
-		text += fmt.Sprintf("Command exited with code %d", *s.ExitCode)
-	}
-	blankLine()
-	tenths := (*s.DurationMilliseconds + 50) / 100
+// tookText is how long a call took, as it is specified, written down a second time.
+func tookText(milliseconds int64) string {
+	tenths := (milliseconds + 50) / 100
 	if tenths >= 600 {
-		return text + fmt.Sprintf("Took %dm %d.%ds", tenths/600, tenths%600/10, tenths%10)
+		return fmt.Sprintf("Took %dm %d.%ds", tenths/600, tenths%600/10, tenths%10)
 	}
-	return text + fmt.Sprintf("Took %d.%ds", tenths/10, tenths%10)
+	return fmt.Sprintf("Took %d.%ds", tenths/10, tenths%10)
 }
 
 // moreText says how to get what the status shortens.

@@ -91,8 +91,11 @@ func TestFilesOfASessionAreReadAndWritten(t *testing.T) {
 }
 
 func TestAFileActionWithoutASessionHasAPodOfItsOwn(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
+	coldFirst(t, testAFileActionWithoutASessionHasAPodOfItsOwn, waySession)
+}
+
+func testAFileActionWithoutASessionHasAPodOfItsOwn(t *testing.T, w way) {
+	sp := w.newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/etc", "/tmp"}, DeniedPaths: []string{"shadow*"}, MaxWriteBytes: ptr.To(int64(8))}
 	})
 	call := sp.run(t, file(v1alpha1.FileRead, "/etc/passwd", func(f *v1alpha1.FileAction) { f.Limit = ptr.To(int64(1)) }))
@@ -216,6 +219,42 @@ func TestFileActionsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// What agents try first: each either works, or says what would.
+func TestFileActionsThatAgentsTryFirst(t *testing.T) {
+	t.Parallel()
+	sp := newSpace(t)
+	run := sp.desk(t, "desk")
+	says := func(spec v1alpha1.ToolCallSpec, want outcome, texts ...string) {
+		t.Helper()
+		call := run(spec)
+		expect(t, call, want)
+		for _, text := range texts {
+			if !strings.Contains(call.Status.Output, text) {
+				t.Errorf("%s %s: %.500q doesn't say %q", spec.File.Operation, spec.File.Path, call.Status.Output, text)
+			}
+		}
+	}
+	expect(t, run(file(v1alpha1.FileWrite, "~/notes.txt", content("x"))), did(""))
+	expect(t, run(shell(`cat "$HOME/notes.txt"; ls -d '~' 2>/dev/null || echo none`)), succeeded("xnone\n"))
+	expect(t, run(file(v1alpha1.FileWrite, "three.txt", content("a\nb\nc\n"))), did(""))
+	says(file(v1alpha1.FileRead, "three.txt", func(f *v1alpha1.FileAction) { f.Offset = ptr.To(int64(100)) }), did(""), "has 3 lines")
+	expect(t, run(shell(`printf 'caf\351 one\nplain two\n' >latin.txt; head -c 60000 /dev/urandom >p.png; printf 'a\r\nb\r\n' >crlf
+mkdir -p 'app/[id]' && echo x >'app/[id]/page.tsx'; echo x >"$(printf 'a\302\240b')"; printf '*.log\n' >.gitignore; echo two >x.log`)), succeeded(""))
+	says(file(v1alpha1.FileEdit, "latin.txt", replaces("caf\ufffd one", "cafe one")), couldNot(v1alpha1.ReasonEditNotFound), "line 1 has bytes that aren't UTF-8", "iconv")
+	picture := run(file(v1alpha1.FileRead, "p.png"))
+	if s := picture.Status; s.Phase != v1alpha1.PhaseSucceeded || !s.File.Binary || !strings.Contains(s.Output, "binary file of 60000 bytes") || len(s.Output) > 500 {
+		t.Errorf("a picture: %s, %+v, %.500q", s.Phase, s.File, s.Output)
+	}
+	expect(t, run(file(v1alpha1.FileEdit, "crlf", func(f *v1alpha1.FileAction) {
+		f.Edits = []v1alpha1.TextReplacement{{OldString: "a\nb", NewString: "x\ny"}, {OldString: "y", NewString: "z"}}
+	})), did(""))
+	expect(t, run(shell("od -An -c crlf")), succeeded("   x  \\r  \\n   z  \\r  \\n\n"))
+	says(file(v1alpha1.FileGlob, ".", pattern("app/[id]/page.tsx")), did(""), `app/\[id\]/page.tsx`)
+	says(file(v1alpha1.FileRead, "a b"), couldNot(v1alpha1.ReasonFileNotFound), `a\u00a0b`)
+	says(file(v1alpha1.FileGrep, ".", pattern("two"), func(f *v1alpha1.FileAction) { f.RespectGitIgnore, f.ContextLines = true, ptr.To(int32(1)) }),
+		did(`{"path":"latin.txt","lineNumber":2,"column":7,"line":"plain two","before":["caf� one"]}`+"\n"))
+}
+
 // The image needs nothing for it: this one has no file but the runner.
 func TestFileActionsInAnImageWithoutAShell(t *testing.T) {
 	t.Parallel()
@@ -240,7 +279,6 @@ func TestFileActionsInAnImageWithoutAShell(t *testing.T) {
 
 func TestReadingAndWritingFilesAreRightsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	needsOwnPod(t)
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Access = v1alpha1.AccessRBAC })
 	reader := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader-" + sp.namespace}
 	sp.letCreate(t, reader)

@@ -22,7 +22,6 @@ import (
 
 // An object that names another requester is a call that somebody else made: it is stamped, and doesn't run.
 func TestClientsCannotClaimToBeSomebodyElse(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	who, err := sp.clients.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -102,7 +101,6 @@ func (sp *space) mayUse(t *testing.T, a *agent, tool string) bool {
 }
 
 func TestToolsAreARightOfTheirOwn(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	group := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "readers-" + sp.namespace}
@@ -153,7 +151,6 @@ func TestToolsAreARightOfTheirOwn(t *testing.T) {
 
 // What people type to find out gives the same answer as the operator.
 func TestKubectlAuthCanISaysWhatTheOperatorDecides(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	a := sp.newAgent(t, "agent")
@@ -178,7 +175,6 @@ func TestKubectlAuthCanISaysWhatTheOperatorDecides(t *testing.T) {
 }
 
 func TestTrustedNeedsTheVerbTrust(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	a := sp.newAgent(t, "agent")
@@ -201,7 +197,6 @@ func TestTrustedNeedsTheVerbTrust(t *testing.T) {
 // Without the admission policies nobody vouches for requestedBy: it is not believed. Not parallel: for a moment
 // no call in the cluster has a known creator.
 func TestWithoutAdmissionPoliciesTheCreatorIsUnknown(t *testing.T) {
-	once(t)
 	sp := newSpace(t)
 	t.Cleanup(func() { sp.restoreAdmission(t) })
 	const stamp, check = "toolcall-requested-by", "toolcall-identity"

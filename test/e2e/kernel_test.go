@@ -30,8 +30,11 @@ func listed(programs ...string) func(*v1alpha1.ExecutionPolicySpec) {
 
 // What a listed interpreter tries is refused where it is tried, and the status says what.
 func TestTheKernelRefusesWhatAnInterpreterTries(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, listed("python3", "ls"), func(p *v1alpha1.ExecutionPolicySpec) {
+	coldFirst(t, testTheKernelRefusesWhatAnInterpreterTries, waySession)
+}
+
+func testTheKernelRefusesWhatAnInterpreterTries(t *testing.T, w way) {
+	sp := w.newSpace(t, listed("python3", "ls"), func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Files = &v1alpha1.FilesPolicy{WritePaths: []string{"/workspace", "/tmp"}}
 	})
 	call := sp.run(t, code("python", `
@@ -103,7 +106,6 @@ func readVectors(t *testing.T, name string, into any) {
 // runs in the pod is listed.
 func TestNothingUnlistedRunsInThePod(t *testing.T) {
 	t.Parallel()
-	once(t)
 	vectors := struct {
 		Cases []struct {
 			Name   string
@@ -174,7 +176,6 @@ func isHelper(program string, listed []string) bool {
 // A list of programs doesn't stand in the way of ordinary work: the commands end as they do without one.
 func TestOrdinaryCommandsRunAsWithoutAPolicy(t *testing.T) {
 	t.Parallel()
-	once(t)
 	vectors := struct{ Allowed, Commands []string }{}
 	readVectors(t, "ordinary.json", &vectors)
 	free, held := newSpace(t), newSpace(t, listed(vectors.Allowed...))

@@ -14,14 +14,13 @@ func columns(line string) []string {
 }
 
 func TestKubectlGetShowsWhatMatters(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.run(t, shell("echo this is a command of more than forty characters; exit 3"))
 	plain, err := sp.kubectl(t, "get", "tc", call.Name, "-n", sp.namespace)
 	must(t, err)
 	lines := strings.Split(strings.TrimSpace(plain), "\n")
-	expectSame(t, "columns", []string{"NAME", "PHASE", "REASON", "EXIT", "ENVIRONMENT", "ACTION", "DURATION", "AGE"}, columns(lines[0]))
+	expectSame(t, "columns", []string{"NAME", "PHASE", "REASON", "EXIT", "ENVIRONMENT", "ACTION", "DURATION-MS", "AGE"}, columns(lines[0]))
 	row := columns(lines[1])
 	expectSame(t, "row", []string{call.Name, "Failed", "NonZeroExit", "3", defaultEnv, "echo this is a command of more than fort"}, row[:6])
 
@@ -33,7 +32,7 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 
 	env, err := sp.kubectl(t, "get", "execenv", "-n", sp.namespace)
 	must(t, err)
-	for _, column := range []string{"IMAGE", "DEFAULT", "POLICY", "READY", "ACTIVE", "AGE", imageOf(way), sp.policy} {
+	for _, column := range []string{"IMAGE", "DEFAULT", "POLICY", "READY", "ACTIVE", "AGE", toolImage, sp.policy} {
 		if !strings.Contains(env, column) {
 			t.Errorf("kubectl get execenv lacks %s: %s", column, env)
 		}
@@ -46,7 +45,6 @@ func TestKubectlGetShowsWhatMatters(t *testing.T) {
 }
 
 func TestKubectlWaitAndLogs(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.create(t, shell("echo first; sleep 1; echo last; exit 9"))
@@ -69,14 +67,13 @@ func TestKubectlWaitAndLogs(t *testing.T) {
 }
 
 func TestKubectlExplain(t *testing.T) {
-	once(t)
 	t.Parallel()
 	s := cluster(t)
 	for field, wants := range map[string][]string{
 		"toolcall":                                   {"one tool call of one agent", "GROUP: toolcall.dev"},
 		"toolcall.spec.shell":                        {"shell runs a command line", "command\t<string> -required-"},
 		"toolcall.spec.cancel":                       {"false to true", "<boolean>"},
-		"toolcall.status.exitCode":                   {"-1 when it has none", "<integer>"},
+		"toolcall.status.exitCode":                   {"absent when a signal", "<integer>"},
 		"executionenvironment.spec.allowedPaths":     {"/workspace", "<[]string>"},
 		"executionpolicy.spec.code.deniedModules":    {"subprocess"},
 		"skill.spec.env":                             {"variables"},
@@ -98,7 +95,6 @@ func TestKubectlExplain(t *testing.T) {
 
 // A call that didn't go well has an Event; of one that did, the status says it all.
 func TestEventsTellWhatWentWrong(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	cancelled := shell("echo never")

@@ -16,9 +16,11 @@ import (
 // However a pod is taken away while its command runs, the call ends as lost, with the output so far where the
 // runner had time to report it, and is never said to be safe to create again.
 func TestPodsThatAreTakenAway(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testPodsThatAreTakenAway, wayWarm, wayImage)
+}
+
+func testPodsThatAreTakenAway(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	counting := sp.countPods(t)
 	t.Cleanup(func() {
 		for job, pods := range counting.perJob() {
@@ -66,7 +68,7 @@ func TestPodsThatAreTakenAway(t *testing.T) {
 			if test.told && done.Status.Stdout != "so far\n" {
 				t.Errorf("the output so far is %q", done.Status.Stdout)
 			}
-			if code := done.Status.ExitCode; code != nil && *code != -1 {
+			if code := done.Status.ExitCode; code != nil {
 				t.Errorf("it has exit code %d", *code)
 			}
 			sp.awaitTrue(t, "end of its process", func(context.Context) (bool, error) { return sp.processes(t, marker) == nil, nil })
@@ -75,9 +77,11 @@ func TestPodsThatAreTakenAway(t *testing.T) {
 }
 
 func TestPodThatAnAdmissionPolicyRefuses(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newBareSpace(t)
+	coldFirst(t, testPodThatAnAdmissionPolicyRefuses, wayWarm, wayImage)
+}
+
+func testPodThatAnAdmissionPolicyRefuses(t *testing.T, w way) {
+	sp := w.newBareSpace(t)
 	object := metav1.ObjectMeta{Name: sp.namespace, Labels: map[string]string{labelRun: sp.id}}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: object, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),

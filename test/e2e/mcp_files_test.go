@@ -14,9 +14,8 @@ import (
 
 // An agent works on files in a session: what one tool writes, the others find, with commands and without.
 func TestMCPFilesInASession(t *testing.T) {
-	once(t)
 	t.Parallel()
-	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
+	everyMCPClient(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash", "file.read", "file.write")))
 		a.connect()
 		sp.awaitReady(t, defaultEnv, metav1.ConditionTrue, v1alpha1.ReasonReady)
@@ -67,9 +66,8 @@ func (a *mcpAgent) succeed(tool string, arguments map[string]any) mcpAnswer {
 
 // What a status leaves out is read in parts, to the last byte.
 func TestMCPOutputIsReadInParts(t *testing.T) {
-	once(t)
 	t.Parallel()
-	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
+	everyMCPClient(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash")))
 		a.connect()
 		var want strings.Builder
@@ -94,9 +92,8 @@ func TestMCPOutputIsReadInParts(t *testing.T) {
 
 // A request that is repeated, by one agent or by two at once, runs one command.
 func TestMCPRequestIDs(t *testing.T) {
-	once(t)
 	t.Parallel()
-	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
+	everyMCPClient(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		token := sp.newAccount(t, "agent", "bash")
 		agents := []*mcpAgent{startAgent(t, target(token)), startAgent(t, target(token))}
 		for _, a := range agents {
@@ -129,7 +126,6 @@ func TestMCPRequestIDs(t *testing.T) {
 
 // With a session for the client, files stay for the conversation, whose end ends the session.
 func TestMCPASessionPerClient(t *testing.T) {
-	once(t)
 	t.Parallel()
 	for _, sdk := range []string{"v1", "v2"} {
 		t.Run("SDK "+sdk, func(t *testing.T) {

@@ -98,8 +98,8 @@ func (sp *space) overStdio(t *testing.T, sdk, token string) mcpTarget {
 	}}
 }
 
-// everyWay runs a test with both SDKs over both transports.
-func everyWay(t *testing.T, test func(t *testing.T, sp *space, target func(token string) mcpTarget)) {
+// everyMCPClient runs a test with both SDKs over both transports.
+func everyMCPClient(t *testing.T, test func(t *testing.T, sp *space, target func(token string) mcpTarget)) {
 	for _, sdk := range []string{"v1", "v2"} {
 		t.Run("stdio, SDK "+sdk, func(t *testing.T) {
 			t.Parallel()
@@ -116,9 +116,8 @@ func everyWay(t *testing.T, test func(t *testing.T, sp *space, target func(token
 
 // What an agent can do, over each transport, with clients that aren't ours.
 func TestMCPToolsDoWhatTheySay(t *testing.T) {
-	once(t)
 	t.Parallel()
-	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
+	everyMCPClient(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash", "printf", "python")))
 		a.connect()
 		checkListedTools(t, a)
@@ -148,7 +147,7 @@ func mcpCases() map[string]mcpCase {
 	return map[string]mcpCase{
 		"a command line": {
 			"run_command", map[string]any{"command": "cat; echo $WHO at $PWD; echo err >&2", "stdin": "in ", "env": map[string]any{"WHO": "ünï"}, "working_dir": "/tmp"},
-			with(succeeded("in ünï at /tmp\n"), "err\n"), "in ünï at /tmp\n\nerr\n\nTook ",
+			with(succeeded("in ünï at /tmp\n"), "err\n"), "in ünï at /tmp\nerr\n\nTook ",
 		},
 		"a program": {
 			"run_program", map[string]any{"program": "printf", "args": []string{"%s-", "a b", "c"}}, succeeded("a b-c-"), "a b-c-\n\nTook ",
@@ -160,7 +159,7 @@ func mcpCases() map[string]mcpCase {
 			"run_command", map[string]any{"command": "echo so far; exit 3"}, exited(3, "so far\n", ""), "so far\n\nCommand exited with code 3\n\nTook ",
 		},
 		"too long": {
-			"run_command", map[string]any{"command": "echo begun; sleep 600", "timeout_seconds": 3}, stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "begun\n"), "Command exited with code -1",
+			"run_command", map[string]any{"command": "echo begun; sleep 600", "timeout_seconds": 3}, stopped(v1alpha1.ReasonTimedOut, "SIGTERM", "begun\n"), "begun\n\nThe command was stopped at its limit of 3 s.\n\nTook ",
 		},
 		"a tool that the agent may not use": {
 			"run_program", map[string]any{"program": "git", "args": []string{"status"}}, denied(v1alpha1.ReasonAgentNotAllowed), "git",
@@ -246,9 +245,9 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 		"exec":              append([]string{"mode", "command", "binary", "args", "timeout", "stdin", "network_hosts"}, common...),
 		"read_file":         append([]string{"path", "offset", "limit", "unit"}, common...),
 		"write_file":        append([]string{"path", "content", "content_base64", "mode", "create_only", "if_sha256"}, common...),
-		"edit_file":         append([]string{"path", "old_string", "new_string", "replace_all", "if_sha256"}, common...),
-		"list_files":        append([]string{"path", "pattern", "recursive", "max_results"}, common...),
-		"search_files":      append([]string{"path", "pattern", "literal", "glob", "max_results"}, common...),
+		"edit_file":         append([]string{"path", "old_string", "new_string", "replace_all", "edits", "if_sha256"}, common...),
+		"list_files":        append([]string{"path", "pattern", "recursive", "max_results", "respect_gitignore"}, common...),
+		"search_files":      append([]string{"path", "pattern", "literal", "glob", "max_results", "context_lines", "respect_gitignore"}, common...),
 		"list_environments": nil,
 		"start_session":     {"environment", "working_dir", "env", "workspace", "idle_timeout_seconds", "max_lifetime_seconds", "timeout_seconds", "request_id"},
 		"end_session":       {"session", "timeout_seconds"},
@@ -265,9 +264,8 @@ func checkListedTools(t *testing.T, a *mcpAgent) {
 // Output arrives while the command runs, which goes on only when it was seen. A client may drop what comes right
 // before the answer, which has it all.
 func TestMCPProgressIsLive(t *testing.T) {
-	once(t)
 	t.Parallel()
-	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
+	everyMCPClient(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		a := startAgent(t, target(sp.newAccount(t, "agent", "bash")))
 		a.connect()
 		o := a.order("call", map[string]any{"tool": "run_command", "progress": true, "arguments": map[string]any{
@@ -294,14 +292,13 @@ func TestMCPProgressIsLive(t *testing.T) {
 
 // However an agent stops waiting, its command stops.
 func TestMCPAnAgentThatStopsWaiting(t *testing.T) {
-	once(t)
 	t.Parallel()
 	ways := map[string]func(a *mcpAgent, o *order){
 		"it cancels":   func(a *mcpAgent, o *order) { a.order("cancel", map[string]any{"of": o.id}) },
 		"it hangs up":  func(a *mcpAgent, _ *order) { a.order("close", nil) },
 		"it is killed": func(a *mcpAgent, _ *order) { _ = a.cmd.Process.Kill() },
 	}
-	everyWay(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
+	everyMCPClient(t, func(t *testing.T, sp *space, target func(string) mcpTarget) {
 		token := sp.newAccount(t, "agent", "bash")
 		for name, stop := range ways {
 			t.Run(name, func(t *testing.T) {
@@ -312,7 +309,7 @@ func TestMCPAnAgentThatStopsWaiting(t *testing.T) {
 				sp.awaitLine(t, call, "begun")
 				stop(a, o)
 				expect(t, sp.awaitFinished(t, call), outcome{
-					Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested, Exit: ptr.To(int32(-1)), Signal: "SIGTERM", Stdout: "begun\n", RetrySafe: ptr.To(false),
+					Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested, Signal: "SIGTERM", Stdout: "begun\n", RetrySafe: ptr.To(false),
 				})
 			})
 		}

@@ -17,7 +17,6 @@ import (
 
 // Over HTTP each user has its own rights, in its own namespace, and its own sessions.
 func TestMCPUsersAreApart(t *testing.T) {
-	once(t)
 	t.Parallel()
 	for _, sdk := range []string{"v1", "v2"} {
 		t.Run("SDK "+sdk, func(t *testing.T) {
@@ -70,7 +69,6 @@ func checkForeignSession(t *testing.T, thief, owner *mcpAgent) {
 
 // Nobody is served without a token that the cluster accepts.
 func TestMCPNeedsAToken(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	for name, token := range map[string]string{"no token": "", "an invented one": "abcdef"} {
@@ -103,7 +101,6 @@ func TestMCPNeedsAToken(t *testing.T) {
 
 // The installed server has no rights, and no credentials that could be given any.
 func TestMCPServerHasNoRights(t *testing.T) {
-	once(t)
 	t.Parallel()
 	s := cluster(t)
 	pods := &corev1.PodList{}

@@ -10,7 +10,6 @@ import (
 
 // The operator collects garbage before its container's memory limit ends it.
 func TestOperatorKnowsItsMemoryLimit(t *testing.T) {
-	once(t)
 	s := cluster(t)
 	pod, err := s.operatorPod(t.Context())
 	must(t, err)

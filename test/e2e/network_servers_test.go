@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/full"
 )
 
 // metadataAddress is where clouds tell an instance about itself.
@@ -144,7 +145,7 @@ func listingHost(host string, ports ...int32) func(*v1alpha1.ExecutionPolicySpec
 
 // Programs that know nothing of the policy reach a listed host beyond the cluster, as they would without one.
 func TestProgramsReachAListedHost(t *testing.T) {
-	once(t)
+	full.Only(t, "the image of network clients needs Java and a C compiler")
 	o := newOutside(t)
 	s := o.serveSites(t)
 	o.serveNames(t, map[string][]answer{s.host: {{o.server.String()}}})
@@ -169,7 +170,6 @@ func TestProgramsReachAListedHost(t *testing.T) {
 
 // An address is open to a call that looked it up by a listed name, and to no other call.
 func TestAnAddressIsOpenByItsName(t *testing.T) {
-	once(t)
 	o := newOutside(t)
 	s := o.serveSites(t)
 	o.serveNames(t, map[string][]answer{s.host: {{o.server.String()}}})
@@ -223,7 +223,6 @@ print("reached", *sorted(reached))
 // A listed name whose answers change to addresses that every policy denies leads nowhere but to its own server, whatever a call
 // looks up or connects to. An unrestricted call comes to each, so they are there.
 func TestAListedNameThatLeadsElsewhere(t *testing.T) {
-	once(t)
 	o := newOutside(t)
 	var here, metadata atomic.Int64
 	serveNothing(t, counting{o.listen(t, o.server.String(), 80), &here})

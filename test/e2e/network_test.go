@@ -37,8 +37,11 @@ func deniedHosts(call *v1alpha1.ToolCall) []string {
 }
 
 func TestACallReachesWhatItsPolicyLists(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, listing)
+	everyWay(t, testACallReachesWhatItsPolicyLists)
+}
+
+func testACallReachesWhatItsPolicyLists(t *testing.T, w way) {
+	sp := w.newSpace(t, listing)
 	reach := fmt.Sprintf(`
 import socket, os, errno
 def reach(host, port):
@@ -73,41 +76,40 @@ print(reach("203.0.113.7", 443))
 }
 
 func TestOrdinaryProgramsUseARestrictedNetwork(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, listing)
+	coldFirst(t, testOrdinaryProgramsUseARestrictedNetwork, waySession)
+}
+
+func testOrdinaryProgramsUseARestrictedNetwork(t *testing.T, w way) {
+	sp := w.newSpace(t, listing)
 	// A server that speaks no git answers, which is enough: git has connected.
 	call := sp.run(t, shell(fmt.Sprintf(`git ls-remote http://%s:%d/x 2>&1 | grep -c -e 'not found' -e 'returned error' -e 'HTTP'; git ls-remote https://example.com/x 2>&1 | grep -o 'Could not resolve host: example.com'; (exec 3<>/dev/tcp/%s/%d) && echo connected; exit 0`, store, storePort, store, storePort)))
 	expect(t, call, succeeded("1\nCould not resolve host: example.com\nconnected\n"))
 }
 
 func TestARefusedConnectionIsExplained(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, listing)
+	coldFirst(t, testARefusedConnectionIsExplained, waySession)
+}
+
+func testARefusedConnectionIsExplained(t *testing.T, w way) {
+	sp := w.newSpace(t, listing)
 	call := sp.run(t, shell("exec 3<>/dev/tcp/203.0.113.7/443"))
 	if call.Status.Reason != v1alpha1.ReasonNonZeroExit {
 		t.Errorf("it ended %s: %s", call.Status.Reason, call.Status.Message)
 	}
 	expectMessage(t, call, "203.0.113.7", "443", "network.allowed")
 	// A model reads the output.
-	if !strings.Contains(call.Status.Output, call.Status.Message) {
+	if !strings.Contains(call.Status.Output, "203.0.113.7:443 isn't in the policy's network.allowed: add {host: 203.0.113.7, ports: [443]}.") {
 		t.Errorf("the output is %q", call.Status.Output)
 	}
 }
 
-func TestACallNarrowsItsNetwork(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, listing)
-	narrowed := shell("true")
-	narrowed.Network = &v1alpha1.CallNetwork{Hosts: []string{"example.com"}}
-	call := sp.run(t, narrowed)
-	expect(t, call, denied(v1alpha1.ReasonNetworkNotAllowed))
-	expectMessage(t, call, "example.com", "network.allowed")
-}
-
 // Open is open but for what every policy denies.
 func TestAnOpenNetworkIsClosedToTheClusterAndTheNode(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen} })
+	coldFirst(t, testAnOpenNetworkIsClosedToTheClusterAndTheNode, waySession)
+}
+
+func testAnOpenNetworkIsClosedToTheClusterAndTheNode(t *testing.T, w way) {
+	sp := w.newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen} })
 	pod := sp.run(t, shell("true"))
 	call := sp.run(t, shell(fmt.Sprintf(`for to in 169.254.169.254/80 10.96.0.1/443 %s/%d; do (exec 3<>/dev/tcp/$to) 2>/dev/null && echo "reached $to"; done; exit 0`, store, storePort)))
 	expect(t, call, succeeded(""))
@@ -118,8 +120,11 @@ func TestAnOpenNetworkIsClosedToTheClusterAndTheNode(t *testing.T) {
 
 // What isn't held is said where people look.
 func TestOpenUDPIsSaid(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
+	coldFirst(t, testOpenUDPIsSaid, waySession)
+}
+
+func testOpenUDPIsSaid(t *testing.T, w way) {
+	sp := w.newSpace(t, codeOnlyGated, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkOpen, UDP: ptr.To(true)}
 	})
 	call := sp.run(t, code("python", "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('203.0.113.7', 9))\nprint('sent')"))

@@ -22,8 +22,11 @@ func (sp *space) createCollecting(t *testing.T, spec v1alpha1.ToolCallSpec, glob
 
 // What a call made outlives its pod, also when its command failed, and what it made besides isn't kept.
 func TestFilesThatACallCollectsAreKept(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testFilesThatACallCollectsAreKept)
+}
+
+func testFilesThatACallCollectsAreKept(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.needsStore(t)
 	call := sp.createCollecting(t,
 		shell(`cd /workspace; mkdir sub; printf 'a,b\n' >one.csv; head -c 300000 /dev/zero | tr '\0' x >sub/large; : >sub/empty; echo no >other; exit 3`),

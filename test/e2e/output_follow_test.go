@@ -59,18 +59,24 @@ func following(offset int) url.Values {
 
 // needsStore is for tests of what is read after the end of a call without a session: it goes with the pod where there is no output
 // store.
-func (s *suite) needsStore(t *testing.T) {
+func (sp *space) needsStore(t *testing.T) {
 	t.Helper()
+	if sp.way == waySession {
+		return
+	}
 	key := client.ObjectKey{Namespace: operatorNamespace, Name: "toolcall-store"}
-	if err := s.client.Get(t.Context(), key, &appsv1.StatefulSet{}); way != waySession && err != nil {
+	if err := sp.client.Get(t.Context(), key, &appsv1.StatefulSet{}); err != nil {
 		t.Fatalf("find the output store (hack/deploy_store.sh installs it): %v", err)
 	}
 }
 
 // What a process writes is there while it goes on running: for a reader that came before it, and for those that come late.
 func TestOutputIsReadWhileTheCallRuns(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testOutputIsReadWhileTheCallRuns, waySession, wayWarm, wayImage)
+}
+
+func testOutputIsReadWhileTheCallRuns(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	reads := sp.reader(t, "")
 	call := sp.create(t, shell("echo first; echo wrong >&2; "+held+"; echo last"))
 	early := opened(t, reads, logOf(call, output.Stdout), following(0))
@@ -107,8 +113,11 @@ func TestOutputIsReadWhileTheCallRuns(t *testing.T) {
 
 // Each byte of both streams comes through, while the call runs and after it.
 func TestLargeOutputIsByteExact(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Code = &v1alpha1.CodePolicy{DeniedModules: []string{}} })
+	coldFirst(t, testLargeOutputIsByteExact, waySession, wayWarm, wayImage)
+}
+
+func testLargeOutputIsByteExact(t *testing.T, w way) {
+	sp := w.newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Code = &v1alpha1.CodePolicy{DeniedModules: []string{}} })
 	sp.needsStore(t)
 	written := stream.Written{Seed: sp.namespace, Blocks: 64}
 	reads := sp.reader(t, "")
@@ -201,8 +210,11 @@ func expectHeaders(t *testing.T, name string, got http.Header, call *v1alpha1.To
 // The group of subresources changes nothing for kubectl: the kinds' names and short names mean the objects, and a path means the
 // output.
 func TestKubectlReadsOutputAndStillMeansOurKinds(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testKubectlReadsOutputAndStillMeansOurKinds, waySession)
+}
+
+func testKubectlReadsOutputAndStillMeansOurKinds(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	call := sp.run(t, shell("echo out; echo err >&2"))
 	path := fmt.Sprintf("%s/namespaces/%s/toolcalls/%s/log", stream.Group, sp.namespace, call.Name)
 	for args, want := range map[string]string{
@@ -215,9 +227,6 @@ func TestKubectlReadsOutputAndStillMeansOurKinds(t *testing.T) {
 		if said, err := sp.kubectl(t, append(strings.Fields(args), "-n", sp.namespace)...); err != nil || said != want {
 			t.Errorf("kubectl %s prints %q, not %q: %v", args, said, want, err)
 		}
-	}
-	if way == wayImage {
-		return
 	}
 	session := sp.createSession(t, "named")
 	for _, kind := range []string{"toolsessions", "tsn"} {

@@ -30,7 +30,6 @@ func (a answered) expectNext(t *testing.T, offset int) {
 
 // What is typed arrives once and in order, also what is sent again.
 func TestABackgroundCallReadsWhatIsTyped(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	session, c := sp.startSession(t, "typed"), sp.reader(t, "")
@@ -45,7 +44,6 @@ func TestABackgroundCallReadsWhatIsTyped(t *testing.T) {
 }
 
 func TestAttachTypesIntoACall(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	session := sp.startSession(t, "typed")

@@ -41,7 +41,6 @@ func (sp *space) awaitLog(t *testing.T, reads *stream.Client, call *v1alpha1.Too
 
 // Reading a call's output needs the right to read logs and the right to read the call.
 func TestOutputNeedsBothRights(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	call := sp.run(t, shell("echo secret"))
@@ -64,7 +63,6 @@ func TestOutputNeedsBothRights(t *testing.T) {
 
 // What runs in somebody's session is theirs, while it runs and after it.
 func TestOutputOfASessionIsItsCreatorsOnly(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	session := sp.startSession(t, "mine")

@@ -18,8 +18,11 @@ func keeps(bytes int32) func(*v1alpha1.ExecutionPolicySpec) {
 }
 
 func TestOutputThatIsNotUTF8(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testOutputThatIsNotUTF8, waySession, wayWarm, wayImage)
+}
+
+func testOutputThatIsNotUTF8(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	// An overlong sequence, a lone continuation byte, a cut three-byte character, and Latin-1.
 	raw := "ok \xc3\xa4 \xc0\xaf \x80 \xe2\x82 gr\xfc\xdfe\n\xff"
 	call := sp.run(t, shell(fmt.Sprintf(`printf '%s'; printf '\xfe' >&2`, octal(raw))))
@@ -49,8 +52,11 @@ func octal(raw string) string {
 }
 
 func TestLargeOutputKeepsItsEnds(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testLargeOutputKeepsItsEnds, waySession, wayWarm, wayImage)
+}
+
+func testLargeOutputKeepsItsEnds(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	// Long lines: with the kubelet's prefix on each it must stay under the 10 MiB at which logs are rotated.
 	const lines, width, kept = 5 << 12, 256, 65536
 	call := sp.run(t, code("python", fmt.Sprintf("for i in range(%d): print('%%0255d' %% i)", lines)))
@@ -76,8 +82,11 @@ func TestLargeOutputKeepsItsEnds(t *testing.T) {
 // The most that the policy allows, on both streams, can be more than an object can hold: it is cut further then, and
 // said so, but the result is written.
 func TestMostOutputStillFitsIntoTheObject(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
+	coldFirst(t, testMostOutputStillFitsIntoTheObject, waySession)
+}
+
+func testMostOutputStillFitsIntoTheObject(t *testing.T, w way) {
+	sp := w.newSpace(t, keeps(v1alpha1.MaxBytesPerStream))
 	for name, test := range map[string]struct {
 		unit string
 		cut  bool
@@ -115,25 +124,4 @@ func TestMostOutputStillFitsIntoTheObject(t *testing.T) {
 func ofProcess(about v1alpha1.StreamStatus) v1alpha1.StreamStatus {
 	about.Kept, about.State = nil, ""
 	return about
-}
-
-func TestOutputUpToTheLimitIsWhole(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, keeps(1024))
-	for name, test := range map[string]struct {
-		bytes int
-		want  string
-	}{
-		"at the limit":     {1024, strings.Repeat("x", 1024)},
-		"one byte over it": {1025, strings.Repeat("x", 512) + "\n[... 1 byte left out ...]\n" + strings.Repeat("x", 512)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			call := sp.run(t, code("python", fmt.Sprintf("print('x' * %d, end='')", test.bytes)))
-			expect(t, call, succeeded(test.want))
-			if about := call.Status.Streams.Stdout; about.Bytes != int64(test.bytes) || about.Truncated != (test.bytes > 1024) {
-				t.Errorf("stdout is %+v", about)
-			}
-		})
-	}
 }

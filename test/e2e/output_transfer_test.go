@@ -63,7 +63,6 @@ func (a answered) expect(t *testing.T, what string, code int) answered {
 // A file goes up whole, calls of the session find it, and what they make of it comes down.
 func TestFilesGoUpAndDown(t *testing.T) {
 	t.Parallel()
-	once(t)
 	sp := newSpace(t)
 	session := sp.startSession(t, "files")
 	c := sp.reader(t, "")
@@ -98,7 +97,6 @@ func TestFilesGoUpAndDown(t *testing.T) {
 // Whoever may read files of sessions may read those of their own, and of sessions that they may use.
 func TestFilesOfASessionAreItsCreatorsOnly(t *testing.T) {
 	t.Parallel()
-	once(t)
 	sp := newSpace(t)
 	session := sp.startSession(t, "mine")
 	transfer(t, sp.reader(t, ""), http.MethodPut, session, "secret", bytes.NewReader([]byte("secret"))).expect(t, "a file up", http.StatusOK)

@@ -17,43 +17,8 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// Calls are chosen by label, followed side by side, cancelled together, run again and deleted.
-func TestPluginWorksOnSelectedCalls(t *testing.T) {
-	once(t)
-	t.Parallel()
-	sp := newSpace(t)
-	for name, script := range map[string]string{"one": "echo a; echo b", "two": "seq 1 3000; echo last >&2"} {
-		expectSaid(t, sp.plugin(t, "", "run", "--detach", "--name", name, "-l", "job=x", "--shell", script), 0, name+"\n", "")
-	}
-	got := sp.plugin(t, "", "logs", "-f", "-l", "job=x", "--stream", "stdout")
-	if got.code != 0 || strings.Count(got.out, "[two] ") != 3000 || !strings.Contains(got.out, "[one] a\n[one] b\n") {
-		t.Errorf("exit code %d, %s %s", got.code, clip(got.out, 400), got.err)
-	}
-	expectSaid(t, sp.plugin(t, "", "logs", "two", "--tail", "2"), 0, "2999\n3000\n", "last\n")
-	if got = sp.plugin(t, "", "wait", "-l", "job=x"); got.code != 0 || !strings.Contains(got.out, "one Succeeded") || !strings.Contains(got.out, "two Succeeded") {
-		t.Errorf("wait: %+v", got)
-	}
-	expectSaid(t, sp.plugin(t, "", "rerun", "one", "--name", "again"), 0, "a\nb\n", "call again created, a rerun of one")
-	expectSaid(t, sp.plugin(t, "", "run", "--detach", "--name", "long", "--", "sleep", "600"), 0, "long\n", "")
-	got = sp.plugin(t, "", "cancel", "--all", "--wait")
-	if got.code != 0 || !strings.HasPrefix(got.out, "long: cancellation requested\nlong Cancelled CancelRequested") {
-		t.Errorf("cancel: %+v", got)
-	}
-	got = sp.plugin(t, "", "describe", "one")
-	for _, want := range []string{"Timeline:", " running", "Events:"} {
-		if !strings.Contains(got.out, want) {
-			t.Errorf("describe lacks %q: %s", want, got.out)
-		}
-	}
-	got = sp.plugin(t, "", "delete", "--all", "-o", "name")
-	if got.code != 0 || strings.Count(got.out, "toolcall.toolcall.dev/") != 4 {
-		t.Errorf("delete: %+v", got)
-	}
-}
-
 // The examples of cp, artifacts and attach need the files of a session's pod: they are run here, as their help shows them.
 func TestPluginExamplesWithFiles(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	folder := t.TempDir()

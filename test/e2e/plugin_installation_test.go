@@ -34,7 +34,6 @@ func (sp *space) doctor(t *testing.T, args ...string) (map[string][]doctorFindin
 // doctor sees an installation that works as one, and what the node's kernel can do. Other tests' policies and environments may be
 // broken on purpose, so the whole isn't judged.
 func TestPluginDoctor(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) { p.Files = &v1alpha1.FilesPolicy{WritePaths: []string{"/tmp"}} })
 	call := sp.run(t, shell("true"))
@@ -69,7 +68,6 @@ func TestPluginDoctor(t *testing.T) {
 
 // Somebody without rights learns what can be seen by everybody, and what can't.
 func TestPluginDoctorWithoutRights(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	found, code := sp.doctor(t, "--as", "nobody")
@@ -87,7 +85,6 @@ func TestPluginDoctorWithoutRights(t *testing.T) {
 }
 
 func TestPluginVersionAndTools(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	got := sp.plugin(t, "", "version")
@@ -101,7 +98,7 @@ func TestPluginVersionAndTools(t *testing.T) {
 		}
 	}
 	got = sp.plugin(t, "", "tools", "--as", "nobody")
-	if got.code != 1 || !strings.Contains(got.err, "forbidden") {
+	if got.code != 0 || !strings.Contains(got.out, "You may use:  none") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 // What check says is what becomes of the call, for someone with the shipped roles and nothing more.
 func TestPluginCheckAgreesWithWhatHappens(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls", "cat", "env"}}
@@ -73,9 +72,8 @@ func (sp *space) restrictedUser(t *testing.T) string {
 	return user
 }
 
-// toolcall-user is enough for everything but reading policies, and what is missing is named.
+// toolcall-user is enough to run, follow and cancel calls, and what is missing is named.
 func TestPluginWithTheShippedRoleAlone(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	user := "plain-" + sp.namespace
@@ -100,17 +98,14 @@ func TestPluginWithTheShippedRoleAlone(t *testing.T) {
 	if code := exit(); code != 130 {
 		t.Errorf("exit code %d", code)
 	}
+	// Who asks for somebody else reads policies with rights of its own.
 	got := sp.plugin(t, "", "check", "--as", user, "--shell", "true")
-	if got.code != 125 || !strings.Contains(got.out, "bash, which you may use") || !strings.Contains(got.err, "toolcall-policy-viewer") {
+	if got.code != 0 || !strings.Contains(got.out, "bash, which you may use") || !strings.Contains(got.out, sp.policy) {
 		t.Errorf("check: %+v", got)
-	}
-	if got = sp.plugin(t, "", "env", "list", "--as", user); got.code != 0 || !strings.Contains(got.out, "no permission to read policies") || !strings.Contains(got.out, imageOf(way)) {
-		t.Errorf("env list: %+v", got)
 	}
 }
 
 func TestPluginExplainsADenial(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	ran := sp.plugin(t, "", "run", "--name", "no", "--", "ls", "a;b")
@@ -135,7 +130,6 @@ func TestPluginExplainsADenial(t *testing.T) {
 }
 
 func TestPluginCompletesNamesFromTheCluster(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "other")

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +18,6 @@ import (
 
 // A person at a shell sees a command that ran elsewhere end as if it had run here.
 func TestPluginRunExitsAsTheCommandDid(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	script := filepath.Join(t.TempDir(), "script.py")
@@ -88,33 +86,7 @@ func nextLine(t *testing.T, lines *bufio.Scanner) string {
 	return ""
 }
 
-// The command waits for a file that only appears once its output was seen here: output that comes at the end
-// would never come.
-func TestPluginShowsOutputWhileTheCommandRuns(t *testing.T) {
-	once(t)
-	t.Parallel()
-	sp := newSpace(t)
-	lines, _, exit := sp.follower(t, "run", "--name", "live", "--shell", "echo first; echo second >&2; "+held+"; echo last")
-	// The two streams are read apart: which comes first is chance.
-	got := []string{nextLine(t, lines), nextLine(t, lines)}
-	slices.Sort(got)
-	expectSame(t, "live output", []string{"first", "second"}, got)
-	call := &v1alpha1.ToolCall{}
-	must(t, sp.client.Get(t.Context(), keyOf(&v1alpha1.ToolCall{ObjectMeta: objectMeta(sp.namespace, "live")}), call))
-	if call.Status.Phase != v1alpha1.PhaseRunning {
-		t.Errorf("the output came when the call was %s", call.Status.Phase)
-	}
-	sp.letGo(t, call)
-	if got := nextLine(t, lines); got != "last" {
-		t.Errorf("got %q", got)
-	}
-	if lines.Scan() || exit() != 0 {
-		t.Errorf("more than all: %q", lines.Text())
-	}
-}
-
 func TestPluginInterruptCancelsTheCall(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	lines, signal, exit := sp.follower(t, "run", "--name", "interrupted", "--shell", "trap 'echo asked; exit 5' TERM; echo up; while true; do sleep 0.1; done")
@@ -137,70 +109,8 @@ func TestPluginInterruptCancelsTheCall(t *testing.T) {
 	}
 }
 
-// The second Ctrl-C leaves a call that takes its time to stop; it ends all the same.
-func TestPluginSecondInterruptLeaves(t *testing.T) {
-	once(t)
-	t.Parallel()
-	sp := newSpace(t)
-	lines, signal, exit := sp.follower(t, "run", "--name", "left", "--shell", "trap '' TERM; echo up; while true; do sleep 0.1; done")
-	if got := nextLine(t, lines); got != "up" {
-		t.Fatalf("got %q", got)
-	}
-	signal(syscall.SIGINT)
-	if got := nextLine(t, lines); !strings.Contains(got, "press Ctrl-C again") {
-		t.Fatalf("got %q", got)
-	}
-	signal(syscall.SIGINT)
-	if got := nextLine(t, lines); !strings.Contains(got, "stopped following call left before it finished") {
-		t.Errorf("got %q", got)
-	}
-	if code := exit(); code != 130 {
-		t.Errorf("exit code %d", code)
-	}
-	got := sp.plugin(t, "", "wait", "left")
-	if got.code != 130 || !strings.HasPrefix(got.out, "left Cancelled CancelRequested") {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestPluginDetachLogsWaitAndCancel(t *testing.T) {
-	once(t)
-	t.Parallel()
-	sp := newSpace(t)
-	got := sp.plugin(t, "", "run", "--detach", "--name", "later", "--shell", "echo a; sleep 0.5; echo b; exit 4")
-	expectSaid(t, got, 0, "later\n", "")
-	expectSaid(t, sp.plugin(t, "", "run", "--name", "later", "--", "true"), 125, "", "a call with a given name runs at most once")
-	expectSaid(t, sp.plugin(t, "", "logs", "-f", "later"), 0, "a\nb\n", "")
-	expectSaid(t, sp.plugin(t, "", "logs", "later"), 0, "a\nb\n", "")
-	if got = sp.plugin(t, "", "wait", "later"); got.code != 4 || !strings.HasPrefix(got.out, "later Failed NonZeroExit exit 4 after ") {
-		t.Errorf("wait: %+v", got)
-	}
-	expectSaid(t, sp.plugin(t, "", "run", "--detach", "--name", "long", "--", "sleep", "600"), 0, "long\n", "")
-	expectSaid(t, sp.plugin(t, "", "wait", "long", "--timeout", "1s"), 125, "", "did not finish within --timeout")
-	expectSaid(t, sp.plugin(t, "", "cancel", "long", "none"), 1, "long: cancellation requested\n", `call none not found in namespace "`+sp.namespace)
-	if got = sp.plugin(t, "", "wait", "long", "later"); got.code != 130 {
-		t.Errorf("of two calls: %+v", got)
-	}
-	got = sp.plugin(t, "", "get")
-	for _, want := range []string{"later", "NonZeroExit", "4", "long", "CancelRequested", defaultEnv} {
-		if !strings.Contains(got.out, want) {
-			t.Errorf("get lacks %q: %s", want, got.out)
-		}
-	}
-	if got = sp.plugin(t, "", "get", "--phase", "cancelled", "-o", "name"); got.out != "toolcall.toolcall.dev/long\n" {
-		t.Errorf("get --phase: %+v", got)
-	}
-	got = sp.plugin(t, "", "describe", "later")
-	for _, want := range []string{"Failed (NonZeroExit)", "Standard output (4 bytes):\n  a\n  b\n", "Directory:", "Started after:"} {
-		if !strings.Contains(got.out, want) {
-			t.Errorf("describe lacks %q: %s", want, got.out)
-		}
-	}
-}
-
 // More than the status keeps comes whole, byte for byte.
 func TestPluginRunGivesAllOfALongOutput(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	var want bytes.Buffer

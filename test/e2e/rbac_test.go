@@ -24,7 +24,6 @@ func accountGroups(namespace string) []string {
 
 // Values of Secrets never pass through the operator, because it may not read them.
 func TestOperatorMayNotReadSecrets(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newData(t, map[string]string{"key": "value"})
@@ -50,7 +49,6 @@ func TestOperatorMayNotReadSecrets(t *testing.T) {
 
 // What the cluster grants the operator is what config/rbac says: no binding more, no rule more, no wildcard.
 func TestOperatorIsGrantedWhatConfigSays(t *testing.T) {
-	once(t)
 	t.Parallel()
 	s := cluster(t)
 	wantCluster, wantOwn := operatorRoles(t, s.root)
@@ -140,7 +138,6 @@ func flatten(rules []rbacv1.PolicyRule) []string {
 
 // The roles for people add themselves to the cluster's own.
 func TestRolesForPeople(t *testing.T) {
-	once(t)
 	t.Parallel()
 	sp := newSpace(t)
 	for role, want := range map[string]map[string]bool{

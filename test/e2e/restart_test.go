@@ -58,7 +58,6 @@ func (c *podCount) perJob() map[string]int {
 
 // Killed in the middle of everything, the operator comes back, and every call has its result, having run once.
 func TestOperatorKilledWhileCallsRun(t *testing.T) {
-	needsOwnPod(t)
 	sp := newSpace(t)
 	counting := sp.countPods(t)
 	script := func(seconds string) v1alpha1.ToolCallSpec {
@@ -140,7 +139,6 @@ func (s *suite) awaitRestarted(t *testing.T, containerID string) {
 
 // A runner that is gone before the operator comes back has left a copy of its result.
 func TestResultThatOnlyThePodHolds(t *testing.T) {
-	needsOwnPod(t)
 	sp := newSpace(t)
 	marker := "e2e-holder-" + sp.namespace
 	call := sp.create(t, shell("echo out; echo err >&2; exec -a "+marker+" bash -c '"+held+"'"))

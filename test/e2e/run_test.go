@@ -13,8 +13,11 @@ import (
 )
 
 func TestStreamsAreSeparate(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testStreamsAreSeparate)
+}
+
+func testStreamsAreSeparate(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	call := sp.run(t, shell("echo out; echo err >&2; printf 'no newline'; printf 'none here' >&2"))
 	want := succeeded("out\nno newline")
 	want.Stderr = "err\nnone here"
@@ -25,8 +28,11 @@ func TestStreamsAreSeparate(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, metacharactersAllowed)
+	everyWay(t, testExitCodes)
+}
+
+func testExitCodes(t *testing.T, w way) {
+	sp := w.newSpace(t, metacharactersAllowed)
 	for name, test := range map[string]struct {
 		spec v1alpha1.ToolCallSpec
 		want outcome
@@ -50,8 +56,11 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestSignals(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testSignals)
+}
+
+func testSignals(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	for signal, want := range map[string]outcome{
 		"TERM": stopped(v1alpha1.ReasonSignaled, "SIGTERM", "before\n"),
 		"KILL": stopped(v1alpha1.ReasonSignaled, "SIGKILL", "before\n"),
@@ -67,8 +76,11 @@ func TestSignals(t *testing.T) {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testOutOfMemory)
+}
+
+func testOutOfMemory(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newEnvironment(t, "small", func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
 	})
@@ -78,8 +90,11 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 func TestCommandThatDoesNotExist(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCommandThatDoesNotExist, waySession, wayWarm, wayImage)
+}
+
+func testCommandThatDoesNotExist(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	call := sp.run(t, structured("no-such-program", "--help"))
 	expect(t, call, neverRan(v1alpha1.ReasonCommandNotFound))
 	expectMessage(t, call, `"no-such-program" was not found in PATH (/usr/local/bin:/usr/bin:/bin)`)
@@ -90,8 +105,11 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 
 // Arguments reach the program as they are: no shell, no splitting, no expansion.
 func TestArgumentsAreExact(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, metacharactersAllowed)
+	everyWay(t, testArgumentsAreExact)
+}
+
+func testArgumentsAreExact(t *testing.T, w way) {
+	sp := w.newSpace(t, metacharactersAllowed)
 	args := []string{
 		"two words", "", " ", "tab\there", "line\nbreak\r\n", `"double" 'single' back\slash`,
 		"$HOME `id` $(id) ${PATH}", "*?[a-z]{b,c}~", "| & ; < > ( )", "-rf", "--", "grüße 日本語 🙂 \u202e", "%s%n\\n", "#!", "=x",
@@ -108,8 +126,11 @@ func TestArgumentsAreExact(t *testing.T) {
 }
 
 func TestStandardInput(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testStandardInput)
+}
+
+func testStandardInput(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	large := strings.Repeat("0123456789abcdef", 300<<10/16)
 	control := "a\x00b\x01\x7f\r\n\tümläut 日本 🙂 \u2028\uFFFD end without newline"
 	hash := structured("sha256sum")
@@ -135,9 +156,11 @@ func TestStandardInput(t *testing.T) {
 }
 
 func TestCallsDoNotSeeEachOthersFiles(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCallsDoNotSeeEachOthersFiles, wayWarm, wayImage)
+}
+
+func testCallsDoNotSeeEachOthersFiles(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	// Each writes where the other would see it, and looks when the other has written too.
 	write := func(name string) string {
 		return "touch /workspace/" + name + " /tmp/" + name + "; echo ready; " + held + "; ls /workspace /tmp"
@@ -152,8 +175,11 @@ func TestCallsDoNotSeeEachOthersFiles(t *testing.T) {
 
 // A model's tool call, as it was emitted, becomes one of the other three.
 func TestToolCallsAsModelsEmitThem(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testToolCallsAsModelsEmitThem, waySession)
+}
+
+func testToolCallsAsModelsEmitThem(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	for name, test := range map[string]struct {
 		tool, arguments string
 		want            outcome

@@ -45,8 +45,11 @@ func (sp *space) newTokens(t *testing.T, adjust ...func(*v1alpha1.ExecutionEnvir
 }
 
 func TestSecretsReachCallsOfTheirToolsAlone(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, showsSecrets)
+	everyWay(t, testSecretsReachCallsOfTheirToolsAlone)
+}
+
+func testSecretsReachCallsOfTheirToolsAlone(t *testing.T, w way) {
+	sp := w.newSpace(t, showsSecrets)
 	sp.newTokens(t)
 	given := sp.run(t, in("tokens", shell(`echo "$TOKEN"; cat "$KEY"; stat -c %a "$KEY"; echo "$KEY" >&2`)))
 	if given.Status.Stdout != tokenValue+"\n"+keyValue+"400\n" || len(given.Status.Redactions) > 0 {
@@ -76,7 +79,10 @@ print(look("/proc/" + pid + "/environ"), everywhere, look(key))`
 
 // One session, one pod: what a tool isn't given it doesn't find either, while a call runs that has it.
 func TestSecretsOfASessionGoByTool(t *testing.T) {
-	t.Parallel()
+	coldFirst(t, testSecretsOfASessionGoByTool, wayWarm)
+}
+
+func testSecretsOfASessionGoByTool(t *testing.T, w way) {
 	withoutTemporary := func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/workspace"}, WritePaths: []string{"/workspace"}}
 	}
@@ -90,7 +96,7 @@ func TestSecretsOfASessionGoByTool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sp := newSpace(t, tc.policy...)
+			sp := w.newSpace(t, tc.policy...)
 			sp.newTokens(t)
 			session := sp.startSession(t, "tools", sessionIn("tokens"))
 			// It sees its own variables where the other looks for them.
@@ -129,17 +135,17 @@ func TestASecretThatChanges(t *testing.T) {
 	if got, want := both(inside(session, show)), "20\n[redacted: TOKEN]\nold:[redacted: TOKEN]\nnew:"+newValue+"\n"; got != want {
 		t.Errorf("the session's call printed %q, want %q", got, want)
 	}
-	if way == waySession || way == wayWarm {
-		return // those pods are older than the new value
-	}
 	if got, want := both(in("tokens", show)), "21\n[redacted: TOKEN]\nold:"+tokenValue+"\nnew:[redacted: TOKEN]\n"; got != want {
 		t.Errorf("a new pod's call printed %q, want %q", got, want)
 	}
 }
 
 func TestValuesOfSecretsAreRedacted(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testValuesOfSecretsAreRedacted, waySession)
+}
+
+func testValuesOfSecretsAreRedacted(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newTokens(t)
 	const mark = "[redacted: TOKEN]"
 	for name, spec := range map[string]v1alpha1.ToolCallSpec{

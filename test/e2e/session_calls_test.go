@@ -62,8 +62,11 @@ func TestFilesCarryOverInASession(t *testing.T) {
 
 // Calls run one after the other, in the order of their creation, whatever they do.
 func TestCallsOfASessionTakeTurns(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCallsOfASessionTakeTurns, wayWarm)
+}
+
+func testCallsOfASessionTakeTurns(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	session := sp.startSession(t, "turns")
 	var calls []*v1alpha1.ToolCall
 	for i := range 12 {

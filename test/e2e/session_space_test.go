@@ -32,9 +32,6 @@ func sessionIn(environment string) func(*v1alpha1.ToolSession) {
 // createSession makes a session in the default environment. When the test fails, all that is known of it is printed.
 func (sp *space) createSession(t *testing.T, name string, adjust ...func(*v1alpha1.ToolSession)) *v1alpha1.ToolSession {
 	t.Helper()
-	if way == wayImage {
-		t.Skip("where the runner comes from is told by calls with pods of their own; sessions are tested the other ways")
-	}
 	session := &v1alpha1.ToolSession{ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name}}
 	for _, change := range adjust {
 		change(session)
@@ -168,14 +165,6 @@ func (sp *space) reportSessionOnFailure(t *testing.T, session *v1alpha1.ToolSess
 		t.Logf("events of namespace %s:\n%s", sp.namespace, sp.describeEvents(ctx))
 		t.Logf("operator:\n%s", sp.operatorLog(ctx, since))
 	})
-}
-
-// pathOf is how a session without a workspace comes to its pod in this run, when a pod waits.
-func pathOf(way string) v1alpha1.Path {
-	if way == wayWarm {
-		return v1alpha1.PathWarm
-	}
-	return v1alpha1.PathCold
 }
 
 func expectSessionPath(t *testing.T, session *v1alpha1.ToolSession, want v1alpha1.Path) {

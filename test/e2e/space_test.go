@@ -26,12 +26,26 @@ type space struct {
 	*suite
 	namespace string
 	policy    string
+	// way is how the calls come to their pods.
+	way way
+}
+
+// newSpace makes one whose calls go cold, for a test that runs in no other way.
+func newSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *space {
+	t.Helper()
+	return wayCold.newSpace(t, adjust...)
+}
+
+// newBareSpace makes one without an environment.
+func newBareSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *space {
+	t.Helper()
+	return wayCold.newBareSpace(t, adjust...)
 }
 
 // newSpace makes one and takes it away at the end of the test. The policy allows shell calls; adjust changes it.
-func newSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *space {
+func (w way) newSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *space {
 	t.Helper()
-	sp := newBareSpace(t, adjust...)
+	sp := w.newBareSpace(t, adjust...)
 	sp.newEnvironment(t, defaultEnv, isDefault)
 	return sp
 }
@@ -40,8 +54,7 @@ func isDefault(e *v1alpha1.ExecutionEnvironment) {
 	e.Annotations = map[string]string{v1alpha1.AnnotationDefaultEnvironment: "true"}
 }
 
-// newBareSpace makes one without an environment.
-func newBareSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *space {
+func (w way) newBareSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *space {
 	t.Helper()
 	s := cluster(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +63,7 @@ func newBareSpace(t *testing.T, adjust ...func(*v1alpha1.ExecutionPolicySpec)) *
 	}}
 	must(t, s.client.Create(t.Context(), namespace))
 	s.discard(t, namespace)
-	sp := &space{suite: s, namespace: namespace.Name, policy: namespace.Name}
+	sp := &space{suite: s, namespace: namespace.Name, policy: namespace.Name, way: w}
 	sp.newPolicy(t, sp.policy, adjust...)
 	// Pods are refused until the namespace has its account.
 	s.await(t, "default ServiceAccount", &corev1.ServiceAccountList{}, func(o client.Object, gone bool) bool {
@@ -84,7 +97,7 @@ func (sp *space) newEnvironment(t *testing.T, name string, adjust ...func(*v1alp
 	for _, change := range adjust {
 		change(env)
 	}
-	goThe(way, &env.Spec)
+	sp.way.applyTo(&env.Spec)
 	must(t, sp.client.Create(t.Context(), env))
 	return env
 }

@@ -14,9 +14,11 @@ import (
 // Whatever keeps a pod from starting, the call ends with the reason, can be created again, and leaves no Job. What
 // can be known at once isn't waited for: the start timeout is longer than the tests are patient.
 func TestCallsThatCannotStart(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCallsThatCannotStart, wayWarm, wayImage)
+}
+
+func testCallsThatCannotStart(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	for name, test := range map[string]struct {
 		adjust  func(*v1alpha1.ExecutionEnvironmentSpec)
 		reason  string
@@ -78,9 +80,11 @@ func TestCallsThatCannotStart(t *testing.T) {
 }
 
 func TestPodThatQuotaRefuses(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newBareSpace(t)
+	coldFirst(t, testPodThatQuotaRefuses, wayWarm, wayImage)
+}
+
+func testPodThatQuotaRefuses(t *testing.T, w way) {
+	sp := w.newBareSpace(t)
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: "none"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
@@ -95,7 +99,6 @@ func TestPodThatQuotaRefuses(t *testing.T) {
 }
 
 func TestJobThatQuotaRefuses(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newBareSpace(t)
 	quota := &corev1.ResourceQuota{
@@ -111,7 +114,6 @@ func TestJobThatQuotaRefuses(t *testing.T) {
 }
 
 func TestReferencesThatLeadNowhere(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newEnvironment(t, "unruled", func(e *v1alpha1.ExecutionEnvironment) {
@@ -140,8 +142,11 @@ func TestReferencesThatLeadNowhere(t *testing.T) {
 }
 
 func TestDefaultEnvironments(t *testing.T) {
-	t.Parallel()
-	sp := newBareSpace(t)
+	coldFirst(t, testDefaultEnvironments, waySession)
+}
+
+func testDefaultEnvironments(t *testing.T, w way) {
+	sp := w.newBareSpace(t)
 	call := sp.run(t, shell("echo never"))
 	expect(t, call, neverRan(v1alpha1.ReasonNoEnvironment))
 	expectMessage(t, call, "environmentRef", v1alpha1.AnnotationDefaultEnvironment)

@@ -10,8 +10,11 @@ import (
 )
 
 func TestTimeLimit(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testTimeLimit)
+}
+
+func testTimeLimit(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	for name, test := range map[string]struct {
 		command string
 		want    outcome
@@ -53,8 +56,11 @@ func TestTimeLimit(t *testing.T) {
 
 // A child in the background that keeps the pipe open neither delays the result nor outlives the command.
 func TestBackgroundChildDoesNotHoldTheResult(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testBackgroundChildDoesNotHoldTheResult, waySession, wayWarm, wayImage)
+}
+
+func testBackgroundChildDoesNotHoldTheResult(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	marker := "e2e-child-" + sp.namespace
 	call := sp.run(t, shell("(exec -a "+marker+" sleep 600) & echo done"))
 	expect(t, call, succeeded("done\n"))
@@ -66,62 +72,49 @@ func TestBackgroundChildDoesNotHoldTheResult(t *testing.T) {
 	}
 }
 
-func TestLimitIsHeldToThePolicy(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
-		p.Timeouts = &v1alpha1.TimeoutsPolicy{DefaultSeconds: ptr.To(int32(1)), MaxSeconds: ptr.To(int32(2))}
-	})
-	for name, test := range map[string]struct {
-		spec  v1alpha1.ToolCallSpec
-		limit string
-	}{
-		"a call that names none gets the default":   {shell("sleep 600"), "limit of 1 s"},
-		"more than the maximum becomes the maximum": {within(3600, shell("sleep 600")), "limit of 2 s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			call := sp.run(t, test.spec)
-			expect(t, call, stopped(v1alpha1.ReasonTimedOut, "SIGTERM", ""))
-			expectMessage(t, call, test.limit)
-		})
-	}
+func TestDeletingARunningCallEndsItsProcess(t *testing.T) {
+	everyWay(t, testDeletingARunningCallEndsItsProcess)
 }
 
-func TestDeletingARunningCallEndsItsProcess(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+func testDeletingARunningCallEndsItsProcess(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	marker := "e2e-deleted-" + sp.namespace
 	call := sp.create(t, shell("(exec -a "+marker+" sleep 600) & (exec setsid -f bash -c 'exec -a "+marker+" sleep 600'); echo running; wait"))
-	sp.awaitLine(t, call, "running")
+	running := sp.awaitLine(t, call, "running")
 	if found := sp.processes(t, marker); len(found) < 2 {
 		t.Fatalf("only processes %v of the call run", found)
 	}
 	must(t, sp.client.Delete(t.Context(), call))
 	sp.awaitGone(t, call.DeepCopy())
-	sp.awaitNoJob(t, call)
+	sp.awaitNoJob(t, running)
 	if left := sp.processes(t, marker); left != nil {
 		t.Errorf("processes %v outlived the call and its pod", left)
 	}
 }
 
 func TestCancelWhileRunning(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testCancelWhileRunning)
+}
+
+func testCancelWhileRunning(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	call := sp.create(t, shell(`trap "echo got SIGTERM; exit 7" TERM; echo running; sleep 600 & wait`))
 	running := sp.awaitLine(t, call, "running")
 	sp.cancel(t, running)
 	done := sp.awaitFinished(t, call)
 	expect(t, done, outcome{
-		Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested, Exit: ptr.To(int32(-1)),
+		Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested,
 		Stdout: "running\ngot SIGTERM\n", RetrySafe: ptr.To(false),
 	})
 	sp.awaitNoJob(t, call)
 }
 
 func TestCancelBeforeTheStart(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCancelBeforeTheStart, wayWarm, wayImage)
+}
+
+func testCancelBeforeTheStart(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newEnvironment(t, "nowhere", func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.NodeSelector = map[string]string{"e2e.toolcall.dev/no-such-label": "true"}
 	})
@@ -146,8 +139,11 @@ func TestCancelBeforeTheStart(t *testing.T) {
 }
 
 func TestCancelOfAFinishedCallIsIgnored(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCancelOfAFinishedCallIsIgnored, waySession, wayWarm, wayImage)
+}
+
+func testCancelOfAFinishedCallIsIgnored(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	call := sp.run(t, shell("echo done"))
 	sp.cancel(t, call)
 	// The operator handles calls in order of their changes only one by one; another call's end, begun after
@@ -159,8 +155,11 @@ func TestCancelOfAFinishedCallIsIgnored(t *testing.T) {
 }
 
 func TestFinishedCallsAreDeletedInTime(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testFinishedCallsAreDeletedInTime, waySession)
+}
+
+func testFinishedCallsAreDeletedInTime(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newEnvironment(t, "brief", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) })
 	own := shell("echo short life")
 	own.TTLSecondsAfterFinished = ptr.To(int32(1))
@@ -171,9 +170,8 @@ func TestFinishedCallsAreDeletedInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if spec.TTLSecondsAfterFinished == nil {
-				// Those of sessions stay for less.
-				needsOwnPod(t)
+			if sp.way == waySession && spec.TTLSecondsAfterFinished == nil {
+				t.Skip("only the call's own value holds in a session")
 			}
 			call := sp.create(t, spec)
 			done := sp.awaitFinished(t, call)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,6 +73,16 @@ func TestMain(m *testing.M) {
 }
 
 func enabled() bool { return os.Getenv("TOOLCALL_E2E") == "1" }
+
+// isWholeRun says that no flag selects tests.
+func isWholeRun() bool {
+	for _, selects := range []string{"test.run", "test.skip"} {
+		if f := flag.Lookup(selects); f != nil && f.Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
 
 // cluster gives the connection, or skips the test where end-to-end tests weren't asked for.
 func cluster(t *testing.T) *suite {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,9 +15,11 @@ import (
 
 // No more processes run at the same time than the environment lets, and a flood holds up its sender only.
 func TestCallsTakeTurns(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testCallsTakeTurns, wayImage)
+}
+
+func testCallsTakeTurns(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newEnvironment(t, "narrow", func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.MaxConcurrentCalls = ptr.To[int32](2)
 		e.Spec.WarmPool = &v1alpha1.WarmPool{Size: 0}
@@ -90,36 +91,4 @@ func atTheSameTime(calls []*v1alpha1.ToolCall) int {
 		most = max(most, running)
 	}
 	return most
-}
-
-func TestACallThatWaitsForItsTurnSaysSoAndCanBeCancelled(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
-	sp.newEnvironment(t, "narrow", func(e *v1alpha1.ExecutionEnvironment) {
-		e.Spec.MaxConcurrentCalls = ptr.To[int32](1)
-		e.Spec.StartTimeoutSeconds = ptr.To[int32](20)
-	})
-	running := sp.create(t, in("narrow", shell("echo go; sleep 600")))
-	sp.awaitLine(t, running, "go")
-	waiting := sp.awaitPhase(t, sp.create(t, in("narrow", shell("echo never"))), v1alpha1.PhasePending)
-	if c := condition(waiting, v1alpha1.ConditionStarted); c != metav1.ConditionFalse || sp.jobs(t, waiting) != nil {
-		t.Errorf("it has Jobs, or Started is %q", c)
-	}
-	next := sp.create(t, in("narrow", shell("echo next")))
-	sp.awaitPhase(t, next, v1alpha1.PhasePending)
-	sp.cancel(t, waiting)
-	done := sp.awaitFinished(t, waiting)
-	if done.Status.Phase != v1alpha1.PhaseCancelled || !*done.Status.RetrySafe {
-		t.Errorf("ended %+v", done.Status)
-	}
-	sp.cancel(t, sp.get(t, running))
-	expect(t, sp.awaitFinished(t, next), succeeded("next\n"))
-}
-
-func (sp *space) get(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
-	t.Helper()
-	now := &v1alpha1.ToolCall{}
-	must(t, sp.client.Get(t.Context(), keyOf(call), now))
-	return now
 }

@@ -18,7 +18,6 @@ import (
 // newClaim makes a claim that says no more than its size, and that one pod at a time may use it.
 func (sp *space) newClaim(t *testing.T, name, size string, adjust ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	once(t)
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -96,7 +95,6 @@ func (sp *space) awaitUnschedulable(t *testing.T, pod *corev1.Pod, why string) {
 
 func TestAClaimsVolumeHoldsItsSizeAndIsForOnePodAtATime(t *testing.T) {
 	t.Parallel()
-	once(t)
 	sp := newBareSpace(t)
 	claim := sp.newClaim(t, "data", "64Mi")
 	writer := sp.newClaimPod(t, "writer", claim.Name,
@@ -137,7 +135,6 @@ func (s *suite) mountsAndLoops(t *testing.T) string {
 
 func TestAClaimThatCannotBeBoundSaysWhy(t *testing.T) {
 	t.Parallel()
-	once(t)
 	sp := newBareSpace(t)
 	claim := sp.newClaim(t, "huge", "1Pi")
 	pod := sp.newClaimPod(t, "waits", claim.Name, "true")

@@ -42,7 +42,6 @@ func expectPath(t *testing.T, call *v1alpha1.ToolCall, want v1alpha1.Path) {
 
 // Each call brings something of its own that a pod which was started before it can't have known.
 func TestWaitingPodsTakeAnyCall(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t, codeOnlyGated)
 	sp.newData(t, map[string]string{"key": "from a Secret"})
@@ -88,7 +87,6 @@ except PermissionError:
 `
 
 func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 1)
@@ -102,30 +100,9 @@ func TestAnEmptyPoolKeepsNobodyWaiting(t *testing.T) {
 	sp.awaitWarm(t, 1)
 }
 
-func TestCancelAndDeletionEndCallsInPodsThatWaited(t *testing.T) {
-	needsOwnPod(t)
-	t.Parallel()
-	sp := newSpace(t)
-	sp.newWarmEnvironment(t, 2)
-	cancelled, deleted := sp.create(t, in("warm", shell("echo so far; sleep 600"))), sp.create(t, in("warm", shell("echo gone; exec -a e2e-warm-"+sp.namespace+" sleep 600")))
-	sp.awaitLine(t, cancelled, "so far")
-	sp.awaitLine(t, deleted, "gone")
-	sp.cancel(t, cancelled)
-	must(t, sp.client.Delete(t.Context(), deleted))
-	done := sp.awaitFinished(t, cancelled)
-	if done.Status.Phase != v1alpha1.PhaseCancelled || done.Status.Stdout != "so far\n" {
-		t.Errorf("ended %s with %q", done.Status.Phase, done.Status.Stdout)
-	}
-	sp.awaitTrue(t, "end of the deleted call's process", func(context.Context) (bool, error) {
-		return sp.processes(t, "e2e-warm-"+sp.namespace) == nil, nil
-	})
-	sp.awaitNoJob(t, done)
-}
-
 // An image that nobody has: pods are tried less and less often, the environment says why, and calls end in
 // seconds.
 func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	watching, err := sp.client.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(sp.namespace))
@@ -166,7 +143,6 @@ func TestAPoolThatCannotStartDoesNotLoop(t *testing.T) {
 
 // What changes in the environment is in the pods of the next calls, and the running one keeps what it has.
 func TestAChangedEnvironmentReplacesTheWaitingPods(t *testing.T) {
-	needsOwnPod(t)
 	t.Parallel()
 	sp := newSpace(t)
 	sp.newWarmEnvironment(t, 2, func(e *v1alpha1.ExecutionEnvironment) {

@@ -2,10 +2,11 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,50 +18,66 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/test/internal/full"
 )
 
-// way is how calls come to their pods in this run of the suite, from TOOLCALL_E2E_WAY: everything that works one
-// way works the others.
-var way = os.Getenv("TOOLCALL_E2E_WAY")
+// way is how the calls of a space come to their pods.
+type way string
 
 const (
-	// wayCold starts a pod for each call, with the runner mounted into it. It is the way when none is given.
-	wayCold = "cold"
+	// wayCold starts a pod for each call, with the runner mounted into it.
+	wayCold way = "cold"
 	// wayImage starts a pod for each call from an image that has the runner.
-	wayImage = "image"
+	wayImage way = "image"
 	// wayWarm has a pod wait for each call.
-	wayWarm = "warm"
-	// waySession runs the calls of a test in a session for each environment and skill, many at a time.
-	waySession = "session"
+	wayWarm way = "warm"
+	// waySession runs the calls of a space in a session for each environment and skill, many at a time.
+	waySession way = "session"
 )
+
+// everyWay runs the test of a contract in every way.
+func everyWay(t *testing.T, test func(*testing.T, way)) {
+	inWays(t, test, wayCold, waySession, wayWarm, wayImage)
+}
+
+// coldFirst runs a test in the cold way, and in the full run also in the others that it works in.
+func coldFirst(t *testing.T, test func(*testing.T, way), others ...way) {
+	ways := []way{wayCold}
+	if full.Run() {
+		ways = append(ways, others...)
+	}
+	inWays(t, test, ways...)
+}
+
+func inWays(t *testing.T, test func(*testing.T, way), ways ...way) {
+	t.Parallel()
+	for _, w := range ways {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			test(t, w)
+		})
+	}
+}
 
 const (
 	toolImageWithRunner = "toolcall.dev/tools-with-runner:dev"
 	runnerPath          = "/usr/local/bin/toolcall-runner"
 )
 
-// goThe has calls in an environment go a way, unless the environment says itself which.
-func goThe(way string, env *v1alpha1.ExecutionEnvironmentSpec) {
+// applyTo has the calls of an environment go this way, unless the environment says itself which.
+func (w way) applyTo(env *v1alpha1.ExecutionEnvironmentSpec) {
 	switch {
-	case way == wayImage && env.Image == toolImage:
+	case w == wayImage && env.Image == toolImage:
 		env.Image, env.RunnerPath = toolImageWithRunner, runnerPath
-	case way == wayWarm && env.WarmPool == nil:
+	case w == wayWarm && env.WarmPool == nil:
 		env.WarmPool = &v1alpha1.WarmPool{Size: 2}
 	}
-}
-
-// imageOf is the image of environments that don't say which.
-func imageOf(way string) string {
-	if way == wayImage {
-		return toolImageWithRunner
-	}
-	return toolImage
 }
 
 // awaitPod waits, where calls go warm, until a pod waits for the next one or none can be had.
 func (sp *space) awaitPod(t *testing.T, spec v1alpha1.ToolCallSpec) {
 	t.Helper()
-	if way != wayWarm {
+	if sp.way != wayWarm {
 		return
 	}
 	name := defaultEnv
@@ -81,7 +98,7 @@ func (sp *space) awaitPod(t *testing.T, spec v1alpha1.ToolCallSpec) {
 // enterSession has a call run in a session where calls go that way, in place of its environment and skill as they are now.
 func (sp *space) enterSession(t *testing.T, spec v1alpha1.ToolCallSpec) v1alpha1.ToolCallSpec {
 	t.Helper()
-	if way != waySession || spec.SessionRef != nil {
+	if sp.way != waySession || spec.SessionRef != nil {
 		return spec
 	}
 	session := &v1alpha1.ToolSession{Spec: v1alpha1.ToolSessionSpec{
@@ -113,48 +130,45 @@ func (sp *space) enterSession(t *testing.T, spec v1alpha1.ToolCallSpec) v1alpha1
 	return spec
 }
 
-// once skips a test in which nothing depends on how calls come to their pods, except the first way.
-func once(t *testing.T) {
+// taken counts the calls that ended, by the way of their space and the path that their status names.
+var taken sync.Map
+
+type takenKey struct {
+	way  way
+	path v1alpha1.Path
+}
+
+// awaitFinished waits for the end of the call, and notes which path it took.
+func (sp *space) awaitFinished(t *testing.T, call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 	t.Helper()
-	if way != "" && way != wayCold {
-		t.Skip("nothing in it depends on how calls come to their pods: it runs in the cold way")
+	done := sp.suite.awaitFinished(t, call)
+	if timings := done.Status.Timings; timings != nil {
+		count, _ := taken.LoadOrStore(takenKey{sp.way, timings.Path}, &atomic.Int32{})
+		count.(*atomic.Int32).Add(1)
 	}
+	return done
 }
 
-// needsOwnPod skips a test of what calls have that get a pod of their own, where they run in sessions.
-func needsOwnPod(t *testing.T) {
-	t.Helper()
-	if way == waySession {
-		t.Skip("calls of sessions have no pod of their own")
+func takenBy(w way, path v1alpha1.Path) int32 {
+	if count, ok := taken.Load(takenKey{w, path}); ok {
+		return count.(*atomic.Int32).Load()
 	}
+	return 0
 }
 
-var ran = map[v1alpha1.Path]*atomic.Int32{v1alpha1.PathCold: {}, v1alpha1.PathWarm: {}, v1alpha1.PathSession: {}}
-
-func notePath(call *v1alpha1.ToolCall) {
-	if timings := call.Status.Timings; timings != nil && ran[timings.Path] != nil {
-		ran[timings.Path].Add(1)
-	}
-}
-
-// checkPaths says which way the calls went, and is not content when it wasn't the one that was asked for.
+// checkPaths fails when most calls of a way took another path than it asks for, and in a run of all tests when none took its path.
 func checkPaths() error {
-	cold, warm, inSession := ran[v1alpha1.PathCold].Load(), ran[v1alpha1.PathWarm].Load(), ran[v1alpha1.PathSession].Load()
-	fmt.Printf("calls that found a waiting pod: %d of %d; calls in sessions: %d\n", warm, cold+warm, inSession)
-	switch way {
-	case "", wayCold, wayImage:
-		return nil
-	case wayWarm:
-		if warm < cold {
-			return fmt.Errorf("%d calls went cold and only %d warm", cold, warm)
+	var failed []error
+	for w, path := range map[way]v1alpha1.Path{
+		wayCold: v1alpha1.PathCold, wayImage: v1alpha1.PathCold, wayWarm: v1alpha1.PathWarm, waySession: v1alpha1.PathSession,
+	} {
+		asked, cold := takenBy(w, path), takenBy(w, v1alpha1.PathCold)
+		fmt.Printf("way %s: %d calls took path %s, %d path %s\n", w, asked, path, cold, v1alpha1.PathCold)
+		// A call goes cold where no pod waits, which is so when more calls come at once than pods wait, and where it has no
+		// environment to have a session in.
+		if asked < cold/2 || asked == 0 && isWholeRun() {
+			failed = append(failed, fmt.Errorf("way %s: %d calls took path %s, and %d path %s", w, asked, path, cold, v1alpha1.PathCold))
 		}
-		return nil
-	case waySession:
-		if inSession < cold {
-			return fmt.Errorf("%d calls went cold and only %d in sessions", cold, inSession)
-		}
-		return nil
-	default:
-		return fmt.Errorf("TOOLCALL_E2E_WAY=%q: say %s, %s, %s or %s", way, wayCold, wayImage, wayWarm, waySession)
 	}
+	return errors.Join(failed...)
 }

@@ -9,8 +9,11 @@ import (
 )
 
 func TestWorkingDirectory(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	everyWay(t, testWorkingDirectory)
+}
+
+func testWorkingDirectory(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	sp.newEnvironment(t, "etc", func(e *v1alpha1.ExecutionEnvironment) { e.Spec.AllowedPaths = []string{"/etc/ssl"} })
 	sp.newEnvironment(t, "usr", func(e *v1alpha1.ExecutionEnvironment) {
 		e.Spec.AllowedPaths, e.Spec.WorkingDir = []string{"/usr"}, "/usr/lib"
@@ -56,8 +59,11 @@ func TestWorkingDirectory(t *testing.T) {
 
 // A link that somebody put into a shared volume doesn't lead out of the allowed paths.
 func TestWorkingDirectoryLinkInAVolumeLeadsOutside(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
+	coldFirst(t, testWorkingDirectoryLinkInAVolumeLeadsOutside, waySession, wayWarm, wayImage)
+}
+
+func testWorkingDirectoryLinkInAVolumeLeadsOutside(t *testing.T, w way) {
+	sp := w.newSpace(t)
 	links := &corev1.ConfigMap{Data: map[string]string{"file": "content"}}
 	links.Namespace, links.Name = sp.namespace, "links"
 	must(t, sp.client.Create(t.Context(), links))

@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/test/internal/built"
 )
 
@@ -87,20 +88,13 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-func needsPrograms(t *testing.T) {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server and Prometheus: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets', and run 'make test-programs'")
-	}
-}
-
 func TestPrometheusTakesTheRules(t *testing.T) {
-	needsPrograms(t)
+	apiservertest.Needs(t)
 	promtool(t, "check", "rules", writeYAML(t, filepath.Join(t.TempDir(), "rules.yaml"), shippedRules(t)))
 }
 
 func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
-	needsPrograms(t)
+	apiservertest.Needs(t)
 	rules, dir := shippedRules(t), t.TempDir()
 	// promtool compares annotations word by word; what they say is looked at below.
 	for _, group := range rules.Groups {

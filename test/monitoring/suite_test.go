@@ -3,7 +3,6 @@ package monitoring
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,22 +16,17 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/operator"
 	"toolcall.dev/operator/test/internal/built"
 )
 
 const (
-	system   = "toolcall-system"
-	account  = "system:serviceaccount:" + system + ":toolcall-operator"
+	system   = apiservertest.OperatorNamespace
 	patience = 2 * time.Minute
 )
 
@@ -72,42 +66,26 @@ func freeAddress(t *testing.T) string {
 
 func newWatched(t *testing.T) *watched {
 	t.Helper()
-	needsPrograms(t)
-	ctrl.SetLogger(logr.Discard())
-	env := &envtest.Environment{}
-	t.Cleanup(func() { _ = env.Stop() })
-	conf, err := env.Start()
-	must(t, err)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
+	server := apiservertest.New(t, apiservertest.Options{})
+	apiservertest.Reads(t, "config")
 	for _, args := range []string{
 		"apply --server-side -k ../../config/default",
 		"delete apiservice v1alpha1.subresources.toolcall.dev", // Nobody answers for it here.
 		"wait --for=condition=Established crd --all --timeout=60s",
 		"create namespace agents",
 	} {
-		command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
-		if said, err := command.CombinedOutput(); err != nil {
+		if said, err := server.Kubectl("", strings.Fields(args)...); err != nil {
 			t.Fatalf("kubectl %s: %v: %s", args, err, said)
 		}
 	}
-	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
-	conf.QPS, conf.Burst = 500, 1000
-	w := &watched{t: t, prometheus: freeAddress(t)}
-	w.admin, err = client.New(conf, client.Options{Scheme: scheme})
-	must(t, err)
-	w.startPrometheus(w.startOperator(conf))
+	w := &watched{t: t, prometheus: freeAddress(t), admin: server.Admin(t)}
+	w.startPrometheus(w.startOperator(server.AsOperator()))
 	return w
 }
 
 // startOperator runs the operator in this process, and returns where its metrics are.
 func (w *watched) startOperator(conf *rest.Config) string {
 	w.t.Helper()
-	conf = rest.CopyConfig(conf)
-	conf.Impersonate = rest.ImpersonationConfig{
-		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
-	}
 	options := &operator.Options{
 		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: freeAddress(w.t), DispatchService: "toolcall-dispatch",
 		IdentityDir: w.t.TempDir(), IdentitySecret: "toolcall-identity", MetricsAddress: freeAddress(w.t), HealthAddress: "0",

@@ -2,11 +2,8 @@ package namespaces
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,18 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/operator"
 	"toolcall.dev/operator/internal/whoami"
 	"toolcall.dev/operator/test/internal/overlay"
@@ -33,8 +24,7 @@ import (
 
 const (
 	root      = "../.."
-	system    = "toolcall-system"
-	account   = "system:serviceaccount:" + system + ":toolcall-operator"
+	system    = apiservertest.OperatorNamespace
 	elsewhere = "elsewhere"
 	patience  = 2 * time.Minute
 )
@@ -44,7 +34,7 @@ var covered = []string{"covered-a", "covered-b"}
 // bench is an API server with the operator installed for the covered namespaces.
 type bench struct {
 	t      *testing.T
-	config *rest.Config
+	server *apiservertest.Server
 	admin  client.Client
 	// operator acts with the rights of the operator's account.
 	operator client.Client
@@ -54,34 +44,18 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-	}
-	ctrl.SetLogger(logr.Discard())
-	b := &bench{t: t, overlay: t.TempDir()}
-	env := &envtest.Environment{}
-	t.Cleanup(func() { _ = env.Stop() })
-	var err error
-	b.config, err = env.Start()
-	b.must(err)
-	b.config.QPS, b.config.Burst = 500, 1000
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	b.must(os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
+	b := &bench{t: t, overlay: t.TempDir(), server: apiservertest.New(t, apiservertest.Options{})}
+	apiservertest.Reads(t, "config")
 	b.kubectl = func(args ...string) {
 		t.Helper()
-		command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
-		if said, err := command.CombinedOutput(); err != nil && !lacksStampAlone(string(said)) {
+		if said, err := b.server.Kubectl("", args...); err != nil && !lacksStampAlone(said) {
 			t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, said)
 		}
 	}
-	scheme := runtime.NewScheme()
-	b.must(errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
-	raw, err := client.NewWithWatch(b.config, client.Options{Scheme: scheme})
+	users, err := authenticationv1client.NewForConfig(b.server.Config)
 	b.must(err)
-	users, err := authenticationv1client.NewForConfig(b.config)
-	b.must(err)
-	b.admin = whoami.NewClient(raw, users.SelfSubjectReviews())
-	b.operator, err = client.New(b.asOperator(), client.Options{Scheme: scheme})
+	b.admin = whoami.NewClient(b.server.Admin(t), users.SelfSubjectReviews())
+	b.operator, err = client.New(b.server.AsOperator(), client.Options{Scheme: apiservertest.Scheme()})
 	b.must(err)
 	for _, namespace := range append(slices.Clone(covered), elsewhere) {
 		b.kubectl("create", "namespace", namespace)
@@ -111,15 +85,6 @@ func (b *bench) must(err error) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-}
-
-// asOperator authenticates as the operator's account does.
-func (b *bench) asOperator() *rest.Config {
-	config := rest.CopyConfig(b.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
-	}
-	return config
 }
 
 func (b *bench) eventually(what string, is func(context.Context) (bool, error)) {
@@ -190,7 +155,7 @@ func (b *bench) start() *running {
 		defer mu.Unlock()
 		return lines.String()
 	}}
-	conf := b.asOperator()
+	conf := b.server.AsOperator()
 	conf.Wrap(r.traffic.wrap)
 	options := &operator.Options{
 		RunnerImage: "example.com/runner:1", RunnerDelivery: operator.DeliverAuto, DispatchAddress: address, DispatchService: "toolcall-dispatch",

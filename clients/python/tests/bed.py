@@ -10,6 +10,7 @@ import os
 import secrets
 import tempfile
 import time
+import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "clients" / "scenarios" / "setup" / "manifests.yaml"
 OPERATOR_NAMESPACE = "toolcall-system"
 LEASE = "toolcall-operator"
+
+on_cluster = unittest.skipUnless(os.environ.get("TOOLCALL_SCENARIOS") == "1", "TOOLCALL_SCENARIOS=1 runs it on a cluster")
+full_only = unittest.skipUnless(os.environ.get("TOOLCALL_FULL") == "1", "make test-full runs it")
 
 
 class Bed:

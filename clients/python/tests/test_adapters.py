@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import io
-import os
 import tarfile
 import unittest
 from collections.abc import Coroutine
 from typing import Any
 
-from tests.bed import Bed, bed
+from tests.bed import Bed, bed, full_only, on_cluster
 from toolcall import AsyncToolcall, InvalidArgument, KeyReused, SessionEnded, TimedOut, Toolcall, key_of
 from toolcall.aio import Threads
 from toolcall.executor import ToolExecutor, ToolRequest
@@ -60,7 +59,8 @@ class WithoutCluster(unittest.TestCase):
             getattr(adapter, "Nothing")
 
 
-@unittest.skipUnless(os.environ.get("TOOLCALL_SCENARIOS") == "1", "TOOLCALL_SCENARIOS=1 runs it on a cluster")
+@full_only
+@on_cluster
 class OnCluster(unittest.TestCase):
     bed: Bed
 

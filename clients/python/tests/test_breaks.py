@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.bed import Bed, bed
+from tests.bed import Bed, bed, full_only, on_cluster
 from tests.proxy import Proxy, through
 from toolcall import Toolcall, Unavailable
 from toolcall.results import is_finished
@@ -23,7 +23,8 @@ from toolcall.watches import Events
 CHANCE = 0.15
 
 
-@unittest.skipUnless(os.environ.get("TOOLCALL_SCENARIOS") == "1", "TOOLCALL_SCENARIOS=1 runs it on a cluster")
+@full_only
+@on_cluster
 class Breaks(unittest.TestCase):
     bed: Bed
 

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from tests.scripted import OTHER_UID, UID, Exchange, Scripted, call, session
-from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, Unavailable, calls, interrupts
+from toolcall import Forbidden, InvalidArgument, NotFound, Toolcall, Unauthenticated, Unavailable, calls, interrupts
 from toolcall.watches import Events, Watch
 
 SHELL = {"shell": {"command": "true"}}
@@ -304,7 +304,7 @@ class SharedWatch(Base):
         s, failed = self.tc.connect("s"), []
 
         def run(key: str) -> None:
-            with self.assertRaises(Forbidden) as caught:
+            with self.assertRaises(Unauthenticated) as caught:
                 s.commands.run("true", key=key)
             failed.append((key, caught.exception.call))
 

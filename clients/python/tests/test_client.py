@@ -11,14 +11,15 @@ import time
 import unittest
 from pathlib import Path
 
-from tests.bed import Bed, bed
+from tests.bed import Bed, bed, full_only, on_cluster
 from toolcall import (
     AsyncToolcall, Cancelled, Denied, FileFailed, Forbidden, InvalidArgument, KeyReused, NotFound, NotStarted, SessionEnded,
     Toolcall, key_of,
 )
 
 
-@unittest.skipUnless(os.environ.get("TOOLCALL_SCENARIOS") == "1", "TOOLCALL_SCENARIOS=1 runs it on a cluster")
+@full_only
+@on_cluster
 class Client(unittest.TestCase):
     bed: Bed
     client: Toolcall
@@ -88,7 +89,7 @@ class Client(unittest.TestCase):
                 self.assertNotEqual((again.uid, again.stdout), (first.uid, first.stdout))
 
     def test_a_session_that_cannot_start(self) -> None:
-        with self.assertRaisesRegex(NotStarted, "not-there"):
+        with self.assertRaisesRegex(NotFound, "not-there"):
             self.client.session("not-there")
 
     def test_calls_that_wait_hear_of_the_end_of_their_session(self) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from tests.bed import bed
+from tests.bed import bed, full_only, on_cluster
 
 HERE = Path(__file__).resolve().parents[1]
 SAID = """\
@@ -24,7 +24,8 @@ denied: ShellCommandNotAllowed
 """
 
 
-@unittest.skipUnless(os.environ.get("TOOLCALL_SCENARIOS") == "1", "TOOLCALL_SCENARIOS=1 runs it on a cluster")
+@full_only
+@on_cluster
 class Examples(unittest.TestCase):
     def test_the_quick_start(self) -> None:
         with bed("py-example") as b:

@@ -10,10 +10,13 @@ import unittest
 import zipfile
 from pathlib import Path
 
+from tests.bed import full_only
+
 HERE = Path(__file__).resolve().parents[1]
 SOURCES = {str(p.relative_to(HERE / "src")) for p in (HERE / "src").rglob("*.py")} | {"toolcall/py.typed"}
 
 
+@full_only
 class Package(unittest.TestCase):
     folder: Path
 

@@ -59,6 +59,27 @@ class Reasons(unittest.TestCase):
         with self.assertRaises(errors.PodLost):
             settled(call("Failed", "PodLost"), False)
 
+    def test_a_session_that_cannot_start_says_what_a_call_would(self) -> None:
+        for message, kind, reason in (
+            ('EnvironmentNotFound: ExecutionEnvironment "nope" not found', "NotFound", "EnvironmentNotFound"),
+            ("ImagePullFailed: there is no such image: x", "NotStarted", "ImagePullFailed"),
+            ("PodLost: it is gone", "NotStarted", "PodLost"),
+            ("the pod is at fault", "NotStarted", "StartFailed"),
+        ):
+            with self.subTest(message), self.assertRaises(ToolcallError) as raised:
+                check_ended({"metadata": {"name": "s"}, "status": {"phase": "Ended", "reason": "StartFailed", "message": message}})
+            self.assertEqual((type(raised.exception).__name__, raised.exception.reason), (kind, reason))
+            self.assertTrue(message.endswith(raised.exception.message))
+
+    def test_the_result_is_there_by_type(self) -> None:
+        def stdout_of(error: ToolcallError) -> str:
+            if isinstance(error, (errors.Denied, errors.TimedOut, errors.Cancelled, errors.PodLost, errors.NonZeroExit)):
+                return error.result.stdout  # mypy checks it.
+            return ""
+
+        self.assertEqual(stdout_of(error_of_call("Failed", call("Failed", "TimedOut", stdout="so far"))), "so far")
+        self.assertIsInstance(error_of_answer(504, b'{"kind": "Status", "reason": "TimedOut"}'), errors.Unavailable)
+
     def test_answers_of_the_api_server(self) -> None:
         def status(reason: str, message: str = "why", **more: Any) -> bytes:
             return json.dumps({"kind": "Status", "reason": reason, "message": message, **more}).encode()
@@ -110,7 +131,7 @@ class Names(unittest.TestCase):
 class Results(unittest.TestCase):
     def test_an_exit_code_that_nobody_knows_is_none(self) -> None:
         self.assertIsNone(call("Failed", "PodLost").exit_code)
-        self.assertEqual(call("Failed", "TimedOut", exitCode=-1).exit_code, -1)
+        self.assertEqual(call("Failed", "TimedOut", message="stopped").exit_code, None)
         self.assertEqual(call("Succeeded", "Completed", exitCode=0).exit_code, 0)
 
     def test_a_denied_call_is_safe_to_ask_for_again(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from tests.bed import ROOT, Bed, bed
+from tests.bed import ROOT, Bed, bed, on_cluster
 from toolcall import Cancelled, Toolcall, ToolcallError
 from toolcall.aio import AsyncSession, AsyncToolcall
 
@@ -48,6 +48,9 @@ class Blocking:
 
     def do(self, what: Callable[[], Any]) -> Any:
         return what()
+
+    def lines(self, handle: Any) -> list[str]:
+        return list(handle.lines())
 
     def cancel_after(self, seconds: float, what: Callable[[], Any]) -> Any:
         """Presses Ctrl-C: SIGINT comes to this process while its main thread waits."""
@@ -77,6 +80,12 @@ class Awaited:
             return await what()
 
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result()
+
+    def lines(self, handle: Any) -> list[str]:
+        async def read() -> list[str]:
+            return [line async for line in handle.lines()]
+
+        return asyncio.run_coroutine_threadsafe(read(), self._loop).result()
 
     def cancel_after(self, seconds: float, what: Callable[[], Any]) -> Any:
         async def cancelled() -> Any:
@@ -182,6 +191,16 @@ class Runner:
             self.do(lambda: files.upload(local, options["path"]))
         elif name == "download":
             self.do(lambda: files.download(options["path"], local))
+        elif name == "upload_dir":
+            for path, text in options["content"].items():
+                file = Path(self.folder, "up", path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            return self.do(lambda: files.upload_dir(Path(self.folder, "up"), options["path"]))
+        elif name == "download_dir":
+            down = Path(tempfile.mkdtemp())
+            self.do(lambda: files.download_dir(options["path"], down))
+            return {"value": [f"{p.relative_to(down)}: {p.read_text()}" for p in sorted(down.rglob("*")) if p.is_file()]}
         else:
             got = self.do(lambda: getattr(files, name)(**options))
             return {"value": got} if isinstance(got, (str, list)) else got
@@ -189,6 +208,8 @@ class Runner:
         return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
     def do_handle(self, handle: Any, name: str, options: dict[str, Any]) -> Any:
+        if name == "lines":
+            return {"value": self.way.lines(handle)}
         if name == "write":
             return self.do(lambda: handle.write(options["text"], eof=options.get("eof", False)))
         got = self.do(lambda: getattr(handle, name)(**options))
@@ -263,7 +284,7 @@ def matches(got: Any, matcher: Any) -> bool:
     return bool(kinds[kind]())
 
 
-@unittest.skipUnless(os.environ.get("TOOLCALL_SCENARIOS") == "1", "TOOLCALL_SCENARIOS=1 runs it on a cluster")
+@on_cluster
 class Scenarios(unittest.TestCase):
     """One test for each file is added below."""
 

@@ -164,6 +164,7 @@ class Paths(unittest.TestCase):
         self.assertEqual(join_path("src", "a"), "src/a")
         self.assertEqual(join_path("src", "/a"), "/a")
         self.assertEqual(join_path("", "a"), "a")
+        self.assertEqual([join_path("src", p) for p in ("~", "~/a", "~a")], ["~", "~/a", "src/~a"])
         for wrong in ("", "a\0b"):
             with self.assertRaises(InvalidArgument):
                 join_path("src", wrong)

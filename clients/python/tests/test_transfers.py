@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import tarfile
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.scripted import Exchange, Scripted, session
-from toolcall import FileFailed, Session, Unavailable
+from toolcall import FileFailed, Forbidden, NotFound, Session, ToolcallError, Unavailable
 
 DATA = bytes(range(256)) * 512
 
@@ -105,6 +107,98 @@ class Transfers(unittest.TestCase):
                     sent = s.files._transfers.put("log", file)  # type: ignore[arg-type]
                     self.assertEqual((sent.sha256, server.seen[-1].body), (hashlib.sha256(DATA).hexdigest(), DATA))
                     self.assertEqual({each.command for each in server.seen}, {"GET", "PUT"})
+
+
+    def tree(self) -> Path:
+        """A local directory with what a directory may have."""
+        tree = Path(self.folder, "tree")
+        (tree / "sub" / "empty").mkdir(parents=True)
+        (tree / "sub" / "run.sh").write_bytes(DATA)
+        (tree / "sub" / "run.sh").chmod(0o755)
+        (tree / "ü\n").write_text("odd")
+        (tree / "here").symlink_to("sub/run.sh")
+        return tree
+
+    def test_a_directory_up_and_down(self) -> None:
+        kept: list[bytes] = []
+
+        def files(e: Exchange) -> None:
+            self.assertEqual((e.query["archive"], e.query["path"]), ("tar", "tree"))
+            if e.command == "PUT":
+                kept.append(e.body)
+            e.reply(200, kept[0] if e.command == "GET" else b"")
+
+        s, _ = self.session(files)
+        tree, copy = self.tree(), Path(self.folder, "copy")
+        s.files.upload_dir(tree)
+        s.files.download_dir("tree", copy)
+        found = {str(p.relative_to(copy)): (os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else None)
+                 for p in copy.rglob("*")}
+        self.assertEqual(found, {"sub": None, "sub/empty": None, "sub/run.sh": DATA, "ü\n": b"odd", "here": "sub/run.sh"})
+        self.assertEqual((copy / "sub" / "run.sh").stat().st_mode & 0o777, 0o755)
+        with self.assertRaises(FileFailed) as raised:
+            s.files.download_dir("tree", copy)
+        self.assertEqual(raised.exception.reason, "FileExists")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["copy", "tree"])
+
+    def test_an_archive_that_leads_out_of_its_directory(self) -> None:
+        def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.TarInfo:
+            made = tarfile.TarInfo(name)
+            made.type, made.linkname = kind, to
+            return made
+
+        link, folder = tarfile.SYMTYPE, tarfile.DIRTYPE
+        outside = Path(self.folder, "outside")
+        for members in (
+            [member("../outside")],
+            [member(str(outside))],
+            [member("a/../../outside")],
+            [member("a", link, "..")],
+            [member("a", link, str(outside))],
+            [member("d/e/f", folder), member("d/e/f/up", link, "../../.."), member("d/e/f/out", link, "up/../outside")],
+            [member("a", tarfile.LNKTYPE, "/etc/passwd")],
+            [member("a", tarfile.CHRTYPE)],
+            [member("a", tarfile.FIFOTYPE)],
+            [member("a", link, "b"), member("b", folder), member("b/c", link, "../.."), member("b/c/outside")],
+        ):
+            made = io.BytesIO()
+            with tarfile.open(fileobj=made, mode="w") as archive:
+                for each in members:
+                    archive.addfile(each)
+            s, _ = self.session(lambda e, data=made.getvalue(): e.reply(200, data))  # type: ignore[misc]
+            with self.subTest([(m.name, m.linkname) for m in members]), self.assertRaises((Forbidden, FileFailed)):
+                s.files.download_dir("tree", Path(self.folder, "copy"))
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_directory_with_what_leads_out_of_it_is_not_sent(self) -> None:
+        s, server = self.session(lambda e: e.reply(200))
+        odd: list[Callable[[Path], object]] = [lambda p: p.symlink_to("/etc/passwd"), lambda p: p.symlink_to(".."), os.mkfifo]
+        for number, make in enumerate(odd):
+            tree = Path(self.folder, f"tree-{number}")
+            tree.mkdir()
+            make(tree / "odd")
+            with self.assertRaisesRegex(Forbidden, "odd"):
+                s.files.upload_dir(tree)
+        self.assertEqual(server.count("PUT"), 0)
+
+    def test_errors_of_local_files_are_the_librarys_own(self) -> None:
+        s, _ = self.session(lambda e: e.reply(200, DATA, tag(DATA)))
+        file = Path(self.folder, "file")
+        file.write_text("x")
+        cases: list[tuple[Callable[[], object], type[ToolcallError], str]] = [
+            (lambda: s.files.upload(Path(self.folder, "nope")), NotFound, "FileNotFound"),
+            (lambda: s.files.upload(self.folder), FileFailed, "IsDirectory"),
+            (lambda: s.files.upload_dir(file), FileFailed, "NotDirectory"),
+            (lambda: s.files.upload_dir(Path(self.folder, "nope")), NotFound, "FileNotFound"),
+            (lambda: s.files.download("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
+            (lambda: s.files.download("a", self.folder), FileFailed, "IsDirectory"),
+            (lambda: s.files.download_dir("a", Path(self.folder, "nope", "a")), NotFound, "FileNotFound"),
+        ]
+        for work, kind, reason in cases:
+            with self.subTest(reason), self.assertRaisesRegex(kind, self.folder) as raised:
+                work()
+            self.assertEqual((raised.exception.reason, raised.exception.retry_safe), (reason, True))
+        self.assertEqual(os.listdir(self.folder), ["file"])
 
 
 class Changing:

@@ -3,9 +3,9 @@
 import http from "node:http";
 import https from "node:https";
 import type { KubeConfig } from "@kubernetes/client-node";
-import { ApiError, ClientClosed, ConnectionLost, invalid, NothingSent, type ApiStatus } from "./errors.js";
+import { ApiError, ClientClosed, ConnectionLost, invalid, NothingSent, Unreached, type ApiStatus } from "./errors.js";
 import { GROUP, VERSION, type Plural } from "./objects.js";
-import { Retries } from "./retries.js";
+import { Retries, UNREACHED_MILLISECONDS } from "./retries.js";
 
 /** Values of a query; undefined ones are left out. */
 export type Query = Record<string, string | number | boolean | undefined>;
@@ -38,6 +38,7 @@ export class Api {
   private credentials: { until: number; options: https.RequestOptions } | undefined;
   private agent: http.Agent | undefined;
   private isClosed = false;
+  private hasAnswered = false;
   // What the API server said of the user, once the cluster has asked for it.
   private user: object | undefined;
   private readonly server: URL;
@@ -51,6 +52,9 @@ export class Api {
     const cluster = config.getCurrentCluster();
     if (!cluster) {
       throw invalid("the kubeconfig has no current context with a cluster: set KUBECONFIG, or give a KubeConfig");
+    }
+    if (!URL.canParse(cluster.server)) {
+      throw invalid(`the kubeconfig's server ${JSON.stringify(cluster.server)} isn't a URL, such as https://kubernetes.example.com:6443`);
     }
     this.server = new URL(cluster.server);
   }
@@ -151,7 +155,12 @@ export class Api {
       return answer;
     }
     const text = (await readAll(answer, MAX_ERROR_BYTES).catch(() => Buffer.alloc(0))).toString("utf8");
-    throw new ApiError(code, parseStatus(text, code), answer.headers);
+    const status = parseStatus(text, code);
+    if (code === 401) {
+      const { authorization = "" } = lowerCase(this.credentials?.options.headers as http.OutgoingHttpHeaders | undefined);
+      status.message = `the API server at ${this.server.origin} doesn't accept the credentials${expiryOf(String(authorization))}`;
+    }
+    throw new ApiError(code, status, answer.headers);
   }
 
   private async sendAuthorized(request: ApiRequest): Promise<http.IncomingMessage> {
@@ -166,7 +175,15 @@ export class Api {
     if (this.isClosed) {
       throw new ClientClosed();
     }
-    return exchange(url, { ...options, method: request.method, headers: headersOf(options, request) }, request);
+    const began = Date.now();
+    const limit = this.hasAnswered ? undefined : Math.min(UNREACHED_MILLISECONDS, this.retryMilliseconds || UNREACHED_MILLISECONDS);
+    try {
+      const answer = await exchange(url, { ...options, method: request.method, headers: headersOf(options, request) }, request, limit);
+      this.hasAnswered = true;
+      return answer;
+    } catch (error) {
+      throw error instanceof ConnectionLost && !this.hasAnswered ? new Unreached(this.server.origin, began, error.cause) : error;
+    }
   }
 
   private async options(): Promise<https.RequestOptions> {
@@ -174,7 +191,11 @@ export class Api {
       return this.credentials.options;
     }
     const options: https.RequestOptions = {};
-    await this.config.applyToHTTPSOptions(options);
+    try {
+      await this.config.applyToHTTPSOptions(options);
+    } catch (error) {
+      throw invalid(`the kubeconfig's credentials can't be used: ${String(error)}`);
+    }
     this.agent = this.keepingAgent(options);
     options.agent = this.agent;
     this.credentials = { until: Date.now() + CREDENTIALS_MILLISECONDS, options };
@@ -230,18 +251,24 @@ export function lost(error: unknown): unknown {
   return new ConnectionLost(`the connection to the API server was lost: ${message}`, { cause: error });
 }
 
-function exchange(url: URL, options: https.RequestOptions, request: ApiRequest): Promise<http.IncomingMessage> {
+// With a limit, the answer begins in so many milliseconds, or the connection counts as lost.
+function exchange(url: URL, options: https.RequestOptions, request: ApiRequest, limit?: number): Promise<http.IncomingMessage> {
   const { signal, body } = request;
   return new Promise((resolve, reject) => {
     const send = url.protocol === "http:" ? http.request : https.request;
     const sent = send(url, { ...options, ...(signal ? { signal } : {}) });
-    sent.on("response", resolve);
+    const breakOff = (milliseconds: number): unknown =>
+      sent.destroy(Object.assign(new Error(`no byte for ${milliseconds / 1_000} s`), { code: "ETIMEDOUT" }));
+    const timer = limit === undefined ? undefined : setTimeout(breakOff, limit, limit);
+    sent.on("close", () => clearTimeout(timer));
+    sent.on("response", (answer) => {
+      clearTimeout(timer);
+      resolve(answer);
+    });
     sent.on("error", (error) => reject(signal?.aborted ? signal.reason : lost(error)));
     sent.on("socket", (socket) => socket.setKeepAlive(true, 15_000));
     const idle = request.idleMilliseconds ?? IDLE_MILLISECONDS;
-    sent.setTimeout(idle, () => {
-      sent.destroy(Object.assign(new Error(`no byte for ${idle / 1_000} s`), { code: "ETIMEDOUT" }));
-    });
+    sent.setTimeout(idle, () => breakOff(idle));
     if (isStream(body)) {
       pump(body, sent).catch((error: unknown) => {
         sent.destroy();
@@ -283,6 +310,22 @@ function headersOf(options: https.RequestOptions, request: ApiRequest): http.Out
     headers["content-length"] = Buffer.byteLength(body);
   }
   return headers;
+}
+
+function lowerCase(headers: http.OutgoingHttpHeaders = {}): http.OutgoingHttpHeaders {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+/** What a JSON Web Token says of its expiry, to be put behind a sentence; "" for what isn't one. */
+export function expiryOf(authorization: string): string {
+  try {
+    const claims = JSON.parse(Buffer.from(authorization.split(".")[1] ?? "", "base64url").toString("utf8")) as { exp?: unknown };
+    const at = new Date(Number(claims.exp) * 1_000);
+    const verb = at.getTime() <= Date.now() ? "expired" : "expires";
+    return `, whose token ${verb} at ${at.toISOString().replace(/\.\d+Z$/, "Z")}`;
+  } catch {
+    return "";
+  }
 }
 
 function isStream(body: ApiRequest["body"]): body is AsyncIterable<Uint8Array> {

@@ -3,11 +3,11 @@
 import { readAll, type Api } from "./api.js";
 import { resultOf, type Calls } from "./calls.js";
 import { setTrue } from "./create.js";
-import { ApiError, publicError } from "./errors.js";
+import { ApiError, OutputNotKept, publicError } from "./errors.js";
 import type { Live } from "./live.js";
-import type { ToolCall } from "./objects.js";
-import { follow, limitOf, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
-import type { Result } from "./result.js";
+import { isFinished, type ToolCall } from "./objects.js";
+import { follow, limitOf, nextKept, readRange, type CallRef, type Output, type Range, type Stream } from "./output.js";
+import { errorOfEnd, Result } from "./result.js";
 import { Retries } from "./retries.js";
 import { wholeNumber } from "./spec.js";
 
@@ -26,6 +26,9 @@ interface WriteOptions {
 }
 
 const MAX_INPUT = 512 * 1024;
+// How much of a stream is read at a time for its lines, and how long one request waits for more.
+const LINES_BYTES = 1024 * 1024;
+const LINES_SECONDS = 30;
 
 /** How a background call was started, as far as its handle knows. */
 interface Started {
@@ -60,7 +63,10 @@ export class BackgroundCall {
     this.uid = object.metadata.uid;
   }
 
-  /** Reads what the call has written from an offset on. The result says where to read on. */
+  /**
+   * Reads what the call has written from an offset on. The result says where to read on. A call that was denied, or couldn't start,
+   * throws that.
+   */
   async read(options: ReadOptions = {}): Promise<Output> {
     const { stream = "stdout", waitFor = 0, signal } = options;
     const range = { offset: wholeNumber("offset", options.offset ?? 0, 0), ...limitOf(options) };
@@ -69,10 +75,41 @@ export class BackgroundCall {
       const chunk = await readRange(this.api, this.ref, { stream }, range, signal);
       const left = end - Date.now();
       if (chunk.data.length > 0 || chunk.complete || left <= 0) {
+        if (chunk.complete && chunk.nextOffset === 0) {
+          await this.throwIfNothingRan(signal);
+        }
         return chunk;
       }
       await this.moreThan(range.offset, stream, left, signal);
     }
+  }
+
+  /**
+   * The lines that the call writes, from the first on, each when it is complete, without its end; to the stream's end. A part that
+   * isn't kept is a line that says so. A call that was denied, or couldn't start, throws that.
+   */
+  async *lines(options: { stream?: Stream; signal?: AbortSignal } = {}): AsyncGenerator<string, void> {
+    let offset = 0;
+    let rest = Buffer.alloc(0);
+    for (let isComplete = false; !isComplete; ) {
+      const read = { ...options, offset, limit: LINES_BYTES, waitFor: LINES_SECONDS };
+      const part = await this.read(read).catch((error: unknown) => skipTo(error, offset));
+      if (typeof part === "number") {
+        yield* rest.length > 0 ? [lineOf(rest)] : [];
+        yield `[${part - offset} bytes were not kept]`;
+        rest = Buffer.alloc(0);
+        offset = part;
+        continue;
+      }
+      rest = Buffer.concat([rest, part.data]);
+      for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+        yield lineOf(rest.subarray(0, end));
+        rest = rest.subarray(end + 1);
+      }
+      offset = part.nextOffset;
+      isComplete = part.complete;
+    }
+    yield* rest.length > 0 ? [lineOf(rest)] : [];
   }
 
   /**
@@ -100,6 +137,15 @@ export class BackgroundCall {
   /** Same as `cancel`. */
   kill(options: { signal?: AbortSignal } = {}): Promise<void> {
     return this.cancel(options);
+  }
+
+  private async throwIfNothingRan(signal: AbortSignal | undefined): Promise<void> {
+    const call = await this.#calls.get<ToolCall>("toolcalls", this.call, signal);
+    const result = isFinished(call) ? new Result(call) : undefined;
+    const error = result?.retrySafe ? errorOfEnd(result, false) : undefined;
+    if (error) {
+      throw error;
+    }
   }
 
   private get api(): Api {
@@ -199,6 +245,19 @@ export class BackgroundCall {
     await readAll(answer);
     return Number(answer.headers["toolcall-input-offset"] ?? offset + body.length);
   }
+}
+
+// Where a stream goes on behind a part that isn't kept. Throws any other error.
+function skipTo(error: unknown, offset: number): number {
+  const next = error instanceof OutputNotKept && error.cause instanceof ApiError ? nextKept(error.cause) : undefined;
+  if (next === undefined || next <= offset) {
+    throw error;
+  }
+  return next;
+}
+
+function lineOf(data: Buffer): string {
+  return data.toString("utf8", 0, data.at(-1) === 13 ? data.length - 1 : data.length);
 }
 
 function offsetOf(error: unknown): number | undefined {

@@ -26,6 +26,7 @@ export interface RunOptions extends CallOptions, OutputCallbacks {
 interface Attempt {
   name: string;
   spec: ToolCallSpec;
+  options: RunOptions;
   signal: AbortSignal | undefined;
   call?: ToolCall;
   /** The call when the watch has seen its end. */
@@ -47,7 +48,7 @@ export class Calls {
     const name = nameFor(options.key, "call");
     refuseAborted(signal);
     const waiting = this.tracker.finished(name, signal);
-    const attempt: Attempt = { name, spec, signal };
+    const attempt: Attempt = { name, spec, options, signal };
     waiting.call.then((call) => (attempt.seen = call)).catch(() => {});
     try {
       const call = await this.create(attempt);
@@ -69,7 +70,7 @@ export class Calls {
   async start(spec: ToolCallSpec, options: RunOptions): Promise<BackgroundCall> {
     refuseAborted(options.signal);
     const name = nameFor(options.key, "call");
-    const attempt: Attempt = { name, spec, signal: options.signal };
+    const attempt: Attempt = { name, spec, options, signal: options.signal };
     try {
       const call = await this.create(attempt);
       options.signal?.throwIfAborted();
@@ -101,8 +102,10 @@ export class Calls {
 
   private async create(attempt: Attempt): Promise<ToolCall> {
     const { name, spec, signal } = attempt;
-    const labels = { [CLIENT_LABEL]: this.tracker.id };
-    attempt.call = await create<ToolCall>(this.api, { plural: "toolcalls", name, spec, labels }, { signal, seen: () => attempt.seen });
+    const { annotations } = attempt.options;
+    const labels = { ...attempt.options.labels, [CLIENT_LABEL]: this.tracker.id };
+    const object = { plural: "toolcalls", name, spec, labels, annotations } as const;
+    attempt.call = await create<ToolCall>(this.api, object, { signal, seen: () => attempt.seen });
     return attempt.call;
   }
 

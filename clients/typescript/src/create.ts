@@ -4,7 +4,7 @@ import type { Api } from "./api.js";
 import { ApiError, ConnectionLost, KeyReused, NothingSent, publicError, Unavailable } from "./errors.js";
 import { GROUP, VERSION, type AnyObject, type Plural, type ToolCall, type ToolCallSpec, type ToolSession, type ToolSessionSpec } from "./objects.js";
 import { Retries } from "./retries.js";
-import { sameSpec } from "./spec.js";
+import { sameSpec, textsOf } from "./spec.js";
 import { deleted } from "./watch.js";
 
 // How long after the first request that may have arrived a create request is repeated. The name of a call that was created and has
@@ -16,7 +16,8 @@ export interface NewObject {
   plural: Plural;
   name: string;
   spec: ToolCallSpec | ToolSessionSpec;
-  labels?: Record<string, string>;
+  labels?: Record<string, string> | undefined;
+  annotations?: Record<string, string> | undefined;
 }
 
 /** How an object is created. */
@@ -37,7 +38,11 @@ export async function create<T extends ToolCall | ToolSession>(api: Api, object:
   const body = {
     apiVersion: `${GROUP}/${VERSION}`,
     kind,
-    metadata: { name: object.name, ...(object.labels ? { labels: object.labels } : {}) },
+    metadata: {
+      name: object.name,
+      ...(object.labels ? { labels: textsOf("labels", object.labels) } : {}),
+      ...(object.annotations ? { annotations: textsOf("annotations", object.annotations) } : {}),
+    },
     spec: object.spec,
   };
   const retries = new Retries(api.retryMilliseconds);

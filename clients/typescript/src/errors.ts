@@ -41,27 +41,34 @@ export class ToolcallError extends Error {
   }
 }
 
+/** A call ended otherwise than asked for. */
+export class CallEnded extends ToolcallError {
+  /** What the call left, with the output so far. */
+  declare readonly result: Result;
+}
 /** The call was refused before anything ran: by the policy, by rights, by its session or by a budget. */
-export class Denied extends ToolcallError {}
+export class Denied extends CallEnded {}
 /** The call needs an approval that it didn't get. */
 export class ApprovalNeeded extends Denied {}
 /** The call's time limit ended its process. `result` has the output so far. */
-export class TimedOut extends ToolcallError {}
+export class TimedOut extends CallEnded {}
 /** The call's pod is gone, and nobody knows how far its command came. */
-export class PodLost extends ToolcallError {}
+export class PodLost extends CallEnded {}
 /** The call was cancelled, by this program or by somebody else. */
 export class Cancelled extends ToolcallError {}
 /** With `check`: the process ended with another exit code than 0, or by a signal. */
-export class NonZeroExit extends ToolcallError {}
+export class NonZeroExit extends CallEnded {}
 /** The environment, session, program, directory or file isn't there. */
 export class NotFound extends ToolcallError {}
+/** The API server doesn't accept the credentials. The message says when their token expires, where the token has that. */
+export class Unauthenticated extends ToolcallError {}
 /** Rights or the policy forbid it. */
 export class Forbidden extends ToolcallError {}
 /** The session has ended and takes no calls. */
 export class SessionEnded extends ToolcallError {}
 /** A file operation failed. `reason` says how, for example `FileExists` or `EditNotFound`. */
 export class FileFailed extends ToolcallError {}
-/** The call ended without its command: what it needs couldn't be had. */
+/** The call ended without its command, or the session isn't ready: what it needs couldn't be had. */
 export class NotStarted extends ToolcallError {}
 /** The key is the name of a call or session with other arguments. */
 export class KeyReused extends ToolcallError {}
@@ -123,7 +130,7 @@ export function classOfEnd(phase: string, reason: string): ErrorClass | undefine
 
 const BY_CODE: Record<number, ErrorClass> = {
   400: InvalidArgument,
-  401: Forbidden,
+  401: Unauthenticated,
   403: Forbidden,
   404: NotFound,
   409: Conflict,
@@ -138,7 +145,15 @@ const BY_CODE: Record<number, ErrorClass> = {
 
 /** The class for an answer of the API, by its `reason` and its status code. */
 export function classOfAnswer(code: number, reason: string): ErrorClass {
-  return BY_REASON[reason] ?? BY_CODE[code] ?? (code >= 500 ? Unavailable : ToolcallError);
+  const Class = BY_REASON[reason];
+  const isOfAnswers = Class !== undefined && !(Class.prototype instanceof CallEnded);
+  return isOfAnswers ? Class : (BY_CODE[code] ?? (code >= 500 ? Unavailable : ToolcallError));
+}
+
+/** The class for a session that couldn't start for the reason that a call would end with. */
+export function classOfStart(reason: string): ErrorClass {
+  const Class = BY_REASON[reason] ?? NotStarted;
+  return Class.prototype instanceof CallEnded ? NotStarted : Class;
 }
 
 /** The error for an argument that isn't valid, before anything is sent. */
@@ -173,6 +188,18 @@ export class ApiError extends Error {
 /** A connection that couldn't be made or broke: whether the server got the request isn't known. Not exported. */
 export class ConnectionLost extends Error {}
 
+/** A connection that couldn't be made, or broke, before the server has ever answered: its address may be wrong. Not exported. */
+export class Unreached extends ConnectionLost {
+  constructor(
+    server: string,
+    /** When the request began. */
+    readonly began: number,
+    cause: unknown,
+  ) {
+    super(`the API server at ${server} can't be reached: ${(cause as Error).message}`, { cause });
+  }
+}
+
 /** A request that was given up before anything of it was sent. Not exported. */
 export class NothingSent extends Error {}
 
@@ -195,7 +222,7 @@ export function publicError(error: unknown, details: ErrorDetails = {}): unknown
   if (error instanceof ApiError) {
     const reason = error.status.reason || `HTTP${error.code}`;
     const Class = classOfAnswer(error.code, reason);
-    return new Class(error.message, { reason, code: error.code, cause: error, ...details });
+    return new Class(error.message, { reason, code: error.code, retrySafe: error.code === 401, cause: error, ...details });
   }
   if (error instanceof ClientClosed) {
     return new Unavailable(error.message, { reason: "ClientClosed", cause: error, ...details });

@@ -6,7 +6,7 @@ import { Forbidden, invalid } from "./errors.js";
 import type { FileAction, FileStatus } from "./objects.js";
 import type { Result } from "./result.js";
 import type { Session } from "./session.js";
-import { fileSpec, joinPath, wholeNumber } from "./spec.js";
+import { fileSpec, isInHome, joinPath, wholeNumber } from "./spec.js";
 import { Transfer, type Transferred } from "./transfer.js";
 
 /** What all operations on files take. */
@@ -42,6 +42,9 @@ export interface Match {
   column?: number;
   /** The line without its end, at most 512 bytes around the match. */
   line: string;
+  /** The lines before and after it, with `contextLines`. */
+  before?: string[];
+  after?: string[];
 }
 
 /** A list that says whether there is more. */
@@ -71,7 +74,7 @@ export interface WriteFileOptions extends FileOptions {
 /** Bytes that fit into a call. More go through the API for transfers. */
 const MAX_CALL_BYTES = 512 * 1024;
 
-/** The files of one session. Paths are absolute, or count from the session's `cwd`. */
+/** The files of one session. Paths are absolute, in the home directory with `~/`, or count from the session's `cwd`. */
 export class Files {
   readonly #session: Session;
   readonly #calls: Calls;
@@ -119,30 +122,59 @@ export class Files {
   }
 
   /** Replaces a text that is there exactly once, or with `replaceAll` wherever it is. */
-  edit(path: string, oldText: string, newText: string, options: FileOptions & { replaceAll?: boolean } = {}): Promise<FileChange> {
+  edit(path: string, oldText: string, newText: string, options?: FileOptions & { replaceAll?: boolean }): Promise<FileChange>;
+  /** Replaces several texts, each given with what replaces it: all of them, or none. */
+  edit(path: string, edits: readonly (readonly [string, string])[], options?: FileOptions & { replaceAll?: boolean }): Promise<FileChange>;
+  edit(
+    path: string,
+    what: string | readonly (readonly [string, string])[],
+    last?: string | (FileOptions & { replaceAll?: boolean }),
+    more: FileOptions & { replaceAll?: boolean } = {},
+  ): Promise<FileChange> {
+    const options = typeof last === "object" ? last : more;
     const all = options.replaceAll === undefined ? {} : { replaceAll: options.replaceAll };
-    return this.act({ operation: "Edit", path, oldString: oldText, newString: newText, ...all }, options);
+    if (typeof what === "string") {
+      return this.act({ operation: "Edit", path, oldString: what, newString: last as string, ...all }, options);
+    }
+    return this.act({ operation: "Edit", path, edits: what.map(([oldString, newString]) => ({ oldString, newString, ...all })) }, options);
   }
 
-  /** Lists a directory, with `recursive` all that is below it. */
-  list(path = ".", options: FileOptions & { recursive?: boolean; maxResults?: number } = {}): Promise<Listing<FileInfo>> {
+  /** Lists a directory, with `recursive` all that is below it; with `respectGitIgnore` without what .gitignore names. */
+  list(
+    path = ".",
+    options: FileOptions & { recursive?: boolean; respectGitIgnore?: boolean; maxResults?: number } = {},
+  ): Promise<Listing<FileInfo>> {
     const recursive = options.recursive === undefined ? {} : { recursive: options.recursive };
-    return this.find<FileInfo>({ operation: "List", path, ...recursive }, options);
+    return this.find<FileInfo>({ operation: "List", path, ...recursive, ...ignoring(options) }, options);
   }
 
   /** Finds files and directories by a pattern such as `src/*.ts`, relative to `path`. */
-  glob(pattern: string, options: FileOptions & { path?: string; maxResults?: number } = {}): Promise<Listing<FileInfo>> {
-    return this.find<FileInfo>({ operation: "Glob", path: options.path ?? ".", pattern }, options);
+  glob(
+    pattern: string,
+    options: FileOptions & { path?: string; respectGitIgnore?: boolean; maxResults?: number } = {},
+  ): Promise<Listing<FileInfo>> {
+    return this.find<FileInfo>({ operation: "Glob", path: options.path ?? ".", pattern, ...ignoring(options) }, options);
   }
 
-  /** Finds lines by an RE2 expression, or with `literal` by a text. `glob` narrows the search to files. */
+  /**
+   * Finds lines by an RE2 expression, or with `literal` by a text. `glob` narrows the search to files, `respectGitIgnore` leaves out
+   * what .gitignore names, and `contextLines` returns so many lines before and after each.
+   */
   grep(
     pattern: string,
-    options: FileOptions & { path?: string; literal?: boolean; glob?: string; maxResults?: number } = {},
+    options: FileOptions & {
+      path?: string;
+      literal?: boolean;
+      glob?: string;
+      contextLines?: number;
+      respectGitIgnore?: boolean;
+      maxResults?: number;
+    } = {},
   ): Promise<Listing<Match>> {
-    const { path = ".", literal, glob } = options;
-    const how = { ...(literal === undefined ? {} : { literal }), ...(glob === undefined ? {} : { glob }) };
-    return this.find<Match>({ operation: "Grep", path, pattern, ...how }, options);
+    const { path = ".", literal, glob, contextLines } = options;
+    const how = { ...(literal === undefined ? {} : { literal }), ...(glob === undefined ? {} : { glob }), ...ignoring(options) };
+    const around = contextLines === undefined ? {} : { contextLines };
+    return this.find<Match>({ operation: "Grep", path, pattern, ...how, ...around }, options);
   }
 
   /** Describes a file, a directory or a link. */
@@ -191,6 +223,22 @@ export class Files {
   /** Copies a file of the session, of any size, to this machine: whole, or not at all. */
   download(path: string, local?: string, options: FileOptions = {}): Promise<Transferred> {
     return this.#transfer.download(path, local, options.signal);
+  }
+
+  /**
+   * Copies what is in a local directory below `path`, by default below its own name in the session's directory. Files that are there
+   * already are replaced, others stay. Throws Forbidden for a link that leads out of the directory.
+   */
+  uploadDir(local: string, path?: string, options: FileOptions = {}): Promise<void> {
+    return this.#transfer.uploadDir(local, path, options.signal);
+  }
+
+  /**
+   * Copies a directory to a local one, by default of its own name, which may not be there yet or is empty: whole, or not at all. Throws
+   * Forbidden for a link that leads out of the directory; what is neither file, directory nor link is left out.
+   */
+  downloadDir(path: string, local?: string, options: FileOptions = {}): Promise<void> {
+    return this.#transfer.downloadDir(path, local, options.signal);
   }
 
   private async readLines(path: string, options: ReadFileOptions): Promise<string> {
@@ -248,10 +296,14 @@ export class Files {
   private async pathOf(path: string, signal: AbortSignal | undefined): Promise<string> {
     const { cwd } = this.#session.place();
     const joined = path === "" ? "" : (joinPath(cwd, path) ?? path);
-    if (cwd === undefined || joined === "" || posix.isAbsolute(joined)) {
+    if (cwd === undefined || joined === "" || posix.isAbsolute(joined) || isInHome(joined)) {
       return joined;
     }
     this.#imageDirectory ??= (JSON.parse((await this.runAt({ operation: "Stat", path: "." }, ".", signal)).stdout) as FileInfo).path;
     return posix.join(this.#imageDirectory, joined);
   }
+}
+
+function ignoring(options: { respectGitIgnore?: boolean }): { respectGitIgnore?: boolean } {
+  return options.respectGitIgnore === undefined ? {} : { respectGitIgnore: options.respectGitIgnore };
 }

@@ -36,6 +36,7 @@ export type {
 } from "./objects.js";
 export {
   ApprovalNeeded,
+  CallEnded,
   Cancelled,
   Conflict,
   Denied,
@@ -51,6 +52,7 @@ export {
   SessionEnded,
   TimedOut,
   ToolcallError,
+  Unauthenticated,
   Unavailable,
   type ErrorDetails,
 } from "./errors.js";

@@ -38,9 +38,12 @@ export interface FileAction {
   oldString?: string;
   newString?: string;
   replaceAll?: boolean;
+  edits?: { oldString: string; newString?: string; replaceAll?: boolean }[];
   pattern?: string;
   literal?: boolean;
   glob?: string;
+  contextLines?: number;
+  respectGitIgnore?: boolean;
   recursive?: boolean;
   maxResults?: number;
   destination?: string;
@@ -92,6 +95,7 @@ export interface FileStatus {
   changed?: boolean;
   created?: boolean;
   replaced?: number;
+  binary?: boolean;
 }
 
 /** A file that a call kept. */

@@ -16,13 +16,13 @@ export class Result {
   readonly reason: string;
   /** A sentence for a person about the reason. */
   readonly message: string;
-  /** Exit code of the process; -1 when a signal or the time limit ended it; null when nothing ran or nobody knows. */
+  /** Exit code of a process that ended by itself; null when something else ended it, nothing ran or nobody knows. */
   readonly exitCode: number | null;
   /** What the process wrote to its standard output: all of it, or its first and last part when `truncated`. */
   readonly stdout: string;
   /** What the process wrote to its standard error, as `stdout`. */
   readonly stderr: string;
-  /** One text for a model: both streams, the exit code when it isn't 0, and how long it took. */
+  /** One text for a model: what was written, how the command ended unless with 0, what was refused, and how long it took. */
   readonly text: string;
   /** True when it is certain that the command never started, so that running it again repeats nothing. */
   readonly retrySafe: boolean;

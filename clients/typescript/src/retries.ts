@@ -1,10 +1,12 @@
 // How long, and how often, what failed is tried again.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { ApiError, ConnectionLost } from "./errors.js";
+import { ApiError, ConnectionLost, Unreached } from "./errors.js";
 
 const FIRST_MILLISECONDS = 50;
 const LONGEST_MILLISECONDS = 3_000;
+/** For how long a server is asked that has never answered. */
+export const UNREACHED_MILLISECONDS = 10_000;
 
 /** Milliseconds to wait before the same request is sent again; undefined when that won't help. */
 export function pause(error: unknown, attempt: number): number | undefined {
@@ -37,9 +39,11 @@ export class Retries {
 
   /** Milliseconds to wait after a failure; undefined when trying again won't help, or was tried for long enough. */
   next(error: unknown): number | undefined {
-    this.since ??= this.now();
+    const isUnreached = error instanceof Unreached;
+    this.since ??= isUnreached ? error.began : this.now();
+    const patience = isUnreached ? Math.min(this.patience, UNREACHED_MILLISECONDS) : this.patience;
     const wait = pause(error, this.attempt++);
-    return wait === undefined || this.now() + wait - this.since > this.patience ? undefined : wait;
+    return wait === undefined || this.now() + wait - this.since > patience ? undefined : wait;
   }
 
   /** Waits after a failure. False when there is no use in another attempt, or the signal is aborted. */

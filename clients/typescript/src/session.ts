@@ -3,7 +3,7 @@
 import type { Calls } from "./calls.js";
 import { Commands } from "./commands.js";
 import { setTrue } from "./create.js";
-import { NotStarted, SessionEnded } from "./errors.js";
+import { classOfStart, invalid, NotStarted, SessionEnded, type ToolcallError } from "./errors.js";
 import { Files } from "./files.js";
 import type { SessionPhase, ToolSession } from "./objects.js";
 import type { Place } from "./spec.js";
@@ -25,9 +25,22 @@ export interface SessionOptions {
   maxConcurrentCalls?: number;
   /** Makes the session idempotent, as the key of a call does: asking again gives the same session. */
   key?: string;
+  /** Labels of the ToolSession, so that kubectl finds it. Not among the arguments of a key. */
+  labels?: Record<string, string>;
+  /** Annotations of the ToolSession. Not among the arguments of a key. */
+  annotations?: Record<string, string>;
+  /**
+   * Seconds, 300 by default. A session that isn't ready by then is NotStarted with the reason why, and is ended unless it has a
+   * key.
+   */
+  wait?: number;
   /** Gives up waiting for the session, and ends it unless it has a key. Throws Cancelled. */
   signal?: AbortSignal;
 }
+
+// Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
+const WAIT_SECONDS = 300;
+const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** A session of this namespace. Its calls share a pod, and files; variables, directories and processes don't carry over. */
 export class Session {
@@ -66,12 +79,20 @@ export class Session {
 
   /**
    * Waits until the session would start a call at once; with `orSuspended` also ends when a call would have it resumed first. Throws
-   * when the session ends before.
+   * NotFound when its environment isn't there, NotStarted when it isn't ready after `wait` seconds (300), and another error when the
+   * session ends before.
    */
-  async waitUntilReady(options: { orSuspended?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+  async waitUntilReady(options: { orSuspended?: boolean; wait?: number; signal?: AbortSignal } = {}): Promise<void> {
+    const { signal } = options;
+    const wait = checkedWait(options.wait);
     const phases: string[] = ["Ready", "Ended", ...(options.orSuspended ? ["Suspended"] : [])];
-    const reached = ({ status }: ToolSession): boolean => phases.includes(status?.phase ?? "");
-    const object = await watchOne<ToolSession>(this.#calls.api, "toolsessions", this, reached, options.signal);
+    let last: ToolSession | undefined;
+    const reached = (object: ToolSession): boolean => phases.includes((last = object).status?.phase ?? "");
+    const late = AbortSignal.timeout(Math.min(wait * 1_000, LONGEST_TIMER));
+    const given = signal ? AbortSignal.any([signal, late]) : late;
+    const object = await watchOne<ToolSession>(this.#calls.api, "toolsessions", this, reached, given).catch((error: unknown) => {
+      throw error === late.reason ? notReady(this.name, last, wait) : error;
+    });
     if (object.status?.phase === "Ended") {
       this.#hasEnded = true;
       throw endedError(object);
@@ -101,9 +122,27 @@ export class Session {
 }
 
 /** The error for a session that has ended. */
-export function endedError({ metadata, status }: ToolSession): NotStarted | SessionEnded {
+export function endedError({ metadata, status }: ToolSession): ToolcallError {
   const reason = status?.reason ?? "SessionEnded";
-  const message = `the session ${metadata.name} has ended: ${status?.message || reason}`;
-  const Class = reason === "StartFailed" ? NotStarted : SessionEnded;
-  return new Class(message, { reason, retrySafe: true });
+  if (reason === "StartFailed") {
+    // The message begins with the reason that a call would end with.
+    const [, cause = reason, rest = status?.message ?? ""] = /^([A-Za-z]+): ([^]*)$/.exec(status?.message ?? "") ?? [];
+    return new (classOfStart(cause))(rest, { reason: cause, retrySafe: true });
+  }
+  return new SessionEnded(`the session ${metadata.name} has ended: ${status?.message || reason}`, { reason, retrySafe: true });
+}
+
+// The error for a session that isn't ready in time: why, as its status says.
+function notReady(name: string, session: ToolSession | undefined, seconds: number): NotStarted {
+  const why = session?.status?.message || "the operator hasn't said anything about it: see that it runs";
+  const reason = session?.status?.reason || "NotReady";
+  return new NotStarted(`the session ${name} isn't ready after ${seconds} s: ${why}`, { reason, retrySafe: true });
+}
+
+/** How long to wait for a session, in seconds. Throws InvalidArgument. */
+export function checkedWait(wait = WAIT_SECONDS): number {
+  if (!(wait > 0 && Number.isFinite(wait))) {
+    throw invalid(`wait is ${String(wait)}: give a number of seconds above 0`);
+  }
+  return wait;
 }

@@ -33,6 +33,10 @@ export interface CallOptions {
    * without ports. All that the policy allows when unset.
    */
   networkHosts?: readonly string[];
+  /** Labels of the ToolCall, so that kubectl finds it. Not among the arguments of a key. */
+  labels?: Record<string, string>;
+  /** Annotations of the ToolCall. Not among the arguments of a key. */
+  annotations?: Record<string, string>;
   /**
    * Makes the call idempotent: the key becomes the object's name. A call with a given key runs at most once; asking again
    * with the same arguments gives its result, and with other arguments throws `KeyReused`. That holds while the call exists: a
@@ -111,7 +115,12 @@ export function joinPath(cwd: string | undefined, path: string | undefined): str
   if (path === undefined || path === "") {
     return cwd;
   }
-  return cwd === undefined || posix.isAbsolute(path) ? path : posix.join(cwd, path);
+  return cwd === undefined || posix.isAbsolute(path) || isInHome(path) ? path : posix.join(cwd, path);
+}
+
+/** Whether a path is in the home directory of the session's processes. */
+export function isInHome(path: string): boolean {
+  return path === "~" || path.startsWith("~/");
 }
 
 /** Whether an object that is there was created with the spec that was sent. What the API server adds doesn't count. */
@@ -143,6 +152,11 @@ export function envOf(env: Record<string, string>): { name: string; value: strin
     }
     return { name, value: text(`env.${name}`, value) };
   });
+}
+
+/** Labels or annotations. Throws InvalidArgument. */
+export function textsOf(field: string, texts: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).map(([name, value]) => [name, text(`${field}.${name}`, value)]));
 }
 
 function actionOf(command: Command): ToolCallSpec {

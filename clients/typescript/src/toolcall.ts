@@ -9,7 +9,7 @@ import { callInfo, list, sessionInfo, type CallInfo, type CallsQuery, type Sessi
 import type { ToolSession, ToolSessionSpec } from "./objects.js";
 import { readArtifact, readOutput, type OutputOptions, type SomeCall } from "./output.js";
 import type { Result } from "./result.js";
-import { Session, type SessionOptions } from "./session.js";
+import { checkedWait, Session, type SessionOptions } from "./session.js";
 import { commandSpec, envOf, nameFor, wholeNumber, wholeSeconds, type Command } from "./spec.js";
 
 /** Options of the client. */
@@ -18,7 +18,7 @@ export interface ToolcallOptions {
   namespace?: string;
   /** Where the cluster is, and with which credentials. The default kubeconfig, or the pod's service account, when unset. */
   kubeConfig?: KubeConfig;
-  /** Seconds for which a request is repeated while the API can't be reached. Default 120. */
+  /** Seconds for which a request is repeated while the API can't be reached. Default 120; 10 at most while it has never answered. */
   patience?: number;
 }
 
@@ -63,12 +63,13 @@ export class Toolcall {
   async session(environment?: string, options: SessionOptions = {}): Promise<Session> {
     const name = nameFor(options.key, "session");
     const spec = sessionSpec(environment, options);
-    const { signal } = options;
+    const { signal, labels, annotations } = options;
+    const wait = checkedWait(options.wait);
     let session: Session | undefined;
     try {
-      const object = await create<ToolSession>(this.#api, { plural: "toolsessions", name, spec }, { signal });
+      const object = await create<ToolSession>(this.#api, { plural: "toolsessions", name, spec, labels, annotations }, { signal });
       session = new Session(this.#calls, object, options.cwd);
-      await session.waitUntilReady({ orSuspended: true, ...(signal ? { signal } : {}) });
+      await session.waitUntilReady({ orSuspended: true, wait, ...(signal ? { signal } : {}) });
       return session;
     } catch (error) {
       // A session with a key may be another program's, too. One with a name of ours is of no use to anybody.
@@ -127,7 +128,11 @@ export class Toolcall {
 
 function defaultConfig(): KubeConfig {
   const config = new KubeConfig();
-  config.loadFromDefault();
+  try {
+    config.loadFromDefault();
+  } catch (error) {
+    throw invalid(`the kubeconfig can't be used: ${String(error)}`);
+  }
   return config;
 }
 

@@ -2,11 +2,13 @@
 
 import { createHash, randomBytes, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
-import { basename } from "node:path";
+import { lstat, mkdir, mkdtemp, open, readdir, rename, rm } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { partsOf, readAll, type Api, type ApiRequest } from "./api.js";
 import { ApiError, Cancelled, ConnectionLost, FileFailed, publicError } from "./errors.js";
+import { inLocal, localError } from "./local.js";
 import { Retries } from "./retries.js";
+import { archiveOf, entriesOf, unpack } from "./tar.js";
 
 /** A file that was copied. */
 export interface Transferred {
@@ -38,6 +40,8 @@ interface WriteCondition {
 
 // A transfer is idle while the operator sums a large file before the first byte, or syncs one after the last.
 const IDLE_MILLISECONDS = 10 * 60_000;
+// How often an archive that breaks off is begun again: the server breaks it off for good reasons too, and can't say so.
+const ARCHIVES = 5;
 
 /** Transfers of one session. */
 export class Transfer {
@@ -58,12 +62,14 @@ export class Transfer {
   /** Copies a file of the session into a local one, which appears whole or not at all. */
   async download(path: string, local = basename(path), signal?: AbortSignal): Promise<Transferred> {
     const temporary = `${local}.${randomBytes(6).toString("hex")}.part`;
-    const file = await open(temporary, "wx");
+    const file = await inLocal(local, () => open(temporary, "wx"));
     try {
-      const done = await this.receive(path, (part) => file.writeFile(part), signal);
-      await file.sync();
-      await file.close();
-      await rename(temporary, local);
+      const done = await this.receive(path, (part) => inLocal(local, () => file.writeFile(part)), signal);
+      await inLocal(local, async () => {
+        await file.sync();
+        await file.close();
+        await rename(temporary, local);
+      });
       return done;
     } catch (error) {
       await file.close().catch(() => {});
@@ -76,12 +82,68 @@ export class Transfer {
   async upload(local: string, path = basename(local), condition: WriteCondition = {}): Promise<Transferred> {
     const hash = createHash("sha256");
     let bytes = 0;
-    for await (const part of createReadStream(local)) {
-      hash.update(part as Buffer);
-      bytes += (part as Buffer).length;
-    }
+    await inLocal(local, async () => {
+      for await (const part of createReadStream(local)) {
+        hash.update(part as Buffer);
+        bytes += (part as Buffer).length;
+      }
+    });
     const body = { bytes, sha256: hash.digest("hex"), open: () => exactly(local, bytes) };
     return this.put(path, body, condition);
+  }
+
+  /** Copies what is in a local directory into the session. */
+  async uploadDir(local: string, path = basename(resolve(local)), signal?: AbortSignal): Promise<void> {
+    const entries = await entriesOf(local);
+    const headers = { "content-type": "application/octet-stream" };
+    const retries = new Retries(this.api.retryMilliseconds);
+    for (;;) {
+      try {
+        const open = (): AsyncIterable<Uint8Array> => archiveOf(entries);
+        const answer = await this.send({ method: "PUT", ...(await this.archive(path, signal)), headers, body: open(), signal }, { open });
+        await readAll(answer);
+        return;
+      } catch (error) {
+        await waitAfter(error, retries, signal);
+      }
+    }
+  }
+
+  /** Copies a directory of the session into a local one, which appears whole or not at all. */
+  async downloadDir(path: string, local = basename(path), signal?: AbortSignal): Promise<void> {
+    const to = resolve(local);
+    await refuseTaken(to);
+    const beside = await inLocal(to, () => mkdtemp(join(dirname(to), ".toolcall-")));
+    try {
+      const tree = join(beside, "tree");
+      await this.receiveDirectory(path, tree, signal);
+      await inLocal(to, () => rename(tree, to));
+    } finally {
+      await rm(beside, { recursive: true, force: true });
+    }
+  }
+
+  private async receiveDirectory(path: string, to: string, signal: AbortSignal | undefined): Promise<void> {
+    const retries = new Retries(this.api.retryMilliseconds);
+    for (let attempt = 1; ; ) {
+      let hasBegun = false;
+      try {
+        await inLocal(to, async () => {
+          await rm(to, { recursive: true, force: true });
+          await mkdir(to);
+        });
+        const answer = await this.send({ method: "GET", ...(await this.archive(path, signal)), headers: { accept: "*/*" }, signal });
+        hasBegun = true;
+        retries.succeeded();
+        return await unpack(partsOf<Buffer>(answer), to);
+      } catch (error) {
+        if (hasBegun && error instanceof ConnectionLost && attempt++ === ARCHIVES) {
+          const advice = "see that each file in it can be read, isn't larger than the policy allows, and isn't written to meanwhile";
+          throw new FileFailed(`the archive of ${path} broke off ${ARCHIVES} times: ${advice}`, { reason: "FileError", cause: error });
+        }
+        await waitAfter(error, retries, signal);
+      }
+    }
   }
 
   /** Writes data as a file. */
@@ -161,7 +223,7 @@ export class Transfer {
   }
 
   // Sends a request; when the session isn't ready, once more after a call has waited for it.
-  private async send(request: ApiRequest, again?: Body): ReturnType<Api["send"]> {
+  private async send(request: ApiRequest, again?: Pick<Body, "open">): ReturnType<Api["send"]> {
     const whole = { ...request, idleMilliseconds: IDLE_MILLISECONDS };
     try {
       return await this.api.send(whole);
@@ -174,6 +236,11 @@ export class Transfer {
     }
   }
 
+  private async archive(path: string, signal: AbortSignal | undefined): Promise<Pick<ApiRequest, "path" | "query">> {
+    const target = await this.target(path, signal);
+    return { ...target, query: { ...target.query, archive: "tar" } };
+  }
+
   private async target(path: string, signal: AbortSignal | undefined): Promise<Pick<ApiRequest, "path" | "query">> {
     const query = { path: await this.through.pathOf(path, signal) };
     return { path: this.api.subresource("toolsessions", this.session, "proxy/files"), query };
@@ -184,13 +251,24 @@ export class Transfer {
 async function* exactly(local: string, bytes: number): AsyncGenerator<Buffer> {
   let left = bytes;
   if (bytes > 0) {
-    for await (const part of createReadStream(local, { end: bytes - 1, highWaterMark: 256 * 1024 })) {
-      left -= (part as Buffer).length;
-      yield part as Buffer;
+    try {
+      for await (const part of createReadStream(local, { end: bytes - 1, highWaterMark: 256 * 1024 })) {
+        left -= (part as Buffer).length;
+        yield part as Buffer;
+      }
+    } catch (error) {
+      throw localError(error, local);
     }
   }
   if (left > 0) {
     throw new FileFailed(`${local} became ${left} bytes shorter while it was sent: send it again`, { reason: "FileChanged" });
+  }
+}
+
+async function refuseTaken(local: string): Promise<void> {
+  const stats = await lstat(local).catch(() => undefined);
+  if (stats?.isSymbolicLink() || (stats && (await inLocal(local, () => readdir(local))).length > 0)) {
+    throw new FileFailed(`the local directory ${local} isn't empty: name another one`, { reason: "FileExists", retrySafe: true });
   }
 }
 

@@ -14,10 +14,10 @@ import (
 	"toolcall.dev/operator/hack/release/manifests"
 )
 
-// Names that config/ and the chart have for the images that they install. The chart has a store and a console besides.
+// Names that config/ and the chart have for the images that they install. The chart has a store, a console and the MCP server besides.
 var (
 	installed   = []string{"manager", "runner"}
-	charted     = append(slices.Clone(installed), storeProgram, consoleProgram)
+	charted     = append(slices.Clone(installed), storeProgram, consoleProgram, "mcp")
 	development = func(program string) string { return "toolcall.dev/" + program }
 )
 

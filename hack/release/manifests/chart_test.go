@@ -29,7 +29,11 @@ func chart(t *testing.T, v values) map[string]manifests.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parse(t, raw)
+	objects := parse(t, raw)
+	if err := manifests.DropReleaseLabels(objects); err != nil {
+		t.Error(err)
+	}
+	return objects
 }
 
 func parse(t *testing.T, raw []byte) map[string]manifests.Object {
@@ -215,6 +219,81 @@ func TestAnotherNamespaceIsUsedThroughout(t *testing.T) {
 		}
 		if encoded, _ := json.Marshal(o); strings.Contains(string(encoded), system) {
 			t.Errorf("%s still names %s", name, system)
+		}
+	}
+}
+
+// Every object says of which release it is, and no selector and no pod does: those of an installed release can't change.
+func TestLabelsOfTheRelease(t *testing.T) {
+	t.Parallel()
+	raw, err := manifests.Chart(chartDir, values{"console": values{"enabled": true}, "mcp": values{"enabled": true}}, manifests.Release{Name: "mine", Namespace: system, KubeVersion: "v1.36.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"helm.sh/chart": "toolcall-operator-0.0.0-dev", "app.kubernetes.io/instance": "mine", "app.kubernetes.io/version": "dev",
+		"app.kubernetes.io/managed-by": "Helm",
+	}
+	for name, o := range parse(t, raw) {
+		labels := asMap(at(t, o, "metadata", "labels"))
+		for label, value := range want {
+			if labels[label] != value {
+				t.Errorf("%s: %s is %v, want %v", name, label, labels[label], value)
+			}
+		}
+		if spec, _ := json.Marshal(o["spec"]); o.Kind() != "CustomResourceDefinition" && strings.Contains(string(spec), "helm.sh/chart") {
+			t.Errorf("%s has a label of the release in its spec", name)
+		}
+	}
+}
+
+func TestAnAccountOfAnotherName(t *testing.T) {
+	t.Parallel()
+	got := chart(t, values{"serviceAccount": values{"create": false, "name": "mine"}})
+	if got["v1/ServiceAccount/"+system+"/toolcall-operator"] != nil || got["v1/ServiceAccount/"+system+"/mine"] != nil {
+		t.Error("an account is made that the user makes")
+	}
+	if chart(t, values{"serviceAccount": values{"name": "mine"}})["v1/ServiceAccount/"+system+"/mine"] == nil {
+		t.Error("the account isn't made")
+	}
+	bindings := 0
+	for name, o := range got {
+		subjects, _ := at(t, o, "subjects").([]any)
+		for i := range subjects {
+			bindings++
+			if account := at(t, o, "subjects", i, "name"); account != "mine" {
+				t.Errorf("%s binds %v", name, account)
+			}
+		}
+	}
+	if account := at(t, got["apps/v1/Deployment/"+system+"/toolcall-operator"], "spec", "template", "spec", "serviceAccountName"); account != "mine" || bindings != 3 {
+		t.Errorf("the operator runs as %v, with %d bindings", account, bindings)
+	}
+	for _, name := range aboutTheAccount {
+		policy := got["admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy//"+name]
+		if condition, _ := at(t, policy, "spec", "matchConditions", 0, "expression").(string); !strings.Contains(condition, "'"+system+"', 'mine'].join(':')") {
+			t.Errorf("%s is about %s", name, condition)
+		}
+	}
+}
+
+// The store, the console and the MCP server are placed by their own values.
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	place := values{
+		"nodeSelector": values{"a": "b"}, "tolerations": []any{values{"key": "k"}}, "affinity": values{"podAffinity": values{}},
+		"topologySpreadConstraints": []any{values{"maxSkew": 1}}, "priorityClassName": "own",
+	}
+	enabled := maps.Clone(place)
+	enabled["enabled"] = true
+	got := chart(t, values{"store": place, "console": enabled, "mcp": enabled, "priorityClassName": "high"})
+	for _, name := range []string{"StatefulSet/" + system + "/toolcall-store", "Deployment/" + system + "/toolcall-console", "Deployment/" + system + "/toolcall-mcp"} {
+		pod := at(t, got["apps/v1/"+name], "spec", "template", "spec")
+		for key, want := range place {
+			one, _ := json.Marshal(want)
+			if other, _ := json.Marshal(at(t, pod, key)); string(one) != string(other) {
+				t.Errorf("%s: %s is %s, want %s", name, key, other, one)
+			}
 		}
 	}
 }

@@ -13,25 +13,49 @@ import (
 
 const consoleDeployment = "apps/v1/Deployment/" + system + "/toolcall-console"
 
-// The chart's console is that of config/console, with the image of the chart, and only there for who asks for it.
-func TestTheChartInstallsTheConsole(t *testing.T) {
+// The chart's console is that of config/console, its MCP server that of config/mcp, with the image of the chart, and each only there
+// for who asks for it.
+func TestTheChartInstallsTheConsoleAndTheMCPServer(t *testing.T) {
 	t.Parallel()
-	want, without := kustomized(t, "console"), chart(t, nil)
-	got := chart(t, values{"console": values{"enabled": true}, "consoleImage": values{"repository": "toolcall.dev/console", "tag": "dev"}})
-	if len(want) != 4 {
-		t.Errorf("config/console has %d objects", len(want))
-	}
-	for name, o := range want {
-		if diff := cmp.Diff(o, got[name]); diff != "" {
-			t.Errorf("%s in the kustomization (-) and in the chart (+):\n%s", name, diff)
+	for _, server := range []string{"console", "mcp"} {
+		want, without := kustomized(t, server), chart(t, nil)
+		got := chart(t, values{server: values{"enabled": true}, server + "Image": values{"repository": "toolcall.dev/" + server, "tag": "dev"}})
+		if len(want) != 4 {
+			t.Errorf("config/%s has %d objects", server, len(want))
 		}
-		if without[name] != nil {
-			t.Errorf("by default there is %s", name)
+		for name, o := range want {
+			if diff := cmp.Diff(o, got[name]); diff != "" {
+				t.Errorf("%s in the kustomization (-) and in the chart (+):\n%s", name, diff)
+			}
+			if without[name] != nil {
+				t.Errorf("by default there is %s", name)
+			}
+			delete(got, name)
 		}
-		delete(got, name)
+		if diff := cmp.Diff(objectNames(without), objectNames(got)); diff != "" {
+			t.Errorf("without %s (-) and with it (+):\n%s", server, diff)
+		}
 	}
-	if diff := cmp.Diff(objectNames(without), objectNames(got)); diff != "" {
-		t.Errorf("without the console (-) and with it (+):\n%s", diff)
+}
+
+func TestValuesReachTheMCPServer(t *testing.T) {
+	t.Parallel()
+	got := chart(t, values{
+		"mcpImage": values{"repository": "r.test/m", "tag": "v1"},
+		"mcp": values{
+			"enabled": true, "tlsSecretName": "cert", "extraArgs": []any{"--max-calls=8"}, "resources": values{"limits": values{"memory": "1Gi"}},
+			"networkPolicy": values{"apiServerPorts": []any{8443}},
+		},
+	})
+	pod := at(t, got["apps/v1/Deployment/"+system+"/toolcall-mcp"], "spec", "template", "spec")
+	container := at(t, pod, "containers", 0)
+	args, _ := at(t, container, "args").([]any)
+	found := []any{
+		at(t, container, "image"), at(t, container, "resources", "limits", "memory"), at(t, pod, "volumes", 0, "secret", "secretName"), args[len(args)-1],
+		at(t, got["networking.k8s.io/v1/NetworkPolicy/"+system+"/toolcall-mcp"], "spec", "egress", 1, "ports", 0, "port"),
+	}
+	if diff := cmp.Diff([]any{"r.test/m:v1", "1Gi", "cert", "--max-calls=8", float64(8443)}, found); diff != "" {
+		t.Error(diff)
 	}
 }
 

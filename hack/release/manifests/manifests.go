@@ -102,6 +102,28 @@ func Parse(manifest []byte) (map[string]Object, error) {
 	return objects, nil
 }
 
+// releaseLabels are what the chart's objects have besides what the kustomization gives them.
+var releaseLabels = []string{"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by"}
+
+// DropReleaseLabels removes the labels that only the chart's objects have, so that they can be compared with the kustomization's. An
+// object that lacks one is an error.
+func DropReleaseLabels(objects map[string]Object) error {
+	for name, o := range objects {
+		meta, _ := o["metadata"].(map[string]any)
+		labels, _ := meta["labels"].(map[string]any)
+		for _, label := range releaseLabels {
+			if text(labels[label]) == "" {
+				return fmt.Errorf("%s has no label %s", name, label)
+			}
+			delete(labels, label)
+		}
+		if len(labels) == 0 {
+			delete(meta, "labels")
+		}
+	}
+	return nil
+}
+
 // Split takes a manifest apart at its separators.
 func Split(manifest []byte) [][]byte {
 	var docs [][]byte

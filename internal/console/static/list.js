@@ -6,7 +6,7 @@ import {keep, maxObjects, metadataOf} from './watch.js';
 import {problem, untilRetried} from './problem.js';
 
 const kinds = {
-  calls: {resource: 'toolcalls', title: 'Calls', columns: ['Phase', 'Reason', 'Action', 'Environment', 'Requested-By', 'Duration']},
+  calls: {resource: 'toolcalls', title: 'Calls', columns: ['Phase', 'Reason', 'Action', 'Environment', 'Requested-By', 'Duration-MS']},
   sessions: {resource: 'toolsessions', title: 'Sessions', columns: ['Phase', 'Reason', 'Environment', 'Requested-By', 'Workspace', 'Incarnation', 'Pod']},
 };
 
@@ -19,7 +19,7 @@ class List {
   constructor(kind, namespace, into) {
     this.#kind = kind;
     this.#namespace = namespace;
-    const shown = table([...(namespace ? [] : ['Namespace']), 'Name', ...kind.columns, 'Age']);
+    const shown = table([...(namespace ? [] : ['Namespace']), 'Name', ...kind.columns.map((c) => c.replace(/-MS$/, '')), 'Age']);
     this.#body = shown.lastChild;
     this.#state = element('p', 'note', 'Reading…');
     this.#state.setAttribute('role', 'status');
@@ -96,7 +96,7 @@ class List {
 
   #cell(column, value) {
     if (column === 'Phase') return element('td', '', phase(String(value || 'Pending')));
-    if (column === 'Duration') return element('td', 'number', value === '' || value === null ? '' : milliseconds(Number(value)));
+    if (column === 'Duration-MS') return element('td', 'number', value === '' || value === null ? '' : milliseconds(Number(value)));
     return element('td', 'text', shorten(safeLine(value)));
   }
 }

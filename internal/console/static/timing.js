@@ -16,7 +16,7 @@ export function parts(call, now = Date.now()) {
   }
   return [...all,
     {name: 'until started', kind: 'waiting', milliseconds: Math.max(0, timings.startedMilliseconds - accepted)},
-    {name: 'running', kind: 'running', milliseconds: Math.max(0, end - timings.startedMilliseconds)}];
+    {name: timings.finishedMilliseconds === undefined ? 'running' : 'until finished', kind: 'running', milliseconds: Math.max(0, end - timings.startedMilliseconds)}];
 }
 
 // timing draws the bar to scale. A part that took any time can be seen.

@@ -148,6 +148,8 @@ type Assignment struct {
 	Source []byte `json:"source,omitempty"`
 	// HasSource tells an empty snippet from none.
 	HasSource bool `json:"hasSource,omitempty"`
+	// Language is the snippet's, in lower case.
+	Language string `json:"language,omitempty"`
 	// File is an operation on files, in place of Argv.
 	File  *File  `json:"file,omitempty"`
 	Stdin []byte `json:"stdin,omitempty"`

@@ -102,7 +102,7 @@ func TestPartsOfAStream(t *testing.T) {
 	s := newSpace(t)
 	stream := api.Add(s.call("c"), output.Stderr)
 	_, _ = stream.Write([]byte("0123456789"))
-	c := newClient(t, config)
+	c := newClient(t, suite.Server().Config)
 	for name, tc := range map[string]struct {
 		query    outputclient.Query
 		want     string
@@ -133,7 +133,7 @@ func TestPartsOfAStream(t *testing.T) {
 // A part that wasn't kept is reported once, in its place, and what is behind it comes.
 func TestAPartThatWasNotKept(t *testing.T) {
 	s := newSpace(t)
-	c := newClient(t, config)
+	c := newClient(t, suite.Server().Config)
 	for name, tc := range map[string]struct {
 		start, end int64
 		query      outputclient.Query
@@ -172,7 +172,7 @@ func TestAWrongHashIsAnError(t *testing.T) {
 	_, _ = stream.Write([]byte("hello"))
 	stream.Claim(strings.Repeat("0", 64))
 	stream.Finish()
-	_, err := newClient(t, config).Copy(t.Context(), outputclient.Query{Namespace: s.namespace, Name: "c", Stream: output.Stdout, Follow: true}, (&kept{}).sink())
+	_, err := newClient(t, suite.Server().Config).Copy(t.Context(), outputclient.Query{Namespace: s.namespace, Name: "c", Stream: output.Stdout, Follow: true}, (&kept{}).sink())
 	if !errors.Is(err, outputclient.ErrContent) {
 		t.Errorf("got %v", err)
 	}
@@ -183,18 +183,18 @@ func TestFinalErrors(t *testing.T) {
 	s := newSpace(t)
 	call := s.call("c")
 	_, _ = api.Add(call, output.Stdout).Write([]byte("hello"))
-	nobody := rest.CopyConfig(config)
+	nobody := rest.CopyConfig(suite.Server().Config)
 	nobody.Impersonate.UserName = "nobody"
 	for name, tc := range map[string]struct {
 		conf  *rest.Config
 		query outputclient.Query
 		is    func(error) bool
 	}{
-		"no such call":         {config, outputclient.Query{Name: "none"}, apierrors.IsNotFound},
-		"another call":         {config, outputclient.Query{Name: "c", UID: "other"}, apierrors.IsConflict},
+		"no such call":         {suite.Server().Config, outputclient.Query{Name: "none"}, apierrors.IsNotFound},
+		"another call":         {suite.Server().Config, outputclient.Query{Name: "c", UID: "other"}, apierrors.IsConflict},
 		"nobody's rights":      {nobody, outputclient.Query{Name: "c"}, apierrors.IsForbidden},
-		"no such stream":       {config, outputclient.Query{Name: "c", Stream: "stdlog"}, apierrors.IsBadRequest},
-		"an offset beyond all": {config, outputclient.Query{Name: "c", Offset: 6}, func(err error) bool { return strings.Contains(err.Error(), "it has 5 bytes") }},
+		"no such stream":       {suite.Server().Config, outputclient.Query{Name: "c", Stream: "stdlog"}, apierrors.IsBadRequest},
+		"an offset beyond all": {suite.Server().Config, outputclient.Query{Name: "c", Offset: 6}, func(err error) bool { return strings.Contains(err.Error(), "it has 5 bytes") }},
 	} {
 		q := tc.query
 		q.Namespace = s.namespace
@@ -207,7 +207,7 @@ func TestFinalErrors(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	_, err := newClient(t, config).Copy(t.Context(), outputclient.Query{Namespace: s.namespace, Name: "c", Stream: output.Stdout}, outputclient.Sink{Write: func([]byte) error { return full }})
+	_, err := newClient(t, suite.Server().Config).Copy(t.Context(), outputclient.Query{Namespace: s.namespace, Name: "c", Stream: output.Stdout}, outputclient.Sink{Write: func([]byte) error { return full }})
 	if !errors.Is(err, full) {
 		t.Errorf("a sink that is full: %v", err)
 	}

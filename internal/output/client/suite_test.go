@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -11,58 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	outputclient "toolcall.dev/operator/internal/output/client"
 	"toolcall.dev/operator/internal/subresources/apitest"
 )
 
-// The API server of all tests, and the aggregated API behind it; nil when there is none.
-var (
-	config *rest.Config
-	api    *apitest.API
-)
+// api is the aggregated API behind the API server; nil when there is none.
+var api *apitest.API
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
+var suite = apitest.Suite(&api, nil)
 
-func run(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Fprintln(os.Stderr, "the tests that need an API server are skipped: set KUBEBUILDER_ASSETS, e.g. to the output of 'make -s envtest-assets'")
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "outputclient")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	env := &envtest.Environment{CRDDirectoryPaths: []string{"../../../config/crd"}, ErrorIfCRDPathMissing: true}
-	defer func() { _ = env.Stop() }()
-	if _, err = apitest.Prepare(env, dir); err == nil {
-		if config, err = env.Start(); err == nil {
-			config.QPS = -1
-			api, err = apitest.Start(config)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	defer func() { _ = api.Stop() }()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
 // patience bounds every wait, so that a test that fails ends.
 const patience = time.Minute
@@ -76,17 +38,8 @@ type space struct {
 
 func newSpace(t *testing.T) *space {
 	t.Helper()
-	if api == nil {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
-	scheme := runtime.NewScheme()
-	must(t, clientgoscheme.AddToScheme(scheme))
-	must(t, v1alpha1.AddToScheme(scheme))
-	admin, err := client.New(config, client.Options{Scheme: scheme})
-	must(t, err)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "client-"}}
-	must(t, admin.Create(t.Context(), namespace))
-	return &space{t, admin, namespace.Name}
+	namespace, admin := suite.Need(t).Namespace(t, "client-")
+	return &space{t, admin, namespace}
 }
 
 // call makes a call that runs.
@@ -131,9 +84,9 @@ type cutter struct {
 // newCutter returns a connection to the API server that breaks again and again.
 func newCutter(t *testing.T, seed uint64) (*cutter, *rest.Config) {
 	t.Helper()
-	target, err := url.Parse(config.Host)
+	target, err := url.Parse(suite.Server().Config.Host)
 	must(t, err)
-	host := config.Host
+	host := suite.Server().Config.Host
 	if target.Host != "" {
 		host = target.Host
 	}
@@ -142,7 +95,7 @@ func newCutter(t *testing.T, seed uint64) (*cutter, *rest.Config) {
 	c := &cutter{target: host, listener: listener, ended: make(chan struct{}), random: rand.New(rand.NewPCG(seed, 1))}
 	c.running.Go(c.accept)
 	t.Cleanup(func() { listener.Close(); close(c.ended); c.running.Wait() })
-	through := rest.CopyConfig(config)
+	through := rest.CopyConfig(suite.Server().Config)
 	through.Host = "https://" + listener.Addr().String()
 	return c, through
 }

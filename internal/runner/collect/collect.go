@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -18,9 +20,9 @@ import (
 
 // Request says what to keep.
 type Request struct {
-	// Globs are relative to WorkingDir, or absolute.
-	Globs      []string
-	WorkingDir string
+	// Globs are relative to WorkingDir, absolute, or in Home if they begin with "~/".
+	Globs            []string
+	WorkingDir, Home string
 	// WritePaths are the directories below which files are kept, DeniedPaths globs of what isn't.
 	WritePaths, DeniedPaths []string
 	// RunnerPaths are those of the runner's own, of which nothing is kept.
@@ -77,7 +79,7 @@ type collector struct {
 func (c *collector) glob(pattern string) {
 	rules := &files.Rules{WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths, RunnerPaths: c.RunnerPaths}
 	matches := 0
-	skipped, isCut, err := files.Visit(c.ctx, rules, c.WorkingDir, pattern, func(f *files.Candidate) error {
+	skipped, isCut, err := files.Visit(c.ctx, rules, &files.Request{Path: pattern, WorkingDir: c.WorkingDir, Home: c.Home}, func(f *files.Candidate) error {
 		matches++
 		return c.visit(f)
 	})
@@ -120,6 +122,9 @@ func (c *collector) visit(f *files.Candidate) error {
 	case result.ArtifactPathSize(path) == 0:
 		c.report.omit(badPath, path)
 		return nil
+	case strings.ContainsFunc(path, isControl):
+		c.report.omit(controlPath, path)
+		return nil
 	case len(c.kept) >= c.MaxCount || c.pathBytes+result.ArtifactPathSize(path) > result.MaxArtifactPaths:
 		c.report.omit(overCount, path)
 		return nil
@@ -140,6 +145,11 @@ func (c *collector) visit(f *files.Candidate) error {
 	c.seen[real], c.paths[path] = true, true
 	c.pathBytes += result.ArtifactPathSize(path)
 	return nil
+}
+
+// isControl says that a character changes what a terminal or a page shows of a path.
+func isControl(c rune) bool {
+	return unicode.In(c, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
 // The reasons for which a file isn't kept, as errors.

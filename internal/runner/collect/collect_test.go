@@ -18,6 +18,7 @@ import (
 
 func TestWhatGlobsMatchIsKept(t *testing.T) {
 	w := newWorld(t)
+	w.request.Home = w.root + "/out"
 	for _, name := range []string{"plot.png", "out/b.csv", "out/a.csv", "out/deep/er/c.csv", "out/.git/d.csv", "note.txt", "empty"} {
 		w.file(name, "content of "+name)
 	}
@@ -31,6 +32,7 @@ func TestWhatGlobsMatchIsKept(t *testing.T) {
 		{[]string{"out/**"}, "out/a.csv out/b.csv out/deep/er/c.csv"},
 		{[]string{"**/*.csv", "note.txt"}, "out/a.csv out/b.csv out/deep/er/c.csv note.txt"},
 		{[]string{"note.txt", "*.{png,txt}"}, "note.txt plot.png"},
+		{[]string{"~/?.csv"}, w.root + "/out/a.csv " + w.root + "/out/b.csv"},
 		{[]string{w.root + "/out/?.csv"}, w.root + "/out/a.csv " + w.root + "/out/b.csv"},
 		{[]string{"out/a.csv", w.root + "/out/*.csv", "out/a.csv"}, "out/a.csv " + w.root + "/out/b.csv"},
 		{[]string{"empty"}, "empty"},
@@ -176,7 +178,7 @@ func TestPathsThatAStatusCannotHold(t *testing.T) {
 		w.file(name, "x")
 	}
 	got := w.do("**")
-	if len(got.Kept) != 9 || got.Omitted != 5 || !strings.Contains(got.Message, "5 whose path isn't UTF-8, or takes more than 256 bytes") {
+	if len(got.Kept) != 5 || got.Omitted != 9 || !strings.Contains(got.Message, "4 whose path has control characters") || !strings.Contains(got.Message, "5 whose path isn't UTF-8, or takes more than 256 bytes") {
 		t.Errorf("kept %q, %d omitted: %s", paths(got), got.Omitted, got.Message)
 	}
 	if got := w.do("a*"); got.Omitted != 1 || !strings.Contains(got.Message, `\xff`) {

@@ -19,6 +19,7 @@ const (
 	tooLarge
 	overTotal
 	badPath
+	controlPath
 	noFile
 	noRoom
 	unreadable
@@ -110,6 +111,8 @@ func describe(why cause, count int64, err string, c *collector) string {
 		return fmt.Sprintf("%d that don't fit into %d bytes in all", count, c.MaxTotalBytes)
 	case badPath:
 		return fmt.Sprintf("%d whose path isn't UTF-8, or takes more than %d bytes as JSON", count, result.MaxArtifactPath)
+	case controlPath:
+		return fmt.Sprintf("%d whose path has control characters: rename them", count)
 	case noFile:
 		return fmt.Sprintf("%d that aren't regular files", count)
 	case noRoom:

@@ -247,7 +247,7 @@ func TestSearchedFilesGiveCredit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, &compiledRules{})
+	s := testSearcher(t, p)
 	s.filter.credit = -1000
 	if _, err := s.file(int(file.Fd()), "f", 10_000); err != nil || s.filter.credit <= 0 {
 		t.Errorf("credit %d, %v", s.filter.credit, err)
@@ -293,7 +293,7 @@ func FuzzFilteredGrep(f *testing.F) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, &compiledRules{})
+			s := testSearcher(t, p)
 			s.buffer, s.filter.credit = make([]byte, 1+int(size)), credit
 			found, err := s.file(int(file.Fd()), "f", int64(len(content)))
 			if err != nil {
@@ -305,4 +305,10 @@ func FuzzFilteredGrep(f *testing.F) {
 			t.Errorf("%q in %q: %s", text, content, diff)
 		}
 	})
+}
+
+// testSearcher returns a searcher without bounds.
+func testSearcher(t *testing.T, p *pattern) *searcher {
+	c := &call{ctx: t.Context(), rules: &compiledRules{maxOutput: math.MaxInt64}, req: &Request{}}
+	return c.newSearcher(p, MaxResults)
 }

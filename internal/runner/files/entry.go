@@ -73,6 +73,10 @@ type Match struct {
 	LineBase64 string `json:"lineBase64,omitempty"`
 	// Cut says that the line is longer, and that Line has the part of it around the match.
 	Cut bool `json:"cut,omitempty"`
+	// Before and After are the lines around it, in their order, if they were asked for. Of a longer one, the first MaxLineBytes are
+	// there; bytes that aren't UTF-8 are shown as U+FFFD.
+	Before []string `json:"before,omitempty"`
+	After  []string `json:"after,omitempty"`
 }
 
 // exact returns a text for JSON, and the exact bytes where the text isn't the same.

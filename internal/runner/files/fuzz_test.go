@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -501,7 +500,7 @@ func FuzzGrep(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		s := newSearcher(t.Context(), p, bounds{MaxResults, math.MaxInt64}, &compiledRules{})
+		s := testSearcher(t, p)
 		// A buffer that holds the longest line, but not the file.
 		longest := 0
 		for _, line := range strings.Split(content, "\n") {

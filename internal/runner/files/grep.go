@@ -36,6 +36,9 @@ func (c *call) grep() (Result, error) {
 			return Result{}, err
 		}
 	}
+	if c.req.ContextLines < 0 || c.req.ContextLines > MaxContextLines {
+		return Result{}, newError(InvalidRequest, "The contextLines is %d: it is from 0 to %d.", c.req.ContextLines, MaxContextLines)
+	}
 	p, err := c.resolve(c.req.Path, how{follow: true})
 	if err != nil {
 		return Result{}, err
@@ -50,7 +53,12 @@ func (c *call) grep() (Result, error) {
 	within.ctx = ctx
 	g := &grepping{w: within.underRules(p), pattern: wanted, limit: limit, glob: glob}
 	g.w.hidden = isLeftOut
-	return g.run(p, c.newResults(limit), cancel)
+	g.w.respectGitIgnore(p)
+	result, err := g.run(p, c.newResults(limit), cancel)
+	if err == nil && glob != nil && g.files == 0 {
+		result.Note = c.noteBrackets(p, c.req.Glob)
+	}
+	return result, err
 }
 
 // grepFile searches one file.
@@ -60,7 +68,7 @@ func (c *call) grepFile(p *place, wanted *pattern, limit int) (Result, error) {
 		return Result{}, err
 	}
 	defer closeAll(fd)
-	found, err := newSearcher(c.ctx, wanted, c.holds(limit), c.rules).file(fd, p.name, st.Size)
+	found, err := c.newSearcher(wanted, limit).file(fd, p.name, st.Size)
 	if err != nil {
 		return Result{}, fileError("read", p.path, err)
 	}
@@ -90,6 +98,8 @@ type grepping struct {
 	pattern *pattern
 	limit   int
 	glob    *globPattern
+	// files is how many there are to search.
+	files int
 	// pending are files of one directory that aren't a task yet.
 	pending *grepTask
 	// queue has the tasks in order, work has the same for whoever takes one first.
@@ -148,6 +158,7 @@ func (g *grepping) walk(p *place) error {
 		if e.kind != unix.DT_REG || !g.isWanted(relative, e.name) {
 			return nil
 		}
+		g.files++
 		if t := g.pending; t != nil && (t.dir != dir || len(t.names) == taskFiles) {
 			if err := g.send(); err != nil {
 				return err
@@ -186,7 +197,7 @@ func (g *grepping) send() error {
 
 // search takes tasks until there are no more.
 func (g *grepping) search() {
-	s := newSearcher(g.w.c.ctx, g.pattern, g.w.c.holds(g.limit), g.w.c.rules)
+	s := g.w.c.newSearcher(g.pattern, g.limit)
 	var known devices
 	for t := range g.work {
 		var all hits

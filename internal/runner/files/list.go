@@ -5,6 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,6 +79,7 @@ func (c *call) list() (Result, error) {
 	}
 	defer p.close()
 	w, out := c.underRules(p), c.newResults(limit)
+	w.respectGitIgnore(p)
 	descend := func(string, int) bool { return c.req.Recursive }
 	err = w.walk(p, descend, func(relative string, dir *directory, e dirent) error {
 		entry, err := describe(dir, relative, e.name)
@@ -115,26 +119,68 @@ func (c *call) glob() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	glob, err := compileGlob(c.req.Pattern)
+	// A pattern in the home directory says itself where to look.
+	dir, prefix := c.req.Path, ""
+	pattern, isHome := strings.CutPrefix(c.req.Pattern, "~/")
+	if isHome {
+		dir, prefix = "~", "~/"
+	}
+	glob, err := compileGlob(pattern)
 	if err != nil {
 		return Result{}, err
 	}
-	p, err := c.resolve(c.req.Path, how{follow: true})
+	p, err := c.resolve(dir, how{follow: true})
 	if err != nil {
 		return Result{}, err
 	}
 	defer p.close()
 	w, out := c.underRules(p), c.newResults(limit)
 	w.hidden = isLeftOut
+	w.respectGitIgnore(p)
 	err = w.walk(p, glob.mayMatchBelow, func(relative string, _ *directory, e dirent) error {
 		if !glob.isMatch(relative) {
 			return nil
 		}
 		found := Found{Type: kinds[e.kind]}
-		found.Path, found.PathBase64 = exact(relative)
+		found.Path, found.PathBase64 = exact(prefix + relative)
 		return out.add(found)
 	})
-	return w.finish(p, out, err)
+	result, err := w.finish(p, out, err)
+	if err == nil && result.Matches == 0 {
+		result.Note = c.noteBrackets(p, pattern)
+	}
+	return result, err
+}
+
+// noteBrackets says of a glob that matches nothing how to write it, if there is a name that has its brackets.
+func (c *call) noteBrackets(p *place, pattern string) string {
+	quoted := strings.NewReplacer("[", `\[`, "]", `\]`).Replace(pattern)
+	if quoted == pattern || strings.Contains(pattern, `\`) {
+		return ""
+	}
+	glob, err := compileGlob(quoted)
+	if err != nil {
+		return ""
+	}
+	there := ""
+	w := c.underRules(p)
+	w.hidden = isLeftOut
+	isMatch, descend := glob.isMatch, glob.mayMatchBelow
+	if glob.isName && c.req.Operation == OperationGrep {
+		isMatch = func(relative string) bool { return glob.isMatch(path.Base(relative)) }
+		descend = func(string, int) bool { return true }
+	}
+	_ = w.walk(p, descend, func(relative string, _ *directory, _ dirent) error {
+		if !isMatch(relative) {
+			return nil
+		}
+		there = relative
+		return errEnough
+	})
+	if there == "" {
+		return ""
+	}
+	return fmt.Sprintf("There is %s: in a glob, brackets name one character of several; write %s for the brackets themselves.", quote(there), quoted)
 }
 
 // isLeftOut says of an entry that Glob and Grep leave it out.

@@ -127,10 +127,14 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 	if c.rules.shown != nil {
 		to = page
 	}
-	n, err := copyPart(c.ctx, io.MultiWriter(to, sum), fd, part)
+	check := &textCheck{}
+	n, err := copyPart(c.ctx, io.MultiWriter(to, sum, check), fd, part)
 	result.Bytes = n
 	if err != nil {
 		return fileError("read", result.Path, err)
+	}
+	if c.req.readsLines() {
+		result.noteBinary(check, before)
 	}
 	after, err := fstat(fd)
 	if err != nil {
@@ -167,6 +171,9 @@ func (c *call) bytePart(result *Result, size int64) span {
 		limit = min(limit, c.req.Limit)
 	}
 	start := min(c.req.Offset, size)
+	if start == size {
+		result.noteEnd(size, c.req.Offset, "byte")
+	}
 	// The difference can't overflow, the sum can.
 	if size-start <= limit {
 		return span{start, size}
@@ -189,7 +196,11 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 	most := c.rules.maxReadAtOnce()
 	s := &lineScan{ctx: c.ctx, fd: fd, buffer: make([]byte, bufferBytes)}
 	for line := int64(1); line < first; line++ {
-		if ok, err := s.next(); err != nil || !ok {
+		ok, err := s.next()
+		if err == nil && !ok {
+			result.noteEnd(line-1, first, "line")
+		}
+		if err != nil || !ok {
 			return span{s.at, s.at}, s.fail(path, err)
 		}
 	}
@@ -203,6 +214,9 @@ func (c *call) linePart(result *Result, path string, fd int) (span, error) {
 		case err != nil:
 			return part, s.fail(path, err)
 		case !ok:
+			if lines == 0 {
+				result.noteEnd(first-1, first, "line")
+			}
 			return part, nil
 		case lines == limit, s.at-part.start > most:
 			if lines == 0 {

@@ -189,7 +189,7 @@ func TestReadComparesWhatTimeStampsDoNot(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	out := writerFunc(func(p []byte) (int, error) { return unix.Pwrite(fd, []byte("yy"), 0) })
-	c := &call{rules: &compiledRules{}, ctx: t.Context(), stdout: out}
+	c := &call{rules: &compiledRules{}, ctx: t.Context(), req: &Request{}, stdout: out}
 	var result Result
 	// What comes before is taken from after the change, so that only the content differs.
 	st, err := fstat(fd)

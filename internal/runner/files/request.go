@@ -45,6 +45,10 @@ const (
 	MaxPatternBytes = 8 << 10
 	// MaxLineBytes is how much of a line a Grep returns.
 	MaxLineBytes = 512
+	// MaxContextLines is how many lines before and after a match a Grep returns at most.
+	MaxContextLines = 20
+	// MaxEdits is how many changes an Edit makes at most.
+	MaxEdits = 100
 	// MaxDepth is how many directories deep a tree is walked.
 	MaxDepth = 256
 
@@ -60,6 +64,8 @@ type Request struct {
 	Path string
 	// WorkingDir is absolute. It isn't needed for absolute paths.
 	WorkingDir string
+	// Home is what "~" stands for at the start of a path, alone or before a slash. It is absolute, or there is none.
+	Home string
 
 	// Offset and Limit say what to Read. The first line is 1, the first byte 0. An Offset of 0 is the start, a Limit of 0
 	// stands for DefaultLines, or for Rules.MaxReadBytes.
@@ -76,15 +82,23 @@ type Request struct {
 	// string lets a Write create the file only.
 	IfSHA256 *string
 
-	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set.
+	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set. A line end "\n" in it
+	// stands for "\r\n" too, and NewString gets the line ends of what it replaces. A byte-order mark isn't part of the first line.
 	OldString, NewString string
 	ReplaceAll           bool
+	// Edits are, in place of these three, several changes, one after the other: all of them are made, or none.
+	Edits []Replacement
 
 	// Pattern is a glob for Glob; for Grep an RE2 expression, or text if Literal is set.
 	Pattern string
 	// Glob narrows a Grep to files whose path below Path matches. A glob without a slash is compared with the last name.
 	Glob    string
 	Literal bool
+	// ContextLines is how many lines before and after a match Grep returns with it, at most MaxContextLines.
+	ContextLines int
+	// RespectGitIgnore has List, Glob and Grep leave out what the .gitignore files name that are in the tree, and those above it up
+	// to the repository's.
+	RespectGitIgnore bool
 	// Recursive lets List descend, and Delete delete directories. Glob and Grep always descend.
 	Recursive bool
 	// MaxResults bounds the results of List, Glob and Grep. Zero, and more than MaxResults, stand for MaxResults.
@@ -147,6 +161,11 @@ type Result struct {
 	NextOffset *int64
 	// Skipped is what List, Glob and Grep left out.
 	Skipped Skipped
+	// Binary says that what a Read of lines returned isn't text.
+	Binary bool
+	// Note says more about a Read that returned no text, as a predicate of the file, or about a search that found nothing, as a
+	// sentence; empty if there is nothing to say.
+	Note string
 }
 
 // Skipped counts what wasn't looked at.
@@ -225,6 +244,12 @@ func (r *Request) absolute(path string) (string, error) {
 		return "", newError(InvalidRequest, "The path is %d bytes long: a path has at most %d.", len(path), maxPathBytes)
 	case strings.HasPrefix(path, "/"):
 		return path, nil
+	case path == "~", strings.HasPrefix(path, "~/"):
+		if !strings.HasPrefix(r.Home, "/") || strings.ContainsRune(r.Home, 0) {
+			return "", newError(InvalidRequest, "The path %s is in the home directory, and HOME is %s, which isn't an absolute path: set "+
+				"HOME, or name an absolute path.", quote(path), quote(r.Home))
+		}
+		return r.Home + path[1:], nil
 	case !strings.HasPrefix(r.WorkingDir, "/") || strings.ContainsRune(r.WorkingDir, 0):
 		return "", newError(InvalidRequest, "The path %s is relative to the working directory, and %s isn't an absolute path: "+
 			"name an absolute path.", quote(path), quote(r.WorkingDir))

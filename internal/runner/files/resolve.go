@@ -109,7 +109,7 @@ func (c *call) resolve(asked string, how how) (*place, error) {
 		closeAll(r.cur)
 	}
 	if err == nil && !p.exists() && !how.missing {
-		err = fileError("find", p.path, unix.ENOENT)
+		err = r.notFound(p.path)
 	}
 	if err != nil {
 		p.removeMade()
@@ -199,6 +199,9 @@ func (r *resolver) jump(to string) error {
 // openRoot opens an allowed directory.
 func (r *resolver) openRoot(root string) (int, error) {
 	fd, err := openRoot(root)
+	if errors.Is(err, unix.ENOENT) && r.mayMake() {
+		fd, err = r.makeRoot(root)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ELOOP):
@@ -233,7 +236,10 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 		if last {
 			return &place{path: full, dir: r.cur, name: name, fd: -1}, nil
 		}
-		fd, err = r.makeParent(name)
+		if !r.mayMake() {
+			return nil, r.notFound(full)
+		}
+		fd, err = r.makeIn(r.cur, name, pathFlags)
 	}
 	if err != nil {
 		return nil, fileError("find", full, err)
@@ -273,25 +279,43 @@ func (r *resolver) enter(full, name string, last bool) (*place, error) {
 	return &place{path: full, dir: r.cur, name: name, fd: fd, st: st}, nil
 }
 
-// makeParent makes a missing directory, if the request makes parents.
-func (r *resolver) makeParent(name string) (int, error) {
-	// What a ".." behind it means isn't clear before it exists.
-	if !r.parents || strings.Contains("/"+r.rest+"/", "/../") {
-		return -1, unix.ENOENT
-	}
-	err := unix.Mkdirat(r.cur, name, 0o755)
+// mayMake says that directories may be made which are missing on the way. What a ".." behind one means isn't clear before it
+// exists.
+func (r *resolver) mayMake() bool { return r.parents && !strings.Contains("/"+r.rest+"/", "/../") }
+
+// makeIn makes a directory in another, and opens it.
+func (r *resolver) makeIn(parent int, name string, flags int) (int, error) {
+	err := unix.Mkdirat(parent, name, 0o755)
 	if err != nil && err != unix.EEXIST {
 		return -1, err
 	}
 	if err == nil {
-		dir, err := openBeneath(r.cur, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		dir, err := openBeneath(parent, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
-			_ = unix.Unlinkat(r.cur, name, unix.AT_REMOVEDIR)
+			_ = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 			return -1, err
 		}
 		r.made = append(r.made, madeDir{dir, name})
 	}
-	return openBeneath(r.cur, name, pathFlags, 0)
+	return openBeneath(parent, name, flags, 0)
+}
+
+// makeRoot makes an allowed directory that is missing, such as the working directory of a call, with its parents.
+func (r *resolver) makeRoot(root string) (int, error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY
+	at, err := openRoot("/")
+	for name := range strings.SplitSeq(root[1:], "/") {
+		if err != nil {
+			return -1, err
+		}
+		next, openErr := openBeneath(at, name, flags, 0)
+		if errors.Is(openErr, unix.ENOENT) {
+			next, openErr = r.makeIn(at, name, flags)
+		}
+		closeAll(at)
+		at, err = next, openErr
+	}
+	return at, err
 }
 
 // followLink goes on with the target of a link.

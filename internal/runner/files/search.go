@@ -15,13 +15,15 @@ type hit struct {
 	path, line     string
 	number, column int64
 	cut            bool
+	// before and after are the lines around it.
+	before, after []string
 	// replaced is what isn't shown of the line.
 	replaced map[string]int64
 }
 
 // match returns what is written for a hit.
 func (h *hit) match() Match {
-	m := Match{LineNumber: h.number, Column: h.column, Cut: h.cut}
+	m := Match{LineNumber: h.number, Column: h.column, Cut: h.cut, Before: h.before, After: h.after}
 	m.Path, m.PathBase64 = exact(h.path)
 	m.Line, m.LineBase64 = exact(h.line)
 	return m
@@ -55,6 +57,8 @@ type searcher struct {
 	// bounds are those of one file.
 	bounds bounds
 	rules  *compiledRules
+	// around is how many lines before and after a match are held with it.
+	around int
 	buffer []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
@@ -76,8 +80,11 @@ type searcher struct {
 
 const searchBytes = 256 << 10
 
-func newSearcher(ctx context.Context, p *pattern, bounds bounds, rules *compiledRules) *searcher {
-	s := &searcher{ctx: ctx, pattern: p, bounds: bounds, rules: rules, buffer: make([]byte, searchBytes), next: make([]int, len(p.literals))}
+func (c *call) newSearcher(p *pattern, limit int) *searcher {
+	s := &searcher{
+		ctx: c.ctx, pattern: p, bounds: c.holds(limit), rules: c.rules, around: c.req.ContextLines,
+		buffer: make([]byte, searchBytes), next: make([]int, len(p.literals)),
+	}
 	if p.filter != nil {
 		s.filter = newLineDFA(p.filter, maxStateBytes/grepWorkers())
 	}
@@ -159,8 +166,12 @@ func (s *searcher) lines(size int, open bool) error {
 	if s.filter != nil {
 		s.filter.addCredit(len(data))
 	}
-	counted := 0
-	for at := 0; at < len(data); {
+	counted, at := 0, 0
+	if s.at == 0 && bytes.HasPrefix(data, []byte(byteOrderMark)) {
+		// It isn't part of the first line.
+		at = len(byteOrderMark)
+	}
+	for at < len(data) {
 		candidate := s.candidate(data, at)
 		if candidate < 0 {
 			break
@@ -309,6 +320,9 @@ func (s *searcher) hold(m lineMatch, shown []byte, replaced map[string]int64) {
 		shown, h.cut = cutRunes(shown[start:start+MaxLineBytes], start > 0), true
 	}
 	h.line = string(shown)
+	if s.around > 0 {
+		s.addContext(&h, m)
+	}
 	s.hits.found = append(s.hits.found, h)
 	s.hits.bytes += int64(len(h.path) + len(h.line))
 }

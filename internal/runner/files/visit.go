@@ -13,7 +13,7 @@ import (
 
 // Candidate is a name that a glob matches, good until visit returns.
 type Candidate struct {
-	// Path is absolute where the glob is, and otherwise relative to the working directory.
+	// Path is absolute where the glob is, or is in the home directory, and otherwise relative to the working directory.
 	Path string
 	// Real is the absolute path; a link with the last name isn't resolved in it.
 	Real string
@@ -26,7 +26,10 @@ type Candidate struct {
 // Visit calls visit for each name that a glob matches below the directories that rules let a call write to, in the order of the
 // paths, but for directories. An error of visit ends it. Links to directories aren't followed below the directory that the glob
 // names. isCut says that the tree is larger than a walk.
-func Visit(ctx context.Context, rules *Rules, workingDir, pattern string, visit func(*Candidate) error) (skipped Skipped, isCut bool, err error) {
+//
+// Path of the request is the glob. Only it, WorkingDir and Home count.
+func Visit(ctx context.Context, rules *Rules, r *Request, visit func(*Candidate) error) (skipped Skipped, isCut bool, err error) {
+	pattern := r.Path
 	if err := checkKernel(); err != nil {
 		return Skipped{}, false, err
 	}
@@ -42,7 +45,12 @@ func Visit(ctx context.Context, rules *Rules, workingDir, pattern string, visit 
 	if err != nil {
 		return Skipped{}, false, err
 	}
-	c := &call{ctx: ctx, rules: compiled, req: &Request{WorkingDir: workingDir}}
+	if isHome := dir == "~" || strings.HasPrefix(dir, "~/"); isHome {
+		if dir, err = r.absolute(dir); err != nil {
+			return Skipped{}, false, err
+		}
+	}
+	c := &call{ctx: ctx, rules: compiled, req: r}
 	p, err := c.resolve(dir, how{follow: true})
 	if err != nil {
 		return Skipped{}, false, err

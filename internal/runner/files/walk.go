@@ -88,6 +88,8 @@ type walker struct {
 	denied func(relative string) bool
 	// hidden says of an entry that it is left out.
 	hidden func(dirent) bool
+	// ignored says what .gitignore files leave out; nil if nothing does.
+	ignored *ignored
 
 	skipped Skipped
 	// truncated says that the tree is larger than a walk.
@@ -156,6 +158,7 @@ func (w *walker) child(dir *directory, name string, length, depth int) *director
 // walkDir visits the entries of a directory, and those of the directories that enter returns.
 func (w *walker) walkDir(dir *directory, prefix string, depth int,
 	enter func(string, *directory, dirent, int) (*directory, error)) error {
+	defer w.ignored.enter(dir, prefix)()
 	entries, err := w.list(dir, prefix)
 	if err != nil {
 		return err
@@ -190,7 +193,7 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 			}
 			e.kind = byte(st.Mode & unix.S_IFMT >> 12)
 		}
-		if w.hidden != nil && w.hidden(e) {
+		if w.hidden != nil && w.hidden(e) || w.ignored.has(prefix+e.name, e.kind == unix.DT_DIR) {
 			return nil
 		}
 		if w.entries++; w.entries > maxEntries || w.held > maxHeldBytes {

@@ -94,53 +94,6 @@ func (p *place) needReplaceable(condition condition) error {
 	return nil
 }
 
-func (c *call) edit() (Result, error) {
-	old, with := []byte(c.req.OldString), []byte(c.req.NewString)
-	switch {
-	case len(old) == 0:
-		return Result{}, newError(InvalidRequest, "The oldString is empty: name the text to replace, or use Write for a new file.")
-	case bytes.Equal(old, with):
-		return Result{}, newError(InvalidRequest, "The oldString and newString are the same: there is nothing to change.")
-	}
-	want, err := c.req.condition()
-	if err != nil {
-		return Result{}, err
-	}
-	p, err := c.resolve(c.req.Path, how{follow: true})
-	if err != nil {
-		return Result{}, err
-	}
-	defer p.close()
-	if err := p.needReplaceable(want); err != nil {
-		return Result{}, err
-	}
-	content, err := c.readWhole(p)
-	if err != nil {
-		return Result{}, err
-	}
-	was := sumOf(content)
-	if want.sha256 != "" && want.sha256 != was {
-		return Result{}, p.changed(want)
-	}
-	count, err := c.occurrences(p, content)
-	if err != nil {
-		return Result{}, err
-	}
-	size := int64(len(content)) + int64(count)*int64(len(with)-len(old))
-	if size > c.rules.maxWrite {
-		return Result{}, newError(FileTooLarge, "%s would have %d bytes: the policy's files.maxWriteBytes allows %d.",
-			quote(p.path), size, c.rules.maxWrite)
-	}
-	edited := bytes.ReplaceAll(content, old, with)
-	err = c.replace(p, bytes.NewReader(edited), p.st.Mode&0o777, condition{sha256: was})
-	if err != nil {
-		return Result{}, err
-	}
-	sum := c.newShownSum()
-	_, _ = sum.Write(edited)
-	return Result{Path: p.path, Bytes: size, SHA256: sum.hex(), Replaced: count}, nil
-}
-
 // readWhole reads a file that can be edited.
 func (c *call) readWhole(p *place) ([]byte, error) {
 	fd, st, err := p.openFile()
@@ -157,31 +110,6 @@ func (c *call) readWhole(p *place) ([]byte, error) {
 		return nil, fileError("read", p.path, err)
 	}
 	return content.Bytes(), nil
-}
-
-// occurrences returns how often the text is replaced.
-func (c *call) occurrences(p *place, content []byte) (int, error) {
-	old := []byte(c.req.OldString)
-	count := bytes.Count(content, old)
-	if count == 0 {
-		hint := "compare it with what Read returns, white space included"
-		if bytes.Contains(content, []byte("\r\n")) && bytes.Contains(old, []byte("\n")) {
-			hint = `the file's lines end with "\r\n"`
-		}
-		return 0, newError(EditNotFound, "The oldString was found 0 times in %s: %s.", quote(p.path), hint)
-	}
-	if c.req.ReplaceAll {
-		return count, nil
-	}
-	// Two occurrences can overlap.
-	if first := bytes.Index(content, old); count == 1 && bytes.Contains(content[first+1:], old) {
-		count = 2
-	}
-	if count > 1 {
-		return 0, newError(EditAmbiguous, "The oldString was found %d times in %s: add lines around it until there is one, or set "+
-			"replaceAll.", count, quote(p.path))
-	}
-	return 1, nil
 }
 
 func (c *call) makeDirectory() (_ Result, err error) {
@@ -224,7 +152,8 @@ func (p *place) existingDirectory() (Result, error) {
 	if !isDir(&p.st) {
 		return Result{}, newError(FileExists, "%s exists already and is a %s: choose another path.", quote(p.path), typeOf(p.st.Mode))
 	}
-	return Result{Path: p.path}, nil
+	// An allowed directory that was missing was made on the way.
+	return Result{Path: p.path, Created: len(p.made) > 0}, nil
 }
 
 // chmodDir sets the mode of a new directory, which its owner can open. It keeps the bit that gives the directory's group to

@@ -45,6 +45,22 @@ func All() map[int]Process {
 	return all
 }
 
+// Descendants are the processes below one.
+func Descendants(of int) []Process {
+	all := All()
+	var below []Process
+	for _, p := range all {
+		// A chain is longer than the number of processes only if an ID was reused during the reads.
+		for at, steps := p.Parent, 0; at > 0 && steps <= len(all); at, steps = all[at].Parent, steps+1 {
+			if at == of {
+				below = append(below, p)
+				break
+			}
+		}
+	}
+	return below
+}
+
 // Read reads one process.
 func Read(pid int) (Process, bool) { return read(strconv.Itoa(pid)) }
 

@@ -212,28 +212,36 @@ func clients(t *testing.T) []clientProgram {
 			t.Fatal(err)
 		}
 	}
-	list := []clientProgram{{name: "Go", run: goLookup}}
-	for _, c := range []struct {
+	type candidate struct {
 		name    string
 		compile []string
 		run     []string
 		slow    bool
-	}{
+	}
+	candidates := []candidate{
 		{"getent", nil, []string{"getent", "ahosts"}, false},
 		{"glibc", []string{"gcc", "-o", dir + "/glibc", source}, []string{dir + "/glibc"}, false},
 		{"musl", []string{"musl-gcc", "-static", "-o", dir + "/musl", source}, []string{dir + "/musl"}, false},
 		{"python3", nil, []string{"python3", "-c", pythonClient}, true},
 		{"node, by getaddrinfo", nil, []string{"node", "-e", nodeLookup, "--"}, true},
 		{"node, by itself", nil, []string{"node", "-e", nodeResolve, "--"}, true},
-		{"java", []string{"javac", "-d", dir, java}, []string{"java", "-Xshare:auto", "-cp", dir, "Client"}, true},
-	} {
+	}
+	missing := t.Logf
+	if os.Getenv("TOOLCALL_FULL") == "1" {
+		missing = t.Errorf
+		candidates = append(candidates, candidate{"java", []string{"javac", "-d", dir, java}, []string{"java", "-Xshare:auto", "-cp", dir, "Client"}, true})
+	} else {
+		t.Log("java isn't tried: make test-full runs it")
+	}
+	list := []clientProgram{{name: "Go", run: goLookup}}
+	for _, c := range candidates {
 		if c.compile != nil {
 			if out, err := exec.CommandContext(t.Context(), c.compile[0], c.compile[1:]...).CombinedOutput(); err != nil {
-				t.Logf("%s isn't tried: %v: %s", c.name, err, out)
+				missing("%s isn't tried: %v: %s", c.name, err, out)
 				continue
 			}
 		} else if _, err := exec.LookPath(c.run[0]); err != nil {
-			t.Logf("%s isn't tried: %v", c.name, err)
+			missing("%s isn't tried: %v", c.name, err)
 			continue
 		}
 		list = append(list, clientProgram{c.name, program(t, c.run), c.slow})

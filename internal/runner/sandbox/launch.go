@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -207,15 +206,10 @@ func (p *Process) Report(o *result.Outcome) {
 		return
 	}
 	p.gate.observed.report(o)
-	messages := []string{p.refusal()}
+	o.AddRefusal(p.refusal(), namesRefused)
 	if n := p.gate.network; n != nil {
 		n.denied.report(o)
 		o.Isolation.Connections, o.Isolation.OpenUDP = true, n.UDP
-		messages = append(messages, n.denied.message())
-	}
-	for _, message := range messages {
-		if message != "" && slices.Contains(namesRefused, o.Reason) {
-			o.Message += " " + message
-		}
+		o.AddRefusal(n.denied.message(), namesRefused)
 	}
 }

@@ -51,14 +51,12 @@ func (t target) address(at uint64, length int32) ([]byte, unix.Errno) {
 	return raw, 0
 }
 
-// port is that of an address in the thread's memory; 0 if there is none.
-func (t target) port(at uint64, length int32) uint16 {
-	raw, errno := t.address(at, length)
-	if errno != 0 {
+// portOf is the port that the kernel finds in an address of IPv4 or IPv6; 0 if there is none.
+func portOf(raw []byte) uint16 {
+	if len(raw) < offAddress4 {
 		return 0
 	}
-	a, _ := parseAddress(raw)
-	return a.to.Port()
+	return binary.BigEndian.Uint16(raw[offPort:])
 }
 
 // parseAddress understands what the kernel would. It replaces the unspecified address, which the kernel takes for this
@@ -141,10 +139,14 @@ func localAddress(fd int) netip.AddrPort {
 	}
 }
 
-// connectSocket is connect with an address of any length.
-func connectSocket(fd int, raw []byte) unix.Errno {
+// connectSocket is connect with an address of any length, bindSocket is bind.
+func connectSocket(fd int, raw []byte) unix.Errno { return withAddress(unix.SYS_CONNECT, fd, raw) }
+
+func bindSocket(fd int, raw []byte) unix.Errno { return withAddress(unix.SYS_BIND, fd, raw) }
+
+func withAddress(call uintptr, fd int, raw []byte) unix.Errno {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(raw))), uintptr(len(raw)))
+		_, _, errno := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(raw))), uintptr(len(raw)))
 		if errno != unix.EINTR {
 			return errno
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,14 @@ func TestAnAddressThatChangesUnderTheLookReachesNothing(t *testing.T) {
 	}
 	if n := other.accepted.Load(); n != 0 || listed.accepted.Load() == 0 {
 		t.Errorf("%d connections escaped, %d were let through", n, listed.accepted.Load())
+	}
+}
+
+func TestAnAddressThatChangesUnderTheLookDoesNotTakeTheNameservers(t *testing.T) {
+	ns := freeAddress(t, "127.0.0.1")
+	n := &Network{Connections: allow1(), Nameservers: []netip.AddrPort{ns}, Datagrams: &echo{}}
+	if out := child(t, n, "race-bind", strconv.Itoa(int(ns.Port())), "3000"); out != "true true 0\n" {
+		t.Errorf("bound, refused, taken: %s", out)
 	}
 }
 

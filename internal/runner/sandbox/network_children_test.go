@@ -14,6 +14,7 @@ import (
 // children are commands under test that are parts of this test binary.
 var children = map[string]func(args []string){
 	"race-address":    raceAddress,
+	"race-bind":       raceBind,
 	"race-descriptor": raceDescriptor,
 	"send-datagrams":  sendDatagrams,
 	"supervise":       superviseApart,
@@ -33,16 +34,8 @@ func addressOf(port string) []byte {
 func raceAddress(args []string) {
 	listed, other := addressOf(args[0]), addressOf(args[1])
 	tries, _ := strconv.Atoi(args[2])
-	raw := append([]byte(nil), listed...)
-	port := (*atomic.Uint32)(unsafe.Pointer(&raw[0])) // family and port
-	a, b := *(*uint32)(unsafe.Pointer(&listed[0])), *(*uint32)(unsafe.Pointer(&other[0]))
-	var stop atomic.Bool
-	go func() {
-		for !stop.Load() {
-			port.Store(b)
-			port.Store(a)
-		}
-	}()
+	raw, stop := changing(listed, other)
+	defer stop()
 	through, refused := 0, 0
 	for range tries {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -58,8 +51,48 @@ func raceAddress(args []string) {
 		}
 		unix.Close(fd)
 	}
-	stop.Store(true)
 	fmt.Println(through > tries/100, refused > tries/100)
+}
+
+// changing is an address whose port another thread changes all the time.
+func changing(one, other []byte) (raw []byte, stop func()) {
+	raw = append([]byte(nil), one...)
+	port := (*atomic.Uint32)(unsafe.Pointer(&raw[0])) // family and port
+	a, b := *(*uint32)(unsafe.Pointer(&one[0])), *(*uint32)(unsafe.Pointer(&other[0]))
+	var stopped atomic.Bool
+	go func() {
+		for !stopped.Load() {
+			port.Store(b)
+			port.Store(a)
+		}
+	}()
+	return raw, func() { stopped.Store(true) }
+}
+
+// raceBind binds UDP sockets while another thread changes the port from any to the nameserver's.
+func raceBind(args []string) {
+	tries, _ := strconv.Atoi(args[1])
+	raw, stop := changing(addressOf("0"), addressOf(args[0]))
+	defer stop()
+	bound, refused, taken := 0, 0, 0
+	for range tries {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		switch bindSocket(fd, raw) {
+		case 0:
+			bound++
+		case unix.EADDRINUSE:
+			refused++
+		}
+		if strconv.Itoa(int(localAddress(fd).Port())) == args[0] {
+			taken++
+		}
+		unix.Close(fd)
+	}
+	fmt.Println(bound > tries/100, refused > tries/100, taken)
 }
 
 // raceDescriptor connects what is a Unix socket at one time and a TCP socket at another.

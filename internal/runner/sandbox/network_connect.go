@@ -320,24 +320,50 @@ func (n *network) setTimer() {
 	_ = unix.TimerfdSettime(n.timer, 0, &spec, nil)
 }
 
-// handleBind lets the kernel bind, which decides nothing about where a connection goes. Sockets that their command has
-// closed may hold the port. A nameserver's port is the gate's: a UDP socket there would keep answers from being sent.
+// handleBind binds a socket that is held: the address is read once, and used. Sockets that their command has closed may hold
+// the port. A nameserver's port is the gate's: a UDP socket there would keep answers from being sent. The kernel goes on with
+// what isn't held: sockets that reach no network, and TCP sockets that are connected or listen.
 func (n *network) handleBind(c *notification) {
 	t := target(c.pid)
 	inode, errno := t.socketInode(int32(c.args[0]))
+	var raw []byte
 	if errno == 0 {
-		port := t.port(c.args[1], int32(c.args[2]))
-		if n.answersAt(port) {
-			if _, isUDP := n.find(inode); isUDP {
-				n.answer(c.id, unix.EADDRINUSE)
-				return
-			}
-		}
-		if port != 0 {
-			n.releasePort(port, inode)
-		}
+		raw, errno = t.address(c.args[1], int32(c.args[2]))
 	}
-	n.listener.proceed(c.id)
+	if errno != 0 {
+		n.answer(c.id, errno)
+		return
+	}
+	isHeld, isUDP := n.find(inode)
+	switch protocol := t.socketProtocol(int32(c.args[0])); {
+	case isHeld:
+		n.bind(c.id, inode, isUDP, raw)
+	case isLocalProtocol(protocol), isTCP(protocol):
+		n.listener.proceed(c.id)
+	default:
+		n.answer(c.id, unix.EACCES)
+	}
+}
+
+func (n *network) bind(id, inode uint64, isUDP bool, raw []byte) {
+	port := portOf(raw)
+	if isUDP && n.answersAt(port) {
+		n.answer(id, unix.EADDRINUSE)
+		return
+	}
+	if port != 0 {
+		n.releasePort(port, inode)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.held[inode]
+	switch {
+	case !n.listener.isValid(id): // what was read may be another process's
+	case s == nil: // it is connected or listens by now
+		n.answer(id, unix.EINVAL)
+	default:
+		n.answer(id, bindSocket(s.fd, raw))
+	}
 }
 
 // handleListen has a socket listen and gives it up: it won't be connected, and its port is free when its command closes

@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -19,8 +21,10 @@ type denials struct {
 	mu   sync.Mutex
 	list []result.NetworkDenial
 	more int64
-	// last is a sentence about the refusal that came last.
-	last string
+	// last is a sentence about the refusal that came last, of lastHost and lastPort.
+	last     string
+	lastHost string
+	lastPort uint16
 }
 
 func (d *denials) add(to netip.AddrPort, p Protocol, v Verdict) {
@@ -31,6 +35,7 @@ func (d *denials) add(to netip.AddrPort, p Protocol, v Verdict) {
 	host = firstBytes(host, result.MaxDenialHost)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.lastHost, d.lastPort = host, to.Port()
 	d.last = fmt.Sprintf("Reaching %q at port %d by %s was not allowed", host, to.Port(), p)
 	if v.Rule != "" {
 		d.last += ": " + firstBytes(v.Rule, maxRule)
@@ -60,17 +65,13 @@ func (d *denials) report(to *result.Outcome) {
 func (d *denials) message() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch others := len(d.list) - 1; {
-	case d.last == "":
-		return ""
-	case d.more > 0:
-		return fmt.Sprintf("%s At least %d other addresses were refused too: see status.network.denied.", d.last, others)
-	case others == 1:
-		return d.last + " 1 other address was refused too: see status.network.denied."
-	case others > 1:
-		return fmt.Sprintf("%s %d other addresses were refused too: see status.network.denied.", d.last, others)
+	var others []string
+	for _, one := range d.list {
+		if one.Host != d.lastHost || one.Port != d.lastPort {
+			others = append(others, net.JoinHostPort(one.Host, strconv.Itoa(int(one.Port))))
+		}
 	}
-	return d.last
+	return d.last + result.OthersRefused("address", "status.network.denied", others, d.more > 0)
 }
 
 // firstBytes keeps the beginning of a text that is too long.

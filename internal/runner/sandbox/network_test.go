@@ -64,8 +64,8 @@ sys.exit(1)`)
 		t.Errorf("got %s", out)
 	}
 	want := ` Reaching "packages.example.com" at port 1 by TCP was not allowed: add it to network.allowed of policy "agents".` +
-		` 2 other addresses were refused too: see status.network.denied.`
-	if o.Message != want {
+		` 2 other addresses were refused too: "10.1.2.3:2" and "10.1.2.3:3".`
+	if o.Message != want || " "+o.Refusal != want {
 		t.Errorf("the message is %q", o.Message)
 	}
 }

@@ -1,7 +1,7 @@
 package sandbox
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -51,23 +51,17 @@ func (o *observed) addRefused(path, rule string) {
 	o.refused.add(o.last)
 }
 
-// lastRefused returns the refusal that came last, and a clause about how many other programs were refused, if any.
+// lastRefused returns the refusal that came last, and a sentence about other programs, if any.
 func (o *observed) lastRefused() (last result.Program, others string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	paths := map[string]bool{o.last.Path: true}
+	var paths []string
 	for _, p := range o.refused.list {
-		paths[p.Path] = true
+		if p.Path != o.last.Path && !slices.Contains(paths, p.Path) {
+			paths = append(paths, p.Path)
+		}
 	}
-	switch n := len(paths) - 1; {
-	case o.refused.more > 0:
-		return o.last, fmt.Sprintf("At least %d other programs were refused too", n)
-	case n == 1:
-		return o.last, "1 other program was refused too"
-	case n > 1:
-		return o.last, fmt.Sprintf("%d other programs were refused too", n)
-	}
-	return o.last, ""
+	return o.last, result.OthersRefused("program", "status.refused", paths, o.refused.more > 0)
 }
 
 // textOf is a path as text, and whole: the outcome is redacted before it is shortened.

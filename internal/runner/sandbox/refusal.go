@@ -8,17 +8,13 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// refusal is a sentence about the last program that was refused, and one about how many others were.
+// refusal is a sentence about the last program that was refused, and one about others.
 func (p *Process) refusal() string {
 	last, others := p.gate.observed.lastRefused()
 	if last.Path == "" {
 		return ""
 	}
-	message := refusalOf(last, p.domain.rules.Policy, p.domain.isRefusedAsWritable(last))
-	if others != "" {
-		message += " " + others + ": see status.refused."
-	}
-	return message
+	return refusalOf(last, p.domain.rules.Policy, p.domain.isRefusedAsWritable(last)) + others
 }
 
 // refusalOf says which program a policy doesn't let run, and how to change that. It isn't enough to list one that the

@@ -85,7 +85,7 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 		return result.Outcome{}, errNotHandedOver
 	}
 	// The shim has it. A command may run for hours.
-	cmd.Stdin, cmd.Source = nil, nil
+	cmd.Stdin = nil
 	if cmd.Input != nil {
 		cmd.Input.Close()
 	}
@@ -98,16 +98,21 @@ func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, start
 		c.output.stderr.Drop()
 	}
 	p.remove(c)
-	switch {
-	case ended == nil:
-		p.discard(s)
-		return c.lostOutcome(), nil
-	case ended.Reusable:
+	if ended != nil && ended.Reusable {
 		p.put(s)
-	default:
-		p.discard(s)
+		return *ended.Ended, nil
 	}
-	return *ended.Ended, nil
+	isEnded := p.discard(s)
+	var o result.Outcome
+	if ended != nil {
+		o = *ended.Ended
+	} else {
+		o = c.lostOutcome()
+	}
+	if !isEnded {
+		o.Message += " The session's pod ends, because processes of this call could not be ended."
+	}
+	return o, nil
 }
 
 // filesWith are those of the files that there are.
@@ -229,7 +234,7 @@ func (c *call) lostOutcome() result.Outcome {
 	}
 	o := result.Outcome{
 		Reason: result.Signaled, Message: "The command was ended together with the process that supervised it. Its output is lost.",
-		Started: true, ExitCode: result.Exit(result.NoExitCode), Signal: unix.SignalName(unix.SIGKILL),
+		Started: true, Signal: unix.SignalName(unix.SIGKILL),
 		StartTime: c.startedAt.Round(0), CompletionTime: now.Round(0), DurationMS: now.Sub(c.startedAt).Milliseconds(),
 	}
 	if after, known := runner.CgroupOOMKills(); known && after > c.oomBefore {

@@ -9,7 +9,8 @@
 //   - a command that was given to a shim is never given to another one;
 //   - when Run returns, no process that the command started is left, also when the shim was killed. Then the command's
 //     orphans become children of this process, where every child that is no shim is one to be ended. This process must
-//     start no other children;
+//     start no other children. What can't be ended within strayLimit costs this process: the end of the first process of a
+//     container ends all others;
 //   - Run returns in bounded time after the command's timeout or the end of the context, also when the shim is stopped or
 //     doesn't answer;
 //   - a shim that something of a command is left in is not used again;

@@ -53,8 +53,6 @@ type command struct {
 	Timeout           time.Duration   `json:"timeout,omitempty"`
 	Grace             time.Duration   `json:"grace,omitempty"`
 	MaxBytesPerStream int             `json:"maxBytesPerStream"`
-	Source            []byte          `json:"source,omitempty"`
-	HasSource         bool            `json:"hasSource,omitempty"`
 	Rules             *rules.Rules    `json:"rules,omitempty"`
 	DenyNetwork       bool            `json:"denyNetwork,omitempty"`
 	Network           *runner.Network `json:"network,omitempty"`
@@ -80,7 +78,7 @@ func newCommand(c *runner.Command) *command {
 	}
 	return &command{
 		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
-		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, HasSource: c.Source != nil, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
+		MaxBytesPerStream: c.MaxBytesPerStream, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
 		KeepBytesPerStream: c.KeepBytesPerStream, HasInput: c.Input != nil, Network: c.Network,
 		Redact: known,
 	}
@@ -89,14 +87,11 @@ func newCommand(c *runner.Command) *command {
 func (c *command) command() runner.Command {
 	cmd := runner.Command{
 		Argv: toStrings(c.Argv), Env: toStrings(c.Env), Dir: string(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
-		MaxBytesPerStream: c.MaxBytesPerStream, Source: c.Source, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
+		MaxBytesPerStream: c.MaxBytesPerStream, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
 		KeepBytesPerStream: c.KeepBytesPerStream, Stdout: os.Stdout, Stderr: os.Stderr, Network: c.Network,
 	}
 	for _, v := range c.Redact {
 		cmd.Redact = append(cmd.Redact, redact.Value(v))
-	}
-	if c.HasSource && cmd.Source == nil {
-		cmd.Source = []byte{}
 	}
 	return cmd
 }

@@ -20,6 +20,10 @@ type Pool struct {
 	stdout, stderr *os.File
 	memory         memory
 	overdue        time.Duration
+	// strayLimit is how long what is left of a command may take to end.
+	strayLimit time.Duration
+	// onSurvivors is called when it takes longer.
+	onSurvivors func()
 
 	// children is held while a child of this process is started or while those that are no shims are ended: nobody may
 	// take a shim for one of them.
@@ -57,12 +61,15 @@ func (s *process) send(r *request, files ...*os.File) error {
 }
 
 // NewPool returns a pool for as many commands as usually run at a time, and starts the first shim. The commands' output is
-// shown in stdout and stderr as it is written. The process becomes a child subreaper. Close ends the pool.
-func NewPool(commands int, stdout, stderr *os.File) *Pool {
+// shown in stdout and stderr as it is written. The process becomes a child subreaper. When processes of a command can't be
+// ended, onSurvivors is called, once for each such command; it must not block, and is to end this process, and all others with
+// it. Close ends the pool.
+func NewPool(commands int, stdout, stderr *os.File, onSurvivors func()) *Pool {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	p := &Pool{
 		// One is ready while all others run.
 		keep: commands + 1, stdout: stdout, stderr: stderr, memory: findMemory(), overdue: defaultOverdue,
+		strayLimit: defaultStrayLimit, onSurvivors: onSurvivors,
 		shims: map[int]bool{}, running: map[*call]bool{}, busy: make(chan struct{}, 1),
 	}
 	stop := make(chan struct{})
@@ -203,8 +210,8 @@ func (s *process) awaitReady() error {
 // kill ends a shim, whose connection then ends.
 func (s *process) kill() { _ = unix.Kill(s.pid, unix.SIGKILL) }
 
-// discard ends a shim and what is left of its command.
-func (p *Pool) discard(s *process) {
+// discard ends a shim and what is left of its command, and reports whether all of that has ended.
+func (p *Pool) discard(s *process) bool {
 	s.conn.Close()
 	s.kill()
 	p.children.Lock()
@@ -215,5 +222,9 @@ func (p *Pool) discard(s *process) {
 		}
 	}
 	delete(p.shims, s.pid)
-	p.endStrays()
+	isEnded := p.endStrays()
+	if !isEnded {
+		p.onSurvivors()
+	}
+	return isEnded
 }

@@ -47,23 +47,17 @@ func TestACommandGetsWhatItIsGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	cmd := bash(`cat; pwd; printf %s "$ODD" | od -An -tx1; cat "$1"; echo err >&2; exit 5`)
-	cmd.Argv = append(cmd.Argv, "bash", runner.SourceArg)
+	cmd := bash(`cat; pwd; printf %s "$ODD" | od -An -tx1; echo err >&2; exit 5`)
 	cmd.Env = append(cmd.Env, "ODD=\xff\xfe")
-	cmd.Stdin, cmd.Source, cmd.DirFD, cmd.Dir = []byte("in\x00put\n"), []byte("source\n"), dir, "/nonexistent"
+	cmd.Stdin, cmd.DirFD, cmd.Dir = []byte("in\x00put\n"), dir, "/nonexistent"
 	var started time.Time
 	o := b.Run(t.Context(), cmd, func(at time.Time) { started = at })
-	want := "in\x00put\n" + b.dir + "\n ff fe\nsource\n"
+	want := "in\x00put\n" + b.dir + "\n ff fe\n"
 	if text(o.Stdout) != want || text(o.Stderr) != "err\n" || *o.ExitCode != 5 {
 		t.Errorf("got %q, %q, %s", text(o.Stdout), text(o.Stderr), reason(o))
 	}
 	if !started.Equal(o.StartTime) || !o.CompletionTime.After(started) {
 		t.Errorf("started at %s, and said to be from %s to %s", started, o.StartTime, o.CompletionTime)
-	}
-	cmd.Source = []byte{}
-	cmd.Argv = []string{"bash", runner.SourceArg}
-	if o := b.run(t.Context(), cmd); o.Reason != result.Completed {
-		t.Errorf("with an empty source: %s", reason(o))
 	}
 	if o := b.run(t.Context(), runner.Command{Argv: []string{"no-such-program"}, Env: cmd.Env, Dir: "/"}); o.Reason != result.CommandNotFound || o.Started {
 		t.Errorf("a program that isn't there: %s", reason(o))
@@ -109,6 +103,42 @@ func TestACommandThatKillsItsShimLeavesNothing(t *testing.T) {
 	}
 	if o := <-other; o.Signal != "SIGKILL" {
 		t.Errorf("the other command: %s", reason(o))
+	}
+}
+
+func TestChainsOfProcessesEndWithTheirCommandWhileOthersGoOn(t *testing.T) {
+	b := newBench(t, 2)
+	chains, ready := b.chains(), b.fifo("ready")
+	other := b.start(t.Context(), bash(`echo $$ >`+ready+`; exec sleep 600`))
+	others := b.pids(b.read(ready))
+	for name, end := range map[string]string{"with their shim": "exit 3", "without it": "kill -9 $PPID; sleep 600"} {
+		if o := b.run(t.Context(), bash(chains+end)); !o.Started || b.survivors > 0 {
+			t.Errorf("%s: %s", name, reason(o))
+		}
+		b.children.Lock()
+		strays := b.strays()
+		b.children.Unlock()
+		if len(strays) > 0 || !isThere(others[0]) {
+			t.Errorf("%s: %v are left, or %v is gone", name, strays, others)
+		}
+	}
+	b.run(t.Context(), bash(fmt.Sprintf("kill -9 %d", others[0])))
+	<-other
+}
+
+func TestACommandThatCantBeEndedCostsTheProcess(t *testing.T) {
+	b := newBench(t, 1)
+	// Nothing ends in no time.
+	b.strayLimit = -time.Second
+	o := b.run(t.Context(), bash("kill -9 $PPID; sleep 600"))
+	if b.survivors != 1 || !strings.HasSuffix(o.Message, "The session's pod ends, because processes of this call could not be ended.") {
+		t.Errorf("got %s, and was told %d times", reason(o), b.survivors)
+	}
+	b.strayLimit = defaultStrayLimit
+	b.children.Lock()
+	defer b.children.Unlock()
+	if !b.endStrays() {
+		t.Error("something is left")
 	}
 }
 

@@ -30,7 +30,7 @@ func scenarioPool(commands int) *Pool {
 	if err := runner.Harden(); err != nil {
 		panic(err)
 	}
-	return NewPool(commands, null, null)
+	return NewPool(commands, null, null, func() {})
 }
 
 // containerScenario is a session in a container: this is its first process, and no more than that.

@@ -3,6 +3,7 @@ package shim
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,68 +14,62 @@ import (
 // A stray is a child of this process that is no shim: an orphan of a command whose shim is gone.
 
 const (
-	// strayLimit is how long to wait for strays after SIGKILL, which only processes that hang in the kernel survive for a
-	// moment.
-	strayLimit = 3 * time.Second
+	// defaultStrayLimit is how long strays may take to end. Those that hang in the kernel, and those that start others as fast
+	// as they are killed, take longer.
+	defaultStrayLimit = 3 * time.Second
 	// strayInterval is the time between two looks.
 	strayInterval = time.Millisecond
 )
 
-// endStrays kills and reaps strays until none is left. A process that is killed leaves its children here, so that whole
-// trees end. The caller holds children.
-func (p *Pool) endStrays() {
-	deadline := time.NewTimer(strayLimit)
-	defer deadline.Stop()
-	tick := time.NewTicker(strayInterval)
-	defer tick.Stop()
+// endStrays kills and reaps strays until none is left, and reports whether that is so. A process that is killed leaves its
+// children here, so that whole trees end. Nobody else reaps meanwhile, so that a list without strays is true: whoever was in
+// it is in the next one too, or has left its children there. The caller holds children.
+func (p *Pool) endStrays() bool {
+	deadline := time.Now().Add(p.strayLimit)
 	for {
-		strays := p.strays()
-		if len(strays) == 0 {
-			return
+		alive, reaped := reap(p.strays())
+		switch {
+		case len(alive) == 0 && reaped == 0:
+			return true
+		case time.Now().After(deadline):
+			return false
 		}
-		killGroups(strays)
-		if reap(strays) {
-			continue // their children have appeared
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			return
+		killGroups(alive)
+		if reaped == 0 {
+			time.Sleep(strayInterval)
 		}
 	}
 }
 
 // strays are the children of this process that are no shims. The kernel gives orphans to the first thread.
 func (p *Pool) strays() []int {
-	var strays []int
-	for _, pid := range proc.Children(os.Getpid()) {
-		if !p.shims[pid] {
-			strays = append(strays, pid)
-		}
-	}
-	return strays
+	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return p.shims[pid] })
 }
 
-// killGroups kills the groups of strays, so that none escapes by forking. Each command has a session of its own, so its
+// killGroups kills strays, and their groups, so that none escapes by forking. Each command has a session of its own, so its
 // groups have no other members.
 func killGroups(strays []int) {
 	done := map[int]bool{unix.Getpgrp(): true}
 	for _, pid := range strays {
+		// At once: it may be about to start the next one and end.
+		_ = unix.Kill(pid, unix.SIGKILL)
 		if stray, ok := proc.Read(pid); ok && stray.Group > 1 && !done[stray.Group] {
 			done[stray.Group] = true
 			_ = unix.Kill(-stray.Group, unix.SIGKILL)
 		}
-		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
 
-// reap takes away the ends of strays, and reports whether there was one.
-func reap(strays []int) (reaped bool) {
+// reap takes away the ends of strays. It returns those that live, and how many didn't.
+func reap(strays []int) (alive []int, reaped int) {
 	for _, pid := range strays {
-		got, err := unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil)
-		reaped = reaped || err == nil && got == pid
+		if got, err := unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil); err == nil && got == pid {
+			reaped++
+		} else {
+			alive = append(alive, pid)
+		}
 	}
-	return reaped
+	return alive, reaped
 }
 
 // reapStrays takes away the ends of what becomes a child of this process later, such as an orphan of somebody who looks

@@ -46,6 +46,8 @@ type bench struct {
 	*Pool
 	t   testing.TB
 	dir string
+	// survivors counts commands of which something could not be ended.
+	survivors int
 }
 
 func newBench(t testing.TB, commands int) *bench {
@@ -54,7 +56,8 @@ func newBench(t testing.TB, commands int) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Pool: NewPool(commands, null, null), t: t, dir: t.TempDir()}
+	b := &bench{t: t, dir: t.TempDir()}
+	b.Pool = NewPool(commands, null, null, func() { b.survivors++ })
 	t.Cleanup(func() {
 		b.Close()
 		null.Close()
@@ -139,6 +142,17 @@ setsid bash -c '(trap "" TERM; echo $BASHPID; exec >/dev/null; while :; do sleep
 // chain starts a process that starts the next one and ends, for ever.
 const chain = `bash -c 'f() { (f &); }; f' 2>/dev/null &
 `
+
+// chains starts chains of processes, each of which starts the next one and a child that ends at once, and ends.
+func (b *bench) chains() string {
+	b.t.Helper()
+	needs(b.t, "gcc")
+	program := filepath.Join(b.dir, "chain")
+	if out, err := exec.Command("gcc", "-w", "-o", program, "../testdata/chain.c").CombinedOutput(); err != nil {
+		b.t.Fatalf("compile: %v: %s", err, out)
+	}
+	return program + " </dev/null\n"
+}
 
 func reason(o result.Outcome) string { return fmt.Sprintf("%s (%s)", o.Reason, o.Message) }
 

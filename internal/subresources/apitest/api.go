@@ -25,16 +25,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
@@ -117,6 +115,30 @@ func NewCertificate(name string, issuer *tls.Certificate) (tls.Certificate, erro
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
+// Suite is the tests of a package that read output through the API, which outputs is set to. Setup goes on when the API is served;
+// nil for nothing else.
+func Suite(outputs **API, setup func(*apiservertest.Server) error) *apiservertest.Suite {
+	return &apiservertest.Suite{
+		Options: apiservertest.Options{CRDs: true, Configure: func(env *envtest.Environment, folder string) error {
+			_, err := Prepare(env, folder)
+			return err
+		}},
+		Setup: func(s *apiservertest.Server) (err error) {
+			if *outputs, err = Start(s.Config); err != nil || setup == nil {
+				return err
+			}
+			return setup(s)
+		},
+		Teardown: func() error {
+			if *outputs == nil {
+				return nil
+			}
+			return (*outputs).Stop()
+		},
+		FindLeaks: true, Leaks: Leaks(),
+	}
+}
+
 // Start serves the API and registers it with a prepared API server that has the project's kinds.
 func Start(config *rest.Config) (*API, error) {
 	a := &API{Streams: NewStreams(), config: config}
@@ -153,15 +175,11 @@ func (a *API) Stop() error {
 }
 
 func (a *API) serve() error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	clients, err := kubernetes.NewForConfig(a.config)
 	if err != nil {
 		return err
 	}
-	reader, err := client.New(a.config, client.Options{Scheme: scheme})
+	reader, err := client.New(a.config, client.Options{Scheme: apiservertest.Scheme()})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/test/bench/cluster"
 	"toolcall.dev/operator/test/bench/standalone"
 )
 
 // The floor's kind comes and goes beside the installed one, whose policies stay as they are.
 func TestTheFloorIsMeasuredBesideTheInstalledKind(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
+	apiservertest.Needs(t)
+	apiservertest.Reads(t, "config")
 	t.Chdir("../../..")
 	server, err := standalone.StartServer(t.Context())
 	if err != nil {

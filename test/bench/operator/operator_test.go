@@ -2,7 +2,6 @@ package operator
 
 import (
 	"flag"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/test/bench/figures"
 	"toolcall.dev/operator/test/bench/standalone"
@@ -76,9 +76,8 @@ func TestCostsArePerCall(t *testing.T) {
 }
 
 func TestTheFloorIsMeasuredWithAndWithoutRules(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("needs an API server: set KUBEBUILDER_ASSETS")
-	}
+	apiservertest.Needs(t)
+	apiservertest.Reads(t, "config")
 	t.Chdir("../../..")
 	var c Command
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)

@@ -5,7 +5,6 @@ package standalone
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/test/bench/cluster"
 	"toolcall.dev/operator/test/bench/figures"
 )
@@ -60,7 +60,7 @@ type Server struct {
 	Conf   *rest.Config
 	Client client.WithWatch
 
-	env    *envtest.Environment
+	api    *apiservertest.Server
 	folder string
 	// admission is when the admission policies came into force.
 	admission time.Time
@@ -70,9 +70,6 @@ type Server struct {
 
 // StartServer returns when admission does what the operator relies on.
 func StartServer(ctx context.Context) (*Server, error) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		return nil, errors.New("KUBEBUILDER_ASSETS is not set: it must be the folder that 'make -s envtest-assets' prints")
-	}
 	folder, err := os.MkdirTemp("", "toolcall-bench-")
 	if err != nil {
 		return nil, err
@@ -80,24 +77,17 @@ func StartServer(ctx context.Context) (*Server, error) {
 	s := &Server{folder: folder}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
-		return nil, fmt.Errorf("start the API server: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
 
 func (s *Server) start(ctx context.Context) (err error) {
-	s.env = &envtest.Environment{CRDDirectoryPaths: []string{"config/crd"}, ErrorIfCRDPathMissing: true}
-	policy := filepath.Join(s.folder, "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+	s.api, err = apiservertest.Start(apiservertest.Options{CRDs: true, Configure: s.configure})
+	if err != nil {
 		return err
 	}
-	s.env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", s.path(auditLog))
-	s.env.ControlPlane.Etcd = &envtest.Etcd{}
-	// It is not the disk that is measured.
-	s.env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true").Set("quota-backend-bytes", "8589934592")
-	if s.Conf, err = s.env.Start(); err != nil {
-		return err
-	}
+	s.Conf = s.api.Config
 	if s.Client, err = cluster.Connect(s.Conf); err != nil {
 		return err
 	}
@@ -110,9 +100,20 @@ func (s *Server) start(ctx context.Context) (err error) {
 	return s.awaitAdmission(ctx)
 }
 
+// configure has the operator's writes recorded.
+func (s *Server) configure(env *envtest.Environment, folder string) error {
+	policy := filepath.Join(folder, "audit-policy.yaml")
+	env.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", s.path(auditLog))
+	// It is not the disk that is measured.
+	env.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true").Set("quota-backend-bytes", "8589934592")
+	return os.WriteFile(policy, []byte(auditPolicy), 0o600)
+}
+
 // Stop ends both processes and deletes the folder.
 func (s *Server) Stop() {
-	_ = s.env.Stop()
+	if s.api != nil {
+		_ = s.api.Stop()
+	}
 	_ = os.RemoveAll(s.folder)
 }
 
@@ -191,11 +192,7 @@ func (s *Server) awaitAdmission(ctx context.Context) error {
 // writeKubeconfig lets the operator in as its service account: with the rights that it has anywhere.
 func (s *Server) writeKubeconfig() error {
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace}
-	user, err := s.env.AddUser(envtest.User{Name: operatorUser, Groups: groups}, nil)
-	if err != nil {
-		return fmt.Errorf("make the operator's credentials: %w", err)
-	}
-	raw, err := user.KubeConfig()
+	raw, err := s.api.KubeconfigOf(operatorUser, groups...)
 	if err != nil {
 		return fmt.Errorf("make the operator's kubeconfig: %w", err)
 	}

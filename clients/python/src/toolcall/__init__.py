@@ -19,6 +19,7 @@ from .client import Toolcall
 from .commands import BackgroundCall, Commands
 from .errors import (
     ApprovalNeeded,
+    CallEnded,
     Cancelled,
     Conflict,
     Denied,
@@ -34,6 +35,7 @@ from .errors import (
     SessionEnded,
     TimedOut,
     ToolcallError,
+    Unauthenticated,
     Unavailable,
 )
 from .files import Files
@@ -46,10 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApprovalNeeded", "AsyncBackgroundCall", "AsyncCommands", "AsyncFiles", "AsyncSession", "AsyncToolcall",
-    "BackgroundCall", "CallInfo", "Cancelled", "Commands", "Conflict", "Denied", "DeniedHost", "FileChange", "FileFailed",
+    "BackgroundCall", "CallEnded", "CallInfo", "Cancelled", "Commands", "Conflict", "Denied", "DeniedHost", "FileChange", "FileFailed",
     "FileInfo", "Files", "Forbidden", "InvalidArgument", "KeyReused", "Match", "NonZeroExit", "NotFound", "NotStarted",
     "Output", "OutputNotKept", "PodLost", "Result", "RunOptions", "Session", "SessionEnded", "SessionInfo", "SessionOptions",
-    "Stream", "TimedOut", "Toolcall", "ToolcallError", "Unavailable", "key_of",
+    "Stream", "TimedOut", "Toolcall", "ToolcallError", "Unauthenticated", "Unavailable", "key_of",
 ]
 __version__ = "0.1.0"
 

@@ -105,6 +105,10 @@ class AsyncBackgroundCall(_Wrapper):
     cancel = _Awaited(BackgroundCall.cancel)
     kill = _Awaited(BackgroundCall.kill)
 
+    def lines(self, *, stream: str = "stdout") -> AsyncIterator[str]:
+        """As `BackgroundCall.lines`, with `async for`."""
+        return _each(self._threads, self._blocking.lines(stream=stream))
+
     @property
     def call(self) -> str:
         """The ToolCall's name."""
@@ -178,6 +182,8 @@ class AsyncFiles(_Wrapper):
     move = _Awaited(Files.move)
     upload = _Awaited(Files.upload)
     download = _Awaited(Files.download)
+    upload_dir = _Awaited(Files.upload_dir)
+    download_dir = _Awaited(Files.download_dir)
 
     @overload
     async def read(self, path: str, *, offset: int | None = None, limit: int | None = None) -> str: ...
@@ -305,17 +311,18 @@ class AsyncToolcall:
 
     def calls(self, *, session: str | None = None, phase: str | None = None, page: int = 200) -> AsyncIterator[CallInfo]:
         """As `Toolcall.calls`, with `async for`."""
-        return self._each(self._blocking.calls(session=session, phase=phase, page=page))
+        return _each(self._threads, self._blocking.calls(session=session, phase=phase, page=page))
 
     def sessions(self, *, phase: str | None = None, page: int = 200) -> AsyncIterator[SessionInfo]:
         """As `Toolcall.sessions`, with `async for`."""
-        return self._each(self._blocking.sessions(phase=phase, page=page))
+        return _each(self._threads, self._blocking.sessions(phase=phase, page=page))
 
-    async def _each(self, items: Iterator[R]) -> AsyncIterator[R]:
-        end = object()
-        while (item := await self._threads.run(lambda: next(items, end))) is not end:
-            found: Any = item
-            yield found
+
+async def _each(threads: Threads, items: Iterator[R]) -> AsyncIterator[R]:
+    end = object()
+    while (item := await threads.run(lambda: next(items, end))) is not end:
+        found: Any = item
+        yield found
 
 
 def _on_loop(options: RunOptions) -> None:

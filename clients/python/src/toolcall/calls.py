@@ -17,7 +17,7 @@ from weakref import WeakSet
 from . import interrupts
 from .errors import Conflict, InvalidArgument, KeyReused, NotFound, ToolcallError, Unavailable, error_of_call
 from .results import Result, is_finished, result_of
-from .specs import JSON, RunOptions, is_same, named
+from .specs import JSON, RunOptions, is_same, metadata_of, named
 from .streams import GROUP, STREAMS, Live, Log
 from .transport import READ_TIMEOUT, Passing, Patience, Transport
 from .watches import Events, Watch
@@ -39,19 +39,21 @@ _LATE_SECONDS = 2.0
 
 @dataclass
 class Order:
-    """A call to run: its name, its spec, whether exit codes other than 0 are errors, and who takes its live output."""
+    """A call to run: its name, its spec, whether exit codes other than 0 are errors, who takes its live output, and its metadata
+    where that is more than the name."""
 
     name: str
     spec: JSON
     check: bool = False
     live: dict[str, Callable[[str], object]] = field(default_factory=dict)
+    metadata: JSON | None = None
 
 
 def order_of(name: str, spec: JSON, options: RunOptions) -> Order:
     """An order with what `options` say about waiting."""
     given = {"stdout": options.get("on_stdout"), "stderr": options.get("on_stderr")}
     live = {stream: callback for stream, callback in given.items() if callback is not None}
-    return Order(name, spec, options.get("check", False), live)
+    return Order(name, spec, options.get("check", False), live, metadata_of(name, options))
 
 
 class Calls:
@@ -113,7 +115,7 @@ class Calls:
 
     def create(self, order: Order, events: Events | None = None) -> JSON:
         """Creates a call and returns it. A call of this name with the same arguments is that call; another is KeyReused."""
-        call = {"apiVersion": VERSION, "kind": "ToolCall", "metadata": {"name": order.name}, "spec": order.spec}
+        call = {"apiVersion": VERSION, "kind": "ToolCall", "metadata": order.metadata or {"name": order.name}, "spec": order.spec}
         patience = Patience(self.patience)
         sent: float | None = None  # When the first request began that may have arrived.
         while True:

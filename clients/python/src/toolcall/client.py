@@ -27,7 +27,8 @@ class Toolcall:
     context: of the kubeconfig, instead of the present one.
     api_client: a kubernetes.client.ApiClient to send with. By default the client takes the kubeconfig (KUBECONFIG, or
         ~/.kube/config), and without one the service account of its pod.
-    patience: seconds that it goes on asking an API server that doesn't answer before it raises Unavailable.
+    patience: seconds that it goes on asking an API server that doesn't answer before it raises Unavailable; 10 at most while
+        it has never answered.
 
     One client may be used by many threads.
     """
@@ -61,7 +62,8 @@ class Toolcall:
     def session(self, environment: str | None = None, **options: Unpack[SessionOptions]) -> Session:
         """Creates a session and waits until it is ready; use it as a context manager, so that it ends.
 
-        Raises NotStarted when its pod can't be started.
+        Raises NotFound when the environment isn't there, and NotStarted when its pod can't be started, or isn't ready after `wait`
+        seconds.
         """
         check_options(options, SessionOptions)
         return open_session(self._calls, environment, options)
@@ -146,8 +148,11 @@ def _connect(context: str | None) -> tuple[Any, str | None]:
     configuration = client.Configuration()
     paths = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
     if any(os.path.exists(path) for path in paths.split(os.pathsep) if path):
-        config.load_kube_config(config_file=paths, context=context, client_configuration=configuration)
-        namespace = _context_namespace(config, paths, context)
+        try:
+            config.load_kube_config(config_file=paths, context=context, client_configuration=configuration)
+            namespace = _context_namespace(config, paths, context)
+        except Exception as error:  # Its own, those of YAML, of files, and of programs that give credentials.
+            raise invalid(f"the kubeconfig {paths} can't be used: {error}") from error
     elif os.path.exists(_POD_NAMESPACE):
         config.load_incluster_config(client_configuration=configuration)
         with open(_POD_NAMESPACE, encoding="utf-8") as file:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol, Unpack, overload
 
 from .calls import Calls, Order, order_of
-from .errors import Conflict, ToolcallError, Unavailable, error_of_call, invalid
+from .errors import Conflict, OutputNotKept, ToolcallError, Unavailable, error_of_call, invalid
 from .results import Output, Result, is_finished, result_of
 from .specs import JSON, RunOptions, call_spec, check_options, name_for
 from .streams import GROUP, Live, Log
@@ -14,6 +14,9 @@ from .transport import Passing, Patience, Request
 from .watches import Watch
 
 _INPUT_BYTES = 1 << 20
+# How much of a stream is read at a time for its lines, and how long one request waits for more.
+_LINES_BYTES = 1 << 20
+_LINES_SECONDS = 30.0
 _INPUT_OFFSET = "Toolcall-Input-Offset"
 # For how long a session that says it is ready may still refuse.
 _STARTING_SECONDS = 10.0
@@ -103,6 +106,10 @@ class Commands:
         return BackgroundCall(self._place, Order(call, found["spec"]), found)
 
 
+def _line(data: bytes) -> str:
+    return data.removesuffix(b"\r").decode(errors="replace")
+
+
 def _named(call: Result | BackgroundCall | str) -> tuple[str, str]:
     """A call's name, and its UID where that is known."""
     return (call, "") if isinstance(call, str) else (call.call, call.uid)
@@ -139,6 +146,29 @@ class BackgroundCall:
         if output.complete and output.next_offset == 0:
             self._raise_if_nothing_ran()
         return output
+
+    def lines(self, *, stream: str = "stdout") -> Iterator[str]:
+        """The lines that the command writes, from the first on, each when it is complete, without its end; to the stream's end.
+
+        A part that isn't kept is a line that says so. A call that was denied, or couldn't start, raises that.
+        """
+        offset, rest = 0, b""
+        while True:
+            try:
+                output = self.read(offset, _LINES_BYTES, stream=stream, wait_for=_LINES_SECONDS)
+            except OutputNotKept as error:
+                if error.resume_at is None or error.resume_at <= offset:
+                    raise
+                missing = f"[{error.resume_at - offset} bytes were not kept]"
+                yield from ([_line(rest)] if rest else []) + [missing]
+                offset, rest = error.resume_at, b""
+                continue
+            *whole, rest = (rest + output.data).split(b"\n")
+            yield from map(_line, whole)
+            offset = output.next_offset
+            if output.complete:
+                yield from [_line(rest)] if rest else []
+                return
 
     def write(self, text: str | bytes = b"", *, eof: bool = False) -> None:
         """Writes to the command's standard input, each byte once whatever breaks; eof=True closes it after that."""

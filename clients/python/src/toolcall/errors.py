@@ -21,7 +21,7 @@ class ToolcallError(Exception):
     message: a sentence for a person or a model; it says what would be right where that is known.
     retry_safe: True when it is certain that no command was started, so that asking again repeats nothing.
     call: the name of the ToolCall, or None where there is none.
-    result: what the call left, output included, or None.
+    result: what the call left, output included, or None. A CallEnded has one.
     headers: of the API server's answer that said so; empty where none did.
     """
 
@@ -39,7 +39,13 @@ class ToolcallError(Exception):
         return f"{of}{self.reason}: {self.message}"
 
 
-class Denied(ToolcallError):
+class CallEnded(ToolcallError):
+    """A call ended otherwise than asked for. `result` is what it left."""
+
+    result: Result
+
+
+class Denied(CallEnded):
     """A policy or a right refused the call; nothing ran. The message says what would pass."""
 
 
@@ -47,19 +53,19 @@ class ApprovalNeeded(Denied):
     """A person has to approve the call, and hasn't: it was refused, or the time for it is over."""
 
 
-class TimedOut(ToolcallError):
+class TimedOut(CallEnded):
     """The command ran longer than its time limit and was stopped. `result` has the output so far."""
 
 
-class Cancelled(ToolcallError):
+class Cancelled(CallEnded):
     """Somebody cancelled the call, or its session was ended or suspended while it ran."""
 
 
-class PodLost(ToolcallError):
+class PodLost(CallEnded):
     """The pod is gone and left no result. Nobody knows how far the command came; the exit code is None."""
 
 
-class NonZeroExit(ToolcallError):
+class NonZeroExit(CallEnded):
     """The command exited with another code than 0, or a signal or the memory limit ended it. Only with check=True."""
 
 
@@ -71,8 +77,13 @@ class Forbidden(ToolcallError):
     """The user may not do this, or the path may not be reached."""
 
 
+class Unauthenticated(ToolcallError):
+    """The API server doesn't accept the credentials. The message says when their token expires, where the token has that."""
+
+
 class NotStarted(ToolcallError):
-    """The command wasn't started: an image, a pod, a node, an environment or a policy is at fault."""
+    """The command wasn't started, or the session isn't ready: an image, a pod, a node, a limit, an environment or a policy
+    is at fault."""
 
 
 class SessionEnded(ToolcallError):
@@ -144,7 +155,7 @@ _CLASSES: dict[str, type[ToolcallError]] = {
 
 _CLASSES_OF_CODES: dict[int, type[ToolcallError]] = {
     400: InvalidArgument,
-    401: Forbidden,
+    401: Unauthenticated,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
@@ -176,10 +187,27 @@ def error_of_answer(status: int, body: bytes) -> ToolcallError:
     reason = said.get("reason") or f"HTTP{status}"
     message = said.get("message") or body[:512].decode(errors="replace") or f"the API server answered {status}"
     by_code = _CLASSES_OF_CODES.get(status, Unavailable if status >= 500 else ToolcallError)
-    error = _CLASSES.get(reason, by_code)(reason, message)
+    kind = _CLASSES.get(reason, by_code)
+    error = (by_code if issubclass(kind, CallEnded) else kind)(reason, message)
     if isinstance(error, OutputNotKept):
         error.resume_at = _resume_at(said)
     return error
+
+
+def error_of_start(message: str, default: str) -> ToolcallError:
+    """The error for a session that couldn't start, whose message begins with the reason that a call would end with."""
+    reason, colon, rest = message.partition(": ")
+    if not colon or not reason.isalpha():
+        reason, rest = default, message
+    kind = _CLASSES.get(reason, NotStarted)
+    if issubclass(kind, CallEnded):
+        kind = NotStarted
+    return kind(reason, rest, retry_safe=True)
+
+
+def error_of_reason(reason: str, message: str) -> ToolcallError:
+    """The error for something of this machine that failed for a reason that calls have too."""
+    return _CLASSES[reason](reason, message, retry_safe=True)
 
 
 def _status(body: bytes) -> dict[str, Any]:

@@ -8,10 +8,13 @@ import io
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
+from .archives import pack, unpack
 from .calls import Order, settled
-from .errors import ToolcallError, invalid
+from .errors import ToolcallError, error_of_reason, invalid
+from .local import local_errors
 from .results import FileChange, FileInfo, Match, file_change, file_info, match_of, result_of
 from .specs import JSON, join_path, name_for
 from .transfers import Transfers
@@ -29,7 +32,7 @@ Entries = list[JSON]
 
 
 class Files:
-    """The files of one session. Paths are absolute, or relative to the session's `cwd`.
+    """The files of one session. Paths are absolute, in the home directory with "~/", or relative to the session's `cwd`.
 
     Every method raises NotFound, Forbidden or FileFailed for what can't be done; `reason` says why.
     """
@@ -81,28 +84,43 @@ class Files:
             fields["contentBase64"] = base64.b64encode(data).decode()
         return self._change("Write", path, fields)
 
-    def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> FileChange:
-        """Replaces a text that is in the file exactly once, or with replace_all each time."""
-        return self._change("Edit", path, {"oldString": old, "newString": new, "replaceAll": replace_all})
+    def edit(
+        self, path: str, old: str = "", new: str = "", *, edits: Sequence[tuple[str, str]] = (), replace_all: bool = False
+    ) -> FileChange:
+        """Replaces a text that is in the file exactly once, or with replace_all each time.
 
-    def list(self, path: str = ".", *, recursive: bool = False) -> FileInfos:
-        """What is in a directory, at most 1,000 entries, sorted."""
-        call = self._call("List", path, {"recursive": recursive})
+        edits: several texts with what replaces them, in place of old and new. All of them are replaced, or none.
+        """
+        if not edits:
+            return self._change("Edit", path, {"oldString": old, "newString": new, "replaceAll": replace_all})
+        if old or new:
+            raise invalid("edits is not used together with old and new: put that change into edits too")
+        all_edits = [{"oldString": o, "newString": n, **({"replaceAll": True} if replace_all else {})} for o, n in edits]
+        return self._change("Edit", path, {"edits": all_edits})
+
+    def list(self, path: str = ".", *, recursive: bool = False, respect_gitignore: bool = False) -> FileInfos:
+        """What is in a directory, at most 1,000 entries, sorted. respect_gitignore: without what .gitignore names."""
+        call = self._call("List", path, {"recursive": recursive, "respectGitIgnore": respect_gitignore})
         return [file_info(entry) for entry in self._entries(call)]
 
-    def glob(self, pattern: str, path: str = ".") -> FileInfos:
+    def glob(self, pattern: str, path: str = ".", *, respect_gitignore: bool = False) -> FileInfos:
         """Files and directories whose path below `path` matches, e.g. "**/*.py"; at most 1,000."""
-        call = self._call("Glob", path, {"pattern": pattern})
+        call = self._call("Glob", path, {"pattern": pattern, "respectGitIgnore": respect_gitignore})
         return [file_info(entry) for entry in self._entries(call)]
 
     def grep(
-        self, pattern: str, path: str = ".", *, literal: bool = False, glob: str | None = None
+        self, pattern: str, path: str = ".", *, literal: bool = False, glob: str | None = None, context_lines: int = 0,
+        respect_gitignore: bool = False,
     ) -> Matches:
         """Lines that match an RE2 expression, or have a text with literal=True; at most 1,000.
 
-        glob: only in files whose path matches.
+        glob: only in files whose path matches. context_lines: so many lines before and after each, at most 20.
+        respect_gitignore: not in what .gitignore names.
         """
-        call = self._call("Grep", path, {"pattern": pattern, "literal": literal, "glob": glob or ""})
+        call = self._call("Grep", path, {
+            "pattern": pattern, "literal": literal, "glob": glob or "", "contextLines": context_lines or None,
+            "respectGitIgnore": respect_gitignore,
+        })
         return [match_of(entry) for entry in self._entries(call)]
 
     def stat(self, path: str) -> FileInfo:
@@ -141,8 +159,18 @@ class Files:
         With archive=True the file is a tar archive, which is unpacked below the directory `path`.
         """
         to = os.path.basename(os.fspath(local)) if path is None else path
-        with open(local, "rb") as file:
+        with local_errors(os.fspath(local)), open(local, "rb") as file:
             return self._transfers.put(to, file, archive=archive)
+
+    def upload_dir(self, local: str | os.PathLike[str], path: str | None = None) -> None:
+        """Copies what is in a local directory below `path`, by default below its own name in the session's directory.
+
+        Files that are there already are replaced, others stay. Raises Forbidden for a link that leads out of the directory.
+        """
+        to = os.path.basename(os.path.abspath(local)) if path is None else path
+        with local_errors(os.fspath(local)), tempfile.TemporaryFile() as file:
+            pack(os.fspath(local), file)
+            self._transfers.put(to, file, archive=True)
 
     def download(
         self, path: str, local: str | os.PathLike[str] | None = None, *, archive: bool = False
@@ -153,6 +181,28 @@ class Files:
         becomes a tar archive.
         """
         to = os.fspath(os.path.basename(path) if local is None else local)
+        with local_errors(to):
+            return self._download(path, to, archive)
+
+    def download_dir(self, path: str, local: str | os.PathLike[str] | None = None) -> None:
+        """Copies a directory to a local one, by default of its own name in the present directory.
+
+        The local directory may not be there yet, or is empty. It appears whole or not at all. Raises Forbidden for a link that
+        leads out of the directory; what is neither file, directory nor link is left out.
+        """
+        to = os.path.abspath(os.path.basename(path.rstrip("/")) if local is None else local)
+        with local_errors(to):
+            if os.path.lexists(to) and (os.path.islink(to) or os.listdir(to)):
+                raise error_of_reason("FileExists", f"the local directory {to} isn't empty: name another one")
+            where = tempfile.TemporaryDirectory(dir=os.path.dirname(to), prefix=".toolcall-")
+            with where as beside, tempfile.TemporaryFile(dir=beside) as file:
+                self._transfers.get(path, file, archive=True)
+                tree = os.path.join(beside, "tree")
+                os.mkdir(tree)
+                unpack(file, tree)
+                os.rename(tree, to)
+
+    def _download(self, path: str, to: str, archive: bool) -> FileChange:
         directory = os.path.dirname(os.path.abspath(to))
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".toolcall-", delete=False) as file:
             try:

@@ -43,8 +43,8 @@ class Result:
 
     stdout, stderr: text that the command wrote; of a long stream the first and the last part, with a line between that
         says how much is missing. `commands.output` reads all of it.
-    exit_code: of the command; -1 when a signal or the time limit ended it; None when nothing ran or nobody knows.
-    text: one text for a model: the output, an exit code other than 0, and how long it took.
+    exit_code: of a command that ended by itself; None otherwise.
+    text: one text for a model: the output, how the command ended unless with 0, what was refused, and how long it took.
     retry_safe: True when it is certain that the command never started.
     call: the ToolCall's name; uid: its UID.
     phase: "Succeeded", "Failed", "Denied" or "Cancelled"; reason: one word, e.g. "Completed"; message: a sentence.
@@ -116,12 +116,15 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Match:
-    """A line that a search found: its file, relative to where was searched, its number and column from 1, its text."""
+    """A line that a search found: its file, relative to where was searched, its number and column from 1, its text, and
+    the lines before and after it that were asked for."""
 
     path: str
     line_number: int
     column: int
     line: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,8 @@ def file_info(said: JSON) -> FileInfo:
 
 def match_of(said: JSON) -> Match:
     """A line of a search's result."""
-    return Match(said["path"], said["lineNumber"], said.get("column", 1), said.get("line", ""))
+    before, after = tuple(said.get("before", ())), tuple(said.get("after", ()))
+    return Match(said["path"], said["lineNumber"], said.get("column", 1), said.get("line", ""), before, after)
 
 
 def file_change(status: JSON) -> FileChange:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
+import threading
+import time
+from queue import Empty, SimpleQueue
 
 from . import interrupts
 from .calls import API, VERSION, Calls
 from .commands import Commands
-from .errors import KeyReused, NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable
+from .errors import KeyReused, NotFound, NotStarted, SessionEnded, ToolcallError, Unavailable, error_of_start, invalid
 from .files import Files
-from .specs import JSON, SessionOptions, is_same_session, join_path, name_for, session_spec
+from .specs import JSON, SessionOptions, is_same_session, join_path, metadata_of, name_for, session_spec
 from .streams import GROUP
 from .transport import Passing, Patience
 from .watches import Events, Watch
+
+# Longer than a pod may take to start where the environment doesn't say otherwise, which is 120 s.
+WAIT_SECONDS = 300.0
 
 
 class Session:
@@ -56,12 +61,16 @@ class Session:
             with interrupts.under(None):
                 self.end()
 
-    def opened(self, is_new: bool) -> Session:
-        """Waits until the session can be used. Given up, one that is new is ended."""
+    def opened(self, is_new: bool, has_key: bool, wait: float) -> Session:
+        """Waits until the session can be used. Given up, one that is new is ended; if it just isn't ready, only without a key."""
         self._is_new = is_new
         try:
-            self.wait_until_ready(or_suspended=True)
+            self.wait_until_ready(or_suspended=True, wait=wait)
         except Unavailable:
+            raise
+        except ToolcallError:
+            if not has_key:
+                self.give_up()
             raise
         except BaseException:
             self.give_up()
@@ -72,12 +81,14 @@ class Session:
         """What the session is now: "Pending", "Ready", "Suspended" or "Ended". Raises NotFound when it is gone."""
         return (self._get().get("status") or {}).get("phase") or "Pending"
 
-    def wait_until_ready(self, *, or_suspended: bool = False) -> None:
+    def wait_until_ready(self, *, or_suspended: bool = False, wait: float = WAIT_SECONDS) -> None:
         """Waits until a call would start at once; with or_suspended also ends when a call would have it resumed first.
 
-        Only a call, or a file's way up or down, resumes a suspended session; this doesn't. Raises NotStarted when its pod
-        can't be started, and SessionEnded when the session ends before for another reason.
+        Only a call, or a file's way up or down, resumes a suspended session; this doesn't. Raises NotFound when its environment
+        isn't there, NotStarted when its pod can't be started, or it isn't ready after `wait` seconds, and SessionEnded when the
+        session ends before for another reason.
         """
+        until = time.monotonic() + checked_wait(wait)
         events: Events = SimpleQueue()
         phases = ("Ready", "Suspended") if or_suspended else ("Ready",)
         watch = Watch(
@@ -90,7 +101,10 @@ class Session:
                 watch.begin(session["metadata"]["resourceVersion"])
                 while session.get("status", {}).get("phase") not in phases:
                     check_ended(session)
-                    session = self._next(events)
+                    try:
+                        session = self._next(events, until - time.monotonic())
+                    except Empty:
+                        raise not_ready(session, wait) from None
         finally:
             watch.close()
 
@@ -128,8 +142,8 @@ class Session:
             raise NotFound("Deleted", f"session {self.name} is gone: another one has its name now", retry_safe=True)
         return session
 
-    def _next(self, events: Events) -> JSON:
-        what, thing = events.get()
+    def _next(self, events: Events, seconds: float) -> JSON:
+        what, thing = events.get(timeout=max(seconds, 0.0))
         if what == "interrupted":
             raise interrupts.Interrupted
         if what == "failed":
@@ -146,9 +160,9 @@ def open_session(calls: Calls, environment: str | None, options: SessionOptions)
     """
     spec = session_spec(environment, options)
     name = name_for(options.get("key"), "session")
-    is_named = options.get("key") is not None
+    is_named, wait = options.get("key") is not None, checked_wait(options.get("wait", WAIT_SECONDS))
     try:
-        made, is_new = _create(calls, name, spec)
+        made, is_new = _create(calls, metadata_of(name, options), spec)
     except ToolcallError:
         raise
     except BaseException as error:
@@ -156,12 +170,13 @@ def open_session(calls: Calls, environment: str | None, options: SessionOptions)
             calls.give_up_unanswered(f"{API}/{calls.namespace}/toolsessions/{name}", None, {"end": True}, error)
         raise
     # Nobody else has a random name: one that is there already was made by a request whose answer was lost.
-    return Session(calls, made, options.get("cwd", "")).opened(is_new or not is_named)
+    return Session(calls, made, options.get("cwd", "")).opened(is_new or not is_named, is_named, wait)
 
 
-def _create(calls: Calls, name: str, spec: JSON) -> tuple[JSON, bool]:
+def _create(calls: Calls, metadata: JSON, spec: JSON) -> tuple[JSON, bool]:
     """Creates a session, or finds the same one, and says which. A request whose answer was lost is repeated."""
-    body = {"apiVersion": VERSION, "kind": "ToolSession", "metadata": {"name": name}, "spec": spec}
+    name = metadata["name"]
+    body = {"apiVersion": VERSION, "kind": "ToolSession", "metadata": metadata, "spec": spec}
     path, patience = f"{API}/{calls.namespace}/toolsessions", Patience(calls.patience)
     may_have_arrived = False
     while True:
@@ -192,5 +207,22 @@ def check_ended(session: JSON) -> None:
     status = session.get("status") or {}
     if status.get("phase") == "Ended":
         reason = status.get("reason", "SessionEnded")
+        if reason == "StartFailed":
+            raise error_of_start(status.get("message", ""), reason)
         message = f"session {session['metadata']['name']} has ended: {status.get('message') or reason}"
-        raise (NotStarted if reason == "StartFailed" else SessionEnded)(reason, message, retry_safe=True)
+        raise SessionEnded(reason, message, retry_safe=True)
+
+
+def not_ready(session: JSON, seconds: float) -> NotStarted:
+    """The error for a session that isn't ready in time: why, as its status says."""
+    status = session.get("status") or {}
+    why = status.get("message") or "the operator hasn't said anything about it: see that it runs"
+    message = f"session {session['metadata']['name']} isn't ready after {seconds:g} s: {why}"
+    return NotStarted(status.get("reason") or "NotReady", message, retry_safe=True)
+
+
+def checked_wait(seconds: float) -> float:
+    """How long to wait for a session."""
+    if not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise invalid(f"wait is {seconds!r}: give a number of seconds above 0")
+    return seconds

@@ -50,6 +50,7 @@ class RunOptions(TypedDict, total=False):
     collect: globs of files that are kept when the command has ended.
     network_hosts: hosts that the call may reach, each covered by what the policy's network allows: names, "*." and a
         name, addresses or CIDRs, without ports; without it, all that the policy allows.
+    labels, annotations: of the ToolCall, name to value, so that kubectl finds it. Not among the arguments of a key.
     """
 
     program: str
@@ -68,6 +69,8 @@ class RunOptions(TypedDict, total=False):
     on_stderr: Callable[[str], object]
     collect: Sequence[str]
     network_hosts: Sequence[str]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
 
 
 class SessionOptions(TypedDict, total=False):
@@ -80,6 +83,9 @@ class SessionOptions(TypedDict, total=False):
     idle_timeout, max_lifetime: seconds; the session ends, or is suspended if it has a volume, after so long without a
         call, and ends after so long in all. 900 and 28800 by default.
     max_concurrent_calls: how many calls run at the same time, 1 (the default) to 16.
+    labels, annotations: of the ToolSession, as for a call.
+    wait: seconds, 300 by default. A session that isn't ready by then raises NotStarted with the reason why, and is ended
+        unless it has a key.
     """
 
     cwd: str
@@ -89,6 +95,9 @@ class SessionOptions(TypedDict, total=False):
     idle_timeout: int
     max_lifetime: int
     max_concurrent_calls: int
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    wait: float
 
 
 def check_options(given: Mapping[str, Any], known: type) -> None:
@@ -198,6 +207,18 @@ def session_spec(environment: str | None, options: SessionOptions) -> JSON:
     return spec
 
 
+def metadata_of(name: str, options: RunOptions | SessionOptions) -> JSON:
+    """The metadata of an object that is created."""
+    metadata: JSON = {"name": name}
+    for field, texts in (("labels", options.get("labels")), ("annotations", options.get("annotations"))):
+        for key, value in (texts or {}).items():
+            if not isinstance(value, str):
+                raise TypeError(f"{field} has {key} with a value of the type {type(value).__name__}: values are strings")
+        if texts:
+            metadata[field] = dict(texts)
+    return metadata
+
+
 def env_list(env: Mapping[str, str]) -> list[JSON]:
     """Variables as the API has them, sorted, so that the same variables make the same spec."""
     for name, value in env.items():
@@ -264,7 +285,7 @@ def _session_arguments(spec: JSON) -> JSON:
 
 
 def join_path(base: str, path: str) -> str:
-    """A path below the client's own directory; an absolute one stays as it is."""
+    """A path below the client's own directory; an absolute one, and one in the home directory, stays as it is."""
     if not path or "\0" in path:
         raise invalid(f"path is {path!r}: give a path without NUL characters, e.g. 'notes.txt'")
-    return posixpath.join(base, path) if base else path
+    return posixpath.join(base, path) if base and path != "~" and not path.startswith("~/") else path

@@ -7,11 +7,13 @@ is raised as Passing, everything else that isn't an answer as asked for is a Too
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import IO, Any
 from urllib.parse import urlencode
 
@@ -20,6 +22,8 @@ from .errors import ToolcallError, Unavailable, error_of_answer
 from .specs import JSON
 
 CONNECT_TIMEOUT = 10.0
+# For how long a server is asked that has never answered: its address may be wrong.
+UNREACHED_SECONDS = 10.0
 READ_TIMEOUT = 60.0
 # Answers after which the same request may succeed.
 _PASSING = frozenset({429, 500, 502, 503, 504})
@@ -37,7 +41,8 @@ class Passing(Exception):
     """Something that may pass: a broken connection, or an answer that asks for patience.
 
     retry_after: seconds that the server asks to wait, or None; headers: of the answer, if there was one; broke_off: an
-    answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was just nothing to read for as long as the request waits.
+    answer had begun; unsent: the request certainly wasn't carried out; idle: nothing is broken, there was just nothing to read for as
+    long as the request waits; unreached_since: when the request began, if the server has never answered any.
     """
 
     def __init__(self, why: str, retry_after: float | None = None, headers: Mapping[str, str] | None = None) -> None:
@@ -47,10 +52,12 @@ class Passing(Exception):
         self.broke_off = False
         self.unsent = False
         self.idle = False
+        self.unreached_since: float | None = None
 
 
 class Patience:
-    """Waits longer after each failure in a row, and gives up `seconds` after the first of them."""
+    """Waits longer after each failure in a row, and gives up `seconds` after the first of them, or sooner on a server that
+    never answered."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -69,12 +76,15 @@ class Patience:
 
     def failed(self, error: Passing) -> None:
         """Waits before the next attempt. Raises Unavailable when the time is over."""
-        now = time.monotonic()
-        if self._since is None:
+        now, seconds = time.monotonic(), self._seconds
+        if error.unreached_since is not None:
+            seconds = min(seconds, UNREACHED_SECONDS)
+            self._since = min(error.unreached_since, self._since or now)
+        elif self._since is None:
             self._since = now
         self._failures += 1
-        if now - self._since >= self._seconds:
-            raise Unavailable("Unavailable", f"no answer for {self._seconds:.0f} s: {error}") from error
+        if now - self._since >= seconds:
+            raise Unavailable("Unavailable", f"no answer for {seconds:.0f} s: {error}") from error
         pause = min(0.05 * 2 ** min(self._failures - 1, 6), _LONGEST_PAUSE)
         interrupts.sleep(max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE)))
 
@@ -151,6 +161,7 @@ class Transport:
         self._client = api_client
         self._host: str = api_client.configuration.host.rstrip("/")
         self._pool = api_client.rest_client.pool_manager
+        self._has_answered = False
         self._user: JSON | None = None  # What the API server said of the user, once the cluster has asked for it.
 
     def close(self) -> None:
@@ -164,18 +175,33 @@ class Transport:
         headers = {**self._client.default_headers, **request.headers}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         url = self._host + request.path + ("?" + urlencode(request.query) if request.query else "")
-        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=request.read_timeout)
+        read_timeout = request.read_timeout if self._has_answered else min(request.read_timeout, UNREACHED_SECONDS)
+        timeout, began = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout), time.monotonic()
         try:
             response = self._pool.urlopen(
                 request.method, url, body=request.body, headers=headers, timeout=timeout,
                 retries=False, redirect=False, preload_content=False, enforce_content_length=True,
             )
         except _connection_errors() as error:
-            raise _broken("the connection broke", error) from error
+            if self._has_answered:
+                raise _broken("the connection broke", error) from error
+            passing = _broken(f"the API server at {self._host} can't be reached", error)
+            passing.unreached_since = began
+            raise passing from error
+        self._has_answered = True
         answer = Answer(response)
+        if answer.status == 401:
+            raise self._unauthenticated(answer, headers)
         if answer.status >= 400:
             _raise(answer)
         return answer
+
+    def _unauthenticated(self, answer: Answer, headers: Mapping[str, str]) -> ToolcallError:
+        with answer:
+            error = error_of_answer(401, answer.read())
+        token = next((value for name, value in headers.items() if name.lower() == "authorization"), "")
+        message = f"the API server at {self._host} doesn't accept the credentials{expiry_of(token)}"
+        return type(error)(error.reason, message, retry_safe=True)
 
     def send(self, request: Request) -> tuple[bytes, Mapping[str, str]]:
         """Sends a request once and reads the whole answer: its body and its headers."""
@@ -226,6 +252,18 @@ def _raise(answer: Answer) -> None:
     error = error_of_answer(answer.status, body)
     error.headers = headers
     raise error
+
+
+def expiry_of(authorization: str) -> str:
+    """What a JSON Web Token says of its expiry, to be put behind a sentence; "" for what isn't one."""
+    try:
+        payload = authorization.split(".")[1]
+        expiry = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+        at = datetime.fromtimestamp(expiry, timezone.utc)
+    except (LookupError, ValueError, TypeError, OverflowError, OSError):
+        return ""
+    verb = "expired" if at <= datetime.now(timezone.utc) else "expires"
+    return f", whose token {verb} at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _seconds(text: str | None) -> float | None:

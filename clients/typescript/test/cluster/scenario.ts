@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import {
   BackgroundCall,
   Result,
@@ -109,7 +109,7 @@ export class Runner {
       case "commands.run":
         return this.command((c, o) => this.on(step, Session).commands.run(c, o), args);
       case "session":
-        return this.client.session(args.environment as string, args.cwd ? { cwd: args.cwd as string } : {});
+        return this.session(args);
       case "end":
         return this.on(step, Session).end();
       case "output":
@@ -129,6 +129,10 @@ export class Runner {
     const object = this.kept.get(step.on ?? "");
     assert.ok(object instanceof kind, `"${step.on}" isn't what ${step.do} acts on`);
     return object;
+  }
+
+  private session({ environment, ...options }: Values): Promise<Session> {
+    return this.client.session((environment ?? this.scenario.environment ?? "tools") as string, options);
   }
 
   private async command(
@@ -168,6 +172,13 @@ export class Runner {
           ...(args.limit === undefined ? {} : { limit: args.limit as number }),
           ...(args.wait_for === undefined ? {} : { waitFor: args.wait_for as number }),
         });
+      case "lines": {
+        const value: string[] = [];
+        for await (const line of handle.lines()) {
+          value.push(line);
+        }
+        return { value };
+      }
       case "write":
         return handle.write(args.text as string, args.eof === undefined ? {} : { eof: args.eof as boolean });
       case "wait": {
@@ -209,6 +220,10 @@ export class Runner {
       case "upload":
       case "download":
         return inFolder((local) => (method === "upload" ? upload(files, local, at, size as number) : download(files, local, at)));
+      case "upload_dir":
+        return inFolder((local) => uploadDir(files, local, at, content as Record<string, string>));
+      case "download_dir":
+        return inFolder((local) => downloadDir(files, local, at));
       default:
         throw new Error(`there is no operation files.${method}`);
     }
@@ -267,6 +282,21 @@ async function download(files: Session["files"], local: string, path: string): P
   await files.download(path, local);
   const data = await readFile(local);
   return { bytes: data.length, sha256: sha256Of(data) };
+}
+
+async function uploadDir(files: Session["files"], local: string, path: string, content: Record<string, string>): Promise<void> {
+  for (const [name, text] of Object.entries(content)) {
+    await mkdir(dirname(join(local, name)), { recursive: true });
+    await writeFile(join(local, name), text);
+  }
+  await files.uploadDir(local, path);
+}
+
+async function downloadDir(files: Session["files"], local: string, path: string): Promise<Values> {
+  await files.downloadDir(path, local);
+  const found = (await readdir(local, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+  const names = found.map((entry) => relative(local, join(entry.parentPath, entry.name))).sort();
+  return { value: await Promise.all(names.map(async (name) => `${name}: ${await readFile(join(local, name), "utf8")}`)) };
 }
 
 function sha256Of(data: Uint8Array): string {

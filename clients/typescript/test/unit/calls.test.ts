@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type http from "node:http";
 import { describe, it } from "node:test";
-import { Cancelled, Forbidden, InvalidArgument, NonZeroExit, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
+import { Cancelled, Denied, Forbidden, InvalidArgument, NonZeroExit, NotFound, Unavailable, type ToolcallError } from "../../src/index.js";
 import { hangUp, refuse, rejection, sendJSON, Server, type Handler, type Received } from "./server.js";
 
 type Answer = http.ServerResponse;
@@ -76,6 +76,57 @@ describe("a call that can't be asked to stop", () => {
     const error = await rejection(client.run("sleep 60", { key: "mine", signal: AbortSignal.timeout(100) }));
     assert.ok(error instanceof Cancelled, String(error));
     assert.deepEqual([error.reason, error.call], ["CancelFailed", "mine"]);
+  });
+});
+
+describe("the lines of a background call", () => {
+  // Bytes 4 to 14 aren't kept, and those from 20 on are written while it is read.
+  const data = Buffer.concat([Buffer.from("one\n"), Buffer.alloc(10, "."), Buffer.from("café\r\nno end")]);
+
+  it("come one by one, each when it is complete", async (t) => {
+    let length = 20;
+    const server = await Server.listen(
+      t,
+      cluster(({ url }, answer) => {
+        const at = Number(url.searchParams.get("offset"));
+        if (!url.pathname.endsWith("/log")) {
+          return false;
+        }
+        if (at >= 4 && at < 14) {
+          sendJSON(answer, { reason: "OutputNotKept", details: { causes: [{ reason: "NextOffset", message: "14" }] } }, 410);
+          return true;
+        }
+        length = at >= length ? data.length : length;
+        const isComplete = length === data.length;
+        answer.writeHead(200, { "toolcall-offset": at, "toolcall-bytes": data.length, "toolcall-complete": String(isComplete) });
+        answer.end(data.subarray(at, at < 4 ? 4 : length));
+        return true;
+      }),
+    );
+    const session = await server.client().connect("desk");
+    const handle = await session.commands.run("serve", { background: true });
+    const lines: string[] = [];
+    for await (const line of handle.lines()) {
+      lines.push(line);
+    }
+    assert.deepEqual(lines, ["one", "[10 bytes were not kept]", "café", "no end"]);
+  });
+
+  it("are an error when nothing ran", async (t) => {
+    const server = await Server.listen(
+      t,
+      cluster((request, answer, call) => {
+        if (request.url.pathname.endsWith("/log")) {
+          answer.writeHead(200, { "toolcall-offset": 0, "toolcall-bytes": 0, "toolcall-complete": "true" }).end();
+          return true;
+        }
+        return ended({ phase: "Denied", reason: "BinaryNotAllowed", message: "no" })(request, answer, call);
+      }),
+    );
+    const handle = await (await server.client().connect("desk")).commands.run("serve", { background: true, labels: { conversation: "c-1" } });
+    assert.ok((await rejection(handle.lines().next())) instanceof Denied);
+    const made = JSON.parse(server.received.find(({ method }) => method === "POST")?.body ?? "") as { metadata: object };
+    assert.partialDeepStrictEqual(made.metadata, { labels: { conversation: "c-1" } });
   });
 });
 

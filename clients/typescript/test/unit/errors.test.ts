@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import * as lib from "../../src/index.js";
 import { lost } from "../../src/api.js";
-import { ApiError, classOfEnd, ConnectionLost, invalid, publicError } from "../../src/errors.js";
+import { ApiError, classOfEnd, ConnectionLost, invalid, publicError, Unreached } from "../../src/errors.js";
 import { restInStatus } from "../../src/live.js";
 import type { ToolCallStatus } from "../../src/objects.js";
 import { nextKept } from "../../src/output.js";
@@ -45,7 +45,7 @@ describe("the class of an error", () => {
   it("follows from the answer of the API", () => {
     for (const { code, reason, class: expected } of REASONS.answers) {
       const error = publicError(new ApiError(code, reason ? { reason } : {}, {})) as lib.ToolcallError;
-      assert.deepEqual([error.name, error.reason, error.retrySafe], [expected, reason || `HTTP${code}`, false], `${code} ${reason}`);
+      assert.deepEqual([error.name, error.reason, error.retrySafe], [expected, reason || `HTTP${code}`, code === 401], `${code} ${reason}`);
     }
   });
 
@@ -70,7 +70,41 @@ describe("the class of an error", () => {
   });
 });
 
+describe("a call that ended otherwise than asked for", () => {
+  it("has a result, by type", () => {
+    const error: unknown = errorOfEnd(resultOf({ phase: "Failed", reason: "TimedOut", stdout: "so far" }), false);
+    assert.ok(error instanceof lib.TimedOut);
+    assert.equal(error.result.stdout, "so far");
+    assert.ok(publicError(new ApiError(504, { reason: "TimedOut" }, {})) instanceof lib.Unavailable);
+  });
+});
+
+describe("a session that can't start", () => {
+  it("says what a call would", () => {
+    for (const [message, kind, reason] of [
+      ['EnvironmentNotFound: ExecutionEnvironment "nope" not found', "NotFound", "EnvironmentNotFound"],
+      ["ImagePullFailed: there is no such image: x", "NotStarted", "ImagePullFailed"],
+      ["PodLost: it is gone", "NotStarted", "PodLost"],
+      ["the pod is at fault", "NotStarted", "StartFailed"],
+    ] as const) {
+      const error = endedError({ metadata: { name: "s" }, spec: {}, status: { phase: "Ended", reason: "StartFailed", message } });
+      assert.deepEqual([error.name, error.reason, message.endsWith(error.message)], [kind, reason, true], message);
+    }
+  });
+});
+
 describe("requests that are sent again", () => {
+  it("are sent for ten seconds to a server that never answered", () => {
+    const began = 1_000;
+    const unreached = new Unreached("http://server", began, new Error("x"));
+    let now = began + 9_000;
+    const retries = new Retries(120_000, () => now);
+    assert.equal(retries.next(unreached), 50);
+    now = began + 10_000;
+    assert.equal(retries.next(unreached), undefined);
+    assert.equal(retries.next(new ConnectionLost("x")), 200);
+  });
+
   it("are those that may succeed later", () => {
     const answer = (code: number, headers = {}): number | undefined => pause(new ApiError(code, {}, headers), 0);
     assert.equal(pause(new ConnectionLost("x"), 0), 50);

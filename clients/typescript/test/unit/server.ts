@@ -12,6 +12,7 @@ export interface Received {
   url: URL;
   headers: http.IncomingHttpHeaders;
   body: string;
+  bytes: Buffer;
 }
 
 /** Answers a request. */
@@ -35,7 +36,8 @@ export class Server {
         return; // The client gave the request up.
       }
       const url = new URL(incoming.url ?? "", "http://server");
-      const request = { method: incoming.method ?? "", url, headers: incoming.headers, body: Buffer.concat(parts).toString() };
+      const bytes = Buffer.concat(parts);
+      const request = { method: incoming.method ?? "", url, headers: incoming.headers, body: bytes.toString(), bytes };
       this.received.push(request);
       await handler(request, answer);
     });

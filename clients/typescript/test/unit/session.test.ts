@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { refuse, sendJSON, Server } from "./server.js";
+import { InvalidArgument, NotStarted } from "../../src/index.js";
+import { refuse, rejection, sendJSON, Server, type Handler } from "./server.js";
 
 describe("a session", () => {
   it("is there for its key while it is suspended: its next call resumes it", { timeout: 10_000 }, async (t) => {
@@ -33,5 +34,48 @@ describe("a session", () => {
     await old.end();
     const sent = server.received.filter((request) => request.method === "PATCH").map((request) => JSON.parse(request.body) as object);
     assert.deepEqual(sent, [1, 2].map(() => ({ metadata: { uid: "u1" }, spec: { end: true } })));
+  });
+});
+
+describe("a session that isn't ready in time", () => {
+  // A server that makes a session, which stays as it is.
+  function opening(status: object): Handler {
+    let made: { metadata: object; spec: object } | undefined;
+    return ({ method, url, body }, answer) => {
+      if (url.searchParams.has("watch")) {
+        return answer.writeHead(200).flushHeaders();
+      }
+      if (method === "POST") {
+        made = JSON.parse(body) as { metadata: object; spec: object };
+      }
+      const object = { ...made, metadata: { ...made?.metadata, uid: "u1" }, status };
+      return sendJSON(answer, url.searchParams.has("fieldSelector") ? { metadata: { resourceVersion: "1" }, items: [object] } : object);
+    };
+  }
+
+  it("says why, and is ended", async (t) => {
+    const server = await Server.listen(t, opening({ phase: "Pending", reason: "TooManySessions", message: "the environment has 2 of 2" }));
+    const error = await rejection(server.client().session("repo", { wait: 0.1 }));
+    assert.ok(error instanceof NotStarted, String(error));
+    assert.deepEqual([error.reason, error.retrySafe], ["TooManySessions", true]);
+    assert.match(error.message, /isn't ready after 0.1 s: the environment has 2 of 2/);
+    assert.equal(server.count("PATCH", /./), 1);
+  });
+
+  it("stays for the next attempt when it has a key", async (t) => {
+    const server = await Server.listen(t, opening({}));
+    const error = await rejection(server.client().session("repo", { wait: 0.1, key: "desk" }));
+    assert.ok(error instanceof NotStarted && /see that it runs/.test(error.message), String(error));
+    assert.equal(server.count("PATCH", /./), 0);
+    for (const wait of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {
+      assert.ok((await rejection(server.client().session("repo", { wait }))) instanceof InvalidArgument);
+    }
+  });
+
+  it("has the labels and annotations that it was given", async (t) => {
+    const server = await Server.listen(t, opening({ phase: "Ready" }));
+    await server.client().session("repo", { labels: { conversation: "c-1" }, annotations: { why: "a question" } });
+    const made = JSON.parse(server.received.find(({ method }) => method === "POST")?.body ?? "") as { metadata: object };
+    assert.partialDeepStrictEqual(made.metadata, { labels: { conversation: "c-1" }, annotations: { why: "a question" } });
   });
 });

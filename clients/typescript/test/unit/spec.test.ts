@@ -108,6 +108,9 @@ describe("paths", () => {
       ["/w", "/a/../b", "/a/../b"],
       ["src", "a", "src/a"],
       ["src", "..", "."],
+      ["/w", "~/a", "~/a"],
+      ["/w", "~", "~"],
+      ["/w", "~a", "/w/~a"],
     ];
     for (const [cwd, path, joined] of cases) {
       assert.equal(joinPath(cwd, path), joined);

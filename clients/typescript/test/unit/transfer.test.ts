@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
-import { appendFile, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { appendFile, chmod, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, afterEach, before, beforeEach, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { FileFailed } from "../../src/index.js";
+import { FileFailed, Forbidden, NotFound, ToolcallError, type Session } from "../../src/index.js";
 import { hangUp, refuse, rejection, sendJSON, Server, type Handler } from "./server.js";
 
 const SESSION = { metadata: { name: "desk", uid: "u1" }, spec: {}, status: { phase: "Ready" } };
@@ -42,7 +42,7 @@ describe("a transfer", () => {
     // Beyond the limit, a write fails as it does on a full disk.
     const args = ["-c", 'ulimit -f 256; exec "$0" "$@"', process.execPath, ...program, server.address, join(folder, "full")];
     const { stdout } = await promisify(execFile)("bash", args, { timeout: 30_000 });
-    assert.deepEqual(JSON.parse(stdout), { code: "EFBIG" });
+    assert.deepEqual(JSON.parse(stdout), { reason: "FileTooLarge" });
     assert.deepEqual(await readdir(folder), []);
   });
 
@@ -89,4 +89,135 @@ describe("a transfer", () => {
     assert.ok(error instanceof FileFailed, String(error));
     assert.equal(error.reason, "FileChanged");
   });
+});
+
+describe("a directory", () => {
+  let folder: string;
+
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), "toolcall-"));
+  });
+  afterEach(() => rm(folder, { recursive: true }));
+
+  // A session whose files are those that a handler has.
+  async function sessionOf(t: TestContext, files: Handler): Promise<Session> {
+    const server = await Server.listen(t, (request, answer) =>
+      request.url.pathname.endsWith("/proxy/files") ? files(request, answer) : sendJSON(answer, SESSION),
+    );
+    return server.client().connect("desk");
+  }
+
+  // Archives of the program that everybody has.
+  async function tar(...args: string[]): Promise<Buffer> {
+    return (await promisify(execFile)("tar", args, { encoding: "buffer", cwd: folder })).stdout;
+  }
+
+  it("goes up as tar reads it", async (t) => {
+    const long = `${"d".repeat(90)}/${"n".repeat(90)}`;
+    const name = "ü\n";
+    await mkdir(join(folder, "tree", "empty"), { recursive: true });
+    await mkdir(join(folder, "tree", "d".repeat(90)));
+    await writeFile(join(folder, "tree", long), randomBytes(700_000));
+    await writeFile(join(folder, "tree", name), "odd");
+    await chmod(join(folder, "tree", name), 0o750);
+    await symlink("empty", join(folder, "tree", "here"));
+    let sent: Promise<unknown> = Promise.resolve();
+    const { files } = await sessionOf(t, (request, answer) => {
+      assert.deepEqual([request.url.searchParams.get("archive"), request.url.searchParams.get("path")], ["tar", "tree"]);
+      sent = writeFile(join(folder, "sent.tar"), request.bytes);
+      return answer.writeHead(200).end();
+    });
+    await files.uploadDir(join(folder, "tree"));
+    await sent;
+    await mkdir(join(folder, "copy"));
+    await tar("-xf", "sent.tar", "-C", "copy");
+    assert.ok((await readFile(join(folder, "copy", long))).equals(await readFile(join(folder, "tree", long))));
+    assert.deepEqual([await readFile(join(folder, "copy", name), "utf8"), (await stat(join(folder, "copy", name))).mode & 0o777], ["odd", 0o750]);
+    assert.deepEqual([await readlink(join(folder, "copy", "here")), await readdir(join(folder, "copy", "empty"))], ["empty", []]);
+  });
+
+  it("comes down as tar writes it, also after it broke off", async (t) => {
+    await mkdir(join(folder, "tree", "d".repeat(120)), { recursive: true });
+    const inside = join("d".repeat(120), "ü".repeat(60));
+    await writeFile(join(folder, "tree", inside), randomBytes(700_000));
+    await chmod(join(folder, "tree", inside), 0o755);
+    await symlink(`${"d".repeat(120)}`, join(folder, "tree", "here"));
+    const archive = await tar("-cf", "-", "--format=pax", "-C", "tree", ".");
+    let breaks = 1;
+    const { files } = await sessionOf(t, (_, answer) => {
+      answer.writeHead(200).write(archive.subarray(0, 300_000));
+      return breaks-- > 0 ? setTimeout(() => hangUp(answer), 20) : answer.end(archive.subarray(300_000));
+    });
+    await files.downloadDir("/workspace/tree", join(folder, "copy"));
+    assert.ok((await readFile(join(folder, "copy", "here", "ü".repeat(60)))).equals(await readFile(join(folder, "tree", inside))));
+    assert.equal((await lstat(join(folder, "copy", inside))).mode & 0o777, 0o755);
+    const error = await rejection(files.downloadDir("/workspace/tree", join(folder, "copy")));
+    assert.ok(error instanceof FileFailed && error.reason === "FileExists", String(error));
+    assert.deepEqual((await readdir(folder)).sort(), ["copy", "tree"]);
+  });
+
+  it("writes nothing outside, whatever the session sends", async (t) => {
+    await mkdir(join(folder, "made", "d", "e", "f"), { recursive: true });
+    await mkdir(join(folder, "made", "b"));
+    const at = join(folder, "made");
+    await writeFile(join(at, "file"), "x");
+    await symlink("..", join(at, "up"));
+    await symlink("/etc/passwd", join(at, "absolute"));
+    await symlink("../../..", join(at, "d", "e", "f", "top"));
+    await symlink("top/../outside", join(at, "d", "e", "f", "out"));
+    await promisify(execFile)("mkfifo", [join(at, "fifo")]);
+    await promisify(execFile)("ln", [join(at, "file"), join(at, "hard")]);
+    const make = (...args: string[]): Promise<Buffer> => tar("-cPf", "-", "--format=pax", "-C", "made", ...args);
+    const archives: Record<string, Buffer> = {
+      "a name with ..": await make("--transform=s,file,../outside,", "file"),
+      "a name with .. in between": await make("--transform=s,file,a/../../outside,", "file"),
+      "an absolute name": await make(`--transform=s,file,${join(folder, "outside")},`, "file"),
+      "a link to the directory above": await make("up"),
+      "an absolute link": await make("absolute"),
+      "a link over another link": await make("d"),
+      "a named pipe": await make("fifo"),
+      "a hard link": await make("file", "hard"),
+      "a file below a link": await make("--transform=flags=r;s,b,up,", "up", "b", "--transform=flags=r;s,file,up/outside,", "file"),
+      "no archive": Buffer.alloc(1_024, 1),
+    };
+    for (const [what, archive] of Object.entries(archives)) {
+      const { files } = await sessionOf(t, (_, answer) => answer.writeHead(200).end(archive));
+      const error = await rejection(files.downloadDir("tree", join(folder, "copy")));
+      assert.ok(error instanceof Forbidden || error instanceof FileFailed, `${what}: ${String(error)}`);
+      assert.deepEqual(await readdir(folder), ["made"], what);
+    }
+  });
+
+  it("isn't sent with what leads out of it", async (t) => {
+    const { files } = await sessionOf(t, () => assert.fail("it was sent"));
+    const odd = [(path: string) => symlink("/etc/passwd", path), (path: string) => symlink("..", path), (path: string) => promisify(execFile)("mkfifo", [path])];
+    for (const [number, make] of odd.entries()) {
+      await mkdir(join(folder, String(number)));
+      await make(join(folder, String(number), "odd"));
+      const error = await rejection(files.uploadDir(join(folder, String(number))));
+      assert.ok(error instanceof Forbidden && error.message.includes("odd"), String(error));
+    }
+  });
+});
+
+it("errors of local files are the library's own", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "toolcall-"));
+  t.after(() => rm(folder, { recursive: true }));
+  const server = await Server.listen(t, serving(Buffer.from("data")));
+  const { files } = await server.client().connect("desk");
+  await writeFile(join(folder, "file"), "x");
+  const cases: [() => Promise<unknown>, new (message: string) => ToolcallError, string][] = [
+    [() => files.upload(join(folder, "nope")), NotFound, "FileNotFound"],
+    [() => files.upload(folder), FileFailed, "IsDirectory"],
+    [() => files.uploadDir(join(folder, "file")), FileFailed, "NotDirectory"],
+    [() => files.uploadDir(join(folder, "nope")), NotFound, "FileNotFound"],
+    [() => files.download("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
+    [() => files.download("a", folder), FileFailed, "IsDirectory"],
+    [() => files.downloadDir("a", join(folder, "nope", "a")), NotFound, "FileNotFound"],
+  ];
+  for (const [work, Class, reason] of cases) {
+    const error = (await rejection(work())) as ToolcallError;
+    assert.ok(error instanceof Class && error.message.includes(folder), String(error));
+    assert.deepEqual([error.reason, error.retrySafe], [reason, true]);
+  }
 });

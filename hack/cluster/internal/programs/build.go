@@ -15,42 +15,53 @@ import (
 
 const gibPerCompiler = 3
 
-// Build compiles one program into the cache. Being killed half way leaves at
-// most a temporary file that nobody takes for a program.
-func Build(r Resolved, p Program) error {
+// Build compiles programs of a module into the cache with one go command, which links some while it compiles others. Being killed
+// half way leaves at most a temporary folder whose files nobody takes for programs.
+func Build(r Resolved, programs []Program) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
 	}
+	tmp, err := os.MkdirTemp(r.Dir, ".building-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-p", strconv.Itoa(parallelism()),
 		"-tags", r.Tags, "-ldflags", r.ldflags(r.Version)}
 	cgo := "0"
 	if r.CGO {
 		cgo = "1"
 	}
-	return GoBuild(r.Source, r.Path(p.Name), append(args, "-o"), p.Package, "CGO_ENABLED="+cgo)
-}
-
-// GoBuild runs the go command, which must end with its -o flag, with a temporary
-// output that is renamed to target when it is whole.
-func GoBuild(dir, target string, args []string, pkg string, env ...string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(target), ".building-*")
-	if err != nil {
+	// The go command names a file after its package; the only program of a module may have another name.
+	output := tmp + string(filepath.Separator)
+	if len(programs) == 1 {
+		output = filepath.Join(tmp, programs[0].Name)
+	}
+	args = append(args, "-o", output)
+	for _, p := range programs {
+		args = append(args, p.Package)
+	}
+	if err := goBuild(r.Source, args, "CGO_ENABLED="+cgo); err != nil {
 		return err
 	}
-	tmp.Close()
-	defer os.Remove(tmp.Name())
-	cmd := exec.Command("go", append(args, tmp.Name(), pkg)...)
+	for _, p := range programs {
+		if err := os.Rename(filepath.Join(tmp, p.Name), r.Path(p.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func goBuild(dir string, args []string, env ...string) error {
+	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), append(env, "GOFLAGS=", "GOWORK=off")...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, tail(output.String(), 30))
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, tail(output.String(), 30))
 	}
-	if err := os.Chmod(tmp.Name(), 0o755); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), target)
+	return nil
 }
 
 // parallelism keeps the compilers' memory below what the machine has: the

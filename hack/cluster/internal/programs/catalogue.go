@@ -69,7 +69,7 @@ func OlderAssets(version string) ([]Module, error) {
 // olderVersions are the minor versions of Kubernetes that have a build module of their own. The first is the oldest one that
 // the operator runs on. Those in olderNodes have all programs of a node, the others an API server only.
 var (
-	olderVersions = []string{"1.33", "1.34"}
+	olderVersions = []string{"1.33", "1.34", "1.36"}
 	olderNodes    = []string{"1.34"}
 )
 
@@ -126,9 +126,12 @@ func cni() Module {
 	}
 }
 
+// coredns is a program of this project that has the plugins that the node and its tests use, and no others.
 func coredns() Module {
-	const path = "github.com/coredns/coredns"
-	return Module{Name: "coredns", Upstream: path, Programs: []Program{{"coredns", path}}}
+	return Module{
+		Name: "coredns", Upstream: "github.com/coredns/coredns",
+		Programs: []Program{{"coredns", "toolcall.dev/operator/hack/cluster/modules/coredns"}},
+	}
 }
 
 // provisioner is a program of this project around a library.

@@ -150,7 +150,8 @@ func TestRequiredVersion(t *testing.T) {
 func TestFailedBuildLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := GoBuild(source(t), filepath.Join(dir, "x"), []string{"build", "-o"}, "./no/such/package"); err == nil {
+	r := Resolved{Source: source(t), Dir: dir}
+	if err := Build(r, []Program{{"x", "./no/such/package"}, {"y", "./no/other/package"}}); err == nil {
 		t.Fatal("building nothing succeeded")
 	}
 	entries, err := os.ReadDir(dir)
@@ -169,7 +170,7 @@ func TestOlderAssetsHaveTheOlderAPIServerAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for program, want := range map[string]string{"kube-apiserver": "kubernetes-1.33-v1.33.", "etcd": "etcd-v", "kubectl": "kubernetes-v1.36."} {
+	for program, want := range map[string]string{"kube-apiserver": "kubernetes-1.33-v1.33.", "etcd": "etcd-v", "kubectl": "kubernetes-v1.37."} {
 		if got := Find(all, program); !strings.HasPrefix(got, "/cache/bin/"+want) {
 			t.Errorf("%s is %s", program, got)
 		}

@@ -16,12 +16,14 @@ from ..specs import RunOptions
 
 # As a shell says them, and as kubectl toolcall does: there is no exit code of the command's own.
 _DENIED, _NOT_FOUND = 126, 127
+# As Python's subprocess says it of a signal, roughly: there is no exit code. The message tells more.
+_SIGNALED, _NO_CODE = ("Signaled", "OOMKilled"), -1
 _SHELLS = (("sh", "-lc"), ("sh", "-c"), ("bash", "-lc"), ("bash", "-c"))
 
 
 @dataclass(frozen=True)
 class Executed:
-    """A command that ended: its whole output and its exit code, 126 when it was denied, 127 without such a program."""
+    """A command that ended: its whole output and its exit code, 126 when it was denied, 127 without such a program, -1 when a signal ended it."""
 
     stdout: bytes
     stderr: bytes
@@ -58,8 +60,13 @@ class Workspace:
             if error.reason != "CommandNotFound":
                 raise
             return Executed(b"", error.message.encode(), _NOT_FOUND)
+        if result.reason in _SIGNALED:
+            said = await self._whole(result, "stderr")
+            return Executed(await self._whole(result, "stdout"), said + result.message.encode(), _NO_CODE)
         if result.exit_code is None:
-            raise NonZeroExit(result.reason, result.message, call=result.call)
+            unknown = NonZeroExit(result.reason, result.message, call=result.call)
+            unknown.result = result
+            raise unknown
         return Executed(await self._whole(result, "stdout"), await self._whole(result, "stderr"), result.exit_code)
 
     async def _whole(self, result: Result, stream: str) -> bytes:

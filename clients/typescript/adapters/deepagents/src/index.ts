@@ -58,12 +58,10 @@ export class ToolcallBackend implements SandboxBackendProtocolV2 {
     const { timeout } = this.options;
     try {
       const result = await this.session.commands.run(command, timeout === undefined ? {} : { timeout });
-      return { output: result.stdout + result.stderr, exitCode: known(result.exitCode), truncated: result.truncated };
+      return { output: result.text, exitCode: result.exitCode, truncated: result.truncated };
     } catch (error) {
       const { message, result } = asAnswer(error);
-      const before = result ? result.stdout + result.stderr : "";
-      const output = before === "" || before.endsWith("\n") ? before + message : `${before}\n${message}`;
-      return { output, exitCode: null, truncated: result?.truncated ?? false };
+      return { output: result?.text || message, exitCode: null, truncated: result?.truncated ?? false };
     }
   }
 
@@ -241,11 +239,6 @@ async function inTurns<T, R>(items: T[], work: (item: T) => Promise<R>): Promise
     done.push(await work(item));
   }
   return done;
-}
-
-// -1 stands for a process that a signal or the time limit ended: it has no exit code.
-function known(exitCode: number | null): number | null {
-  return exitCode === -1 ? null : exitCode;
 }
 
 function linesOf(text: string): string[] {

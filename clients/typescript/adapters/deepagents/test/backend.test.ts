@@ -59,8 +59,12 @@ describe("deepagents backend", { skip: !hasCluster && "set TOOLCALL_SCENARIOS=1 
     await using own = await client.session("shell");
     const shell = new ToolcallBackend(own, { timeout: 20 });
     await shell.write("/workspace/fruit.txt", "pear\nfig\n");
-    assert.deepEqual(await shell.execute("sort fruit.txt; echo problem >&2; exit 3"), { output: "fig\npear\nproblem\n", exitCode: 3, truncated: false });
-    assert.deepEqual(await shell.execute("cat fruit.txt | wc -l"), { output: "2\n", exitCode: 0, truncated: false });
+    const failed = await shell.execute("sort fruit.txt; echo problem >&2; exit 3");
+    assert.match(failed.output, /^fig\npear\nproblem\n\nCommand exited with code 3\n\nTook \d+\.\ds$/);
+    assert.deepEqual([failed.exitCode, failed.truncated], [3, false]);
+    const counted = await shell.execute("cat fruit.txt | wc -l");
+    assert.match(counted.output, /^2\n\nTook /);
+    assert.equal(counted.exitCode, 0);
     const python = await shell.execute("python3 -V");
     assert.equal(python.exitCode, 127);
     assert.match(python.output, /python3: command not found/);

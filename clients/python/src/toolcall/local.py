@@ -1,0 +1,39 @@
+"""Errors of this machine's files, as the errors of this library."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import ToolcallError, error_of_reason
+
+_REASONS = {
+    errno.ENOENT: "FileNotFound",
+    errno.EISDIR: "IsDirectory",
+    errno.ENOTDIR: "NotDirectory",
+    errno.EEXIST: "FileExists",
+    errno.ENOTEMPTY: "FileExists",
+    errno.EACCES: "PermissionDenied",
+    errno.EPERM: "PermissionDenied",
+    errno.ENOSPC: "NoSpace",
+    errno.EDQUOT: "NoSpace",
+    errno.EFBIG: "FileTooLarge",
+}
+
+
+@contextmanager
+def local_errors(path: str) -> Iterator[None]:
+    """Raises what goes wrong with a file of this machine as NotFound, Forbidden or FileFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise local_error(error, path) from error
+
+
+def local_error(error: OSError, path: str) -> ToolcallError:
+    """The error for an operation on a file of this machine that failed."""
+    reason = _REASONS.get(error.errno or 0, "FileError")
+    name = error.filename2 or error.filename or path
+    advice = ": upload_dir and download_dir copy directories" if reason == "IsDirectory" else ""
+    return error_of_reason(reason, f"the local file {name}: {error.strerror or error}{advice}")

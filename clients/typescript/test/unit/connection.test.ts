@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import net, { type AddressInfo } from "node:net";
+import { describe, it } from "node:test";
+import { KubeConfig } from "@kubernetes/client-node";
+import { InvalidArgument, Toolcall, Unauthenticated, Unavailable } from "../../src/index.js";
+import { configFor, hangUp, refuse, rejection, sendJSON, Server } from "./server.js";
+
+const DESK = { metadata: { name: "desk", uid: "u1" }, spec: {}, status: { phase: "Ready" } };
+
+describe("a client's first request", () => {
+  it("says which server can't be reached", { timeout: 20_000 }, async (t) => {
+    const silent = net.createServer();
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    t.after(() => silent.close());
+    const closed = net.createServer();
+    await new Promise<void>((resolve) => closed.listen(0, "127.0.0.1", resolve));
+    const ports = [silent, closed].map((server) => (server.address() as AddressInfo).port);
+    closed.close();
+    for (const port of ports) {
+      const client = new Toolcall({ namespace: "agents", kubeConfig: configFor(`http://127.0.0.1:${port}`), patience: 1 });
+      const error = await rejection(client.connect("desk"));
+      assert.ok(error instanceof Unavailable && error.message.includes(`http://127.0.0.1:${port} can't be reached`), String(error));
+    }
+  });
+
+  it("isn't one to a server that answered once", async (t) => {
+    const answers = [true, false, false, true];
+    const server = await Server.listen(t, (_, answer) => (answers.shift() ? sendJSON(answer, DESK) : hangUp(answer)));
+    const client = server.client();
+    await client.connect("desk");
+    assert.equal((await client.connect("desk")).name, "desk");
+  });
+
+  it("says of a token that isn't accepted when it expires", async (t) => {
+    const server = await Server.listen(t, (_, answer) => refuse(answer, 401, "Unauthorized"));
+    const token = (claims: object): string => `h.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.s`;
+    for (const [given, says] of [
+      [token({ exp: 1700000000 }), /the credentials, whose token expired at 2023-11-14T22:13:20Z$/],
+      [token({ exp: 4102444800 }), /expires at 2100-/],
+      [token({}), /the credentials$/],
+      ["opaque", /the credentials$/],
+    ] as const) {
+      const kubeConfig = new KubeConfig();
+      kubeConfig.loadFromClusterAndUser({ name: "test", server: server.address, skipTLSVerify: true }, { name: "test", token: given });
+      const error = await rejection(server.client({ kubeConfig }).run("true"));
+      assert.ok(error instanceof Unauthenticated && error.message.includes(server.address), String(error));
+      assert.match(error.message, says);
+      assert.deepEqual([error.reason, error.retrySafe], ["Unauthorized", true]);
+    }
+  });
+
+  it("isn't sent with a kubeconfig that can't be used", () => {
+    assert.throws(() => new Toolcall({ namespace: "agents", kubeConfig: configFor("nowhere") }), InvalidArgument);
+  });
+});

@@ -1,0 +1,58 @@
+package files
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReadingBehindTheEndSaysWhereItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("three", "a\nb\nc\n")
+	w.file("one", "a")
+	w.file("empty", "")
+	for _, tc := range []struct {
+		read Request
+		note string
+	}{
+		{Request{Path: "three", Offset: 100}, "has 3 lines: nothing is at offset 100"},
+		{Request{Path: "three", Offset: 4}, "has 3 lines: nothing is at offset 4"},
+		{Request{Path: "three", Offset: 3}, ""},
+		{Request{Path: "one", Offset: 2}, "has 1 line: nothing is at offset 2"},
+		{Request{Path: "empty"}, "is empty"},
+		{Request{Path: "empty", Offset: 7}, "is empty"},
+		{Request{Path: "empty", Unit: UnitBytes}, "is empty"},
+		{Request{Path: "three", Offset: 6, Unit: UnitBytes}, "has 6 bytes: nothing is at offset 6"},
+		{Request{Path: "three", Offset: 5, Unit: UnitBytes}, ""},
+	} {
+		tc.read.Operation = OperationRead
+		if out, result := w.must(tc.read); result.Note != tc.note || (out == "") != (tc.note != "") {
+			t.Errorf("%+v: %q, %q", tc.read, result.Note, out)
+		}
+	}
+}
+
+func TestABinaryFileIsDescribed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for content, note := range map[string]string{
+		"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR":                 "is a binary file of 16 bytes",
+		strings.Repeat("\xff\xd8 ", 1000):                     "is a binary file of 3000 bytes",
+		"\xff\xfeh\x00i\x00":                                  "is text in UTF-16, of 6 bytes",
+		"caf\xe9 one\nplain two\n":                            "",
+		strings.Repeat("\u65e5\u672c\u8a9e\n", bufferBytes/4): "",
+	} {
+		w.file("f", content)
+		out, result := w.must(Request{Operation: OperationRead, Path: "f"})
+		if !strings.HasPrefix(result.Note, note) || result.Binary != (note != "") || note == "" && result.Note != "" {
+			t.Errorf("%.20q: %t, %q", content, result.Binary, result.Note)
+		}
+		// The output is what was read all the same.
+		if !strings.HasPrefix(content, out) || out == "" {
+			t.Errorf("%.20q: it reads %.20q", content, out)
+		}
+		if _, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: UnitBytes}); result.Binary || result.Note != "" {
+			t.Errorf("%.20q in bytes: %q", content, result.Note)
+		}
+	}
+}

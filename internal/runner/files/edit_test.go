@@ -1,0 +1,79 @@
+package files
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, tc := range []struct{ name, content, old, with, want string }{
+		{"lines of a file with CRLF", "a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", "x\r\ny\r\nz\r\nc\r\n"},
+		{"a line becomes two", "a\r\nb\r\n", "a", "a\nA", "a\r\nA\r\nb\r\n"},
+		{"the last line has no end", "a\r\nb", "b", "b\nB", "a\r\nb\r\nB"},
+		{"the new text has CRLF itself", "a\r\nb\r\n", "a\nb", "x\r\ny", "x\r\ny\r\n"},
+		{"both kinds", "a\r\nb\nc\r\nd\n", "b\nc\n", "B\nC\n", "a\r\nB\nC\nd\n"},
+		{"both kinds, in lines with CRLF", "a\nb\r\nc\n", "b", "B\nB", "a\nB\r\nB\r\nc\n"},
+		{"line ends are what is changed", "a\r\nb\r\n", "\r\n", "\n", "a\nb\n"},
+		{"LF stays", "a\nb\n", "a\nb", "x\ny", "x\ny\n"},
+		{"a carriage return in a line stays", "a\r\r\nb\r\n", "b", "c", "a\r\r\nc\r\n"},
+		{"the mark isn't part of the line", "\ufeffa\nb\n", "a\n", "x\n", "\ufeffx\nb\n"},
+		{"the mark and CRLF", "\ufeffa\r\nb\r\n", "a\nb", "x\ny", "\ufeffx\r\ny\r\n"},
+		{"the mark is what is changed", "\ufeffa\n", "\ufeffa", "a", "a\n"},
+	} {
+		w.file("f", tc.content)
+		_, result := w.must(Request{Operation: OperationEdit, Path: "f", OldString: tc.old, NewString: tc.with, ReplaceAll: tc.old == "\r\n"})
+		if got := w.content("f"); got != tc.want || result.Bytes != int64(len(tc.want)) || result.SHA256 != sumOf([]byte(tc.want)) {
+			t.Errorf("%s: %q, want %q, %+v", tc.name, got, tc.want, result)
+		}
+	}
+	w.file("f", "a\r\na\r\n")
+	w.must(Request{Operation: OperationEdit, Path: "f", OldString: "a\n", NewString: "b\nb\n", ReplaceAll: true})
+	if got := w.content("f"); got != "b\r\nb\r\nb\r\nb\r\n" {
+		t.Errorf("all of them: %q", got)
+	}
+	w.file("f", "a\nb\n")
+	w.refused(Request{Operation: OperationEdit, Path: "f", OldString: "a\r\nb", NewString: "x"}, EditNotFound, `lines end with "\n"`)
+}
+
+func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file("latin", "first\ncaf\xe9 one\nplain two\n")
+	for _, old := range []string{"caf\ufffd one", "caf\u00e9 one", "caf\u00e9", "first\ncaf\ufffd one\n"} {
+		w.refused(Request{Operation: OperationEdit, Path: "latin", OldString: old, NewString: "cafe one"}, EditNotFound, "line 2 has bytes that aren't UTF-8")
+	}
+	w.refused(Request{Operation: OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, EditNotFound, "compare it with what Read returns")
+	w.must(Request{Operation: OperationEdit, Path: "latin", OldString: "plain two", NewString: "plain 2"})
+	if got := w.content("latin"); got != "first\ncaf\xe9 one\nplain 2\n" {
+		t.Errorf("other lines can be edited: %q", got)
+	}
+}
+
+func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const content = "one\ntwo\ntwo\nthree\n"
+	w.file("f", content)
+	edit := func(edits ...Replacement) Request { return Request{Operation: OperationEdit, Path: "f", Edits: edits} }
+	w.refused(edit(Replacement{OldString: "one", NewString: "1"}, Replacement{OldString: "four", NewString: "4"}), EditNotFound, "edits[1]: The oldString was found 0 times")
+	w.refused(edit(Replacement{OldString: "one", NewString: "1"}, Replacement{OldString: "two", NewString: "2"}), EditAmbiguous, "edits[1]")
+	w.refused(edit(Replacement{OldString: "one", NewString: "1"}, Replacement{OldString: "", NewString: "2"}), InvalidRequest, "edits[1]")
+	both := edit(Replacement{OldString: "one", NewString: "1"})
+	both.OldString = "two"
+	w.refused(both, InvalidRequest, "one form")
+	w.refused(edit(make([]Replacement, MaxEdits+1)...), InvalidRequest, "at most")
+	if w.content("f") != content {
+		t.Fatalf("a refused edit has changed the file: %q", w.content("f"))
+	}
+	// Each sees what the one before made.
+	_, result := w.must(edit(
+		Replacement{OldString: "one", NewString: "uno"}, Replacement{OldString: "two", NewString: "2", ReplaceAll: true}, Replacement{OldString: "uno\n2", NewString: "1\n2"},
+	))
+	if got := w.content("f"); got != "1\n2\n2\nthree\n" || result.Replaced != 4 {
+		t.Errorf("%q, %+v", got, result)
+	}
+	w.rules.MaxWriteBytes = 20
+	w.refused(edit(Replacement{OldString: "1", NewString: strings.Repeat("x", 30)}, Replacement{OldString: "three", NewString: ""}), FileTooLarge, "edits[0]")
+}

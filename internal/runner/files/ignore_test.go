@@ -1,0 +1,80 @@
+package files
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, content := range map[string]string{
+		"repo/.git/HEAD":      "ref: refs/heads/main\n",
+		"repo/.gitignore":     "# builds\n\n*.log\n!keep.log\nnode_modules/\n/dist\nsrc/gen/**\ntmp\\ x\n*.{a,b}\ntrailing   \nfile-or-dir/\n[Tt]emp?\n**/deep/out\r\n",
+		"repo/src/.gitignore": "!debug.log\nlocal.txt\n",
+		".gitignore":          "*.go\n",
+		"repo/a.go":           "x", "repo/a.log": "x", "repo/keep.log": "x", "repo/src/debug.log": "x", "repo/src/other.log": "x", "repo/src/local.txt": "x",
+		"repo/local.txt": "x", "repo/node_modules/m/index.js": "x", "repo/src/node_modules/n.js": "x", "repo/dist/a.js": "x", "repo/src/dist/a.js": "x",
+		"repo/src/gen/x/y.go": "x", "repo/tmp x": "x", "repo/c.{a,b}": "x", "repo/c.a": "x", "repo/trailing": "x", "repo/file-or-dir": "x", "repo/sub/file-or-dir/f": "x",
+		"repo/temp1": "x", "repo/temp": "x", "repo/sub/deep/out/f": "x",
+	} {
+		w.file(name, content)
+	}
+	find := func(path string, ask bool) []string {
+		out, _ := w.must(Request{Operation: OperationGrep, Path: path, Pattern: "^x$", RespectGitIgnore: ask})
+		got := paths(decode[Match](t, out), func(m Match) string { return m.Path })
+		out, _ = w.must(Request{Operation: OperationGlob, Path: path, Pattern: "**", RespectGitIgnore: ask})
+		var files []string
+		for _, f := range decode[Found](t, out) {
+			if f.Type == TypeFile && !strings.HasSuffix(f.Path, ignoreName) {
+				files = append(files, f.Path)
+			}
+		}
+		if !slices.Equal(got, files) {
+			t.Errorf("Grep searches %q, Glob finds %q", got, files)
+		}
+		return got
+	}
+	want := []string{"a.go", "c.a", "file-or-dir", "keep.log", "local.txt", "src/debug.log", "src/dist/a.js", "temp"}
+	if got := find("repo", true); !slices.Equal(got, want) {
+		t.Errorf("it finds %q, want %q", got, want)
+	}
+	if got := find("repo", false); len(got) != 21 {
+		t.Errorf("without it: %d, %q", len(got), got)
+	}
+	// The files above a directory count too.
+	if got := find("repo/src", true); !slices.Equal(got, []string{"debug.log", "dist/a.js"}) {
+		t.Errorf("below: %q", got)
+	}
+	out, _ := w.must(Request{Operation: OperationList, Path: "repo/src", RespectGitIgnore: true})
+	if got := entries(t, out); !slices.Equal(got, []string{".gitignore", "debug.log", "dist", "gen"}) {
+		t.Errorf("List: %q", got)
+	}
+	compareWithGit(t, w.root+"/repo", want)
+}
+
+// compareWithGit has git itself say which files it doesn't ignore.
+func compareWithGit(t *testing.T, repo string, want []string) {
+	t.Helper()
+	git := func(args ...string) string {
+		cmd := exec.Command("git", args...)
+		cmd.Dir, cmd.Env = repo, append(cmd.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Skipf("git: %v: %s", err, out)
+		}
+		return string(out)
+	}
+	git("init", "-q", ".")
+	var got []string
+	for _, name := range strings.Split(strings.TrimSuffix(git("ls-files", "-z", "--others", "--exclude-standard"), "\x00"), "\x00") {
+		if !strings.HasSuffix(name, ignoreName) {
+			got = append(got, name)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("git has %q, want %q", got, want)
+	}
+}

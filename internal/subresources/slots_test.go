@@ -1,0 +1,240 @@
+package subresources
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+func newTestSlots(most int) (*slots, *testclock.FakePassiveClock) {
+	c := testclock.NewFakePassiveClock(time.Unix(1000, 0))
+	return newSlots("transfers", most, c), c
+}
+
+func TestRequestsOfAUserANamespaceAndAllAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	for name, tc := range map[string]struct {
+		bound int
+		who   func(i int) (user, namespace string)
+	}{
+		"a user":      {most / 4, func(i int) (string, string) { return "user", fmt.Sprint(i) }},
+		"a namespace": {most / 2, func(i int) (string, string) { return fmt.Sprint(i), "ns" }},
+		"all":         {most, func(i int) (string, string) { return fmt.Sprint(i), fmt.Sprint(i) }},
+	} {
+		s, _ := newTestSlots(most)
+		var held []*slot
+		for i := range tc.bound {
+			user, namespace := tc.who(i)
+			one, err := s.enter(user, namespace, func() { t.Errorf("%s: %d had to give way", name, i) })
+			if err != nil {
+				t.Fatalf("%s: %d: %v", name, i, err)
+			}
+			held = append(held, one)
+		}
+		user, namespace := tc.who(tc.bound)
+		_, err := s.enter(user, namespace, nil)
+		if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds != retryAfterSeconds {
+			t.Errorf("%s: one more: %v", name, err)
+		}
+		for _, one := range held {
+			one.leave()
+			one.leave()
+		}
+		if s.total != 0 || len(s.byUser)+len(s.byNamespace) != 0 {
+			t.Errorf("%s: left are %+v", name, s)
+		}
+	}
+}
+
+func TestTransfersOfASessionAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newTransferSlots(testclock.NewFakePassiveClock(time.Now()))
+	session := types.NamespacedName{Namespace: "ns", Name: "session"}
+	var leave []func()
+	for range maxTransfersPerSession {
+		l, err := s.enterSession(session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	if _, err := s.enterSession(session); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("one more: %v", err)
+	}
+	for _, l := range leave {
+		l()
+	}
+	if len(s.bySession) != 0 {
+		t.Errorf("left are %+v", s.bySession)
+	}
+}
+
+// Two namespaces hold all there is, each request slowly. Every other namespace gets some nevertheless.
+func TestTheSlowestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
+	t.Parallel()
+	const most = 8
+	s, now := newTestSlots(most)
+	var stopped []string
+	held := map[string]*slot{}
+	enter := func(name, namespace string) error {
+		one, err := s.enter(name, namespace, func() { stopped = append(stopped, name) })
+		held[name] = one
+		return err
+	}
+	for i := range most / 2 {
+		for _, namespace := range []string{"a", "b"} {
+			if err := enter(fmt.Sprint(namespace, i), namespace); err != nil {
+				t.Fatal(err)
+			}
+			held[fmt.Sprint(namespace, i)].moved.Add(int64(i))
+		}
+	}
+	// One of b ends, and one of c begins: a has most.
+	held["b0"].leave()
+	if err := enter("c0", "c"); err != nil || len(stopped) > 0 {
+		t.Fatal(err, stopped)
+	}
+	now.SetTime(now.Now().Add(time.Hour))
+	held["a0"].moved.Add(headStart)
+	if err := enter("c1", "c"); err != nil || strings.Join(stopped, " ") != "a1" {
+		t.Errorf("%v, stopped: %v", err, stopped)
+	}
+	if err := held["a1"].orGaveWay(io.ErrUnexpectedEOF); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "gave way") {
+		t.Errorf("it is told %v", err)
+	}
+	held["a1"].leave()
+	// Each of three has as much as the next one would have: 3, 3, 2.
+	if err := enter("c2", "c"); !apierrors.IsTooManyRequests(err) || len(stopped) != 1 {
+		t.Errorf("%v, stopped: %v", err, stopped)
+	}
+	// Two for the last ones. One that has just begun isn't the slowest.
+	for _, namespace := range []string{"d", "e"} {
+		if err := enter(namespace, namespace); err != nil {
+			t.Errorf("%s: %v", namespace, err)
+		}
+	}
+	if len(stopped) != 3 || s.total != most || len(s.byNamespace["a"]) != 2 || len(s.byNamespace["b"]) != 2 {
+		t.Errorf("stopped: %v, left: %v", stopped, s.byNamespace)
+	}
+}
+
+// slottedServer serves uploads, downloads, and answers that wait, with slots. The path is the namespace, the query what is done.
+func slottedServer(t *testing.T, s *slots, entered chan<- string) *httptest.Server {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		conn, err := s.enterWith(w, r, r.URL.String(), r.URL.Path, cancel)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+			return
+		}
+		defer conn.slot.leave()
+		if r.URL.Query().Get("kind") == "faster" {
+			conn.slot.moved.Add(headStart)
+		}
+		switch r.URL.Query().Get("do") {
+		case "upload":
+			_, _ = conn.Read(make([]byte, 1))
+			entered <- r.URL.String()
+			_, err = io.Copy(io.Discard, conn)
+		case "download":
+			conn.Header().Set("Content-Length", "1000000000")
+			entered <- r.URL.String()
+			for err == nil {
+				_, err = conn.Write(make([]byte, 64<<10))
+			}
+			return
+		case "follow":
+			_, _ = io.WriteString(conn, "line\n")
+			_ = http.NewResponseController(conn).Flush()
+			entered <- r.URL.String()
+			<-ctx.Done()
+			return
+		}
+		if err = conn.slot.orGaveWay(err); err != nil {
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// Each waits for its client when it has to give way.
+func TestARequestThatGivesWayEnds(t *testing.T) {
+	t.Parallel()
+	for what, check := range map[string]func(t *testing.T, response *http.Response){
+		"upload": func(t *testing.T, response *http.Response) {
+			said, _ := io.ReadAll(response.Body)
+			if response.StatusCode != http.StatusTooManyRequests || !bytes.Contains(said, []byte("gave way")) {
+				t.Errorf("an upload is told %d %s", response.StatusCode, said)
+			}
+		},
+		"download": func(t *testing.T, response *http.Response) {
+			if _, err := io.Copy(io.Discard, response.Body); err == nil {
+				t.Error("a download ends as if it were whole")
+			}
+		},
+		"follow": func(t *testing.T, response *http.Response) {
+			if got, err := io.ReadAll(response.Body); err != nil || string(got) != "line\n" {
+				t.Errorf("a follow ends with %q, %v", got, err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newTestSlots(8)
+			s.most = 2
+			entered := make(chan string, 1)
+			server := slottedServer(t, s, entered)
+			second := make(chan *http.Response, 1)
+			for _, kind := range []string{"faster", "slower"} {
+				body, sender := io.Pipe()
+				t.Cleanup(func() { sender.Close() })
+				go func() { _, _ = sender.Write([]byte("x")) }()
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+"/a?do="+what+"&kind="+kind, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					response, err := server.Client().Do(request)
+					if kind == "slower" {
+						if err != nil {
+							t.Error(err)
+						}
+						second <- response
+					}
+				}()
+				<-entered
+			}
+			var begun *http.Response
+			if what != "upload" {
+				begun = <-second
+			}
+			response, err := server.Client().Get(server.URL + "/b")
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Fatal(err, response)
+			}
+			response.Body.Close()
+			if what == "upload" {
+				begun = <-second
+			}
+			if begun != nil {
+				defer begun.Body.Close()
+				check(t, begun)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/envresolve"
+)
+
+// fallbackHome is the home directory, in temporaryDir, of users who can't write to the image's.
+const fallbackHome = ".home"
+
+// workspaceDir is the directory that every pod has for the files of calls.
+const workspaceDir = "/workspace"
+
+// addDefaults sets what processes expect and no source sets: output that isn't kept back in a buffer, a home directory that
+// can be written to, and that git trusts directories which are mounted. They count as variables of the image.
+func (e *Executor) addDefaults(plan *envresolve.Plan, r *envresolve.Resolved) {
+	v := variables{plan: *plan, Resolved: r}
+	v.plan.Trusted = false // what is blocked of the image's variables is blocked in a trusted call too
+	if _, source := v.get("PYTHONUNBUFFERED"); source == "" {
+		v.set("PYTHONUNBUFFERED", "1")
+	}
+	if home, source := v.get(homeVariable); source == "" || source == envresolve.SourceImage && !isWritable(home) {
+		if own := path.Join(temporaryDir, fallbackHome); makeHome(own) {
+			v.set(homeVariable, own)
+		}
+	}
+	v.trustDirectories(e.Mounts)
+}
+
+// variables are those of a process, with what is set after all sources.
+type variables struct {
+	plan envresolve.Plan
+	*envresolve.Resolved
+}
+
+func (v *variables) find(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(v.Vars, name, func(r envresolve.ResolvedVar, name string) int { return strings.Compare(r.Name, name) })
+}
+
+// get returns a variable and its source; the source is empty for one that isn't set.
+func (v *variables) get(name string) (value string, source envresolve.Source) {
+	at, found := v.find(name)
+	if !found {
+		return "", ""
+	}
+	return v.Env[at][len(name)+1:], v.Vars[at].Source
+}
+
+// set sets a variable, unless it is blocked. One that is set keeps its source.
+func (v *variables) set(name, value string) {
+	at, found := v.find(name)
+	switch {
+	case found:
+		v.Env[at] = name + "=" + value
+	case !v.plan.Blocks(name):
+		v.Env = slices.Insert(v.Env, at, name+"="+value)
+		v.Vars = slices.Insert(v.Vars, at, envresolve.ResolvedVar{Name: name, Source: envresolve.SourceImage})
+	}
+}
+
+// Variables through which git gets configuration that comes on top of its files.
+const (
+	gitCount = "GIT_CONFIG_COUNT"
+	gitKey   = "GIT_CONFIG_KEY_"
+	gitValue = "GIT_CONFIG_VALUE_"
+)
+
+// trustDirectories lets git work at the top of directories whose owner isn't this user, as that of a volume.
+func (v *variables) trustDirectories(dirs []string) {
+	given, source := v.get(gitCount)
+	count, err := strconv.Atoi(given)
+	if len(dirs) == 0 || source != "" && err != nil || v.plan.Blocks(gitCount) {
+		return
+	}
+	for _, dir := range dirs {
+		v.set(gitKey+strconv.Itoa(count), "safe.directory")
+		v.set(gitValue+strconv.Itoa(count), dir)
+		count++
+	}
+	v.set(gitCount, strconv.Itoa(count))
+}
+
+// isWritable says whether this user can make files in a directory.
+func isWritable(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir() && path.IsAbs(dir) && unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
+}
+
+// makeHome makes a directory, and reports whether it is there for this user.
+func makeHome(dir string) bool {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		return true
+	}
+	info, err := os.Lstat(dir)
+	return err == nil && info.IsDir() && isWritable(dir)
+}
+
+// ForeignMounts are the workspace, and the directories that volumes are mounted at, where another user owns them. Calls can't
+// mount anything.
+func ForeignMounts() []string {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		mounts = nil
+	}
+	return foreignMounts(mounts)
+}
+
+// systemMounts are directories that a container's runtime mounts something at.
+var systemMounts = []string{"/proc", "/sys", "/dev", "/etc", "/run", "/var/run"}
+
+func foreignMounts(mountinfo []byte) (dirs []string) {
+	candidates := []string{workspaceDir}
+	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 4 {
+			candidates = append(candidates, unescapeMount(fields[4]))
+		}
+	}
+	self, _ := os.Executable()
+	for _, dir := range candidates {
+		isSystem := dir == "/" || dir == temporaryDir || dir == filepath.Dir(self) ||
+			slices.ContainsFunc(systemMounts, func(system string) bool { return isBelow(dir, system) })
+		if !isSystem && !slices.Contains(dirs, dir) && isForeign(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// unescapeMount undoes how mountinfo writes blanks.
+func unescapeMount(field string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(field)
+}
+
+func isForeign(dir string) bool {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) != os.Geteuid()
+}

@@ -1,0 +1,104 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/supervisor"
+)
+
+// setting is a plan's layer of the environment with one variable.
+func setting(name, value string) []envresolve.Layer {
+	return []envresolve.Layer{{Source: envresolve.SourceEnvironment, Vars: []envresolve.Var{{Name: name, Value: value}}}}
+}
+
+func TestWhatAProcessFindsUnlessASourceSetsIt(t *testing.T) {
+	tmp := temporary(t)
+	for name, c := range map[string]struct {
+		image     string
+		layers    []envresolve.Layer
+		blocklist []string
+		script    string
+		want      string
+	}{
+		"output isn't buffered":          {script: `echo "$PYTHONUNBUFFERED"`, want: "1"},
+		"not even with the image's own":  {image: "PYTHONUNBUFFERED=", script: `echo "${PYTHONUNBUFFERED-unset}"`, want: ""},
+		"an environment's value":         {layers: setting("PYTHONUNBUFFERED", "0"), script: `echo "$PYTHONUNBUFFERED"`, want: "0"},
+		"a blocked variable":             {blocklist: []string{"PYTHON"}, script: `echo "${PYTHONUNBUFFERED-unset}"`, want: "unset"},
+		"a home that can be written to":  {image: "HOME=" + tmp, script: `echo "$HOME"`, want: tmp},
+		"one that is no directory":       {image: "HOME=/dev/null", script: `echo x >"$HOME/f"; cat "$HOME/f"; stat -c "%a %n" "$HOME"`, want: "x\n700 " + tmp + "/.home"},
+		"one that isn't there":           {image: "HOME=/nonexistent", script: `echo "$HOME"`, want: tmp + "/.home"},
+		"none":                           {script: `echo "$HOME"`, want: tmp + "/.home"},
+		"one that an environment sets":   {layers: setting("HOME", "/nonexistent"), script: `echo "$HOME"`, want: "/nonexistent"},
+		"git's variables without mounts": {script: `echo "${GIT_CONFIG_COUNT-unset}"`, want: "unset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := executor(t)
+			e.Environ = []string{"PATH=/usr/bin:/bin", c.image}
+			a := shell(e, c.script)
+			a.Environment.Layers, a.Environment.Blocklist = c.layers, c.blocklist
+			r := execute(t, e, a)
+			if got := strings.TrimSuffix(string(r.Outcome.Stdout.Head), "\n"); got != c.want {
+				t.Errorf("got %q, want %q; %s", got, c.want, r.Outcome.Stderr.Head)
+			}
+		})
+	}
+}
+
+func TestWhatWasPrintedIsThereBeforeTheEnd(t *testing.T) {
+	temporary(t)
+	e := executor(t)
+	ctx, stop := context.WithCancelCause(context.Background())
+	e.Stdout = writerFunc(func(p []byte) {
+		if bytes.HasSuffix(p, []byte("\n")) {
+			stop(runner.Stop{Reason: result.TimedOut, Message: "seen"})
+		}
+	})
+	r := e.Execute(ctx, snippet(e, "python", "import time\nprint('step 1')\ntime.sleep(600)", "python3"))
+	if r.Outcome.Reason != result.TimedOut || string(r.Outcome.Stdout.Head) != "step 1\n" {
+		t.Errorf("got %+v", r.Outcome)
+	}
+}
+
+func TestGitWorksAtTheTopOfADirectoryThatIsMounted(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a directory to another user")
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git isn't installed")
+	}
+	tmp, e := temporary(t), executor(t)
+	e.Environ = []string{"PATH=/usr/bin:/bin", "HOME=" + tmp, "GIT_CONFIG_NOSYSTEM=1"}
+	mount := e.WorkingDir + "/a volume"
+	if err := os.Mkdir(mount, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	mountinfo := "22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:21 / /proc rw - proc proc rw\n24 22 8:2 / " + strings.ReplaceAll(mount, " ", `\040`) + " rw - ext4 /dev/sdb rw\n"
+	if own := supervisor.ForeignMountsIn(mountinfo); len(own) > 0 {
+		t.Errorf("%q are foreign", own)
+	}
+	if err := os.Chown(mount, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	script := `cd "a volume"; git init -q . && git config user.name a && git status --short && git rev-parse --show-toplevel; git config user.email; ls -a`
+	refused := execute(t, e, shell(e, script))
+	if strings.HasPrefix(string(refused.Outcome.Stdout.Head), mount) {
+		t.Skip("git doesn't look at owners here")
+	}
+	e.Mounts = supervisor.ForeignMountsIn(mountinfo)
+	a := shell(e, script)
+	a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceEnvironment, Vars: []envresolve.Var{
+		{Name: "GIT_CONFIG_COUNT", Value: "1"}, {Name: "GIT_CONFIG_KEY_0", Value: "user.email"}, {Name: "GIT_CONFIG_VALUE_0", Value: "a@example.org"},
+	}}}
+	r := execute(t, e, a)
+	if got := string(r.Outcome.Stdout.Head); got != mount+"\na@example.org\n.\n..\n.git\n" {
+		t.Errorf("got %q, %s", got, r.Outcome.Stderr.Head)
+	}
+}

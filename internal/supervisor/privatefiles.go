@@ -1,0 +1,226 @@
+package supervisor
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox/rules"
+)
+
+// privateFilesName is the directory in temporaryDir that has those of all calls, so that one path names what no operation
+// on files may reach.
+const privateFilesName = ".toolcall-files"
+
+// temporaryDir is where private files are. The image's TMPDIR doesn't count: it can be a directory that outlives the
+// call, or that others see. Tests change it.
+var temporaryDir = "/tmp"
+
+// privateFilesMode lets nobody else in.
+const privateFilesMode = 0o700
+
+// privateFilesPaths are the paths by which the directory of all private files can be reached.
+func privateFilesPaths() []string {
+	paths := []string{path.Join(temporaryDir, privateFilesName)}
+	if real, err := filepath.EvalSymlinks(temporaryDir); err == nil && real != temporaryDir {
+		paths = append(paths, path.Join(real, privateFilesName))
+	}
+	return paths
+}
+
+// privateFiles is the directory of one call's files: those that its variables name, and its snippet. All is done by descriptor: a call of the same session has the same
+// user, and can put something else in the place of any path.
+type privateFiles struct {
+	// path is for the command.
+	path string
+	// all is the directory of all calls', own that of this one, which has the name in it.
+	all, own *os.Root
+	name     string
+	// ownDir is own again, for what an os.Root does by path.
+	ownDir   *os.File
+	written  []string
+	removing sync.Once
+}
+
+// resolve finishes the call's plan, with the files that variables name, and room for a snippet; nil for neither. The caller
+// removes them, also after an error.
+func (e *Executor) resolve(a *wire.Assignment) (resolved envresolve.Resolved, files *privateFiles, err error) {
+	plan := a.Environment
+	if plan.NamesFiles() || a.HasSource {
+		if files, err = newPrivateFiles(); err != nil {
+			return resolved, nil, fmt.Errorf("make a directory for the files of secrets and snippets: %w", err)
+		}
+		plan.FileDir = files.path
+	}
+	resolved, err = envresolve.Resolve(&plan, e.Environ, wire.Internal)
+	if err == nil {
+		err = e.checkApart(resolved.Apart)
+	}
+	for i := range resolved.Files {
+		if err == nil {
+			err = files.write(path.Base(resolved.Files[i].Path), []byte(resolved.Files[i].Content))
+		}
+	}
+	if err == nil {
+		e.addDefaults(&plan, &resolved)
+	}
+	return resolved, files, err
+}
+
+// notApartError says that other calls could read what a call is given.
+type notApartError struct{ names []string }
+
+func (n *notApartError) Error() string {
+	const shown = 8
+	return fmt.Sprintf("the node can't keep the calls of a session apart (it has no Landlock of Linux 6.2 or later, or no seccomp listener), and "+
+		"others could read the secrets %.256q of this call: run it without a session, or in a session on another node", n.names[:min(shown, len(n.names))])
+}
+
+// checkApart refuses to give values to a call that others of its session could read in /proc: those of a runner without rules
+// of its own aren't held by the kernel.
+func (e *Executor) checkApart(names []string) error {
+	if e.Session == nil || e.Rules != nil || len(names) == 0 {
+		return nil
+	}
+	return &notApartError{names}
+}
+
+// newPrivateFiles makes a directory for a call. Its name is random: another call can't be there first.
+func newPrivateFiles() (*privateFiles, error) {
+	temporary, err := os.OpenRoot(temporaryDir)
+	if err != nil {
+		return nil, err
+	}
+	defer temporary.Close()
+	if err := temporary.Mkdir(privateFilesName, privateFilesMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	all, err := openOwnDir(temporary, privateFilesName)
+	if err != nil {
+		return nil, err
+	}
+	name := rand.Text()
+	own, err := makeOwnDir(all, name)
+	if err != nil {
+		_ = all.Close()
+		return nil, err
+	}
+	f := &privateFiles{path: path.Join(temporaryDir, privateFilesName, name), all: all, own: own, name: name}
+	if f.ownDir, err = own.Open("."); err != nil {
+		return nil, errors.Join(err, f.remove())
+	}
+	return f, nil
+}
+
+func makeOwnDir(in *os.Root, name string) (*os.Root, error) {
+	if err := in.Mkdir(name, privateFilesMode); err != nil {
+		return nil, err
+	}
+	own, err := openOwnDir(in, name)
+	if err != nil {
+		return nil, errors.Join(err, in.Remove(name))
+	}
+	return own, nil
+}
+
+// openOwnDir opens a directory, and makes sure that it isn't a link, and that it is this user's alone.
+func openOwnDir(in *os.Root, name string) (*os.Root, error) {
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil {
+		err = checkOwnDir(in, name, opened)
+	}
+	if err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+func checkOwnDir(in *os.Root, name string, opened fs.FileInfo) error {
+	named, err := in.Lstat(name)
+	if err != nil {
+		return err
+	}
+	owner, ok := opened.Sys().(*syscall.Stat_t)
+	switch where := path.Join(in.Name(), name); {
+	case !os.SameFile(named, opened):
+		return fmt.Errorf("%q is a symbolic link, or was replaced: it must be a directory of the runner's own", where)
+	case !ok || int(owner.Uid) != os.Geteuid():
+		return fmt.Errorf("%q is another user's: it must be a directory of the runner's own", where)
+	case opened.Mode().Perm() != privateFilesMode:
+		return fmt.Errorf("%q has the permissions %#o: it must have %#o", where, opened.Mode().Perm(), privateFilesMode)
+	}
+	return nil
+}
+
+func (f *privateFiles) write(name string, content []byte) error {
+	to, err := f.own.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400)
+	if err != nil {
+		return fmt.Errorf("make a private file: %w", err)
+	}
+	f.written = append(f.written, name)
+	_, err = to.Write(content)
+	if closeErr := to.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("write a private file: %w", err)
+	}
+	return nil
+}
+
+// remove removes the files once, whatever the command has made of their directory. It has an error the first time only. Nil
+// has no files.
+func (f *privateFiles) remove() (err error) {
+	if f == nil {
+		return nil
+	}
+	f.removing.Do(func() { err = f.removeAll() })
+	return err
+}
+
+func (f *privateFiles) removeAll() error {
+	defer f.all.Close()
+	defer f.own.Close()
+	defer f.ownDir.Close()
+	// The command may have taken the right to remove something. If that matters, removing fails.
+	_ = f.ownDir.Chmod(privateFilesMode)
+	var failed []error
+	// By their own directory, which the command may have moved.
+	for _, name := range f.written {
+		if err := f.own.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(append(failed, f.all.RemoveAll(f.name))...)
+}
+
+// removeFrom removes the files, and says in the outcome when that fails.
+func (f *privateFiles) removeFrom(o *result.Outcome) {
+	if err := f.remove(); err != nil {
+		o.Message += fmt.Sprintf(" The call's private files can't be removed: %v.", err)
+	}
+}
+
+// readable lets a call read its own files.
+func (f *privateFiles) readable(r *rules.Rules) *rules.Rules {
+	if r == nil || r.ReadPaths == nil || f == nil {
+		return r
+	}
+	wider := *r
+	wider.ReadPaths = append(append([]string{}, r.ReadPaths...), f.path)
+	return &wider
+}

@@ -1,0 +1,70 @@
+package supervisor
+
+import (
+	"os"
+	"path"
+	"strings"
+
+	"toolcall.dev/operator/internal/dispatch/wire"
+)
+
+// snippetName is the name of a snippet's file, without its suffix: no module that somebody imports is called so.
+const snippetName = "toolcall_snippet"
+
+// language is what an interpreter looks at beside a snippet.
+type language struct {
+	// suffix is that of its files.
+	suffix string
+	// imports is the variable with the directories in which it looks for modules; empty for none.
+	imports string
+	// beside says that it looks for modules beside the file that imports them.
+	beside bool
+}
+
+var languages = map[string]language{
+	"python":     {suffix: ".py", imports: "PYTHONPATH"},
+	"javascript": {suffix: ".js", imports: "NODE_PATH", beside: true},
+	"typescript": {suffix: ".ts", imports: "NODE_PATH", beside: true},
+	"ruby":       {suffix: ".rb", imports: "RUBYLIB", beside: true},
+	"perl":       {suffix: ".pl", imports: "PERL5LIB"},
+	"bash":       {suffix: ".sh"},
+	"sh":         {suffix: ".sh"},
+}
+
+// addSnippet makes a file of the call's snippet, which imports modules as if it were in the call's directory. It returns the
+// file's path.
+func (p *prepared) addSnippet(a *wire.Assignment, dir string) (string, error) {
+	as := languages[a.Language]
+	name := snippetName + as.suffix
+	if err := p.files.write(name, a.Source); err != nil {
+		return "", err
+	}
+	v := variables{plan: a.Environment, Resolved: &p.Resolved}
+	if as.imports != "" {
+		value, _ := v.get(as.imports)
+		v.set(as.imports, strings.TrimSuffix(dir+":"+value, ":"))
+	}
+	if as.beside {
+		p.files.link(dir)
+	}
+	return path.Join(p.files.path, name), nil
+}
+
+// maxLinks bounds how many files of a directory get links. A program that looks for others by their own paths finds them.
+const maxLinks = 1000
+
+// link makes what is in a directory appear beside the private files, where a module can be looked for. What can't be linked
+// isn't found. A package.json says how the files beside it are read, and isn't about the snippet.
+func (f *privateFiles) link(dir string) {
+	from, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer from.Close()
+	names, _ := from.Readdirnames(maxLinks)
+	for _, name := range names {
+		if name != "package.json" {
+			_ = f.own.Symlink(path.Join(dir, name), name)
+		}
+	}
+}
