@@ -25,7 +25,8 @@ type served struct {
 	stops int
 	// ending says that the runner was told to end, paused that it is to be given nothing meanwhile.
 	ending, paused bool
-	// isNew says that there is news for the session, and nobody has taken it.
+	// isNew says that there is news for the session, and nobody has taken it: also that a call has ended which nobody looks at
+	// any more, and left its place.
 	isNew bool
 	// isAwaited says that a call wasn't assigned because much of what was sent waits to be read.
 	isAwaited bool
@@ -191,6 +192,7 @@ func (s *Session) setKnown(m *wire.Known) bool {
 	call.State, call.isNew = Known, true
 	s.served.taken--
 	discard := call.discard
+	s.served.isNew = s.served.isNew || discard
 	s.mu.Unlock()
 	if discard {
 		s.drop(m.CallUID)
@@ -210,9 +212,10 @@ func (s *Session) setServedResult(r *wire.Result, size int, release func()) bool
 		release()
 		return expected
 	}
+	discard := call.discard
+	s.served.isNew = s.served.isNew || discard && call.State != Ended
 	call.State, call.isNew = Ended, true
 	call.result = &heldResult{call: s.objectName(call.Name), result: r, size: size, inSession: true, release: release}
-	discard := call.discard
 	s.mu.Unlock()
 	if discard {
 		_ = s.ackServed(r.CallUID)
