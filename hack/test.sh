@@ -29,7 +29,7 @@ raced=(./internal/dispatch/... ./internal/host/... ./internal/queue/... ./intern
 # without_race are packages of pure functions alone, whose tests take longest with the race detector.
 without_race=(./internal/guards ./internal/runner/redact)
 
-flags=(-vet=off -timeout=20m) # The linter vets.
+flags=(-vet=off -timeout=40m) # The linter vets.
 short=(-short)
 if [[ $mode == full ]]; then
   export TOOLCALL_FULL=1
@@ -148,13 +148,13 @@ KUBECONFIG=$(cluster kubeconfig)
 export KUBECONFIG
 stage deploy deploy_all || exit
 # More tests at once than there are processors: a call mostly waits for its pod.
-on_node end-to-end -parallel=6 -timeout=30m ./test/e2e
+on_node end-to-end -parallel=6 -timeout=60m ./test/e2e
 # The client libraries: what needs no cluster, and the scenarios.
 for language in python typescript; do
   TOOLCALL_SCENARIOS=1 stage "client-$language" "clients/$language/test.sh" || true
 done
 # The pages' commands and manifests, the samples, and the example programs.
-on_node documentation -timeout=30m ./test/docs
+on_node documentation -timeout=60m ./test/docs
 if [[ $mode == full ]]; then
   TOOLCALL_FAULTS=1 on_node faults -timeout=120m ./test/faults
   # Last on the cluster: it removes the operator and puts it back.

@@ -34,6 +34,9 @@ func TestEnvironmentsThatTheAPIServerTakesAndRefuses(t *testing.T) {
 		"value and reference": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
 			s.Env = []v1alpha1.EnvVar{{Name: "A", Value: "x", ValueFrom: &v1alpha1.EnvVarSource{SecretKeyRef: key}}}
 		}), "set value or valueFrom, not both"},
+		"an exported function": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) {
+			s.Env = []v1alpha1.EnvVar{{Name: "BASH_FUNC_ls%%", Value: "() { id; }"}}
+		}), "spec.env[0].name"},
 		"a runner in the image":     {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "/usr/bin/toolcall-runner" }), ""},
 		"a relative runner path":    {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "runner" }), "spec.runnerPath"},
 		"a runner path of a folder": {valid(func(s *v1alpha1.ExecutionEnvironmentSpec) { s.RunnerPath = "/usr/bin/" }), "spec.runnerPath"},

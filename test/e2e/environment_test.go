@@ -302,25 +302,3 @@ func (sp *space) editEnvironment(t *testing.T, name string, change func(*v1alpha
 		return sp.client.Update(t.Context(), env)
 	})
 }
-
-func TestEnvironmentsThatTheAPIRefuses(t *testing.T) {
-	t.Parallel()
-	sp := newSpace(t)
-	both := fromSecret("BOTH", "data", "key", false)
-	both.Value = "value"
-	for name, test := range map[string]struct {
-		env  v1alpha1.EnvVar
-		want string
-	}{
-		"an exported function":      {value("BASH_FUNC_ls%%", "() { id; }"), "spec.env[0].name"},
-		"a value and a reference":   {both, "set value or valueFrom, not both"},
-		"a reference to two things": {v1alpha1.EnvVar{Name: "TWO", ValueFrom: &v1alpha1.EnvVarSource{}}, "set exactly one of secretKeyRef, configMapKeyRef and fieldRef"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: sp.namespace, Name: "refused"}}
-			env.Spec.Image, env.Spec.Env = toolImage, []v1alpha1.EnvVar{test.env}
-			expectRefused(t, sp.client.Create(t.Context(), env), test.want)
-		})
-	}
-}

@@ -35,7 +35,7 @@ const (
 	// labelRun marks what one run of the tests made in the cluster.
 	labelRun = "toolcall.dev/e2e-run"
 	// patience bounds every wait that a test doesn't bound itself.
-	patience = 90 * time.Second
+	patience = 4 * time.Minute
 )
 
 // suite is the connection to the cluster that all tests share.
