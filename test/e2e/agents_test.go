@@ -36,7 +36,7 @@ type situation struct {
 	prepare func(t *testing.T, sp *space)
 	// session has the calls run in one; nil for none.
 	session []func(*v1alpha1.ToolSession)
-	// atOnce creates all calls before it waits for them, and waiting looks at the last one meanwhile.
+	// atOnce creates all calls before it waits for them, and waiting looks for one that waits meanwhile.
 	atOnce  bool
 	waiting func(s *v1alpha1.ToolCallStatus) bool
 	// refused says that the API server may refuse the calls, or has to.
@@ -167,10 +167,10 @@ func (s *situation) try(t *testing.T, c *agentCase) {
 		}
 	}
 	if s.waiting != nil {
-		last := calls[len(calls)-1]
+		// Which call has to wait for a quota, the order decides in which the cluster makes their pods.
 		sp.await(t, "a call that says for what it waits", &v1alpha1.ToolCallList{}, func(o client.Object, gone bool) bool {
 			return !gone && s.waiting(&o.(*v1alpha1.ToolCall).Status)
-		}, named(last)...)
+		}, client.InNamespace(sp.namespace))
 	}
 	for i, call := range calls {
 		if s.atOnce {

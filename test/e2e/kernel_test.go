@@ -105,7 +105,10 @@ func readVectors(t *testing.T, name string, into any) {
 // Each of these got an unlisted program to run when only a parser held the list. Whatever the guards say of it now, what
 // runs in the pod is listed.
 func TestNothingUnlistedRunsInThePod(t *testing.T) {
-	t.Parallel()
+	sessionFirst(t, testNothingUnlistedRunsInThePod, wayCold)
+}
+
+func testNothingUnlistedRunsInThePod(t *testing.T, w way) {
 	vectors := struct {
 		Cases []struct {
 			Name   string
@@ -114,7 +117,7 @@ func TestNothingUnlistedRunsInThePod(t *testing.T) {
 		}
 	}{}
 	readVectors(t, "bypass.json", &vectors)
-	sp := newBareSpace(t)
+	sp := w.newBareSpace(t)
 	var mu sync.Mutex
 	environments := map[string]string{}
 	environment := func(policy v1alpha1.ExecutionPolicySpec) string {
@@ -175,10 +178,13 @@ func isHelper(program string, listed []string) bool {
 
 // A list of programs doesn't stand in the way of ordinary work: the commands end as they do without one.
 func TestOrdinaryCommandsRunAsWithoutAPolicy(t *testing.T) {
-	t.Parallel()
+	sessionFirst(t, testOrdinaryCommandsRunAsWithoutAPolicy, wayCold)
+}
+
+func testOrdinaryCommandsRunAsWithoutAPolicy(t *testing.T, w way) {
 	vectors := struct{ Allowed, Commands []string }{}
 	readVectors(t, "ordinary.json", &vectors)
-	free, held := newSpace(t), newSpace(t, listed(vectors.Allowed...))
+	free, held := w.newSpace(t), w.newSpace(t, listed(vectors.Allowed...))
 	first := func(command string) string {
 		return strings.FieldsFunc(command+" ", func(r rune) bool { return r == ' ' || r == ';' })[0]
 	}
@@ -191,9 +197,11 @@ func TestOrdinaryCommandsRunAsWithoutAPolicy(t *testing.T) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	have := free.run(t, shell("for p in "+strings.Join(names, " ")+"; do type -P \"$p\" >/dev/null && echo \"$p\"; done; true")).Status.Stdout
+	var repositories atomic.Int32
 	script := func(command string) v1alpha1.ToolCallSpec {
-		// A repository and some files, for the commands to find.
-		return within(20, shell("cd /workspace && git init -q . 2>/dev/null && echo hello > a.txt && git add a.txt && git -c user.name=a -c user.email=a@example.com commit -qm first\n"+command))
+		// A repository and some files, for the commands to find. Calls of a session have one each.
+		repository := fmt.Sprintf("/workspace/%d", repositories.Add(1))
+		return within(20, shell("git init -q "+repository+" 2>/dev/null && cd "+repository+" && echo hello > a.txt && git add a.txt && git -c user.name=a -c user.email=a@example.com commit -qm first\n"+command))
 	}
 	tried := 0
 	for _, command := range vectors.Commands {

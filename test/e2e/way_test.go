@@ -49,6 +49,15 @@ func coldFirst(t *testing.T, test func(*testing.T, way), others ...way) {
 	inWays(t, test, ways...)
 }
 
+// sessionFirst runs a test of many calls in a session, and in the full run also in the other ways.
+func sessionFirst(t *testing.T, test func(*testing.T, way), others ...way) {
+	ways := []way{waySession}
+	if full.Run() {
+		ways = append(ways, others...)
+	}
+	inWays(t, test, ways...)
+}
+
 func inWays(t *testing.T, test func(*testing.T, way), ways ...way) {
 	t.Parallel()
 	for _, w := range ways {
