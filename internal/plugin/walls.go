@@ -74,6 +74,7 @@ func isolationFields(i *v1alpha1.Isolation) []field {
 		{"Programs", heldByKernel(i.Programs)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
 		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
+		{"Runs applets unseen", strings.Join(i.UnheldApplets, ", ")},
 		{"Listed and writable", strings.Join(i.Writable, ", ")},
 		{"Listed and not found", strings.Join(i.NotFound, ", ")},
 	}
