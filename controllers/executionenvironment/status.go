@@ -175,7 +175,7 @@ func (r *Reconciler) appletsNote(p *pool, held *rules.Rules) string {
 	if len(applets) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Calls can run. %s, so to list one of them is to list all", unheldApplets(applets))
+	return v1alpha1.MessageReadyBut + unheldApplets(applets) + ", so to list one of them is to list all"
 }
 
 func unheldApplets(programs []string) string {

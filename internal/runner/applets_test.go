@@ -178,7 +178,7 @@ func TestAProgramThatExecutesItsAppletsIsHeld(t *testing.T) {
 		t.Errorf("%s\n%+v", describe(o), o.Isolation)
 	}
 	// What the program was asked isn't the call's.
-	if diff := cmp.Diff(result.Programs{{Path: bin + "/id", Count: 1, Rule: result.RuleName}, {Path: "/usr/bin/id", Count: 1, Rule: result.RuleNotListed}}, o.Refused); diff != "" {
+	if diff := cmp.Diff(result.Programs{{Path: bin + "/id", Count: 2, Rule: result.RuleName}, {Path: "/usr/bin/id", Count: 2, Rule: result.RuleNotListed}}, o.Refused); diff != "" {
 		t.Errorf("refused: %s", diff)
 	}
 	for _, p := range o.Executed {

@@ -66,7 +66,7 @@ func largestResult() *wire.Result {
 	for range result.MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
 	}
-	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = o.Executed, o.Isolation.NamesOnly, o.Isolation.NamesOnly
+	o.Refused, o.Isolation.UnheldApplets, o.Isolation.Writable, o.Isolation.NotFound = o.Executed, o.Isolation.NamesOnly, o.Isolation.NamesOnly, o.Isolation.NamesOnly
 	for i := range wire.MaxNames {
 		name := fmt.Sprintf("A%0*d", wire.MaxNameBytes-1, i)
 		r.Environment.Vars = append(r.Environment.Vars, envresolve.ResolvedVar{Name: name, Source: envresolve.SourceEnvironment})
