@@ -210,6 +210,7 @@ func TestAnEnvironmentSaysThatItsImageRunsAppletsUnseen(t *testing.T) {
 	shell := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "echo hi"}}
 	isolation := &result.Isolation{LandlockABI: 6, Programs: true, Network: result.NetworkPod, UnheldApplets: result.Paths{"/bin/busybox"}}
 	refused := result.Outcome{Reason: result.IsolationUnavailable, Message: "It was not started.", Isolation: isolation}
+	w.expectReady(env, "before any call")
 	w.runApplets(program, refused)
 	w.expectUnavailable(env, "after a call that was refused", `"/bin/busybox" of the image runs its applets without executing them. Calls that may start one don't start.`)
 	before := w.judge(env).ResourceVersion

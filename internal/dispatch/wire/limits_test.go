@@ -28,8 +28,8 @@ func largestResult() *wire.Result {
 		CallUID: "01234567-89ab-cdef-0123-456789abcdef",
 		Outcome: result.Outcome{
 			Reason: result.CancelRequested, Started: true, OOMKilled: true,
-			Message: strings.Repeat("\x01", result.MaxMessage), WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir),
-			StartTime: at, CompletionTime: at, DurationMS: 1<<63 - 1, Stdout: stream, Stderr: stream,
+			Message: strings.Repeat("\x01", result.MaxMessage), Refusal: strings.Repeat("\x01", result.MaxMessage), WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir),
+			StartTime: at, CompletionTime: at, DurationMS: 1<<63 - 1, Stdout: stream, Stderr: stream, Output: stream,
 		},
 		Environment: wire.Environment{
 			WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir), OmittedVars: 1<<63 - 1, OmittedStripped: 1<<63 - 1,
