@@ -52,8 +52,8 @@ func (r *run) askMultiCall(ctx context.Context, domain *sandbox.Domain) error {
 	return &unheldError{r.cmd.Rules.Policy, unheld, domain.Isolation()}
 }
 
-// ask runs a question to a program: held by its domain, without a network, as the command's own user, and with nothing of the command's. Nobody
-// sees its output.
+// ask runs a question to a program: held by its domain, without a network, as the command's user, and with nothing of the
+// command's but PATH. Nobody sees its output.
 func (r *run) ask(ctx context.Context, d *sandbox.Domain, argv []string) result.Outcome {
 	if err := context.Cause(ctx); err != nil {
 		d.Close()

@@ -24,12 +24,15 @@ const (
 	scriptEnd = "toolcall-end"
 )
 
-// starters are applets that start others, and arguments with which they do.
-var starters = map[string]string{
-	"xargs": "echo " + appletMark,
-	"find":  "/dev/null -exec echo " + appletMark + " ;",
-	"env":   "echo " + appletMark,
+// starters are applets that start others, with the arguments with which they do.
+var starters = [][]string{
+	{"xargs", "echo", appletMark},
+	{"find", "/dev/null", "-exec", "echo", appletMark, ";"},
+	{"env", "echo", appletMark},
 }
+
+// shells are applets that start others, and run scripts.
+var shells = []string{"sh", "ash"}
 
 // shellApplets are what a shell is told to start: applets that no shell has as commands of its own, of both kinds that
 // busybox may run without an execve.
@@ -126,7 +129,6 @@ func (d *Domain) kindOf(p *program, ask Ask) (kind, error) {
 // questions are the commands by which a program is asked. The first that is answered in full is enough: the shell's, which
 // tries the other applets as well.
 func (p *program) questions() [][]string {
-	names := []string{"xargs", "find", "env"}
 	if !p.isByArgumentAlone() && isMultiCallName(filepath.Base(p.path)) {
 		// The single program of coreutils, GNU's and uutils', has none that start others but env and its like.
 		return [][]string{
@@ -135,32 +137,29 @@ func (p *program) questions() [][]string {
 		}
 	}
 	script := shellApplets
-	var questions [][]string
-	for _, name := range names {
-		words := p.calling(name)
-		if words == nil {
-			continue
+	var others, questions [][]string
+	for _, starter := range starters {
+		if command := p.command(starter...); command != nil {
+			others = append(others, command)
+			script += "; " + quoteWords(command) + " </dev/null"
 		}
-		arguments := strings.Fields(starters[name])
-		questions = append(questions, slices.Concat(words, arguments))
-		script += "; " + quoteWords(slices.Concat(words, arguments)) + " </dev/null"
 	}
 	script += "; echo " + scriptEnd
-	for _, shell := range []string{"ash", "sh"} {
-		if words := p.calling(shell); words != nil {
-			questions = slices.Insert(questions, 0, slices.Concat(words, []string{"-c", script}))
+	for _, shell := range shells {
+		if command := p.command(shell, "-c", script); command != nil {
+			questions = append(questions, command)
 		}
 	}
-	return questions
+	return append(questions, others...)
 }
 
-// calling are the words that call a program by a name; nil where it has no such one.
-func (p *program) calling(name string) []string {
+// command is a command of one of the program's names; nil if it has no such name.
+func (p *program) command(words ...string) []string {
 	switch {
 	case isMultiCallName(filepath.Base(p.path)):
-		return []string{p.path, name}
-	case slices.Contains(p.calls, name):
-		return []string{filepath.Join(filepath.Dir(p.path), name)}
+		return append([]string{p.path}, words...)
+	case slices.Contains(p.calls, words[0]):
+		return append([]string{filepath.Join(filepath.Dir(p.path), words[0])}, words[1:]...)
 	default:
 		return nil
 	}
@@ -175,8 +174,8 @@ func quoteWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// questionDomain is a domain in which a program may be executed by the names of its shell and starters, and nothing else. It may write to
-// devices only, and read what programs need.
+// questionDomain is a domain in which a program may be executed by the names of its shell and starters, and nothing else. It
+// may write to devices only, and read what programs need.
 func (d *Domain) questionDomain(p *program) (*Domain, error) {
 	q := &Domain{
 		rules: &rules.Rules{ReadPaths: []string{}, WritePaths: []string{}, Programs: &rules.Programs{Own: p.path}},
@@ -186,8 +185,15 @@ func (d *Domain) questionDomain(p *program) (*Domain, error) {
 		q.Close()
 		return nil, err
 	}
+	names := map[string]bool{}
+	for _, shell := range shells {
+		names[shell] = true
+	}
+	for _, starter := range starters {
+		names[starter[0]] = true
+	}
 	for _, asked := range q.programs.files {
-		asked.multiCall, asked.names = true, map[string]bool{"sh": true, "ash": true, "xargs": true, "find": true, "env": true}
+		asked.multiCall, asked.names = true, names
 	}
 	return q, nil
 }
