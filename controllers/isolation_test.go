@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -175,4 +176,68 @@ func TestAColdCallHasItsEnvironmentJudged(t *testing.T) {
 	eventually(t, func() bool { return w.isReady(env) })
 	w.runOn("old", holdsNot)
 	eventually(t, func() bool { return !w.isReady(env) })
+}
+
+// runApplets runs a cold call that finds out about programs of the image.
+func (w *world) runApplets(action v1alpha1.ToolCallSpec, outcome result.Outcome) {
+	w.t.Helper()
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{GenerateName: "applets-"}, Spec: action}
+	w.create(call)
+	w.reconcile(call)
+	job := w.job(call)
+	config := w.runnerConfig(job, w.pod(job))
+	config.Hello.Node, config.Hello.Support = "new", holdsAll
+	r := &runner{t: w.t, config: config}
+	r.connect(w, "")
+	w.reconcile(call)
+	if r.receive().Assign == nil {
+		w.t.Fatal("the runner wasn't given the call")
+	}
+	r.report(w, call.UID, outcome)
+	w.reconcile(call)
+	r.conn.Close()
+	eventually(w.t, func() bool { return w.hub.Len() == 0 })
+	if diff := cmp.Diff([]string(outcome.Isolation.UnheldApplets), w.get(call).Status.Isolation.UnheldApplets); diff != "" {
+		w.t.Error(diff)
+	}
+}
+
+func TestAnEnvironmentSaysThatItsImageRunsAppletsUnseen(t *testing.T) {
+	w := newWorld(t)
+	policy := w.listedPrograms()
+	env := w.environment("env", asDefault)
+	program := v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls"}}
+	shell := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "echo hi"}}
+	isolation := &result.Isolation{LandlockABI: 6, Programs: true, Network: result.NetworkPod, UnheldApplets: result.Paths{"/bin/busybox"}}
+	refused := result.Outcome{Reason: result.IsolationUnavailable, Message: "It was not started.", Isolation: isolation}
+	w.expectReady(env, "before any call")
+	w.runApplets(program, refused)
+	w.expectUnavailable(env, "after a call that was refused", `"/bin/busybox" of the image runs its applets without executing them. Calls that may start one don't start.`)
+	before := w.judge(env).ResourceVersion
+	if w.judge(env).ResourceVersion != before {
+		t.Error("the status was written without need")
+	}
+
+	policy.Spec.Binaries.MultiCall = v1alpha1.MultiCallAllow
+	if err := w.client.Update(context.Background(), policy); err != nil {
+		t.Fatal(err)
+	}
+	allowed := completed
+	allowed.Isolation = isolation
+	w.runApplets(shell, allowed)
+	const note = v1alpha1.MessageReadyBut + `"/bin/busybox" of the image runs its applets without executing them, so to list one of them is to list all`
+	if c := w.readiness(env); c.Status != metav1.ConditionTrue || c.Message != note {
+		t.Errorf("where it is allowed, Ready is %s: %s", c.Status, c.Message)
+	}
+
+	// Another image has none. A call says so for what calls like it can start.
+	allowed.Isolation = &result.Isolation{LandlockABI: 6, Programs: true, Network: result.NetworkPod}
+	w.runApplets(shell, allowed)
+	if c := w.readiness(env); c.Message != note {
+		t.Errorf("after a shell call alone: %s", c.Message)
+	}
+	w.runApplets(program, allowed)
+	if c := w.readiness(env); c.Status != metav1.ConditionTrue || c.Message != "Calls can run" {
+		t.Errorf("without such a program, Ready is %s: %s", c.Status, c.Message)
+	}
 }

@@ -13,7 +13,7 @@ const (
 	MaxSpecBytes = 1200 << 10
 
 	// MaxStatusBytes bounds the status of a call without stdout, stderr and output, as JSON.
-	MaxStatusBytes = 142 << 10
+	MaxStatusBytes = 146 << 10
 	// MaxMessageBytes bounds status.message, and the message of each condition.
 	MaxMessageBytes = 2 << 10
 	// MaxConditions bounds the conditions of a call.

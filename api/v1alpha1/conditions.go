@@ -62,6 +62,9 @@ const (
 	ReasonOutputLost = "OutputLost"
 )
 
+// MessageReadyBut begins the message of an environment's Ready that is True although something isn't held there.
+const MessageReadyBut = "Calls can run, but "
+
 // Condition types of ExecutionEnvironment, ExecutionPolicy and ToolSession.
 const (
 	// ConditionReady is True when the object can be used as written. Of a ToolSession it is True while its pod takes
@@ -190,8 +193,9 @@ const (
 	// ReasonSessionEnded says that the call's session ended before the call started.
 	ReasonSessionEnded = "SessionEnded"
 	// ReasonIsolationUnavailable says that the policy has the kernel hold what the call executes, reads or writes, and
-	// that the node can't; the message names what it lacks. Nothing was started. On an environment's Ready it says that
-	// runners of the environment were on such a node.
+	// that the node can't, or that the image has a listed program that runs others without executing them; the message
+	// names what is missing, or the program. Nothing was started. On an environment's Ready it says that runners of the
+	// environment were on such a node, or that calls met such a program.
 	ReasonIsolationUnavailable = "IsolationUnavailable"
 	// ReasonCancelRequested says that somebody set spec.cancel.
 	ReasonCancelRequested = "CancelRequested"

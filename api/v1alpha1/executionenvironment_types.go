@@ -73,7 +73,8 @@ type ExecutionEnvironmentSpec struct {
 	// +optional
 	AllowedPaths []string `json:"allowedPaths,omitempty"`
 
-	// shell is the command that shell calls are passed to as the last argument. Default bash -c.
+	// shell is the command that shell calls are passed to as the last argument. Its program runs though binaries.allowed of
+	// the policy doesn't list it. Default bash -c.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
@@ -84,7 +85,8 @@ type ExecutionEnvironmentSpec struct {
 	Shell []string `json:"shell,omitempty"`
 
 	// interpreters are the commands that code calls are run with, by language in lower case; the path of
-	// the source is added as the last argument. Built in: python, javascript, bash, sh, ruby, perl.
+	// the source is added as the last argument. Their programs run though binaries.allowed of the policy doesn't list them.
+	// Built in: python, javascript, bash, sh, ruby, perl.
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Interpreters map[string]CommandPrefix `json:"interpreters,omitempty"`

@@ -167,7 +167,27 @@ type BinariesPolicy struct {
 	// +kubebuilder:default=false
 	// +optional
 	AllowWritable *bool `json:"allowWritable,omitempty"`
+
+	// multiCall is Deny (the default: a call doesn't start, and ends with IsolationUnavailable, if it may start a listed
+	// multi-call program that runs its other programs without executing them, which nothing holds then; Debian's
+	// busybox-static is such a one) or Allow (it starts: to list one of that program's names is to list them all). Only
+	// with enforcement Kernel.
+	// +kubebuilder:default=Deny
+	// +optional
+	MultiCall MultiCallMode `json:"multiCall,omitempty"`
 }
+
+// MultiCallMode says whether programs may be listed that run others without executing them.
+// +kubebuilder:validation:Enum=Deny;Allow
+type MultiCallMode string
+
+// Modes of BinariesPolicy.multiCall.
+const (
+	// MultiCallDeny refuses calls that may start such a program.
+	MultiCallDeny MultiCallMode = "Deny"
+	// MultiCallAllow lets them start.
+	MultiCallAllow MultiCallMode = "Allow"
+)
 
 // Enforcement is what holds the list of programs.
 // +kubebuilder:validation:Enum=Kernel;Text

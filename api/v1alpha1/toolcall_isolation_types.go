@@ -125,6 +125,15 @@ type Isolation struct {
 	// +optional
 	NamesOnly []string `json:"namesOnly,omitempty"`
 
+	// unheldApplets are multi-call programs that are listed and run their other programs, the applets, without executing
+	// them, or didn't show that they don't: to list one of their names is to list them all. Under binaries.multiCall Deny
+	// of the policy they are why nothing was started.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=256
+	// +listType=atomic
+	// +optional
+	UnheldApplets []string `json:"unheldApplets,omitempty"`
+
 	// writable are listed programs and directories that the call could write to: what it put there could run
 	// (binaries.allowWritable of the policy).
 	// +kubebuilder:validation:MaxItems=16

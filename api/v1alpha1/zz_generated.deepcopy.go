@@ -967,6 +967,11 @@ func (in *Isolation) DeepCopyInto(out *Isolation) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.UnheldApplets != nil {
+		in, out := &in.UnheldApplets, &out.UnheldApplets
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Writable != nil {
 		in, out := &in.Writable, &out.Writable
 		*out = make([]string, len(*in))

@@ -84,7 +84,7 @@ func refusedPolicies(err error) string {
 	if !apierrors.IsForbidden(err) && !apicache.IsRefused(err) {
 		return ""
 	}
-	return "Calls can run, but nothing but their runner keeps them from the network: " + err.Error()
+	return v1alpha1.MessageReadyBut + "nothing but their runner keeps them from the network: " + err.Error()
 }
 
 // ownersOf are the environments that are not being deleted, by name.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -109,7 +111,8 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 	if err != nil {
 		return no(v1alpha1.ReasonInvalidPolicy, "the policy does not compile: "+err.Error())
 	}
-	if held := decide.RulesOf(policy, compiled); held != nil {
+	held := decide.RulesOf(policy, compiled)
+	if held != nil {
 		if problem := r.isolationProblem(p, held); problem != "" {
 			return no(v1alpha1.ReasonIsolationUnavailable, problem)
 		}
@@ -117,7 +120,7 @@ func (r *Reconciler) judge(p *pool, in *inputs) metav1.Condition {
 	if found := r.startProblem(p); found != nil {
 		return no(found.Reason, found.Message)
 	}
-	message := cmp.Or(bounds.Text(p.unheld, v1alpha1.MaxMessageBytes), "Calls can run")
+	message := bounds.Text(cmp.Or(p.unheld, r.appletsNote(p, held), "Calls can run"), v1alpha1.MaxMessageBytes)
 	if env.Spec.Suspend {
 		message = "The environment is suspended: no new call starts"
 	}
@@ -142,11 +145,16 @@ func (r *Reconciler) startProblem(p *pool) *host.Problem {
 // is known. What was found last stays in the status until a runner connects, or the environment changes.
 func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
 	nodes := r.Nodes.Of(client.ObjectKeyFromObject(p.env), p.now)
+	applets := r.Nodes.Applets(client.ObjectKeyFromObject(p.env), held)
 	last := meta.FindStatusCondition(p.env.Status.Conditions, v1alpha1.ConditionReady)
-	if len(nodes) == 0 && last != nil && last.Reason == v1alpha1.ReasonIsolationUnavailable && last.ObservedGeneration == p.env.Generation {
+	if len(nodes) == 0 && len(applets) == 0 && last != nil && last.Reason == v1alpha1.ReasonIsolationUnavailable && last.ObservedGeneration == p.env.Generation {
 		return last.Message
 	}
 	lacking := slices.DeleteFunc(slices.Clone(nodes), func(n host.Node) bool { return n.Support.Missing(held) == "" })
+	if len(lacking) == 0 && len(applets) > 0 && !held.Programs.AllowMultiCall {
+		return fmt.Sprintf("%s lists programs, and its list can't be enforced in this image: %s. Calls that may start one don't start. "+
+			"Use programs that execute their applets, or set binaries.multiCall to Allow", policyName(held), unheldApplets(applets))
+	}
 	if len(lacking) == 0 {
 		return ""
 	}
@@ -156,6 +164,26 @@ func (r *Reconciler) isolationProblem(p *pool, held *rules.Rules) string {
 	return fmt.Sprintf("%s has the kernel hold what calls do, and %d of %d nodes that runners were on lately can't: %s gives no %s. "+
 		"Use other nodes or another runtimeClassName, or change the policy: set %s",
 		policyName(held), len(lacking), len(nodes), cmp.Or(lacking[0].Name, "one"), lacking[0].Support.Missing(held), lacking[0].Support.WayOut(held))
+}
+
+// appletsNote says which programs of the image run what isn't listed, where the policy permits it; empty when none is known.
+func (r *Reconciler) appletsNote(p *pool, held *rules.Rules) string {
+	if held == nil {
+		return ""
+	}
+	applets := r.Nodes.Applets(client.ObjectKeyFromObject(p.env), held)
+	if len(applets) == 0 {
+		return ""
+	}
+	return v1alpha1.MessageReadyBut + unheldApplets(applets) + ", so to list one of them is to list all"
+}
+
+func unheldApplets(programs []string) string {
+	quoted := make([]string, len(programs))
+	for i, path := range programs {
+		quoted[i] = strconv.Quote(path)
+	}
+	return strings.Join(quoted, ", ") + " of the image runs its applets without executing them"
 }
 
 // policyName names the policy of rules; that of an environment without one has no name.

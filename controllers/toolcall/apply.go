@@ -151,6 +151,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		return fmt.Errorf("write the call's status: %w", err)
 	}
 	if after.Status.Phase.Terminal() {
+		r.noteApplets(o, after.Status.Isolation)
 		r.finished.keep(after, o.now)
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -42,8 +43,15 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 			Network:     v1alpha1.HeldNetwork(i.Network),
 			OpenUDP:     i.OpenUDP,
 			LandlockABI: int32(min(max(i.LandlockABI, 0), math.MaxInt32)), Programs: i.Programs, Reads: i.Reads, Writes: i.Writes, Signals: i.Signals,
-			NamesOnly: paths(i.NamesOnly), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
+			NamesOnly: paths(i.NamesOnly), UnheldApplets: paths(i.UnheldApplets), Writable: paths(i.Writable), NotFound: paths(i.NotFound),
 		}
+	}
+}
+
+// noteApplets keeps for the environment which programs that the call could start run their applets unseen.
+func (r *Reconciler) noteApplets(o *observation, i *v1alpha1.Isolation) {
+	if d := o.decision; d != nil && d.Rules != nil && d.Rules.Programs != nil && i != nil && i.Programs {
+		r.Nodes.SetApplets(types.NamespacedName{Namespace: o.call.Namespace, Name: d.Environment}, d.Rules, i.UnheldApplets)
 	}
 }
 

@@ -36,6 +36,7 @@ func rulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, action *gu
 		r.Programs = &rules.Programs{}
 		if b := spec.Binaries; b != nil {
 			r.Programs.Allowed, r.Programs.AllowWritable = b.Allowed, ptr.Deref(b.AllowWritable, false)
+			r.Programs.AllowMultiCall = b.MultiCall == v1alpha1.MultiCallAllow
 			for program, helpers := range b.Helpers {
 				if r.Programs.Helpers == nil {
 					r.Programs.Helpers = map[string][]string{}

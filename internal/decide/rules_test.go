@@ -59,6 +59,9 @@ func TestWhatTheKernelHoldsACallTo(t *testing.T) {
 		"a shell line":  {shell, nil, listed("bash")},
 		"code":          {code, nil, listed("python3")},
 		"with the text": {structured, func(p *v1alpha1.ExecutionPolicySpec) { p.Binaries.Enforcement = v1alpha1.EnforcementText }, nil},
+		"multi-call programs are denied": {structured, func(p *v1alpha1.ExecutionPolicySpec) {
+			p.Binaries.MultiCall = v1alpha1.MultiCallDeny
+		}, listed("")},
 		"a permissive list": {structured, func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Binaries.Mode = v1alpha1.BinariesPermissive
 		}, nil},
@@ -70,10 +73,13 @@ func TestWhatTheKernelHoldsACallTo(t *testing.T) {
 		}, &rules.Rules{Policy: "agents", WritePaths: []string{}}},
 		"all of it": {structured, func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Binaries.Helpers, p.Binaries.AllowWritable = map[string]v1alpha1.HelperList{"ls": {"cat"}}, ptr.To(true)
+			p.Binaries.MultiCall = v1alpha1.MultiCallAllow
 			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/r"}, WritePaths: []string{"/w"}}
 		}, &rules.Rules{
 			Policy: "agents", ReadPaths: []string{"/r"}, WritePaths: []string{"/w"},
-			Programs: &rules.Programs{Allowed: []string{"ls", "/opt/tools/"}, Helpers: map[string][]string{"ls": {"cat"}}, AllowWritable: true},
+			Programs: &rules.Programs{
+				Allowed: []string{"ls", "/opt/tools/"}, Helpers: map[string][]string{"ls": {"cat"}}, AllowWritable: true, AllowMultiCall: true,
+			},
 		}},
 	} {
 		d := decideUnder(t, kernelPolicy(tc.change), tc.spec)

@@ -59,6 +59,10 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	if err != nil {
 		return err
 	}
+	multiCall, err := oneOf("spec.binaries.multiCall", rules.MultiCall, v1alpha1.MultiCallDeny, v1alpha1.MultiCallAllow)
+	if err != nil {
+		return err
+	}
 	for i, name := range rules.Allowed {
 		if why := listedProblem(name); why != "" {
 			return fmt.Errorf("spec.binaries.allowed[%d]: %s %s: use the bare name of a program, like \"grep\", its absolute path, or a directory that ends in \"/\"", i, quote(name), why)
@@ -69,6 +73,9 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	p.binaries.names = slices.Clone(rules.Allowed)
 	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementText {
 		p.warnings = append(p.warnings, p.textWarnings()...)
+	}
+	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel && multiCall == v1alpha1.MultiCallAllow {
+		p.warnings = append(p.warnings, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")
 	}
 	return p.compileHelpers(rules.Helpers)
 }

@@ -134,3 +134,21 @@ func TestWarningsNameWhatTextDoesNotHold(t *testing.T) {
 		}
 	}
 }
+
+func TestAPolicyWarnsOfProgramsThatRunOthersUnseen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		binaries v1alpha1.BinariesPolicy
+		warns    bool
+	}{
+		"unset":   {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced}, false},
+		"Deny":    {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, MultiCall: v1alpha1.MultiCallDeny}, false},
+		"Allow":   {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, MultiCall: v1alpha1.MultiCallAllow}, true},
+		"no list": {v1alpha1.BinariesPolicy{MultiCall: v1alpha1.MultiCallAllow}, false},
+	} {
+		policy, err := Compile(&v1alpha1.ExecutionPolicySpec{Binaries: &c.binaries})
+		if err != nil || strings.Contains(strings.Join(policy.Warnings(), " "), "binaries.multiCall is Allow") != c.warns {
+			t.Errorf("%s: %v, %v", name, policy.Warnings(), err)
+		}
+	}
+}

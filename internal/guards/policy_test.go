@@ -32,6 +32,7 @@ func TestPoliciesThatCannotBeCompiledNameTheField(t *testing.T) {
 		`{"binaries":{"allowed":["/bin/./ls"]}}`:                       "spec.binaries.allowed[0]",
 		`{"binaries":{"allowed":["/"]}}`:                               "spec.binaries.allowed[0]",
 		`{"binaries":{"enforcement":"Hope"}}`:                          "spec.binaries.enforcement",
+		`{"binaries":{"multiCall":"Some"}}`:                            "spec.binaries.multiCall",
 		`{"binaries":{"allowed":["git"],"helpers":{"tar":["gzip"]}}}`:  "spec.binaries.helpers[tar]",
 		`{"binaries":{"allowed":["git"],"helpers":{"git":["/a/[x"]}}}`: "spec.binaries.helpers[git][0]",
 		`{"binaries":{"allowed":["git"],"helpers":{"git":["git-*"]}}}`: "spec.binaries.helpers[git][0]",

@@ -22,7 +22,7 @@ const (
 )
 
 // Nodes holds what nodes give the runners of each environment for holding rules, as the runners said when they
-// connected, and why the last one didn't start. Its methods may be called at the same time.
+// connected, what calls found out about the image's programs, and why the last runner didn't start. Its methods may be called at the same time.
 //
 // After a restart it is empty: the environments' status says what was found before, until a runner connects.
 type Nodes struct {
@@ -30,6 +30,8 @@ type Nodes struct {
 	all map[types.NamespacedName]map[string]Node
 	// problems are those of environments of which no runner has started since.
 	problems map[types.NamespacedName]Problem
+	// applets are by the shell or interpreter that the environment gives a call; empty for none.
+	applets map[types.NamespacedName]map[string]applets
 }
 
 // Node is what a node gives.
@@ -42,7 +44,10 @@ type Node struct {
 
 // NewNodes makes an empty one.
 func NewNodes() *Nodes {
-	return &Nodes{all: map[types.NamespacedName]map[string]Node{}, problems: map[types.NamespacedName]Problem{}}
+	return &Nodes{
+		all: map[types.NamespacedName]map[string]Node{}, problems: map[types.NamespacedName]Problem{},
+		applets: map[types.NamespacedName]map[string]applets{},
+	}
 }
 
 // maxProblems bounds the problems of environments that nobody may look after any more.
@@ -119,4 +124,5 @@ func (n *Nodes) Forget(env types.NamespacedName) {
 	defer n.mu.Unlock()
 	delete(n.all, env)
 	delete(n.problems, env)
+	delete(n.applets, env)
 }

@@ -170,6 +170,15 @@ func notReady(env *v1alpha1.ExecutionEnvironment) string {
 	return c.Reason + ": " + c.Message
 }
 
+// readyBut says what isn't held in an environment in which calls can run; empty for nothing.
+func readyBut(env *v1alpha1.ExecutionEnvironment) string {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, v1alpha1.MessageReadyBut) {
+		return ""
+	}
+	return c.Message
+}
+
 func isDefault(env *v1alpha1.ExecutionEnvironment) string {
 	if env.Annotations[v1alpha1.AnnotationDefaultEnvironment] == "true" {
 		return "yes"

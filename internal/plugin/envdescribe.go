@@ -99,7 +99,7 @@ func (c *cli) describeEnvironment(ctx context.Context, policies *policyReader, e
 func environmentSummary(ctx context.Context, policies *policyReader, env *v1alpha1.ExecutionEnvironment, now time.Time) []field {
 	all := []field{
 		{"Name", env.Name}, {"Namespace", env.Namespace}, {"Age", duration.HumanDuration(now.Sub(env.CreationTimestamp.Time))},
-		{"Default", isDefault(env)}, {"Ready", ready(env)}, {"Not ready", notReady(env)},
+		{"Default", isDefault(env)}, {"Ready", ready(env)}, {"Not ready", notReady(env)}, {"Warning", readyBut(env)},
 		{"Suspended", map[bool]string{true: "yes: no new call starts; kubectl toolcall env resume " + env.Name + " lets them"}[env.Spec.Suspend]},
 		{"Image", env.Spec.Image}, {"Policy", policyOf(ctx, policies, env)}, {"Allows", policies.allows(ctx, env)},
 	}

@@ -70,7 +70,7 @@ func (v *evaluation) contextFields() []field {
 	if env.Spec.Suspend {
 		name += ", suspended: the call would wait"
 	}
-	fields := []field{{"Session", v.session()}, {"Environment", name}, {"Not ready", notReady(env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
+	fields := []field{{"Session", v.session()}, {"Environment", name}, {"Not ready", notReady(env)}, {"Warning", readyBut(env)}, {"Image", env.Spec.Image}, {"Policy", v.policyName(env)}}
 	fields = append(fields, v.warningFields()...)
 	if v.decision == nil {
 		return fields

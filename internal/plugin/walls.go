@@ -74,6 +74,7 @@ func isolationFields(i *v1alpha1.Isolation) []field {
 		{"Programs", heldByKernel(i.Programs)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
 		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
+		{"Runs applets unseen", strings.Join(i.UnheldApplets, ", ")},
 		{"Listed and writable", strings.Join(i.Writable, ", ")},
 		{"Listed and not found", strings.Join(i.NotFound, ", ")},
 	}
@@ -117,7 +118,10 @@ func (v *evaluation) programWall() string {
 	if r := v.decision.Rules; r != nil && r.Programs != nil {
 		text := "held by the kernel: " + joinFirst(r.Programs.Allowed)
 		if own := r.Programs.Own; own != "" && !slices.Contains(r.Programs.Allowed, own) {
-			text += ", besides " + own + " itself"
+			text += ", and " + own + ", which the environment gives the call: it runs though it isn't listed"
+		}
+		if r.Programs.AllowMultiCall {
+			text += "; a multi-call program that runs its applets without executing them may run all of them"
 		}
 		if r.Programs.AllowWritable {
 			text += "; what the call writes to a listed path may start too"

@@ -29,7 +29,7 @@ func refusedCall(phase v1alpha1.Phase, reason string, code int32) v1alpha1.ToolC
 		Isolation: &v1alpha1.Isolation{
 			User: new(int64(1000)), Seccomp: v1alpha1.SeccompFilter, UserNamespace: new(false), RuntimeClass: "gvisor", Network: v1alpha1.HeldNetworkPod,
 			LandlockABI: 7, Programs: true, Writes: true, Signals: true,
-			NamesOnly: []string{"/bin/busybox"}, Writable: []string{"/workspace/bin/"}, NotFound: []string{"rg", "fd"},
+			NamesOnly: []string{"/bin/busybox"}, UnheldApplets: []string{"/bin/toybox"}, Writable: []string{"/workspace/bin/"}, NotFound: []string{"rg", "fd"},
 		},
 	}
 }
@@ -48,7 +48,7 @@ func TestDescribeShowsProgramsAndWalls(t *testing.T) {
 		"Refused: /x, once (FromTheFuture) "+
 		"Refused: and other programs, 5 times "+
 		"Isolation: User: 1000 User namespace: none, as far as can be seen inside Seccomp: Filter Runtime class: gvisor Network: Pod Programs: held by the kernel Reading: not held Writing: held by the kernel Signals: held by the kernel "+
-		"Landlock: version 7 Told apart by name only: /bin/busybox Listed and writable: /workspace/bin/ Listed and not found: rg, fd")
+		"Landlock: version 7 Told apart by name only: /bin/busybox Runs applets unseen: /bin/toybox Listed and writable: /workspace/bin/ Listed and not found: rg, fd")
 	f.detached("free")
 	f.end("free", succeeded())
 	if got := f.run("describe", "free"); strings.Contains(got.out, "Programs:") || strings.Contains(got.out, "Isolation:") {
@@ -116,9 +116,15 @@ func TestCheckSaysWhichWallsWouldHold(t *testing.T) {
 			p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "/workspace/bin/"}, AllowWritable: ptr.To(true)}
 			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{"/workspace"}, WritePaths: []string{"/data"}}
 		}, []string{"--shell", "ls | ls"}, []string{
-			"Programs: held by the kernel: ls, /workspace/bin/, besides bash itself; what the call writes to a listed path may start too",
+			"Programs: held by the kernel: ls, /workspace/bin/, and bash, which the environment gives the call: it runs though it isn't listed; what the call writes to a listed path may start too",
 			"Reading: held by the kernel: /workspace, /data, and what programs need Writing: held by the kernel: /data, devices and /dev/shm",
 		}, "Warning"},
+		"multi-call programs": {func(p *v1alpha1.ExecutionPolicySpec) {
+			p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Allowed: []string{"ls"}, MultiCall: v1alpha1.MultiCallAllow}
+		}, []string{"--", "ls"}, []string{
+			"Warning: binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it",
+			"Programs: held by the kernel: ls; a multi-call program that runs its applets without executing them may run all of them Reading",
+		}, "isn't listed"},
 		"paths alone": {func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Files = &v1alpha1.FilesPolicy{ReadPaths: []string{}, WritePaths: []string{}}
 		}, []string{"--", "ls"}, []string{
@@ -186,4 +192,16 @@ func TestProblemsOfEnvironmentsAreSaid(t *testing.T) {
 		t.Errorf("%q isn't there once: %s", want, got.err)
 	}
 	f.run("check", "--", "ls").expect(t, 0, "Not ready: IsolationUnavailable: "+missing)
+
+	const unheld = v1alpha1.MessageReadyBut + `"/bin/busybox" of the image runs its applets without executing them, so to list one of them is to list all`
+	env = f.readEnvironment("a")
+	before = env.DeepCopy()
+	meta.SetStatusCondition(&env.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: unheld,
+	})
+	if err := f.client.Status().Patch(t.Context(), env, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	f.run("check", "--", "ls").expect(t, 0, "Warning: "+unheld)
+	f.run("env", "describe", "a").expect(t, 0, "Warning: "+unheld)
 }

@@ -63,7 +63,8 @@ func largest() *Outcome {
 	for range MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
 	}
-	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = slices.Clone(o.Executed), slices.Clone(o.Isolation.NamesOnly), slices.Clone(o.Isolation.NamesOnly)
+	o.Refused, o.Isolation.UnheldApplets = slices.Clone(o.Executed), slices.Clone(o.Isolation.NamesOnly)
+	o.Isolation.Writable, o.Isolation.NotFound = slices.Clone(o.Isolation.NamesOnly), slices.Clone(o.Isolation.NamesOnly)
 	return o
 }
 
@@ -99,6 +100,7 @@ func TestOneByteMoreThanTheLargestOutcomeIsRefused(t *testing.T) {
 		"rule":        func(o *Outcome) { o.Refused[0].Rule = "Other" },
 		"count":       func(o *Outcome) { o.Refused[0].Count = 0 },
 		"names only":  func(o *Outcome) { o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, "x") },
+		"applets":     func(o *Outcome) { o.Isolation.UnheldApplets[0] += "x" },
 		"writable":    func(o *Outcome) { o.Isolation.Writable[0] += "x" },
 		"user":        func(o *Outcome) { o.Isolation.Self.User = 1<<32 - 1 },
 		"seccomp":     func(o *Outcome) { o.Isolation.Self.Seccomp += "x" },

@@ -115,15 +115,18 @@ type Isolation struct {
 	OpenUDP     bool `json:"openUDP,omitempty"`
 	// NamesOnly are multi-call programs: the kernel holds the file, its names are only looked at.
 	NamesOnly Paths `json:"namesOnly,omitempty"`
+	// UnheldApplets are listed multi-call programs that run their applets without executing them, or didn't show that they
+	// don't: nothing holds which.
+	UnheldApplets Paths `json:"unheldApplets,omitempty"`
 	// Writable are listed programs and directories that the call could write to.
 	Writable Paths `json:"writable,omitempty"`
 	// NotFound are entries of the policy that led to no program outside writable paths.
 	NotFound Paths `json:"notFound,omitempty"`
 }
 
-// maxEncodedPrograms is room for the five lists. encoding/json writes one byte of a path as at most six.
+// maxEncodedPrograms is room for the six lists. encoding/json writes one byte of a path as at most six.
 const maxEncodedPrograms = 2*MaxPrograms*(6*MaxProgramPath+len(`{"path":"","count":9223372036854775807,"rule":"Interpreter"},`)) +
-	3*MaxPaths*(6*MaxProgramPath+len(`"",`))
+	4*MaxPaths*(6*MaxProgramPath+len(`"",`))
 
 func (o *Outcome) validatePrograms() error {
 	if o.MoreExecuted < 0 || o.MoreRefused < 0 {
@@ -164,17 +167,22 @@ func (i *Isolation) validate() error {
 	if !isNetwork(i.Network) {
 		return fmt.Errorf("isolation: %.64q is no network", i.Network)
 	}
-	for _, list := range []Paths{i.NamesOnly, i.Writable, i.NotFound} {
-		if len(list) > MaxPaths {
+	for _, list := range i.pathLists() {
+		if len(*list) > MaxPaths {
 			return errors.New("isolation names more paths than it may")
 		}
-		for _, path := range list {
+		for _, path := range *list {
 			if len(path) > MaxProgramPath {
 				return errors.New("isolation names a path that is longer than it may be")
 			}
 		}
 	}
 	return nil
+}
+
+// pathLists are the lists of paths.
+func (i *Isolation) pathLists() []*Paths {
+	return []*Paths{&i.NamesOnly, &i.UnheldApplets, &i.Writable, &i.NotFound}
 }
 
 func isNetwork(network string) bool {

@@ -133,7 +133,7 @@ func (i *Isolation) shorten() {
 	if !isNetwork(i.Network) {
 		i.Network = ""
 	}
-	for _, list := range []*Paths{&i.NamesOnly, &i.Writable, &i.NotFound} {
+	for _, list := range i.pathLists() {
 		var kept Paths
 		for _, path := range (*list)[:min(len(*list), MaxPaths)] {
 			kept = append(kept, lastText(path, MaxProgramPath))

@@ -18,9 +18,9 @@ func (o *Outcome) ReplaceTexts(replace, replaceHosts func(string) string) {
 		}
 	}
 	if i := o.Isolation; i != nil {
-		for _, list := range []Paths{i.NamesOnly, i.Writable, i.NotFound} {
-			for j := range list {
-				texts = append(texts, &list[j])
+		for _, list := range i.pathLists() {
+			for j := range *list {
+				texts = append(texts, &(*list)[j])
 			}
 		}
 	}

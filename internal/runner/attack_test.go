@@ -85,7 +85,7 @@ func (a *attacker) prepare(t testing.TB, args []string) *attacker {
 
 func (a *attacker) rules() *rules.Rules {
 	return &rules.Rules{
-		Policy: "agents", WritePaths: []string{a.work}, Programs: &rules.Programs{Allowed: []string{a.program, a.bin + "/one"}},
+		Policy: "agents", WritePaths: []string{a.work}, Programs: &rules.Programs{Allowed: []string{a.program, a.bin + "/one"}, AllowMultiCall: true},
 	}
 }
 

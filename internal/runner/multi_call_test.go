@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,8 +12,9 @@ import (
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
-// busybox is Debian's, in a directory of its own, with its names as links.
-func busybox(t *testing.T) (bin, work string) {
+// busybox is the machine's, in a directory of its own, with its names as links. Debian has one that executes its applets, and
+// one that runs them inside (busybox-static).
+func busybox(t *testing.T) (bin, work string, runsInside bool) {
 	t.Helper()
 	needs(t, "busybox")
 	bin, work = worlds(t)
@@ -28,13 +30,15 @@ func busybox(t *testing.T) (bin, work string) {
 	}
 	write(t, work, "script", "#!"+bin+"/tac\nuid=\n", 0o755)
 	write(t, work, "script-argument", "#!"+bin+"/busybox tac\nuid=\n", 0o755)
-	return bin, work
+	// Nothing is in its PATH.
+	out, _ := (&exec.Cmd{Path: filepath.Join(bin, "busybox"), Args: []string{"sh", "-c", "id"}, Env: []string{"PATH=" + work}}).Output()
+	return bin, work, strings.Contains(string(out), "uid=")
 }
 
 // Each runs busybox's id or tac without rules. With them only some of its names are listed, and those aren't; sh is a helper
-// of awk.
+// of awk. A busybox that runs its applets inside isn't started at all.
 func TestBusyboxIsOnlyWhatIsListed(t *testing.T) {
-	bin, work := busybox(t)
+	bin, work, runsInside := busybox(t)
 	listed := []string{"cat", "echo", "env", "xargs", "find", "awk"}
 	run := func(script string, r *rules.Rules) result.Outcome {
 		return superviseApart(t, supervision{
@@ -51,6 +55,10 @@ func TestBusyboxIsOnlyWhatIsListed(t *testing.T) {
 			t.Errorf("%s: without rules nothing runs: %s", script, describe(o))
 		}
 		o := run(script, &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}})
+		if runsInside {
+			expectUnheld(t, script, o, bin+"/busybox")
+			continue
+		}
 		if strings.Contains(text(o.Stdout), "uid=") || len(o.Refused) == 0 {
 			t.Errorf("%s: refused %+v\n%s", script, o.Refused, describe(o))
 		}
@@ -60,8 +68,11 @@ func TestBusyboxIsOnlyWhatIsListed(t *testing.T) {
 			}
 		}
 	}
+	if runsInside {
+		return
+	}
 	o := run("echo a | cat; env echo b; find . -name script; echo c | xargs echo", &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}})
-	if text(o.Stdout) != "a\nb\n./script\nc\n" || !slices.Equal(o.Isolation.NamesOnly, result.Paths{bin + "/busybox"}) {
+	if text(o.Stdout) != "a\nb\n./script\nc\n" || !slices.Equal(o.Isolation.NamesOnly, result.Paths{bin + "/busybox"}) || len(o.Isolation.UnheldApplets) > 0 {
 		t.Errorf("%s\n%+v", describe(o), o.Isolation)
 	}
 }
@@ -87,7 +98,7 @@ func TestHardLinksOfOneProgram(t *testing.T) {
 		}
 		o := superviseApart(t, supervision{
 			Argv: []string{"bash", "-c", strings.Join(c.names, "; ")}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
-			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: c.allowed, Own: "bash"}},
+			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: c.allowed, Own: "bash", AllowMultiCall: true}},
 		}, nobody(t)).Outcome
 		// Helpers that another directory of PATH has may be told apart by name as well.
 		if text(o.Stdout) != c.stdout || slices.Contains(o.Isolation.NamesOnly, file) != c.namesOnly {
@@ -136,7 +147,7 @@ func TestAnotherProgramsNameIsNoPassForAMultiCallProgram(t *testing.T) {
 		}, nobody(t)).Outcome
 	}
 	allowed := func() *rules.Rules {
-		return &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash"}}
+		return &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: listed, Own: "bash", AllowMultiCall: true}}
 	}
 	for _, script := range []string{
 		"(exec -a bash ls rm)", "(exec -a bash ls --coreutils-prog=rm)", "(exec -a rm ls)", "rm", "(exec -a mv ls rm)", "(exec -a x/ ls rm)",

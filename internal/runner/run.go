@@ -70,7 +70,7 @@ func runCommand(ctx context.Context, cmd *Command, matcher *redact.Matcher, opts
 	defer discardStage()
 	defer func() { r.connections.close() }()
 	r.oomBefore, _ = r.oomKills()
-	if err := r.start(); err != nil {
+	if err := r.start(ctx); err != nil {
 		return startFailure(err)
 	}
 	r.onStart(r.startedAt)
@@ -86,13 +86,15 @@ type run struct {
 	matcher *redact.Matcher
 	// connections decide about the command's; nil when nothing does.
 	connections *connections
-	children    chan os.Signal
-	tree        *tree
-	stdout      *stream
-	stderr      *stream
-	outputs     *outputs
-	shown       *shown
-	feeder      *feeder
+	// domain is that of a question to a program, which has no rules; nil for a command.
+	domain   *sandbox.Domain
+	children chan os.Signal
+	tree     *tree
+	stdout   *stream
+	stderr   *stream
+	outputs  *outputs
+	shown    *shown
+	feeder   *feeder
 	// inside is what the command is held by; nil for a command without rules.
 	inside *sandbox.Process
 

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -71,10 +72,10 @@ func discardStage() {
 	}
 }
 
-// domain makes the domain of a command with rules; nil for a command without.
-func (r *run) domain() (*sandbox.Domain, error) {
-	if r.cmd.Rules == nil {
-		return nil, nil
+// prepareDomain makes the domain of a command with rules; nil for a command without.
+func (r *run) prepareDomain(ctx context.Context) (*sandbox.Domain, error) {
+	if r.domain != nil || r.cmd.Rules == nil {
+		return r.domain, nil
 	}
 	if support == nil {
 		stage, err := takeStage()
@@ -89,7 +90,14 @@ func (r *run) domain() (*sandbox.Domain, error) {
 		return nil, &startError{result.IsolationUnavailable, fmt.Sprintf(
 			"The command was not started, because its policy can't be enforced here: the node has no %s. Use a node that has it, or change the policy: set %s.", unavailable.Missing, support.WayOut(r.cmd.Rules))}
 	}
-	return domain, err
+	if err != nil {
+		return nil, err
+	}
+	if err := r.askMultiCall(ctx, domain); err != nil {
+		domain.Close()
+		return nil, err
+	}
+	return domain, nil
 }
 
 func closeDomain(d *sandbox.Domain) {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime"
@@ -28,6 +29,10 @@ func startFailure(err error) result.Outcome {
 		refused.Report(&o)
 		return o
 	}
+	var unheld *unheldError
+	if errors.As(err, &unheld) {
+		return result.Outcome{Reason: result.IsolationUnavailable, Message: unheld.Error(), Isolation: unheld.isolation}
+	}
 	var e *startError
 	if !errors.As(err, &e) {
 		e = &startError{result.InvalidEnvironment, "The command could not be started: " + err.Error() + "."}
@@ -36,7 +41,7 @@ func startFailure(err error) result.Outcome {
 }
 
 // start starts the process and the goroutines for its streams. After an error neither is left.
-func (r *run) start() (err error) {
+func (r *run) start(ctx context.Context) (err error) {
 	dir, err := openDir(&r.cmd)
 	if err != nil {
 		return err
@@ -48,7 +53,7 @@ func (r *run) start() (err error) {
 		}
 		r.cmd.Rules = rules.WithConnections(r.cmd.Rules)
 	}
-	domain, err := r.domain()
+	domain, err := r.prepareDomain(ctx)
 	if err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ func TestNamesOfAMultiCallProgramAreLookedAt(t *testing.T) {
 	}
 	long := superviseApart(t, supervision{
 		Argv: []string{"bash", "-c", `(exec -a "$(printf 'x%.0s' {1..508})/one/two" one)`}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
-		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"one"}, Own: "bash"}},
+		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"one"}, Own: "bash", AllowMultiCall: true}},
 	}, nobody(t)).Outcome
 	if text(long.Stdout) != "" || len(long.Refused) == 0 {
 		t.Errorf("with a name that is cut: %s", describe(long))
@@ -213,7 +213,7 @@ func TestNamesOfAMultiCallProgramAreLookedAt(t *testing.T) {
 	} {
 		o := superviseApart(t, supervision{
 			Argv: []string{"bash", "-c", c.script}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
-			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"one"}, Own: "bash"}},
+			Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"one"}, Own: "bash", AllowMultiCall: true}},
 		}, nobody(t)).Outcome
 		if text(o.Stdout) != c.stdout || (c.refused != "") != (len(o.Refused) > 0) ||
 			c.refused != "" && (o.Refused[0].Path != c.refused || o.Refused[0].Rule != result.RuleName) {

@@ -71,7 +71,7 @@ func bounded() map[string]any {
 		"redactions": redactions, "network.denied": denied, "network.allowed": slices.Repeat([]string{strings.Repeat("x", 255)}, v1alpha1.MaxReachableHosts),
 		"artifacts": artifacts, "artifactsMessage": strings.Repeat("x", v1alpha1.MaxArtifactsMessageBytes),
 		"executed": executed, "refused": refused,
-		"isolation.namesOnly": paths, "isolation.writable": paths, "isolation.notFound": paths,
+		"isolation.namesOnly": paths, "isolation.unheldApplets": paths, "isolation.writable": paths, "isolation.notFound": paths,
 		"message": message, "conditions": conditions, "action.summary": strings.Repeat(worst, v1alpha1.MaxSummaryRunes),
 		"action.tool":            bounds.Text(strings.Repeat(worst, 5000), v1alpha1.MaxToolBytes),
 		"environment.workingDir": bounds.PathEnd(strings.Repeat(worst, 5000), v1alpha1.MaxPathBytes),

@@ -28,8 +28,8 @@ func largestResult() *wire.Result {
 		CallUID: "01234567-89ab-cdef-0123-456789abcdef",
 		Outcome: result.Outcome{
 			Reason: result.CancelRequested, Started: true, OOMKilled: true,
-			Message: strings.Repeat("\x01", result.MaxMessage), WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir),
-			StartTime: at, CompletionTime: at, DurationMS: 1<<63 - 1, Stdout: stream, Stderr: stream,
+			Message: strings.Repeat("\x01", result.MaxMessage), Refusal: strings.Repeat("\x01", result.MaxMessage), WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir),
+			StartTime: at, CompletionTime: at, DurationMS: 1<<63 - 1, Stdout: stream, Stderr: stream, Output: stream,
 		},
 		Environment: wire.Environment{
 			WorkingDir: strings.Repeat("\x01", result.MaxWorkingDir), OmittedVars: 1<<63 - 1, OmittedStripped: 1<<63 - 1,
@@ -66,7 +66,7 @@ func largestResult() *wire.Result {
 	for range result.MaxPaths {
 		o.Isolation.NamesOnly = append(o.Isolation.NamesOnly, path)
 	}
-	o.Refused, o.Isolation.Writable, o.Isolation.NotFound = o.Executed, o.Isolation.NamesOnly, o.Isolation.NamesOnly
+	o.Refused, o.Isolation.UnheldApplets, o.Isolation.Writable, o.Isolation.NotFound = o.Executed, o.Isolation.NamesOnly, o.Isolation.NamesOnly, o.Isolation.NamesOnly
 	for i := range wire.MaxNames {
 		name := fmt.Sprintf("A%0*d", wire.MaxNameBytes-1, i)
 		r.Environment.Vars = append(r.Environment.Vars, envresolve.ResolvedVar{Name: name, Source: envresolve.SourceEnvironment})

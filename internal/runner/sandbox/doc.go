@@ -32,10 +32,12 @@
 //
 // When this process ends, the kernel answers each further execve, socket and connect of the call with ENOSYS.
 //
-// Not held: what a listed interpreter computes, what a multi-call program does without execve (busybox's shell runs its
-// own applets), and connecting to Unix sockets that have a path. Landlock holds the executed file alone where only a
-// look holds the name. Of the network, what comes in isn't held: a command can listen, and answer who connects to it. Nor
-// are sockets held that a process outside the call passes to it: one for TCP that is connected, or one for UDP.
+// A multi-call program can run its other programs without an execve. AskMultiCall finds out which kind a listed one is.
+//
+// Not held: what a listed interpreter computes, what such a multi-call program runs where the rules permit it, and
+// connecting to Unix sockets that have a path. Landlock holds the executed file alone where only a look holds the name. Of
+// the network, what comes in isn't held: a command can listen, and answer who connects to it. Nor are sockets held that a
+// process outside the call passes to it: one for TCP that is connected, or one for UDP.
 //
 // The package uses golang.org/x/sys/unix for Landlock. The rules are built in this process from descriptors that are
 // already open and set on one thread of another process, which github.com/landlock-lsm/go-landlock doesn't offer.

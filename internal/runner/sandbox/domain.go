@@ -32,6 +32,8 @@ type Domain struct {
 	// looked up once: what counts as writable is what is granted.
 	writePaths []string
 	abi        int
+	// unheld are the listed multi-call programs whose applets nothing holds.
+	unheld []string
 	// mayTrace says that a command can be held until the thread that started it has ended.
 	mayTrace bool
 }
@@ -195,6 +197,7 @@ func (d *Domain) Isolation() *result.Isolation {
 	}
 	i.NotFound = shortPaths(d.programs.notFound)
 	i.Writable = shortPaths(d.programs.writable)
+	i.UnheldApplets = shortPaths(d.unheld)
 	var multi []string
 	for _, p := range d.programs.files {
 		if p.multiCall {

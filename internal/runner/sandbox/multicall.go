@@ -33,6 +33,11 @@ func isMultiCall(f *openFile) (multi bool, names []string) {
 // byArgumentAlone are those of them that don't look at the path that they were executed by.
 var byArgumentAlone = []string{"busybox", "toybox"}
 
+func (p *program) isByArgumentAlone() bool {
+	own := filepath.Base(p.path)
+	return slices.ContainsFunc(byArgumentAlone, func(prefix string) bool { return strings.HasPrefix(own, prefix) })
+}
+
 // loginShells are names that may follow a dash, which login shells have.
 var loginShells = []string{"sh", "ash", "bash", "hush"}
 
@@ -48,10 +53,8 @@ func (p *program) calledAs(path string, args []string) (name string, listed bool
 		called = shell
 	}
 	name, listed = p.named(called, args)
-	own := filepath.Base(p.path)
-	byArgument := slices.ContainsFunc(byArgumentAlone, func(prefix string) bool { return strings.HasPrefix(own, prefix) })
 	// Through /proc there is no name: busybox's shell executes itself so, and uutils then looks at the argument.
-	if !listed || byArgument || strings.HasPrefix(path, "/proc/") {
+	if !listed || p.isByArgumentAlone() || strings.HasPrefix(path, "/proc/") {
 		return name, listed
 	}
 	if byPath, isListed := p.named(lastPart(path), args); !isListed {

@@ -32,9 +32,10 @@ type program struct {
 	interpreters
 	// names are those by which it is listed.
 	names map[string]bool
-	// multiCall says that it is many programs, told apart by name; calls are its names, if they are known.
-	multiCall bool
-	calls     []string
+	// isMany says that it is many programs; calls are its names, if they are known. multiCall says that they are told apart.
+	isMany, multiCall bool
+	calls             []string
+	version           fileVersion
 }
 
 // resolver finds programs in the pod.
@@ -83,7 +84,7 @@ func resolve(r *rules.Rules, writePaths []string, path string, grant func(*openF
 	}
 	for _, p := range res.files {
 		// One whose names are all listed needn't be looked at.
-		p.multiCall = p.multiCall && !p.isListedWholly()
+		p.multiCall = p.isMany && !p.isListedWholly()
 	}
 	return res.programs, nil
 }
@@ -230,8 +231,8 @@ func (r *resolver) addFile(f *openFile, name string) error {
 	if r.loaders[f.id] {
 		return nil
 	}
-	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}}
-	p.multiCall, p.calls = isMultiCall(f)
+	p := &program{path: f.path, interpreters: readInterpreters(f), names: map[string]bool{name: true}, version: fileVersion{f.id, f.changed}}
+	p.isMany, p.calls = isMultiCall(f)
 	r.files[f.id] = p
 	if p.isLoader {
 		return nil

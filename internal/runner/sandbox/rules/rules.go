@@ -63,6 +63,9 @@ type Programs struct {
 	Helpers map[string][]string `json:"helpers,omitempty"`
 	// AllowWritable permits entries of Allowed that the call can write to. Whatever it puts there may run.
 	AllowWritable bool `json:"allowWritable,omitempty"`
+	// AllowMultiCall permits listed programs that run other programs' work without executing them. Nothing holds what they
+	// run so.
+	AllowMultiCall bool `json:"allowMultiCall,omitempty"`
 	// Own is the shell or interpreter that the environment gives the call: argv[0] of a Shell or Code call. It may be
 	// executed without being listed.
 	Own string `json:"own,omitempty"`

@@ -1,0 +1,73 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/runner/sandbox"
+)
+
+const (
+	// askLimit is how long the programs that a command may start have to show which kind they are.
+	askLimit = 10 * time.Second
+	// maxAnswer is how much of what they print is looked at.
+	maxAnswer = 4 << 10
+)
+
+// unheldError says that the command may start programs that run others unseen, and its policy doesn't permit that.
+type unheldError struct {
+	policy    string
+	programs  []string
+	isolation *result.Isolation
+}
+
+func (e *unheldError) Error() string {
+	programs := make([]string, len(e.programs))
+	for i, path := range e.programs {
+		programs[i] = quote(path)
+	}
+	return fmt.Sprintf("The command was not started, because its policy's list of programs can't be enforced in this image: %s, which the policy "+
+		"lists or needs, runs its applets without executing them, so to list one of them is to list all. Use a program that executes "+
+		"its applets, such as Debian's busybox in place of busybox-static, or set binaries.multiCall of policy %q to Allow.",
+		strings.Join(programs, ", "), e.policy)
+}
+
+// askMultiCall finds out which programs of a domain run others unseen. The error is an unheldError when there are some and the
+// rules don't permit it.
+func (r *run) askMultiCall(ctx context.Context, domain *sandbox.Domain) error {
+	limited, cancel := context.WithTimeoutCause(ctx, askLimit, Stop{Reason: result.TimedOut, Kill: true})
+	defer cancel()
+	err := domain.AskMultiCall(func(d *sandbox.Domain, argv []string) result.Outcome { return r.ask(limited, d, argv) })
+	if stopped := context.Cause(ctx); stopped != nil {
+		stop := stopCause(stopped)
+		return &startError{stop.Reason, stop.Message}
+	}
+	unheld := domain.UnheldApplets()
+	if err != nil || len(unheld) == 0 || r.cmd.Rules.Programs.AllowMultiCall {
+		return err
+	}
+	return &unheldError{r.cmd.Rules.Policy, unheld, domain.Isolation()}
+}
+
+// ask runs a question to a program: held by its domain, without a network, as the command's user, and with nothing of the
+// command's but PATH. Nobody sees its output.
+func (r *run) ask(ctx context.Context, d *sandbox.Domain, argv []string) result.Outcome {
+	if err := context.Cause(ctx); err != nil {
+		d.Close()
+		return result.Outcome{Reason: stopCause(err).Reason}
+	}
+	question := &run{
+		cmd: Command{
+			Argv: argv, Env: []string{"PATH=" + variable(r.cmd.Env, "PATH")}, Dir: "/", MaxBytesPerStream: maxAnswer, DenyNetwork: true,
+		},
+		domain: d, options: newOptions(nil), children: r.children,
+	}
+	if err := question.start(ctx); err != nil {
+		return startFailure(err)
+	}
+	question.supervise(ctx)
+	return question.outcome()
+}
