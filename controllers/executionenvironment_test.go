@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/jobspec"
@@ -96,6 +98,51 @@ func TestNetworkPoliciesAreMendedAndLeftAloneOtherwise(t *testing.T) {
 	if len(now.OwnerReferences) != 2 {
 		t.Errorf("it belongs to %v", now.OwnerReferences)
 	}
+}
+
+// networkPolicyQuota lets the namespace have so many NetworkPolicies, and waits until the API server knows. No controller counts them here.
+func (w *world) networkPolicyQuota(limit string) {
+	w.t.Helper()
+	ctx := context.Background()
+	const policies = "count/networkpolicies.networking.k8s.io"
+	hard := corev1.ResourceList{policies: resource.MustParse(limit)}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "policies"}}
+	if _, err := controllerutil.CreateOrUpdate(ctx, w.client, quota, func() error { quota.Spec.Hard = hard; return nil }); err != nil {
+		w.t.Fatal(err)
+	}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{policies: resource.MustParse("0")}}
+	if err := w.client.Status().Update(ctx, quota, client.DisableReadYourWritesConsistency); err != nil {
+		w.t.Fatal(err)
+	}
+	eventually(w.t, func() bool {
+		probe := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}}
+		err := w.client.Create(ctx, probe, client.DryRunAll, client.DisableReadYourWritesConsistency)
+		return (err == nil) == (limit != "0")
+	})
+}
+
+// A quota keeps the namespace from having NetworkPolicies: calls run all the same, held by their runner, and the environment says so.
+func TestCallsRunWhereNetworkPoliciesAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.networkPolicyQuota("0")
+	env := w.environment("env", asDefault)
+	ready := func() *metav1.Condition {
+		return meta.FindStatusCondition(w.judge(env).Status.Conditions, v1alpha1.ConditionReady)
+	}
+	if c := ready(); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "nothing but their runner keeps them from the network") || !strings.Contains(c.Message, "exceeded quota: policies") {
+		t.Errorf("the environment says %+v", c)
+	}
+	call := w.call("c")
+	w.reconcile(call)
+	w.finishOne(call)
+	if s := w.get(call).Status; s.Phase != v1alpha1.PhaseSucceeded {
+		t.Errorf("the call ended %s/%s: %s", s.Phase, s.Reason, s.Message)
+	}
+	w.networkPolicyQuota("9")
+	if c := ready(); c.Status != metav1.ConditionTrue || c.Message != "Calls can run" {
+		t.Errorf("with a quota that allows them: %+v", c)
+	}
+	w.networkPolicy("toolcall-no-network")
 }
 
 func TestAnEnvironmentSaysWhetherCallsCanRun(t *testing.T) {

@@ -3,7 +3,7 @@
 #
 # usage: hack/krew.sh VERSION URL [PLATFORM...]    e.g. hack/krew.sh v1.2.3 https://example.com/releases/v1.2.3
 #
-# URL is where users will download the archives. Without PLATFORM (os_arch) it builds for all that the manifest names, and
+# URL is where users will download the archives. DOCS_URL is where the files of docs are published, if they are. Without PLATFORM (os_arch) it builds for all that the manifest names, and
 # only then writes the manifest.
 source "$(dirname "$0")/lib.sh"
 
@@ -25,7 +25,7 @@ for platform in "${platforms[@]}"; do
   say "building for $platform"
   work=$(mktemp -d)
   GOOS=${platform%_*} GOARCH=${platform#*_} CGO_ENABLED=0 go build -trimpath \
-    -ldflags "-s -w -X toolcall.dev/operator/internal/version.release=$version" -o "$work/" ./cmd/kubectl-toolcall
+    -ldflags "-s -w -X toolcall.dev/operator/internal/version.release=$version -X toolcall.dev/operator/internal/docurl.base=${DOCS_URL:-}" -o "$work/" ./cmd/kubectl-toolcall
   archive=$out/kubectl-toolcall_${version}_$platform.tar.gz
   # The same sources make the same archive.
   tar -C "$work" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . | gzip -n >"$archive"

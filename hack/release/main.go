@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.Registry, "registry", "", "where the images will be pulled from, as in registry.example.com/team")
 	flags.StringVar(&o.Commit, "commit", "", "hash of the checkout's commit")
 	flags.StringVar(&o.SourceURL, "source-url", "", "where the source is, for the images' labels")
+	flags.StringVar(&o.DocsURL, "docs-url", "", "where the files of docs are published, for what programs say")
 	flags.StringVar(&o.Licenses, "licenses", "", "SPDX expression of the licences, for the images' labels")
 	architectures := flags.String("architectures", "amd64 arm64", "of the images")
 	platforms := flags.String("plugin-platforms", "", "of kubectl's plugin, as in linux/amd64")

@@ -8,14 +8,25 @@ import (
 	"testing"
 )
 
-// The alerts, too, lead to the published pages.
+func TestPagesAreWhereTheyArePublished(t *testing.T) {
+	if got := Page("output.md"); got != "docs/output.md" {
+		t.Errorf("without an address: %s", got)
+	}
+	base = "https://example.com/docs"
+	t.Cleanup(func() { base = "" })
+	if got := Reason("TimedOut"); got != "https://example.com/docs/troubleshooting.md#timedout" {
+		t.Errorf("with an address: %s", got)
+	}
+}
+
+// The alerts lead to the same pages.
 func TestAlertsHaveTheSameBase(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../config/monitoring/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(rules), "runbook_url: "+Page("troubleshooting.md#")) {
+	if !strings.Contains(string(rules), "runbook: "+Page("troubleshooting.md#")) {
 		t.Errorf("no alert leads to %s", Page("troubleshooting.md"))
 	}
 }

@@ -2,6 +2,7 @@ package guards
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -125,9 +126,25 @@ func (p *Policy) checkAccess(in *Input) *Denial {
 	if !may {
 		return deny(v1alpha1.ReasonAgentNotAllowed,
 			"%s may not use the tool %s in this namespace (access RBAC): it needs the verb \"use\" on tools.toolcall.dev with that resourceName, or another tool%s",
-			quote(in.Requester.Username), quote(tool), wordsHint(tool))
+			quote(in.Requester.Username), quote(tool), p.othersListed(in.Action)+wordsHint(tool))
 	}
 	return nil
+}
+
+// othersListed says which other tools of an action's kind the policy lists; empty if it lists none.
+func (p *Policy) othersListed(action *Action) string {
+	var listed []string
+	switch action.Type {
+	case v1alpha1.ActionStructured:
+		listed = p.binaries.names
+	case v1alpha1.ActionCode:
+		listed = p.code.languages
+	}
+	others := slices.DeleteFunc(slices.Clone(listed), func(name string) bool { return name == action.Tool() })
+	if len(others) == 0 {
+		return ""
+	}
+	return ", of which the policy allows " + joinNames(others)
 }
 
 func (p *Policy) checkEnv(in *Input) *Denial {

@@ -2,6 +2,7 @@ package guards
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,42 @@ func TestAccessIsAskedOnceAndFailsClosed(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("asked %d times", asked)
 	}
+}
+
+func TestADenialOfAccessListsWhatElseThePolicyAllows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		policy string
+		action *Action
+		want   string
+	}{
+		"programs":           {`{"binaries":{"allowed":["git","ls","curl"]}}`, structured("curl"), "or another tool, of which the policy allows git, ls"},
+		"many programs":      {`{"binaries":{"allowed":["` + strings.Join(manyNames(30), `","`) + `"]}}`, structured("curl"), " more"},
+		"languages":          {`{"code":{"languages":["python","ruby"]}}`, &Action{Type: v1alpha1.ActionCode, Language: "python", Source: "1"}, "of which the policy allows ruby"},
+		"no other":           {`{}`, &Action{Type: v1alpha1.ActionCode, Language: "python", Source: "1"}, "or another tool"},
+		"any program":        {`{}`, structured("curl"), "or another tool"},
+		"a shell":            {`{"shell":{"enabled":true},"binaries":{"allowed":["git"]}}`, &Action{Type: v1alpha1.ActionShell, Command: "git status"}, "or another tool"},
+		"a line as a binary": {`{"binaries":{"allowed":["git"]}}`, structured("ls -l"), "or another tool, of which the policy allows git; binary is one program"},
+	} {
+		policy, err := Compile(specFrom(t, c.policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		denial := policy.Check(Input{Action: c.action, Requester: &v1alpha1.Requester{Username: "alice"}, MayUse: func(string) (bool, error) { return false, nil }})
+		if denial == nil || denial.Reason != v1alpha1.ReasonAgentNotAllowed || !strings.Contains(denial.Message, c.want) || len(denial.Message) > 1000 {
+			t.Errorf("%s: %+v", name, denial)
+		}
+		if denial != nil && c.want == "or another tool" && !strings.HasSuffix(denial.Message, c.want) {
+			t.Errorf("%s: %s", name, denial.Message)
+		}
+	}
+}
+
+func manyNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("program", i))
+	}
+	return names
 }
 
 func TestVariablesThatStartProgramsAreKeptFromListedLaunchers(t *testing.T) {

@@ -26,7 +26,7 @@ func ImageVolumeProbe(namespace string) *batchv1.Job {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					RestartPolicy:   corev1.RestartPolicyNever,
-					SecurityContext: podSecurity(nil),
+					SecurityContext: podSecurity(nil, DefaultUser),
 					Containers: []corev1.Container{{
 						Name: ContainerName, Image: "probe", Resources: resources(corev1.ResourceRequirements{}), SecurityContext: containerSecurity(nil),
 					}},

@@ -73,6 +73,8 @@ type Runtime struct {
 	RunnerImage string
 	// CopyRunner has an init container copy the runner into each pod, for clusters without image volumes.
 	CopyRunner bool `json:",omitempty"`
+	// Users are those that namespaces have users from.
+	Users UserRange `json:",omitzero"`
 	// Domain is the cluster's DNS domain, such as cluster.local. Pods whose calls have a restricted network need it.
 	Domain string `json:",omitempty"`
 	// Search are the DNS domains that pods look names up in besides the cluster's.
@@ -292,7 +294,7 @@ func podTemplate(p jobParts) corev1.PodTemplateSpec {
 			HostUsers:                     env.HostUsers,
 			DNSPolicy:                     dnsPolicy(p),
 			DNSConfig:                     dnsConfig(p),
-			SecurityContext:               podSecurity(env.PodSecurityContext),
+			SecurityContext:               podSecurity(env.PodSecurityContext, userOf(p)),
 			Volumes:                       volumes(env, p.runtime),
 			InitContainers:                init,
 			Containers:                    []corev1.Container{container(p)},

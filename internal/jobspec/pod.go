@@ -10,9 +10,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 )
 
-// userID is the user and group that calls run as unless the environment names others, whatever the image says.
-const userID = 1000
-
 // volumes are the environment's and ours: the runner, and the writable directories that the environment
 // doesn't mount itself. An image that has the runner has those too: each kind of volume, whatever it holds, makes
 // a pod start later.
@@ -89,16 +86,25 @@ func resources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	}
 }
 
-// podSecurity fills what the environment leaves open with what the restricted standard asks for.
-func podSecurity(given *corev1.PodSecurityContext) *corev1.PodSecurityContext {
+// userOf is the user that a pod runs as unless its environment names another. In a user namespace of its own it needs none: there are
+// only the first 65536.
+func userOf(p jobParts) int64 {
+	if !ptr.Deref(p.env.HostUsers, true) {
+		return DefaultUser
+	}
+	return p.runtime.Users.UserOf(p.namespace)
+}
+
+// podSecurity fills what the environment leaves open with what the restricted standard asks for, and with a user.
+func podSecurity(given *corev1.PodSecurityContext, user int64) *corev1.PodSecurityContext {
 	sc := given.DeepCopy()
 	if sc == nil {
 		sc = &corev1.PodSecurityContext{}
 	}
 	fill(&sc.RunAsNonRoot, true)
-	fill(&sc.RunAsUser, userID)
-	fill(&sc.RunAsGroup, userID)
-	fill(&sc.FSGroup, userID)
+	fill(&sc.RunAsUser, user)
+	fill(&sc.RunAsGroup, user)
+	fill(&sc.FSGroup, user)
 	fill(&sc.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch)
 	if sc.SeccompProfile == nil {
 		sc.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}

@@ -39,6 +39,7 @@ func TestAWaitingPodOutlivesTheOperatorsPodAndNothingElse(t *testing.T) {
 		"the Service":            {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1", "other:1"} }, false},
 		"the only endpoint":      {func(in *jobspec.WarmInput) { in.Runtime.Endpoints = []string{"pod:1"} }, false},
 		"the runner":             {func(in *jobspec.WarmInput) { in.Runtime.RunnerImage = "runner:2" }, false},
+		"the users":              {func(in *jobspec.WarmInput) { in.Runtime.Users = jobspec.UserRange{First: 1, Last: 1 << 30} }, false},
 		"the authority":          {func(in *jobspec.WarmInput) { in.Runtime.CA = "other" }, false},
 		"what it is replaced on": {func(in *jobspec.WarmInput) { in.ReplaceOn = []string{"policy 2"} }, false},
 		"the references":         {func(in *jobspec.WarmInput) { in.Refs = []corev1.EnvVar{reference()} }, false},

@@ -29,6 +29,17 @@ func IsOlder(text, than string) bool {
 	return err == nil && running.LessThan(utilversion.MustParseGeneric(than))
 }
 
+// OwnLimits is the first containerd that has the kernel count what a pod with hostUsers: false uses for the pod's own users. Earlier
+// ones, and others as far as it is known, have it counted for root of the node too.
+const OwnLimits = "2.3"
+
+// HasOwnLimits reports whether what a pod with hostUsers: false uses on a node counts for its own users alone.
+func HasOwnLimits(node *corev1.NodeSystemInfo) bool {
+	name, running, _ := strings.Cut(node.ContainerRuntimeVersion, "://")
+	version, err := utilversion.ParseGeneric(running)
+	return name == "containerd" && err == nil && version.AtLeast(utilversion.MustParseGeneric(OwnLimits))
+}
+
 // NoImageVolumes says why a node can't mount images as volumes; empty when it can, as far as its versions tell, and for a
 // node that calls don't run on.
 func NoImageVolumes(node *corev1.NodeSystemInfo) string {

@@ -35,3 +35,15 @@ func TestANodeSaysWhetherItMountsImages(t *testing.T) {
 		}
 	}
 }
+
+func TestANodeSaysWhetherUserNamespacesHaveLimitsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for runtime, want := range map[string]bool{
+		"containerd://2.4.2": true, "containerd://2.3.0": true, "containerd://2.3.1-k3s1": true, "containerd://2.2.9": false,
+		"containerd://new": false, "cri-o://1.36.0": false, "": false,
+	} {
+		if got := HasOwnLimits(&corev1.NodeSystemInfo{ContainerRuntimeVersion: runtime}); got != want {
+			t.Errorf("%q: %t", runtime, got)
+		}
+	}
+}

@@ -172,8 +172,8 @@ func TestEveryAlertIsDocumented(t *testing.T) {
 			}
 		}
 		delete(sections, a.Alert)
-		if want := "https://toolcall.dev/docs/troubleshooting.md#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
-			t.Errorf("the runbook_url of %s is %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
+		if want := "docs/troubleshooting.md#" + strings.ToLower(a.Alert); a.Annotations["runbook"] != want {
+			t.Errorf("the runbook of %s is %q, want %q", a.Alert, a.Annotations["runbook"], want)
 		}
 		if !strings.HasSuffix(a.Annotations["summary"], ".") || !strings.HasSuffix(a.Annotations["description"], ".") {
 			t.Errorf("%s has no sentences as its summary and description: %v", a.Alert, a.Annotations)

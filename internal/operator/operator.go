@@ -202,7 +202,7 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 		Outputs: r.kept.outputs,
 		Cluster: around,
 		Runtime: jobspec.Runtime{
-			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Domain: around.Domain(), Search: around.Search(), CA: r.identity.CA(),
+			RunnerImage: o.RunnerImage, CopyRunner: features.noImageVolumes != "", Users: o.Users, Domain: around.Domain(), Search: around.Search(), CA: r.identity.CA(),
 			Endpoints: endpoints(o.PodIP, port, service),
 		},
 		Operator: controllers.OperatorAddress{Namespace: o.Namespace, Port: port},

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"flag"
+	"io"
 	"strings"
 	"testing"
 
@@ -71,6 +72,23 @@ func TestTheOutputStoreHasALocation(t *testing.T) {
 		err := o.Validate()
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "password")) {
 			t.Errorf("%q: %v", location, err)
+		}
+	}
+}
+
+func TestUserIDsAreARange(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{"1000000000-1999999999": "", "": "", "1000": "user-ids", "1-1000": "must be FIRST-LAST"} {
+		o := &Options{}
+		fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+		fs.SetOutput(io.Discard)
+		o.Bind(fs, func(string) string { return "x" })
+		err := fs.Parse([]string{"--user-ids=" + given})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", given, err)
+		}
+		if err == nil && (o.Users.First > 0) != (given != "") {
+			t.Errorf("%q: %+v", given, o.Users)
 		}
 	}
 }

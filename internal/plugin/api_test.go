@@ -43,9 +43,10 @@ func TestCheck(t *testing.T) {
 		"the default environment": {[]string{"--", "ls", "-l"}, 0, []string{
 			"Allowed: yes", "Requester: " + user, "ls, which you may use", "tools (the namespace's default)", "Command: ls -l", "Time limit: 2m0s",
 			"FROM_DEFAULT: from the default environment", "AWS_KEY: from the default environment", "Trusted: true",
+			"HOME: the image's, or /tmp/.home", "PYTHONUNBUFFERED: default, unless the image sets it",
 		}},
-		"an environment and variables": {[]string{"--environment", "repo", "-e", "BOTH=mine", "-w", "/tmp", "--timeout", "10m", "--shell", "ls | cat"}, 0, []string{
-			"Environment: repo", "BOTH: from the call: mine", "TOKEN: from the environment", "FROM_DEFAULT: from the default environment",
+		"an environment and variables": {[]string{"--environment", "repo", "-e", "BOTH=mine", "-e", "PYTHONUNBUFFERED=0", "-w", "/tmp", "--timeout", "10m", "--shell", "ls | cat"}, 0, []string{
+			"Environment: repo", "BOTH: from the call: mine", "PYTHONUNBUFFERED: from the call: 0", "TOKEN: from the environment", "FROM_DEFAULT: from the default environment",
 			"(removed): AWS_KEY", "Directory: /tmp", "Time limit: 2m0s", "Command: bash -c 'ls | cat'", "Trusted: false",
 		}},
 		"a queue that isn't offered":  {[]string{"-l", "kueue.x-k8s.io/queue-name=vip", "--", "ls"}, 0, []string{"Queue: none: the environment doesn't offer vip"}},

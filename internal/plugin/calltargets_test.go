@@ -83,7 +83,7 @@ func TestWaitForSelectedCalls(t *testing.T) {
 	if strings.Contains(got.out, "third") {
 		t.Errorf("another call is waited for: %s", got.out)
 	}
-	if got := f.run("wait", "first", "second", "-o", "jsonpath={.metadata.name}={.status.phase} "); got != (printed{"first=Succeeded second=Denied ", "call second: for what to do, see https://toolcall.dev/docs/troubleshooting.md#shelldisabled\n", 126}) {
+	if got := f.run("wait", "first", "second", "-o", "jsonpath={.metadata.name}={.status.phase} "); got != (printed{"first=Succeeded second=Denied ", "call second: for what to do, see docs/troubleshooting.md#shelldisabled\n", 126}) {
 		t.Errorf("got %+v", got)
 	}
 	f.run("wait", "first", "-o", "toml").expect(t, 125, "unable to match a printer")

@@ -35,7 +35,7 @@ func TestDescribe(t *testing.T) {
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
-		"Age: 60s", "Phase: Failed (NonZeroExit)", "Message: line break", "Documentation: https://toolcall.dev/docs/troubleshooting.md#nonzeroexit", "Exit code: 3", "Safe to retry: no",
+		"Age: 60s", "Phase: Failed (NonZeroExit)", "Message: line break", "Documentation: docs/troubleshooting.md#nonzeroexit", "Exit code: 3", "Safe to retry: no",
 		`Command: echo 'a b' 'it'\''s'`, "Variables from the call: A", "Variables from the image: B", "Removed variables: AWS_X",
 		"Process duration: 1m2s", "Standard output (13 bytes, truncated): one \x1b[31mtwo",
 	} {
@@ -122,7 +122,7 @@ func TestWhichCallsLeadToTheirReason(t *testing.T) {
 	t.Parallel()
 	for phase, want := range map[v1alpha1.Phase]string{
 		"": "", v1alpha1.PhasePending: "", v1alpha1.PhaseRunning: "", v1alpha1.PhaseSucceeded: "", v1alpha1.PhaseCancelled: "",
-		v1alpha1.PhaseFailed: "https://toolcall.dev/docs/troubleshooting.md#podlost", v1alpha1.PhaseDenied: "https://toolcall.dev/docs/troubleshooting.md#podlost",
+		v1alpha1.PhaseFailed: "docs/troubleshooting.md#podlost", v1alpha1.PhaseDenied: "docs/troubleshooting.md#podlost",
 	} {
 		if got := aboutFailure(&v1alpha1.ToolCallStatus{Phase: phase, Reason: v1alpha1.ReasonPodLost}); got != want {
 			t.Errorf("phase %q: %q", phase, got)

@@ -15,8 +15,9 @@ import (
 const doctorLong = `Check whether everything that calls need is installed and healthy, and say what to do about what isn't.
 
 It looks at the version of the cluster, the kinds, the admission policies and whether they are enforced, the aggregated API for
-output, the operator and its version, the output store, the environments of the namespace and their policies, and at what the
-nodes' kernels and runtimes can do, as far as their versions and the last calls tell it.
+output, the operator and its version, the output store, the environments of the namespace and their policies, at what the
+nodes' kernels and runtimes can do, as far as their versions and the last calls tell it, and at whether their kubelets bound the
+processes of a pod. A kubelet is asked only if you have permission to get nodes/proxy.
 
 Nothing is changed: calls and sessions are only created in dry runs. Each line begins with one of these:
 
@@ -123,6 +124,7 @@ func (d *doctor) run(ctx context.Context) error {
 		{"cluster", d.checkCluster}, {"kinds", d.checkKinds}, {"admission", d.checkAdmission}, {"output API", d.checkOutputAPI},
 		{"operator", d.checkOperator}, {"version", d.checkVersion}, {"output store", d.checkStore},
 		{"environments", d.checkEnvironments}, {"policies", d.checkPolicies}, {"nodes", d.checkNodes},
+		{"process IDs", d.checkProcessIDs},
 	} {
 		if check.name == "cluster" {
 			if err := d.reachable(ctx); err != nil {

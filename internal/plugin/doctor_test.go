@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/jobspec"
 )
 
 // doctor knows every admission policy that an installation has, and each has its binding.
@@ -226,7 +227,7 @@ func TestDoctorOnNodes(t *testing.T) {
 func TestDoctorOnVersionsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	for running, want := range map[string][2]string{
-		"v1.32.9": {stateProblem, "https://toolcall.dev/docs/versions.md"}, "v1.33.0": {stateOK, "an init container"}, "v1.34.1-eks-abc": {stateOK, "an init container"},
+		"v1.32.9": {stateProblem, "docs/versions.md"}, "v1.33.0": {stateOK, "an init container"}, "v1.34.1-eks-abc": {stateOK, "an init container"},
 		"v1.35.0": {stateOK, "Kubernetes v1.35.0"}, "v1.36.3": {stateOK, "Kubernetes v1.36.3"},
 	} {
 		if got := clusterFinding(running); got.State != want[0] || !strings.Contains(got.Detail+got.Advice, want[1]) {
@@ -268,18 +269,25 @@ func TestDoctorWarnsOfASharedUser(t *testing.T) {
 		}
 		return e
 	}
+	one := countedUsers{defaults: &jobspec.UserRange{}}
+	own := countedUsers{defaults: &jobspec.UserRange{First: 1_000_000_000, Last: 1_999_999_999}, ownInNamespaces: true}
 	for name, tc := range map[string]struct {
 		environments []v1alpha1.ExecutionEnvironment
-		warns        bool
+		counted      countedUsers
+		want         string
 	}{
-		"two namespaces":               {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", ptr.To(true), ptr.To(int64(1000)))}, true},
-		"one namespace":                {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("a", nil, nil)}, false},
-		"users of their own":           {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", nil, ptr.To(int64(2000)))}, false},
-		"a user namespace for each":    {[]v1alpha1.ExecutionEnvironment{env("a", ptr.To(false), nil), env("b", ptr.To(false), nil)}, false},
-		"one of two in user namespace": {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", ptr.To(false), nil)}, false},
+		"two namespaces":                      {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", ptr.To(true), ptr.To(int64(1000)))}, one, "of 2 namespaces run as user 1000"},
+		"one namespace":                       {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("a", nil, nil)}, one, ""},
+		"users of environments":               {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", nil, ptr.To(int64(2000)))}, one, ""},
+		"users of namespaces":                 {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", nil, nil)}, own, ""},
+		"an operator that isn't seen":         {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", nil, nil)}, countedUsers{}, ""},
+		"user namespaces":                     {[]v1alpha1.ExecutionEnvironment{env("a", ptr.To(false), nil), env("b", ptr.To(false), nil)}, own, ""},
+		"user namespaces that root makes":     {[]v1alpha1.ExecutionEnvironment{env("a", ptr.To(false), nil)}, one, "count as root of their node"},
+		"root":                                {[]v1alpha1.ExecutionEnvironment{env("a", nil, ptr.To(int64(0)))}, own, "with the node's services: namespaces a"},
+		"one of two in such a user namespace": {[]v1alpha1.ExecutionEnvironment{env("a", nil, nil), env("b", ptr.To(false), nil)}, one, "with the node's services: namespaces b"},
 	} {
-		got := sharedUsers(tc.environments)
-		if (len(got) == 1) != tc.warns || tc.warns && (got[0].State != stateWarning || !strings.Contains(got[0].Detail, "2 namespaces run as user 1000")) {
+		got := sharedUsers(tc.environments, tc.counted)
+		if (len(got) == 1) != (tc.want != "") || tc.want != "" && (got[0].State != stateWarning || !strings.Contains(got[0].Detail, tc.want)) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +19,8 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/docurl"
+	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/kubeversion"
 	"toolcall.dev/operator/internal/version"
 )
 
@@ -76,19 +81,26 @@ func (d *doctor) checkStore(ctx context.Context) []finding {
 }
 
 func (d *doctor) checkOtherStore(ctx context.Context) []finding {
-	none := found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: "+docurl.Page("output.md")+" says how")
+	if location, _ := d.operatorFlag(ctx, "output-store"); location != "" {
+		return healthy("the operator keeps output in %s; whether that is reachable, calls say in their condition OutputStored", location)
+	}
+	return []finding{found(stateWarning, "no output store: output that a status leaves out goes with the pod of its call", "install one, or set the operator's flag --output-store: "+docurl.Page("output.md")+" says how")}
+}
+
+// operatorFlag is a flag that the operator is given, empty for none. isKnown is false if the operator can't be seen.
+func (d *doctor) operatorFlag(ctx context.Context, name string) (value string, isKnown bool) {
 	deployment, err := d.operatorDeployment(ctx)
 	if err != nil {
-		return []finding{none}
+		return "", false
 	}
 	for i := range deployment.Spec.Template.Spec.Containers {
 		for _, arg := range deployment.Spec.Template.Spec.Containers[i].Args {
-			if location, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "output-store="); ok && location != "" {
-				return healthy("the operator keeps output in %s; whether that is reachable, calls say in their condition OutputStored", location)
+			if given, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), name+"="); ok {
+				value = given
 			}
 		}
 	}
-	return []finding{none}
+	return value, true
 }
 
 func (d *doctor) checkEnvironments(ctx context.Context) []finding {
@@ -103,43 +115,80 @@ func (d *doctor) checkEnvironments(ctx context.Context) []finding {
 	for i := range list.Items {
 		all = append(all, environmentFinding(&list.Items[i]))
 	}
-	return append(all, sharedUsers(list.Items)...)
+	return append(all, sharedUsers(list.Items, d.countedUsers(ctx))...)
 }
 
-// sharedUsers warns of namespaces whose pods run as the same user of the node: what the kernel counts by user, such as inotify
-// instances, one of them can use up for the others.
-func sharedUsers(environments []v1alpha1.ExecutionEnvironment) []finding {
-	namespaces := map[int64]map[string]bool{}
+// countedUsers says which user of the node the kernel counts what an environment's calls use for.
+type countedUsers struct {
+	// defaults are the users of environments that name none; nil if they can't be seen.
+	defaults *jobspec.UserRange
+	// ownInNamespaces says that every node counts what is in a pod's user namespace for the pod alone, and not for root too.
+	ownInNamespaces bool
+}
+
+func (d *doctor) countedUsers(ctx context.Context) countedUsers {
+	counted := countedUsers{ownInNamespaces: true}
+	given, isKnown := d.operatorFlag(ctx, "user-ids")
+	if users, err := jobspec.ParseUserRange(given); isKnown && err == nil {
+		counted.defaults = &users
+	}
+	nodes := &corev1.NodeList{}
+	if err := d.client.List(ctx, nodes); err != nil {
+		return counted // The check of the nodes says so.
+	}
+	for i := range nodes.Items {
+		counted.ownInNamespaces = counted.ownInNamespaces && kubeversion.HasOwnLimits(&nodes.Items[i].Status.NodeInfo)
+	}
+	return counted
+}
+
+// of returns nil if the user isn't known, or the pods have users of their own.
+func (c countedUsers) of(env *v1alpha1.ExecutionEnvironment) *int64 {
+	switch pod, container := env.Spec.PodSecurityContext, env.Spec.SecurityContext; {
+	case !ptr.Deref(env.Spec.HostUsers, true) && c.ownInNamespaces:
+		return nil
+	case !ptr.Deref(env.Spec.HostUsers, true):
+		return new(int64(0))
+	case container != nil && container.RunAsUser != nil:
+		return container.RunAsUser
+	case pod != nil && pod.RunAsUser != nil:
+		return pod.RunAsUser
+	case c.defaults != nil:
+		return new(c.defaults.UserOf(env.Namespace))
+	default:
+		return nil
+	}
+}
+
+// sharedUsers warns of namespaces whose calls the kernel counts for the same user of the node: of what it bounds for each user, such
+// as inotify instances, one of them can use up everything.
+func sharedUsers(environments []v1alpha1.ExecutionEnvironment, counted countedUsers) []finding {
+	sharing := map[int64]map[string]bool{}
 	for i := range environments {
 		env := &environments[i]
-		if !ptr.Deref(env.Spec.HostUsers, true) {
+		user := counted.of(env)
+		if user == nil {
 			continue
 		}
-		user := userOf(&env.Spec)
-		if namespaces[user] == nil {
-			namespaces[user] = map[string]bool{}
+		if sharing[*user] == nil {
+			sharing[*user] = map[string]bool{}
 		}
-		namespaces[user][env.Namespace] = true
+		sharing[*user][env.Namespace] = true
 	}
-	for user, in := range namespaces {
-		if len(in) > 1 {
-			return []finding{found(stateWarning, fmt.Sprintf("environments of %d namespaces run as user %d of the node, and share the kernel's limits for a user", len(in), user),
-				"where tenants don't trust each other, set hostUsers: false in the environments, or another podSecurityContext.runAsUser in each namespace: "+docurl.Page("security.md#what-a-tenant-can-and-cant-do"))}
+	const where = "security.md#limits-that-the-kernel-counts-for-a-user"
+	var all []finding
+	for _, user := range slices.Sorted(maps.Keys(sharing)) {
+		namespaces := slices.Sorted(maps.Keys(sharing[user]))
+		switch {
+		case user == 0:
+			all = append(all, found(stateWarning, "calls count as root of their node, by runAsUser: 0 or by hostUsers: false before containerd "+kubeversion.OwnLimits+", and share the kernel's limits for a user with the node's services: namespaces "+joinFirst(namespaces),
+				"let calls that aren't trusted run as another user: "+docurl.Page(where)))
+		case len(namespaces) > 1:
+			all = append(all, found(stateWarning, fmt.Sprintf("environments of %d namespaces run as user %d of the node, and share the kernel's limits for a user", len(namespaces), user),
+				"where tenants don't trust each other, set the operator's flag --user-ids, or another podSecurityContext.runAsUser in each namespace: "+docurl.Page(where)))
 		}
 	}
-	return nil
-}
-
-// userOf is the user that an environment's calls run as.
-func userOf(spec *v1alpha1.ExecutionEnvironmentSpec) int64 {
-	switch pod, container := spec.PodSecurityContext, spec.SecurityContext; {
-	case container != nil && container.RunAsUser != nil:
-		return *container.RunAsUser
-	case pod != nil && pod.RunAsUser != nil:
-		return *pod.RunAsUser
-	default:
-		return 1000
-	}
+	return all
 }
 
 // unlisted is what a failed list of one of the project's kinds tells.

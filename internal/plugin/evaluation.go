@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -133,6 +134,11 @@ func (v *evaluation) queue(env *v1alpha1.ExecutionEnvironment) string {
 	}
 }
 
+const imageDefault = "default, unless the image sets it"
+
+// runnerDefaults are variables that the runner sets where no other source does.
+var runnerDefaults = []field{{"HOME", "the image's, or /tmp/.home if calls can't write to that"}, {"PYTHONUNBUFFERED", imageDefault}}
+
 // variableFields are names and sources, and the values that the call itself sets.
 func (v *evaluation) variableFields() []field {
 	own := map[string]string{}
@@ -146,9 +152,17 @@ func (v *evaluation) variableFields() []field {
 		case envresolve.SourceCall:
 			text += ": " + own[variable.Name]
 		case envresolve.SourceImage:
-			text = "default, unless the image sets it"
+			text = imageDefault
 		}
 		fields = append(fields, field{variable.Name, text})
+	}
+	untrusted := v.decision.Plan
+	untrusted.Trusted = false
+	for _, f := range runnerDefaults {
+		at, isSet := slices.BinarySearchFunc(fields, f.name, func(of field, name string) int { return strings.Compare(of.name, name) })
+		if !isSet && !untrusted.Blocks(f.name) {
+			fields = slices.Insert(fields, at, f)
+		}
 	}
 	if len(v.resolved.Stripped) > 0 {
 		fields = append(fields, field{"(removed)", strings.Join(v.resolved.Stripped, ", ")})

@@ -39,7 +39,7 @@ func TestExplainDenialSaysWhatWouldHappenNow(t *testing.T) {
 		f.run("explain-denial", name).expect(t, 0, "Call: "+name, "Requested by: admin", "Action: summary of "+name, "Message: message of ", want)
 	}
 	f.run("explain-denial", "same").expect(t, 0, "Rule: spec.binaries", "You can: use a listed program", "The policy's owner can: add the program to spec.binaries.allowed",
-		"Documentation: https://toolcall.dev/docs/troubleshooting.md#binarynotallowed", "Policy: "+f.namespace+", of environment tools")
+		"Documentation: docs/troubleshooting.md#binarynotallowed", "Policy: "+f.namespace+", of environment tools")
 	user := f.user([]string{"toolcall-user"}, "ls")
 	f.as(user)("explain-denial", "same").expect(t, 0, "Now: unknown: not readable: you need permission to get executionpolicies")
 }

@@ -211,7 +211,7 @@ func TestWaitPrintsOutcomes(t *testing.T) {
 	f.end("good", succeeded())
 	f.end("bad", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseFailed, Reason: "NonZeroExit", ExitCode: ptr.To(int32(9)), DurationMilliseconds: ptr.To(int64(61500))})
 	f.end("denied", v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: "CodeDisabled"})
-	const seeDenied = "call denied: for what to do, see https://toolcall.dev/docs/troubleshooting.md#codedisabled\n"
+	const seeDenied = "call denied: for what to do, see docs/troubleshooting.md#codedisabled\n"
 	for line, want := range map[string]printed{
 		"good":              {"good Succeeded Completed exit 0 after 7ms\n", "", 0},
 		"bad":               {"bad Failed NonZeroExit exit 9 after 1m2s\n", "", 9},

@@ -33,7 +33,7 @@ func TestRunExitsAsTheCallDid(t *testing.T) {
 		"no output":         {succeeded(), 0, "", ""},
 		"its own exit code": {withOutput(failed(v1alpha1.ReasonNonZeroExit, ptr.To(int32(3)), false), "out\n", ""), 3, "out\n", ""},
 		"the time limit": {
-			failed(v1alpha1.ReasonTimedOut, nil, false), 124, "", "call c: Failed (TimedOut): because of TimedOut\nFor what to do, see https://toolcall.dev/docs/troubleshooting.md#timedout\n",
+			failed(v1alpha1.ReasonTimedOut, nil, false), 124, "", "call c: Failed (TimedOut): because of TimedOut\nFor what to do, see docs/troubleshooting.md#timedout\n",
 		},
 		"a denial": {
 			v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseDenied, Reason: v1alpha1.ReasonBinaryNotAllowed, Message: "no", RetrySafe: ptr.To(true)}, 126, "",
@@ -42,9 +42,9 @@ func TestRunExitsAsTheCallDid(t *testing.T) {
 		"a pod that never started": {
 			failed(v1alpha1.ReasonImagePullFailed, nil, true), 125, "",
 			"call c: Failed (ImagePullFailed): because of ImagePullFailed\nThe command never started, so it is safe to run it again.\n" +
-				"For what to do, see https://toolcall.dev/docs/troubleshooting.md#imagepullfailed\n",
+				"For what to do, see docs/troubleshooting.md#imagepullfailed\n",
 		},
-		"a lost pod":     {failed(v1alpha1.ReasonPodLost, nil, false), 125, "", "call c: Failed (PodLost): because of PodLost\nFor what to do, see https://toolcall.dev/docs/troubleshooting.md#podlost\n"},
+		"a lost pod":     {failed(v1alpha1.ReasonPodLost, nil, false), 125, "", "call c: Failed (PodLost): because of PodLost\nFor what to do, see docs/troubleshooting.md#podlost\n"},
 		"a cancellation": {v1alpha1.ToolCallStatus{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelRequested}, 130, "", "call c: Cancelled (CancelRequested): \n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,16 +25,11 @@ const workspaceDir = "/workspace"
 // addDefaults sets what processes expect and no source sets: output that isn't kept back in a buffer, a home directory that
 // can be written to, and that git trusts directories which are mounted. They count as variables of the image.
 func (e *Executor) addDefaults(plan *envresolve.Plan, r *envresolve.Resolved) {
-	v := variables{plan: *plan, Resolved: r}
-	v.plan.Trusted = false // what is blocked of the image's variables is blocked in a trusted call too
+	v := newVariables(plan, r)
 	if _, source := v.get("PYTHONUNBUFFERED"); source == "" {
 		v.set("PYTHONUNBUFFERED", "1")
 	}
-	if home, source := v.get(homeVariable); source == "" || source == envresolve.SourceImage && !isWritable(home) {
-		if own := path.Join(temporaryDir, fallbackHome); makeHome(own) {
-			v.set(homeVariable, own)
-		}
-	}
+	v.setHome()
 	v.trustDirectories(e.Mounts)
 }
 
@@ -42,6 +37,12 @@ func (e *Executor) addDefaults(plan *envresolve.Plan, r *envresolve.Resolved) {
 type variables struct {
 	plan envresolve.Plan
 	*envresolve.Resolved
+}
+
+func newVariables(plan *envresolve.Plan, r *envresolve.Resolved) *variables {
+	v := &variables{plan: *plan, Resolved: r}
+	v.plan.Trusted = false // what is blocked of the image's variables is blocked in a trusted call too
+	return v
 }
 
 func (v *variables) find(name string) (at int, found bool) {
@@ -66,6 +67,15 @@ func (v *variables) set(name, value string) {
 	case !v.plan.Blocks(name):
 		v.Env = slices.Insert(v.Env, at, name+"="+value)
 		v.Vars = slices.Insert(v.Vars, at, envresolve.ResolvedVar{Name: name, Source: envresolve.SourceImage})
+	}
+}
+
+// setHome sets a home directory that can be written to, unless a source other than the image sets one.
+func (v *variables) setHome() {
+	if home, source := v.get(homeVariable); source == "" || source == envresolve.SourceImage && !isWritable(home) {
+		if own := path.Join(temporaryDir, fallbackHome); makeHome(own) {
+			v.set(homeVariable, own)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
@@ -47,6 +48,44 @@ func TestWhatAProcessFindsUnlessASourceSetsIt(t *testing.T) {
 			r := execute(t, e, a)
 			if got := strings.TrimSuffix(string(r.Outcome.Stdout.Head), "\n"); got != c.want {
 				t.Errorf("got %q, want %q; %s", got, c.want, r.Outcome.Stderr.Head)
+			}
+		})
+	}
+}
+
+// A path below ~ is the same file for a command, for an operation on files, and for a transfer.
+func TestTheHomeDirectoryIsTheSameForCommandsAndFiles(t *testing.T) {
+	tmp := temporary(t)
+	for name, c := range map[string]struct {
+		image     string
+		layers    []envresolve.Layer
+		blocklist []string
+		want      string
+	}{
+		"one that can be written to":   {image: "HOME=" + tmp, want: tmp},
+		"one that can't":               {image: "HOME=/nonexistent", want: tmp + "/.home"},
+		"none":                         {want: tmp + "/.home"},
+		"one that an environment sets": {image: "HOME=/nonexistent", layers: setting("HOME", tmp), want: tmp},
+		"one that may not be set":      {image: "HOME=/nonexistent", blocklist: []string{"HOME"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := executor(t)
+			e.Environ = []string{"PATH=/usr/bin:/bin", c.image}
+			command := shell(e, `echo "$HOME"`)
+			command.Environment.Layers, command.Environment.Blocklist = c.layers, c.blocklist
+			r := execute(t, e, command)
+			if got := strings.TrimSuffix(string(r.Outcome.Stdout.Head), "\n"); got != c.want {
+				t.Errorf("a command's is %q, want %q", got, c.want)
+			}
+			_, request, err := e.TransferRules(&wire.Transfer{Path: "~/f", Environment: command.Environment})
+			if err != nil || request.Home != c.want {
+				t.Errorf("a transfer's is %q, want %q; %v", request.Home, c.want, err)
+			}
+			operation := fileCall(e, wire.File{Operation: "Write", Path: "~/f", Content: []byte("x"), Rules: wire.FileRules{WritePaths: []string{tmp}}})
+			operation.Environment = command.Environment
+			o := execute(t, e, operation).Outcome
+			if c.want == "" && o.Reason == result.Completed || c.want != "" && (o.Reason != result.Completed || o.File.Path != c.want+"/f") {
+				t.Errorf("an operation on files: %s, %s, %+v", o.Reason, o.Message, o.File)
 			}
 		})
 	}

@@ -367,7 +367,7 @@ func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *files.Request
 	if rules.MaxWriteBytes == 0 {
 		rules.MaxWriteBytes = math.MaxInt64
 	}
-	return rules, &files.Request{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.home(&a.Environment)}, nil
+	return rules, &files.Request{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.callHome(&a.Environment)}, nil
 }
 
 // TransferMessage implements TransferFiles: a message about a transfer shows nothing of the values that one about a call

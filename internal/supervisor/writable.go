@@ -62,6 +62,24 @@ func isBelow(dir, root string) bool {
 // home is the home directory that the session or its environment sets, or else the image. A call can set the variable to
 // any path, which allows it nothing.
 func (e *Executor) home(plan *envresolve.Plan) string {
+	resolved, err := e.resolveHome(plan)
+	if err != nil {
+		return ""
+	}
+	return homeOf(resolved.Env)
+}
+
+// callHome is the home directory of a call that sets none.
+func (e *Executor) callHome(plan *envresolve.Plan) string {
+	resolved, err := e.resolveHome(plan)
+	if err != nil {
+		return ""
+	}
+	newVariables(plan, &resolved).setHome()
+	return homeOf(resolved.Env)
+}
+
+func (e *Executor) resolveHome(plan *envresolve.Plan) (envresolve.Resolved, error) {
 	own := envresolve.Plan{Blocklist: plan.Blocklist, Trusted: plan.Trusted, InheritMinimal: plan.InheritMinimal}
 	for _, layer := range plan.Layers {
 		if layer.Source != envresolve.SourceCall {
@@ -79,11 +97,7 @@ func (e *Executor) home(plan *envresolve.Plan) string {
 			image = append(image, kv)
 		}
 	}
-	resolved, err := envresolve.Resolve(&own, image, wire.Internal)
-	if err != nil {
-		return ""
-	}
-	return homeOf(resolved.Env)
+	return envresolve.Resolve(&own, image, wire.Internal)
 }
 
 // homeOf is the home directory that variables name.

@@ -111,6 +111,19 @@ func TestADenialIsExplained(t *testing.T) {
 	p.awaitText("#state", "The call has finished.")
 }
 
+func TestAnEditShowsItsChanges(t *testing.T) {
+	f := newFixture(t)
+	f.create("edit", "", func(c *v1alpha1.ToolCall) {
+		c.Spec.Shell = nil
+		c.Spec.File = &v1alpha1.FileAction{Operation: v1alpha1.FileEdit, Path: "notes.txt", Edits: []v1alpha1.TextReplacement{
+			{OldString: "one\ntwo", NewString: "1"}, {OldString: "three", ReplaceAll: true},
+		}}
+	})
+	p := f.open("/#/call/" + f.namespace + "/edit")
+	p.signIn(f.viewer(), f.namespace)
+	p.awaitText("#summary pre", "Edit notes.txt\n@@ 1 @@\n-one\n-two\n+1\n@@ 2, everywhere @@\n-three")
+}
+
 func TestTimingIsABar(t *testing.T) {
 	f := newFixture(t)
 	call := f.create("timed", "make all")

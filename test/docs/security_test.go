@@ -132,6 +132,26 @@ func TestSecurityPageNamesItsTests(t *testing.T) {
 	}
 }
 
+// What one tenant can't do to another names tests that exist: process IDs, limits per user and transfers have some in any case.
+func TestSecurityPageNamesTheTestsOfTenants(t *testing.T) {
+	t.Parallel()
+	tests := testsIn(t, "internal/*/*_test.go", "internal/*/*/*_test.go", "test/e2e/*_test.go")
+	_, section, _ := strings.Cut(read(t, "docs/security.md"), "\n## What a tenant can and can't do\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, row := range []string{"| take all process IDs of a node |", "| use up what the kernel counts for a user:", "| take all slots for transfers of files |"} {
+		_, rest, _ := strings.Cut(section, row)
+		line, _, _ := strings.Cut(rest, "\n")
+		if !testName.MatchString(line) {
+			t.Errorf("this row isn't there, or names no test: %s", row)
+		}
+	}
+	for _, name := range testName.FindAllStringSubmatch(section, -1) {
+		if tests[name[1]] == "" {
+			t.Errorf("there is no test %s", name[1])
+		}
+	}
+}
+
 // granted reads the generated roles, one line for each verb on each resource.
 func granted(t *testing.T) []string {
 	t.Helper()

@@ -9,7 +9,10 @@ import (
 	"strings"
 )
 
-const versionPackage = "toolcall.dev/operator/internal/version"
+const (
+	versionPackage = "toolcall.dev/operator/internal/version"
+	docsPackage    = "toolcall.dev/operator/internal/docurl"
+)
 
 // target is one program for one platform.
 type target struct{ program, os, arch string }
@@ -38,7 +41,7 @@ func (t target) folder() string {
 func (r *release) build(ctx context.Context, t target) (string, error) {
 	r.Say("building %s", t)
 	path := filepath.Join(r.work, "bin", t.fileName())
-	flags := fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s", versionPackage, r.Version, r.Commit)
+	flags := fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s -X %[4]s.base=%[5]s", versionPackage, r.Version, r.Commit, docsPackage, r.DocsURL)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags, "-o", path, ".")
 	cmd.Dir = filepath.Join(r.Source, t.folder())
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+t.os, "GOARCH="+t.arch)

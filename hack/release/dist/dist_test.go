@@ -321,17 +321,18 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		change  func(*dist.Options)
 		message string
 	}{
-		"a version without a v":         {func(o *dist.Options) { o.Version = "1.2.3" }, "semantic version with a v"},
-		"a version that isn't whole":    {func(o *dist.Options) { o.Version = "v1.2" }, "semantic version"},
-		"a version no tag can have":     {func(o *dist.Options) { o.Version = "v1.2.3+x" }, "build metadata"},
-		"a version with a shell's sign": {func(o *dist.Options) { o.Version = "v1.2.3;id" }, "semantic version"},
-		"no registry":                   {func(o *dist.Options) { o.Registry = "" }, "registry"},
-		"a registry that can't be":      {func(o *dist.Options) { o.Registry = "https://x" }, "registry"},
-		"a commit with flags in it":     {func(o *dist.Options) { o.Commit = commit + " -extld=x" }, "commit"},
-		"an unknown architecture":       {func(o *dist.Options) { o.Architectures = []string{"riscv64"} }, "riscv64"},
-		"no architecture":               {func(o *dist.Options) { o.Architectures = nil }, "no architectures"},
-		"an address krew won't take":    {func(o *dist.Options) { o.DownloadURL = "http://x" }, "https"},
-		"a platform that isn't one":     {func(o *dist.Options) { o.PluginPlatforms = []string{"linux"} }, "linux/amd64"},
+		"a version without a v":            {func(o *dist.Options) { o.Version = "1.2.3" }, "semantic version with a v"},
+		"a version that isn't whole":       {func(o *dist.Options) { o.Version = "v1.2" }, "semantic version"},
+		"a version no tag can have":        {func(o *dist.Options) { o.Version = "v1.2.3+x" }, "build metadata"},
+		"a version with a shell's sign":    {func(o *dist.Options) { o.Version = "v1.2.3;id" }, "semantic version"},
+		"no registry":                      {func(o *dist.Options) { o.Registry = "" }, "registry"},
+		"a registry that can't be":         {func(o *dist.Options) { o.Registry = "https://x" }, "registry"},
+		"a commit with flags in it":        {func(o *dist.Options) { o.Commit = commit + " -extld=x" }, "commit"},
+		"an unknown architecture":          {func(o *dist.Options) { o.Architectures = []string{"riscv64"} }, "riscv64"},
+		"no architecture":                  {func(o *dist.Options) { o.Architectures = nil }, "no architectures"},
+		"an address krew won't take":       {func(o *dist.Options) { o.DownloadURL = "http://x" }, "https"},
+		"docs with flags in their address": {func(o *dist.Options) { o.DocsURL = "https://x -extld=x" }, "documentation"},
+		"a platform that isn't one":        {func(o *dist.Options) { o.PluginPlatforms = []string{"linux"} }, "linux/amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

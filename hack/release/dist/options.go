@@ -27,6 +27,8 @@ type Options struct {
 	Commit string
 	// SourceURL and Licenses are what the images say of themselves; left out when empty.
 	SourceURL, Licenses string
+	// DocsURL is where the files of docs are published; programs name their paths when empty.
+	DocsURL string
 	// Architectures of the images.
 	Architectures []string
 	// PluginPlatforms as in linux/amd64; none leaves the plugin out.
@@ -43,6 +45,7 @@ var (
 	commitPattern   = regexp.MustCompile(`^[0-9a-f]{7,64}(\+changes)?$`)
 	registryPattern = regexp.MustCompile(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`)
 	platformPattern = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+$`)
+	docsPattern     = regexp.MustCompile(`^(https?://[^\s"'#?]*[^\s"'#?/])?$`)
 	architectures   = []string{"amd64", "arm64"}
 	languages       = []string{"python", "typescript"}
 )
@@ -82,6 +85,9 @@ func (o *Options) Validate() error {
 	}
 	if o.DownloadURL != "" && !strings.HasPrefix(o.DownloadURL, "https://") {
 		wrong = append(wrong, fmt.Errorf("download address %q: krew takes https:// only", o.DownloadURL))
+	}
+	if !docsPattern.MatchString(o.DocsURL) {
+		wrong = append(wrong, fmt.Errorf("address of the documentation %q: say it as in https://example.com/docs", o.DocsURL))
 	}
 	if o.Out == "" || o.Source == "" {
 		wrong = append(wrong, errors.New("say the folder of the checkout and the folder to write"))

@@ -69,8 +69,13 @@ func TestTheDashboardIsInstalledForASidecar(t *testing.T) {
 
 func TestRunbooksAreWhereTheDocsAre(t *testing.T) {
 	t.Parallel()
+	plain := chart(t, values{"monitoring": values{"prometheusRule": values{"enabled": true}}})[ruleName]
+	annotations := asMap(at(t, plain, "spec", "groups", 0, "rules", 0, "annotations"))
+	if annotations["runbook"] != "docs/troubleshooting.md#toolcalloperatordown" || annotations["runbook_url"] != nil {
+		t.Errorf("without an address: %v", annotations)
+	}
 	for base, want := range map[string]string{
-		"https://toolcall.dev/docs":    "https://toolcall.dev/docs/troubleshooting.md#toolcalloperatordown",
+		"https://wiki.test/docs":       "https://wiki.test/docs/troubleshooting.md#toolcalloperatordown",
 		"https://wiki.test/toolcalls/": "https://wiki.test/toolcalls/troubleshooting.md#toolcalloperatordown",
 	} {
 		rule := chart(t, values{"monitoring": values{"prometheusRule": values{"enabled": true, "runbookBaseURL": base}}})[ruleName]
@@ -78,7 +83,7 @@ func TestRunbooksAreWhereTheDocsAre(t *testing.T) {
 			t.Errorf("with %s: %v, want %s", base, got, want)
 		}
 	}
-	for _, base := range []string{"", "docs", "ftp://x", "https://x/#y", "https://x y"} {
+	for _, base := range []string{"docs", "ftp://x", "https://x/#y", "https://x y"} {
 		v := values{"monitoring": values{"prometheusRule": values{"enabled": true, "runbookBaseURL": base}}}
 		if _, err := manifests.Chart(chartDir, v, manifests.Release{Name: "r", Namespace: system, KubeVersion: "v1.36.0"}); err == nil || !strings.Contains(err.Error(), "runbookBaseURL") {
 			t.Errorf("with %q: %v", base, err)

@@ -17,9 +17,24 @@ function action(spec) {
   if (spec.structured) return [spec.structured.binary, ...(spec.structured.args ?? [])].map(quoted).join(' ');
   if (spec.shell) return spec.shell.command;
   if (spec.code) return spec.code.source;
-  if (spec.file) return [spec.file.operation, spec.file.path, spec.file.destination].filter(Boolean).map(quoted).join(' ');
+  if (spec.file) return fileAction(spec.file);
   if (spec.tool) return `${spec.tool.name} ${JSON.stringify(spec.tool.arguments ?? {})}`;
   return '';
+}
+
+// fileAction is an operation on files with all that it is given: the changes of an Edit as in a diff, then the rest.
+function fileAction({operation, path, destination, oldString, newString, replaceAll, edits, ...rest}) {
+  const changes = edits ?? (oldString === undefined ? [] : [{oldString, newString, replaceAll}]);
+  return [
+    [operation, path, destination].filter(Boolean).map(quoted).join(' '),
+    ...changes.flatMap(change),
+    ...Object.entries(rest).map(([name, value]) => `${name}: ${value}`),
+  ].join('\n');
+}
+
+function change({oldString, newString, replaceAll}, index) {
+  const lines = (text, mark) => (text ? text.split('\n').map((line) => mark + line) : []);
+  return [`@@ ${index + 1}${replaceAll ? ', everywhere' : ''} @@`, ...lines(oldString, '-'), ...lines(newString, '+')];
 }
 
 function quoted(argument) {
