@@ -1,6 +1,7 @@
 package subresources
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"maps"
@@ -17,16 +18,32 @@ import (
 const headStart = 1 << 20
 
 // slots bounds the requests that are served at the same time. When all are taken, a namespace that has fewer than another gets one
-// of the other's: the slowest request of the namespace that has most gives way.
+// of the other's: the slowest request of the namespace that has most gives way. Where no namespace has more, users who have few in many
+// of them are treated alike.
 type slots struct {
 	what                              string
 	most, mostOfNamespace, mostOfUser int
 	clock                             clock.PassiveClock
 
-	mu          sync.Mutex
-	total       int
-	byUser      map[string]int
-	byNamespace map[string]map[*slot]bool
+	mu                  sync.Mutex
+	total               int
+	byUser, byNamespace holders
+}
+
+// holders are who holds slots, and which.
+type holders map[string]map[*slot]bool
+
+func (h holders) add(name string, one *slot) {
+	if h[name] == nil {
+		h[name] = map[*slot]bool{}
+	}
+	h[name][one] = true
+}
+
+func (h holders) remove(name string, one *slot) {
+	if delete(h[name], one); len(h[name]) == 0 {
+		delete(h, name)
+	}
 }
 
 // slot is what one request has of them, until it leaves.
@@ -45,7 +62,7 @@ type slot struct {
 func newSlots(what string, most int, c clock.PassiveClock) *slots {
 	return &slots{
 		what: what, most: most, mostOfNamespace: most / 2, mostOfUser: most / 4, clock: c,
-		byUser: map[string]int{}, byNamespace: map[string]map[*slot]bool{},
+		byUser: holders{}, byNamespace: holders{},
 	}
 }
 
@@ -54,14 +71,14 @@ func newSlots(what string, most int, c clock.PassiveClock) *slots {
 func (s *slots) enter(user, namespace string, stop func()) (*slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := len(s.byNamespace[namespace])
+	own, ofUser := len(s.byNamespace[namespace]), len(s.byUser[user])
 	isFull := s.total >= s.most
 	var slowest *slot
 	if isFull {
-		slowest = s.slowestOfLargest(own)
+		slowest = cmp.Or(s.byNamespace.slowestOfLargest(own), s.byUser.slowestOfLargest(ofUser))
 	}
-	if s.byUser[user] >= s.mostOfUser || own >= s.mostOfNamespace || isFull && slowest == nil {
-		return nil, tooMany("too many %s at the same time: %d requests of %q, %d in the namespace, %d in total", s.what, s.byUser[user], user, own, s.total)
+	if ofUser >= s.mostOfUser || own >= s.mostOfNamespace || isFull && slowest == nil {
+		return nil, tooMany("too many %s at the same time: %d requests of %q, %d in the namespace, %d in total", s.what, ofUser, user, own, s.total)
 	}
 	if slowest != nil {
 		s.remove(slowest)
@@ -69,20 +86,17 @@ func (s *slots) enter(user, namespace string, stop func()) (*slot, error) {
 		slowest.stop()
 	}
 	one := &slot{of: s, user: user, namespace: namespace, began: s.clock.Now(), stop: stop}
-	if own == 0 {
-		s.byNamespace[namespace] = map[*slot]bool{}
-	}
-	s.byNamespace[namespace][one] = true
-	s.byUser[user]++
+	s.byNamespace.add(namespace, one)
+	s.byUser.add(user, one)
 	s.total++
 	return one, nil
 }
 
-// slowestOfLargest is the slowest request of the namespace that has most; nil when that hasn't more than a namespace would have
-// then that has so many now. It needs the lock.
-func (s *slots) slowestOfLargest(own int) (slowest *slot) {
+// slowestOfLargest is the slowest request of the holder that has most; nil when that hasn't more than a holder would have then that
+// has so many now. It needs the lock.
+func (h holders) slowestOfLargest(own int) (slowest *slot) {
 	var largest map[*slot]bool
-	for _, held := range s.byNamespace {
+	for _, held := range h {
 		if len(held) > len(largest) {
 			largest = held
 		}
@@ -111,15 +125,11 @@ func (s *slot) leave() {
 
 // remove needs the lock.
 func (s *slots) remove(one *slot) {
-	held := s.byNamespace[one.namespace]
-	if !held[one] {
+	if !s.byNamespace[one.namespace][one] {
 		return
 	}
-	delete(held, one)
-	if len(held) == 0 {
-		delete(s.byNamespace, one.namespace)
-	}
-	decrease(s.byUser, one.user)
+	s.byNamespace.remove(one.namespace, one)
+	s.byUser.remove(one.user, one)
 	s.total--
 }
 
@@ -128,8 +138,8 @@ func (s *slot) orGaveWay(err error) error {
 	if err == nil || !s.gaveWay.Load() {
 		return err
 	}
-	return tooMany("there were too many %s at the same time, and this one gave way to one of another namespace: "+
-		"it was the slowest of the namespace that had most. Try again", s.of.what)
+	return tooMany("there were too many %s at the same time, and this one gave way to another: "+
+		"it was the slowest of the namespace, or of the user, that had most. Try again", s.of.what)
 }
 
 func decrease[K comparable](counts map[K]int, key K) {

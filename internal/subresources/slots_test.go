@@ -129,6 +129,27 @@ func TestTheSlowestRequestOfTheNamespaceThatHasMostGivesWay(t *testing.T) {
 	}
 }
 
+// Four users hold all there is, with one request in each namespace. Another user gets some nevertheless.
+func TestTheSlowestRequestOfTheUserWhoHasMostGivesWay(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	s, _ := newTestSlots(most)
+	stopped := 0
+	for i := range most {
+		if _, err := s.enter(fmt.Sprint("user", i%4), fmt.Sprint("namespace", i), func() { stopped++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		if _, err := s.enter("newcomer", fmt.Sprint("own", i), nil); err != nil || stopped != i+1 {
+			t.Errorf("%d: %v, %d stopped", i, err, stopped)
+		}
+	}
+	if _, err := s.enter("newcomer", "own", nil); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("more than its share: %v", err)
+	}
+}
+
 // slottedServer serves uploads, downloads, and answers that wait, with slots. The path is the namespace, the query what is done.
 func slottedServer(t *testing.T, s *slots, entered chan<- string) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -94,11 +94,15 @@ func (v *variables) trustDirectories(dirs []string) {
 		return
 	}
 	for _, dir := range dirs {
-		v.set(gitKey+strconv.Itoa(count), "safe.directory")
-		v.set(gitValue+strconv.Itoa(count), dir)
+		key, value := gitKey+strconv.Itoa(count), gitValue+strconv.Itoa(count)
+		if v.plan.Blocks(key) || v.plan.Blocks(value) {
+			break // git works with all that are counted only
+		}
+		v.set(key, "safe.directory")
+		v.set(value, dir)
 		count++
+		v.set(gitCount, strconv.Itoa(count))
 	}
-	v.set(gitCount, strconv.Itoa(count))
 }
 
 // isWritable says whether this user can make files in a directory.

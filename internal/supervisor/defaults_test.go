@@ -141,3 +141,16 @@ func TestGitWorksAtTheTopOfADirectoryThatIsMounted(t *testing.T) {
 		t.Errorf("got %q, %s", got, r.Outcome.Stderr.Head)
 	}
 }
+
+func TestGitIsGivenNoConfigurationThatIsBlocked(t *testing.T) {
+	temporary(t)
+	for _, blocked := range []string{"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"} {
+		e := executor(t)
+		e.Mounts = []string{"/a"}
+		a := shell(e, `env | grep ^GIT_CONFIG; true`)
+		a.Environment.Trusted, a.Environment.Blocklist = false, []string{blocked}
+		if got := string(execute(t, e, a).Outcome.Stdout.Head); got != "" {
+			t.Errorf("without %s: %q", blocked, got)
+		}
+	}
+}

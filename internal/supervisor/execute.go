@@ -98,7 +98,7 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 	}
 	argv := a.Argv
 	if a.HasSource {
-		file, err := p.addSnippet(a, path)
+		file, err := p.addSnippet(a, dir)
 		if err != nil {
 			return result.Outcome{Reason: result.InvalidEnvironment, Message: err.Error(), WorkingDir: path}
 		}

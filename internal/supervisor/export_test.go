@@ -1,6 +1,10 @@
 package supervisor
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"testing"
+)
 
 // PrivateFilesName is the directory of private files.
 const PrivateFilesName = privateFilesName
@@ -14,3 +18,14 @@ func SetTemporaryDir(t testing.TB, dir string) {
 
 // ForeignMountsIn are those of a mountinfo.
 func ForeignMountsIn(mountinfo string) []string { return foreignMounts([]byte(mountinfo)) }
+
+// LinkedFrom are the names that appear beside a snippet whose call runs in a directory.
+func LinkedFrom(dir *os.File) ([]string, error) {
+	f, err := newPrivateFiles()
+	if err != nil {
+		return nil, err
+	}
+	f.link(dir)
+	names, err := f.ownDir.Readdirnames(0)
+	return names, errors.Join(err, f.remove())
+}

@@ -9,7 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -132,36 +133,39 @@ func makeOwnDir(in *os.Root, name string) (*os.Root, error) {
 	return own, nil
 }
 
-// openOwnDir opens a directory, and makes sure that it isn't a link, and that it is this user's alone.
+// openOwnDir opens a directory, and makes sure that it isn't a link, and that it is this user's alone. A command may have put
+// anything in its place: nothing is waited for, as opening a FIFO would.
 func openOwnDir(in *os.Root, name string) (*os.Root, error) {
-	dir, err := in.OpenRoot(name)
+	parent, err := in.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	opened, err := dir.Stat(".")
-	if err == nil {
-		err = checkOwnDir(in, name, opened)
+	defer parent.Close()
+	where := path.Join(temporaryDir, privateFilesName)
+	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return nil, fmt.Errorf("%q is a file or a symbolic link: it must be a directory of the runner's own", where)
+	case err != nil:
+		return nil, fmt.Errorf("open %q: %w", where, err)
 	}
-	if err != nil {
-		_ = dir.Close()
+	defer unix.Close(fd)
+	if err := checkOwnDir(fd, where); err != nil {
 		return nil, err
 	}
-	return dir, nil
+	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-func checkOwnDir(in *os.Root, name string, opened fs.FileInfo) error {
-	named, err := in.Lstat(name)
-	if err != nil {
-		return err
-	}
-	owner, ok := opened.Sys().(*syscall.Stat_t)
-	switch where := path.Join(in.Name(), name); {
-	case !os.SameFile(named, opened):
-		return fmt.Errorf("%q is a symbolic link, or was replaced: it must be a directory of the runner's own", where)
-	case !ok || int(owner.Uid) != os.Geteuid():
+func checkOwnDir(fd int, where string) error {
+	var opened unix.Stat_t
+	err := unix.Fstat(fd, &opened)
+	switch mode := fs.FileMode(opened.Mode & 0o777); {
+	case err != nil:
+		return fmt.Errorf("look at %q: %w", where, err)
+	case int(opened.Uid) != os.Geteuid():
 		return fmt.Errorf("%q is another user's: it must be a directory of the runner's own", where)
-	case opened.Mode().Perm() != privateFilesMode:
-		return fmt.Errorf("%q has the permissions %#o: it must have %#o", where, opened.Mode().Perm(), privateFilesMode)
+	case mode != privateFilesMode:
+		return fmt.Errorf("%q has the permissions %#o: it must have %#o", where, mode, privateFilesMode)
 	}
 	return nil
 }

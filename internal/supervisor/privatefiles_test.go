@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
@@ -73,6 +75,7 @@ func TestASecretThatCanNotBeInAFileKeepsItsCallFromStarting(t *testing.T) {
 	for name, prepare := range map[string]func(own string) error{
 		"there is no temporary directory": func(own string) error { return os.Remove(filepath.Dir(own)) },
 		"a file is in the way":            func(own string) error { return os.WriteFile(own, nil, 0o600) },
+		"a FIFO is in the way":            func(own string) error { return unix.Mkfifo(own, 0o700) },
 		"others may look":                 func(own string) error { return os.Mkdir(own, 0o755) },
 		"a link leads to a directory": func(own string) error {
 			return errors.Join(os.Mkdir(own+"-elsewhere", 0o700), os.Symlink(filepath.Base(own)+"-elsewhere", own))

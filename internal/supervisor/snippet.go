@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"toolcall.dev/operator/internal/dispatch/wire"
 )
 
@@ -31,9 +33,9 @@ var languages = map[string]language{
 	"sh":         {suffix: ".sh"},
 }
 
-// addSnippet makes a file of the call's snippet, which imports modules as if it were in the call's directory. It returns the
-// file's path.
-func (p *prepared) addSnippet(a *wire.Assignment, dir string) (string, error) {
+// addSnippet makes a file of the call's snippet, which imports modules as if it were in the call's directory, whose name is its path. It
+// returns the file's path.
+func (p *prepared) addSnippet(a *wire.Assignment, dir *os.File) (string, error) {
 	as := languages[a.Language]
 	name := snippetName + as.suffix
 	if err := p.files.write(name, a.Source); err != nil {
@@ -42,7 +44,7 @@ func (p *prepared) addSnippet(a *wire.Assignment, dir string) (string, error) {
 	v := variables{plan: a.Environment, Resolved: &p.Resolved}
 	if as.imports != "" {
 		value, _ := v.get(as.imports)
-		v.set(as.imports, strings.TrimSuffix(dir+":"+value, ":"))
+		v.set(as.imports, strings.TrimSuffix(dir.Name()+":"+value, ":"))
 	}
 	if as.beside {
 		p.files.link(dir)
@@ -55,16 +57,17 @@ const maxLinks = 1000
 
 // link makes what is in a directory appear beside the private files, where a module can be looked for. What can't be linked
 // isn't found. A package.json says how the files beside it are read, and isn't about the snippet.
-func (f *privateFiles) link(dir string) {
-	from, err := os.Open(dir)
+func (f *privateFiles) link(dir *os.File) {
+	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
+	from := os.NewFile(uintptr(fd), dir.Name())
 	defer from.Close()
 	names, _ := from.Readdirnames(maxLinks)
 	for _, name := range names {
 		if name != "package.json" {
-			_ = f.own.Symlink(path.Join(dir, name), name)
+			_ = f.own.Symlink(path.Join(dir.Name(), name), name)
 		}
 	}
 }

@@ -1,11 +1,15 @@
 package supervisor_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
@@ -78,6 +82,26 @@ if __name__ == '__main__':
 		}
 	}
 	wantNoFilesLeft(t, tmp)
+}
+
+// A command of the session may put anything in the directory's place.
+func TestWhatIsBesideASnippetIsOfTheDirectoryThatWasLookedUp(t *testing.T) {
+	tmp := temporary(t)
+	where := tmp + "/dir"
+	if err := errors.Join(os.Mkdir(where, 0o700), os.WriteFile(where+"/module.js", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.OpenFile(where, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := errors.Join(os.Rename(where, where+"-moved"), unix.Mkfifo(where, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := supervisor.LinkedFrom(dir); err != nil || !slices.Equal(names, []string{"module.js"}) {
+		t.Errorf("%q, %v", names, err)
+	}
 }
 
 func TestTheImportsThatAnEnvironmentSetsComeAfterTheDirectory(t *testing.T) {

@@ -10,10 +10,11 @@ import (
 	"toolcall.dev/operator/internal/glob"
 )
 
-// Bounds of one .gitignore file. What is longer, or has more patterns, isn't respected beyond.
+// Bounds of the .gitignore files that a walk respects at the same time: as a pattern, text takes a hundred times its size. What
+// is beyond isn't respected.
 const (
 	maxIgnoreBytes    = 256 << 10
-	maxIgnorePatterns = 1000
+	maxIgnorePatterns = 2000
 )
 
 const ignoreName = ".gitignore"
@@ -32,6 +33,7 @@ type ignoreFile struct {
 	// below is the directory that the file is in, and above the way from there to the directory of the walk: one of them is empty.
 	below, above string
 	patterns     []ignorePattern
+	size         int64
 }
 
 // ignorePattern is one line.
@@ -57,7 +59,7 @@ func (w *walker) respectGitIgnore(p *place) {
 			break
 		}
 		if !w.c.rules.isDenied(path.Join(dir, ignoreName)) {
-			w.ignored.files = slices.Insert(w.ignored.files, 0, ignoreFile{above: above, patterns: w.c.readIgnore(parent.fd)})
+			w.ignored.files = slices.Insert(w.ignored.files, 0, w.ignored.read(parent.fd, ignoreFile{above: above}))
 		}
 		parent.close()
 	}
@@ -80,7 +82,7 @@ func (i *ignored) enter(dir *directory, prefix string) (leave func()) {
 	}
 	before := len(i.files)
 	if i.denied == nil || !i.denied(prefix+ignoreName) {
-		i.files = append(i.files, ignoreFile{below: prefix, patterns: i.c.readIgnore(dir.fd)})
+		i.files = append(i.files, i.read(dir.fd, ignoreFile{below: prefix}))
 	}
 	return func() { i.files = i.files[:before] }
 }
@@ -112,28 +114,35 @@ func (p *ignorePattern) isMatch(relative string, isDir bool) bool {
 	return p.expr.MatchString(relative)
 }
 
-// readIgnore reads the patterns of a directory; none if it has no file of them that can be read.
-func (c *call) readIgnore(dir int) []ignorePattern {
+// read reads the patterns of a directory; none if it has no file of them that can be read.
+func (i *ignored) read(dir int, f ignoreFile) ignoreFile {
 	fd, err := openBeneath(dir, ignoreName, readFlags, 0)
 	if err != nil {
-		return nil
+		return f
 	}
 	defer closeAll(fd)
 	st, err := fstat(fd)
 	if err != nil || !isRegular(&st) {
-		return nil
+		return f
 	}
-	text, err := readSpan(c.ctx, fd, span{0, maxIgnoreBytes})
+	bytesLeft, patternsLeft := int64(maxIgnoreBytes), maxIgnorePatterns
+	for _, other := range i.files {
+		bytesLeft, patternsLeft = bytesLeft-other.size, patternsLeft-len(other.patterns)
+	}
+	f.size = min(st.Size, bytesLeft)
+	text, err := readSpan(i.c.ctx, fd, span{0, f.size})
 	if err != nil {
-		return nil
+		return f
 	}
-	var patterns []ignorePattern
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte(byteOrderMark))) {
-		if p := parseIgnore(string(line)); p != nil && len(patterns) < maxIgnorePatterns {
-			patterns = append(patterns, *p)
+		if len(f.patterns) == patternsLeft || i.c.ctx.Err() != nil {
+			break
+		}
+		if p := parseIgnore(string(line)); p != nil {
+			f.patterns = append(f.patterns, *p)
 		}
 	}
-	return patterns
+	return f
 }
 
 // parseIgnore reads a line; nil for one without a pattern, or with one that can't match.

@@ -55,6 +55,27 @@ func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
 	compareWithGit(t, w.root+"/repo", want)
 }
 
+// What a walk holds of a stranger's repository is bounded: it goes on without the rest.
+func TestPatternsBeyondTheBoundAreNotRespected(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat("none\n", maxIgnorePatterns/2)
+	for name, tc := range map[string]struct{ outer, inner string }{
+		"patterns": {many + "a\n", many + "b\n"},
+		"bytes":    {"a\n#" + strings.Repeat("x", maxIgnoreBytes/2) + "\n", "#" + strings.Repeat("x", maxIgnoreBytes/2) + "\nb\n"},
+	} {
+		w := newWorld(t)
+		for file, content := range map[string]string{
+			".gitignore": tc.outer, "inner/.gitignore": tc.inner, "a": "x", "inner/a": "x", "inner/b": "x", "next/.gitignore": "b\n", "next/b": "x",
+		} {
+			w.file(file, content)
+		}
+		out, _ := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "^x$", RespectGitIgnore: true})
+		if got := paths(decode[Match](t, out), func(m Match) string { return m.Path }); !slices.Equal(got, []string{"inner/b"}) {
+			t.Errorf("%s: it finds %q", name, got)
+		}
+	}
+}
+
 // compareWithGit has git itself say which files it doesn't ignore.
 func compareWithGit(t *testing.T, repo string, want []string) {
 	t.Helper()

@@ -193,12 +193,15 @@ func (w *walker) list(dir *directory, prefix string) ([]dirent, error) {
 			}
 			e.kind = byte(st.Mode & unix.S_IFMT >> 12)
 		}
-		if w.hidden != nil && w.hidden(e) || w.ignored.has(prefix+e.name, e.kind == unix.DT_DIR) {
+		if w.hidden != nil && w.hidden(e) {
 			return nil
 		}
 		if w.entries++; w.entries > maxEntries || w.held > maxHeldBytes {
 			w.truncated = true
 			return errEnough
+		}
+		if w.ignored.has(prefix+e.name, e.kind == unix.DT_DIR) {
+			return nil
 		}
 		if w.denied != nil && w.denied(prefix+e.name) {
 			w.skipped.Denied++
