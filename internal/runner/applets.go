@@ -66,6 +66,7 @@ func (r *run) ask(ctx context.Context, d *sandbox.Domain, argv []string) result.
 		domain: d, options: newOptions(nil), children: r.children,
 	}
 	if err := question.start(ctx); err != nil {
+		d.Close()
 		return startFailure(err)
 	}
 	question.supervise(ctx)

@@ -199,13 +199,13 @@ func TestAProgramThatIsAskedDoesNoHarm(t *testing.T) {
 		if (socket(2, 1, 0) >= 0) close(open("/dev/shm/` + filepath.Base(filepath.Dir(work)) + `", O_CREAT | O_WRONLY, 0666));
 		for (;;) pause();
 	}`
-	appletsIn(t, bin, "none", strings.ReplaceAll(hostile, "\n", " "))
+	file := appletsIn(t, bin, "none", strings.ReplaceAll(hostile, "\n", " "))
 	r := superviseApart(t, supervision{
 		Argv: []string{"bash", "-c", "echo the call; ls " + work}, Dir: "/", NoNewPrivs: true, Env: []string{"PATH=" + bin + ":" + testPath},
-		Rules: &rules.Rules{WritePaths: []string{work, "/tmp"}, Programs: &rules.Programs{Allowed: []string{"sh", "ls"}, Own: "bash"}},
+		Rules: &rules.Rules{WritePaths: []string{work}, Programs: &rules.Programs{Allowed: []string{"sh", "ls"}, Own: "bash"}},
 	}, nobody(t))
-	if o := r.Outcome; text(o.Stdout) != "the call\n" || len(r.Left) > 0 || o.LeftRunning > 0 || len(o.Refused) > 0 {
-		t.Errorf("%s\nleft %v, refused %+v", describe(o), r.Left, o.Refused)
+	if o := r.Outcome; text(o.Stdout) != "the call\n" || len(r.Left) > 0 || o.LeftRunning > 0 || len(o.Refused) > 0 || !slices.Equal(o.Isolation.NamesOnly, result.Paths{file}) {
+		t.Errorf("%s\nleft %v, refused %+v, %+v", describe(o), r.Left, o.Refused, o.Isolation)
 	}
 	if _, err := os.Stat("/dev/shm/" + filepath.Base(filepath.Dir(work))); err == nil {
 		t.Error("it made a socket of the network")
