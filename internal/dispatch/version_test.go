@@ -97,11 +97,13 @@ func TestALargeResultOfTheVersionBeforeIsCut(t *testing.T) {
 	session := o.event(t)
 	half := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("x"), 256<<10))
 	stream := fmt.Sprintf(`{"head":%q,"tail":%q,"bytes":600000}`, half, half)
-	names := strings.TrimSuffix(strings.Repeat(`{"n":"A","s":"Image"},`, 5000), ",")
+	const name = `{"n":"A","s":"Image"},`
+	const named = wire.MaxResult / len(name)
+	names := strings.TrimSuffix(strings.Repeat(name, named), ",")
 	body := fmt.Sprintf(`{"result":{"callUID":"call-uid","outcome":{"reason":"Completed","started":true,"exitCode":0,"message":%q,"stdout":%s,"stderr":%s},"environment":{"vars":[%s]}}}`,
 		strings.Repeat("m", 32<<10), stream, stream, names)
 	if len(body) <= wire.MaxResult {
-		t.Fatalf("%d bytes are no more than this version may send", len(body))
+		t.Fatalf("%d bytes are no more than this version may send: %d", len(body), wire.MaxResult)
 	}
 	p.send(body)
 	o.event(t)
@@ -110,7 +112,7 @@ func TestALargeResultOfTheVersionBeforeIsCut(t *testing.T) {
 		t.Fatalf("got %v", r)
 	}
 	kept := len(r.Outcome.Stdout.Head) + len(r.Outcome.Stdout.Tail)
-	if kept != result.MaxStreamBytes || r.Outcome.Stdout.Bytes != 600000 || len(r.Environment.Vars) != wire.MaxNames || r.Environment.OmittedVars != 5000-wire.MaxNames {
+	if kept != result.MaxStreamBytes || r.Outcome.Stdout.Bytes != 600000 || len(r.Environment.Vars) != wire.MaxNames || r.Environment.OmittedVars != named-wire.MaxNames {
 		t.Errorf("kept %d bytes of %d, %d names and %d more", kept, r.Outcome.Stdout.Bytes, len(r.Environment.Vars), r.Environment.OmittedVars)
 	}
 	// A runner of this version may not send as much.

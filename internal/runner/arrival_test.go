@@ -16,21 +16,25 @@ import (
 func shownOf(o result.Outcome) string { return o.Shown(result.MaxStreamBytes) }
 
 func TestOutputIsShownInTheOrderInWhichItArrived(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "go")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
+	// Two: a second reader of one could come before the first writer has closed it.
+	dir := t.TempDir()
+	fifos := []string{filepath.Join(dir, "first"), filepath.Join(dir, "second")}
+	for _, fifo := range fifos {
+		if err := unix.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	cmd := bash(`echo 1; read < "$1"; echo 2 >&2; read < "$1"; echo 3`)
-	cmd.Argv = append(cmd.Argv, "bash", fifo)
+	cmd := bash(`echo 1; read < "$1"; echo 2 >&2; read < "$2"; echo 3`)
+	cmd.Argv = append(cmd.Argv, append([]string{"bash"}, fifos...)...)
 	shown := keeping(t, &cmd, kept.DefaultBytes)
 	ended := make(chan result.Outcome, 1)
 	go func() { ended <- Run(t.Context(), cmd) }()
 	s := <-shown
-	for _, stream := range []kept.Output{s.stdout, s.stderr} {
+	for i, stream := range []kept.Output{s.stdout, s.stderr} {
 		if err := stream.Wait(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(fifo, []byte("\n"), 0); err != nil {
+		if err := os.WriteFile(fifos[i], []byte("\n"), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
