@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Checks what the chart and the kustomizations install: with kubeconform against the schemas of Kubernetes, and with kube-score.
+# Checks what the chart and the kustomizations install: the chart with helm-unittest, all with kubeconform against the schemas of
+# Kubernetes, and with kube-score.
 source "$(dirname "$0")/lib.sh"
 
-say "building kubeconform and kube-score"
+say "building helm-unittest, kubeconform and kube-score"
+tool helm-unittest github.com/helm-unittest/helm-unittest/cmd/helm-unittest chart
 tool kubeconform github.com/yannh/kubeconform/cmd/kubeconform manifests
 tool kube-score github.com/zegl/kube-score/cmd/kube-score manifests
 
@@ -10,6 +12,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 kubernetes=$(go -C hack/cluster/modules/kubernetes list -m -f '{{.Dir}}' k8s.io/kubernetes)
 go -C hack/release run ./render "$PWD" "$kubernetes/api/openapi-spec/swagger.json" "$folder"
+
+say "helm-unittest"
+bin/helm-unittest charts/toolcall-operator
 
 say "kubeconform"
 bin/kubeconform -strict -summary -schema-location "$folder/schemas/{{.ResourceKind}}{{.KindSuffix}}.json" "$folder/manifests"
