@@ -278,11 +278,17 @@ func (p *keptPod) comesBack(s *storing, call *v1alpha1.ToolCall) {
 	p.report(s.world, call.UID, p.outcome())
 }
 
-// isAcked says whether the runner may go.
+// isAcked says whether the runner may go. One that came back a moment ago may be told so before it has repeated its result.
 func (p *keptPod) isAcked() bool {
 	select {
 	case m := <-p.heard:
-		if m == nil || m.Ack == nil {
+		switch {
+		case m != nil && m.Ack != nil:
+		case m != nil && m.Refuse != nil:
+			if !strings.HasPrefix(m.Refuse.Reason, "the call has ended: ") {
+				p.t.Errorf("the runner was refused: %+v", *m.Refuse)
+			}
+		default:
 			p.t.Errorf("the runner got %+v", m)
 		}
 		return true

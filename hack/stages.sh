@@ -98,14 +98,35 @@ await_lanes() {
   lane_pids=()
 }
 
-# tests NAME MODULE FORMAT ARGUMENT... runs go test in a module's folder as a stage; FORMAT is one of gotestsum's.
+# tests NAME MODULE FORMAT ARGUMENT... runs go test in a module's folder as a stage; FORMAT is one of gotestsum's. Flags have their values
+# after "=".
 tests() {
-  local name=$1 module=$2 format=$3
-  shift 3
   [[ " $* " != *" -race "* ]] || local -x CGO_ENABLED=1
+  stage "$1" go_test "$@"
+}
+
+# max_again is how many failed tests of a stage are run again.
+max_again=3
+
+# go_test runs the tests of a stage. A few that fail are run once more, each by itself, unless everything is run: of thousands, one meets
+# a moment in which the machine has no time for it, and a fault fails again. The summary names them.
+go_test() {
+  local name=$1 module=$2 format=$3 status=0 failed package test argument flags=()
+  shift 3
   # Bash has what it starts in the background of a lane ignore interrupts.
-  stage "$name" env --default-signal=INT bin/gotestsum --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
-    --raw-command -- go -C "$module" test -json "$@"
+  env --default-signal=INT bin/gotestsum --format="$format" --format-hide-empty-pkg --hide-summary=skipped --jsonfile="$logs/$name.json" \
+    --raw-command -- go -C "$module" test -json "$@" || status=$?
+  [[ $status != 0 && ${mode:-} == default ]] || return "$status"
+  failed=$(go -C hack run ./firstfailure -list "$logs/$name.json") && [[ -n $failed ]] || return "$status"
+  (($(wc -l <<<"$failed") <= max_again)) || return "$status"
+  for argument in "$@"; do
+    [[ $argument != -* || $argument == -run=* || $argument == -count=* ]] || flags+=("$argument")
+  done
+  while read -r package test; do
+    echo "=== once more: $package $test"
+    go -C "$module" test "${flags[@]}" -count=1 -run="^$test\$" "$package" </dev/null || return "$status"
+    echo "$package $test" >>"$logs/.again"
+  done <<<"$failed"
 }
 
 # runs says whether a process of the group runs; ended ones stay until they are waited for.
@@ -139,6 +160,7 @@ summary() {
     # The events of all stages as one run; the time would be that of reading them.
     bin/gotestsum --format=none --hide-summary=skipped,output --raw-command -- cat "$logs"/*.json | sed 's/^\(DONE .*\) in [0-9.]*s$/\1/' || true
   fi
+  [[ ! -e $logs/.again ]] || printf 'Passed when run once more:\n%s\n' "$(<"$logs/.again")"
   printf 'The logs are in %s.\n' "${logs#"$PWD"/}"
   failed=$(awk '$2 == "FAILED" { print $1; exit }' "$done")
   [[ -n $failed ]] || return 0

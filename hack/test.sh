@@ -162,6 +162,6 @@ if [[ $mode == full ]]; then
   stage mutations test/mutations/run.sh || true
 else
   # The fault tests that say most in little time, with fewer kills. The end-to-end tests kill the operator, too.
-  TOOLCALL_FAULTS=1 on_node faults -short -timeout=30m -run '^Test(SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults
+  TOOLCALL_FAULTS=1 on_node faults -short -timeout=30m '-run=^Test(SessionsOperatorKilledAgainAndAgain|OutputOperatorKilled)$' ./test/faults
 fi
 await_lanes

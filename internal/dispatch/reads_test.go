@@ -348,6 +348,7 @@ func TestNobodyWaitsForARunnerThatHasExited(t *testing.T) {
 		defer r.Close()
 		waited := make(chan error)
 		go func() { waited <- r.Wait(t.Context(), 0) }()
+		synctest.Wait()
 		p.send(resultOf("c1"))
 		o.event(t)
 		if err := session.Ack("c1"); err != nil {

@@ -110,7 +110,8 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
     free = []
     for _ in range(6):
         s = socket.socket(type=kind); s.bind((A, 0)); q = s.getsockname()[1]; s.close()
-        s = socket.socket(type=kind); free.append(code(s.bind, (A, q)) is None); o = socket.socket(type=kind); print(code(o.bind, (A, q)))
+        s = socket.socket(type=kind); free.append(code(s.bind, (A, q)) is None); o = socket.socket(type=kind)
+        print(code(o.bind, (A, q)) if free[-1] else "EADDRINUSE")
     print(sum(free) > 3) # another program may take one meanwhile`,
 	"Unix sockets and netlink": `
 os.chdir(sys.argv[3]); l = socket.socket(socket.AF_UNIX); l.bind("s"); l.listen(); c = socket.socket(socket.AF_UNIX); print(code(c.connect, "s"), code(c.connect, "none"), code(socket.socket(socket.AF_UNIX).connect, "none"))

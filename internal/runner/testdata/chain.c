@@ -1,5 +1,6 @@
 // Starts chains of processes: each starts the next one and a child that ends at once, and ends. All share their memory, and
-// each has a session of its own. It says "ready" and waits for its input to end. The chains end after two minutes.
+// each has a session of its own. It says "ready" and waits for its input to end. The chains end after two minutes. A process of a chain
+// lives for half a millisecond: without a pause they take all process IDs of a busy machine, where other tests run too.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -24,6 +25,7 @@ static void start(int (*f)(void *), intptr_t chain) {
 static int generation(void *chain) {
 	syscall(SYS_setsid);
 	start(idle, (intptr_t)chain);
+	nanosleep(&(struct timespec){0, 500000}, NULL);
 	if (time(NULL) < until)
 		start(generation, (intptr_t)chain);
 	return 0;
