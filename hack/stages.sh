@@ -108,8 +108,8 @@ tests() {
 # max_again is how many failed tests of a stage are run again.
 max_again=3
 
-# go_test runs the tests of a stage. A few that fail are run once more, each by itself, unless everything is run: of thousands, one meets
-# a moment in which the machine has no time for it, and a fault fails again. The summary names them.
+# go_test runs the tests of a stage. In `make test`, it runs a few that fail once more, each by itself: on a busy machine one test in
+# thousands fails, and a fault fails again. The summary names the tests that passed then.
 go_test() {
   local name=$1 module=$2 format=$3 status=0 failed package test argument flags=()
   shift 3
