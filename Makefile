@@ -62,6 +62,10 @@ test-full: ## Run everything there is, shuffled, with the race detector and noth
 test-unit: ## Run the tests that need no cluster.
 	@hack/test.sh unit
 
+.PHONY: test-one
+test-one: ## Run tests of one package, those of test/e2e on the current cluster (PACKAGE=./test/e2e TEST=TestName).
+	@hack/test_one.sh '$(PACKAGE)' '$(TEST)'
+
 .PHONY: test-programs
 test-programs: ## Build the programs and install the packages that end-to-end tests start.
 	@hack/test-programs.sh

@@ -3,9 +3,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Programs, tests and the linter are built alike, so that Go compiles each package once for all of them.
+# Programs, tests, the linter and the node's programs are built alike, so that Go compiles each package once for all of them. Without
+# the tables for debuggers the compiler takes a fifth less time; stack traces don't need them.
 export CGO_ENABLED=0
-GOFLAGS="$(go env GOFLAGS 2>/dev/null || true) -trimpath"
+GOFLAGS="$(go env GOFLAGS 2>/dev/null || true) -trimpath -gcflags=all=-dwarf=false"
 export GOFLAGS
 
 say() { printf '%s\n' "$*" >&2; }
@@ -18,8 +19,12 @@ tool() {
 }
 
 # counted runs a go command with -v, and prints a line for every hundred packages that it compiles. It drops the command's
-# standard output.
+# standard output. Where the machine has 3 GiB for each processor, compilers collect no garbage below 2.5 GiB, which takes a quarter
+# of their time.
 counted() {
+  if awk -v processors="$(nproc)" '/^MemTotal:/ { exit $2 < processors * 3 * 1024 * 1024 }' /proc/meminfo 2>/dev/null; then
+    local -x GOGC=off GOMEMLIMIT=2500MiB
+  fi
   "$@" 2>&1 >/dev/null | awk '
     / / && !/\.test\]$/ { print; fflush(); next } # A download or an error.
     NF && ++n % 100 == 0 { print "  compiled " n " packages"; fflush() }' >&2

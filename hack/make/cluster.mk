@@ -2,7 +2,7 @@
 
 HACK = $(dir $(lastword $(filter %hack/make/cluster.mk,$(MAKEFILE_LIST))))..
 # Built as hack/lib.sh has it.
-RUN = CGO_ENABLED=0 go -C $(HACK)/$(1) run -trimpath $(2)
+RUN = CGO_ENABLED=0 go -C $(HACK)/$(1) run -trimpath -gcflags=all=-dwarf=false $(2)
 CLUSTER = $(call RUN,cluster,.)
 IMAGES = $(call RUN,,./images)
 
