@@ -1,4 +1,5 @@
-// Package controllers lists the operator's controllers: calls (toolcall/), sessions (toolsession/), environments with their
+// Package controllers lists the operator's controllers: calls (toolcall/), their deletion when their time is up
+// (retention/), sessions (toolsession/), environments with their
 // warm pools (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
@@ -23,6 +24,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/controllers/executionpolicy"
+	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
@@ -89,13 +91,15 @@ type Memory struct {
 	Earlier *host.EarlierCalls
 	// Pending holds what each requester keeps pending. Every pending call is looked at after a start, and counted.
 	Pending *queue.Budget
-	// Expiry holds when finished calls are deleted. It is seeded from the finished calls' metadata.
-	Expiry *toolcall.Expiry
+	// Retention holds when finished calls are deleted, and the last calls of each session. It is seeded from the finished calls'
+	// metadata; what ended before the start stays for its time.
+	Retention *retention.Schedule
 	// Policies holds compiled policies, Reviews for ten seconds that a user may use a tool. Both are asked again.
 	Policies *apicache.Compiled
 	Reviews  *access.Reviews
-	// Calls, Sessions and Pools have calls, sessions and environments looked at; after a start everything is looked at.
-	Calls, Sessions, Pools *trigger.Trigger
+	// Calls, Finished, Sessions and Pools have calls, calls whose time is up, sessions and environments looked at; after a start
+	// everything is looked at.
+	Calls, Finished, Sessions, Pools *trigger.Trigger
 	// sessionsOfJob finds the sessions of a runner that waits, in the cache.
 	sessionsOfJob func(context.Context, types.NamespacedName) []types.NamespacedName
 
@@ -116,12 +120,13 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Policies: &apicache.Compiled{},
 		Reviews:  access.NewReviews(reviews, c),
 		Calls:    trigger.New(),
+		Finished: trigger.New(),
 		Sessions: trigger.New(),
 		Pools:    trigger.New(),
 	}
 	start := func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) }
 	m.Queue, m.SessionQueue = queue.New(start), queue.NewSessionQueue(start)
-	m.Expiry = toolcall.NewExpiry(c, func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) })
+	m.Retention = retention.NewSchedule(c, func(call types.NamespacedName) { m.Finished.Enqueue(call, 0) })
 	m.Hub = dispatch.NewHub(m.route)
 	m.Hosts = host.NewRegistry(m.Hub)
 	return m
@@ -204,6 +209,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	api := apicache.WithTimeout(mgr.GetClient(), requestTimeout, StatusTimeout)
 	objects := apicache.Reader{Reader: api, Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), requestTimeout)}
 	recorder := mgr.GetEventRecorder(EventSource)
+	finished := &retention.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Schedule: m.Retention, Concurrent: max(o.ConcurrentCalls/4, 1)}
 	calls := toolcall.NewReconciler(toolcall.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies,
 		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts,
@@ -214,7 +220,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Nodes:    m.Nodes,
 		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
-		Queue:       m.Queue, Pending: m.Pending, Expiry: m.Expiry, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
+		Queue:       m.Queue, Pending: m.Pending, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
 		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
 		Concurrent: o.ConcurrentCalls,
 	})
@@ -233,9 +239,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the client that watches finished calls: %w", err)
 	}
-	seed := &toolcall.RetentionSeed{Calls: calls, Client: watching, Namespaces: o.Namespaces}
+	seed := &retention.Seed{Finished: finished, Client: watching, Namespaces: o.Namespaces}
 	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
-	beside := []manager.Runnable{m.Expiry, seed, earlier}
+	beside := []manager.Runnable{m.Retention, seed, earlier}
 	if o.Outputs != nil {
 		beside = append(beside, &toolcall.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store")})
 	}
@@ -247,6 +253,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	registerCounts(mgr, api, m)
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
+		"finished calls":       finished.SetupWithManager(mgr, m.Finished),
 		"ToolSession":          sessions.SetupWithManager(mgr, m.Sessions),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),
 		"ExecutionPolicy":      policies.SetupWithManager(mgr),

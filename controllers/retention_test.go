@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/toolcall"
+	"toolcall.dev/operator/controllers/retention"
 )
 
 func TestFinishedCallsGoWhenTheirTimeIsUp(t *testing.T) {
@@ -37,7 +37,7 @@ func TestFinishedCallsGoWhenTheirTimeIsUp(t *testing.T) {
 			w.reconcile(call)
 			w.get(call)
 			w.clock.now = w.clock.now.Add(2 * time.Second)
-			go func() { _ = w.reconciler.Expiry.Start(t.Context()) }()
+			go func() { _ = w.finished.Schedule.Start(t.Context()) }()
 			if again := <-w.expired; again != name {
 				t.Errorf("looks again at %s", again)
 			}
@@ -168,7 +168,7 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 	if learned, err := w.seed(ctx, watching); err != nil || learned != 2 {
 		t.Fatalf("%d calls learned, %v", learned, err)
 	}
-	go func() { _ = w.reconciler.Expiry.Start(ctx) }()
+	go func() { _ = w.finished.Schedule.Start(ctx) }()
 	for _, step := range []struct {
 		after time.Duration
 		name  string
@@ -194,5 +194,5 @@ func TestCallsThatEndedBeforeAreLearned(t *testing.T) {
 
 // seed reads which calls of the namespace have ended.
 func (w *world) seed(ctx context.Context, watching client.WithWatch) (int, error) {
-	return (&toolcall.RetentionSeed{Calls: w.reconciler, Client: watching, Namespaces: []string{w.namespace}}).Seed(ctx)
+	return (&retention.Seed{Finished: w.finished, Client: watching, Namespaces: []string{w.namespace}}).Read(ctx)
 }

@@ -275,7 +275,7 @@ func testLastCalls(t *testing.T) {
 			t.Errorf("call %d is gone: %v", i, b.isGone(c))
 		}
 	}
-	waiting, due := 0, field(b.reconciler.Expiry, "due")
+	waiting, due := 0, field(b.finished.Schedule, "due")
 	for _, second := range due.MapKeys() {
 		waiting += due.MapIndex(second).Len()
 	}

@@ -29,6 +29,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
+	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
@@ -137,6 +138,7 @@ type world struct {
 	objects    apicache.Reader
 	address    string
 	reconciler *toolcall.Reconciler
+	finished   *retention.Reconciler
 	sessions   *toolsession.Reconciler
 	pools      *executionenvironment.Reconciler
 	// pending bounds what a requester keeps pending; reviews replaces the authorizer when it is set.
@@ -233,6 +235,10 @@ func (w *world) rebuild() {
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled, Identity: w.identity, Runtime: runtime,
 		Hub: w.hub, Hosts: w.hosts, Pools: trigger.New(), SessionQueue: w.queue, Earlier: w.earlier, Concurrent: 4,
 	})
+	w.finished = &retention.Reconciler{
+		Client: used, Objects: w.objects, Clock: w.clock,
+		Schedule: retention.NewSchedule(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
+	}
 	w.reconciler = toolcall.NewReconciler(toolcall.Options{
 		Client: used, Objects: w.objects, Clock: w.clock, Events: w.events, Policies: compiled,
 		Requesters: &access.Requesters{Reader: used}, Reviews: access.NewReviews(reviews, w.clock),
@@ -241,7 +247,7 @@ func (w *world) rebuild() {
 		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}, SessionQueue: w.queue, Earlier: w.earlier,
 		KeepSession: func(types.NamespacedName) {},
 		Queue:       waiting, Pending: callqueue.NewBudget(w.pending),
-		Expiry:     toolcall.NewExpiry(w.clock, func(call types.NamespacedName) { w.expired <- call.Name }),
+		Retention:  w.finished,
 		Pools:      trigger.New(),
 		Wake:       func(types.NamespacedName) {},
 		Outputs:    w.outputs,
@@ -309,7 +315,16 @@ func (w *world) reconcile(call *v1alpha1.ToolCall) ctrl.Result {
 	if err != nil {
 		w.t.Fatalf("reconcile %s: %v", call.Name, err)
 	}
+	w.retire(call)
 	return result
+}
+
+// retire looks at whether the time of a finished call is up.
+func (w *world) retire(call *v1alpha1.ToolCall) {
+	w.t.Helper()
+	if _, err := w.finished.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}); err != nil {
+		w.t.Fatalf("retire %s: %v", call.Name, err)
+	}
 }
 
 // accept has a call accepted, and waits until it says so.

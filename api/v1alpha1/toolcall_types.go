@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -302,6 +304,16 @@ func (c *ToolCall) RequesterName() string {
 // IsEdited says that the spec was changed after the call was created, in another way than by cancel. The API server
 // refuses that where the admission policies are in force.
 func (c *ToolCall) IsEdited() bool { return c.Generation > 1 && !c.Spec.Cancel }
+
+// FinishedAt is when the call ended, as its condition Finished says; its creation, where that is missing.
+func (c *ToolCall) FinishedAt() time.Time {
+	for i := range c.Status.Conditions {
+		if c.Status.Conditions[i].Type == ConditionFinished {
+			return c.Status.Conditions[i].LastTransitionTime.Time
+		}
+	}
+	return c.CreationTimestamp.Time
+}
 
 // ToolCallList is a list of ToolCall.
 //

@@ -24,7 +24,14 @@ import (
 
 // apply carries the effects out.
 func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl.Result, error) {
-	release, ok := r.acquireShare(client.ObjectKeyFromObject(o.call), &e)
+	r.dismissOthers(o)
+	if e.joinLine {
+		r.SessionQueue.Add(o.session.name, o.name, positionOf(o.call, o.now))
+	}
+	if e.leaveLine {
+		r.SessionQueue.Exclude(o.name)
+	}
+	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
 		return ctrl.Result{RequeueAfter: latestRetry}, nil
 	}
@@ -57,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 			return ctrl.Result{}, adopted
 		}
 	}
-	r.follow(o, &e)
+	r.follow(ctx, o, &e)
 	if err := errors.Join(adopted, r.remove(ctx, o, &e)); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -72,7 +79,7 @@ const adoptLimit = time.Minute
 // goes on is told what it has to know in any case.
 func (o *observation) mayStillAdopt(e *effects) bool {
 	ends := e.status != nil && e.status.Phase.Terminal()
-	return ends || o.call.Status.Phase.Terminal() && o.now.Before(sinceFinished(o.call).Add(adoptLimit))
+	return ends || o.call.Status.Phase.Terminal() && o.now.Before(o.call.FinishedAt().Add(adoptLimit))
 }
 
 // acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
@@ -155,17 +162,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 		r.finished.keep(after, o.now)
 		r.Earlier.Forget(client.ObjectKeyFromObject(after), after.UID)
 		if in := after.Status.Session; in != nil && in.Incarnation > 0 && !o.call.Status.Phase.Terminal() {
-			if goes, is := r.lastCalls.add(after, sinceFinished(after).Add(sessionTTL(after))); is {
-				r.Expiry.Now(goes)
-			}
+			r.Retention.Schedule.Ended(after)
 		}
-		r.forget(client.ObjectKeyFromObject(o.call))
+		r.forget(o.name)
 		if !isStoring(&after.Status) {
 			r.Outputs.release(client.ObjectKeyFromObject(after), after.UID)
 		}
 	}
 	if after.Status.Runner != nil {
-		r.Pending.Release(client.ObjectKeyFromObject(o.call))
+		r.Pending.Release(o.name)
 	}
 	r.announce(ctx, o, after)
 	r.announceOutput(o, after)
@@ -182,16 +187,32 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 }
 
 // follow tells the rest of the operator, and the runners.
-func (r *Reconciler) follow(o *observation, e *effects) {
-	key := client.ObjectKeyFromObject(o.call)
+func (r *Reconciler) follow(ctx context.Context, o *observation, e *effects) {
+	key := o.name
 	if e.gone != "" {
 		r.Hub.Dismiss(key.Namespace, key.Name, "", e.gone)
 	}
-	if e.forget {
+	if e.forget || e.forgetName {
 		r.forget(key)
 	}
-	if o.call.Status.Phase.Terminal() {
+	if e.forget && o.call.Status.Phase.Terminal() {
 		r.Earlier.Forget(key, o.call.UID)
+	}
+	if e.forgetName {
+		r.Retention.Schedule.Forget(key)
+		r.Earlier.ForgetName(key)
+	}
+	if e.holds != "" {
+		r.Queue.SetRunning(types.NamespacedName{Namespace: key.Namespace, Name: e.holds}, entryOf(o.call))
+	}
+	if e.handedOver {
+		r.SessionQueue.Hand(key, o.session.Session.UID)
+	}
+	if e.watchOutput {
+		r.Outputs.watch(o.outputOf())
+	}
+	if e.node != nil {
+		r.noteNode(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, e.node, o.now)
 	}
 	if e.leaveQueue {
 		r.Queue.Release(key)
@@ -208,8 +229,8 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 	if key := o.keyHash(); e.forgetResult && key != "" {
 		r.Hub.Release(key, string(o.call.UID))
 	}
-	if !e.expire.IsZero() {
-		r.Expiry.Add(key, e.expire)
+	if e.keep {
+		r.Retention.Keep(ctx, o.call)
 	}
 	if o.session != nil && e.makesRoom() {
 		room := o.session.Host.Room()
@@ -246,14 +267,14 @@ func (r *Reconciler) assignInSession(o *observation, e *effects, m message) {
 	if err != nil {
 		return
 	}
-	r.SessionQueue.Hand(o.key(), m.session)
-	r.Pending.Release(o.key())
+	r.SessionQueue.Hand(o.name, m.session)
+	r.Pending.Release(o.name)
 	if m.to.Taken() >= o.session.Session.MaxCalls() {
 		r.KeepSession(o.session.name)
 	}
 }
 
-// remove deletes what the call doesn't need any more, and the call itself when its time is up.
+// remove deletes what the call doesn't need any more.
 func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
 	for _, job := range e.remove {
 		// The kubelet's SIGTERM has the runner stop whatever still runs.
@@ -262,15 +283,32 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) err
 			return fmt.Errorf("delete the call's Job: %w", err)
 		}
 	}
-	if e.removeCall {
-		// The cache, which has only calls in flight, will not see it go.
-		err := r.Client.Delete(ctx, o.call, client.Preconditions{UID: &o.call.UID}, client.DisableReadYourWritesConsistency)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the finished call: %w", err)
-		}
-		r.lastCalls.forget(o.key())
-	}
 	return nil
+}
+
+const deletedCall = "the ToolCall was deleted"
+
+// dismissOthers ends what calls of the name left that are gone.
+func (r *Reconciler) dismissOthers(o *observation) {
+	uid := o.uid()
+	r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(uid), deletedCall)
+	if o.held != nil {
+		r.Hub.DismissHeld(o.name.Namespace, o.name.Name, string(*o.held))
+	}
+	for _, runner := range r.Hosts.ReleaseOthers(o.name, string(uid)) {
+		runner.Refuse(deletedCall)
+	}
+	r.Outputs.forgetOthers(o.name, uid)
+}
+
+// noteNode keeps what became known of an environment's nodes.
+func (r *Reconciler) noteNode(environment types.NamespacedName, news *nodeNews, now time.Time) {
+	if news.hello != nil {
+		r.Nodes.Add(environment, *news.hello, now)
+	}
+	if news.problem != nil && r.Nodes.SetProblem(environment, news.problem) {
+		r.Pools.Enqueue(environment, 0)
+	}
 }
 
 // adopt makes a Job the call's own, and has the pool refilled that it came from.

@@ -10,12 +10,16 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/metrics"
 )
 
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there
 // before the status says so, the status, and only then what follows from it.
 type effects struct {
+	// joinLine has a session's call wait for its turn; leaveLine takes one out that the session doesn't take, also where the write of
+	// its end fails.
+	joinLine, leaveLine bool
 	// create is the Job to make; then credential is the Job whose pod has to have its token.
 	create, credential *batchv1.Job
 	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
@@ -27,9 +31,18 @@ type effects struct {
 	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
 	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
 	adopt *batchv1.Job
-	// gone turns the call's runners away; forget drops what is remembered of a call in flight.
-	gone   string
-	forget bool
+	// gone turns the call's runners away; forget drops what is remembered of a call in flight, forgetName also what is remembered of one
+	// that has ended.
+	gone               string
+	forget, forgetName bool
+	// holds is the environment that the call takes a place in, also for an operator that has just started; handedOver notes in the line
+	// of its session that the call doesn't wait.
+	holds      string
+	handedOver bool
+	// watchOutput has what the call writes stored from when it exceeds the status.
+	watchOutput bool
+	// node is what the call's runner, or its pod, tells of the environment's nodes.
+	node *nodeNews
 	// leaveQueue ends the call's place in its environment's queue.
 	leaveQueue bool
 	// messages go to runners.
@@ -40,13 +53,18 @@ type effects struct {
 	reported metrics.ReportOutcome
 	// forgetResult drops the copy of a result whose runner has gone.
 	forgetResult bool
-	// expire is when the call is to be deleted.
-	expire time.Time
-	// remove are Jobs to delete, with their pods; removeCall deletes the call.
-	remove     []*batchv1.Job
-	removeCall bool
+	// keep has the call deleted when its time is up.
+	keep bool
+	// remove are Jobs to delete, with their pods.
+	remove []*batchv1.Job
 	// wake is when to look again, 0 for not on a timer.
 	wake time.Duration
+}
+
+// nodeNews is what became known of the nodes of an environment: what a runner said in its hello, or why a pod can't start.
+type nodeNews struct {
+	hello   *wire.Hello
+	problem *host.Problem
 }
 
 // makesRoom says that others of the session may have become the first in its line, or have got room.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
@@ -73,7 +74,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			return c.do("adopt", func() error { return api.Patch(ctx, o, p) })
 		},
 		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return c.do(map[bool]string{true: "remove", false: "removeCall"}[isJob(o)], func() error { return api.Delete(ctx, o) })
+			return c.do("remove", func() error { return api.Delete(ctx, o) })
 		},
 	})
 	c.Reconciler = NewReconciler(Options{
@@ -81,9 +82,10 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		Events: c.recorder, Identity: c.op.identity, Hub: c.op.hub, Hosts: host.NewRegistry(c.op.hub),
 		Queue: queue.New(func(types.NamespacedName) {}), Pending: queue.NewBudget(queue.BudgetOptions{MaxCalls: 1}),
 		SessionQueue: queue.NewSessionQueue(func(types.NamespacedName) {}), Earlier: &host.EarlierCalls{},
-		Expiry: NewExpiry(clocktesting.NewFakePassiveClock(start), nil), Pools: trigger.New(), Concurrent: 4,
+		Pools: trigger.New(), Concurrent: 4,
 		Wake: func(call types.NamespacedName) { c.woken = append(c.woken, call.Name) },
 	})
+	c.Retention = &retention.Reconciler{Client: api, Objects: c.Objects, Clock: c.Clock, Schedule: retention.NewSchedule(c.Clock, nil)}
 	return c
 }
 
@@ -152,7 +154,7 @@ func everything(o *observation, c *cluster, t *testing.T) effects {
 	return effects{
 		create: job, credential: job, decided: o, status: o.fail("Why", "because"), adopt: pool,
 		messages: []message{{to: session, assign: &wire.Assignment{CallUID: "call-uid", CallName: "call"}}},
-		remove:   []*batchv1.Job{old}, removeCall: true, expire: start.Add(time.Hour), wake: time.Minute,
+		remove:   []*batchv1.Job{old}, keep: true, wake: time.Minute,
 	}
 }
 
@@ -175,7 +177,7 @@ func TestEffectsAreCarriedOutInTheOrderOfTheirFields(t *testing.T) {
 	if err != nil || got != (ctrl.Result{RequeueAfter: time.Minute}) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	want := []string{"create", "credential", "status", "adopt", "messages", "remove", "removeCall"}
+	want := []string{"create", "credential", "status", "adopt", "messages", "remove"}
 	if diff := cmp.Diff(want, c.did); diff != "" {
 		t.Error(diff)
 	}
@@ -205,7 +207,6 @@ func TestNothingFollowsFromAWriteThatFailed(t *testing.T) {
 		{"status", conflict, []string{"create", "credential", "status"}, false},
 		{"adopt", down, []string{"create", "credential", "status", "adopt"}, false},
 		{"remove", down, []string{"create", "credential", "status", "adopt", "remove"}, true},
-		{"removeCall", down, []string{"create", "credential", "status", "adopt", "remove", "removeCall"}, true},
 	} {
 		o := stored(decided)
 		c := newCluster(t, o.call)
@@ -228,7 +229,7 @@ func TestNothingFollowsFromAWriteThatFailed(t *testing.T) {
 func TestWhatIsGoneIsNoError(t *testing.T) {
 	t.Parallel()
 	gone := apierrors.NewNotFound(batchv1.Resource("jobs"), "x")
-	for _, effect := range []string{"status", "adopt", "remove", "removeCall"} {
+	for _, effect := range []string{"status", "adopt", "remove"} {
 		o := stored(decided)
 		c := newCluster(t, o.call)
 		e := everything(o, c, t)
@@ -278,7 +279,7 @@ func TestAFailedCreationLeadsToItsOwnEffects(t *testing.T) {
 			t.Errorf("%s: looked at after %s, did %q, %v", name, got.RequeueAfter, c.did, err)
 		}
 		written := &v1alpha1.ToolCall{}
-		if err := c.Client.Get(context.Background(), client.ObjectKeyFromObject(o.call), written); err != nil || written.Status.Phase != tc.phase {
+		if err := c.Client.Get(context.Background(), o.name, written); err != nil || written.Status.Phase != tc.phase {
 			t.Errorf("%s: phase %q, %v", name, written.Status.Phase, err)
 		}
 	}
@@ -375,11 +376,10 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	env := types.NamespacedName{Namespace: "ns", Name: "env"}
 	c.Queue.Admit(env, 1, entryOf(o.call))
 	reservePending(c.Pending, o.call)
-	c.Expiry = NewExpiry(clocktesting.NewFakePassiveClock(start), nil)
-	if _, err := c.apply(context.Background(), o, effects{status: o.fail("Why", "because"), expire: start.Add(time.Hour), release: true}); err != nil {
+	if _, err := c.apply(context.Background(), o, effects{status: o.fail("Why", "because"), release: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.finished.get(client.ObjectKeyFromObject(o.call)); got == nil || got.Status.Phase != v1alpha1.PhaseFailed {
+	if got := c.finished.get(o.name); got == nil || got.Status.Phase != v1alpha1.PhaseFailed {
 		t.Errorf("remembered is %+v", got)
 	}
 	next := o.call.DeepCopy()
@@ -389,8 +389,5 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	}
 	if !c.Queue.Admit(env, 1, entryOf(next)) {
 		t.Error("the environment's next call has to wait")
-	}
-	if len(c.Expiry.due) != 1 {
-		t.Errorf("to be looked at: %v", c.Expiry.due)
 	}
 }

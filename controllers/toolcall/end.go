@@ -15,10 +15,19 @@ import (
 	"toolcall.dev/operator/internal/metrics"
 )
 
+// leave forgets a name that no call has any more.
+func (r *Reconciler) leave(context.Context, *observation) (effects, error) {
+	return effects{forgetName: true}, nil
+}
+
 // dismiss turns the runner of a call that is being deleted away.
-func (r *Reconciler) dismiss(_ context.Context, o *observation) (effects, error) {
+func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, error) {
 	why := "the ToolCall is being deleted"
 	e := effects{gone: why, release: true, forget: true}
+	if o.session != nil {
+		e.gone, e.forgetResult = "", true
+		o.letGoInSession(&e)
+	}
 	if o.claimed != nil && o.claimed != o.runner {
 		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
 	}
@@ -26,8 +35,12 @@ func (r *Reconciler) dismiss(_ context.Context, o *observation) (effects, error)
 		return e, nil
 	}
 	// It stays until others are done with it, and ends now.
+	o, err := r.withItsAction(ctx, o)
+	if err != nil {
+		return effects{}, err
+	}
 	e.remove = o.ownJob()
-	if o.isBound() && !o.isUnassigned() {
+	if o.isHandedOver() && !o.isUnassigned() {
 		e.status = o.end(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was deleted; how far the command came is not known")
 	} else {
 		e.status = o.neverStarted(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelRequested, "the call was deleted before the command started")
@@ -59,11 +72,10 @@ func (r *Reconciler) cancel(ctx context.Context, o *observation) (effects, error
 	return e, nil
 }
 
-// retire looks after a call that has ended: it answers a runner that still reports, deletes what would start again, and
-// deletes the call when its time is up.
+// retire looks after a call that has ended: it answers a runner that still reports, and deletes what would start again.
 func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error) {
 	// Somebody else may have written the end, or the answer to that write was lost.
-	e := effects{release: true, forgetResult: true, forget: true}
+	e := effects{release: true, forgetResult: true, forget: true, keep: true}
 	if o.claimed != nil && o.claimed != o.runner {
 		// It was claimed and never recorded: the call ended before that, or another runner had been recorded by a write
 		// whose answer was lost.
@@ -74,7 +86,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		return effects{}, err
 	}
 	if !isStoring(&o.call.Status) {
-		r.Outputs.release(o.key(), o.call.UID)
+		r.Outputs.release(o.name, o.call.UID)
 	}
 	if o.runner != nil {
 		if err := r.letGo(ctx, o, &e, stored); err != nil {
@@ -87,15 +99,6 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
 			return effects{}, err
 		}
-	}
-	ttl, err := r.ttl(ctx, o.call)
-	if err != nil {
-		return effects{}, err
-	}
-	if until := sinceFinished(o.call).Add(ttl); until.After(o.now) {
-		e.expire = until
-	} else {
-		e.removeCall = true
 	}
 	return e, nil
 }

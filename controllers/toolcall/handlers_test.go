@@ -227,40 +227,11 @@ func finished(changes ...change) *observation {
 	return observed(append([]change{bound, said(func(o *observation) *v1alpha1.ToolCallStatus { return o.withResult(outcome(), 0) }), func(o *observation) { o.decision = nil }, later(time.Second)}, changes...)...)
 }
 
-func TestAFinishedCallStaysForItsTime(t *testing.T) {
+func TestAFinishedCallLetsGoOfWhatItHad(t *testing.T) {
 	t.Parallel()
-	env := newDecision().In.DeepCopy()
-	env.Spec.TTLSecondsAfterFinished = ptr.To(int32(100))
-	ttl := func(seconds int32) change {
-		return func(o *observation) { o.call.Spec.TTLSecondsAfterFinished = &seconds }
-	}
-	ended := start.Add(time.Second)
-	for name, tc := range map[string]struct {
-		o       *observation
-		env     client.Object
-		expires time.Duration
-	}{
-		"the default":                    {finished(), nil, time.Hour},
-		"its environment's":              {finished(), env, 100 * time.Second},
-		"its own":                        {finished(ttl(10)), env, 10 * time.Second},
-		"its own, which is over":         {finished(ttl(10), later(10*time.Second)), env, 0},
-		"none":                           {finished(ttl(0)), env, 0},
-		"of an environment nobody knows": {finished(func(o *observation) { o.call.Status.Environment = nil }), env, time.Hour},
-	} {
-		c := newCluster(t)
-		if tc.env != nil {
-			if err := c.Client.Create(context.Background(), tc.env.DeepCopyObject().(client.Object)); err != nil {
-				t.Fatal(err)
-			}
-			c.did = nil
-		}
-		e := c.handled(t, Finished, tc.o)
-		if e.removeCall != (tc.expires == 0) || !e.removeCall && !e.expire.Equal(ended.Add(tc.expires)) {
-			t.Errorf("%s: removed: %t, at %s", name, e.removeCall, e.expire)
-		}
-		if e.status != nil || !e.release || !e.forgetResult {
-			t.Errorf("%s: %+v", name, e)
-		}
+	c := newCluster(t)
+	if e := c.handled(t, Finished, finished()); e.status != nil || !e.release || !e.forgetResult || !e.keep {
+		t.Errorf("%+v", e)
 	}
 }
 

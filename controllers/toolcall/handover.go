@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,10 @@ import (
 // takeTurn decides about a session's call, and hands it over if its turn has come.
 func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
 	reason, _ := o.waitsFor()
+	if !o.session.isInLine {
+		// It is new here, or was handed over and didn't arrive.
+		return effects{joinLine: true, wake: time.Millisecond}, nil
+	}
 	if reason != "" {
 		if refused, err := r.refuseSession(ctx, o); err != nil || refused != nil {
 			return ptr.Deref(refused, effects{}), err
@@ -34,7 +39,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 	}
 	j, otherwise, err := r.judge(ctx, o)
 	if otherwise != nil && otherwise.status != nil && otherwise.status.Phase.Terminal() {
-		r.SessionQueue.Exclude(o.key())
+		otherwise.leaveLine = true
 	}
 	if err != nil || otherwise != nil {
 		return ptr.Deref(otherwise, effects{}), err
@@ -69,12 +74,11 @@ func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effect
 	if !errors.As(decide.CheckSession(s), &refusal) {
 		return nil, nil
 	}
-	r.SessionQueue.Exclude(o.key())
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
 		return nil, err
 	}
-	return &effects{status: o.withAction(whole).refuse(refusal)}, nil
+	return &effects{status: o.withAction(whole).refuse(refusal), leaveLine: true}, nil
 }
 
 // mayHaveEnded says that the cache shows a call as it was before the session's pod took calls, and that the API server shows
@@ -86,7 +90,7 @@ func (r *Reconciler) mayHaveEnded(ctx context.Context, o *observation) (bool, er
 	if isFirst || apicache.Revision(o.call.ResourceVersion) > apicache.Revision(session.ResourceVersion) {
 		return false, nil
 	}
-	now, err := r.Objects.LiveCall(ctx, o.key())
+	now, err := r.Objects.LiveCall(ctx, o.name)
 	return now == nil || now.UID != o.call.UID || now.Status.Phase.Terminal(), err
 }
 
@@ -107,6 +111,13 @@ func (r *Reconciler) handOver(ctx context.Context, o *observation, j *judged) (e
 
 // watchInSession looks after a call that its session's process may have started.
 func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effects, error) {
+	e, err := r.lookAtSession(ctx, o)
+	// Also where an operator before this one handed it over: it doesn't stand in line.
+	e.handedOver = !o.session.orphaned
+	return e, err
+}
+
+func (r *Reconciler) lookAtSession(ctx context.Context, o *observation) (effects, error) {
 	o, err := r.withItsAction(ctx, o)
 	if err != nil {
 		return effects{}, err
@@ -123,9 +134,9 @@ func (r *Reconciler) watchInSession(ctx context.Context, o *observation) (effect
 		// Its connection has changed since it was looked for.
 		return effects{wake: apicache.Lag}, nil
 	}
-	r.Outputs.watch(o.outputOf())
 	e := o.saysRunning()
-	if o.call.Spec.Cancel || o.call.DeletionTimestamp != nil {
+	e.watchOutput = true
+	if o.call.Spec.Cancel {
 		// The process knows the call: its result follows.
 		e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
 	}
@@ -183,7 +194,7 @@ func (r *Reconciler) watchLostSession(ctx context.Context, o *observation) (effe
 
 // watchKnown looks after a call of which the process says that its result was acknowledged. The cache may be behind.
 func (r *Reconciler) watchKnown(ctx context.Context, o *observation) (effects, error) {
-	now, err := r.Objects.LiveCall(ctx, o.key())
+	now, err := r.Objects.LiveCall(ctx, o.name)
 	if err != nil {
 		return effects{}, err
 	}
@@ -286,7 +297,7 @@ func (r *Reconciler) readSession(ctx context.Context, o *observation, s *decide.
 		return err
 	}
 	env := &v1alpha1.ExecutionEnvironment{}
-	name := o.key()
+	name := o.name
 	name.Name = s.Session.Origin.Effective().Name
 	found, err := r.Objects.Find(ctx, name, env)
 	if err == nil && found && env.UID == s.Session.Origin.Effective().UID {

@@ -1,102 +1,19 @@
 package toolcall
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
 )
-
-func TestCallsAreWokenWhenTheirTimeHasCome(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		wakes := make(chan string, 100)
-		e := NewExpiry(clock.RealClock{}, func(call types.NamespacedName) { wakes <- call.Name })
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- e.Start(ctx) }()
-		now := time.Now()
-		for _, n := range []int{30, 10, 20, 10, 10} {
-			e.Add(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("after-", n)}, now.Add(time.Duration(n)*time.Second))
-		}
-		e.Add(types.NamespacedName{Namespace: "ns", Name: "past"}, now.Add(-time.Hour))
-		for _, step := range []struct {
-			until time.Duration
-			want  []string
-		}{
-			{9 * time.Second, []string{"past"}},
-			{12 * time.Second, []string{"after-10"}},
-			{40 * time.Second, []string{"after-20", "after-30"}},
-		} {
-			time.Sleep(time.Until(now.Add(step.until)))
-			synctest.Wait()
-			var woken []string
-			for len(wakes) > 0 {
-				woken = append(woken, <-wakes)
-			}
-			if !slices.Equal(woken, step.want) {
-				t.Errorf("until %s: woken %q, want %q", step.until, woken, step.want)
-			}
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if len(e.due)+len(e.seconds) != 0 {
-			t.Errorf("left: %v, %v", e.due, e.seconds)
-		}
-	})
-}
-
-func TestACallThatIsRemovedIsNotWoken(t *testing.T) {
-	t.Parallel()
-	e := NewExpiry(clock.RealClock{}, nil)
-	gone, stays := types.NamespacedName{Namespace: "ns", Name: "gone"}, types.NamespacedName{Namespace: "ns", Name: "stays"}
-	for _, call := range []types.NamespacedName{gone, stays} {
-		e.Add(call, start)
-	}
-	e.Remove(gone, start)
-	e.Remove(gone, start.Add(time.Hour))
-	if woken := e.take(start.Add(time.Minute)); !slices.Equal(woken, []types.NamespacedName{stays}) {
-		t.Errorf("woken: %v", woken)
-	}
-}
-
-// No call is woken before its time, each once, and within a second after it.
-func TestNoCallIsWokenEarlyOrForgotten(t *testing.T) {
-	t.Parallel()
-	e := NewExpiry(clock.RealClock{}, nil)
-	due := map[string]time.Time{}
-	for i := range 1000 {
-		name := fmt.Sprint("call-", i)
-		due[name] = start.Add(time.Duration(i*i%600_011) * time.Millisecond)
-		e.Add(types.NamespacedName{Namespace: "ns", Name: name}, due[name])
-	}
-	for now := start; len(due) > 0 && now.Before(start.Add(time.Hour)); now = now.Add(500 * time.Millisecond) {
-		for _, call := range e.take(now) {
-			at, waits := due[call.Name]
-			if !waits || at.After(now) || now.Sub(at) > 1500*time.Millisecond {
-				t.Fatalf("%s, due at %s, is taken at %s: it waits: %t", call.Name, at, now, waits)
-			}
-			delete(due, call.Name)
-		}
-	}
-	if len(due) != 0 || len(e.due)+len(e.seconds) != 0 {
-		t.Errorf("%d calls are not woken, %d and %d are left", len(due), len(e.due), len(e.seconds))
-	}
-}
 
 func finishedNamed(name string) *v1alpha1.ToolCall {
 	return &v1alpha1.ToolCall{

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -76,7 +75,7 @@ func TestWhatTheNetworkRefusedIsCountedOnceWithTheResult(t *testing.T) {
 	check("with the result", once)
 	// The runner sends its result again, and later passes write more: of this leader, and of one that is new.
 	current := &v1alpha1.ToolCall{}
-	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o.call), current); err != nil {
+	if err := c.Client.Get(t.Context(), o.name, current); err != nil {
 		t.Fatal(err)
 	}
 	for _, leader := range []*cluster{c, newCluster(t, current.DeepCopy())} {

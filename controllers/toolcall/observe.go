@@ -18,8 +18,13 @@ import (
 
 // observation is what one pass sees of a call. Nothing changes it afterwards.
 type observation struct {
+	// name is the call's. call is nil when there is none.
+	name types.NamespacedName
 	call *v1alpha1.ToolCall
 	now  time.Time
+	// held says that sessions' runners have calls of the name which are gone: all but the one that the API server has, whose UID this
+	// is; empty when it has none. nil says that they have no others.
+	held *types.UID
 	// created is when the call was created, as well as the operator can know.
 	created time.Time
 	// heard is since when runners can reach this operator; what came before it can't have heard of.
@@ -43,7 +48,13 @@ type observation struct {
 	session *inSession
 }
 
-func (o *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(o.call) }
+// uid is the call's; empty when there is none.
+func (o *observation) uid() types.UID {
+	if o.call == nil {
+		return ""
+	}
+	return o.call.UID
+}
 
 // isHandedOver says that somebody may have started the call: a runner that the call records, or its session's.
 func (o *observation) isHandedOver() bool {
@@ -70,30 +81,57 @@ func (o *observation) isUnassigned() bool {
 	return o.isBound() && o.runner != nil && o.runner.IsWaiting()
 }
 
-// observe gathers what a pass looks at; nil when the call is gone.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
-	call, err := r.find(ctx, key)
+// observe gathers what a pass looks at.
+func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*observation, error) {
+	o := &observation{name: name, now: r.Clock.Now(), heard: r.Hub.Since()}
+	call, err := r.find(ctx, name)
 	if err != nil || call == nil {
+		return o, err
+	}
+	o.call, o.claimed = call, r.Hosts.Claimed(string(call.UID))
+	o.created = firstSeen(call.CreationTimestamp.Time, o.now)
+	if err := r.observeHeld(ctx, o); err != nil {
 		return nil, err
 	}
-	o := &observation{call: call, now: r.Clock.Now(), heard: r.Hub.Since(), claimed: r.Hosts.Claimed(string(call.UID))}
-	o.created = firstSeen(call.CreationTimestamp.Time, o.now)
 	if call.Spec.SessionRef != nil {
 		return o, r.observeSession(ctx, o)
 	}
-	if seen, ok := r.Queue.FirstSeen(key, call.UID); ok {
+	return o, r.observeOwnPod(ctx, o)
+}
+
+// observeHeld asks whether sessions' runners have calls of this name that are gone. That is read past the cache: the one that it
+// shows may be the one that is gone.
+func (r *Reconciler) observeHeld(ctx context.Context, o *observation) error {
+	if !r.Hub.HoldsOther(o.name.Namespace, o.name.Name, string(o.call.UID)) {
+		return nil
+	}
+	now, err := r.Objects.LiveCall(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	o.held = new(types.UID)
+	if now != nil {
+		*o.held = now.UID
+	}
+	return nil
+}
+
+// observeOwnPod looks for the runner and the Job of a call that names no session.
+func (r *Reconciler) observeOwnPod(ctx context.Context, o *observation) error {
+	call := o.call
+	if seen, ok := r.Queue.FirstSeen(o.name, call.UID); ok {
 		o.created = seen
 	}
 	if bound := call.Status.Runner; bound != nil {
 		if err := r.observeRunner(ctx, o, bound); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if call.Status.Phase.Terminal() {
-		return o, nil
+		return nil
 	}
-	o.queued = isQueued(call) && r.Queue.IsWaiting(key, call.UID)
-	return o, r.observeJob(ctx, o)
+	o.queued = isQueued(call) && r.Queue.IsWaiting(o.name, call.UID)
+	return r.observeJob(ctx, o)
 }
 
 // firstSeen makes up for creation times that have whole seconds.

@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
@@ -22,7 +23,6 @@ type Reconciler struct {
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
 	// eventLimits the Events, recordLimits the records in the log.
 	finished        finishedCalls
-	lastCalls       *lastCalls
 	starts, changes *shares
 	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
 	large                     chan struct{}
@@ -56,8 +56,8 @@ type Options struct {
 	SessionQueue *queue.SessionQueue
 	Earlier      *host.EarlierCalls
 	KeepSession  func(types.NamespacedName)
-	// Expiry has finished calls looked at when their time is up.
-	Expiry *Expiry
+	// Retention has finished calls deleted when their time is up.
+	Retention *retention.Reconciler
 	// Pools has an environment looked at whose waiting pod was taken.
 	Pools *trigger.Trigger
 	// Cluster knows the addresses that restricted calls are kept from; nil for none.
@@ -76,6 +76,6 @@ type Options struct {
 func NewReconciler(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
-		lastCalls: newLastCalls(), large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
+		large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
 	}
 }

@@ -24,7 +24,6 @@ import (
 // assign hands the command over to the runner that is recorded and has nothing: the connection broke on the way, or the
 // operator ended. It is the same process, and that starts a command once.
 func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error) {
-	r.hold(o)
 	if o.decision == nil {
 		return effects{
 			status:   o.neverStarted(v1alpha1.PhaseFailed, v1alpha1.ReasonPodLost, "the decision that was kept with the call can't be read any more; the command was not started"),
@@ -41,15 +40,15 @@ func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error
 		return effects{}, err
 	}
 	e := o.adoptWhenDue()
+	e.holds = o.environment()
 	e.messages = append(e.messages, message{to: o.runner, assign: assignment})
 	return e, nil
 }
 
 // watchRun looks after a call whose command may have started.
 func (r *Reconciler) watchRun(ctx context.Context, o *observation) (effects, error) {
-	r.hold(o)
-	r.Outputs.watch(o.outputOf())
 	e := o.adoptWhenDue()
+	e.holds, e.watchOutput = o.environment(), true
 	if o.call.Spec.Cancel {
 		o.stop(&e)
 	}
@@ -84,11 +83,12 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (
 	return e, nil
 }
 
-// hold keeps the call's place in its environment, also for an operator that has just started.
-func (r *Reconciler) hold(o *observation) {
-	if env := o.call.Status.Environment; env != nil && env.Name != "" {
-		r.Queue.SetRunning(types.NamespacedName{Namespace: o.call.Namespace, Name: env.Name}, entryOf(o.call))
+// environment is the name of the environment that the status says that the call runs in; empty when it says none.
+func (o *observation) environment() string {
+	if env := o.call.Status.Environment; env != nil {
+		return env.Name
 	}
+	return ""
 }
 
 // stop has a started command stopped: by its runner, or by the kubelet where that doesn't connect in time. The runner
@@ -142,8 +142,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 		return r.finishInSession(ctx, o)
 	}
 	if err := o.result.Validate(); err != nil {
-		metrics.CountReport(metrics.ReportRefused)
-		e := effects{forgetResult: true}
+		e := effects{forgetResult: true, reported: metrics.ReportRefused}
 		if o.runner != nil {
 			e.messages = []message{{to: o.runner, refuse: "the result isn't valid: " + err.Error()}}
 		}

@@ -27,8 +27,8 @@ type inSession struct {
 	held *dispatch.HeldCall
 	// orphaned says that the session which the call was handed over in, or may have been by an operator before this one, is gone.
 	orphaned bool
-	// position is that of a call that waits, ahead how many calls come before it.
-	position queue.Position
+	// isInLine says that the operator knows the place of a call that wasn't handed over, and ahead how many calls come before it.
+	isInLine bool
 	ahead    int
 }
 
@@ -49,36 +49,34 @@ func (r *Reconciler) observeSession(ctx context.Context, o *observation) error {
 		return err
 	}
 	r.observeProcess(o)
-	if v.handedOver && !v.orphaned {
-		// Also where an operator before this one handed it over: it doesn't stand in line.
-		r.SessionQueue.Hand(o.key(), v.Session.UID)
-	}
 	if v.handedOver || o.call.Status.Phase.Terminal() {
 		return nil
 	}
-	if v.Host != nil && v.Host.IsServing() {
-		r.SessionQueue.Return(v.name, v.Session.UID, func(call types.UID) bool { return r.hasArrived(v.Session, call) })
+	position, known := r.SessionQueue.Position(o.name, o.call.UID)
+	if v.isInLine = known; known {
+		o.created = position.FirstSeen
 	}
-	v.position = r.SessionQueue.Add(v.name, o.key(), positionOf(o.call, o.now))
-	v.ahead = r.SessionQueue.Ahead(o.key())
-	o.created = v.position.FirstSeen
+	var session types.UID
+	if v.Session != nil {
+		session = v.Session.UID
+	}
+	v.ahead = r.SessionQueue.Ahead(o.name, session, v.hasArrived)
 	return nil
 }
 
 // hasArrived says whether a call that was handed over is one that the session's process has, as far as that can be asked now.
-func (r *Reconciler) hasArrived(session *v1alpha1.ToolSession, call types.UID) bool {
-	runner := r.Hub.SessionByKey(session.Status.Runner.KeyHash)
-	if runner == nil {
+func (v *inSession) hasArrived(call types.UID) bool {
+	if v.Host == nil || !v.Host.IsServing() || v.Host.Runner == nil {
 		return true
 	}
-	_, has := runner.HeldCall(string(call))
+	_, has := v.Host.Runner.HeldCall(string(call))
 	return has
 }
 
 // observeProcess looks for the call among those of the process that the session records.
 func (r *Reconciler) observeProcess(o *observation) {
 	v, uid := o.session, o.call.UID
-	handedIn := r.SessionQueue.HandedIn(o.key(), uid)
+	handedIn := r.SessionQueue.HandedIn(o.name, uid)
 	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))
 	switch {
 	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && (o.sessionStatus().Incarnation > 0 || r.Earlier.Has(uid)):
@@ -133,27 +131,6 @@ func (v *inSession) runner() *dispatch.Session {
 	return v.Host.Runner
 }
 
-// stageInSession works out the stage of a session's call. The first that applies counts.
-func (o *observation) stageInSession() Stage {
-	ended := o.call.Status.Phase.Terminal()
-	switch v := o.session; {
-	case o.call.DeletionTimestamp != nil && (ended || !v.handedOver):
-		return Deleting
-	case ended:
-		return Finished
-	case o.result != nil:
-		return Reported
-	case v.handedOver:
-		return HandedOver
-	case o.call.Spec.Cancel || o.call.IsEdited():
-		return Cancelling
-	case o.saysWhatItWaitsFor():
-		return Waiting
-	default:
-		return Eligible
-	}
-}
-
 // waitsFor is what a call waits for that was not handed over; empty when its turn has come, or it can only end.
 func (o *observation) waitsFor() (reason, message string) {
 	v := o.session
@@ -179,7 +156,7 @@ func (o *observation) waitsFor() (reason, message string) {
 func (o *observation) saysWhatItWaitsFor() bool {
 	reason, message := o.waitsFor()
 	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
-	if reason == "" || c == nil || c.Status != metav1.ConditionFalse || o.call.Status.Session == nil {
+	if reason == "" || !o.session.isInLine || c == nil || c.Status != metav1.ConditionFalse || o.call.Status.Session == nil {
 		return false
 	}
 	switch c.Reason {

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"fmt"
 
 	"toolcall.dev/operator/internal/jobspec"
 )
@@ -11,6 +12,7 @@ type Stage string
 
 // Stages of a call.
 const (
+	Gone       Stage = "Gone"
 	Deleting   Stage = "Deleting"
 	Finished   Stage = "Finished"
 	Reported   Stage = "Reported"
@@ -28,22 +30,27 @@ const (
 
 // stageOf works out a call's stage. The first that applies counts.
 func stageOf(o *observation) Stage {
-	if o.session != nil {
-		return o.stageInSession()
-	}
 	switch {
+	case o.call == nil:
+		return Gone
 	case o.call.DeletionTimestamp != nil:
 		return Deleting
 	case o.call.Status.Phase.Terminal():
 		return Finished
-	case o.isBound() && o.result != nil:
+	case o.isHandedOver() && o.result != nil:
 		return Reported
-	case (o.call.Spec.Cancel || o.call.IsEdited()) && (!o.isBound() || o.isUnassigned()):
+	case (o.call.Spec.Cancel || o.call.IsEdited()) && (!o.isHandedOver() || o.isUnassigned()):
 		return Cancelling
 	case o.isUnassigned():
 		return Bound
 	case o.isBound():
 		return Running
+	case o.isHandedOver():
+		return HandedOver
+	case o.session != nil && o.saysWhatItWaitsFor():
+		return Waiting
+	case o.session != nil:
+		return Eligible
 	case o.job != nil && o.runner != nil && !jobspec.IsSuspended(o.job):
 		return Starting
 	case o.job != nil:
@@ -55,8 +62,10 @@ func stageOf(o *observation) Stage {
 	}
 }
 
-// handle decides what to do for a call in one stage. It reads, and returns effects; it writes nothing. An error means
-// that it couldn't read what it needs: then nothing is done, and the pass is tried again.
+// handle decides what to do for a call in one stage. It reads, and returns effects; it writes nothing, tells nobody, and queues
+// nothing. What it may do is to take a place that it needs to know of: among a requester's pending calls, in an environment, on a
+// waiting runner. Taking a place again changes nothing. An error means that it couldn't read what it needs: then nothing is done, and
+// the pass is tried again.
 type handle func(*Reconciler, context.Context, *observation) (effects, error)
 
 // Row is one line of the table of stages.
@@ -74,13 +83,18 @@ type Row struct {
 func Table() []Row {
 	return []Row{
 		{
+			Gone, "there is no ToolCall of the name",
+			"turns the runners of calls that had it away, and forgets them", nil,
+			(*Reconciler).leave,
+		},
+		{
 			Deleting, "the ToolCall is being deleted",
 			"turns its runner away, and ends a call that a finalizer holds; Kubernetes deletes the Job, and the kubelet stops the command", nil,
 			(*Reconciler).dismiss,
 		},
 		{
 			Finished, "the phase is terminal",
-			"acknowledges a late result, turns other runners away, deletes what would start again, and deletes the call when its time is up", nil,
+			"acknowledges a late result, turns other runners away, deletes what would start again, and has the call deleted when its time is up", nil,
 			(*Reconciler).retire,
 		},
 		{
@@ -149,5 +163,5 @@ func (r *Reconciler) runStage(ctx context.Context, o *observation) (effects, err
 			return row.handle(r, ctx, o)
 		}
 	}
-	return effects{}, nil
+	return effects{}, fmt.Errorf("no handler for the stage %s", stage)
 }

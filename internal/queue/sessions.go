@@ -67,14 +67,14 @@ func comparePositions(a, b *queuedCall) int {
 	return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.UID, b.UID))
 }
 
-// Add has a call wait for its turn in a session, and returns that. A call that is known keeps its place, also one that was
-// handed over and didn't arrive.
-func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) Position {
+// Add has a call wait for its turn in a session. A call that is known keeps its place, also one that was handed over and didn't
+// arrive.
+func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	has := q.calls[call]
 	if has != nil && has.UID == at.UID && has.handedIn == "" {
-		return has.Position
+		return
 	}
 	if has != nil && has.UID == at.UID {
 		at = has.Position
@@ -83,19 +83,36 @@ func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) Posi
 	one := &queuedCall{Position: at, name: call, session: session}
 	q.calls[call] = one
 	q.enter(one)
-	return at
 }
 
-// Ahead is how many calls come before one that waits; none before one that doesn't.
-func (q *SessionQueue) Ahead(call types.NamespacedName) int {
+// Position is the place of a call that was not handed over; ok is false where it isn't known here.
+func (q *SessionQueue) Position(call types.NamespacedName, uid types.UID) (at Position, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one := q.calls[call]
+	if one == nil || one.UID != uid || one.handedIn != "" {
+		return Position{}, false
+	}
+	return one.Position, true
+}
+
+// Ahead is how many calls come before one that waits; none before one that doesn't. Those that were handed over in the session
+// that has this UID and that its process doesn't have come before it, too: they didn't arrive, and aren't overtaken.
+func (q *SessionQueue) Ahead(call types.NamespacedName, sessionUID types.UID, has func(call types.UID) bool) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one := q.calls[call]
 	if one == nil || !one.isInLine() {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(*q.lines[one.session].of(one.Background), one, comparePositions)
-	return i
+	l := q.lines[one.session]
+	ahead, _ := slices.BinarySearchFunc(*l.of(one.Background), one, comparePositions)
+	for other := range l.handed {
+		if other.handedIn == sessionUID && other.Background == one.Background && comparePositions(other, one) < 0 && !has(other.UID) {
+			ahead++
+		}
+	}
+	return ahead
 }
 
 // Hand notes that a call was handed over in the session that has this UID: it doesn't wait any more.
@@ -106,24 +123,6 @@ func (q *SessionQueue) Hand(call types.NamespacedName, sessionUID types.UID) {
 		q.leave(one)
 		one.handedIn = sessionUID
 		q.enter(one)
-	}
-}
-
-// Return has the calls wait again, in their places, that were handed over in a session and that its process doesn't have:
-// they didn't arrive. Those that come after them don't overtake them.
-func (q *SessionQueue) Return(session types.NamespacedName, sessionUID types.UID, has func(call types.UID) bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	l := q.lines[session]
-	if l == nil {
-		return
-	}
-	for one := range l.handed {
-		if one.handedIn == sessionUID && !has(one.UID) {
-			q.leave(one)
-			one.handedIn = ""
-			q.enter(one)
-		}
 	}
 }
 

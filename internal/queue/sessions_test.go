@@ -26,6 +26,11 @@ func (t *SessionQueue) addOne(session string, sequence int64, background bool) s
 	return name
 }
 
+// ahead is how many calls come before one, where all that were handed over have arrived.
+func ahead(q *SessionQueue, call types.NamespacedName) int {
+	return q.Ahead(call, "", func(types.UID) bool { return true })
+}
+
 func waitingIn(q *SessionQueue) (n int) {
 	for _, waiting := range q.Waiting() {
 		n += waiting
@@ -42,7 +47,7 @@ func TestCallsTakeTurnsInTheOrderOfTheirCreation(t *testing.T) {
 	q.addOne("s", 5, true)
 	q.addOne("another", 1, false)
 	for name, want := range map[string]int{"c10": 0, "c20": 1, "c30": 2, "c5": 0, "c1": 0, "unknown": 0} {
-		if got := q.Ahead(named(name)); got != want {
+		if got := ahead(q, named(name)); got != want {
 			t.Errorf("%d are ahead of %s, want %d", got, name, want)
 		}
 	}
@@ -61,7 +66,7 @@ func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
 	q.addOne("s", 1, false)
 	q.addOne("s", 2, false)
 	q.Hand(named("c1"), "s-uid")
-	if q.Ahead(named("c2")) != 0 || q.HandedIn(named("c1"), "c1-uid") != "s-uid" || q.HandedIn(named("c1"), "another") != "" || waitingIn(q) != 1 {
+	if ahead(q, named("c2")) != 0 || q.HandedIn(named("c1"), "c1-uid") != "s-uid" || q.HandedIn(named("c1"), "another") != "" || waitingIn(q) != 1 {
 		t.Error("it waits, or isn't known as handed over")
 	}
 	q.Wake(named("s"), 16, 16)
@@ -70,7 +75,7 @@ func TestACallThatIsHandedOverWaitsNoMore(t *testing.T) {
 	}
 	// It didn't arrive: the cache shows it with another resource version by now.
 	q.Add(named("s"), named("c1"), Position{UID: "c1-uid", Sequence: 9})
-	if q.Ahead(named("c1")) != 0 || q.Ahead(named("c2")) != 1 || q.HandedIn(named("c1"), "c1-uid") != "" {
+	if ahead(q, named("c1")) != 0 || ahead(q, named("c2")) != 1 || q.HandedIn(named("c1"), "c1-uid") != "" {
 		t.Error("a call that didn't arrive has lost its place")
 	}
 }
@@ -81,7 +86,7 @@ func TestACallOfTheSameNameTakesATurnOfItsOwn(t *testing.T) {
 	q.addOne("s", 1, false)
 	q.addOne("s", 2, false)
 	q.Add(named("s"), named("c1"), Position{UID: "again", Sequence: 3})
-	if q.Ahead(named("c1")) != 1 || waitingIn(q) != 2 {
+	if ahead(q, named("c1")) != 1 || waitingIn(q) != 2 {
 		t.Error("it has the place of the one before")
 	}
 	q.Hand(named("c1"), "s-uid")
@@ -122,7 +127,7 @@ func TestTurnsAgreeWithAModel(t *testing.T) {
 				return comparePositions(&queuedCall{Position: Position{UID: types.UID(a.name), Sequence: a.sequence}}, &queuedCall{Position: Position{UID: types.UID(b.name), Sequence: b.sequence}})
 			})
 			for i, p := range model {
-				if got := q.Ahead(named(p.name)); got != i {
+				if got := ahead(q, named(p.name)); got != i {
 					t.Fatalf("seed %d: %d are ahead of %s, want %d", seed, got, p.name, i)
 				}
 			}
@@ -149,15 +154,20 @@ func TestACallThatDidNotArriveIsNotOvertaken(t *testing.T) {
 	addTurns(q, "a", "b", "c")
 	q.Hand(named("a"), "s1")
 	q.Hand(named("b"), "s1")
-	if q.Ahead(named("c")) != 0 {
+	if ahead(q, named("c")) != 0 {
 		t.Fatal("calls that were handed over are ahead of others")
 	}
-	q.Return(named("s"), "s1", func(call types.UID) bool { return call == "a" })
-	if ahead := q.Ahead(named("c")); ahead != 1 {
-		t.Errorf("%d calls are ahead", ahead)
+	has := func(call types.UID) bool { return call == "a" }
+	if n := q.Ahead(named("c"), "s1", has); n != 1 {
+		t.Errorf("%d calls are ahead", n)
 	}
-	if q.HandedIn(named("a"), "a") != "s1" || q.HandedIn(named("b"), "b") != "" {
-		t.Error("it isn't known which call arrived")
+	if q.HandedIn(named("a"), "a") != "s1" || q.HandedIn(named("b"), "b") != "s1" {
+		t.Error("a question changed who was handed over")
+	}
+	// It is found out that the call didn't arrive.
+	q.Add(named("s"), named("b"), Position{UID: "b", Sequence: 9})
+	if at, ok := q.Position(named("b"), "b"); !ok || at.Sequence != 1 || q.HandedIn(named("b"), "b") != "" || q.Ahead(named("c"), "s1", has) != 1 {
+		t.Errorf("the call has place %+v again", at)
 	}
 	if diff := cmp.Diff([]types.NamespacedName{named("b"), named("c")}, q.first(named("s"), 3, 3)); diff != "" {
 		t.Error(diff)
@@ -168,12 +178,14 @@ func TestACallThatDidNotArriveIsNotOvertaken(t *testing.T) {
 func TestACallOfASessionThatIsGoneDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	q := NewSessionQueue(nil)
-	addTurns(q, "a")
+	addTurns(q, "a", "b")
 	q.Hand(named("a"), "s1")
-	q.Return(named("s"), "s2", func(types.UID) bool { return false })
-	q.Return(named("another"), "s1", func(types.UID) bool { return false })
-	if q.HandedIn(named("a"), "a") != "s1" {
+	never := func(types.UID) bool { return false }
+	if q.Ahead(named("b"), "s2", never) != 0 || q.Ahead(named("b"), "s1", never) != 1 {
 		t.Error("the call waits again")
+	}
+	if _, known := q.Position(named("a"), "a"); known {
+		t.Error("a call that was handed over has a place in the line")
 	}
 }
 
@@ -183,7 +195,6 @@ func TestTurnsForgetWhatIsGone(t *testing.T) {
 	addTurns(q, "a", "b", "c")
 	q.Hand(named("a"), "s1")
 	q.Hand(named("b"), "s1")
-	q.Return(named("s"), "s1", func(call types.UID) bool { return call == "a" })
 	for _, name := range []string{"a", "b", "c"} {
 		q.Forget(named(name))
 	}
@@ -199,7 +210,7 @@ func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
 	addTurns(q, "refused", "own")
 	q.Exclude(named("refused"))
 	q.Add(named("s"), named("refused"), Position{UID: "refused", Sequence: 0})
-	if q.Ahead(named("own")) != 0 || waitingIn(q) != 1 {
+	if ahead(q, named("own")) != 0 || waitingIn(q) != 1 {
 		t.Error("another call waits for it")
 	}
 	q.Wake(named("s"), 2, 2)

@@ -1,4 +1,4 @@
-package toolcall
+package retention
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,10 +21,10 @@ import (
 // seedPause is how long to wait before the calls that ended earlier are asked for again.
 const seedPause = 5 * time.Second
 
-// RetentionSeed fills the expiry with the calls that ended before this replica became the leader. It is a
-// manager.Runnable. Nothing waits for it: calls whose time is up stay a little longer, at most.
-type RetentionSeed struct {
-	Calls *Reconciler
+// Seed fills the schedule with the calls that ended before this replica became the leader. It is a manager.Runnable. Nothing
+// waits for it: calls whose time is up stay a little longer, at most.
+type Seed struct {
+	Finished *Reconciler
 	// Client watches; its cache is not used.
 	Client client.WithWatch
 	// Namespaces are those to look into; empty for the whole cluster.
@@ -33,9 +32,9 @@ type RetentionSeed struct {
 }
 
 // Start runs until it has succeeded or the context ends.
-func (s *RetentionSeed) Start(ctx context.Context) error {
+func (s *Seed) Start(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, seedPause, true, func(ctx context.Context) (bool, error) {
-		calls, err := s.Seed(ctx)
+		calls, err := s.Read(ctx)
 		log := logf.FromContext(ctx).WithName("retention")
 		switch {
 		case err == nil:
@@ -48,8 +47,8 @@ func (s *RetentionSeed) Start(ctx context.Context) error {
 	return nil
 }
 
-// Seed remembers when the finished calls that are there are to be deleted, and says how many they are.
-func (s *RetentionSeed) Seed(ctx context.Context) (seeded int, err error) {
+// Read remembers when the finished calls that are there are to be deleted, and says how many they are.
+func (s *Seed) Read(ctx context.Context) (seeded int, err error) {
 	namespaces := s.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -80,7 +79,7 @@ const (
 
 // seed reads the finished calls, one by one: a page of them could be hundreds of MiB of output. Of those that don't say
 // themselves how long they stay it reads metadata only, and looks at them when their time can be up at the earliest.
-func (s *RetentionSeed) seed(ctx context.Context, namespace string, of finishedOf) (seeded int, err error) {
+func (s *Seed) seed(ctx context.Context, namespace string, of finishedOf) (seeded int, err error) {
 	var list client.ObjectList = &v1alpha1.ToolCallList{}
 	selector := fields.AndSelectors(apicache.Finished(), fields.OneTermNotEqualSelector(fieldTTL, ""))
 	if of != callsWithTTL {
@@ -117,22 +116,22 @@ func (s *RetentionSeed) seed(ctx context.Context, namespace string, of finishedO
 		if err != nil {
 			return seeded, err
 		}
-		s.Calls.Expiry.Add(client.ObjectKeyFromObject(o), due)
+		s.Finished.Schedule.Add(client.ObjectKeyFromObject(o), due)
 		seeded++
 	}
 	return seeded, errors.Join(errors.New("the watch of the calls that have ended broke off"), ctx.Err())
 }
 
 // dueTime is when a finished call is to be looked at.
-func (s *RetentionSeed) dueTime(ctx context.Context, o client.Object, of finishedOf) (time.Time, error) {
+func (s *Seed) dueTime(ctx context.Context, o client.Object, of finishedOf) (time.Time, error) {
 	if call, whole := o.(*v1alpha1.ToolCall); whole {
-		ttl, err := s.Calls.ttl(ctx, call)
-		return sinceFinished(call).Add(ttl), err
+		ttl, err := s.Finished.ttl(ctx, call)
+		return call.FinishedAt().Add(ttl), err
 	}
 	if of == callsOfSessions {
-		return o.GetCreationTimestamp().Add(sessionTTLSeconds * time.Second), nil
+		return o.GetCreationTimestamp().Add(ttlSecondsOfSession * time.Second), nil
 	}
-	ttl, err := s.Calls.shortestTTL(ctx, o.GetNamespace())
+	ttl, err := s.Finished.shortestTTL(ctx, o.GetNamespace())
 	return o.GetCreationTimestamp().Add(ttl), err
 }
 
@@ -147,67 +146,4 @@ func (r *Reconciler) shortestTTL(ctx context.Context, namespace string) (time.Du
 		seconds = min(seconds, ptr.Deref(environments.Items[i].Spec.TTLSecondsAfterFinished, seconds))
 	}
 	return time.Duration(seconds) * time.Second, nil
-}
-
-// defaultTTLSeconds is how long a finished call stays when neither it nor its environment says so.
-const defaultTTLSeconds = 3600
-
-// sessionTTLSeconds is how long a finished call of a session stays that doesn't say so itself, and keptInSession how many of
-// one session do at most: at a hundred a second, etcd would not have room for an hour of them.
-const (
-	sessionTTLSeconds = 300
-	keptInSession     = 200
-)
-
-// sessionTTL is how long a finished call of a session stays, unless too many others finish meanwhile.
-func sessionTTL(call *v1alpha1.ToolCall) time.Duration {
-	return time.Duration(ptr.Deref(call.Spec.TTLSecondsAfterFinished, sessionTTLSeconds)) * time.Second
-}
-
-// ttl is how long a finished call stays.
-func (r *Reconciler) ttl(ctx context.Context, call *v1alpha1.ToolCall) (time.Duration, error) {
-	if call.Spec.SessionRef != nil {
-		return sessionTTL(call), nil
-	}
-	if seconds := call.Spec.TTLSecondsAfterFinished; seconds != nil {
-		return time.Duration(*seconds) * time.Second, nil
-	}
-	if call.Status.Environment != nil {
-		env := &v1alpha1.ExecutionEnvironment{}
-		err := r.Objects.Get(ctx, types.NamespacedName{Namespace: call.Namespace, Name: call.Status.Environment.Name}, env)
-		if client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("get the call's environment: %w", err)
-		}
-		if err == nil && env.Spec.TTLSecondsAfterFinished != nil {
-			return time.Duration(*env.Spec.TTLSecondsAfterFinished) * time.Second, nil
-		}
-	}
-	return defaultTTLSeconds * time.Second, nil
-}
-
-// removeOver deletes a session's call that is one too many. All that it takes is known, so that nothing is read before.
-func (r *Reconciler) removeOver(ctx context.Context, key types.NamespacedName) (done bool, err error) {
-	one, is := r.lastCalls.over(key)
-	if !is {
-		return false, nil
-	}
-	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = r.Client.Delete(ctx, call, client.Preconditions{UID: &one.uid}, client.DisableReadYourWritesConsistency)
-	// A conflict says that another call has the name now.
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return true, fmt.Errorf("delete the finished call: %w", err)
-	}
-	r.lastCalls.forget(key)
-	r.Expiry.Remove(key, one.due)
-	return !apierrors.IsConflict(err), nil
-}
-
-// sinceFinished is when the call ended.
-func sinceFinished(call *v1alpha1.ToolCall) time.Time {
-	for _, c := range call.Status.Conditions {
-		if c.Type == v1alpha1.ConditionFinished {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return call.CreationTimestamp.Time
 }

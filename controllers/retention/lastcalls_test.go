@@ -1,4 +1,4 @@
-package toolcall
+package retention
 
 import (
 	"fmt"
@@ -24,31 +24,31 @@ func endedIn(session string, i int) *v1alpha1.ToolCall {
 func TestTheLastCallsOfEachSessionStay(t *testing.T) {
 	t.Parallel()
 	const more = 30
-	l := newLastCalls()
-	for i := range keptInSession + more {
+	l := NewSchedule(nil, nil)
+	for i := range keptOfSession + more {
 		for _, session := range []string{"a", "b"} {
-			goes, is := l.add(endedIn(session, i), time.Time{})
-			if is != (i >= keptInSession) || is && goes.Name != fmt.Sprint(session, "-", i-keptInSession) {
+			goes, is := l.addOfSession(endedIn(session, i), time.Time{})
+			if is != (i >= keptOfSession) || is && goes.Name != fmt.Sprint(session, "-", i-keptOfSession) {
 				t.Fatalf("call %d of session %s: %s goes: %t", i, session, goes.Name, is)
 			}
 		}
 	}
-	for i := range keptInSession + more {
+	for i := range keptOfSession + more {
 		call := endedIn("a", i)
-		if one, is := l.over(client.ObjectKeyFromObject(call)); is != (i < more) || is && one.uid != call.UID {
-			t.Errorf("call %d is over: %t, %s", i, is, one.uid)
+		if uid, is := l.surplus(client.ObjectKeyFromObject(call)); is != (i < more) || is && uid != call.UID {
+			t.Errorf("call %d is over: %t, %s", i, is, uid)
 		}
 	}
 	// A repeated write counts once.
-	if _, is := l.add(endedIn("a", keptInSession+more-1), time.Time{}); is {
+	if _, is := l.addOfSession(endedIn("a", keptOfSession+more-1), time.Time{}); is {
 		t.Error("a call that ended twice takes the place of another")
 	}
-	for i := range keptInSession + more {
+	for i := range keptOfSession + more {
 		for _, session := range []string{"a", "b"} {
-			l.forget(client.ObjectKeyFromObject(endedIn(session, i)))
+			l.Forget(client.ObjectKeyFromObject(endedIn(session, i)))
 		}
 	}
-	if len(l.sessions)+len(l.calls) > 0 {
-		t.Errorf("%d sessions and %d calls are left", len(l.sessions), len(l.calls))
+	if len(l.last)+len(l.ofSessions) > 0 {
+		t.Errorf("%d sessions and %d calls are left", len(l.last), len(l.ofSessions))
 	}
 }
