@@ -29,6 +29,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
@@ -155,7 +156,7 @@ type world struct {
 	// readFails says which of the reconcilers' reads fail; nil for none.
 	readFails func() bool
 	// outputs has output stored; nil for an operator without a store.
-	outputs *toolcall.Outputs
+	outputs *output.Outputs
 	// records are what hellos are compared with; nil for none.
 	records *dispatch.Records
 }
@@ -247,11 +248,12 @@ func (w *world) rebuild() {
 		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}, SessionQueue: w.queue, Earlier: w.earlier,
 		KeepSession: func(types.NamespacedName) {},
 		Queue:       waiting, Pending: callqueue.NewBudget(w.pending),
-		Retention:  w.finished,
-		Pools:      trigger.New(),
-		Wake:       func(types.NamespacedName) {},
-		Outputs:    w.outputs,
-		Concurrent: 16,
+		Retention:       w.finished,
+		Pools:           trigger.New(),
+		Wake:            func(types.NamespacedName) {},
+		Outputs:         w.outputs,
+		LookAfterOutput: func(types.NamespacedName) {},
+		Concurrent:      16,
 	})
 }
 
