@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,7 +129,14 @@ func (s *storing) move(away bool) {
 	s.t.Helper()
 	aside, err := s.folder+"-aside", error(nil)
 	if away {
-		err = errors.Join(os.Rename(s.folder, aside), os.WriteFile(s.folder, nil, 0o600))
+		err = os.Rename(s.folder, aside)
+		for err == nil {
+			// A write that comes between makes the folder again.
+			if err = os.WriteFile(s.folder, nil, 0o600); !errors.Is(err, syscall.EISDIR) {
+				break
+			}
+			err = os.RemoveAll(s.folder)
+		}
 	} else {
 		err = errors.Join(os.Remove(s.folder), os.Rename(aside, s.folder))
 	}
