@@ -53,7 +53,7 @@ type Options struct {
 	Cluster toolcall.Cluster
 	// Runtime goes into every pod.
 	Runtime jobspec.Runtime
-	// Clock tells the API server's time, which the times in objects are compared with.
+	// Clock tells the time, which the times in objects are compared with.
 	Clock clock.PassiveClock
 	// Outputs has output stored that is more than a call's status keeps; nil for none.
 	Outputs *output.Outputs
@@ -109,7 +109,7 @@ type Memory struct {
 	// start (begins anew), since when a pool's runner isn't connected (all have time to dial in again), when a session had
 	// its last call (idleness counts anew), which sessions were let into an environment a moment ago (their status says
 	// it), which streams are being stored (read from the pods again, for calls whose status says so), which calls' output is to
-	// be removed (the sweep finds it), and rates of Events (begin anew). Their clock keeps the API server's time (observed again).
+	// be removed (the sweep finds it), and rates of Events (begin anew).
 }
 
 // NewMemory makes an empty one.

@@ -127,7 +127,8 @@ func (r *observer) claimToRemove(ctx context.Context, o *observation) (*corev1.P
 	return claim, nil
 }
 
-// lateCalls is how long after a session's end a call may say that it was created before that: API servers' clocks differ.
+// lateCalls is how long after a session's end a call may say that it was created before that: the clocks of
+// the operator and the API servers differ a little.
 const lateCalls = 5 * time.Second
 
 // hasCalls says whether a session that has ended has calls that have not: those that its process may have got, and those that
