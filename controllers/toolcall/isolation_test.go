@@ -29,12 +29,12 @@ func TestAnEnvironmentSaysThatTheNodeOfAColdCallCannotHoldItsPolicy(t *testing.T
 	w.Clock.Set(w.Clock.Now().Add(time.Hour))
 	w.ExpectUnavailable(env, "an hour later", "old gives no Landlock")
 
-	policy.Spec.Binaries.Enforcement = v1alpha1.EnforcementText
+	policy.Spec.Binaries.Enforcement = v1alpha1.EnforcementName
 	policy.Spec.Network = &v1alpha1.NetworkRules{Mode: v1alpha1.NetworkUnrestricted}
 	if err := w.Client.Update(context.Background(), policy); err != nil {
 		t.Fatal(err)
 	}
-	w.ExpectReady(env, "under Text, with an unrestricted network")
+	w.ExpectReady(env, "under Name, with an unrestricted network")
 }
 
 func TestAnEnvironmentRecoversOnNodesThatCanHoldItsPolicy(t *testing.T) {

@@ -61,7 +61,7 @@ func (o *observation) setPod(i *v1alpha1.Isolation, self *rules.Self) {
 		return
 	}
 	if o.decision != nil {
-		i.RuntimeClass = o.decision.RuntimeClass
+		i.RuntimeClass, i.WeakPrograms = o.decision.RuntimeClass, o.decision.WeakPrograms
 	}
 	if self != nil {
 		i.User, i.Seccomp, i.UserNamespace = ptr.To(int64(self.User)), v1alpha1.SeccompMode(self.Seccomp), self.UserNamespace

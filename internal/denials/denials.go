@@ -29,7 +29,6 @@ var rules = map[string]Rule{
 	v1alpha1.ReasonBinaryPathTraversal:    {"a program is named without a path", "", "write the name of the program without a path"},
 	v1alpha1.ReasonBinaryNotBareName:      {"spec.binaries.allowed doesn't list the path", "add the absolute path to spec.binaries.allowed", "write the name of the program without a path: it is looked up in PATH"},
 	v1alpha1.ReasonBinaryNotAllowed:       {"spec.binaries", "add the program to spec.binaries.allowed", "use a listed program"},
-	v1alpha1.ReasonLaunchNotAllowed:       {"spec.binaries, which also applies to programs that a listed program starts", "add the started program to spec.binaries.allowed", "call the program directly, or start a listed one"},
 	v1alpha1.ReasonArgumentNotAllowed:     {"spec.arguments.metacharacters: Deny", "set it to Allow", "remove the character, or use --shell if the policy allows it"},
 	v1alpha1.ReasonEnvNotAllowed:          {"spec.protectedEnv", "remove the variable from the list", "don't set the variable"},
 	v1alpha1.ReasonShellDisabled:          {"spec.shell.enabled", "set it to true", "run one program with arguments instead of a shell command line"},
