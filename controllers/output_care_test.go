@@ -13,18 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/toolcall"
+	kept "toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/output"
 )
 
 // care is what looks after the output of calls that have ended.
-func (s *storing) care() *toolcall.OutputCare {
+func (s *storing) care() *kept.OutputCare {
 	s.t.Helper()
 	watching, err := client.NewWithWatch(apiServer, client.Options{Scheme: shared.GetScheme()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &toolcall.OutputCare{Outputs: s.outputs, Client: watching, Namespaces: []string{s.namespace}, Clock: clock.RealClock{}, Log: logr.Discard()}
+	return &kept.OutputCare{Outputs: s.outputs, Client: watching, Namespaces: []string{s.namespace}, Clock: clock.RealClock{}, Log: logr.Discard()}
 }
 
 func (s *storing) startCare() {

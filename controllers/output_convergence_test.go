@@ -72,6 +72,7 @@ func (s *storing) step(random *rand.Rand, call *v1alpha1.ToolCall, p *keptPod) {
 		s.comeBack(call, p)
 	}
 	_, _ = s.reconciler.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)})
+	_, _ = s.reconcileOutput(call)
 	if len(p.heard) == 0 {
 		return
 	}

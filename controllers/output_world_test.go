@@ -15,16 +15,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/toolcall"
+	kept "toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
@@ -65,11 +67,40 @@ func (s *storing) begin() {
 	if s.store, err = store.Open(context.Background(), location, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	s.outputs = toolcall.NewOutputs(toolcall.OutputsOptions{
+	s.outputs = kept.NewOutputs(kept.OutputsOptions{
 		Store: s.store, Hub: s.hub, Log: logr.Discard(), Pause: 10 * time.Millisecond,
 		Wake: func(call types.NamespacedName) { s.done <- call },
 	})
 	s.rebuild()
+}
+
+// reconcile runs one pass of each of the two controllers that look after a call's output, and returns when the next is due.
+func (s *storing) reconcile(call *v1alpha1.ToolCall) ctrl.Result {
+	s.t.Helper()
+	result := s.world.reconcile(call)
+	after, err := s.reconcileOutput(call)
+	if err != nil {
+		s.t.Fatalf("look after the output of %s: %v", call.Name, err)
+	}
+	if after.RequeueAfter == 0 || result.RequeueAfter > 0 && result.RequeueAfter < after.RequeueAfter {
+		return result
+	}
+	return after
+}
+
+// reconcileOutput runs one pass of the controller of output, and of that of calls if it is told to.
+func (s *storing) reconcileOutput(call *v1alpha1.ToolCall) (ctrl.Result, error) {
+	isDone := false
+	r := &kept.Reconciler{
+		Client: s.reconciler.Client, Objects: s.reconciler.Objects, Clock: s.clock, Hub: s.hub, Outputs: s.outputs, Sessions: s.reconciler.Sessions,
+		Done: func(types.NamespacedName) { isDone = true }, Warn: s.reconciler.Tell,
+	}
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)}
+	result, err := r.Reconcile(s.t.Context(), request)
+	if err == nil && isDone {
+		_, err = s.reconciler.Reconcile(s.t.Context(), request)
+	}
+	return result, err
 }
 
 func (s *storing) end() {
@@ -98,7 +129,14 @@ func (s *storing) move(away bool) {
 	s.t.Helper()
 	aside, err := s.folder+"-aside", error(nil)
 	if away {
-		err = errors.Join(os.Rename(s.folder, aside), os.WriteFile(s.folder, nil, 0o600))
+		err = os.Rename(s.folder, aside)
+		for err == nil {
+			// A write that comes between makes the folder again.
+			if err = os.WriteFile(s.folder, nil, 0o600); !errors.Is(err, syscall.EISDIR) {
+				break
+			}
+			err = os.RemoveAll(s.folder)
+		}
 	} else {
 		err = errors.Join(os.Remove(s.folder), os.Rename(aside, s.folder))
 	}

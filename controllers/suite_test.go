@@ -29,6 +29,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
@@ -155,7 +156,7 @@ type world struct {
 	// readFails says which of the reconcilers' reads fail; nil for none.
 	readFails func() bool
 	// outputs has output stored; nil for an operator without a store.
-	outputs *toolcall.Outputs
+	outputs *output.Outputs
 	// records are what hellos are compared with; nil for none.
 	records *dispatch.Records
 }
@@ -247,11 +248,12 @@ func (w *world) rebuild() {
 		Sessions: &toolsession.Servings{Objects: w.objects, Hub: w.hub, Identity: w.identity, Earlier: w.earlier}, SessionQueue: w.queue, Earlier: w.earlier,
 		KeepSession: func(types.NamespacedName) {},
 		Queue:       waiting, Pending: callqueue.NewBudget(w.pending),
-		Retention:  w.finished,
-		Pools:      trigger.New(),
-		Wake:       func(types.NamespacedName) {},
-		Outputs:    w.outputs,
-		Concurrent: 16,
+		Retention:       w.finished,
+		Pools:           trigger.New(),
+		Wake:            func(types.NamespacedName) {},
+		Outputs:         w.outputs,
+		LookAfterOutput: func(types.NamespacedName) {},
+		Concurrent:      16,
 	})
 }
 
@@ -308,12 +310,19 @@ func cached(o client.Object) bool {
 	}
 }
 
-// reconcile runs one pass.
-func (w *world) reconcile(call *v1alpha1.ToolCall) ctrl.Result {
+// reconcile runs one pass; and another, if that asks for one at once: it entered a session's call into its line, which is otherwise
+// done when the call is seen.
+func (w *world) reconcile(call *v1alpha1.ToolCall) (result ctrl.Result) {
 	w.t.Helper()
-	result, err := w.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)})
-	if err != nil {
-		w.t.Fatalf("reconcile %s: %v", call.Name, err)
+	for range 2 {
+		var err error
+		result, err = w.reconciler.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(call)})
+		if err != nil {
+			w.t.Fatalf("reconcile %s: %v", call.Name, err)
+		}
+		if result.RequeueAfter != time.Millisecond {
+			break
+		}
 	}
 	w.retire(call)
 	return result

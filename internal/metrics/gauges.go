@@ -128,15 +128,8 @@ func RegisterClusterFeatures(features map[string]bool) {
 	}
 }
 
-// RegisterClockSkew exposes how far the API servers' clocks are ahead of the operator's, and how far the API servers'
-// answers contradict each other.
-func RegisterClockSkew(operator, apiServers func() time.Duration) {
-	for clock, skew := range map[string]func() time.Duration{"operator": operator, "apiservers": apiServers} {
-		register("toolcall_clock_skew_seconds",
-			"Differences between clocks: how far the API servers are ahead of this replica (clock=operator), and how far their answers contradict each other (clock=apiservers).",
-			prometheus.Labels{"clock": clock}, func() float64 { return skew().Seconds() })
-	}
-}
+// SetClockSkew says how far the API server's clock is ahead of this machine's.
+func SetClockSkew(ahead time.Duration) { clockSkew.Set(ahead.Seconds()) }
 
 func register(name, help string, labels prometheus.Labels, value func() float64) {
 	crmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))

@@ -49,6 +49,10 @@ var (
 		Name: "toolcall_program_records_dropped_total",
 		Help: "Records of the programs of finished calls that were not written to the log, because their namespace had too many.",
 	})
+	clockSkew = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "toolcall_clock_skew_seconds",
+		Help: "How far the API server's clock is ahead of this replica's, by the newest answer; 0 while they agree within a second.",
+	})
 )
 
 // byEnvironment are the metrics that count by environment.
@@ -94,7 +98,7 @@ func init() {
 	for _, metric := range byEnvironment {
 		crmetrics.Registry.MustRegister(metric)
 	}
-	crmetrics.Registry.MustRegister(reports, eventsDropped, recordsDropped, storeErrors, states(known))
+	crmetrics.Registry.MustRegister(reports, eventsDropped, recordsDropped, clockSkew, storeErrors, states(known))
 	beginSeries(Other, Other)
 	for _, outcome := range []ReportOutcome{ReportRecorded, ReportRepeated, ReportRefused} {
 		reports.WithLabelValues(string(outcome))

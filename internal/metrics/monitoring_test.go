@@ -31,7 +31,7 @@ var registerAll = sync.OnceFunc(func() {
 	RegisterSessions(func() map[v1alpha1.SessionPhase]Counts {
 		return map[v1alpha1.SessionPhase]Counts{v1alpha1.SessionPending: {{Namespace: "n"}: 3, {Namespace: "m", Name: "e"}: 4}, v1alpha1.SessionSuspended: {{}: 9}}
 	})
-	RegisterClockSkew(func() time.Duration { return -1500 * time.Millisecond }, func() time.Duration { return 2 * time.Second })
+	SetClockSkew(-1500 * time.Millisecond)
 })
 
 // gather returns the operator's metrics by name, with at least one value of each.

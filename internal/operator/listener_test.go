@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/internal/dispatch"
@@ -47,7 +46,7 @@ func TestTheListenerComparesHellosWithTheCluster(t *testing.T) {
 	hub := dispatch.NewHub(func(*dispatch.Session) { t.Error("a session was made") })
 	l := &listener{
 		address: address, identity: identity, hub: hub, records: &dispatch.Records{Cached: nothing{}, Live: nothing{}},
-		clock: clock.RealClock{}, log: logr.Discard(),
+		log: logr.Discard(),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup

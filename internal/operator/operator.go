@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -27,7 +28,6 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/clusternet"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/jobspec"
@@ -51,11 +51,11 @@ func Run(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) er
 	conf.QPS, conf.Burst = float32(o.QPS), int(2*o.QPS)
 	// Compressing a call with its output takes the API server longer than sending it.
 	conf.DisableCompression = true
-	now := apiclock.New(time.Now, log.WithName("clock"))
-	conf.Wrap(now.Wrap)
-	metrics.RegisterClockSkew(func() time.Duration { return now.Skew().Operator }, func() time.Duration { return now.Skew().APIServers })
+	conf.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &skewTransport{next: next, log: log.WithName("clock")}
+	})
 	metrics.RegisterRequestLimit(o.QPS)
-	r, err := newReplica(ctx, conf, o, now, log)
+	r, err := newReplica(ctx, conf, o, log)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,6 @@ type replica struct {
 	options  *Options
 	config   *rest.Config
 	log      logr.Logger
-	now      *apiclock.Clock
 	clients  kubernetes.Interface
 	identity *dispatch.Identity
 	memory   *controllers.Memory
@@ -88,7 +87,7 @@ type replica struct {
 }
 
 // newReplica makes what serves before the cluster has all that the operator needs. It waits for the API server and the identity.
-func newReplica(ctx context.Context, conf *rest.Config, o *Options, now *apiclock.Clock, log logr.Logger) (*replica, error) {
+func newReplica(ctx context.Context, conf *rest.Config, o *Options, log logr.Logger) (*replica, error) {
 	clients, err := kubernetes.NewForConfig(conf)
 	if err != nil {
 		return nil, fmt.Errorf("make the API client: %w", err)
@@ -96,11 +95,11 @@ func newReplica(ctx context.Context, conf *rest.Config, o *Options, now *apicloc
 	if err := awaitAPI(ctx, clients.Discovery(), log); err != nil {
 		return nil, err
 	}
-	r := &replica{options: o, config: conf, log: log, now: now, clients: clients}
+	r := &replica{options: o, config: conf, log: log, clients: clients}
 	if r.identity, err = loadIdentity(ctx, o, clients, log); err != nil {
 		return nil, err
 	}
-	r.memory = controllers.NewMemory(now, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
+	r.memory = controllers.NewMemory(clock.RealClock{}, clients.AuthorizationV1().SubjectAccessReviews(), queue.BudgetOptions{
 		MaxCalls: o.MaxPendingCalls, MaxBytes: o.MaxPendingBytes,
 	})
 	if r.kept, err = openOutputStore(ctx, o, r.memory, log.WithName("output-store")); err != nil {
@@ -132,7 +131,7 @@ func (r *replica) listen(ctx context.Context) (err error) {
 	r.records = &dispatch.Records{Cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetCache() }), Live: live}
 	r.api, err = newOutputAPI(ctx, r.options, outputOptions{
 		clients: r.clients, live: live, cached: r.manager.reader(func(m ctrl.Manager) client.Reader { return m.GetClient() }),
-		identity: r.identity, reviews: r.memory.Reviews, now: r.now, log: r.log.WithName("output"),
+		identity: r.identity, reviews: r.memory.Reviews, log: r.log.WithName("output"),
 		sources: []output.Source{&dispatch.RunnerSource{Hub: r.memory.Hub, RunnerOf: r.records.RunnerOf}}, stored: r.kept.sources(),
 		hub: r.memory.Hub,
 	})
@@ -193,12 +192,12 @@ func (r *replica) addControllers(mgr ctrl.Manager, features *clusterFeatures, se
 	if err != nil {
 		return err
 	}
-	runners := &listener{address: o.DispatchAddress, identity: r.identity, hub: r.memory.Hub, records: r.records, clock: r.now, log: r.log.WithName("dispatch")}
+	runners := &listener{address: o.DispatchAddress, identity: r.identity, hub: r.memory.Hub, records: r.records, log: r.log.WithName("dispatch")}
 	if err := mgr.Add(runners); err != nil {
 		return fmt.Errorf("add the listener for runners: %w", err)
 	}
 	return controllers.Setup(mgr, controllers.Options{
-		Memory: r.memory, Identity: r.identity, Trace: r.trace, ConcurrentCalls: o.ConcurrentCalls, Clock: r.now, Namespaces: o.Namespaces,
+		Memory: r.memory, Identity: r.identity, Trace: r.trace, ConcurrentCalls: o.ConcurrentCalls, Clock: clock.RealClock{}, Namespaces: o.Namespaces,
 		Outputs: r.kept.outputs,
 		Cluster: around,
 		Runtime: jobspec.Runtime{
@@ -337,7 +336,6 @@ type listener struct {
 	identity *dispatch.Identity
 	hub      *dispatch.Hub
 	records  *dispatch.Records
-	clock    clock.PassiveClock
 	log      logr.Logger
 }
 
@@ -354,7 +352,7 @@ func (l *listener) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for runners: %w", err)
 	}
-	l.hub.Listening(l.clock.Now())
+	l.hub.Listening(time.Now())
 	server := &dispatch.Server{Hub: l.hub, Authenticate: l.identity.CheckToken, Records: l.records, TLS: conf, Log: l.log}
 	return server.Serve(ctx, raw)
 }

@@ -47,8 +47,6 @@ type outputOptions struct {
 	cached   client.Reader
 	identity *dispatch.Identity
 	reviews  *access.Reviews
-	// now tells the API server's time.
-	now clock.PassiveClock
 	// sources have the output of calls, in the order in which they are asked.
 	sources []output.Source
 	// stored have that of calls that have ended.
@@ -78,7 +76,7 @@ func newOutputAPI(ctx context.Context, o *Options, with outputOptions) (*outputA
 		Sources: with.sources, Stored: with.stored, Runners: with.hub,
 		Origins: &toolsession.Servings{Objects: apicache.Reader{Reader: cached, Live: live}, Identity: with.identity},
 		Leader: &subresources.LeaseLeader{
-			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: api.elected, Clock: with.now,
+			Leases: with.clients.CoordinationV1().Leases(o.Namespace), Name: leaseName, Port: port, Elected: api.elected, Clock: clock.RealClock{},
 		},
 		Clock: clock.RealClock{}, Log: with.log,
 	})

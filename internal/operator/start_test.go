@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"toolcall.dev/operator/internal/apiclock"
 	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/subresources/apitest"
@@ -145,7 +144,7 @@ func newOptions(t *testing.T, namespace string) *Options {
 func runReplica(t *testing.T, conf *rest.Config, o *Options) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	r, err := newReplica(ctx, conf, o, apiclock.New(time.Now, logr.Discard()), logr.Discard())
+	r, err := newReplica(ctx, conf, o, logr.Discard())
 	if err != nil {
 		stop()
 		t.Fatal(err)

@@ -205,7 +205,7 @@ type LeaseLeader struct {
 	Port int32
 	// Elected is closed when this replica gets the Lease. One that loses it ends.
 	Elected <-chan struct{}
-	// Clock tells the API server's time.
+	// Clock tells for how long an answer about the leader counts.
 	Clock clock.PassiveClock
 
 	asking  singleflight.Group

@@ -321,3 +321,14 @@ func (b *bed) tracesOf(t *testing.T, pods map[string]corev1.Pod) []string {
 	}
 	return found
 }
+
+// awaitWarm waits until that many pods are offered to calls.
+func (b *bed) awaitWarm(t *testing.T, count int32) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: b.namespace, Name: environmentName}
+	await(t, "warm pool", func(ctx context.Context) (bool, error) {
+		env := &v1alpha1.ExecutionEnvironment{}
+		err := b.client.Get(ctx, key, env)
+		return env.Status.Warm != nil && env.Status.Warm.Ready == count, err
+	})
+}

@@ -1,4 +1,4 @@
-package toolcall
+package output
 
 import (
 	"cmp"
@@ -89,22 +89,22 @@ func (o *Outputs) Close() {
 	o.running.Wait()
 }
 
-// outputOf says of which call output is kept, and how much.
-type outputOf struct {
-	call types.NamespacedName
-	uid  types.UID
-	// keyHash is the key of the process that has the call.
-	keyHash string
-	// statusBytes is how much of each stream the status keeps, keepBytes how much is stored if that is more.
-	statusBytes, keepBytes int64
+// Of says of which call output is kept, and how much.
+type Of struct {
+	Call types.NamespacedName
+	UID  types.UID
+	// KeyHash is the key of the process that has the call.
+	KeyHash string
+	// StatusBytes is how much of each stream the status keeps, KeepBytes how much is stored if that is more.
+	StatusBytes, KeepBytes int64
 }
 
 // isKept says that a stream that exceeds the status is to be stored.
-func (of *outputOf) isKept() bool { return of.keepBytes > of.statusBytes && of.keyHash != "" }
+func (of *Of) isKept() bool { return of.KeepBytes > of.StatusBytes && of.KeyHash != "" }
 
 // keptCall is a call that runs, or whose output is being stored.
 type keptCall struct {
-	outputOf
+	Of
 	// streams are the artifacts, too.
 	streams map[output.Key]*keptStream
 	// stopWatching ends the questions to the runner of a call that runs.
@@ -143,14 +143,14 @@ func (s *keptStream) status() store.Status {
 	}
 }
 
-// watch has the streams of a call stored from when they exceed what the status keeps. Calling it again changes nothing.
-func (o *Outputs) watch(of outputOf) {
+// Watch has the streams of a call stored from when they exceed what the status keeps. Calling it again changes nothing.
+func (o *Outputs) Watch(of Of) {
 	if o == nil || !of.isKept() {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c := o.calls[of.call]; c != nil && c.uid == of.uid || o.ctx.Err() != nil {
+	if c := o.calls[of.Call]; c != nil && c.UID == of.UID || o.ctx.Err() != nil {
 		return
 	}
 	c := o.enter(of)
@@ -160,12 +160,12 @@ func (o *Outputs) watch(of outputOf) {
 }
 
 // enter takes a call in. One of the same name that was there before is gone. It needs the lock.
-func (o *Outputs) enter(of outputOf) *keptCall {
-	if c := o.calls[of.call]; c != nil {
+func (o *Outputs) enter(of Of) *keptCall {
+	if c := o.calls[of.Call]; c != nil {
 		o.leave(c, true)
 	}
-	c := &keptCall{outputOf: of, streams: map[output.Key]*keptStream{}, stopWatching: func() {}}
-	o.calls[of.call] = c
+	c := &keptCall{Of: of, streams: map[output.Key]*keptStream{}, stopWatching: func() {}}
+	o.calls[of.Call] = c
 	return c
 }
 
@@ -185,7 +185,7 @@ func (o *Outputs) watchGrowth(ctx context.Context, c *keptCall) {
 				continue
 			}
 			o.mu.Lock()
-			if o.calls[c.call] != c || o.start(c, c.key(stream)) {
+			if o.calls[c.Call] != c || o.start(c, c.key(stream)) {
 				delete(left, stream)
 			}
 			o.mu.Unlock()
@@ -196,22 +196,22 @@ func (o *Outputs) watchGrowth(ctx context.Context, c *keptCall) {
 func (o *Outputs) hasGrown(ctx context.Context, c *keptCall, stream output.Stream) bool {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	source := newRunnerStream(o.hub, c.key(stream), c.keyHash)
+	source := newRunnerStream(o.hub, c.key(stream), c.KeyHash)
 	defer source.Close()
 	r, err := source.open(ctx)
-	return err == nil && r.Info().Bytes > c.statusBytes
+	return err == nil && r.Info().Bytes > c.StatusBytes
 }
 
-func (of *outputOf) key(stream output.Stream) output.Key {
-	return output.Key{Namespace: of.call.Namespace, Name: of.call.Name, UID: of.uid, Stream: stream}
+func (of *Of) key(stream output.Stream) output.Key {
+	return output.Key{Namespace: of.Call.Namespace, Name: of.Call.Name, UID: of.UID, Stream: stream}
 }
 
 // limit is how much of a stream is stored. An artifact is whole or not at all: its size was bounded when it was collected.
-func (of *outputOf) limit(key output.Key) int64 {
+func (of *Of) limit(key output.Key) int64 {
 	if key.Artifact != "" {
 		return store.MaxLimit
 	}
-	return min(of.keepBytes, store.MaxLimit)
+	return min(of.KeepBytes, store.MaxLimit)
 }
 
 // start begins to store a stream, once. It is false when there is no place for it now. It needs the lock.
@@ -219,12 +219,12 @@ func (o *Outputs) start(c *keptCall, key output.Key) bool {
 	if c.streams[key] != nil {
 		return true
 	}
-	if o.storing >= maxStoring || o.storingOf[c.call.Namespace] >= maxStoringOfNamespace || o.ctx.Err() != nil {
+	if o.storing >= maxStoring || o.storingOf[c.Call.Namespace] >= maxStoringOfNamespace || o.ctx.Err() != nil {
 		return false
 	}
 	s := &keptStream{}
 	c.streams[key] = s
-	s.source = newRunnerStream(o.hub, key, c.keyHash)
+	s.source = newRunnerStream(o.hub, key, c.KeyHash)
 	ctx, cancel := context.WithCancel(o.ctx)
 	s.cancel = cancel
 	if s.writer, s.err = o.store.Keep(ctx, key, s.source, c.limit(key)); s.err != nil {
@@ -232,27 +232,27 @@ func (o *Outputs) start(c *keptCall, key output.Key) bool {
 		return true
 	}
 	o.storing++
-	o.storingOf[c.call.Namespace]++
+	o.storingOf[c.Call.Namespace]++
 	o.running.Go(func() {
 		<-s.writer.Done()
 		cancel()
 		if status := s.writer.Status(); status.State == store.Lost {
-			o.log.Error(status.Err, "Lost output", "call", c.call, "stream", key.Stream, "artifact", key.Artifact, "kept", status.Kept)
+			o.log.Error(status.Err, "Lost output", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "kept", status.Kept)
 		}
 		o.mu.Lock()
 		o.storing--
-		if o.storingOf[c.call.Namespace]--; o.storingOf[c.call.Namespace] == 0 {
-			delete(o.storingOf, c.call.Namespace)
+		if o.storingOf[c.Call.Namespace]--; o.storingOf[c.Call.Namespace] == 0 {
+			delete(o.storingOf, c.Call.Namespace)
 		}
 		o.mu.Unlock()
-		o.wake(c.call)
+		o.wake(c.Call)
 	})
 	return true
 }
 
-// finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
+// Finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
 // result is known. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
-func (o *Outputs) finish(of outputOf, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
+func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
 	states = map[output.Key]store.Status{}
 	if o == nil {
 		for _, key := range keys {
@@ -262,8 +262,8 @@ func (o *Outputs) finish(of outputOf, keys []output.Key, now time.Time, isGone b
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := o.calls[of.call]
-	if c == nil || c.uid != of.uid {
+	c := o.calls[of.Call]
+	if c == nil || c.UID != of.UID {
 		c = o.enter(of)
 	}
 	c.stopWatching()
@@ -284,10 +284,37 @@ func (o *Outputs) finish(of outputOf, keys []output.Key, now time.Time, isGone b
 		states[key] = s.status()
 		if err := states[key].Err; err != nil && !s.isTold {
 			s.isTold = true
-			o.log.Info("The output store fails", "call", c.call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
+			o.log.Info("The output store fails", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
 		}
 	}
 	return states, c.reported
+}
+
+// States says how far streams and artifacts are stored of a call that has just ended, and since when that is known. It changes
+// nothing: what isn't stored is said to be on its way, which Finish brings about.
+func (o *Outputs) States(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.calls[of.Call]
+	if c == nil || c.UID != of.UID {
+		c = &keptCall{Of: of}
+	}
+	states, since = map[output.Key]store.Status{}, c.reported
+	if since.IsZero() {
+		since = now
+	}
+	for _, key := range keys {
+		s := c.streams[key]
+		switch {
+		case s == nil && isGone:
+			states[key] = store.Status{State: store.Lost, Err: errNothingLeft}
+		case s == nil || c.reported.IsZero() && s.status().State == store.Lost:
+			states[key] = store.Status{State: store.Storing}
+		default:
+			states[key] = s.status()
+		}
+	}
+	return states, since
 }
 
 // finish tells the source of a stream what became of its process.
@@ -311,23 +338,23 @@ func (c *keptCall) forgetLost() {
 }
 
 // cancel gives up what isn't stored of a call.
-func (o *Outputs) cancel(of outputOf) {
+func (o *Outputs) cancel(of Of) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c := o.calls[of.call]; c != nil && c.uid == of.uid {
+	if c := o.calls[of.Call]; c != nil && c.UID == of.UID {
 		o.leave(c, false)
 	}
 }
 
-// release forgets a call whose status says the last about its output.
-func (o *Outputs) release(call types.NamespacedName, uid types.UID) {
+// Release forgets a call whose status says the last about its output.
+func (o *Outputs) Release(call types.NamespacedName, uid types.UID) {
 	if o == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.calls[call]
-	if c == nil || c.uid != uid {
+	if c == nil || c.UID != uid {
 		return
 	}
 	c.stopWatching()
@@ -338,15 +365,15 @@ func (o *Outputs) release(call types.NamespacedName, uid types.UID) {
 	}
 }
 
-// forgetOthers ends what is kept of calls of a name that are gone, all but the one with a UID, and removes what is stored of
+// ForgetOthers ends what is kept of calls of a name that are gone, all but the one with a UID, and removes what is stored of
 // them.
-func (o *Outputs) forgetOthers(call types.NamespacedName, except types.UID) {
+func (o *Outputs) ForgetOthers(call types.NamespacedName, except types.UID) {
 	if o == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c := o.calls[call]; c != nil && c.uid != except {
+	if c := o.calls[call]; c != nil && c.UID != except {
 		o.leave(c, true)
 	}
 }
@@ -354,14 +381,14 @@ func (o *Outputs) forgetOthers(call types.NamespacedName, except types.UID) {
 // leave takes a call out, and ends its writers. It needs the lock.
 func (o *Outputs) leave(c *keptCall, remove bool) {
 	c.stopWatching()
-	delete(o.calls, c.call)
+	delete(o.calls, c.Call)
 	for _, s := range c.streams {
 		if s.cancel != nil {
 			s.cancel()
 		}
 	}
 	if remove && len(c.streams) > 0 {
-		o.removals.add(c.uid)
+		o.removals.add(c.UID)
 	}
 }
 

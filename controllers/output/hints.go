@@ -1,4 +1,4 @@
-package toolcall
+package output
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ import (
 	"toolcall.dev/operator/internal/result"
 )
 
-// addHints has the text for a model say how to get the rest of the streams that it shortens.
-func addHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
+// AddHints has the text for a model say how to get the rest of the streams that it shortens.
+func AddHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
 	if s.Streams == nil {
 		return
 	}
 	appendHints(s, slices.Concat(hintOf(call, output.Stdout, &s.Streams.Stdout), hintOf(call, output.Stderr, &s.Streams.Stderr)))
 }
 
-// addPodHints does the same where there is no output store. A session's pod still has what its policy lets be kept; one of a
+// AddPodHints does the same where there is no output store. A session's pod still has what its policy lets be kept; one of a
 // single call ends with it.
-func addPodHints(call *v1alpha1.ToolCall, of *outputOf, s *v1alpha1.ToolCallStatus) {
+func (of *Of) AddPodHints(call *v1alpha1.ToolCall, s *v1alpha1.ToolCallStatus) {
 	if s.Streams == nil || call.Spec.SessionRef == nil || !of.isKept() {
 		return
 	}
@@ -67,5 +67,5 @@ func hintText(call *v1alpha1.ToolCall, name output.Stream, stream *v1alpha1.Stre
 		name, stream.Bytes, call.Name, call.Namespace, name, call.Namespace, call.Name, name)
 }
 
-// maxStoredBytes is what the hints and the rest take that is said in a status about the store.
-const maxStoredBytes = 6 << 10
+// MaxStatusBytes is what the hints and the rest take that is said in a status about the store.
+const MaxStatusBytes = 6 << 10

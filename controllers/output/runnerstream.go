@@ -1,4 +1,4 @@
-package toolcall
+package output
 
 import (
 	"context"
