@@ -32,7 +32,7 @@ var rules = map[string]Rule{
 	v1alpha1.ReasonArgumentNotAllowed:     {"spec.arguments.metacharacters: Deny", "set it to Allow", "remove the character, or use --shell if the policy allows it"},
 	v1alpha1.ReasonEnvNotAllowed:          {"spec.protectedEnv", "remove the variable from the list", "don't set the variable"},
 	v1alpha1.ReasonShellDisabled:          {"spec.shell.enabled", "set it to true", "run one program with arguments instead of a shell command line"},
-	v1alpha1.ReasonShellCommandNotAllowed: {"spec.shell.commands: Allowlisted, with spec.binaries.allowed", "add the command to spec.binaries.allowed", "use listed commands only; under enforcement Text each must be written out by name"},
+	v1alpha1.ReasonShellCommandNotAllowed: {"spec.shell.commands: Allowlisted, with spec.binaries.allowed", "add the command to spec.binaries.allowed", "use listed commands only; under enforcement Name each must be written out"},
 	v1alpha1.ReasonShellNotParseable:      {"spec.shell.commands: Allowlisted", "", "write a script that bash can parse"},
 	v1alpha1.ReasonCodeDisabled:           {"spec.code.enabled", "set it to true", "run a program instead of code"},
 	v1alpha1.ReasonLanguageNotAllowed:     {"spec.code.languages", "add the language", "use a listed language"},
