@@ -70,7 +70,7 @@ func (m *measured) visit(path string, d fs.DirEntry, err error) error {
 	switch name := d.Name(); {
 	case err != nil:
 		return err
-	case d.IsDir() && (name == "bin" || name == "dist" || name == "testdata" || name == "node_modules" || name == "test" || strings.HasPrefix(name, ".") && path != m.root):
+	case d.IsDir() && (name == "bin" || name == "dist" || name == "testdata" || name == "node_modules" || name == "test" || name == "fixture" || strings.HasPrefix(name, ".") && path != m.root):
 		return fs.SkipDir
 	case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "zz_generated"):
 		return nil

@@ -47,6 +47,17 @@ func TestKnownValuesAreInNothingThatIsKeptOrShown(t *testing.T) {
 	}
 }
 
+// The pieces come a moment apart, so that each is read by itself.
+func TestAValueThatIsReadInPiecesIsReplaced(t *testing.T) {
+	var live bytes.Buffer
+	cmd := redacting(bash("for part in a- corr ect-horse- batt ery -b; do printf -- $part; sleep 0.1; done"))
+	cmd.Stdout = &live
+	completed("a-[redacted: token]-b", "").check(t, runIt(t, t.Context(), cmd))
+	if live.String() != "a-[redacted: token]-b" {
+		t.Errorf("shown: %q", live.String())
+	}
+}
+
 func TestTheBeginningOfAValueIsShownAtTheEnd(t *testing.T) {
 	var live bytes.Buffer
 	cmd := redacting(bash("printf correct-horse-batter"))

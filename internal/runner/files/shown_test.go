@@ -26,7 +26,7 @@ func showing(t *testing.T, mark, content string) *showingWorld {
 	w := &showingWorld{world: newWorld(t)}
 	w.file("f", content)
 	w.rules.Replaced = func(all map[string]int64) { w.count += all["TOKEN"] }
-	w.rules.Shown, w.rules.ShownAround = hides(mark), int64(len(shownSecret))
+	w.rules.Shown, w.rules.ShownAround = hides(mark), int64(len(shownSecret))*ShownForm
 	return w
 }
 
@@ -119,7 +119,7 @@ func TestALineOfAValueOfSeveralIsNotShown(t *testing.T) {
 	const key = "-----BEGIN-----\nAAAAB3NzaC1yc2E\n-----END-----"
 	w := newWorld(t)
 	w.file("f", "one\n"+key+"\nlast\n")
-	w.rules.ShownAround = int64(len(key))
+	w.rules.ShownAround = int64(len(key)) * ShownForm
 	w.rules.Shown = func(text []byte) ([]byte, map[string]int64) {
 		return bytes.ReplaceAll(text, []byte(key), []byte("[redacted: KEY]")), nil
 	}

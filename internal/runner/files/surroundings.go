@@ -9,14 +9,14 @@ import (
 
 // What isn't shown takes so many bytes of a text for each of its own.
 const (
-	// ShownForm is the most: a byte is two digits, a digit \u00XX in JSON, and each of these six characters in JSON in JSON.
-	ShownForm = 2 * 6 * 6
+	// ShownForm is the most: a byte is \u00XX in JSON.
+	ShownForm = 6
 	// plainForm is without escapes: two digits. Line ends can be among them.
 	plainForm = 2
-	// escapeForm is what an escape adds: five characters in JSON, and as many in JSON in JSON.
-	escapeForm = 5 + 5
+	// escapeForm is what an escape adds: five characters in JSON.
+	escapeForm = 5
 	// maxEscape is the longest escape, whose beginning can be beyond the end of a text.
-	maxEscape = 12 * 6
+	maxEscape = 6
 )
 
 // surroundings are what is around a text of a file, as far as something can go that isn't shown and begins or ends in the text.

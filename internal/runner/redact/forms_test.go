@@ -1,112 +1,277 @@
 package redact
 
 import (
-	"encoding/base32"
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"html"
 	"math/rand/v2"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
-	"unicode/utf16"
 )
 
-// formValue has bytes that each encoding changes.
-const formValue = "a secret/value\"with <more> & \\ than+words"
-
-var (
-	toBase64  = base64.StdEncoding.EncodeToString
-	toHex     = hex.EncodeToString
-	toPercent = func(s string) string { return percentAll([]byte(s), "%%%02x") }
-	toJSON    = func(s string) string { return goJSON(s, true) }
-	// toUnicode is JSON with all characters escaped.
-	toUnicode = func(s string) string { return replaceEach(s, `\u%04x`) }
-)
-
-func replaceEach(s, format string) string {
-	var b strings.Builder
-	for _, c := range []byte(s) {
-		fmt.Fprintf(&b, format, c)
+func mustNew(t testing.TB, values []Value) *Matcher {
+	t.Helper()
+	m, err := New(values)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b.String()
+	return m
 }
 
-// TestTheFormsThatTheDocumentationLists has each combination that the package's comment names, both those that are
-// matched and those that aren't.
-func TestTheFormsThatTheDocumentationLists(t *testing.T) {
+// someValues have all that encoders treat in different ways.
+var someValues = map[string]string{
+	"token": secret, "words": "correct horse battery staple", "letters": "Tr0ub4dor&3<x>\"'\\/", "unicode": "pässwörd-😀-密码密码", "eight": "zZ9$%41+", "tilde": "a~b!c*d(e)f'g",
+	"key": "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----\n", "windows": "first line\r\nsecond line\r\n", "url": "https://user:pass@example.com/a?b=c&d=e#f", "tabs": "a\tb\x01c\x7fd\u2028e",
+}
+
+// written are the ways in which programs print a value, by the encoders of the standard library.
+func written(value string) map[string]string {
+	plain := strings.Trim(value, "\r\n")
+	withHTML, _ := json.Marshal(plain)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(plain)
+	all := map[string]string{
+		"plain": plain, "hex": hex.EncodeToString([]byte(plain)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(plain))),
+		"query": url.QueryEscape(plain), "path": url.PathEscape(plain), "lower query": lowerPercent(url.QueryEscape(plain)), "JSON": string(withHTML[1 : len(withHTML)-1]),
+		"JSON without HTML": strings.Trim(strings.TrimSuffix(b.String(), "\n"), "\""), "PHP": strings.ReplaceAll(string(withHTML[1:len(withHTML)-1]), "/", "\\/"),
+		"unix lines": strings.ReplaceAll(plain, "\r\n", "\n"), "windows lines": strings.ReplaceAll(strings.ReplaceAll(plain, "\r\n", "\n"), "\n", "\r\n"),
+		"base64": base64.StdEncoding.EncodeToString([]byte(plain)), "base64 with its line end": base64.StdEncoding.EncodeToString([]byte(plain + "\n")), "base64url": base64.RawURLEncoding.EncodeToString([]byte(plain)),
+		"wrapped base64": wrapAt(base64.StdEncoding.EncodeToString([]byte(plain)), 76),
+	}
+	for _, before := range []string{"x", "xy", "xyz"} {
+		all["base64 after "+before] = base64.StdEncoding.EncodeToString([]byte(before + plain + "after"))
+		all["base64url after "+before] = base64.URLEncoding.EncodeToString([]byte(before + plain + "after"))
+	}
+	every := ""
+	for _, c := range []byte(plain) {
+		every += fmt.Sprintf("%%%02X", c)
+	}
+	all["every byte in percent"], all["every byte in lower percent"] = every, lowerPercent(every)
+	return all
+}
+
+func lowerPercent(s string) string {
+	b := []byte(s)
+	for i := range b {
+		if i > 0 && b[i-1] == '%' || i > 1 && b[i-2] == '%' {
+			b[i] = bytes.ToLower(b[i : i+1])[0]
+		}
+	}
+	return string(b)
+}
+
+// Over any split, nothing of eight bytes of what was written stays.
+func TestEveryFormIsReplacedOverEverySplit(t *testing.T) {
 	t.Parallel()
-	v, r := []byte(formValue), rand.New(rand.NewPCG(4, 4))
-	matched := map[string]string{
-		"base64":                         toBase64(v),
-		"base64 after other bytes":       toBase64([]byte("user:" + formValue)),
-		"hexadecimal":                    toHex(v),
-		"percent":                        toPercent(formValue),
-		"form":                           url.QueryEscape(formValue),
-		"JSON once":                      toJSON(formValue),
-		"JSON twice":                     toJSON(toJSON(formValue)),
-		"each byte as Go quotes it":      replaceEach(formValue, `\x%02x`),
-		"base64 in percent":              toPercent(toBase64(v)),
-		"hexadecimal in percent":         toPercent(toHex(v)),
-		"base64 in JSON":                 toUnicode(toBase64(v)),
-		"hexadecimal in JSON":            toUnicode(toHex(v)),
-		"base64 in JSON in JSON":         toJSON(toUnicode(toBase64(v))),
-		"hexadecimal in JSON in JSON":    toJSON(toUnicode(toHex(v))),
-		"wrapped base64":                 wrap(toBase64(v), r),
-		"wrapped hexadecimal":            wrap(toHex(v), r),
-		"wrapped base64 in JSON":         toJSON(wrap(toBase64(v), r)),
-		"wrapped hexadecimal in JSON":    toJSON(wrap(toHex(v), r)),
-		"wrapped base64 in percent":      toPercent(wrap(toBase64(v), r)),
-		"wrapped hexadecimal in percent": toPercent(wrap(toHex(v), r)),
-	}
-	passed := map[string]string{
-		"base64 of base64":               toBase64([]byte(toBase64(v))),
-		"base64 of hexadecimal":          toBase64([]byte(toHex(v))),
-		"base64 of percent":              toBase64([]byte(toPercent(formValue))),
-		"base64 of JSON":                 toBase64([]byte(toUnicode(formValue))),
-		"hexadecimal of base64":          toHex([]byte(toBase64(v))),
-		"hexadecimal of hexadecimal":     toHex([]byte(toHex(v))),
-		"hexadecimal of percent":         toHex([]byte(toPercent(formValue))),
-		"hexadecimal of JSON":            toHex([]byte(toUnicode(formValue))),
-		"percent twice":                  toPercent(toPercent(formValue)),
-		"percent in JSON":                toUnicode(toPercent(formValue)),
-		"JSON in percent":                toPercent(toUnicode(formValue)),
-		"JSON three times":               toJSON(toJSON(toUnicode(formValue))),
-		"wrapped base64 in JSON in JSON": toJSON(toJSON(wrapAt(toBase64(v), 7))),
-		"wrapped base64 with indents":    strings.ReplaceAll(wrapAt(toBase64(v), 7), "\n", "\n  "),
-		"wrapped base64, two line ends":  strings.ReplaceAll(wrapAt(toBase64(v), 7), "\n", "\n\n"),
-		"hexadecimal with colons":        replaceEach(formValue, "%02x:"),
-		"base32":                         base32.StdEncoding.EncodeToString(v),
-		"octal":                          replaceEach(formValue, `\%03o`),
-		"HTML":                           html.EscapeString(formValue),
-		"UTF-16":                         inUTF16(formValue),
-		"upper case":                     strings.ToUpper(formValue),
-		"in single quotes of a shell":    "a secret/value\"with '<'more> & \\ than+words",
-		"with backslashes of a shell":    strings.ReplaceAll(formValue, " ", `\ `),
-		"a part":                         formValue[:len(formValue)-1],
-		"lines with something before":    "> " + formValue[:20] + "\n> " + formValue[20:],
-	}
-	for _, isForeign := range []bool{false, true} {
-		m := mustNew(t, []Value{{Name: "t", Value: v, Foreign: isForeign}})
-		for name, text := range matched {
-			if got := textOf(m, text); leftOf(formValue, []byte(got)) != "" || strings.Count(got, "[redacted: t]") != 1 {
-				t.Errorf("%s isn't matched: %q became %q", name, text, got)
+	for name, value := range someValues {
+		m := mustNew(t, []Value{{Name: name, Value: []byte(value)}, {Name: "other", Value: []byte("another value")}})
+		for way, text := range written(value) {
+			whole := "before: " + text + ", after"
+			for cut := range len(whole) + 1 {
+				got := strings.Join(releases(m, []string{whole[:cut], whole[cut:]}), "")
+				expectReplaced(t, name, way, text, got)
 			}
+			expectReplaced(t, name, way, text, strings.Join(releases(m, strings.Split(whole, "")), ""))
 		}
-		for name, text := range passed {
-			if got := textOf(m, text); got != text {
-				t.Errorf("%s is matched: %q became %q", name, text, got)
+	}
+}
+
+func expectReplaced(t *testing.T, name, way, text, got string) {
+	t.Helper()
+	mark := "[redacted: " + name + "]"
+	left := strings.TrimSuffix(strings.TrimPrefix(strings.Replace(got, mark, "\x00", 1), "before: "), ", after")
+	if !strings.Contains(got, mark) || !strings.HasPrefix(got, "before: ") || !strings.HasSuffix(got, ", after") {
+		t.Fatalf("%s of %s: %q became %q", way, name, text, got)
+	}
+	for i := range len(text) - MinLength + 1 {
+		// "after" in base64 is long enough.
+		if part := text[i : i+MinLength]; strings.Contains(left, part) && !strings.Contains(way, "after") {
+			t.Fatalf("%s of %s: %q is left in %q, of %q", way, name, part, got, text)
+		}
+	}
+}
+
+// What Python prints, by Python.
+func TestPythonsFormsAreReplaced(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	const program = `import base64, json, sys, urllib.parse as u
+v = sys.stdin.buffer.read().decode()
+for s in (v, json.dumps(v)[1:-1], json.dumps(v, ensure_ascii=False)[1:-1], u.quote(v), u.quote_plus(v), u.quote(v, safe=""), v.encode().hex(), base64.b64encode(v.encode()).decode(), base64.urlsafe_b64encode(v.encode()).decode(), base64.encodebytes(v.encode()).decode()):
+    sys.stdout.write(s + "\\x00")`
+	for name, value := range someValues {
+		plain := strings.Trim(value, "\r\n")
+		cmd := exec.Command(python, "-I", "-S", "-c", strings.ReplaceAll(program, "\\\\x00", "\\x00"))
+		cmd.Stdin = strings.NewReader(plain)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := mustNew(t, []Value{{Name: name, Value: []byte(value)}})
+		for i, text := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+			if got := textOf(m, text); !strings.Contains(got, "[redacted: "+name+"]") {
+				t.Errorf("%s, %d: %q became %q", name, i, text, got)
 			}
 		}
 	}
 }
 
-func inUTF16(s string) string {
-	var b strings.Builder
-	for _, unit := range utf16.Encode([]rune(s)) {
-		b.WriteByte(byte(unit))
-		b.WriteByte(byte(unit >> 8))
+func TestLinesOfAValueCountByThemselves(t *testing.T) {
+	t.Parallel()
+	m := mustNew(t, []Value{{Name: "key", Value: []byte("-----BEGIN KEY-----\nQUJDREVGRw\nshort\n-----END KEY-----\n")}})
+	for text, want := range map[string]string{
+		"-----BEGIN KEY-----\nx": "-----BEGIN KEY-----\nx", "a QUJDREVGRw b": "a [redacted: key] b", "short": "short",
+		"-----BEGIN KEY-----\nQUJDREVGRw\nshort\n-----END KEY-----\n": "[redacted: key]\n",
+	} {
+		if got := textOf(m, text); got != want {
+			t.Errorf("%q became %q, not %q", text, got, want)
+		}
 	}
-	return b.String()
+}
+
+// What the page on secrets says that passes.
+func TestOtherEncodingsPass(t *testing.T) {
+	t.Parallel()
+	m := mustNew(t, []Value{{Name: "t", Value: []byte(secret)}})
+	for name, text := range map[string]string{
+		"base64 twice": base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(secret)))), "reversed": "==x+nek0T/t3rc3s", "a part": secret[:15], "spaced": strings.Join(strings.Split(secret, ""), " "),
+		"percent of some": "%733cr3t/T0ken+x==", "upper case": strings.ToUpper(secret),
+	} {
+		if got := textOf(m, text); got != text {
+			t.Errorf("%s: %q became %q", name, text, got)
+		}
+	}
+}
+
+// naive replaces all that overlaps as the package says it does, by looking everywhere.
+func naive(m *Matcher, text []byte) []byte {
+	type found struct {
+		start, end int
+		n          *needle
+	}
+	var all []found
+	for at := range text {
+		for i := range m.needles {
+			if n := &m.needles[i]; bytes.HasPrefix(text[at:], n.text) {
+				all = append(all, found{at, at + len(n.text), n})
+				break
+			}
+		}
+	}
+	var out []byte
+	done := 0
+	for i := 0; i < len(all); {
+		one, j := all[i], i+1
+		for ; j < len(all) && all[j].start < one.end; j++ {
+			one.end = max(one.end, all[j].end)
+			if all[j].n.size > one.n.size {
+				one.n = all[j].n
+			}
+		}
+		out = append(append(out, text[done:one.start]...), m.marks[one.n.value]...)
+		done, i = one.end, j
+	}
+	return append(out, text[done:]...)
+}
+
+func TestAStreamAgreesWithLookingEverywhere(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		letters := "ab"
+		if seed%3 == 0 {
+			letters = "abc \n"
+		}
+		random := func(n int) []byte {
+			b := make([]byte, n)
+			for i := range b {
+				b[i] = letters[r.IntN(len(letters))]
+			}
+			return b
+		}
+		var values []Value
+		for i := range 1 + r.IntN(4) {
+			v := random(6 + r.IntN(20))
+			if r.IntN(3) == 0 {
+				v = bytes.Repeat(random(1+r.IntN(3)), 12)
+			}
+			values = append(values, Value{Name: fmt.Sprint("v", i), Value: v})
+		}
+		m := mustNew(t, values)
+		text := random(r.IntN(300))
+		for range r.IntN(4) {
+			text = append(text, values[r.IntN(len(values))].Value...)
+		}
+		want := naive(m, text)
+		var pieces []string
+		for rest := string(text); rest != ""; {
+			n := 1 + r.IntN(min(len(rest), 1+r.IntN(40)))
+			pieces, rest = append(pieces, rest[:n]), rest[n:]
+		}
+		whole, _ := m.Bytes(text)
+		if got := strings.Join(releases(m, pieces), ""); got != string(want) || !bytes.Equal(whole, want) {
+			t.Fatalf("seed %d: values %q, pieces %q: got %q and whole %q, want %q", seed, valuesOf(values), pieces, got, whole, want)
+		}
+	}
+}
+
+func valuesOf(values []Value) (all []string) {
+	for _, v := range values {
+		all = append(all, string(v.Value))
+	}
+	return all
+}
+
+// Work is counted and not timed: what nearly is a value, again and again, is compared a bounded number of times.
+func TestWorkIsLinearWhateverTheText(t *testing.T) {
+	t.Parallel()
+	const size = 4096
+	a := bytes.Repeat([]byte("a"), size)
+	nearly := append(bytes.Repeat([]byte("a"), size-1), 'b')
+	early := append([]byte("b"), a...)
+	ab := bytes.Repeat([]byte("ab"), size/2)
+	for name, one := range map[string]struct{ value, text []byte }{
+		"all one byte": {a, a}, "nearly": {nearly, a}, "not quite all": {a, append(a[:size-1:size-1], 'c')}, "begins otherwise": {early, a}, "two bytes": {ab, append(ab[:size-2:size-2], "ac"...)}, "two of other phase": {ab, append([]byte("b"), ab...)},
+		"hex": {nearly, []byte(hex.EncodeToString(a))}, "base64": {nearly, []byte(base64.StdEncoding.EncodeToString(a))}, "short and often": {[]byte("aaaaaaab"), a},
+	} {
+		m := mustNew(t, []Value{{Name: "v", Value: one.value}})
+		for _, piece := range []int{1, 1000, 1 << 20} {
+			text := bytes.Repeat(one.text, 1<<16/len(one.text)+1)
+			s := m.NewStream()
+			for from := 0; from < len(text); from += piece {
+				s.Append(nil, text[from:min(from+piece, len(text))])
+			}
+			s.Flush(nil)
+			if limit := int64(40 * len(text)); s.work > limit {
+				t.Errorf("%s, in pieces of %d: %d bytes are compared for %d", name, piece, s.work, len(text))
+			}
+		}
+	}
+}
+
+// FuzzRedact compares a stream with looking everywhere.
+func FuzzRedact(f *testing.F) {
+	f.Add([]byte(secret), []byte("x "+secret+" y"), 3)
+	f.Fuzz(func(t *testing.T, value, text []byte, cut int) {
+		m, err := New([]Value{{Name: "v", Value: value}})
+		if err != nil || len(text) > 4096 || len(value) > 1024 {
+			return
+		}
+		if got, _ := m.Bytes(text); !bytes.Equal(got, naive(m, text)) {
+			t.Errorf("%q of %q", got, text)
+		}
+		cut = max(0, min(cut, len(text)))
+		if got := strings.Join(releases(m, []string{string(text[:cut]), string(text[cut:])}), ""); len(value) >= MinLength && strings.Contains(got, strings.Trim(string(value), "\r\n")) && !strings.Contains("[redacted: v]", strings.Trim(string(value), "\r\n")) {
+			t.Errorf("%q is left in %q", value, got)
+		}
+	})
 }

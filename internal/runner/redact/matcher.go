@@ -1,6 +1,8 @@
 package redact
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -9,60 +11,185 @@ import (
 type Matcher struct {
 	names []string
 	marks [][]byte
-	known *patterns
+	// needles are all forms of all values. Those that begin alike follow each other, the longest first.
+	needles []needle
+	table   table
+	// filter tells whether four bytes are among the first eight of a form; offsets, which is looked at less, has a bit for each place there.
+	filter  [1 << filterBits / 64]uint64
+	offsets []uint8
+	// beginnings has what a text may end with that can become a form: the length, and up to seven bytes. firsts are the first bytes
+	// of values as they stand. Foreign values aren't among them.
+	beginnings map[uint64]struct{}
+	firsts     [256]bool
 	// hasForeign says that there is a foreign value.
 	hasForeign bool
-	forms      int32
 }
 
-// patterns are what is looked for.
-type patterns struct {
-	automaton *automaton
-	filter    *filter
-	// hasSpace says that a form has a space, which may be written as a +.
-	hasSpace bool
+// needle is a form of a value.
+type needle struct {
+	form
+	value     int
+	isForeign bool
+	// borders has for each length of a beginning how much of its end is a beginning, too; nil where that is always less than a window.
+	borders []int32
 }
 
-func (p *patterns) isEmpty() bool { return len(p.automaton.forms) == 0 }
+const (
+	// window is how many bytes the table knows of a form, gram how many the filter looks at, and stride the distance of two looks: a
+	// window has exactly one of them.
+	window = MinLength
+	gram   = 4
+	stride = window - gram + 1
+
+	filterBits = 17
+)
 
 // New returns a Matcher for the values, which it doesn't keep. It refuses values that are too many or too long.
 func New(values []Value) (*Matcher, error) {
 	if err := checkValues(values); err != nil {
 		return nil, err
 	}
-	m := &Matcher{known: &patterns{automaton: newAutomaton(), filter: newFilter()}}
-	m.hasForeign = slices.ContainsFunc(values, func(v Value) bool { return v.Foreign })
-	derived := make([][][]byte, len(values))
+	m := &Matcher{beginnings: map[uint64]struct{}{}, offsets: make([]uint8, 1<<filterBits)}
 	for i := range values {
-		m.names = append(m.names, values[i].Name)
-		m.marks = append(m.marks, []byte("[redacted: "+values[i].Name+"]"))
-		list := formsOf(&values[i])
-		if len(list) == 0 {
-			continue
-		}
-		m.add(i, &values[i], list[0])
-		derived[i] = list[1:]
-	}
-	// What is a value and another form of another one is the value.
-	for i, list := range derived {
-		for _, text := range list {
-			m.add(i, &values[i], text)
+		v := &values[i]
+		m.names = append(m.names, v.Name)
+		m.marks = append(m.marks, []byte("[redacted: "+v.Name+"]"))
+		m.hasForeign = m.hasForeign || v.Foreign
+		for _, f := range formsOf(v.Value) {
+			m.needles = append(m.needles, needle{form: f, value: i, isForeign: v.Foreign, borders: bordersOf(f.text)})
 		}
 	}
-	m.known.automaton.link()
+	slices.SortStableFunc(m.needles, func(a, b needle) int {
+		if order := bytes.Compare(a.text[:window], b.text[:window]); order != 0 {
+			return order
+		}
+		return len(b.text) - len(a.text)
+	})
+	m.table = newTable(len(m.needles))
+	for i := range m.needles {
+		m.add(i)
+	}
 	return m, nil
 }
 
-func (m *Matcher) add(index int, v *Value, text []byte) {
-	p := m.known
-	p.automaton.add(form{value: index, length: int32(len(text)), order: m.forms, isForeign: v.Foreign}, text)
-	p.filter.add(text)
-	p.hasSpace = p.hasSpace || slices.Contains(text, ' ')
-	m.forms++
+func (m *Matcher) add(i int) {
+	n := &m.needles[i]
+	m.table.add(windowOf(n.text), int32(i))
+	for at := range stride {
+		h := hash(gramOf(n.text[at:]))
+		m.filter[h/64] |= 1 << (h % 64)
+		m.offsets[h] |= 1 << at
+	}
+	if n.isForeign {
+		return
+	}
+	if n.isPlain {
+		m.firsts[n.text[0]] = true
+	}
+	for length := 2; length < window; length++ {
+		m.beginnings[beginning(n.text[:length])] = struct{}{}
+	}
 }
 
+// beginning is the key of up to seven bytes.
+func beginning(text []byte) uint64 {
+	var b [8]byte
+	copy(b[:7], text)
+	b[7] = byte(len(text))
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// isBeginning reports whether a text of less than eight bytes can become a form.
+func (m *Matcher) isBeginning(text []byte) bool {
+	if len(text) == 1 {
+		return m.firsts[text[0]]
+	}
+	_, is := m.beginnings[beginning(text)]
+	return is
+}
+
+func gramOf(text []byte) uint32 { return binary.LittleEndian.Uint32(text) }
+
+func windowOf(text []byte) uint64 { return binary.LittleEndian.Uint64(text) }
+
+func hash(gram uint32) uint32 { return gram * 0x9E3779B1 >> (32 - filterBits) }
+
+// next returns the first index at which a form may begin, of those from one to another; -1 for none. offset is the place of the text in
+// the stream.
+func (m *Matcher) next(text []byte, from, to int, offset int64) int {
+	first := from + int((stride-(offset+int64(from))%stride)%stride)
+	for at := first; at-stride+1 < to && at+gram <= len(text); at += stride {
+		h := hash(gramOf(text[at:]))
+		if m.filter[h/64]>>(h%64)&1 == 0 {
+			continue
+		}
+		for start := max(from, at-stride+1); start <= at && start < to && start+window <= len(text); start++ {
+			if m.offsets[h]>>(at-start)&1 != 0 && m.table.find(windowOf(text[start:])) >= 0 {
+				return start
+			}
+		}
+	}
+	return -1
+}
+
+// bordersOf is the failure function of Knuth, Morris and Pratt; nil where no beginning ends with a window.
+func bordersOf(text []byte) []int32 {
+	borders := make([]int32, len(text)+1)
+	borders[0] = -1
+	longest := int32(0)
+	for i, k := 0, int32(-1); i < len(text); {
+		for k >= 0 && text[i] != text[k] {
+			k = borders[k]
+		}
+		i++
+		k++
+		borders[i] = k
+		longest = max(longest, k)
+	}
+	if longest < window {
+		return nil
+	}
+	return borders
+}
+
+// table finds the first needle that begins with eight bytes.
+type table struct {
+	keys  []uint64
+	first []int32
+	shift uint
+}
+
+func newTable(n int) table {
+	bits := uint(4)
+	for 1<<bits < 2*n {
+		bits++
+	}
+	t := table{keys: make([]uint64, 1<<bits), first: make([]int32, 1<<bits), shift: 64 - bits}
+	for i := range t.first {
+		t.first[i] = -1
+	}
+	return t
+}
+
+// slot is where a key is, or would be.
+func (t *table) slot(key uint64) int {
+	at := int(key * 0x9E3779B97F4A7C15 >> t.shift)
+	for t.first[at] >= 0 && t.keys[at] != key {
+		at = (at + 1) & (len(t.keys) - 1)
+	}
+	return at
+}
+
+func (t *table) add(key uint64, needle int32) {
+	if at := t.slot(key); t.first[at] < 0 {
+		t.keys[at], t.first[at] = key, needle
+	}
+}
+
+func (t *table) find(key uint64) int32 { return t.first[t.slot(key)] }
+
 // Format prints how many values there are.
-func (m *Matcher) Format(f fmt.State, _ rune) {
+func (m Matcher) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "redact.Matcher(%d values)", len(m.names))
 }
 

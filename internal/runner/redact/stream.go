@@ -2,114 +2,64 @@ package redact
 
 import (
 	"bytes"
-	"cmp"
+	"encoding/binary"
 	"fmt"
-	"slices"
 )
 
-const (
-	// maxBlock bounds how much of a text is in memory beside what is held back.
-	maxBlock = 32 << 10
-	// maxLine bounds how much of a line is held back for foreign values.
-	maxLine = 64 << 10
-)
+// maxLine is how much of a line a stream with foreign values holds back.
+const maxLine = 64 << 10
 
-// Stream redacts a text that comes in pieces. It isn't safe for concurrent use.
+// Stream replaces the values in one text that comes in writes. It is for one goroutine.
 type Stream struct {
 	matcher *Matcher
-	source  *layer
-	// lineStart is where the last line begins, for foreign values: nothing that is known of them but whole occurrences may
-	// change what is written and when.
-	lineStart int64
-	// spans are the occurrences from written on, in order and apart if isJoined. written is how far the text is written, or
-	// replaced.
-	spans    []span
-	isJoined bool
-	written  int64
-	counts   []int64
-	// isExact holds back whatever may begin an occurrence, also by a few bits. Tests use it.
-	isExact bool
+	// text is what isn't decided or written, and base its place in the stream. Each place before at is known to begin a form or not; what
+	// is before written has been returned.
+	text              []byte
+	base, at, written int64
+	// open is a form that was found, joined with all that overlap it; more may do so. Its end is 0 when there is none.
+	open span
+	// candidate is the form that may begin at at and isn't whole yet, -1 for none; compared is how much of it is there. Longer ones that
+	// begin like it don't begin there.
+	candidate int32
+	compared  int
+	memos     map[int32]memo
+	counts    []int64
+	// work counts the bytes that were compared with forms.
+	work int64
 }
 
-// span is an occurrence in the source, or several that overlap. form is the one that names it, which begins at named.
+// span is a part of the text that a form takes.
 type span struct {
-	start, end, named int64
-	form              form
+	start, end int64
+	needle     *needle
 }
 
-// NewStream returns a Stream at the beginning of a text.
-func (m *Matcher) NewStream() *Stream {
-	s := &Stream{matcher: m, isJoined: true, counts: make([]int64, len(m.names))}
-	s.source = newSource(s, m.known)
-	return s
+// memo is what the last comparison of a form has shown: how much of it the text has from start on. Where it can begin within that, its
+// own borders say.
+type memo struct {
+	start  int64
+	length int32
 }
 
 // Format prints nothing of the text.
-func (s *Stream) Format(f fmt.State, _ rune) { fmt.Fprint(f, "redact.Stream") }
+func (s Stream) Format(f fmt.State, _ rune) { fmt.Fprint(f, "redact.Stream") }
 
-// Append takes a piece of text, and appends to out what is certain now.
+// NewStream begins a text.
+func (m *Matcher) NewStream() *Stream {
+	return &Stream{matcher: m, candidate: -1, memos: map[int32]memo{}, counts: make([]int64, len(m.names))}
+}
+
+// Append takes the next part of the text, and appends to out what is decided.
 func (s *Stream) Append(out, text []byte) []byte {
-	switch {
-	case s.matcher.hasForeign:
-		return s.appendLines(out, text)
-	case s.matcher.known.isEmpty():
+	if len(s.matcher.needles) == 0 {
 		return append(out, text...)
 	}
-	for len(text) > 0 {
-		n := min(len(text), maxBlock)
-		out = s.write(out, s.source.take(text[:n]))
-		s.source.trim()
-		text = text[n:]
-	}
-	return out
+	s.text = append(s.text, text...)
+	return s.decide(out, false)
 }
 
-// appendLines is Append with foreign values. All of the text is read before any of it is written, so that an occurrence of
-// several lines is found where all of it is there.
-func (s *Stream) appendLines(out, text []byte) []byte {
-	held := s.source.end()
-	if len(text) == 0 {
-		return out
-	}
-	if n := afterLastLine(text); n > 0 {
-		s.lineStart = held + int64(n)
-	}
-	for len(text) > 0 {
-		n := min(len(text), maxBlock)
-		held = s.source.take(text[:n])
-		s.source.trim()
-		text = text[n:]
-	}
-	out = s.write(out, min(held, max(s.lineStart, s.source.end()-maxLine)))
-	s.source.trim()
-	return out
-}
-
-// afterLastLine returns the index of what follows the last line end; 0 if there is none.
-func afterLastLine(text []byte) int {
-	n := bytes.LastIndexByte(text, '\n') + 1
-	return n + bytes.LastIndexByte(text[n:], '\r') + 1
-}
-
-// take adds a piece to the text of a source, and reads it. It returns from where on the text is held back.
-func (l *layer) take(text []byte) (held int64) {
-	l.text = append(l.text, text...)
-	return l.advance(false).held
-}
-
-// Flush ends the text, and appends to out what was held back. The next piece begins a new text.
-func (s *Stream) Flush(out []byte) []byte {
-	end := s.source.end()
-	s.source.advance(true)
-	out = s.write(out, end)
-	s.source.trim()
-	s.source.restart()
-	s.lineStart = end
-	return out
-}
-
-// Pending is how many bytes are held back.
-func (s *Stream) Pending() int { return int(s.source.end() - s.written) }
+// Flush ends the text, and appends to out what was held back.
+func (s *Stream) Flush(out []byte) []byte { return s.decide(out, true) }
 
 // Counts returns the names that were found, in the order of the values.
 func (s *Stream) Counts() []Count {
@@ -122,87 +72,193 @@ func (s *Stream) Counts() []Count {
 	return list
 }
 
-// found adds an occurrence. Those of one lane come in order, and overlap often.
-func (s *Stream) found(one span) {
-	if len(s.spans) > 0 {
-		last := &s.spans[len(s.spans)-1]
-		s.isJoined = s.isJoined && one.start >= last.start
-		if last.overlaps(one) {
-			s.merge(last, one)
-			return
-		}
+func (s *Stream) decide(out []byte, isLast bool) []byte {
+	end := s.base + int64(len(s.text))
+	limit := end
+	if s.matcher.hasForeign && !isLast {
+		limit = s.base + int64(max(bytes.LastIndexAny(s.text, "\r\n")+1, len(s.text)-maxLine))
 	}
-	s.spans = append(s.spans, one)
-}
-
-func (a span) overlaps(b span) bool { return a.start < b.end && b.start < a.end }
-
-func (s *Stream) merge(into *span, one span) {
-	order := cmp.Or(
-		cmp.Compare(one.form.length, into.form.length),
-		cmp.Compare(into.named, one.named),
-		cmp.Compare(into.form.order, one.form.order))
-	if order > 0 {
-		into.form, into.named = one.form, one.named
-	}
-	into.start, into.end = min(into.start, one.start), max(into.end, one.end)
-}
-
-// write appends the text before a position to out. Only what is found from now on may overlap it that wasn't held back:
-// then the rest of that is replaced.
-func (s *Stream) write(out []byte, to int64) []byte {
-	s.join()
-	done := 0
-	for _, one := range s.spans {
-		if one.start >= to {
+	for {
+		next := s.matcher.next(s.text, int(s.at-s.base), int(limit-s.base), s.base)
+		if next < 0 {
 			break
 		}
-		if one.end <= s.written {
-			// Another layer has found it again.
-			done++
+		if at := s.base + int64(next); at != s.at {
+			s.at, s.candidate = at, -1
+		}
+		if s.mayGoOn(isLast) {
+			return s.write(out, min(s.at, limit))
+		}
+		out = s.look(out)
+		s.at++
+		s.candidate = -1
+	}
+	hold := limit
+	if !isLast {
+		// What is shorter than a window isn't decided, and held back only where it can become a form.
+		s.at = max(s.at, min(limit, end-window+1))
+		for at := s.at; at < limit; at++ {
+			if rest := s.text[at-s.base:]; len(rest) < window && s.matcher.isBeginning(rest) {
+				hold = at
+				break
+			}
+		}
+	} else {
+		s.at = end
+	}
+	return s.write(out, hold)
+}
+
+// mayGoOn reports whether a form may begin at s.at whose end isn't there yet. Of foreign ones that doesn't count.
+func (s *Stream) mayGoOn(isLast bool) bool {
+	rest := s.text[s.at-s.base:]
+	first := s.matcher.table.find(windowOf(rest))
+	for i := max(first, s.candidate); !isLast && s.begins(i, first); i++ {
+		n := &s.matcher.needles[i]
+		if len(n.text) <= len(rest) {
+			// So are all that follow.
+			return false
+		}
+		known, isRefuted := s.known(i)
+		if n.isForeign || isRefuted {
 			continue
 		}
-		out = s.copy(out, one.start)
-		s.written = max(s.written, min(one.end, to))
-		if one.end > to {
-			// More may overlap it.
-			break
+		if i == s.candidate {
+			known = max(known, s.compared)
 		}
-		out = append(out, s.matcher.marks[one.form.value]...)
-		s.counts[one.form.value]++
-		done++
+		if equal := s.compare(i, rest, min(known, len(rest))); equal == len(rest) {
+			s.candidate, s.compared = i, equal
+			return true
+		}
 	}
-	if done > 0 {
-		s.spans = s.spans[:copy(s.spans, s.spans[done:])]
-	}
-	return s.copy(out, to)
+	return false
 }
 
-// copy appends the text up to a position.
+// begins reports whether a needle is one of those that begin as another.
+func (s *Stream) begins(i, first int32) bool {
+	m := s.matcher
+	return int(i) < len(m.needles) && (i == first || bytes.Equal(m.needles[i].text[:window], m.needles[first].text[:window]))
+}
+
+// look takes the longest form that begins at s.at.
+func (s *Stream) look(out []byte) []byte {
+	rest := s.text[s.at-s.base:]
+	first := s.matcher.table.find(windowOf(rest))
+	for i := first; s.begins(i, first); i++ {
+		n := &s.matcher.needles[i]
+		known, isRefuted := s.known(i)
+		if len(n.text) > len(rest) || isRefuted {
+			continue
+		}
+		if s.compare(i, rest, known) < len(n.text) {
+			continue
+		}
+		end := s.at + int64(len(n.text))
+		return s.found(out, span{s.at, end, n})
+	}
+	return out
+}
+
+// found joins a form with the one before, or begins a mark.
+func (s *Stream) found(out []byte, one span) []byte {
+	if s.open.end <= one.start {
+		out = s.close(out)
+		s.open = one
+		return out
+	}
+	s.open.end = max(s.open.end, one.end)
+	if one.needle.size > s.open.needle.size {
+		s.open.needle = one.needle
+	}
+	return out
+}
+
+// close writes what was found.
+func (s *Stream) close(out []byte) []byte {
+	if s.open.end == 0 {
+		return out
+	}
+	out = s.copy(out, s.open.start)
+	out = append(out, s.matcher.marks[s.open.needle.value]...)
+	s.counts[s.open.needle.value]++
+	s.written = max(s.written, s.open.end)
+	s.open = span{}
+	return out
+}
+
+// write appends the text up to a place, which nothing can begin before, and lets go of it.
+func (s *Stream) write(out []byte, to int64) []byte {
+	if s.open.end > 0 && s.open.end <= to {
+		out = s.close(out)
+	}
+	if s.open.end > 0 {
+		// Its mark stands for all that is taken by now.
+		out = s.copy(out, s.open.start)
+		s.written = max(s.written, min(s.open.end, s.at))
+	} else {
+		out = s.copy(out, to)
+	}
+	if done := min(s.at, s.written) - s.base; done > 0 {
+		s.text = s.text[:copy(s.text, s.text[done:])]
+		s.base += done
+	}
+	return out
+}
+
 func (s *Stream) copy(out []byte, to int64) []byte {
 	if to > s.written {
-		base := s.source.base
-		out = append(out, s.source.text[s.written-base:to-base]...)
+		out = append(out, s.text[s.written-s.base:to-s.base]...)
 		s.written = to
 	}
 	return out
 }
 
-// join makes one of all spans that overlap.
-func (s *Stream) join() {
-	if s.isJoined {
-		return
+// known is how much of a form is at s.at, as far as that follows from where it was compared before. isRefuted says that it can't begin
+// there.
+func (s *Stream) known(i int32) (length int, isRefuted bool) {
+	n := &s.matcher.needles[i]
+	if n.borders == nil {
+		return 0, false
 	}
-	s.isJoined = true
-	slices.SortFunc(s.spans, func(a, b span) int { return int(a.start - b.start) })
-	n := 0
-	for _, one := range s.spans[1:] {
-		if s.spans[n].overlaps(one) {
-			s.merge(&s.spans[n], one)
-			continue
+	m, is := s.memos[i]
+	distance := s.at - m.start
+	switch {
+	case is && distance == 0:
+		return int(m.length), false
+	case !is || distance < 0 || distance >= int64(m.length):
+		return 0, false
+	}
+	border := n.borders[m.length]
+	switch period := int64(m.length - border); {
+	case distance < period:
+		return 0, true
+	case distance == period:
+		return int(border), false
+	default:
+		return 0, false
+	}
+}
+
+// compare is how much of a form is at s.at, where some of that is known.
+func (s *Stream) compare(i int32, rest []byte, known int) int {
+	n := &s.matcher.needles[i]
+	equal := known + matching(rest[known:], n.text[known:])
+	s.work += int64(equal - known + 1)
+	if n.borders != nil {
+		s.memos[i] = memo{s.at, int32(equal)}
+	}
+	return equal
+}
+
+// matching is how many bytes two texts have in common.
+func matching(a, b []byte) (n int) {
+	for ; n+8 <= len(a) && n+8 <= len(b); n += 8 {
+		if binary.LittleEndian.Uint64(a[n:]) != binary.LittleEndian.Uint64(b[n:]) {
+			break
 		}
-		n++
-		s.spans[n] = one
 	}
-	s.spans = s.spans[:n+1]
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
