@@ -34,11 +34,11 @@ import (
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
 	callqueue "toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/trigger"
 )
 

@@ -30,7 +30,7 @@ func terminated(reason, message string) func(*corev1.PodStatus) {
 
 // words is the copy of a result that a runner with the token leaves in its pod.
 func words(call *v1alpha1.ToolCall, token string) string {
-	return string(wire.NewTerminationMessage(token, string(call.UID), result.EncodeTermination(&completed)).Encode())
+	return string(wire.NewTerminationMessage(token, string(call.UID), result.EncodeTermination(&completed, result.MaxTermination)).Encode())
 }
 
 func TestWhatAPodLeavesBehindIsAllThereIs(t *testing.T) {
