@@ -1,5 +1,5 @@
-// Package controllers lists the operator's controllers: calls (toolcall/), their deletion when their time is up
-// (retention/), sessions (toolsession/), environments with their
+// Package controllers lists the operator's controllers: calls (toolcall/), their output (output/), their deletion
+// when their time is up (retention/), sessions (toolsession/), environments with their
 // warm pools (executionenvironment/), policies (executionpolicy/). It is the first thing to read.
 //
 // Each controller observes, decides by pure functions of what it saw, and carries out effects: it writes the API at most
@@ -24,6 +24,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/executionenvironment"
 	"toolcall.dev/operator/controllers/executionpolicy"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolcall"
 	"toolcall.dev/operator/controllers/toolsession"
@@ -55,7 +56,7 @@ type Options struct {
 	// Clock tells the time, which the times in objects are compared with.
 	Clock clock.PassiveClock
 	// Outputs has output stored that is more than a call's status keeps; nil for none.
-	Outputs *toolcall.Outputs
+	Outputs *output.Outputs
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
 	// ConcurrentCalls is how many calls are reconciled at the same time.
@@ -97,9 +98,9 @@ type Memory struct {
 	// Policies holds compiled policies, Reviews for ten seconds that a user may use a tool. Both are asked again.
 	Policies *apicache.Compiled
 	Reviews  *access.Reviews
-	// Calls, Finished, Sessions and Pools have calls, calls whose time is up, sessions and environments looked at; after a start
-	// everything is looked at.
-	Calls, Finished, Sessions, Pools *trigger.Trigger
+	// Calls, Finished, Stored, Sessions and Pools have calls, calls whose time is up, calls whose output is being stored, sessions and
+	// environments looked at; after a start everything is looked at.
+	Calls, Finished, Stored, Sessions, Pools *trigger.Trigger
 	// sessionsOfJob finds the sessions of a runner that waits, in the cache.
 	sessionsOfJob func(context.Context, types.NamespacedName) []types.NamespacedName
 
@@ -121,6 +122,7 @@ func NewMemory(c clock.PassiveClock, reviews authorizationv1client.SubjectAccess
 		Reviews:  access.NewReviews(reviews, c),
 		Calls:    trigger.New(),
 		Finished: trigger.New(),
+		Stored:   trigger.New(),
 		Sessions: trigger.New(),
 		Pools:    trigger.New(),
 	}
@@ -210,6 +212,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	objects := apicache.Reader{Reader: api, Live: apicache.ReaderWithTimeout(mgr.GetAPIReader(), requestTimeout)}
 	recorder := mgr.GetEventRecorder(EventSource)
 	finished := &retention.Reconciler{Client: api, Objects: objects, Clock: o.Clock, Schedule: m.Retention, Concurrent: max(o.ConcurrentCalls/4, 1)}
+	servings := &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}
 	calls := toolcall.NewReconciler(toolcall.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies,
 		Requesters: &access.Requesters{Reader: api}, Reviews: m.Reviews, Identity: o.Identity, Hub: m.Hub, Hosts: m.Hosts,
@@ -218,11 +221,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			&host.Cold{Runtime: o.Runtime, Sealer: o.Identity},
 		},
 		Nodes:    m.Nodes,
-		Sessions: &toolsession.Servings{Objects: objects, Hub: m.Hub, Identity: o.Identity, Earlier: m.Earlier}, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
+		Sessions: servings, SessionQueue: m.SessionQueue, Earlier: m.Earlier,
 		KeepSession: func(session types.NamespacedName) { m.Sessions.Enqueue(session, 0) },
 		Queue:       m.Queue, Pending: m.Pending, Retention: finished, Pools: m.Pools, Trace: o.Trace, Outputs: o.Outputs, Cluster: o.Cluster,
-		Wake:       func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
-		Concurrent: o.ConcurrentCalls,
+		LookAfterOutput: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
+		Wake:            func(call types.NamespacedName) { m.Calls.Enqueue(call, trigger.PriorityStart) },
+		Concurrent:      o.ConcurrentCalls,
 	})
 	environments := executionenvironment.NewReconciler(executionenvironment.Options{
 		Client: api, Objects: objects, Clock: o.Clock, Events: recorder, Policies: m.Policies, Hub: m.Hub, Hosts: m.Hosts,
@@ -234,6 +238,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Hub: m.Hub, Hosts: m.Hosts, Pools: m.Pools, SessionQueue: m.SessionQueue, Earlier: m.Earlier, Concurrent: o.ConcurrentCalls,
 	})
 	m.sessionsOfJob = sessions.SessionsOfJob
+	stored := &output.Reconciler{
+		Client: api, Objects: objects, Clock: o.Clock, Hub: m.Hub, Outputs: o.Outputs, Sessions: servings, Warn: calls.Tell,
+		Done: func(call types.NamespacedName) { m.Calls.Enqueue(call, 0) },
+	}
 	policies := &executionpolicy.Reconciler{Client: api, Objects: objects, Policies: m.Policies}
 	watching, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -243,7 +251,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
 	beside := []manager.Runnable{m.Retention, seed, earlier}
 	if o.Outputs != nil {
-		beside = append(beside, &toolcall.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store")})
+		beside = append(beside, &output.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store")})
 	}
 	for _, one := range beside {
 		if err := mgr.Add(one); err != nil {
@@ -253,6 +261,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	registerCounts(mgr, api, m)
 	for name, err := range map[string]error{
 		"ToolCall":             calls.SetupWithManager(mgr, m.Calls),
+		"output":               stored.SetupWithManager(mgr, m.Stored),
 		"finished calls":       finished.SetupWithManager(mgr, m.Finished),
 		"ToolSession":          sessions.SetupWithManager(mgr, m.Sessions),
 		"ExecutionEnvironment": environments.SetupWithManager(mgr, m.Pools),

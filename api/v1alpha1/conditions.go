@@ -246,8 +246,6 @@ const (
 	ReasonBinaryNotBareName = "BinaryNotBareName"
 	// ReasonBinaryNotAllowed says that binaries.allowed lacks the binary.
 	ReasonBinaryNotAllowed = "BinaryNotAllowed"
-	// ReasonLaunchNotAllowed says that the arguments make the program start another one that is not listed.
-	ReasonLaunchNotAllowed = "LaunchNotAllowed"
 	// ReasonArgumentNotAllowed says that an argument holds a shell metacharacter or "..", and arguments.metacharacters is Deny.
 	ReasonArgumentNotAllowed = "ArgumentNotAllowed"
 	// ReasonEnvNotAllowed says that the call's env sets a protected variable, or one that can't be set.

@@ -148,9 +148,9 @@ type BinariesPolicy struct {
 	Allowed []string `json:"allowed,omitzero"`
 
 	// enforcement is Kernel (the default: the kernel of the node refuses to execute a program that isn't listed,
-	// whatever a script or an interpreter tries; a node that can't ends the call with IsolationUnavailable) or Text (for
-	// runtimes without Landlock: the text of the call is held to a part of the shell's language that can be judged,
-	// and nothing holds what a listed interpreter starts).
+	// whatever a script or an interpreter tries; a node that can't ends the call with IsolationUnavailable) or Name (the
+	// names of commands that are written out are compared with the list before anything runs, and a script in which one
+	// isn't written out is refused. It is weak: nothing holds what a listed program starts).
 	// +kubebuilder:default=Kernel
 	// +optional
 	Enforcement Enforcement `json:"enforcement,omitempty"`
@@ -190,15 +190,15 @@ const (
 )
 
 // Enforcement is what holds the list of programs.
-// +kubebuilder:validation:Enum=Kernel;Text
+// +kubebuilder:validation:Enum=Kernel;Name
 type Enforcement string
 
 // Values of BinariesPolicy.enforcement.
 const (
 	// EnforcementKernel holds the list where programs are started.
 	EnforcementKernel Enforcement = "Kernel"
-	// EnforcementText holds the list by reading the text of the call.
-	EnforcementText Enforcement = "Text"
+	// EnforcementName compares names that are written out with the list, and nothing else: it is weak.
+	EnforcementName Enforcement = "Name"
 )
 
 // HelperList are bare names, absolute paths, or absolute paths with the wildcards *, ? and [], looked up in the pod.

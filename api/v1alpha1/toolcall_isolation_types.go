@@ -103,6 +103,11 @@ type Isolation struct {
 	// +optional
 	Programs bool `json:"programs,omitempty"`
 
+	// weakPrograms says that the policy lists programs and that only names which the call had written out were compared with
+	// the list (binaries.enforcement Name): it is weak, since nothing held what a listed program started.
+	// +optional
+	WeakPrograms bool `json:"weakPrograms,omitempty"`
+
 	// reads says that files could be read below the policy's files.readPaths only.
 	// +optional
 	Reads bool `json:"reads,omitempty"`

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
@@ -30,6 +31,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	if e.leaveLine {
 		r.SessionQueue.Exclude(o.name)
+	}
+	if e.store != nil {
+		r.Outputs.Finish(e.store.of, e.store.keys, o.now, e.store.isGone)
 	}
 	release, ok := r.acquireShare(o.name, &e)
 	if !ok {
@@ -51,11 +55,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 			e = e.decided.credentialFailed(ctx, e.credential, err)
 		}
 	}
-	before := o
-	if e.written != nil {
-		before = e.written
-	}
-	if err := r.writeStatus(ctx, before, e.status); err != nil {
+	if err := r.writeStatus(ctx, o, e.status); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	var adopted error
@@ -83,7 +83,7 @@ func (o *observation) mayStillAdopt(e *effects) bool {
 }
 
 // acquireShare keeps one namespace, whose admission webhooks are slow, from taking all workers.
-func (r *Reconciler) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
+func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
 	starts, changes := e.create != nil || e.credential != nil, e.adopt != nil || len(e.remove) > 0
 	if !starts {
 		r.starts.forget(call)
@@ -146,7 +146,7 @@ func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Res
 
 // writeStatus writes the status if it changed, and says what became true by that. A conflict is an error: the next try
 // is delayed more and more.
-func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolCallStatus) error {
+func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolCallStatus) error {
 	if status == nil || equality.Semantic.DeepEqual(&o.call.Status, status) {
 		return nil
 	}
@@ -165,15 +165,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 			r.Retention.Schedule.Ended(after)
 		}
 		r.forget(o.name)
-		if !isStoring(&after.Status) {
-			r.Outputs.release(client.ObjectKeyFromObject(after), after.UID)
+		if !output.IsStoring(&after.Status) {
+			r.Outputs.Release(o.name, after.UID)
 		}
 	}
 	if after.Status.Runner != nil {
 		r.Pending.Release(o.name)
 	}
 	r.announce(ctx, o, after)
-	r.announceOutput(o, after)
+	output.Announce(o.call, after, r.Tell)
 	return nil
 }
 
@@ -187,7 +187,7 @@ func readBack(call *v1alpha1.ToolCall) client.SubResourcePatchOption {
 }
 
 // follow tells the rest of the operator, and the runners.
-func (r *Reconciler) follow(ctx context.Context, o *observation, e *effects) {
+func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 	key := o.name
 	if e.gone != "" {
 		r.Hub.Dismiss(key.Namespace, key.Name, "", e.gone)
@@ -209,7 +209,13 @@ func (r *Reconciler) follow(ctx context.Context, o *observation, e *effects) {
 		r.SessionQueue.Hand(key, o.session.Session.UID)
 	}
 	if e.watchOutput {
-		r.Outputs.watch(o.outputOf())
+		r.Outputs.Watch(o.outputOf())
+	}
+	if e.outputStored {
+		r.Outputs.Release(key, o.call.UID)
+	}
+	if e.outputStoring {
+		r.LookAfterOutput(key)
 	}
 	if e.node != nil {
 		r.noteNode(types.NamespacedName{Namespace: key.Namespace, Name: o.decision.Environment}, e.node, o.now)
@@ -226,8 +232,8 @@ func (r *Reconciler) follow(ctx context.Context, o *observation, e *effects) {
 	if e.reported != "" {
 		metrics.CountReport(e.reported)
 	}
-	if key := o.keyHash(); e.forgetResult && key != "" {
-		r.Hub.Release(key, string(o.call.UID))
+	if e.forgetResult && o.keyHash() != "" {
+		r.Hub.Release(o.keyHash(), string(o.call.UID))
 	}
 	if e.keep {
 		r.Retention.Keep(ctx, o.call)
@@ -239,7 +245,7 @@ func (r *Reconciler) follow(ctx context.Context, o *observation, e *effects) {
 }
 
 // deliver tells the runner. One that can't be reached dials in again.
-func (r *Reconciler) deliver(o *observation, e *effects, m message) {
+func (r *applier) deliver(o *observation, e *effects, m message) {
 	switch {
 	case m.session != "":
 		r.assignInSession(o, e, m)
@@ -250,7 +256,7 @@ func (r *Reconciler) deliver(o *observation, e *effects, m message) {
 	case m.ack != "":
 		_ = m.to.Ack(m.ack)
 	case m.recorded:
-		m.to.Release()
+		m.to.Record()
 	case m.cancel != "":
 		_ = m.to.Cancel(m.cancel)
 	default:
@@ -259,7 +265,7 @@ func (r *Reconciler) deliver(o *observation, e *effects, m message) {
 }
 
 // assignInSession hands a call over to its session's process. Where that takes none now, there is news when it does.
-func (r *Reconciler) assignInSession(o *observation, e *effects, m message) {
+func (r *applier) assignInSession(o *observation, e *effects, m message) {
 	err := m.to.AssignTo(string(m.session), m.assign)
 	if errors.Is(err, wire.ErrTooLarge) {
 		e.wake = latestRetry
@@ -275,7 +281,7 @@ func (r *Reconciler) assignInSession(o *observation, e *effects, m message) {
 }
 
 // remove deletes what the call doesn't need any more.
-func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
+func (r *applier) remove(ctx context.Context, o *observation, e *effects) error {
 	for _, job := range e.remove {
 		// The kubelet's SIGTERM has the runner stop whatever still runs.
 		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
@@ -289,7 +295,7 @@ func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) err
 const deletedCall = "the ToolCall was deleted"
 
 // dismissOthers ends what calls of the name left that are gone.
-func (r *Reconciler) dismissOthers(o *observation) {
+func (r *applier) dismissOthers(o *observation) {
 	uid := o.uid()
 	r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(uid), deletedCall)
 	if o.held != nil {
@@ -298,11 +304,11 @@ func (r *Reconciler) dismissOthers(o *observation) {
 	for _, runner := range r.Hosts.ReleaseOthers(o.name, string(uid)) {
 		runner.Refuse(deletedCall)
 	}
-	r.Outputs.forgetOthers(o.name, uid)
+	r.Outputs.ForgetOthers(o.name, uid)
 }
 
 // noteNode keeps what became known of an environment's nodes.
-func (r *Reconciler) noteNode(environment types.NamespacedName, news *nodeNews, now time.Time) {
+func (r *applier) noteNode(environment types.NamespacedName, news *nodeNews, now time.Time) {
 	if news.hello != nil {
 		r.Nodes.Add(environment, *news.hello, now)
 	}
@@ -312,7 +318,7 @@ func (r *Reconciler) noteNode(environment types.NamespacedName, news *nodeNews, 
 }
 
 // adopt makes a Job the call's own, and has the pool refilled that it came from.
-func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.Job) error {
+func (r *applier) adopt(ctx context.Context, o *observation, before *batchv1.Job) error {
 	job := before.DeepCopy()
 	jobspec.Adopt(job, o.call, o.decision, o.now)
 	if err := r.Client.Patch(ctx, job, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
@@ -325,7 +331,7 @@ func (r *Reconciler) adopt(ctx context.Context, o *observation, before *batchv1.
 }
 
 // forget drops what is remembered of a call in flight.
-func (r *Reconciler) forget(call types.NamespacedName) {
+func (r *applier) forget(call types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.Release(call)
 	r.starts.forget(call)

@@ -8,10 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/metrics"
+	streams "toolcall.dev/operator/internal/output"
 )
 
 // effects are what a pass does, as data. apply carries them out in the order of the fields: what has to be there
@@ -20,14 +22,14 @@ type effects struct {
 	// joinLine has a session's call wait for its turn; leaveLine takes one out that the session doesn't take, also where the write of
 	// its end fails.
 	joinLine, leaveLine bool
+	// store has output stored of a call that ends.
+	store *outputEnd
 	// create is the Job to make; then credential is the Job whose pod has to have its token.
 	create, credential *batchv1.Job
 	// decided is the observation with what this pass decided: what follows from a failed creation is made from it.
 	decided *observation
 	// status is what the call's status becomes; nil leaves it.
 	status *v1alpha1.ToolCallStatus
-	// written is the observation that the status replaces the one of; nil for that of the pass.
-	written *observation
 	// adopt is a Job that becomes the call's own, with the time that the call has. It comes before the runner is let go;
 	// an API server that doesn't take it doesn't keep a running call's runner from what it has to be told.
 	adopt *batchv1.Job
@@ -39,6 +41,9 @@ type effects struct {
 	// of its session that the call doesn't wait.
 	holds      string
 	handedOver bool
+	// outputStored says that the status says the last about the call's output, outputStoring that it doesn't yet: that is then looked
+	// after.
+	outputStored, outputStoring bool
 	// watchOutput has what the call writes stored from when it exceeds the status.
 	watchOutput bool
 	// node is what the call's runner, or its pod, tells of the environment's nodes.
@@ -61,6 +66,14 @@ type effects struct {
 	wake time.Duration
 }
 
+// outputEnd is what is to be stored of a call that ends. isGone says that its pod is gone: what wasn't read by now can't be read
+// any more.
+type outputEnd struct {
+	of     output.Of
+	keys   []streams.Key
+	isGone bool
+}
+
 // nodeNews is what became known of the nodes of an environment: what a runner said in its hello, or why a pod can't start.
 type nodeNews struct {
 	hello   *wire.Hello
@@ -81,7 +94,7 @@ type message struct {
 	// ack, cancel and stop hold the call's UID, name its name; stop is for the runner of a session.
 	ack, cancel, stop, name string
 	refuse                  string
-	// recorded says that the result is recorded, and the runner is still needed: it isn't acknowledged.
+	// recorded says that the result is recorded, and the runner is still needed: it is acknowledged when its output is stored.
 	recorded bool
 }
 

@@ -379,7 +379,7 @@ func TestAnEndIsRememberedAndFreesWhatTheCallHeld(t *testing.T) {
 	if _, err := c.apply(context.Background(), o, effects{status: o.fail("Why", "because"), release: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.finished.get(o.name); got == nil || got.Status.Phase != v1alpha1.PhaseFailed {
+	if got := c.applier.finished.get(o.name); got == nil || got.Status.Phase != v1alpha1.PhaseFailed {
 		t.Errorf("remembered is %+v", got)
 	}
 	next := o.call.DeepCopy()

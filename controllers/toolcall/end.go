@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
@@ -81,30 +82,26 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		// whose answer was lost.
 		e.messages = append(e.messages, message{to: o.claimed, refuse: "the call has ended"})
 	}
-	stored, err := r.goOnStoring(ctx, o, &e)
-	if err != nil {
-		return effects{}, err
-	}
-	if !isStoring(&o.call.Status) {
-		r.Outputs.release(o.name, o.call.UID)
-	}
+	e.outputStoring = output.IsStoring(&o.call.Status)
+	e.outputStored = !e.outputStoring
 	if o.runner != nil {
-		if err := r.letGo(ctx, o, &e, stored); err != nil {
+		if err := r.letGo(ctx, o, &e); err != nil {
 			return effects{}, err
 		}
 	}
 	if o.session != nil {
 		o.letGoInSession(&e)
-	} else {
-		if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
-			return effects{}, err
-		}
+		return e, nil
+	}
+	var err error
+	if e.remove, err = r.startsAgain(ctx, o.call); err != nil {
+		return effects{}, err
 	}
 	return e, nil
 }
 
 // letGo answers the runner of a call that has ended. One whose output isn't stored yet is kept.
-func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects, stored bool) error {
+func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects) error {
 	hello := o.runner.Hello()
 	if hello.Pool != "" {
 		job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: hello.Job})
@@ -116,10 +113,10 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects, stor
 		}
 	}
 	switch {
-	case !stored:
+	case output.IsStoring(&o.call.Status):
 		e.messages = append(e.messages, message{to: o.runner, recorded: true})
 		return nil
-	case e.written != nil:
+	case o.runner.IsRecorded():
 		e.messages = append(e.messages, message{to: o.runner, ack: string(o.call.UID)})
 		return nil
 	case o.runner.Result() == nil:
@@ -135,7 +132,7 @@ func (r *Reconciler) letGo(ctx context.Context, o *observation, e *effects, stor
 // a call that never ran these are all: the pass that ended it was cut short before it deleted them. Of one that ran, a
 // queue that takes a running Job's place leaves a Job that has neither completed nor failed, and lets it run later: with
 // a pod that no call is for, and that holds its quota.
-func (r *Reconciler) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) ([]*batchv1.Job, error) {
+func (r *observer) startsAgain(ctx context.Context, call *v1alpha1.ToolCall) ([]*batchv1.Job, error) {
 	jobs := &batchv1.JobList{}
 	if err := r.Objects.List(ctx, jobs, client.InNamespace(call.Namespace), client.MatchingFields{apicache.IndexJobCall: string(call.UID)}); err != nil {
 		return nil, fmt.Errorf("list the ended call's Jobs: %w", err)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 )
 
 // keepFinished is for how long a call that ended is remembered: what follows from its end (its runner leaves, the cache lets
@@ -68,7 +69,7 @@ func finishedPart(call *v1alpha1.ToolCall) *v1alpha1.ToolCall {
 			Pod: call.Status.Pod,
 		},
 	}
-	if isStoring(&call.Status) {
+	if output.IsStoring(&call.Status) {
 		left.Status.Artifacts = call.Status.Artifacts
 	}
 	return left.DeepCopy()

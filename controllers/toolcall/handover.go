@@ -84,7 +84,7 @@ func (r *Reconciler) refuseSession(ctx context.Context, o *observation) (*effect
 // mayHaveEnded says that the cache shows a call as it was before the session's pod took calls, and that the API server shows
 // that it has ended: the pod before this one ran it, or another session of the name did. The process of this pod can't know
 // the call.
-func (r *Reconciler) mayHaveEnded(ctx context.Context, o *observation) (bool, error) {
+func (r *observer) mayHaveEnded(ctx context.Context, o *observation) (bool, error) {
 	session := o.session.Session
 	isFirst := session.Status.Incarnation <= 1 && o.call.Spec.SessionRef.UID != ""
 	if isFirst || apicache.Revision(o.call.ResourceVersion) > apicache.Revision(session.ResourceVersion) {
@@ -145,7 +145,7 @@ func (r *Reconciler) lookAtSession(ctx context.Context, o *observation) (effects
 
 // withItsAction is the observation of a call whose status doesn't say yet what it does: nothing was written when it was handed
 // over.
-func (r *Reconciler) withItsAction(ctx context.Context, o *observation) (*observation, error) {
+func (r *observer) withItsAction(ctx context.Context, o *observation) (*observation, error) {
 	if o.call.Status.Action != nil {
 		return o, nil
 	}
@@ -240,8 +240,8 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 		reported.Outcome.Reason = result.CancelRequested
 	}
 	e.status = o.withResult(&reported, specBytes)
-	if left := r.storeOutput(o, e.status, false); left > 0 {
-		return effects{wake: left}, nil
+	if left := r.storeOutput(o, &e, false); left > 0 {
+		return effects{store: e.store, wake: left}, nil
 	}
 	// Its output stays in the session's pod when it is acknowledged, and a session runs nothing while too many aren't.
 	return e, nil
@@ -276,7 +276,7 @@ func (o *observation) letGoInSession(e *effects) {
 }
 
 // readOwner reads who may run calls in the session.
-func (r *Reconciler) readOwner(ctx context.Context, o *observation, s *decide.Snapshot) (err error) {
+func (r *decider) readOwner(ctx context.Context, o *observation, s *decide.Snapshot) (err error) {
 	session := o.session.Session
 	if session == nil {
 		return nil
@@ -287,7 +287,7 @@ func (r *Reconciler) readOwner(ctx context.Context, o *observation, s *decide.Sn
 }
 
 // readSession reads what the decision about a session's call depends on.
-func (r *Reconciler) readSession(ctx context.Context, o *observation, s *decide.Snapshot) error {
+func (r *decider) readSession(ctx context.Context, o *observation, s *decide.Snapshot) error {
 	session := o.session.Session
 	err := r.readOwner(ctx, o, s)
 	if err != nil || session == nil {

@@ -91,7 +91,7 @@ func TestALateJobHasItsEndedCallLookedAt(t *testing.T) {
 	if got := r.callsOfJob(t.Context(), job); len(got) != 0 {
 		t.Errorf("of a call that nobody remembers: %v", got)
 	}
-	r.finished.keep(ended, time.Now())
+	r.watches.finished.keep(ended, time.Now())
 	want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(ended)}}
 	if diff := cmp.Diff(want, r.callsOfJob(t.Context(), job)); diff != "" {
 		t.Error(diff)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
@@ -82,7 +83,7 @@ func (o *observation) isUnassigned() bool {
 }
 
 // observe gathers what a pass looks at.
-func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*observation, error) {
+func (r *observer) observe(ctx context.Context, name types.NamespacedName) (*observation, error) {
 	o := &observation{name: name, now: r.Clock.Now(), heard: r.Hub.Since()}
 	call, err := r.find(ctx, name)
 	if err != nil || call == nil {
@@ -101,7 +102,7 @@ func (r *Reconciler) observe(ctx context.Context, name types.NamespacedName) (*o
 
 // observeHeld asks whether sessions' runners have calls of this name that are gone. That is read past the cache: the one that it
 // shows may be the one that is gone.
-func (r *Reconciler) observeHeld(ctx context.Context, o *observation) error {
+func (r *observer) observeHeld(ctx context.Context, o *observation) error {
 	if !r.Hub.HoldsOther(o.name.Namespace, o.name.Name, string(o.call.UID)) {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observation) error {
 }
 
 // observeOwnPod looks for the runner and the Job of a call that names no session.
-func (r *Reconciler) observeOwnPod(ctx context.Context, o *observation) error {
+func (r *observer) observeOwnPod(ctx context.Context, o *observation) error {
 	call := o.call
 	if seen, ok := r.Queue.FirstSeen(o.name, call.UID); ok {
 		o.created = seen
@@ -143,7 +144,7 @@ func firstSeen(created, now time.Time) time.Time {
 }
 
 // observeRunner looks for the runner that is recorded, and for what it reported.
-func (r *Reconciler) observeRunner(ctx context.Context, o *observation, bound *v1alpha1.RunnerBinding) error {
+func (r *observer) observeRunner(ctx context.Context, o *observation, bound *v1alpha1.RunnerBinding) error {
 	o.runner = r.Hub.SessionByKey(bound.KeyHash)
 	o.result = r.Hub.Result(bound.KeyHash, string(o.call.UID))
 	sealed, err := r.Objects.SealedDecision(ctx, o.call)
@@ -156,7 +157,7 @@ func (r *Reconciler) observeRunner(ctx context.Context, o *observation, bound *v
 	return nil
 }
 
-func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
+func (r *observer) observeJob(ctx context.Context, o *observation) error {
 	job, err := r.Objects.Job(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: jobName(o.call)})
 	if err != nil || job == nil {
 		return err
@@ -166,7 +167,7 @@ func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
 }
 
 // takeJob has the pass go on with a Job of the call's name, and with the decision that it keeps.
-func (r *Reconciler) takeJob(o *observation, job *batchv1.Job) {
+func (r *observer) takeJob(o *observation, job *batchv1.Job) {
 	if o.isBound() {
 		o.job = job
 		return
@@ -190,13 +191,16 @@ func jobName(call *v1alpha1.ToolCall) string {
 
 // find returns a call that is in flight from the cache, and one that has ended from memory or, when somebody else ended
 // it or longer ago, from the API server; nil when there is none.
-func (r *Reconciler) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
+func (r *observer) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.ToolCall, error) {
 	call := &v1alpha1.ToolCall{}
 	err := r.Objects.Get(ctx, key, call)
 	ended := r.finished.get(key)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, err
+	case ended != nil && (err != nil || ended.UID == call.UID) && output.IsStoring(&ended.Status):
+		// What became of its output somebody else writes.
+		return r.Objects.LiveCall(ctx, key)
 	case ended != nil && (err != nil || ended.UID == call.UID):
 		return ended, nil
 	case err == nil:

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/bounds"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
@@ -36,7 +37,7 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	setOutput(s, outcome, specBytes)
 	if note := guards.ToolNote(o.call.Spec.Tool); note != "" && outcome.Reason == result.NonZeroExit {
 		s.Message = bounds.Text(s.Message+" "+note, v1alpha1.MaxMessageBytes)
-		appendHints(s, []string{note})
+		s.Output = result.AddLine(s.Output, note)
 	}
 	return s
 }
@@ -80,7 +81,7 @@ func setOutput(s *v1alpha1.ToolCallStatus, outcome *result.Outcome, specBytes in
 	if !outcome.Started {
 		return
 	}
-	rest := bounds.MaxObjectBytes - specBytes - maxStoredBytes
+	rest := bounds.MaxObjectBytes - specBytes - output.MaxStatusBytes
 	// A byte that isn't UTF-8 becomes three in the text.
 	for limit := 3 * max(kept(&outcome.Stdout), kept(&outcome.Stderr)); ; limit = limit * 2 / 3 {
 		setStreams(s, outcome, limit)

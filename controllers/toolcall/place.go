@@ -104,7 +104,7 @@ func foreignJobMessage(job string) string {
 const largeInput = 16 << 10
 
 // decide takes a snapshot and decides. Until done is called, later calls of the same requester don't overtake this one.
-func (r *Reconciler) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
+func (r *decider) decide(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (s *decide.Snapshot, decision *decide.Decision, done func(), err error) {
 	done = func() {}
 	if s, err = r.readContext(ctx, o, call); err != nil {
 		return nil, nil, done, err
@@ -130,7 +130,7 @@ func (r *Reconciler) decide(ctx context.Context, o *observation, call *v1alpha1.
 }
 
 // acquireLarge waits until the call's input may be checked: only a few large ones are at the same time.
-func (r *Reconciler) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) (release func(), err error) {
+func (r *decider) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) (release func(), err error) {
 	if apicache.InputBytes(call) <= largeInput {
 		return func() {}, nil
 	}
@@ -143,7 +143,7 @@ func (r *Reconciler) acquireLarge(ctx context.Context, call *v1alpha1.ToolCall) 
 }
 
 // readContext reads the environments and the skill, or the session.
-func (r *Reconciler) readContext(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (*decide.Snapshot, error) {
+func (r *decider) readContext(ctx context.Context, o *observation, call *v1alpha1.ToolCall) (*decide.Snapshot, error) {
 	s := &decide.Snapshot{Call: call, Compile: r.Policies.Compile}
 	if o.session != nil {
 		return s, r.readSession(ctx, o, s)
@@ -175,7 +175,7 @@ func (r *Reconciler) readContext(ctx context.Context, o *observation, call *v1al
 
 // readRequester finds out whether admission vouches for the requester, and asks whether that user may use the tool.
 // Where the policy asks for no review, or the call ends without one, none is made.
-func (r *Reconciler) readRequester(ctx context.Context, s *decide.Snapshot) (err error) {
+func (r *decider) readRequester(ctx context.Context, s *decide.Snapshot) (err error) {
 	s.Requester.Vouched, s.Requester.Missing, err = r.Requesters.Vouched(ctx, s.Call)
 	if err != nil || !s.Requester.Vouched {
 		return err

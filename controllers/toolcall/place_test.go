@@ -217,7 +217,7 @@ func TestARunnerIsRecordedBeforeTheCommandIsSent(t *testing.T) {
 	t.Parallel()
 	op := startOperator(t)
 	session, _ := op.connect(t, "job", "")
-	r := &Reconciler{Options: Options{Identity: op.identity}}
+	r := NewReconciler(Options{Identity: op.identity})
 	o := observed(withJob)
 	for path, pool := range map[v1alpha1.Path]string{v1alpha1.PathCold: "", v1alpha1.PathWarm: "env"} {
 		job := o.job.DeepCopy()
@@ -251,7 +251,7 @@ func TestADecisionThatIsTooLargeEndsTheCall(t *testing.T) {
 	session, _ := op.connect(t, "job", "")
 	o := observed(withJob)
 	o.decision.Plan.Layers[0].Vars[0].Value = strings.Repeat("x", decide.MaxStoredBytes)
-	e, err := (&Reconciler{Options: Options{Identity: op.identity}}).bindTo(t.Context(), o, o.call, o.job, &host.Placement{Path: v1alpha1.PathWarm, Runner: session})
+	e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, o.call, o.job, &host.Placement{Path: v1alpha1.PathWarm, Runner: session})
 	if err != nil || e.status.Reason != v1alpha1.ReasonInvalidEnvironment || len(e.messages) != 0 || e.status.Runner != nil {
 		t.Errorf("got %+v, %v", e, err)
 	}
@@ -265,7 +265,7 @@ func TestACallWithoutItsInputIsNotHandedOver(t *testing.T) {
 	o := observed(withJob)
 	slim := o.call.DeepCopy()
 	slim.Spec.Shell = nil
-	if e, err := (&Reconciler{Options: Options{Identity: op.identity}}).bindTo(t.Context(), o, slim, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: session}); err == nil || e.status != nil || len(e.messages) != 0 {
+	if e, err := NewReconciler(Options{Identity: op.identity}).bindTo(t.Context(), o, slim, o.job, &host.Placement{Path: v1alpha1.PathCold, Runner: session}); err == nil || e.status != nil || len(e.messages) != 0 {
 		t.Errorf("got %+v, %v", e, err)
 	}
 }

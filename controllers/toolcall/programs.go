@@ -49,7 +49,7 @@ func setPrograms(s *v1alpha1.ToolCallStatus, o *result.Outcome) {
 }
 
 // noteApplets keeps for the environment which programs that the call could start run their applets unseen.
-func (r *Reconciler) noteApplets(o *observation, i *v1alpha1.Isolation) {
+func (r *applier) noteApplets(o *observation, i *v1alpha1.Isolation) {
 	if d := o.decision; d != nil && d.Rules != nil && d.Rules.Programs != nil && i != nil && i.Programs {
 		r.Nodes.SetApplets(types.NamespacedName{Namespace: o.call.Namespace, Name: d.Environment}, d.Rules, i.UnheldApplets)
 	}
@@ -61,7 +61,7 @@ func (o *observation) setPod(i *v1alpha1.Isolation, self *rules.Self) {
 		return
 	}
 	if o.decision != nil {
-		i.RuntimeClass = o.decision.RuntimeClass
+		i.RuntimeClass, i.WeakPrograms = o.decision.RuntimeClass, o.decision.WeakPrograms
 	}
 	if self != nil {
 		i.User, i.Seccomp, i.UserNamespace = ptr.To(int64(self.User)), v1alpha1.SeccompMode(self.Seccomp), self.UserNamespace
@@ -86,7 +86,7 @@ func sum(a, b int64) int64 {
 }
 
 // recordPrograms writes the programs of a call that has just ended to the log, when they are more than its status lists.
-func (r *Reconciler) recordPrograms(ctx context.Context, o *observation, after *v1alpha1.ToolCall) {
+func (r *applier) recordPrograms(ctx context.Context, o *observation, after *v1alpha1.ToolCall) {
 	s := &after.Status
 	if o.result == nil || s.OmittedExecuted == 0 && s.OmittedRefused == 0 {
 		return

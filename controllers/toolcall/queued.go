@@ -29,11 +29,11 @@ func entryOf(call *v1alpha1.ToolCall) queue.Entry {
 }
 
 // seedQueue makes the calls known that were let into an environment by an operator before this one.
-func (r *Reconciler) seedQueue(ctx context.Context, name types.NamespacedName) error {
+func (r *decider) seedQueue(ctx context.Context, name types.NamespacedName) error {
 	return r.Queue.Seed(ctx, name, func(ctx context.Context) (queue.Snapshot, error) { return r.readQueue(ctx, name) })
 }
 
-func (r *Reconciler) readQueue(ctx context.Context, name types.NamespacedName) (queue.Snapshot, error) {
+func (r *decider) readQueue(ctx context.Context, name types.NamespacedName) (queue.Snapshot, error) {
 	calls := &v1alpha1.ToolCallList{}
 	if err := r.Objects.List(ctx, calls, client.InNamespace(name.Namespace), client.MatchingFields{apicache.IndexInFlight: "true"}); err != nil {
 		return queue.Snapshot{}, fmt.Errorf("list the calls that have not ended: %w", err)
@@ -71,7 +71,7 @@ func admittedAt(call *v1alpha1.ToolCall) time.Time {
 
 // environmentOf is the environment that a call has a Job in, also where that Job is all that the earlier operator had
 // time to write; empty when it has none.
-func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
+func (r *decider) environmentOf(ctx context.Context, call *v1alpha1.ToolCall) (string, error) {
 	if call.Status.Job != "" && call.Status.Environment != nil {
 		return call.Status.Environment.Name, nil
 	}
@@ -88,11 +88,11 @@ func (r *Reconciler) environmentOf(ctx context.Context, call *v1alpha1.ToolCall)
 
 // seedPending counts the calls that an operator before this one let in. Otherwise a requester could keep that many more
 // pending, and a call that was accepted before could be refused when it is decided about again.
-func (r *Reconciler) seedPending(ctx context.Context) error {
+func (r *decider) seedPending(ctx context.Context) error {
 	return r.Pending.Seed(ctx, r.readPending)
 }
 
-func (r *Reconciler) readPending(ctx context.Context) ([]queue.Pending, error) {
+func (r *decider) readPending(ctx context.Context) ([]queue.Pending, error) {
 	calls := &v1alpha1.ToolCallList{}
 	if err := r.Objects.List(ctx, calls, client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the calls that have not ended: %w", err)

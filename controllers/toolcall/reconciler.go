@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/controllers/retention"
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
@@ -17,15 +18,42 @@ import (
 	"toolcall.dev/operator/internal/trigger"
 )
 
-// Reconciler brings calls to their end. Make it with NewReconciler.
+// Reconciler brings calls to their end. Make it with NewReconciler. Its own methods are the handlers of the stages; what they read, how
+// they decide, and what carries their effects out, are types of their own.
 type Reconciler struct {
-	Options
+	*Options
+	watches
+	observer
+	decider
+	applier
+}
+
+// watches has calls looked at when something changes that concerns them.
+type watches struct {
+	*Options
+	finished *finishedCalls
+}
+
+// observer reads what a pass looks at. It changes nothing.
+type observer struct {
+	*Options
+	finished *finishedCalls
+}
+
+// decider decides about calls.
+type decider struct {
+	*Options
+	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
+	large chan struct{}
+}
+
+// applier carries effects out: nothing else writes, queues or tells.
+type applier struct {
+	*Options
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
 	// eventLimits the Events, recordLimits the records in the log.
-	finished        finishedCalls
-	starts, changes *shares
-	// large bounds how many large inputs are checked at the same time: parsing takes many times their size.
-	large                     chan struct{}
+	finished                  *finishedCalls
+	starts, changes           *shares
 	eventLimits, recordLimits *rateLimits
 }
 
@@ -62,8 +90,10 @@ type Options struct {
 	Pools *trigger.Trigger
 	// Cluster knows the addresses that restricted calls are kept from; nil for none.
 	Cluster Cluster
-	// Outputs has output stored that is more than the status keeps; nil for none.
-	Outputs *Outputs
+	// Outputs has output stored that is more than the status keeps; nil for none. LookAfterOutput has a call looked at that ended
+	// before all was stored.
+	Outputs         *output.Outputs
+	LookAfterOutput func(types.NamespacedName)
 	// Trace makes spans of finished calls; nil for none.
 	Trace *tracing.Tracer
 	// Wake has a call looked at whose share of the creations under way is free.
@@ -74,8 +104,12 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
+	finished := &finishedCalls{}
 	return &Reconciler{
-		Options: o, starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
-		large: make(chan struct{}, 2), eventLimits: newRateLimits(), recordLimits: newRateLimits(),
+		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, make(chan struct{}, 2)},
+		applier: applier{
+			Options: &o, finished: finished, eventLimits: newRateLimits(), recordLimits: newRateLimits(),
+			starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
+		},
 	}
 }

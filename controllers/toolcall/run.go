@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/jobspec"
@@ -79,7 +80,7 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (
 		return effects{}, err
 	}
 	e = effects{status: r.lost(o, pod, specBytes), remove: o.ownJob()}
-	r.storeOutput(o, e.status, true)
+	r.storeOutput(o, &e, true)
 	return e, nil
 }
 
@@ -125,7 +126,7 @@ func (o *observation) adoptWhenDue() effects {
 }
 
 // specBytes is what the call takes without its status, encoded; 0 when the call is gone.
-func (r *Reconciler) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (int, error) {
+func (r *observer) specBytes(ctx context.Context, call *v1alpha1.ToolCall) (int, error) {
 	whole, err := r.Objects.Whole(ctx, call)
 	if apierrors.IsNotFound(err) {
 		return 0, nil
@@ -157,11 +158,11 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 		return effects{wake: wait}, err
 	}
 	e := effects{status: o.withResult(reported, specBytes), forgetResult: true, reported: metrics.ReportRecorded}
-	if left := r.storeOutput(o, e.status, false); left > 0 {
-		return effects{wake: left}, nil
+	if left := r.storeOutput(o, &e, false); left > 0 {
+		return effects{store: e.store, wake: left}, nil
 	}
 	switch {
-	case o.runner != nil && isStoring(e.status):
+	case o.runner != nil && output.IsStoring(e.status):
 		e.messages = []message{{to: o.runner, recorded: true}}
 	case o.runner != nil:
 		// A runner that doesn't hear this sends the result again, and is answered when the call is finished.
@@ -170,7 +171,7 @@ func (r *Reconciler) finish(ctx context.Context, o *observation) (effects, error
 	if o.job != nil && jobspec.PoolOf(o.job) != "" {
 		e.adopt = o.job
 	}
-	if e.status.Phase == v1alpha1.PhaseCancelled && !isStoring(e.status) {
+	if e.status.Phase == v1alpha1.PhaseCancelled && !output.IsStoring(e.status) {
 		e.remove = o.ownJob()
 	}
 	return e, nil
@@ -181,7 +182,7 @@ const podEndWait = 3 * time.Second
 
 // explained is what the runner reports, with the kubelet's word where all that the runner knows is that its pod ends. wait is when
 // to look again, while that word may still come. Where the node's clock isn't ours, nothing waits for it.
-func (r *Reconciler) explained(ctx context.Context, o *observation, pod types.NamespacedName, uid string) (reported *wire.Result, wait time.Duration, err error) {
+func (r *observer) explained(ctx context.Context, o *observation, pod types.NamespacedName, uid string) (reported *wire.Result, wait time.Duration, err error) {
 	if o.result.Outcome.Reason != result.PodLost {
 		return o.result, 0, nil
 	}
@@ -204,7 +205,7 @@ func withReason(reported *wire.Result, why string) *wire.Result {
 
 // lost ends a call whose pod is gone or overdue, with the copy of the result that the runner left in the pod if there is
 // one, and otherwise without pretending to know.
-func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha1.ToolCallStatus {
+func (r *observer) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alpha1.ToolCallStatus {
 	terminated := host.Terminated(pod)
 	if terminated != nil {
 		if left := r.terminationResult(o, pod, terminated.Message); left != nil {
@@ -238,7 +239,7 @@ func (r *Reconciler) lost(o *observation, pod *corev1.Pod, specBytes int) *v1alp
 // terminationResult reads the copy of the result that a runner leaves in its pod. Anything in the container can write
 // there, so that only a copy counts that was made with the pod's token, which the command never sees.
 // The Job itself may be gone by now.
-func (r *Reconciler) terminationResult(o *observation, pod *corev1.Pod, text string) *wire.Result {
+func (r *observer) terminationResult(o *observation, pod *corev1.Pod, text string) *wire.Result {
 	message, job := &wire.TerminationMessage{}, metav1.GetControllerOf(pod)
 	if job == nil || job.Name != o.call.Status.Job || json.Unmarshal([]byte(text), message) != nil {
 		return nil

@@ -175,7 +175,7 @@ func written(token, callUID string, reported *wire.Result) string {
 
 func TestALostCallEndsWithWhatItsPodLeft(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{Options: Options{Identity: newIdentity(t)}}
+	r := NewReconciler(Options{Identity: newIdentity(t)})
 	o := observed(bound, withJob)
 	token := r.Identity.Token("ns", o.job.Name, "job-uid")
 	good := written(token, "call-uid", outcome())

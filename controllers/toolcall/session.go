@@ -37,7 +37,7 @@ func sessionName(call *v1alpha1.ToolCall) types.NamespacedName {
 }
 
 // observeSession looks for the session of a call that names one, and for what its process has of the call.
-func (r *Reconciler) observeSession(ctx context.Context, o *observation) error {
+func (r *observer) observeSession(ctx context.Context, o *observation) error {
 	ref := o.call.Spec.SessionRef
 	if ref == nil {
 		return nil
@@ -74,7 +74,7 @@ func (v *inSession) hasArrived(call types.UID) bool {
 }
 
 // observeProcess looks for the call among those of the process that the session records.
-func (r *Reconciler) observeProcess(o *observation) {
+func (r *observer) observeProcess(o *observation) {
 	v, uid := o.session, o.call.UID
 	handedIn := r.SessionQueue.HandedIn(o.name, uid)
 	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))

@@ -43,7 +43,7 @@ func (r *Reconciler) bind(ctx context.Context, o *observation) (effects, error) 
 }
 
 // isHeld says that the call's environment was suspended after the call got its Job.
-func (r *Reconciler) isHeld(ctx context.Context, o *observation) (bool, error) {
+func (r *observer) isHeld(ctx context.Context, o *observation) (bool, error) {
 	env := &v1alpha1.ExecutionEnvironment{}
 	err := r.Objects.Get(ctx, types.NamespacedName{Namespace: o.call.Namespace, Name: o.decision.Environment}, env)
 	return err == nil && env.Spec.Suspend, client.IgnoreNotFound(err)
@@ -150,7 +150,7 @@ func (o *observation) cannotStart(why *host.Problem) effects {
 }
 
 // currentPod is the Job's pod of the time since the Job could start.
-func (r *Reconciler) currentPod(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
+func (r *observer) currentPod(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
 	pod, err := r.Objects.PodOf(ctx, job)
 	if err != nil || pod == nil || host.IsFromBefore(pod, job) {
 		return nil, err

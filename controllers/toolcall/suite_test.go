@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
@@ -25,11 +23,6 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/result"
 )
-
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	goleak.VerifyTestMain(m)
-}
 
 // start is when the calls of these tests were created.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

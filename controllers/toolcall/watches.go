@@ -20,7 +20,7 @@ import (
 
 // callsOfPod maps a pod to the call that it was made for or given to. A pod that carries another call's annotation can
 // at most have that call looked at once more.
-func (r *Reconciler) callsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *watches) callsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.ifInFlight(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetAnnotations()[jobspec.AnnotationCall]})
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "Job" {
 		requests = append(requests, r.recordedIn(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})...)
@@ -29,7 +29,7 @@ func (r *Reconciler) callsOfPod(ctx context.Context, o client.Object) []reconcil
 }
 
 // callsOfJob maps a Job to the call that owns it, or that records it.
-func (r *Reconciler) callsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *watches) callsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.recordedIn(ctx, client.ObjectKeyFromObject(o))
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != "ToolCall" {
@@ -45,7 +45,7 @@ func (r *Reconciler) callsOfJob(ctx context.Context, o client.Object) []reconcil
 }
 
 // recordedIn are the calls in flight that record a Job as theirs.
-func (r *Reconciler) recordedIn(ctx context.Context, job types.NamespacedName) []reconcile.Request {
+func (r *watches) recordedIn(ctx context.Context, job types.NamespacedName) []reconcile.Request {
 	calls, err := r.Objects.CallsOfJob(ctx, job)
 	if err != nil {
 		return nil
@@ -58,7 +58,7 @@ func (r *Reconciler) recordedIn(ctx context.Context, job types.NamespacedName) [
 }
 
 // ifInFlight leaves out calls that the cache doesn't have: they have ended, or are looked at when they come into it.
-func (r *Reconciler) ifInFlight(ctx context.Context, call types.NamespacedName) []reconcile.Request {
+func (r *watches) ifInFlight(ctx context.Context, call types.NamespacedName) []reconcile.Request {
 	if call.Name == "" || r.Objects.Get(ctx, call, &v1alpha1.ToolCall{}, client.DisableReadYourWritesConsistency) != nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (r *Reconciler) ifInFlight(ctx context.Context, call types.NamespacedName) 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // onEnvironments has the calls looked at that wait for a suspended environment, when that is resumed or deleted.
-func (r *Reconciler) onEnvironments() handler.EventHandler {
+func (r *watches) onEnvironments() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
 			before, ok := e.ObjectOld.(*v1alpha1.ExecutionEnvironment)
@@ -81,7 +81,7 @@ func (r *Reconciler) onEnvironments() handler.EventHandler {
 	}
 }
 
-func (r *Reconciler) enqueueWaiting(ctx context.Context, env client.Object, q requests) {
+func (r *watches) enqueueWaiting(ctx context.Context, env client.Object, q requests) {
 	calls := &v1alpha1.ToolCallList{}
 	if r.Objects.List(ctx, calls, client.InNamespace(env.GetNamespace()), client.MatchingFields{apicache.IndexInFlight: "true"}, client.UnsafeDisableDeepCopy) != nil {
 		return
@@ -95,7 +95,7 @@ func (r *Reconciler) enqueueWaiting(ctx context.Context, env client.Object, q re
 }
 
 // onCalls has calls looked at. Those of sessions take their turns here, in the order in which they come.
-func (r *Reconciler) onCalls() handler.EventHandler {
+func (r *watches) onCalls() handler.EventHandler {
 	look := handler.WithLowPriorityWhenUnchanged(&handler.EnqueueRequestForObject{})
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) {
@@ -112,7 +112,7 @@ func (r *Reconciler) onCalls() handler.EventHandler {
 
 // onSessions has a session's calls looked at: all of them when it ends, is suspended or loses its pod, the first in line when
 // it takes calls.
-func (r *Reconciler) onSessions() handler.EventHandler {
+func (r *watches) onSessions() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) {
 			before, ok := e.ObjectOld.(*v1alpha1.ToolSession)
@@ -141,7 +141,7 @@ func concernsCalls(before, after *v1alpha1.ToolSession) bool {
 		before.Spec.Suspend != after.Spec.Suspend || before.TakesCalls() != after.TakesCalls()
 }
 
-func (r *Reconciler) enqueueCallsOf(ctx context.Context, session *v1alpha1.ToolSession, q requests) {
+func (r *watches) enqueueCallsOf(ctx context.Context, session *v1alpha1.ToolSession, q requests) {
 	calls, err := r.Objects.CallsOfSession(ctx, session)
 	if err != nil {
 		return

@@ -92,7 +92,7 @@ func (a *activity) forget(session types.NamespacedName) {
 
 // onCalls notes that sessions have calls, and has those looked at which wait for one to come or to end. A session that is
 // ready isn't: it may have a hundred calls a second.
-func (r *Reconciler) onCalls() handler.EventHandler {
+func (r *watches) onCalls() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.noteCall(ctx, e.Object, false, q) },
@@ -102,7 +102,7 @@ func (r *Reconciler) onCalls() handler.EventHandler {
 }
 
 // noteCall takes note of a call. The cache loses a call that has ended.
-func (r *Reconciler) noteCall(ctx context.Context, o client.Object, ended bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *watches) noteCall(ctx context.Context, o client.Object, ended bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	call, ok := o.(*v1alpha1.ToolCall)
 	if !ok || call.Spec.SessionRef == nil {
 		return
@@ -131,7 +131,7 @@ func isAllowed(call *v1alpha1.ToolCall) bool {
 
 // isTaken says that a session's runner has taken calls since this was last asked. A call that is short is in the cache only
 // as it was created, and as it was before it ended.
-func (r *Reconciler) isTaken(session *v1alpha1.ToolSession) bool {
+func (r *watches) isTaken(session *v1alpha1.ToolSession) bool {
 	bound := session.Status.Runner
 	if bound == nil {
 		return false
@@ -141,7 +141,7 @@ func (r *Reconciler) isTaken(session *v1alpha1.ToolSession) bool {
 }
 
 // hasHadAll says that a session's runner takes no more calls.
-func (r *Reconciler) hasHadAll(session *v1alpha1.ToolSession) bool {
+func (r *watches) hasHadAll(session *v1alpha1.ToolSession) bool {
 	process := host.FindSessionHost(r.Hub, session)
 	return process != nil && process.Runner != nil && process.Runner.Taken() >= session.MaxCalls()
 }

@@ -72,7 +72,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (resu
 
 // hold puts the finalizer on the session, before anything is made for it. It returns the observation of the session as it
 // is then.
-func (r *Reconciler) hold(ctx context.Context, o *observation) (*observation, error) {
+func (r *applier) hold(ctx context.Context, o *observation) (*observation, error) {
 	if o.session.IsHeld() || o.session.DeletionTimestamp != nil {
 		return o, nil
 	}
@@ -88,7 +88,7 @@ func (r *Reconciler) hold(ctx context.Context, o *observation) (*observation, er
 }
 
 // letGo takes the finalizer away.
-func (r *Reconciler) letGo(ctx context.Context, o *observation) error {
+func (r *applier) letGo(ctx context.Context, o *observation) error {
 	if !o.session.IsHeld() {
 		return nil
 	}
@@ -134,12 +134,12 @@ func (r *Reconciler) create(ctx context.Context, o *observation, e effects) (eff
 var errForeignClaim = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim").GroupKind(), "", nil)
 
 // createClaim makes the session's claim, unless it is there.
-func (r *Reconciler) createClaim(ctx context.Context, o *observation, claim *corev1.PersistentVolumeClaim) error {
+func (r *applier) createClaim(ctx context.Context, o *observation, claim *corev1.PersistentVolumeClaim) error {
 	err := r.Client.Create(ctx, claim, client.DisableReadYourWritesConsistency)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	there, err := r.liveClaim(ctx, o)
+	there, err := r.observer.liveClaim(ctx, o)
 	if err == nil && there != nil && (!jobspec.IsClaimOf(there, o.session) || there.DeletionTimestamp != nil) {
 		return fmt.Errorf("a claim named %s is there already, and isn't this session's: %w", claim.Name, errForeignClaim)
 	}
@@ -147,7 +147,7 @@ func (r *Reconciler) createClaim(ctx context.Context, o *observation, claim *cor
 }
 
 // liveClaim is the claim of the session's name; nil when there is none. No cache has claims.
-func (r *Reconciler) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
+func (r *observer) liveClaim(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := r.Objects.Live.Get(ctx, types.NamespacedName{Namespace: o.session.Namespace, Name: jobspec.ClaimName(o.session)}, claim)
 	if apierrors.IsNotFound(err) {
@@ -160,7 +160,7 @@ func (r *Reconciler) liveClaim(ctx context.Context, o *observation) (*corev1.Per
 }
 
 // withLiveJob is the observation with a Job that the cache may not show yet; nil when there is none.
-func (r *Reconciler) withLiveJob(ctx context.Context, o *observation, job *batchv1.Job) (*observation, error) {
+func (r *observer) withLiveJob(ctx context.Context, o *observation, job *batchv1.Job) (*observation, error) {
 	there, err := r.Objects.LiveJob(ctx, client.ObjectKeyFromObject(job))
 	if err != nil || there == nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (r *Reconciler) continueWith(ctx context.Context, o *observation) (ctrl.Res
 
 // writeStatus writes the status if it changed, and says what became true by that. It returns the observation of the session as
 // it is then, but for its status.
-func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolSessionStatus) (*observation, error) {
+func (r *applier) writeStatus(ctx context.Context, o *observation, status *v1alpha1.ToolSessionStatus) (*observation, error) {
 	if status == nil || equality.Semantic.DeepEqual(&o.session.Status, status) {
 		return o, nil
 	}
@@ -210,7 +210,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, status *v1
 }
 
 // follow tells the runners, and the rest of the operator.
-func (r *Reconciler) follow(o *observation, e *effects) {
+func (r *applier) follow(o *observation, e *effects) {
 	for _, m := range e.messages {
 		m.deliver()
 		if m.begin != nil {
@@ -227,7 +227,7 @@ func (r *Reconciler) follow(o *observation, e *effects) {
 }
 
 // changeJobs makes a pool's Job the session's own, or ends a Job's pod.
-func (r *Reconciler) changeJobs(ctx context.Context, o *observation, e *effects) error {
+func (r *applier) changeJobs(ctx context.Context, o *observation, e *effects) error {
 	if before := e.adopt; before != nil {
 		job := before.DeepCopy()
 		jobspec.AdoptForSession(job, o.session, o.now)
@@ -248,7 +248,7 @@ func (r *Reconciler) changeJobs(ctx context.Context, o *observation, e *effects)
 }
 
 // remove deletes what the session doesn't need any more, and the session itself when its time is up.
-func (r *Reconciler) remove(ctx context.Context, o *observation, e *effects) error {
+func (r *applier) remove(ctx context.Context, o *observation, e *effects) error {
 	if e.removeClaim != nil {
 		err := r.Client.Delete(ctx, e.removeClaim, client.Preconditions{UID: &e.removeClaim.UID}, client.DisableReadYourWritesConsistency)
 		if client.IgnoreNotFound(err) != nil {

@@ -19,7 +19,7 @@ func (o *observation) hadPod() bool { return o.session.Status.Incarnation > 0 }
 
 // lostFiles says why a session can't have another pod: its claim isn't there any more. Empty when it is, or when the session
 // hasn't had a pod. An empty claim in its place would have calls go on without the files that they made.
-func (r *Reconciler) lostFiles(ctx context.Context, o *observation) (why string, err error) {
+func (r *observer) lostFiles(ctx context.Context, o *observation) (why string, err error) {
 	if !o.hasWorkspace() || !o.hadPod() {
 		return "", nil
 	}
@@ -37,7 +37,7 @@ func (r *Reconciler) lostFiles(ctx context.Context, o *observation) (why string,
 }
 
 // diagnoseClaim says why the session's claim has no volume; nil when it has one. The pod's own word on that is less.
-func (r *Reconciler) diagnoseClaim(ctx context.Context, o *observation) (*host.Problem, error) {
+func (r *observer) diagnoseClaim(ctx context.Context, o *observation) (*host.Problem, error) {
 	if !o.hasWorkspace() {
 		return nil, nil
 	}

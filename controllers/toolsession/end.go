@@ -116,7 +116,7 @@ func (o *observation) isExpired() bool {
 }
 
 // claimToRemove is the claim of an ended session that keeps none; nil when there is none.
-func (r *Reconciler) claimToRemove(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
+func (r *observer) claimToRemove(ctx context.Context, o *observation) (*corev1.PersistentVolumeClaim, error) {
 	if keepsClaim(o.session) {
 		return nil, nil
 	}
@@ -133,7 +133,7 @@ const lateCalls = 5 * time.Second
 
 // hasCalls says whether a session that has ended has calls that have not: those that its process may have got, and those that
 // were there before the end. What is created afterwards holds nothing.
-func (r *Reconciler) hasCalls(ctx context.Context, o *observation) (bool, error) {
+func (r *observer) hasCalls(ctx context.Context, o *observation) (bool, error) {
 	process, until := host.FindSessionHost(r.Hub, o.session), o.since(v1alpha1.ConditionEnded).Add(lateCalls)
 	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool {
 		return process.MayHave(call.UID, r.Earlier) || !call.CreationTimestamp.After(until)
@@ -141,13 +141,13 @@ func (r *Reconciler) hasCalls(ctx context.Context, o *observation) (bool, error)
 }
 
 // hasCallsOf says whether the session has calls that have not ended and that the recorded runner may have got.
-func (r *Reconciler) hasCallsOf(ctx context.Context, o *observation) (bool, error) {
+func (r *observer) hasCallsOf(ctx context.Context, o *observation) (bool, error) {
 	process := host.FindSessionHost(r.Hub, o.session)
 	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool { return process.MayHave(call.UID, r.Earlier) })
 }
 
 // hasCallsOfThis says the same of a runner whose own word on that counts for nothing: also of calls that say so themselves.
-func (r *Reconciler) hasCallsOfThis(ctx context.Context, o *observation) (bool, error) {
+func (r *observer) hasCallsOfThis(ctx context.Context, o *observation) (bool, error) {
 	process, incarnation := host.FindSessionHost(r.Hub, o.session), o.session.Status.Incarnation
 	return r.Objects.AnyCall(ctx, o.session, func(call *v1alpha1.ToolCall) bool {
 		in := call.Status.Session

@@ -9,7 +9,7 @@ import (
 )
 
 // announce tells the world of a transition that was just recorded.
-func (r *Reconciler) announce(o *observation, after *v1alpha1.ToolSession) {
+func (r *applier) announce(o *observation, after *v1alpha1.ToolSession) {
 	before, s := &o.session.Status, &after.Status
 	if s.Incarnation > before.Incarnation && s.Incarnation == 1 {
 		metrics.CountSessionReady(after.Namespace, s)

@@ -10,7 +10,7 @@ import (
 )
 
 // find gets an object of the session's namespace that its spec names; nil when it names none, or there is none.
-func find[T client.Object](ctx context.Context, r *Reconciler, o *observation, ref *v1alpha1.LocalReference, into T) (found T, err error) {
+func find[T client.Object](ctx context.Context, r *observer, o *observation, ref *v1alpha1.LocalReference, into T) (found T, err error) {
 	var none T
 	if ref == nil {
 		return none, nil

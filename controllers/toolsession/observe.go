@@ -63,7 +63,7 @@ func (o *observation) hasWorkspace() bool { return o.session.Spec.Workspace != n
 func (o *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(o.session) }
 
 // observe gathers what a pass looks at; nil when the session is gone.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
+func (r *observer) observe(ctx context.Context, key types.NamespacedName) (*observation, error) {
 	session := &v1alpha1.ToolSession{}
 	err := r.Objects.Get(ctx, key, session)
 	switch {
@@ -100,7 +100,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 
 // checkGone asks past the cache whether a session is gone that the cache hasn't: its process must not be told to end because
 // the cache of a new leader is behind.
-func (r *Reconciler) checkGone(ctx context.Context, key types.NamespacedName) error {
+func (r *observer) checkGone(ctx context.Context, key types.NamespacedName) error {
 	found, err := r.Objects.FindLive(ctx, key, &v1alpha1.ToolSession{})
 	if found {
 		return ErrBehind
@@ -109,7 +109,7 @@ func (r *Reconciler) checkGone(ctx context.Context, key types.NamespacedName) er
 }
 
 // observeCalls counts the session's calls, and notes that it has some.
-func (r *Reconciler) observeCalls(ctx context.Context, o *observation) error {
+func (r *observer) observeCalls(ctx context.Context, o *observation) error {
 	list, err := r.Objects.CallsOfSession(ctx, o.session)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (r *Reconciler) observeCalls(ctx context.Context, o *observation) error {
 	return nil
 }
 
-func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
+func (r *observer) observeJob(ctx context.Context, o *observation) error {
 	name := o.session.Status.Job
 	if name == "" {
 		name = jobspec.SessionJobName(o.session, o.session.Status.Incarnation+1)
@@ -151,7 +151,7 @@ func (r *Reconciler) observeJob(ctx context.Context, o *observation) error {
 
 // observeLeftover looks for the Job of the last pod of a session that has none. A pod that was taken from a pool belongs to
 // a session without a claim, which ends with it.
-func (r *Reconciler) observeLeftover(ctx context.Context, o *observation) error {
+func (r *observer) observeLeftover(ctx context.Context, o *observation) error {
 	if o.isBound() || o.session.Status.Incarnation == 0 || o.session.Status.Phase == v1alpha1.SessionEnded {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (r *Reconciler) observeLeftover(ctx context.Context, o *observation) error 
 }
 
 // takeJob has the pass go on with a Job of the session's name, and with what it says that the session begins with.
-func (r *Reconciler) takeJob(o *observation, job *batchv1.Job) {
+func (r *observer) takeJob(o *observation, job *batchv1.Job) {
 	if o.isBound() {
 		o.job = job
 		return

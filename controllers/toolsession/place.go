@@ -82,7 +82,7 @@ func (o *observation) with(origin *decide.Origin) *observation {
 }
 
 // readContext reads what a session begins with. Of one that has begun that is the policy alone, for a waiting pod.
-func (r *Reconciler) readContext(ctx context.Context, o *observation) (*decide.SessionSnapshot, error) {
+func (r *observer) readContext(ctx context.Context, o *observation) (*decide.SessionSnapshot, error) {
 	s := &decide.SessionSnapshot{Session: o.session, Compile: r.Policies.Compile}
 	if o.origin != nil {
 		s.Context = o.origin.Context

@@ -211,11 +211,11 @@ func waitInLine(session *v1alpha1.ToolSession, sessions []v1alpha1.ToolSession) 
 }
 
 // waitingIn are the sessions that wait for an environment, the oldest first.
-func (r *Reconciler) waitingIn(ctx context.Context, env client.Object) []reconcile.Request {
+func (r *watches) waitingIn(ctx context.Context, env client.Object) []reconcile.Request {
 	return r.waiting(ctx, client.ObjectKeyFromObject(env))
 }
 
-func (r *Reconciler) waiting(ctx context.Context, env types.NamespacedName) []reconcile.Request {
+func (r *watches) waiting(ctx context.Context, env types.NamespacedName) []reconcile.Request {
 	sessions, err := r.Objects.SessionsIn(ctx, env)
 	if err != nil {
 		return nil
@@ -239,7 +239,7 @@ func (r *Reconciler) waiting(ctx context.Context, env types.NamespacedName) []re
 }
 
 // onPlaces has the sessions looked at that wait for the place of one that has none any more.
-func (r *Reconciler) onPlaces() handler.EventHandler {
+func (r *watches) onPlaces() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	left := func(ctx context.Context, o client.Object, q queue) {
 		session, ok := o.(*v1alpha1.ToolSession)

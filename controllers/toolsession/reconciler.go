@@ -13,10 +13,35 @@ import (
 	"toolcall.dev/operator/internal/trigger"
 )
 
-// Reconciler keeps sessions. Make it with NewReconciler.
+// Reconciler keeps sessions. Make it with NewReconciler. Its own methods are the handlers of the stages; what they read, and what
+// carries their effects out, are types of their own.
 type Reconciler struct {
-	Options
+	*Options
+	watches
+	observer
+	applier
 	// places has who was let into an environment, activity when sessions had their last call.
+	places   *places
+	activity *activity
+}
+
+// watches has sessions looked at when something changes that concerns them.
+type watches struct {
+	*Options
+	places   *places
+	activity *activity
+}
+
+// observer reads what a pass looks at. It changes nothing.
+type observer struct {
+	*Options
+	activity *activity
+}
+
+// applier carries effects out.
+type applier struct {
+	*Options
+	observer *observer
 	places   *places
 	activity *activity
 }
@@ -46,5 +71,10 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	return &Reconciler{Options: o, places: newPlaces(), activity: newActivity()}
+	places, activity := newPlaces(), newActivity()
+	seen := observer{&o, activity}
+	return &Reconciler{
+		Options: &o, places: places, activity: activity, watches: watches{&o, places, activity}, observer: seen,
+		applier: applier{&o, &seen, places, activity},
+	}
 }

@@ -88,7 +88,7 @@ func (o *observation) poolJob() *batchv1.Job {
 
 // idleUntil is when the session has been without a call for too long, if none comes. After a restart of the operator that
 // counts anew, since nobody knows when the last call was.
-func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
+func (r *observer) idleUntil(o *observation) (until time.Time, limited bool) {
 	from := o.since(v1alpha1.ConditionReady)
 	for _, at := range []time.Time{o.heard, r.activity.last(o.key())} {
 		if at.After(from) {
@@ -99,7 +99,7 @@ func (r *Reconciler) idleUntil(o *observation) (until time.Time, limited bool) {
 }
 
 // isCarrying says that files or input of the session are on their way, or were since this was last asked.
-func (r *Reconciler) isCarrying(o *observation) bool {
+func (r *observer) isCarrying(o *observation) bool {
 	running, begun := o.runner.Transfers()
 	return r.activity.carry(o.key(), begun) || running > 0
 }

@@ -87,14 +87,14 @@ const deletedSession = "the ToolSession was deleted"
 
 // releaseClaims ends the claims of sessions of a name which are gone, all but the one with a UID. A runner that is
 // recorded by then goes with its session's Job.
-func (r *Reconciler) releaseClaims(session types.NamespacedName, except string) {
+func (r *applier) releaseClaims(session types.NamespacedName, except string) {
 	for _, runner := range r.Hosts.ReleaseOtherSessions(session, except) {
 		runner.Refuse(deletedSession)
 	}
 }
 
 // sessionsOfPod maps a pod to the session whose Job it belongs to, or that records its Job.
-func (r *Reconciler) sessionsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *watches) sessionsOfPod(ctx context.Context, o client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != "Job" || o.GetLabels()[jobspec.LabelSession] == "" && o.GetLabels()[jobspec.LabelPool] == "" {
 		return nil
@@ -103,7 +103,7 @@ func (r *Reconciler) sessionsOfPod(ctx context.Context, o client.Object) []recon
 }
 
 // sessionsOfJob maps a Job to the session that owns it, or that records it.
-func (r *Reconciler) sessionsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *watches) sessionsOfJob(ctx context.Context, o client.Object) []reconcile.Request {
 	if owner := jobspec.SessionOf(o); owner != "" {
 		return requests([]types.NamespacedName{{Namespace: o.GetNamespace(), Name: owner}})
 	}
@@ -114,7 +114,7 @@ func (r *Reconciler) sessionsOfJob(ctx context.Context, o client.Object) []recon
 }
 
 // SessionsOfJob are the sessions that own a Job, or record it as theirs.
-func (r *Reconciler) SessionsOfJob(ctx context.Context, name types.NamespacedName) []types.NamespacedName {
+func (r *watches) SessionsOfJob(ctx context.Context, name types.NamespacedName) []types.NamespacedName {
 	job := &batchv1.Job{}
 	if r.Objects.Get(ctx, name, job, client.DisableReadYourWritesConsistency) == nil {
 		if owner := jobspec.SessionOf(job); owner != "" {

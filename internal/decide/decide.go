@@ -75,9 +75,8 @@ type Decision struct {
 	DenyNetwork bool `json:"denyNetwork,omitempty"`
 	// Network is what the command may connect to, without the addresses of the cluster; nil for a policy without network rules.
 	Network *network.Rules `json:"network,omitempty"`
-	// Script is what the shell gets in place of the call's command, where the policy's enforcement is Text: the text that
-	// was judged. Empty for the call's own.
-	Script string `json:"script,omitempty"`
+	// WeakPrograms says that the policy lists programs, and only compares names with the list.
+	WeakPrograms bool `json:"weakPrograms,omitempty"`
 	// Files are the policy's rules for a file action; nil for other calls.
 	Files *wire.FileRules `json:"files,omitempty"`
 	// Collect is what the policy says about the files that the call collects; nil for a call that collects none. The globs are
@@ -136,8 +135,7 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if unmapped != nil {
 		return nil, denied(unmapped)
 	}
-	verdict, err := s.checkGuards(policy, action, asked.env)
-	if err != nil {
+	if err := s.checkGuards(policy, action, asked.env); err != nil {
 		return nil, err
 	}
 	prefix, err := argvPrefix(&env.Spec, action)
@@ -153,13 +151,9 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	script := ""
-	if action.Type == v1alpha1.ActionShell && verdict.Command != action.Command {
-		script = verdict.Command
-	}
 	return &Decision{
 		Environment:         env.Name,
-		Script:              script,
+		WeakPrograms:        policy.HoldsPrograms() && policy.Enforcement() == v1alpha1.EnforcementName,
 		Rules:               rulesOf(object, policy, action, prefix),
 		Files:               fileRulesOf(object, action),
 		Collect:             collectOf(object, policy, s.Call.Spec.Collect),
@@ -229,14 +223,14 @@ func CompilePolicy(object *v1alpha1.ExecutionPolicy) (*guards.Policy, error) {
 }
 
 // checkGuards asks the guards. Under RBAC they take the snapshot's answer about access.
-func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, variables []v1alpha1.CallEnvVar) (guards.Verdict, error) {
+func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, variables []v1alpha1.CallEnvVar) error {
 	env := s.Effective()
 	var unanswered error
 	var requester *v1alpha1.Requester
 	if s.Requester.Vouched {
 		requester = s.Call.Spec.RequestedBy
 	}
-	verdict, denial := policy.Judge(guards.Input{
+	denial := policy.Check(guards.Input{
 		Action:    action,
 		Env:       variables,
 		Collect:   s.Call.Spec.Collect,
@@ -251,11 +245,11 @@ func (s *Snapshot) checkGuards(policy *guards.Policy, action *guards.Action, var
 	case unanswered != nil && denial != nil:
 		otherwise := denied(denial)
 		otherwise.Environment = env.Name
-		return verdict, &Undecided{Cause: unanswered, Environment: env, Otherwise: otherwise}
+		return &Undecided{Cause: unanswered, Environment: env, Otherwise: otherwise}
 	case denial != nil:
-		return verdict, denied(s.explain(denial))
+		return denied(s.explain(denial))
 	default:
-		return verdict, nil
+		return nil
 	}
 }
 

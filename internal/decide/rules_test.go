@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,10 +56,10 @@ func TestWhatTheKernelHoldsACallTo(t *testing.T) {
 		change func(*v1alpha1.ExecutionPolicySpec)
 		want   *rules.Rules
 	}{
-		"a program":     {structured, nil, listed("")},
-		"a shell line":  {shell, nil, listed("bash")},
-		"code":          {code, nil, listed("python3")},
-		"with the text": {structured, func(p *v1alpha1.ExecutionPolicySpec) { p.Binaries.Enforcement = v1alpha1.EnforcementText }, nil},
+		"a program":        {structured, nil, listed("")},
+		"a shell line":     {shell, nil, listed("bash")},
+		"code":             {code, nil, listed("python3")},
+		"with names alone": {structured, func(p *v1alpha1.ExecutionPolicySpec) { p.Binaries.Enforcement = v1alpha1.EnforcementName }, nil},
 		"multi-call programs are denied": {structured, func(p *v1alpha1.ExecutionPolicySpec) {
 			p.Binaries.MultiCall = v1alpha1.MultiCallDeny
 		}, listed("")},
@@ -104,35 +105,13 @@ func TestWhatTheKernelHoldsACallTo(t *testing.T) {
 	}
 }
 
-// What was judged is what runs: not the text that the call has, but the one that the guards read.
-func TestTheShellGetsTheScriptThatWasJudged(t *testing.T) {
+// A policy that only compares names with its list is said to be weak, also when the call has been handed over.
+func TestADecisionSaysThatItsListIsWeak(t *testing.T) {
 	t.Parallel()
-	text := func(p *v1alpha1.ExecutionPolicySpec) {
-		p.Binaries.Enforcement, p.Shell.Commands = v1alpha1.EnforcementText, v1alpha1.ShellAllowlisted
-	}
-	for name, tc := range map[string]struct {
-		change func(*v1alpha1.ExecutionPolicySpec)
-		want   string
-	}{
-		"with the text":   {text, "ls -l\nls\n"},
-		"with the kernel": {nil, "ls   -l ;ls"},
-	} {
-		spec := v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "ls   -l ;ls"}}
-		d := decideUnder(t, kernelPolicy(tc.change), spec)
-		raw, err := d.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored, err := decide.Decode(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := stored.Assignment(&v1alpha1.ToolCall{Spec: spec})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"bash", "-c", tc.want}, a.Argv); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+	for enforcement, weak := range map[v1alpha1.Enforcement]bool{v1alpha1.EnforcementName: true, v1alpha1.EnforcementKernel: false} {
+		d := decideUnder(t, kernelPolicy(func(p *v1alpha1.ExecutionPolicySpec) { p.Binaries.Enforcement = enforcement }), v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls"}})
+		if d.WeakPrograms != weak || d.HandedOver(time.Now()).WeakPrograms != weak || (d.Rules == nil) != weak {
+			t.Errorf("%s: %t, with rules %+v", enforcement, d.WeakPrograms, d.Rules)
 		}
 	}
 }

@@ -247,7 +247,7 @@ func TestARefusalShowsAValueThatIsInTheCommand(t *testing.T) {
 	const value = "correct-horse-battery"
 	listed := open()
 	listed.Shell.Commands = v1alpha1.ShellAllowlisted
-	listed.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls"}}
+	listed.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementName, Allowed: []string{"ls"}}
 	for name, call := range map[string]v1alpha1.ToolCallSpec{
 		"a program": structured(value), "a word of a shell call": {Shell: &v1alpha1.ShellAction{Command: "ls; " + value}},
 	} {

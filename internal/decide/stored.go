@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -27,7 +26,7 @@ func (d *Decision) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode the decision: %w", err)
 	}
 	if len(raw) > MaxStoredBytes {
-		return nil, fmt.Errorf("the variables of the environments, the skill and the session, the policy's programs, paths and network, and a script under enforcement Text take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
+		return nil, fmt.Errorf("the variables of the environments, the skill and the session, and the policy's programs, paths and network take %d bytes together, at most %d are possible: put large values into a file or a ConfigMap volume", len(raw), MaxStoredBytes)
 	}
 	return raw, nil
 }
@@ -58,7 +57,7 @@ func (d *Decision) HandedOver(at time.Time) *Decision {
 		Environment: d.Environment, RuntimeClass: d.RuntimeClass, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
 		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
 		MaxBytesPerStream: d.MaxBytesPerStream, KeepBytesPerStream: d.KeepBytesPerStream,
-		DenyNetwork: d.DenyNetwork, Network: shown(d.Network),
+		DenyNetwork: d.DenyNetwork, Network: shown(d.Network), WeakPrograms: d.WeakPrograms,
 	}
 }
 
@@ -119,7 +118,7 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 	}
 	switch action.Type {
 	case v1alpha1.ActionShell:
-		a.Argv = append(a.Argv, cmp.Or(d.Script, action.Command))
+		a.Argv = append(a.Argv, action.Command)
 	case v1alpha1.ActionCode:
 		a.Source, a.HasSource, a.Language = []byte(action.Source), true, action.Language
 	case v1alpha1.ActionFile:

@@ -27,7 +27,7 @@ func TestEveryDenialHasARule(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{
 		v1alpha1.ReasonEmptyCommand, v1alpha1.ReasonAgentNotAllowed, v1alpha1.ReasonSessionNotAllowed, v1alpha1.ReasonBinaryPathTraversal, v1alpha1.ReasonBinaryNotBareName,
-		v1alpha1.ReasonBinaryNotAllowed, v1alpha1.ReasonLaunchNotAllowed, v1alpha1.ReasonArgumentNotAllowed, v1alpha1.ReasonEnvNotAllowed,
+		v1alpha1.ReasonBinaryNotAllowed, v1alpha1.ReasonArgumentNotAllowed, v1alpha1.ReasonEnvNotAllowed,
 		v1alpha1.ReasonShellDisabled, v1alpha1.ReasonShellCommandNotAllowed, v1alpha1.ReasonShellNotParseable, v1alpha1.ReasonCodeDisabled,
 		v1alpha1.ReasonLanguageNotAllowed, v1alpha1.ReasonModuleNotAllowed, v1alpha1.ReasonNetworkNotAllowed, v1alpha1.ReasonExecutionTimeTooLong,
 		v1alpha1.ReasonSourceTooLarge, v1alpha1.ReasonUnknownTool, v1alpha1.ReasonInvalidArguments, v1alpha1.ReasonGuardError,

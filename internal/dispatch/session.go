@@ -36,6 +36,7 @@ type Session struct {
 	callUID  string
 	canceled bool
 	acked    bool
+	recorded bool
 	result   *heldResult
 	// over says that the connection has ended, or is no longer the runner's: nothing is taken or sent any more.
 	over bool
@@ -199,6 +200,21 @@ func (s *Session) Release() {
 	for _, r := range s.takeResults() {
 		r.release()
 	}
+}
+
+// Record is Release where the runner is still needed: its result is recorded, and isn't acknowledged yet.
+func (s *Session) Record() {
+	s.mu.Lock()
+	s.recorded = true
+	s.mu.Unlock()
+	s.Release()
+}
+
+// IsRecorded says that Record was called.
+func (s *Session) IsRecorded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recorded
 }
 
 // end has the session take and send nothing more, and takes away what nobody acknowledged. calls are those that a

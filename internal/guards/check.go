@@ -28,47 +28,27 @@ type Input struct {
 
 	// Shell is the environment's shell, to which a command is passed as the last argument; empty means bash -c.
 	Shell []string
-
-	// script is the text that the shell is to run, if it isn't the command itself.
-	script string
-}
-
-// Verdict is what an allowed call is to run.
-type Verdict struct {
-	// Command is the script that the shell gets, for Shell. With enforcement Text it is the script as printed from the
-	// syntax tree that was judged: nothing but this text may be given to the shell. Otherwise it is the call's command.
-	Command string
 }
 
 // guard is one step of a check.
 type guard func(*Policy, *Input) *Denial
 
-// Check returns nil if the call may run, and otherwise the first denial.
-func (p *Policy) Check(in Input) *Denial {
-	_, denial := p.Judge(in)
-	return denial
-}
-
-// Judge returns what the call is to run if it may run, and otherwise the first denial. A guard that panics denies.
-func (p *Policy) Judge(in Input) (verdict Verdict, denial *Denial) {
+// Check returns nil if the call may run, and otherwise the first denial. A guard that panics denies.
+func (p *Policy) Check(in Input) (denial *Denial) {
 	defer func() {
 		if recover() != nil {
-			verdict, denial = Verdict{}, guardError("a guard failed on this call; it is denied to be safe")
+			denial = guardError("a guard failed on this call; it is denied to be safe")
 		}
 	}()
 	if in.Action == nil {
-		return Verdict{}, guardError("there is no action to check")
+		return guardError("there is no action to check")
 	}
 	for _, step := range guardsFor(in.Action.Type) {
 		if denial := step(p, &in); denial != nil {
-			return Verdict{}, denial
+			return denial
 		}
 	}
-	verdict.Command = in.Action.Command
-	if in.script != "" {
-		verdict.Command = in.script
-	}
-	return verdict, nil
+	return nil
 }
 
 // guardsFor returns the guards for a type of action, in the order in which they run.
@@ -77,7 +57,7 @@ func guardsFor(kind v1alpha1.ActionType) []guard {
 	case v1alpha1.ActionStructured:
 		return []guard{
 			(*Policy).checkBinaryGiven, (*Policy).checkAccess, (*Policy).checkBinaryName,
-			(*Policy).checkBinaryListed, (*Policy).checkLaunch, (*Policy).checkArguments, (*Policy).checkEnv, (*Policy).checkCollect,
+			(*Policy).checkBinaryListed, (*Policy).checkArguments, (*Policy).checkEnv, (*Policy).checkCollect,
 		}
 	case v1alpha1.ActionShell:
 		return []guard{
@@ -157,23 +137,11 @@ func (p *Policy) checkEnv(in *Input) *Denial {
 			return deny(v1alpha1.ReasonEnvNotAllowed,
 				"the call may not set the variable %s: the policy's protectedEnv lists it because it can change which program runs; leave it out of env", variable.Name)
 		}
-		if (p.launchEnvDenies(variable.Name) || p.shellEnv.has(variable.Name)) && p.restrictsLaunches(in.Action.Type) {
-			return deny(v1alpha1.ReasonEnvNotAllowed,
-				"the call may not set the variable %s: it can make a listed program run another one, and the policy restricts calls to binaries.allowed; leave it out of env", variable.Name)
-		}
 		if strings.Contains(variable.Value, "\x00") {
 			return deny(v1alpha1.ReasonEnvNotAllowed, "the value of variable %s contains a NUL byte: remove it", variable.Name)
 		}
 	}
 	return nil
-}
-
-// restrictsLaunches reports whether the guards hold what the programs of the call start.
-func (p *Policy) restrictsLaunches(kind v1alpha1.ActionType) bool {
-	if p.binaries.enforcement != v1alpha1.EnforcementText {
-		return false
-	}
-	return kind == v1alpha1.ActionStructured && p.binaries.enforced || kind == v1alpha1.ActionShell && p.allowlisted
 }
 
 // isName reports whether s can be the name of a shell variable.

@@ -16,7 +16,7 @@ func Compile(spec *v1alpha1.ExecutionPolicySpec) (*Policy, error) {
 	if spec == nil {
 		spec = &v1alpha1.ExecutionPolicySpec{}
 	}
-	p := &Policy{launchers: newLaunchTable(), shellBuiltins: newBuiltins()}
+	p := &Policy{}
 	steps := []func(*v1alpha1.ExecutionPolicySpec) error{
 		p.compileAccess, p.compileShell, p.compileBinaries, p.compileFiles, p.compileArguments, p.compileEnv,
 		p.compileTimeouts, p.compileCode, p.compileNetwork, p.compileOutput,
@@ -101,11 +101,6 @@ func (p *Policy) compileEnv(spec *v1alpha1.ExecutionPolicySpec) error {
 		}
 	}
 	p.protected = newNameSet(protected)
-	p.shellEnv = newNameSet(shellEnv())
-	p.launchEnv = newNameSet(launchEnv())
-	p.harmlessEnv = newNameSet(harmlessEnv())
-	p.setByBash = newNameSet(strings.Fields(setByBash))
-	p.writers = newNameSet(strings.Fields(writers))
 	return nil
 }
 

@@ -24,6 +24,9 @@ type binaryRules struct {
 	bases map[string]bool
 }
 
+// WeakNames says what binaries.enforcement Name is worth, wherever that is said.
+const WeakNames = "binaries.enforcement is Name, which is weak: the names of commands that are written out are compared with the list, and nothing holds what a listed program starts: use Kernel"
+
 // allowsAny reports whether every program may run: the list is empty and not enforced.
 func (b *binaryRules) allowsAny() bool { return !b.enforced && len(b.names) == 0 }
 
@@ -55,7 +58,7 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	if err != nil {
 		return err
 	}
-	p.binaries.enforcement, err = oneOf("spec.binaries.enforcement", rules.Enforcement, v1alpha1.EnforcementKernel, v1alpha1.EnforcementText)
+	p.binaries.enforcement, err = oneOf("spec.binaries.enforcement", rules.Enforcement, v1alpha1.EnforcementKernel, v1alpha1.EnforcementName)
 	if err != nil {
 		return err
 	}
@@ -71,8 +74,8 @@ func (p *Policy) compileBinaries(spec *v1alpha1.ExecutionPolicySpec) error {
 	}
 	p.binaries.enforced = mode == v1alpha1.BinariesEnforced
 	p.binaries.names = slices.Clone(rules.Allowed)
-	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementText {
-		p.warnings = append(p.warnings, p.textWarnings()...)
+	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementName {
+		p.warnings = append(p.warnings, WeakNames)
 	}
 	if p.HoldsPrograms() && p.binaries.enforcement == v1alpha1.EnforcementKernel && multiCall == v1alpha1.MultiCallAllow {
 		p.warnings = append(p.warnings, "binaries.multiCall is Allow, and nothing holds what a listed multi-call program runs without executing it: use Deny, or list none that does so")

@@ -47,36 +47,6 @@ func defaultProtectedEnv() []string {
 	}
 }
 
-// shellEnv are variables that a script under Allowlisted may not assign, whatever protectedEnv says: they change which
-// program a name means to bash, or how bash parses the script.
-func shellEnv() []string {
-	return []string{
-		"PATH", "IFS", "ENV", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASH*", "LD_*", "GLIBC_TUNABLES",
-		"POSIXLY_CORRECT", "EXECIGNORE", "histchars", "SRANDOM",
-	}
-}
-
-// launchEnv are variables by which programs of the launch table start others. Calls may not set them where guards hold
-// what programs start. Of a program with many variables all are denied but those of harmlessEnv.
-func launchEnv() []string {
-	return []string{
-		"GIT_*", "SSH*", "GNUPG*", "GPG*", "TAR*", "GZIP", "BZIP*", "XZ_*", "ZSTD_*", "ZIP*", "UNZIP*", "RSH", "RSYNC_*", "WGET*", "SYSTEM_WGETRC", "CURL_HOME",
-		"OPENSSL*", "AWK*", "GAWK*", "RIPGREP*", "FD_*", "BAT_*", "DELTA_*", "ACK*", "GREP_OPTIONS", "LESS*", "MORE", "MAN*", "PAGER", "SYSTEMD_*", "DIFF*", "PATCH_*", "POSIX*", "RCS*",
-		"PYTHON*", "PERL*", "RUBY*", "BUNDLE_*", "GEM_*", "NODE_*", "NPM_*", "npm_*", "YARN_*", "JAVA*", "_JAVA*", "JDK_*", "JVM*", "CLASSPATH", "MAVEN*", "GRADLE*", "PHP*", "LUA*", "R_*",
-		"CARGO_*", "RUSTC*", "RUSTFLAGS", "RUSTDOC*", "GOFLAGS", "GOENV", "GOROOT", "GOTOOL*", "GOPACKAGESDRIVER", "CC", "CXX", "CPP", "LD", "AR", "AS", "GCC_*", "COMPILER_PATH", "CMAKE_*", "MAKE*", "MFLAGS", "CTEST_*",
-		"GCONV_PATH", "LOCPATH", "NLSPATH", "SHELL", "SUDO_*", "EDITOR", "VISUAL", "BROWSER", "FCEDIT", "SELECTED_EDITOR", "XDG_*", "HOME", "TERMINFO*", "TERMCAP", "INPUTRC", "MAILCAPS", "DOCKER_*", "KUBECONFIG", "KUBE_*", "GH_*", "MISE_*", "DIRENV_*",
-	}
-}
-
-// harmlessEnv are the variables of launchEnv that start nothing.
-func harmlessEnv() []string {
-	return []string{
-		"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS",
-		"GIT_LITERAL_PATHSPECS", "GIT_CEILING_DIRECTORIES", "GIT_ADVICE", "NODE_ENV", "NODE_DEBUG", "NODE_NO_WARNINGS", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONHASHSEED",
-		"CARGO_TERM_COLOR", "CARGO_INCREMENTAL", "LESSCHARSET", "MANWIDTH", "PERL_UNICODE", "GH_REPO",
-	}
-}
-
 func defaultLanguages() []string { return []string{"python"} }
 
 func defaultDeniedModules() []string {

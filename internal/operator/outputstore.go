@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"toolcall.dev/operator/controllers"
-	"toolcall.dev/operator/controllers/toolcall"
+	stored "toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
@@ -20,7 +20,7 @@ import (
 // outputStore is the store of this replica, and what fills it while the replica leads. Without a store both are nil.
 type outputStore struct {
 	store   *store.Store
-	outputs *toolcall.Outputs
+	outputs *stored.Outputs
 }
 
 // openOutputStore opens the store, which asks nobody anything yet: the operator starts without it.
@@ -36,9 +36,12 @@ func openOutputStore(ctx context.Context, o *Options, memory *controllers.Memory
 	if err != nil {
 		return nil, err
 	}
-	outputs := toolcall.NewOutputs(toolcall.OutputsOptions{
+	outputs := stored.NewOutputs(stored.OutputsOptions{
 		Store: kept, Hub: memory.Hub, Log: log,
-		Wake: func(call types.NamespacedName) { memory.Calls.Enqueue(call, trigger.PriorityResult) },
+		Wake: func(call types.NamespacedName) {
+			memory.Calls.Enqueue(call, trigger.PriorityResult)
+			memory.Stored.Enqueue(call, 0)
+		},
 	})
 	return &outputStore{store: kept, outputs: outputs}, nil
 }

@@ -227,7 +227,7 @@ func TestDoctorOnNodes(t *testing.T) {
 func TestDoctorOnVersionsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	for running, want := range map[string][2]string{
-		"v1.32.9": {stateProblem, "docs/versions.md"}, "v1.33.0": {stateOK, "an init container"}, "v1.34.1-eks-abc": {stateOK, "an init container"},
+		"v1.32.9": {stateProblem, "docs/install.md#kubernetes-versions"}, "v1.33.0": {stateOK, "an init container"}, "v1.34.1-eks-abc": {stateOK, "an init container"},
 		"v1.35.0": {stateOK, "Kubernetes v1.35.0"}, "v1.36.3": {stateOK, "Kubernetes v1.36.3"},
 	} {
 		if got := clusterFinding(running); got.State != want[0] || !strings.Contains(got.Detail+got.Advice, want[1]) {

@@ -97,7 +97,7 @@ func (d *doctor) checkCluster(ctx context.Context) []finding {
 func clusterFinding(running string) finding {
 	switch {
 	case kubeversion.IsOlder(running, kubeversion.Minimum):
-		return found(stateProblem, fmt.Sprintf("Kubernetes %s is older than %s", running, kubeversion.Minimum), "upgrade the cluster: "+docurl.Page("versions.md")+" says what works from which version on")
+		return found(stateProblem, fmt.Sprintf("Kubernetes %s is older than %s", running, kubeversion.Minimum), "upgrade the cluster: "+docurl.Page("install.md#kubernetes-versions")+" says what works from which version on")
 	case kubeversion.IsOlder(running, kubeversion.ImageVolumes):
 		return found(stateOK, "Kubernetes "+running+": without image volumes, an init container brings the runner into each pod", "")
 	}

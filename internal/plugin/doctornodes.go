@@ -78,7 +78,7 @@ func sampledFindings(sampled map[string]int32) []finding {
 
 const (
 	noLandlock = "calls that have a network, and those under a policy that lists programs or paths, end there with IsolationUnavailable: use nodes with Linux 6.7 or newer and Landlock among lsm=, " +
-		"or policies with network.mode: Unrestricted and binaries.enforcement: Text"
+		"or policies with network.mode: Unrestricted and binaries.enforcement: Name, which is weak"
 	noConnections = "calls that have a network end there with IsolationUnavailable: use nodes with Linux 6.7 or newer, or policies with network.mode: Unrestricted or None"
 )
 

@@ -35,7 +35,7 @@ func (d *doctor) checkProcessIDs(ctx context.Context) []finding {
 			all = append(all, found(stateUnknown, fmt.Sprintf("%s: its kubelet's podPidsLimit can't be read: %v", node.Name, err), "look at the configuration of the kubelet"))
 		case limit <= 0:
 			all = append(all, found(stateWarning, node.Name+": its kubelet has no podPidsLimit: one call can take all process IDs of the node",
-				"set podPidsLimit in the kubelet's configuration, for example to 1024: "+docurl.Page("production.md#isolation")))
+				"set podPidsLimit in the kubelet's configuration, for example to 1024: "+docurl.Page("operations.md#isolation")))
 		default:
 			bounded++
 		}

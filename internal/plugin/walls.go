@@ -71,7 +71,7 @@ func isolationFields(i *v1alpha1.Isolation) []field {
 	return []field{
 		{"User", user}, {"User namespace", namespace}, {"Seccomp", string(i.Seccomp)}, {"Runtime class", i.RuntimeClass},
 		{"Network", heldNetwork(i)},
-		{"Programs", heldByKernel(i.Programs)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
+		{"Programs", heldPrograms(i)}, {"Reading", heldByKernel(i.Reads)}, {"Writing", heldByKernel(i.Writes)},
 		{"Signals", heldByKernel(i.Signals)}, {"Landlock", landlock},
 		{"Told apart by name only", strings.Join(i.NamesOnly, ", ")},
 		{"Runs applets unseen", strings.Join(i.UnheldApplets, ", ")},
@@ -85,6 +85,13 @@ func heldNetwork(i *v1alpha1.Isolation) string {
 		return string(i.Network) + ", but for UDP, which is open"
 	}
 	return string(i.Network)
+}
+
+func heldPrograms(i *v1alpha1.Isolation) string {
+	if i.WeakPrograms {
+		return "weak: names that were written out were compared with the list"
+	}
+	return heldByKernel(i.Programs)
 }
 
 func heldByKernel(held bool) string {
@@ -134,7 +141,7 @@ func (v *evaluation) programWall() string {
 	switch {
 	case v.action.Type == v1alpha1.ActionStructured && binaries.Mode == v1alpha1.BinariesEnforced,
 		v.action.Type == v1alpha1.ActionShell && shell.Commands == v1alpha1.ShellAllowlisted:
-		return "held by reading the call's text, not by the kernel: " + joinFirst(binaries.Allowed)
+		return "weak: the names that the call has written out are compared with the list, and nothing holds what a listed program starts: " + joinFirst(binaries.Allowed)
 	case v.action.Type == v1alpha1.ActionStructured && len(binaries.Allowed) > 0:
 		return "not held: the call itself names a listed program, which may start any other"
 	default:

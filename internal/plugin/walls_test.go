@@ -130,12 +130,12 @@ func TestCheckSaysWhichWallsWouldHold(t *testing.T) {
 		}, []string{"--", "ls"}, []string{
 			"Programs: not held: any program may start Reading: held by the kernel: no path, and what programs need Writing: held by the kernel: no path, devices and /dev/shm Signals: held",
 		}, "Warning"},
-		"Text": {textPolicy, []string{"--shell", "ls"}, []string{
-			"Warning: binaries.enforcement is Text, and nothing holds what these listed programs start, since they run code: python3",
-			"Programs: held by reading the call's text, not by the kernel: ls, python3 Reading: not held Writing: not held Network",
+		"Name": {namePolicy, []string{"--shell", "ls"}, []string{
+			"Warning: binaries.enforcement is Name, which is weak: the names of commands that are written out are compared with the list, and nothing holds what a listed program starts",
+			"Programs: weak: the names that the call has written out are compared with the list, and nothing holds what a listed program starts: ls, python3 Reading: not held Writing: not held Network",
 		}, "held by the kernel:"},
-		"Text and a program": {textPolicy, []string{"--", "ls"}, []string{"Programs: not held: the call itself names a listed program, which may start any other"}, "held by the kernel:"},
-		"Text and code":      {textPolicy, []string{"--code", "python", "-f", "-"}, []string{"Programs: not held: any program may start"}, "held by the kernel:"},
+		"Name and a program": {namePolicy, []string{"--", "ls"}, []string{"Programs: not held: the call itself names a listed program, which may start any other"}, "held by the kernel:"},
+		"Name and code":      {namePolicy, []string{"--code", "python", "-f", "-"}, []string{"Programs: not held: any program may start"}, "held by the kernel:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,16 +151,16 @@ func TestCheckSaysWhichWallsWouldHold(t *testing.T) {
 	}
 }
 
-func textPolicy(p *v1alpha1.ExecutionPolicySpec) {
+func namePolicy(p *v1alpha1.ExecutionPolicySpec) {
 	p.Shell.Commands = v1alpha1.ShellAllowlisted
-	p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "python3"}, Enforcement: v1alpha1.EnforcementText}
+	p.Binaries = &v1alpha1.BinariesPolicy{Allowed: []string{"ls", "python3"}, Enforcement: v1alpha1.EnforcementName}
 }
 
 // What the operator found out about nodes and policies is said before a call meets it.
 func TestProblemsOfEnvironmentsAreSaid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.policy(textPolicy)
+	f.policy(namePolicy)
 	f.environment("a", true)
 	f.environment("b", false)
 	if got := f.run("env", "list"); got.err != "" {

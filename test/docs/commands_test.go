@@ -36,9 +36,8 @@ var elsewhere = map[string]string{
 	"docs/kubectl.md": "test/e2e runs this page's commands and compares what they print",
 }
 
-// always are the pages whose commands every run on a cluster tries: what a newcomer reads first, and the tutorial that has a bit of
-// everything. The full run tries those of all pages.
-var always = []string{"README.md", "docs/tutorial-platform.md"}
+// always are the pages whose commands every run on a cluster tries: what a newcomer reads first. The full run tries those of all pages.
+var always = []string{"README.md", "docs/tutorial.md"}
 
 // why says why a block isn't run; empty when it is.
 func (b block) why() string {
@@ -116,11 +115,11 @@ func runPage(t *testing.T, page, script string) string {
 			discardNew(t, kind, before[kind])
 		}
 	})
-	c := command{limit: 5 * time.Minute, env: []string{"TMPDIR=" + t.TempDir()}}
+	c := command{limit: 10 * time.Minute, env: []string{"TMPDIR=" + t.TempDir()}}
 	if strings.Contains(script, inPages) {
 		script = strings.NewReplacer(standIns(newRegistry(t))...).Replace(script)
 		t.Cleanup(func() { putBack(t) })
-		c.env, c.limit = append(c.env, releasing(t)...), 10*time.Minute
+		c.env = append(c.env, releasing(t)...)
 	}
 	c.args = []string{"bash", "-euo", "pipefail", "-c", script}
 	out, errOut, err := c.run(t)

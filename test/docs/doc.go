@@ -4,7 +4,7 @@
 //
 // What needs the cluster runs when TOOLCALL_E2E=1, with the operator installed and the tool image loaded, as
 // `make test` sets it up; a cluster that isn't there is a failure then. `make test` tries the manifests of all pages, and
-// the commands of the README and of one tutorial. `make test-full` runs the commands of every page, the samples and the
+// the commands of the README and of the tutorial. `make test-full` runs the commands of every page, the samples and the
 // example programs.
 //
 // Everything that is made there is taken away again, also what an earlier run that was killed left behind.

@@ -166,12 +166,34 @@ func checkLink(t *testing.T, page, target string) {
 	if path != "" {
 		file = filepath.ToSlash(filepath.Join(filepath.Dir(page), path))
 	}
+	checkPlace(t, page, file, anchor)
+}
+
+// checkPlace wants a file of the project, and in it the heading that an anchor leads to.
+func checkPlace(t *testing.T, from, file, anchor string) {
+	t.Helper()
 	if matches, _ := filepath.Glob(filepath.Join(root, file)); len(matches) != 1 {
-		t.Errorf("%s links to %s, which isn't there", page, target)
+		t.Errorf("%s links to %s, which isn't there", from, file)
 		return
 	}
 	if anchor != "" && !slices.Contains(anchors(prose(file, read(t, file))), anchor) {
-		t.Errorf("%s links to %s, but %s has no such heading", page, target, file)
+		t.Errorf("%s links to %s#%s, but %s has no such heading", from, file, anchor, file)
+	}
+}
+
+// Messages of programs, comments and runbooks lead to pages and headings that are there, too.
+func TestSourcesNamePagesThatAreThere(t *testing.T) {
+	t.Parallel()
+	command := exec.Command("git", "grep", "-noE", `docs/[a-z/-]+\.md(#[a-z0-9-]+)?|"[a-z/-]+\.md#[a-z0-9-]+"`, "--", ":!*.md")
+	command.Dir = root
+	found, err := command.Output()
+	if err != nil {
+		t.Skipf("git doesn't list the sources: %v", err)
+	}
+	for line := range strings.Lines(string(found)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		page, anchor, _ := strings.Cut(strings.TrimPrefix(strings.Trim(parts[2], `"`), "docs/"), "#")
+		checkPlace(t, parts[0]+":"+parts[1], "docs/"+page, anchor)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestPluginCheckAgreesWithWhatHappens(t *testing.T) {
 	t.Parallel()
 	sp := newSpace(t, func(p *v1alpha1.ExecutionPolicySpec) {
-		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementText, Allowed: []string{"ls", "cat", "env"}}
+		p.Binaries = &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementName, Allowed: []string{"ls", "cat", "env"}}
 		p.Shell = &v1alpha1.ShellPolicy{Enabled: ptr.To(true), Commands: v1alpha1.ShellAllowlisted}
 	})
 	user := sp.restrictedUser(t)

@@ -44,7 +44,7 @@ func (s Support) WayOut(r *Rules) string {
 		return strings.Join(changes, "")
 	}
 	if r.Programs != nil {
-		changes = append(changes, "binaries.enforcement to Text")
+		changes = append(changes, "binaries.enforcement to Name, which is weak")
 	}
 	if r.ReadPaths != nil || r.WritePaths != nil {
 		changes = append(changes, "no paths under files")

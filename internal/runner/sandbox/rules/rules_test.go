@@ -12,9 +12,9 @@ func TestTheWayOutGivesUpWhatIsMissing(t *testing.T) {
 		rules   *Rules
 		want    string
 	}{
-		"no Landlock":                {Support{}, all, noNetwork + "; and binaries.enforcement to Text; and no paths under files"},
+		"no Landlock":                {Support{}, all, noNetwork + "; and binaries.enforcement to Name, which is weak; and no paths under files"},
 		"no Landlock, for a network": {Support{}, &Rules{Connections: true}, noNetwork},
-		"no Landlock, for programs":  {Support{}, &Rules{Programs: &Programs{}}, "binaries.enforcement to Text"},
+		"no Landlock, for programs":  {Support{}, &Rules{Programs: &Programs{}}, "binaries.enforcement to Name, which is weak"},
 		"Linux 6.2":                  {Support{LandlockABI: 3, Listener: true, AddDescriptor: true, ReadMemory: true, Trace: true}, all, noNetwork},
 	} {
 		if got := tc.support.WayOut(tc.rules); got != tc.want {

@@ -1,0 +1,403 @@
+package output
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/store"
+)
+
+const (
+	// growthPause is how often the runner of a call that runs is asked how much its process has written.
+	growthPause = 5 * time.Second
+	// questionTime bounds each of these questions.
+	questionTime = 5 * time.Second
+	// maxStoring is how many streams are stored at the same time, and maxStoringOfNamespace how many of one namespace. Each takes up to
+	// 64 KiB, and keeps its pod while its call has ended; more wait.
+	maxStoring            = 4096
+	maxStoringOfNamespace = maxStoring / 4
+)
+
+var (
+	errNoStore     = errors.New("the operator has no output store")
+	errTooMany     = errors.New("too many streams are being stored at the same time; this one waits")
+	errNothingLeft = errors.New("the call's pod is gone")
+)
+
+// Outputs has the streams of calls stored that are more than the status of a call keeps: their parts while the command runs,
+// the rest when it has ended. Nothing in it is the only copy: after a restart calls that run are watched again, and those that
+// have ended and whose status says Storing are read from their runners again. A nil one stores nothing.
+type Outputs struct {
+	store *store.Store
+	hub   *dispatch.Hub
+	wake  func(types.NamespacedName)
+	log   logr.Logger
+	pause time.Duration
+	// removals are the calls whose output is to be removed.
+	removals *removals
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	calls map[types.NamespacedName]*keptCall
+	// storing is how many streams are being stored, storingOf of each namespace.
+	storing   int
+	storingOf map[string]int
+}
+
+// OutputsOptions are what Outputs are made of.
+type OutputsOptions struct {
+	// Store is closed by its owner, after the Outputs.
+	Store *store.Store
+	Hub   *dispatch.Hub
+	// Wake has a call looked at whose stream is stored or lost.
+	Wake func(types.NamespacedName)
+	Log  logr.Logger
+	// Pause is how often the runner of a call that runs is asked how much its process has written; 0 for five seconds. A call
+	// that ends sooner isn't asked about.
+	Pause time.Duration
+}
+
+// NewOutputs makes one that stores until Close.
+func NewOutputs(o OutputsOptions) *Outputs {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Outputs{
+		pause: cmp.Or(o.Pause, growthPause), store: o.Store, hub: o.Hub, wake: o.Wake, log: o.Log, removals: newRemovals(o.Store, o.Log),
+		ctx: ctx, stop: stop, calls: map[types.NamespacedName]*keptCall{}, storingOf: map[string]int{},
+	}
+}
+
+// Close ends all that it does, and waits for that.
+func (o *Outputs) Close() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	o.stop()
+	o.mu.Unlock()
+	o.removals.close()
+	o.running.Wait()
+}
+
+// Of says of which call output is kept, and how much.
+type Of struct {
+	Call types.NamespacedName
+	UID  types.UID
+	// KeyHash is the key of the process that has the call.
+	KeyHash string
+	// StatusBytes is how much of each stream the status keeps, KeepBytes how much is stored if that is more.
+	StatusBytes, KeepBytes int64
+}
+
+// isKept says that a stream that exceeds the status is to be stored.
+func (of *Of) isKept() bool { return of.KeepBytes > of.StatusBytes && of.KeyHash != "" }
+
+// keptCall is a call that runs, or whose output is being stored.
+type keptCall struct {
+	Of
+	// streams are the artifacts, too.
+	streams map[output.Key]*keptStream
+	// stopWatching ends the questions to the runner of a call that runs.
+	stopWatching context.CancelFunc
+	// reported is when the call's result came; zero before that.
+	reported time.Time
+}
+
+// keptStream is a stream that is being stored, or was.
+type keptStream struct {
+	source *runnerStream
+	writer *store.Writer
+	cancel context.CancelFunc
+	// err is why it isn't stored at all.
+	err error
+	// isTold says that the log says what the store fails at.
+	isTold bool
+}
+
+// status is how far the stream is stored, once its process has ended.
+func (s *keptStream) status() store.Status {
+	if s.writer == nil {
+		return store.Status{State: store.Lost, Err: s.err}
+	}
+	status := s.writer.Status()
+	if status.State != store.Growing && status.State != store.Storing {
+		return status
+	}
+	status.State = store.Storing
+	select {
+	case <-s.writer.Done():
+		// It was stopped.
+		return store.Status{State: store.Lost, Err: status.Err}
+	default:
+		return status
+	}
+}
+
+// Watch has the streams of a call stored from when they exceed what the status keeps. Calling it again changes nothing.
+func (o *Outputs) Watch(of Of) {
+	if o == nil || !of.isKept() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.calls[of.Call]; c != nil && c.UID == of.UID || o.ctx.Err() != nil {
+		return
+	}
+	c := o.enter(of)
+	ctx, stop := context.WithCancel(o.ctx)
+	c.stopWatching = stop
+	o.running.Go(func() { o.watchGrowth(ctx, c) })
+}
+
+// enter takes a call in. One of the same name that was there before is gone. It needs the lock.
+func (o *Outputs) enter(of Of) *keptCall {
+	if c := o.calls[of.Call]; c != nil {
+		o.leave(c, true)
+	}
+	c := &keptCall{Of: of, streams: map[output.Key]*keptStream{}, stopWatching: func() {}}
+	o.calls[of.Call] = c
+	return c
+}
+
+// watchGrowth asks the runner how much the process has written.
+func (o *Outputs) watchGrowth(ctx context.Context, c *keptCall) {
+	tick := time.NewTicker(o.pause)
+	defer tick.Stop()
+	left := map[output.Stream]bool{output.Stdout: true, output.Stderr: true}
+	for len(left) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for stream := range left {
+			if !o.hasGrown(ctx, c, stream) {
+				continue
+			}
+			o.mu.Lock()
+			if o.calls[c.Call] != c || o.start(c, c.key(stream)) {
+				delete(left, stream)
+			}
+			o.mu.Unlock()
+		}
+	}
+}
+
+func (o *Outputs) hasGrown(ctx context.Context, c *keptCall, stream output.Stream) bool {
+	ctx, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
+	source := newRunnerStream(o.hub, c.key(stream), c.KeyHash)
+	defer source.Close()
+	r, err := source.open(ctx)
+	return err == nil && r.Info().Bytes > c.StatusBytes
+}
+
+func (of *Of) key(stream output.Stream) output.Key {
+	return output.Key{Namespace: of.Call.Namespace, Name: of.Call.Name, UID: of.UID, Stream: stream}
+}
+
+// limit is how much of a stream is stored. An artifact is whole or not at all: its size was bounded when it was collected.
+func (of *Of) limit(key output.Key) int64 {
+	if key.Artifact != "" {
+		return store.MaxLimit
+	}
+	return min(of.KeepBytes, store.MaxLimit)
+}
+
+// start begins to store a stream, once. It is false when there is no place for it now. It needs the lock.
+func (o *Outputs) start(c *keptCall, key output.Key) bool {
+	if c.streams[key] != nil {
+		return true
+	}
+	if o.storing >= maxStoring || o.storingOf[c.Call.Namespace] >= maxStoringOfNamespace || o.ctx.Err() != nil {
+		return false
+	}
+	s := &keptStream{}
+	c.streams[key] = s
+	s.source = newRunnerStream(o.hub, key, c.KeyHash)
+	ctx, cancel := context.WithCancel(o.ctx)
+	s.cancel = cancel
+	if s.writer, s.err = o.store.Keep(ctx, key, s.source, c.limit(key)); s.err != nil {
+		cancel()
+		return true
+	}
+	o.storing++
+	o.storingOf[c.Call.Namespace]++
+	o.running.Go(func() {
+		<-s.writer.Done()
+		cancel()
+		if status := s.writer.Status(); status.State == store.Lost {
+			o.log.Error(status.Err, "Lost output", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "kept", status.Kept)
+		}
+		o.mu.Lock()
+		o.storing--
+		if o.storingOf[c.Call.Namespace]--; o.storingOf[c.Call.Namespace] == 0 {
+			delete(o.storingOf, c.Call.Namespace)
+		}
+		o.mu.Unlock()
+		o.wake(c.Call)
+	})
+	return true
+}
+
+// Finish goes on with streams and artifacts whose process has ended, and says how far each is stored and since when the call's
+// result is known. isGone says that the call's pod is gone: what wasn't read by now can't be read any more.
+func (o *Outputs) Finish(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
+	states = map[output.Key]store.Status{}
+	if o == nil {
+		for _, key := range keys {
+			states[key] = store.Status{State: store.Lost, Err: errNoStore}
+		}
+		return states, now
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.calls[of.Call]
+	if c == nil || c.UID != of.UID {
+		c = o.enter(of)
+	}
+	c.stopWatching()
+	if c.reported.IsZero() {
+		c.reported = now
+		c.forgetLost()
+	}
+	for _, key := range keys {
+		if c.streams[key] == nil && isGone {
+			c.streams[key] = &keptStream{err: errNothingLeft}
+		}
+		if !o.start(c, key) {
+			states[key] = store.Status{State: store.Storing, Err: errTooMany}
+			continue
+		}
+		s := c.streams[key]
+		s.finish(isGone)
+		states[key] = s.status()
+		if err := states[key].Err; err != nil && !s.isTold {
+			s.isTold = true
+			o.log.Info("The output store fails", "call", c.Call, "stream", key.Stream, "artifact", key.Artifact, "reason", err.Error())
+		}
+	}
+	return states, c.reported
+}
+
+// States says how far streams and artifacts are stored of a call that has just ended, and since when that is known. It changes
+// nothing: what isn't stored is said to be on its way, which Finish brings about.
+func (o *Outputs) States(of Of, keys []output.Key, now time.Time, isGone bool) (states map[output.Key]store.Status, since time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.calls[of.Call]
+	if c == nil || c.UID != of.UID {
+		c = &keptCall{Of: of}
+	}
+	states, since = map[output.Key]store.Status{}, c.reported
+	if since.IsZero() {
+		since = now
+	}
+	for _, key := range keys {
+		s := c.streams[key]
+		switch {
+		case s == nil && isGone:
+			states[key] = store.Status{State: store.Lost, Err: errNothingLeft}
+		case s == nil || c.reported.IsZero() && s.status().State == store.Lost:
+			states[key] = store.Status{State: store.Storing}
+		default:
+			states[key] = s.status()
+		}
+	}
+	return states, since
+}
+
+// finish tells the source of a stream what became of its process.
+func (s *keptStream) finish(isGone bool) {
+	if s.source == nil {
+		return
+	}
+	s.source.end()
+	if isGone {
+		s.source.lose()
+	}
+}
+
+// forgetLost has streams tried again whose runner was away for too long while the command ran.
+func (c *keptCall) forgetLost() {
+	for key, s := range c.streams {
+		if s.status().State == store.Lost {
+			delete(c.streams, key)
+		}
+	}
+}
+
+// cancel gives up what isn't stored of a call.
+func (o *Outputs) cancel(of Of) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.calls[of.Call]; c != nil && c.UID == of.UID {
+		o.leave(c, false)
+	}
+}
+
+// Release forgets a call whose status says the last about its output.
+func (o *Outputs) Release(call types.NamespacedName, uid types.UID) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.calls[call]
+	if c == nil || c.UID != uid {
+		return
+	}
+	c.stopWatching()
+	delete(o.calls, call)
+	for _, s := range c.streams {
+		// Nobody asked for what isn't stored by now. What is can be read.
+		s.finish(true)
+	}
+}
+
+// ForgetOthers ends what is kept of calls of a name that are gone, all but the one with a UID, and removes what is stored of
+// them.
+func (o *Outputs) ForgetOthers(call types.NamespacedName, except types.UID) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.calls[call]; c != nil && c.UID != except {
+		o.leave(c, true)
+	}
+}
+
+// leave takes a call out, and ends its writers. It needs the lock.
+func (o *Outputs) leave(c *keptCall, remove bool) {
+	c.stopWatching()
+	delete(o.calls, c.Call)
+	for _, s := range c.streams {
+		if s.cancel != nil {
+			s.cancel()
+		}
+	}
+	if remove && len(c.streams) > 0 {
+		o.removals.add(c.UID)
+	}
+}
+
+// Remove removes what is stored of a call that is gone, sooner or later.
+func (o *Outputs) Remove(uid types.UID) { o.removals.add(uid) }
+
+// Storing is how many streams are being stored.
+func (o *Outputs) Storing() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.storing
+}

@@ -1,0 +1,143 @@
+package output
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/output/store"
+)
+
+// newOutputs are those of a store in a folder, whose runners aren't connected.
+func newOutputs(t *testing.T) *Outputs {
+	t.Helper()
+	location, err := store.ParseLocation("file://" + t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.Open(t.Context(), location, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := NewOutputs(OutputsOptions{
+		Store: kept, Hub: dispatch.NewHub(func(*dispatch.Session) {}), Log: logr.Discard(), Wake: func(types.NamespacedName) {},
+	})
+	t.Cleanup(func() {
+		o.Close()
+		_ = kept.Close()
+	})
+	return o
+}
+
+func ofCall(namespace string, n int) Of {
+	return Of{
+		Call: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("c", n)}, UID: types.UID(fmt.Sprint(namespace, "-", n)),
+		KeyHash: "k", StatusBytes: 1, KeepBytes: 100,
+	}
+}
+
+func TestANamespaceLeavesPlacesForOthers(t *testing.T) {
+	o := newOutputs(t)
+	now := time.Unix(1, 0)
+	greedy := map[store.State]int{}
+	var waiting Of
+	for n := range maxStoringOfNamespace/100 + 2 {
+		of := ofCall("greedy", n)
+		var keys []output.Key
+		for a := range 100 {
+			key := of.key("")
+			key.Artifact = fmt.Sprint(a)
+			keys = append(keys, key)
+		}
+		states, _ := o.Finish(of, keys, now, false)
+		for _, s := range states {
+			greedy[s.State]++
+		}
+		waiting = of
+	}
+	if greedy[store.Lost] > 0 || o.Storing() > maxStoringOfNamespace {
+		t.Errorf("of the greedy namespace are %v, and %d are stored at once", greedy, o.Storing())
+	}
+	of := ofCall("other", 0)
+	key := of.key(output.Stdout)
+	if o.Finish(of, []output.Key{key}, now, false); o.calls[of.Call].streams[key] == nil {
+		t.Error("the stream of another namespace waits")
+	}
+	key = waiting.key("")
+	key.Artifact = "late"
+	if states, _ := o.Finish(waiting, []output.Key{key}, now, true); states[key].State != store.Lost {
+		t.Errorf("what waits when its pod is gone is %+v", states[key])
+	}
+}
+
+func TestTheTextForAModelPromisesNothingThatIsLost(t *testing.T) {
+	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "call"}}
+	of := Of{Call: types.NamespacedName{Namespace: "ns", Name: "call"}, KeyHash: "k"}
+	for name, c := range map[string]struct {
+		kept int64
+		want bool
+	}{"nothing is kept": {0, false}, "the beginning is": {10, true}} {
+		s := &v1alpha1.ToolCallStatus{Output: "first and last part\n\nTook 1.0s"}
+		s.Streams = &v1alpha1.StreamsStatus{Stdout: v1alpha1.StreamStatus{Bytes: 5 << 20, Truncated: true}}
+		key := of.key(output.Stdout)
+		of.SetStored(s, 1, time.Unix(1, 0), map[output.Key]store.Status{key: {State: store.Storing}})
+		AddHints(call, s)
+		hinted := s.Output
+		of.SetStored(s, 1, time.Unix(2, 0), map[output.Key]store.Status{key: {State: store.Lost, Kept: c.kept}})
+		dropHints(call, s)
+		if want := map[bool]string{true: hinted, false: "first and last part\n\nTook 1.0s"}[c.want]; s.Output != want {
+			t.Errorf("%s: %q", name, s.Output)
+		}
+	}
+}
+
+// A question changes nothing, and what was lost while the command ran is tried again when it has ended.
+func TestAskingHowFarOutputIsStoresNothing(t *testing.T) {
+	o := newOutputs(t)
+	of, now := ofCall("ns", 1), time.Unix(1, 0)
+	key := of.key(output.Stdout)
+	for isGone, want := range map[bool]store.State{false: store.Storing, true: store.Lost} {
+		if states, since := o.States(of, []output.Key{key}, now, isGone); states[key].State != want || !since.Equal(now) {
+			t.Errorf("its pod is gone: %t: %+v since %s", isGone, states[key], since)
+		}
+	}
+	if len(o.calls) != 0 || o.Storing() != 0 {
+		t.Fatal("it is stored by now")
+	}
+	o.mu.Lock()
+	o.enter(of).streams[key] = &keptStream{err: errNothingLeft}
+	o.mu.Unlock()
+	if states, _ := o.States(of, []output.Key{key}, now, false); states[key].State != store.Storing {
+		t.Errorf("what was lost while the command ran is %+v", states[key])
+	}
+	o.Finish(of, []output.Key{key}, now, false)
+	if states, since := o.States(of, []output.Key{key}, now.Add(time.Second), false); states[key].State != store.Storing || !since.Equal(now) {
+		t.Errorf("after its end it is %+v since %s", states[key], since)
+	}
+}
+
+func TestWhatTheStatusHasNotByteForByteIsStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream v1alpha1.StreamStatus
+		keep   int64
+		want   bool
+	}{
+		"all is there":          {v1alpha1.StreamStatus{Bytes: 5}, 100, false},
+		"it is shortened":       {v1alpha1.StreamStatus{Bytes: 5000, Truncated: true}, 100, true},
+		"the status has more":   {v1alpha1.StreamStatus{Bytes: 5000, Truncated: true}, 40, false},
+		"it isn't UTF-8":        {v1alpha1.StreamStatus{Bytes: 5, InvalidUTF8: true}, 100, true},
+		"nothing is to be kept": {v1alpha1.StreamStatus{Bytes: 5, InvalidUTF8: true}, 0, false},
+	} {
+		part := storedPart{stream: &c.stream}
+		if got := part.isWanted(&Of{KeepBytes: c.keep, StatusBytes: 50, KeyHash: "k"}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

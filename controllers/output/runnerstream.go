@@ -1,0 +1,148 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/output"
+)
+
+// errRunnerAway says that the runner isn't connected, and may come back: its stream isn't lost yet.
+var errRunnerAway = errors.New("the call's runner isn't connected")
+
+// endPause is how often a stream is looked at of which nothing but its end is wanted.
+const endPause = 5 * time.Second
+
+// runnerStream is a stream for the output store. Other than a reader of dispatch.RunnerSource it outlives the runner's absence,
+// until somebody has proven that the pod is gone, and it is opened when it is first needed: making one asks nobody.
+type runnerStream struct {
+	source *dispatch.RunnerSource
+	key    output.Key
+	// ended is closed when the process has ended, gone when its pod is gone.
+	ended, gone chan struct{}
+	end, lose   func()
+
+	mu     sync.Mutex
+	reader output.Reader
+	// info is what was known last.
+	info output.Info
+}
+
+func newRunnerStream(hub *dispatch.Hub, key output.Key, keyHash string) *runnerStream {
+	s := &runnerStream{key: key, ended: make(chan struct{}), gone: make(chan struct{}), source: sourceOf(hub, keyHash)}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s.lose = sync.OnceFunc(func() { close(s.gone) })
+	return s
+}
+
+// sourceOf is what a runner has.
+func sourceOf(hub *dispatch.Hub, keyHash string) *dispatch.RunnerSource {
+	return &dispatch.RunnerSource{Hub: hub, RunnerOf: func(context.Context, output.Key) (string, error) { return keyHash, nil }}
+}
+
+// Info implements output.Reader.
+func (s *runnerStream) Info() output.Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != nil {
+		s.info = s.reader.Info()
+	}
+	return s.info
+}
+
+// ReadAt implements output.Reader.
+func (s *runnerStream) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
+	r, err := s.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.ReadAt(ctx, p, offset)
+	return n, s.explain(err)
+}
+
+// Wait implements output.Reader. To follow a stream has the runner send what it gets, which is too much where only the end
+// counts.
+func (s *runnerStream) Wait(ctx context.Context, n int64) error {
+	if n == math.MaxInt64 {
+		return s.waitForEnd(ctx)
+	}
+	r, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return s.explain(r.Wait(ctx, n))
+}
+
+func (s *runnerStream) waitForEnd(ctx context.Context) error {
+	tick := time.NewTicker(endPause)
+	defer tick.Stop()
+	for {
+		// A new reader asks how long the stream is.
+		s.drop()
+		r, err := s.open(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Info().Complete {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			return s.explain(r.Wait(ctx, math.MaxInt64))
+		case <-tick.C:
+		case <-s.gone:
+			return output.ErrNotFound
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// open returns the reader of now.
+func (s *runnerStream) open(ctx context.Context) (output.Reader, error) {
+	s.mu.Lock()
+	r := s.reader
+	s.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	r, err := s.source.Open(ctx, s.key)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reader = r
+	return r, nil
+}
+
+// explain tells a runner that is away from a stream that is gone.
+func (s *runnerStream) explain(err error) error {
+	if !errors.Is(err, dispatch.ErrAway) {
+		return err
+	}
+	s.drop()
+	select {
+	case <-s.gone:
+		return output.ErrNotFound
+	default:
+		return errRunnerAway
+	}
+}
+
+func (s *runnerStream) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != nil {
+		s.info = s.reader.Info()
+		s.reader.Close()
+		s.reader = nil
+	}
+}
+
+// Close implements output.Reader.
+func (s *runnerStream) Close() { s.drop() }

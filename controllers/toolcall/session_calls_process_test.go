@@ -1,0 +1,7 @@
+package toolcall_test
+
+import (
+	"toolcall.dev/operator/controllers/internal/fixture"
+)
+
+func newLedger() *fixture.Ledger { return &fixture.Ledger{Starts: map[string][]fixture.Start{}} }

@@ -1,0 +1,254 @@
+package guards
+
+import (
+	"errors"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+// maxSeparators bounds the characters of a script that can begin a command or an expansion, each of which takes longer to check than
+// the bytes of a word.
+const maxSeparators = 8192
+
+// builtins are the names that bash runs itself, in bash 5.2. None needs to be listed, and none is judged by what it does.
+const builtins = ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo enable eval " +
+	"exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly " +
+	"return set shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait"
+
+func (p *Policy) checkShellEnabled(*Input) *Denial {
+	if p.shellEnabled {
+		return nil
+	}
+	return deny(v1alpha1.ReasonShellDisabled, "shell calls are disabled (shell.enabled is false): use a structured call, with binary and args")
+}
+
+func (p *Policy) checkCommandGiven(in *Input) *Denial {
+	if strings.TrimSpace(in.Action.Command) == "" {
+		return deny(v1alpha1.ReasonEmptyCommand, "the command is empty: give a command line, like \"ls -l\"")
+	}
+	if at := strings.IndexByte(in.Action.Command, 0); at >= 0 {
+		return deny(v1alpha1.ReasonInvalidArguments, "byte %d of the command is NUL, at which every shell's argument ends: remove it, or write \\0 in a format of printf", at)
+	}
+	return nil
+}
+
+// checkShellCommands compares the names of commands that a script has written out with the list, and refuses assignments to protected
+// variables where nothing else holds them. Under Kernel that is an early answer: what is only known at run time passes, and so does a
+// script that this parser can't read but bash may; bash and the kernel answer then. Under Name nothing else holds the list: what isn't
+// written out, or can't be read, is refused.
+func (p *Policy) checkShellCommands(in *Input) *Denial {
+	weak := p.binaries.enforcement == v1alpha1.EnforcementName
+	switch {
+	case !p.allowlisted:
+		return nil
+	case !readsBash(in.Shell) && weak:
+		return deny(v1alpha1.ReasonShellCommandNotAllowed,
+			"the environment's shell is %s, and binaries.enforcement Name reads scripts of bash only: use an environment whose shell is bash -c",
+			quote(strings.Join(in.Shell, " ")))
+	case !readsBash(in.Shell):
+		return nil
+	}
+	file, unreadable := p.parse(in.Action.Command)
+	switch {
+	case unreadable == nil:
+	case weak || unreadable.certain:
+		return deny(v1alpha1.ReasonShellNotParseable, "line %d, column %d: %s (shell.commands is Allowlisted)", max(unreadable.line, 1), max(unreadable.column, 1), unreadable.why)
+	default:
+		return nil
+	}
+	names := nameChecker{policy: p, source: in.Action.Command, weak: weak, functions: map[string]bool{}}
+	syntax.Walk(file, names.collect)
+	syntax.Walk(file, names.check)
+	return names.refused
+}
+
+// readsBash reports whether the environment's shell reads a script as bash does, as far as names of commands go.
+func readsBash(shell []string) bool {
+	return len(shell) == 0 || hasField("bash sh dash ash", path.Base(shell[0]))
+}
+
+// unreadable says why a script has no syntax tree. certain says that bash can't parse it either: it ends too early.
+type unreadable struct {
+	line, column uint
+	why          string
+	certain      bool
+}
+
+// parse returns the syntax tree of a script. Its work is bounded: by the size of the script, how deep it nests, and how many commands
+// it has.
+func (p *Policy) parse(text string) (*syntax.File, *unreadable) {
+	switch {
+	case !utf8.ValidString(text):
+		return nil, &unreadable{why: "the script is not valid UTF-8: write other bytes as escapes"}
+	case hasTooManyCommands(text):
+		return nil, &unreadable{why: "the script has too many commands and expansions: split it into several calls"}
+	}
+	file, err := p.parsers.parse(text)
+	if err == nil {
+		return file, nil
+	}
+	if errors.Is(err, errNestsTooDeep) {
+		return nil, &unreadable{why: "the script nests too deeply, or joins too many commands in one list: split it into several calls"}
+	}
+	var at syntax.Pos
+	why := err.Error()
+	if failure, ok := errors.AsType[syntax.ParseError](err); ok {
+		at, why = failure.Pos, failure.Text
+	}
+	if failure, ok := errors.AsType[syntax.LangError](err); ok {
+		at = failure.Pos
+	}
+	return nil, &unreadable{
+		line: at.Line(), column: at.Col(), why: "the script can't be parsed as bash: " + printable(cutBytes(why, 200)) + ": write plain bash",
+		// Of a here-document without its end bash only warns.
+		certain: syntax.IsIncomplete(err) && !strings.Contains(why, "here-document"),
+	}
+}
+
+// nameChecker looks at the commands of a script.
+type nameChecker struct {
+	policy *Policy
+	source string
+	weak   bool
+	// functions are those that the script defines, wherever that is. definesMore says that a file or a text may define others.
+	functions   map[string]bool
+	definesMore bool
+	refused     *Denial
+}
+
+func (n *nameChecker) collect(node syntax.Node) bool {
+	switch node := node.(type) {
+	case *syntax.FuncDecl:
+		if node.Name != nil {
+			n.functions[node.Name.Value] = true
+		}
+	case *syntax.CallExpr:
+		if len(node.Args) > 0 {
+			n.definesMore = n.definesMore || hasField("eval source . alias enable", node.Args[0].Lit())
+		}
+	}
+	return true
+}
+
+func (n *nameChecker) check(node syntax.Node) bool {
+	switch node := node.(type) {
+	case *syntax.CallExpr:
+		// An IFS before read changes how that read splits its line, and nothing else.
+		reads := len(node.Args) > 0 && node.Args[0].Lit() == "read"
+		for _, assign := range node.Assigns {
+			if assign.Name != nil && !(reads && assign.Name.Value == "IFS") {
+				n.checkAssigned(assign.Name)
+			}
+		}
+		if len(node.Args) > 0 {
+			n.checkName(node.Args[0])
+		}
+	case *syntax.DeclClause:
+		for _, assign := range node.Args {
+			if assign.Name != nil && !assign.Naked {
+				n.checkAssigned(assign.Name)
+			}
+		}
+	case *syntax.WordIter:
+		n.checkAssigned(node.Name)
+	case *syntax.ParamExp:
+		if node.Exp != nil && node.Param != nil && (node.Exp.Op == syntax.AssignUnset || node.Exp.Op == syntax.AssignUnsetOrNull) {
+			n.checkAssigned(node.Param)
+		}
+	}
+	return n.refused == nil
+}
+
+// checkName checks the word of a command that names a program.
+func (n *nameChecker) checkName(at *syntax.Word) {
+	name, written := writtenOut(at)
+	rules := &n.policy.binaries
+	switch {
+	case rules.allowsAny():
+	case !written && n.weak:
+		start, end := at.Pos().Offset(), at.End().Offset()
+		n.refuse(at, "the name of the command "+quote(n.source[start:end])+" is not written out",
+			"write the program's name itself: binaries.enforcement is Name, which compares names and nothing else")
+	case !written || name == "" || hasField(builtins, name) || n.functions[name] || rules.allows(name):
+	case !n.weak && (n.definesMore || rules.mayLeadToListed(name)):
+	case strings.Contains(name, "/"):
+		n.refuse(at, "the program "+quote(name)+" is not listed in binaries.allowed, by its path or its name", "use one of "+joinNames(rules.names)+", or have it listed")
+	default:
+		n.refuse(at, "the program "+quote(name)+" is not listed in binaries.allowed", "use one of "+joinNames(rules.names)+", or have it listed")
+	}
+}
+
+// checkAssigned checks the name of a variable that the script sets.
+func (n *nameChecker) checkAssigned(name *syntax.Lit) {
+	if n.weak && n.policy.protected.has(name.Value) {
+		n.refuse(name, "the script sets the variable "+quote(name.Value)+", which the policy's protectedEnv lists because it can change which program runs", "leave it out")
+	}
+}
+
+func (n *nameChecker) refuse(at syntax.Node, what, fix string) {
+	if n.refused == nil {
+		n.refused = deny(v1alpha1.ReasonShellCommandNotAllowed, "line %d, column %d: %s (shell.commands is Allowlisted): %s", at.Pos().Line(), at.Pos().Col(), what, fix)
+	}
+}
+
+// writtenOut is the text of a word that stands for exactly itself, with or without quotes; ok is false for any other.
+func writtenOut(w *syntax.Word) (text string, ok bool) {
+	if w.Lit() == "[" {
+		return "[", true
+	}
+	var b strings.Builder
+	for i, part := range w.Parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			if i == 0 && strings.HasPrefix(part.Value, "~") || !unescape(&b, part.Value, "*?[{") {
+				return "", false
+			}
+		case *syntax.SglQuoted:
+			if part.Dollar {
+				return "", false
+			}
+			b.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			if part.Dollar || !writeQuoted(&b, part.Parts) {
+				return "", false
+			}
+		default:
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+func writeQuoted(b *strings.Builder, parts []syntax.WordPart) bool {
+	for _, part := range parts {
+		lit, ok := part.(*syntax.Lit)
+		if !ok || strings.ContainsRune(lit.Value, '\\') || !unescape(b, lit.Value, "") {
+			return false
+		}
+	}
+	return true
+}
+
+// unescape writes a text without its backslashes; false where it has a character that stands for others.
+func unescape(b *strings.Builder, text, special string) bool {
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '\\' && i+1 < len(text) {
+			i++
+			if text[i] != '\n' {
+				b.WriteByte(text[i])
+			}
+			continue
+		}
+		if strings.IndexByte(special, c) >= 0 {
+			return false
+		}
+		b.WriteByte(c)
+	}
+	return true
+}

@@ -1,0 +1,233 @@
+package guards
+
+import (
+	"strings"
+	"testing"
+
+	"toolcall.dev/operator/api/v1alpha1"
+)
+
+func listPolicy(t testing.TB, enforcement v1alpha1.Enforcement, names ...string) *Policy {
+	t.Helper()
+	enabled := true
+	policy, err := Compile(&v1alpha1.ExecutionPolicySpec{
+		Access:    v1alpha1.AccessOpen,
+		Shell:     &v1alpha1.ShellPolicy{Enabled: &enabled, Commands: v1alpha1.ShellAllowlisted},
+		Binaries:  &v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: enforcement, Allowed: names},
+		Arguments: &v1alpha1.ArgumentsPolicy{Metacharacters: v1alpha1.MetacharactersAllow},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+func kernelPolicy(t testing.TB, names ...string) *Policy {
+	t.Helper()
+	return listPolicy(t, v1alpha1.EnforcementKernel, names...)
+}
+
+func namePolicy(t testing.TB, names ...string) *Policy {
+	t.Helper()
+	return listPolicy(t, v1alpha1.EnforcementName, names...)
+}
+
+func checkScript(policy *Policy, script string) *Denial {
+	return policy.Check(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: script}})
+}
+
+func TestKernelIsTheDefault(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []*v1alpha1.ExecutionPolicySpec{nil, {}, {Binaries: &v1alpha1.BinariesPolicy{}}} {
+		policy, err := Compile(spec)
+		if err != nil || policy.Enforcement() != v1alpha1.EnforcementKernel || policy.HoldsPrograms() {
+			t.Errorf("%+v: %v, %v", spec, policy.Enforcement(), err)
+		}
+	}
+	if kernel, weak := kernelPolicy(t), namePolicy(t); !kernel.HoldsPrograms() || weak.Enforcement() != v1alpha1.EnforcementName {
+		t.Error("the enforcement of a policy is lost")
+	}
+}
+
+// refusedNames are scripts with a name that is written out and isn't listed, with its position.
+var refusedNames = map[string]string{
+	"id": "line 1, column 1", "ls && id": "line 1, column 7", "ls\necho $(id)": "line 2, column 8", "'i'd": "line 1, column 1", "\\id": "line 1, column 1", "\"id\" x": "line 1, column 1", "f() { id; }": "line 1, column 7",
+	"if ls; then id; fi": "line 1, column 13", "/usr/bin/id": "line 1, column 1", "/srv/../bin/id": "line 1, column 1", "ls | id": "line 1, column 6", "FOO=1 id": "line 1, column 7", "ls <(id)": "line 1, column 6", "i\\\nd": "line 1, column 1",
+	"x=`id`": "line 1, column 4", "cat <<E\n$(id)\nE\n": "line 2, column 3", "case x in $(id)) ls;; esac": "line 1, column 13", "echo \"$(id)\"": "line 1, column 9", "coproc id": "line 1, column 8", "time id": "line 1, column 6", "! id": "line 1, column 3",
+}
+
+func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
+	t.Parallel()
+	policy := kernelPolicy(t, "ls", "cat", "bash", "python3", "/opt/tools/lint", "/srv/bin/")
+	bare := kernelPolicy(t, "ls", "cat", "bash", "python3", "/opt/tools/lint")
+	for _, script := range []string{
+		"ls", "c=id; $c", "eval id", "eval $x", "python3 -c 'import os'", "bash -c id", "bash script.sh", "f() { ls; }; f", "if true; then f() { ls; }; fi; f", "g; g() { ls; }",
+		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", "./gradlew test", "node_modules/.bin/tsc", "../x", "/usr/bin/ls -l", "/opt/tools/lint", "lint .", "/bin/bash -c ls",
+		"IFS= read -r x", "echo $((x))", "declare -A m; m[a]=1", "ls <(ls)", "cat() { ls; }; cat", "mapfile -t a < f", "shopt -s globstar", "trap 'id' EXIT", "ls \\\n -l", "PATH=$PATH:/x ls", "cat <<E\nx", "ls )", "x=1", "[[ -v x ]]", "\"$x\" y", "${x}id", "i$x", "i*", "{id,x}", "~/bin/x", "$'id'", "coproc ls", "",
+		strings.Repeat("(", 5000), "kill 1", "command -v id", "builtin cd", "type id", "env2=1 ls", "let x=1", "time ls", "export -p PATH", strings.Repeat("ls;", 9000),
+	} {
+		if denial := checkScript(bare, script+"\n:"); denial != nil {
+			t.Errorf("%q: %s", script, denial.Message)
+		}
+	}
+	for script, position := range refusedNames {
+		denial := checkScript(bare, script)
+		if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.HasPrefix(denial.Message, position+": the program ") {
+			t.Errorf("%q: %+v", script, denial)
+		}
+	}
+	// Any name may lead to a listed directory.
+	for _, script := range []string{"id", "/srv/bin/x", "/srv/bin/sub/x"} {
+		if denial := checkScript(policy, script); denial != nil {
+			t.Errorf("%q: %s", script, denial.Message)
+		}
+	}
+	if denial := policy.Check(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: "id"}, Shell: []string{"python3", "-c"}}); denial != nil {
+		t.Errorf("what isn't a shell's script is read as one: %+v", denial)
+	}
+}
+
+func TestUnderNameANameIsWrittenOutAndListed(t *testing.T) {
+	t.Parallel()
+	policy := namePolicy(t, "ls", "cat", "env", "bash", "xargs", "/opt/tools/lint", "/srv/bin/")
+	for _, script := range []string{
+		"ls", "ls -l | cat", "'ls' x", "\\ls", "l\\\ns", "f() { ls; }; f", "f; f() { ls; }", "cd x && ls", "x=$(ls)", "for x in $(ls); do cat \"$x\"; done", "IFS= read -r x", "/opt/tools/lint .", "/srv/bin/x", "[ -e x ] && ls", "[[ x ]]", "if true; then ls; fi", "x=1", "# nothing", "",
+		// Nothing more is looked at.
+		"env id", "bash -c id", "xargs id", "eval id", "exec id", "command id", "trap id EXIT", ". ./x", "find2=1 ls",
+	} {
+		if denial := checkScript(policy, script+"\n:"); denial != nil {
+			t.Errorf("%q: %s", script, denial.Message)
+		}
+	}
+	for script, position := range refusedNames {
+		denial := checkScript(policy, script)
+		if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.HasPrefix(denial.Message, position+": the program ") {
+			t.Errorf("%q: %+v", script, denial)
+		}
+	}
+	for _, script := range []string{"$x", "\"$x\"", "ls; ${x}", "$(ls)", "l$x", "l*", "l?", "[l]s", "{ls,id}", "~/ls", "$'ls'", "`ls`", "\"$(ls)\"", "l\"$x\"", "ls | $x", "lint", "./ls", "helper"} {
+		denial := checkScript(policy, script)
+		if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed {
+			t.Errorf("%q: %+v", script, denial)
+		}
+	}
+	for _, script := range []string{"echo 'x", "ls )", strings.Repeat("(", 5000), strings.Repeat("ls;", 9000), "ls \xff"} {
+		denial := checkScript(policy, script)
+		if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || len(denial.Message) > 500 {
+			t.Errorf("%.20q: %+v", script, denial)
+		}
+	}
+	denial := policy.Check(Input{Action: &Action{Type: v1alpha1.ActionShell, Command: "ls"}, Shell: []string{"zsh", "-c"}})
+	if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.Contains(denial.Message, "zsh") {
+		t.Errorf("another shell's script: %+v", denial)
+	}
+}
+
+// A script that bash can't parse either is told so before anything runs.
+func TestWhatEndsTooEarlyIsRefusedUnderBoth(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []*Policy{kernelPolicy(t, "ls"), namePolicy(t, "ls")} {
+		for _, script := range []string{"echo 'x", "echo \"x", "if ls; then", "for x in a; do ls", "ls $(ls", "f() {", "case x in", "ls &&", "{ ls;"} {
+			denial := checkScript(policy, script)
+			if denial == nil || denial.Reason != v1alpha1.ReasonShellNotParseable || !strings.HasPrefix(denial.Message, "line 1, column ") {
+				t.Errorf("%s, %q: %+v", policy.Enforcement(), script, denial)
+			}
+		}
+	}
+}
+
+// Where they are written out, and nothing else holds the list: what they lead to, the kernel asks about.
+func TestProtectedVariablesAreNotAssignedUnderName(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []*Policy{namePolicy(t, "ls")} {
+		for _, script := range []string{
+			"PATH=/x", "PATH=$PATH:/x ls", "ls; LD_PRELOAD=x ls", "export PATH=/x", "declare -x LD_LIBRARY_PATH=x", "local IFS=,", "readonly BASH_ENV=x", "for PATH in a b; do ls; done", "echo ${PATH:=x}", "f() { PATH=x; }", "PATH+=:/x", "IFS=, ls", "IFS=,",
+		} {
+			denial := checkScript(policy, script)
+			if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.Contains(denial.Message, "protectedEnv") {
+				t.Errorf("%s, %q: %+v", policy.Enforcement(), script, denial)
+			}
+			if denial := checkScript(kernelPolicy(t, "ls"), script); denial != nil {
+				t.Errorf("Kernel, %q: %s", script, denial.Message)
+			}
+		}
+		for _, script := range []string{"FOO=1", "ls $PATH", "export PATH", "while IFS= read -r x; do ls; done", "IFS=: read -r a b", "echo ${PATH:-x}", "unset PATH"} {
+			if denial := checkScript(policy, script); denial != nil {
+				t.Errorf("%s, %q: %s", policy.Enforcement(), script, denial.Message)
+			}
+		}
+	}
+}
+
+func TestStructuredCallsNameListedProgramsByNameOrPath(t *testing.T) {
+	t.Parallel()
+	for _, enforcement := range []v1alpha1.Enforcement{v1alpha1.EnforcementKernel, v1alpha1.EnforcementName} {
+		policy := listPolicy(t, enforcement, "env", "/opt/tools/lint", "/srv/bin/")
+		for binary, reason := range map[string]string{
+			"env": "", "/opt/tools/lint": "", "/srv/bin/x": "", "/srv/bin/a/b": "", "lint": v1alpha1.ReasonBinaryNotAllowed, "id": v1alpha1.ReasonBinaryNotAllowed, "/usr/bin/env": v1alpha1.ReasonBinaryNotBareName, "./env": v1alpha1.ReasonBinaryNotBareName,
+			"/srv/bin/../x": v1alpha1.ReasonBinaryPathTraversal, "/srv/bin//x": v1alpha1.ReasonBinaryNotBareName, "/srv/bin/": v1alpha1.ReasonBinaryNotBareName, "/srv/bin": v1alpha1.ReasonBinaryNotBareName,
+		} {
+			denial := policy.Check(Input{Action: structured(binary)})
+			if got := denial; (got == nil) != (reason == "") || got != nil && got.Reason != reason {
+				t.Errorf("%s, %s: want %q, got %+v", enforcement, binary, reason, got)
+			}
+		}
+		if launch := policy.Check(Input{Action: structured("env", "id"), Env: []v1alpha1.CallEnvVar{{Name: "GIT_DIR", Value: "x"}}}); launch != nil {
+			t.Errorf("%s: env id: %+v", enforcement, launch)
+		}
+	}
+}
+
+func TestAWeakPolicySaysThatItIsWeak(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		binaries v1alpha1.BinariesPolicy
+		weak     bool
+	}{
+		{v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementName, Allowed: []string{"ls"}}, true},
+		{v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, Enforcement: v1alpha1.EnforcementKernel, Allowed: []string{"python3"}}, false},
+		{v1alpha1.BinariesPolicy{Enforcement: v1alpha1.EnforcementName, Allowed: []string{"ls"}}, false},
+	} {
+		policy, err := Compile(&v1alpha1.ExecutionPolicySpec{Binaries: &c.binaries})
+		if err != nil || strings.Contains(strings.Join(policy.Warnings(), "\n"), "weak") != c.weak {
+			t.Errorf("%+v: %q, %v", c.binaries, policy.Warnings(), err)
+		}
+	}
+}
+
+func TestAPolicyWarnsOfProgramsThatRunOthersUnseen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		binaries v1alpha1.BinariesPolicy
+		warns    bool
+	}{
+		"unset":   {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced}, false},
+		"Deny":    {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, MultiCall: v1alpha1.MultiCallDeny}, false},
+		"Allow":   {v1alpha1.BinariesPolicy{Mode: v1alpha1.BinariesEnforced, MultiCall: v1alpha1.MultiCallAllow}, true},
+		"no list": {v1alpha1.BinariesPolicy{MultiCall: v1alpha1.MultiCallAllow}, false},
+	} {
+		policy, err := Compile(&v1alpha1.ExecutionPolicySpec{Binaries: &c.binaries})
+		if err != nil || strings.Contains(strings.Join(policy.Warnings(), " "), "binaries.multiCall is Allow") != c.warns {
+			t.Errorf("%s: %v, %v", name, policy.Warnings(), err)
+		}
+	}
+}
+
+// FuzzNames checks that no script makes a guard fail, and that whatever Name lets pass, Kernel's early answer does.
+func FuzzNames(f *testing.F) {
+	for script := range refusedNames {
+		f.Add(script)
+	}
+	kernel, weak := kernelPolicy(f, "ls", "cat"), namePolicy(f, "ls", "cat")
+	f.Fuzz(func(t *testing.T, script string) {
+		early, denial := checkScript(kernel, script), checkScript(weak, script)
+		for _, d := range []*Denial{early, denial} {
+			if d != nil && d.Reason == v1alpha1.ReasonGuardError {
+				t.Errorf("a guard failed: %s", d.Message)
+			}
+		}
+		if denial == nil && early != nil {
+			t.Errorf("Name allows it, and Kernel refuses it: %s", early.Message)
+		}
+	})
+}
