@@ -96,6 +96,6 @@ func run(getenv func(string) string, terminationMessagePath string) error {
 func terminationMessage(token string, r *wire.Result) []byte {
 	outcome := r.Outcome
 	outcome.WorkingDir = r.Environment.WorkingDir
-	short := result.EncodeTerminationLimit(&outcome, result.MaxTermination-wire.TerminationMessageOverhead)
+	short := result.EncodeTermination(&outcome, result.MaxTermination-wire.TerminationMessageOverhead)
 	return wire.NewTerminationMessage(token, r.CallUID, short).Encode()
 }

@@ -70,9 +70,13 @@ func (o *sessionOperator) accept() *wire.Hello {
 	if err != nil || m.Hello == nil {
 		o.t.Fatalf("got %+v, %v; want a hello", m, err)
 	}
-	if m.Hello.Session != nil {
-		if err := wire.ReadHeld(o.conn, m.Hello.Session); err != nil {
+	for s := m.Hello.Session; s != nil && len(s.Calls) < s.Held; {
+		held, err := o.read()
+		if err != nil {
 			o.t.Fatal(err)
+		}
+		if held.Held != nil {
+			s.Calls = append(s.Calls, *held.Held)
 		}
 	}
 	return m.Hello

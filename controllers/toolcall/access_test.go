@@ -26,7 +26,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/access"
-	"toolcall.dev/operator/internal/apiservertest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 // An authorizer that fails has not said no, whatever it is configured to stand for when it does.

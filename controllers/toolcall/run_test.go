@@ -170,7 +170,7 @@ func left(phase corev1.PodPhase, reason, message string) *corev1.Pod {
 
 // written is what the runner of a Job leaves for a call.
 func written(token, callUID string, reported *wire.Result) string {
-	return string(wire.NewTerminationMessage(token, callUID, result.EncodeTermination(&reported.Outcome)).Encode())
+	return string(wire.NewTerminationMessage(token, callUID, result.EncodeTermination(&reported.Outcome, result.MaxTermination)).Encode())
 }
 
 func TestALostCallEndsWithWhatItsPodLeft(t *testing.T) {

@@ -79,7 +79,7 @@ type Row struct {
 	handle handle
 }
 
-// Table maps each stage to its handler. It is printed into the documentation by a test.
+// Table maps each stage to its handler. A test compares it with the documentation.
 func Table() []Row {
 	return []Row{
 		{

@@ -18,7 +18,7 @@ import (
 
 // words is the copy of a result that a runner with the token leaves in its pod.
 func words(call *v1alpha1.ToolCall, token string) string {
-	return string(wire.NewTerminationMessage(token, string(call.UID), result.EncodeTermination(&fixture.Completed)).Encode())
+	return string(wire.NewTerminationMessage(token, string(call.UID), result.EncodeTermination(&fixture.Completed, result.MaxTermination)).Encode())
 }
 
 func TestWhatAPodLeavesBehindIsAllThereIs(t *testing.T) {

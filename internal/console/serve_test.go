@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // lines is a log that a test reads while it is written.

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/apiservertest"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // outputs is the aggregated API behind the API server; nil if there is none.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/internal/apiservertest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 // api is a client of the API server of all tests, nil if there is none.

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/apiservertest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 // Where nobody else does, the server fills in who creates calls and sessions: the user whose token it has.

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/kubeversion"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 // cluster is an API server of one test.

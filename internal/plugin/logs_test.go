@@ -14,7 +14,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // detached creates a call without waiting for it.

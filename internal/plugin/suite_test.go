@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/apiservertest"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // server is the API server of all tests; nil when there is none.

@@ -57,7 +57,7 @@ func TestATerminationMessageSaysThatArtifactsAreLost(t *testing.T) {
 	t.Parallel()
 	o := collected()
 	o.Artifacts.Omitted = 2
-	got, err := DecodeTermination(EncodeTermination(o))
+	got, err := DecodeTermination(EncodeTermination(o, MaxTermination))
 	if err != nil || got.Artifacts == nil || got.Artifacts.Omitted != 3 || len(got.Artifacts.Kept) != 0 || got.Artifacts.Message == "" {
 		t.Errorf("got %+v, %v", got.Artifacts, err)
 	}

@@ -45,19 +45,13 @@ type termination struct {
 	Stderr    compactStream `json:"stderr,omitzero"`
 }
 
-// EncodeTermination returns a compact copy of the outcome: one line of JSON of at most MaxTermination
-// bytes, escaping included, with as much of both ends of the streams as fits. The bytes that are in it are
-// exact: text is written as text, other bytes in base64.
+// EncodeTermination returns a compact copy of the outcome: one line of JSON of at most limit bytes, escaping
+// included, with as much of both ends of the streams as fits. The bytes that are in it are exact: text is
+// written as text, other bytes in base64. A limit under 1280 counts as 1280.
 //
 // The copy isn't authenticated. Every process in the container may write the message, so a reader must verify
 // its origin by other means.
-func EncodeTermination(o *Outcome) []byte {
-	return EncodeTerminationLimit(o, MaxTermination)
-}
-
-// EncodeTerminationLimit is EncodeTermination with another limit, so that something can be added to the
-// message. A limit under 1280 counts as 1280.
-func EncodeTerminationLimit(o *Outcome, limit int) []byte {
+func EncodeTermination(o *Outcome, limit int) []byte {
 	limit = max(limit, minTermination)
 	t := newTermination(o)
 	fixed := len(encode(t))

@@ -33,7 +33,7 @@ func TestTerminationOfSmallOutputIsTheOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := finished(data, []byte("err\n"), 1<<16)
-			got, err := DecodeTermination(EncodeTermination(o))
+			got, err := DecodeTermination(EncodeTermination(o, MaxTermination))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestTerminationFillsItsRoomAndNoMore(t *testing.T) {
 
 func checkFull(t *testing.T, o *Outcome) {
 	t.Helper()
-	out := EncodeTermination(o)
+	out := EncodeTermination(o, MaxTermination)
 	if len(out) > MaxTermination || len(out) < MaxTermination*9/10 || !json.Valid(out) || !utf8.Valid(out) {
 		t.Errorf("%d bytes: %.100q", len(out), out)
 	}
@@ -121,7 +121,7 @@ func TestTerminationHasWhatAFileActionDid(t *testing.T) {
 	t.Parallel()
 	o := finished([]byte("line\n"), nil, 100)
 	o.Reason, o.ExitCode, o.File = Completed, nil, &File{Path: "/workspace/a", Lines: new(int64(1)), Truncated: true, NextOffset: new(int64(2))}
-	got, err := DecodeTermination(EncodeTermination(o))
+	got, err := DecodeTermination(EncodeTermination(o, MaxTermination))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +130,11 @@ func TestTerminationHasWhatAFileActionDid(t *testing.T) {
 	}
 	long := *o
 	long.Stdout = captured(bytes.Repeat([]byte("line\n"), 5000), 25000)
-	if got, err := DecodeTermination(EncodeTermination(&long)); err != nil || !got.File.Truncated || got.File.NextOffset != nil || got.File.Lines != nil {
+	if got, err := DecodeTermination(EncodeTermination(&long, MaxTermination)); err != nil || !got.File.Truncated || got.File.NextOffset != nil || got.File.Lines != nil {
 		t.Errorf("of a Read that doesn't fit: %+v, %v", got.File, err)
 	}
 	o.File.Path = strings.Repeat("\x01", MaxFilePath)
-	out := EncodeTermination(o)
+	out := EncodeTermination(o, MaxTermination)
 	if got, err := DecodeTermination(out); err != nil || got.File == nil || got.File.Path != "" || *got.File.NextOffset != 2 || len(out) > MaxTermination {
 		t.Errorf("%d bytes: %v", len(out), err)
 	}
@@ -146,7 +146,7 @@ func TestTerminationLeavesOutWhatHasNoRoom(t *testing.T) {
 	o.Message = strings.Repeat("\x00", 30000)
 	o.WorkingDir = "/" + strings.Repeat("d", 4000)
 	for _, limit := range []int{0, minTermination, 2048, MaxTermination} {
-		out := EncodeTerminationLimit(o, limit)
+		out := EncodeTermination(o, limit)
 		got, err := DecodeTermination(out)
 		if err != nil || len(out) > max(limit, minTermination) {
 			t.Fatalf("limit %d: %d bytes, %v", limit, len(out), err)
@@ -159,7 +159,7 @@ func TestTerminationLeavesOutWhatHasNoRoom(t *testing.T) {
 
 func TestDecodeTerminationTakesNothingOnTrust(t *testing.T) {
 	t.Parallel()
-	good := string(EncodeTermination(finished([]byte("out"), nil, 100)))
+	good := string(EncodeTermination(finished([]byte("out"), nil, 100), MaxTermination))
 	for name, message := range map[string]string{
 		"nothing":          "",
 		"not JSON":         "container died",
@@ -197,7 +197,7 @@ func FuzzTermination(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stdout, stderr []byte, keep int, message, dir string) {
 		o := finished(stdout, stderr, abs(keep)%(1<<17))
 		o.Message, o.WorkingDir = message, dir
-		out := EncodeTermination(o)
+		out := EncodeTermination(o, MaxTermination)
 		if len(out) > MaxTermination || !json.Valid(out) || !utf8.Valid(out) {
 			t.Fatalf("%d bytes: %q", len(out), out)
 		}
@@ -211,7 +211,7 @@ func FuzzTermination(f *testing.F) {
 }
 
 func FuzzDecodeTermination(f *testing.F) {
-	f.Add(EncodeTermination(finished([]byte("hello\n"), []byte("\xff"), 100)))
+	f.Add(EncodeTermination(finished([]byte("hello\n"), []byte("\xff"), 100), MaxTermination))
 	f.Add([]byte(`{"v":1,"reason":"CancelRequested"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := DecodeTermination(b)
@@ -221,7 +221,7 @@ func FuzzDecodeTermination(f *testing.F) {
 		if err := o.Validate(); err != nil {
 			t.Errorf("accepted, but invalid: %v", err)
 		}
-		again, err := DecodeTermination(EncodeTermination(o))
+		again, err := DecodeTermination(EncodeTermination(o, MaxTermination))
 		if err != nil || again.Reason != o.Reason || again.Stdout.Bytes != o.Stdout.Bytes {
 			t.Errorf("doesn't survive being written again: %v, %+v", err, o)
 		}
@@ -232,6 +232,6 @@ func BenchmarkEncodeTermination(b *testing.B) {
 	o := finished(bytes.Repeat([]byte("a line of text\n"), 1<<16), []byte("err"), 64<<10)
 	b.ReportAllocs()
 	for b.Loop() {
-		EncodeTermination(o)
+		EncodeTermination(o, MaxTermination)
 	}
 }

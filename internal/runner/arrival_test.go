@@ -26,7 +26,7 @@ func TestOutputIsShownInTheOrderInWhichItArrived(t *testing.T) {
 	}
 	cmd := bash(`echo 1; read < "$1"; echo 2 >&2; read < "$2"; echo 3`)
 	cmd.Argv = append(cmd.Argv, append([]string{"bash"}, fifos...)...)
-	shown := keeping(t, &cmd, kept.DefaultBytes)
+	shown := keeping(t, &cmd, 8<<20)
 	ended := make(chan result.Outcome, 1)
 	go func() { ended <- Run(t.Context(), cmd) }()
 	s := <-shown

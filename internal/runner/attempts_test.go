@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/attempts"
+	"toolcall.dev/operator/internal/testing/attempts"
 )
 
 // generatedScripts are enough to make each kind of attempt, and run within seconds.

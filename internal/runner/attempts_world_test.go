@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/result"
-	"toolcall.dev/operator/internal/runner/attempts"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/testing/attempts"
 )
 
 // attemptsUID is a user of its own: a script's number of processes is bounded for each user.

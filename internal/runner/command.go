@@ -83,16 +83,6 @@ func newOptions(opts []Option) options {
 	return o
 }
 
-// WithClock sets the clock for the times of the outcome. Timeouts use the real clock.
-func WithClock(now func() time.Time) Option {
-	return func(o *options) { o.now = now }
-}
-
-// WithOOMKills sets the function that returns how many processes the kernel has killed for memory.
-func WithOOMKills(count func() (uint64, bool)) Option {
-	return func(o *options) { o.oomKills = count }
-}
-
 // WithOnStart sets a function that is called once, when the process has started. It must not block.
 func WithOnStart(f func(at time.Time)) Option {
 	return func(o *options) { o.onStart = f }

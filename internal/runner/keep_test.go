@@ -92,7 +92,7 @@ func TestOutputIsReadWhileTheCommandRuns(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "go")
 	cmd := bash(`mkfifo "$1"; echo begun; read < "$1"; echo ended >&2`)
 	cmd.Argv = append(cmd.Argv, "bash", fifo)
-	shown := keeping(t, &cmd, kept.DefaultBytes)
+	shown := keeping(t, &cmd, 8<<20)
 	ended := make(chan result.Outcome)
 	go func() { ended <- Run(t.Context(), cmd) }()
 	s, p := <-shown, make([]byte, 100)
@@ -131,7 +131,7 @@ func TestACommandReachesNoFileOfItsOutput(t *testing.T) {
 		t.Skip("the files of tests aren't where those of streams are")
 	}
 	cmd := bash(`head -c 1000000 /dev/zero; ls -la /proc/self/fd >&2; find /tmp -maxdepth 1 -size +900k -newermt '-1 minute' >&2`)
-	shown := keeping(t, &cmd, kept.DefaultBytes)
+	shown := keeping(t, &cmd, 8<<20)
 	o := runIt(t, t.Context(), cmd)
 	s := <-shown
 	if memory, disk := s.stdout.Shrink(); memory != 0 || disk != 1_000_000 {
@@ -144,7 +144,7 @@ func TestACommandReachesNoFileOfItsOutput(t *testing.T) {
 
 func TestACommandWithinItsLimitHasNoFile(t *testing.T) {
 	cmd := bash(`head -c 65536 /dev/zero`)
-	shown := keeping(t, &cmd, kept.DefaultBytes)
+	shown := keeping(t, &cmd, 8<<20)
 	runIt(t, t.Context(), cmd)
 	s := <-shown
 	if memory, disk := s.stdout.Shrink(); memory != 65536 || disk != 0 {
@@ -157,7 +157,7 @@ func TestACommandWithinItsLimitHasNoFile(t *testing.T) {
 
 // BenchmarkKeeping runs a command that writes 64 MiB, with and without keeping them.
 func BenchmarkKeeping(b *testing.B) {
-	for name, keep := range map[string]int64{"none": 0, "default": kept.DefaultBytes, "all": 64 << 20} {
+	for name, keep := range map[string]int64{"none": 0, "default": 8 << 20, "all": 64 << 20} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(64 << 20)
 			cmd := bash(`head -c 67108864 /dev/zero`)

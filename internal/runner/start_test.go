@@ -185,9 +185,9 @@ func TestWithoutProcTheWholeProcessEntersForAMoment(t *testing.T) {
 func TestOOM(t *testing.T) {
 	kills := func(after uint64) Option {
 		calls := uint64(0)
-		return WithOOMKills(func() (uint64, bool) { calls++; return 5 + (calls-1)*after, true })
+		return withOOMKills(func() (uint64, bool) { calls++; return 5 + (calls-1)*after, true })
 	}
-	unknown := WithOOMKills(func() (uint64, bool) { return 0, false })
+	unknown := withOOMKills(func() (uint64, bool) { return 0, false })
 	for name, c := range map[string]struct {
 		script string
 		opt    Option
@@ -221,9 +221,14 @@ func TestAnOOMKillInASharedContainerIsNotSaidToBeTheCommands(t *testing.T) {
 		"with others": {[]Option{WithOthers()}, "that may have been another command's."},
 	} {
 		calls := uint64(0)
-		opts := append(c.opts, WithOOMKills(func() (uint64, bool) { calls++; return calls, true }))
+		opts := append(c.opts, withOOMKills(func() (uint64, bool) { calls++; return calls, true }))
 		if o := runIt(t, t.Context(), bash("exit 3"), opts...); !strings.HasSuffix(o.Message, c.want) {
 			t.Errorf("%s: %s", name, o.Message)
 		}
 	}
+}
+
+// withOOMKills sets the function that returns how many processes the kernel has killed for memory.
+func withOOMKills(count func() (uint64, bool)) Option {
+	return func(o *options) { o.oomKills = count }
 }

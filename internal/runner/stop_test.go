@@ -198,7 +198,7 @@ func TestTheDurationIsTheProcessesOwn(t *testing.T) {
 	clock := &childClock{}
 	cmd := bash("sleep infinity & echo $!")
 	cmd.Stdout = clock
-	o := runIt(t, t.Context(), cmd, WithClock(clock.now))
+	o := runIt(t, t.Context(), cmd, withClock(clock.now))
 	if clock.now().Equal(o.CompletionTime) || atoi(text(o.Stdout)) <= 0 {
 		t.Fatalf("the child didn't outlive the command: %s", describe(o))
 	}
@@ -242,4 +242,9 @@ func TestOrphansAreReapedWhileItRuns(t *testing.T) {
 		echo "no zombies"; exit 7`))
 	out := "no zombies\n"
 	want{reason: result.NonZeroExit, exit: result.Exit(7), stdout: &out}.check(t, o)
+}
+
+// withClock sets the clock for the times of the outcome. Timeouts use the real clock.
+func withClock(now func() time.Time) Option {
+	return func(o *options) { o.now = now }
 }

@@ -24,7 +24,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // replica is a server that the test asks as the API server does.

@@ -13,7 +13,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // asked is a source that counts how often it is asked, and may be away.

@@ -27,11 +27,11 @@ import (
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/apiservertest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/whoami"
 )
 

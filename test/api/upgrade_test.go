@@ -12,7 +12,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/access"
-	"toolcall.dev/operator/internal/apiservertest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 // newerAssets has the programs of a newer API server, to upgrade the one of the other tests to.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/runner/attempts"
+	"toolcall.dev/operator/internal/testing/attempts"
 )
 
 // attemptsDriver runs many commands in one call, and prints which of them ran something that left a trace.

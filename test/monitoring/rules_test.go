@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"toolcall.dev/operator/internal/apiservertest"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/test/internal/built"
 )
 

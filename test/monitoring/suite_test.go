@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/test/internal/built"
 )
 

@@ -16,8 +16,8 @@ import (
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/operator"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/internal/whoami"
 	"toolcall.dev/operator/test/internal/overlay"
 )

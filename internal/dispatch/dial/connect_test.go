@@ -144,8 +144,12 @@ func TestTheHelloOfASessionSaysWhatTheRunnerHas(t *testing.T) {
 			t.Errorf("got %+v with %+v", hello, s)
 		}
 		go func() { _ = conn.Send(&wire.Message{Held: &session.Calls[0]}) }()
-		if err := wire.ReadHeld(far, hello.Session); err != nil || hello.Session.Calls[0].UID != "c1" {
-			t.Errorf("after the hello comes %+v, %v", hello.Session.Calls, err)
+		size, err := wire.ReadHeader(far, wire.MaxHeld)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := wire.ReadFromRunner(far, size); err != nil || m.Held == nil || m.Held.UID != "c1" {
+			t.Errorf("after the hello comes %+v, %v", m, err)
 		}
 	})
 }

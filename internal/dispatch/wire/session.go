@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"io"
 )
 
 // Bounds of what a runner has of a session's calls at a time.
@@ -57,7 +56,7 @@ type Session struct {
 	// read before its sender is authenticated.
 	Held int `json:"held"`
 	// Calls are what the Held frames carry: the calls that run or whose results aren't acknowledged, in the order in
-	// which they came. ReadHeld reads them.
+	// which they came.
 	Calls []Held `json:"-"`
 }
 
@@ -135,32 +134,4 @@ func isPlain(s string) bool {
 		}
 	}
 	return true
-}
-
-// ReadHeld receives the calls that follow the hello of a session's runner. They take at most MaxHeldCalls times MaxHeld.
-// A runner whose calls are read slowly pings between them.
-func ReadHeld(r io.Reader, s *Session) error {
-	if s.Held < 0 || s.Held > MaxHeldCalls {
-		return fmt.Errorf("a runner holds at most %d calls, this one %d", MaxHeldCalls, s.Held)
-	}
-	for pings := 0; len(s.Calls) < s.Held; {
-		size, err := ReadHeader(r, MaxHeld)
-		if err != nil {
-			return err
-		}
-		m, err := ReadFromRunner(r, size)
-		switch {
-		case err != nil:
-			return err
-		case m.Ping != nil && pings < MaxHeldCalls:
-			pings++
-			continue
-		case m.Held == nil:
-			return fmt.Errorf("a hello of %d calls is followed by %d", s.Held, len(s.Calls))
-		case !isUID(m.Held.UID), m.Held.State != Running && m.Held.State != Ended:
-			return errors.New("a hello is followed by a call that isn't one")
-		}
-		s.Calls = append(s.Calls, *m.Held)
-	}
-	return nil
 }

@@ -14,7 +14,7 @@ const TerminationMessagePath = "/dev/termination-log"
 // TerminationMessage is the copy of a result that a runner leaves in its container's termination message. The command
 // could write there too, so the copy carries a code that is made with the pod's token.
 type TerminationMessage struct {
-	// Outcome is what result.EncodeTerminationLimit wrote.
+	// Outcome is what result.EncodeTermination wrote.
 	Outcome json.RawMessage `json:"outcome"`
 	Code    string          `json:"code"`
 }

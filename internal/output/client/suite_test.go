@@ -16,7 +16,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	outputclient "toolcall.dev/operator/internal/output/client"
-	"toolcall.dev/operator/internal/subresources/apitest"
+	"toolcall.dev/operator/internal/testing/apitest"
 )
 
 // api is the aggregated API behind the API server; nil when there is none.

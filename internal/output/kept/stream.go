@@ -27,11 +27,8 @@ import (
 	"toolcall.dev/operator/internal/output"
 )
 
-// Bounds of what a file keeps of a stream.
-const (
-	DefaultBytes = 8 << 20
-	MaxBytes     = 1 << 30
-)
+// MaxBytes bounds what a file keeps of a stream.
+const MaxBytes = 1 << 30
 
 // Limits are what is kept of a stream.
 type Limits struct {

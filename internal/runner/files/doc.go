@@ -28,8 +28,8 @@
 //     temporary file, nothing else;
 //   - memory is bounded whatever the size of a file or a tree. An operation ends soon after its context: a match of an
 //     expression reads its line step by step where it could take long. Of a line longer than 256 KiB, the start is searched;
-//   - what matches an expression, package regexp decides alone. The automaton before it only leaves out lines that can't
-//     match, and its memory and the time to build it are bounded.
+//   - what matches an expression, package regexp decides alone. Texts of which a match contains one only leave out lines
+//     before.
 //
 // The package needs openat2 (Linux 5.6) and refuses every request without it. It must not depend on /proc, start
 // processes, or import anything but the standard library and golang.org/x/sys: it is linked into the supervisor that runs

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -475,48 +476,90 @@ func FuzzGrep(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data string, small byte) {
 		text, content, _ := strings.Cut(data, "\x00")
-		p, err := compilePattern(text, false)
-		if err != nil || strings.Contains(content, "\x00") {
-			return
-		}
-		if small%2 == 0 {
-			// As if a match took long.
-			p.size = 2 * maxStepsAtOnce
-		}
-		var want []int64
-		expr := regexp.MustCompile(text)
-		for i, line := range strings.Split(content, "\n") {
-			isLast := i == strings.Count(content, "\n")
-			if isLast && line == "" {
-				continue
-			}
-			if expr.MatchString(line) || strings.HasSuffix(line, "\r") && expr.MatchString(strings.TrimSuffix(line, "\r")) {
-				want = append(want, int64(i+1))
-			}
-		}
-		w := newWorld(t)
-		file, err := os.Open(w.file("f", content))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		s := testSearcher(t, p)
-		// A buffer that holds the longest line, but not the file.
-		longest := 0
-		for _, line := range strings.Split(content, "\n") {
-			longest = max(longest, len(line)+1)
-		}
-		s.buffer = make([]byte, longest+1+int(small))
-		h, err := s.file(int(file.Fd()), "f", int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []int64
-		for _, m := range h.found {
-			got = append(got, m.number)
-		}
-		if len(want) <= MaxResults && !slices.Equal(got, want) {
-			t.Errorf("%q in %q: lines %v, want %v (literals %v)", text, content, got, want, p.literals)
-		}
+		expectLines(t, newWorld(t), text, content, small)
 	})
+}
+
+// expectLines holds a search to the expression. A small number that is even has it match as if that took long.
+func expectLines(t *testing.T, w *world, text, content string, small byte) {
+	t.Helper()
+	p, err := compilePattern(text, false)
+	if err != nil || strings.Contains(content, "\x00") {
+		return
+	}
+	if small%2 == 0 {
+		p.size = 2 * maxStepsAtOnce
+	}
+	var want []int64
+	expr := regexp.MustCompile(text)
+	for i, line := range strings.Split(content, "\n") {
+		isLast := i == strings.Count(content, "\n")
+		if isLast && line == "" {
+			continue
+		}
+		if expr.MatchString(line) || strings.HasSuffix(line, "\r") && expr.MatchString(strings.TrimSuffix(line, "\r")) {
+			want = append(want, int64(i+1))
+		}
+	}
+	file, err := os.Open(w.file("f", content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := testSearcher(t, p)
+	// A buffer that holds the longest line, but not the file.
+	longest := 0
+	for _, line := range strings.Split(content, "\n") {
+		longest = max(longest, len(line)+1)
+	}
+	s.buffer = make([]byte, longest+1+int(small))
+	h, err := s.file(int(file.Fd()), "f", int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for _, m := range h.found {
+		got = append(got, m.number)
+	}
+	if len(want) <= MaxResults && !slices.Equal(got, want) {
+		t.Errorf("%q in %q: lines %v, want %v (literals %v)", text, content, got, want, p.literals)
+	}
+}
+
+// TestGrepOnRandomExpressions is FuzzGrep with expressions that are always valid.
+func TestGrepOnRandomExpressions(t *testing.T) {
+	t.Parallel()
+	w, random := newWorld(t), rand.New(rand.NewPCG(5, 6))
+	characters := []string{"a", "b", "k", "S", "0", "_", " ", "-", "\n", "\n", "\r\n", "\r", "é", "ſ", "\u212a", "\ufffd", "\xff", "\xe2", "世"}
+	for range 4000 {
+		expr, content := randomExpression(random, 3), ""
+		for range random.IntN(30) {
+			content += characters[random.IntN(len(characters))]
+		}
+		expectLines(t, w, expr, content, byte(random.IntN(256)))
+	}
+}
+
+// randomExpression nests operators to a depth.
+func randomExpression(random *rand.Rand, depth int) string {
+	atoms := []string{"a", "b", "[ak]", "[^a]", ".", `\w`, `\W`, `\d`, `\s`, "é", "[^é]", `\pL`, "(?i:[k])", "(?i:s)", "(?i:ab)", "(?s:.)", "\ufffd",
+		`\n`, `\r`, "0", "^", "$", `\b`, `\B`, `\A`, `\z`, "(?m:^)", "(?m:$)", ""}
+	if depth == 0 {
+		return atoms[random.IntN(len(atoms))]
+	}
+	sub := func() string { return randomExpression(random, depth-1) }
+	switch random.IntN(4) {
+	case 0:
+		return "(?:" + sub() + "|" + sub() + ")"
+	case 1:
+		return "(?:" + sub() + ")" + []string{"*", "+", "?", "*?", "{2}", "{1,3}", "{0,2}?"}[random.IntN(7)]
+	default:
+		return sub() + sub()
+	}
+}
+
+// testSearcher returns a searcher without bounds.
+func testSearcher(t *testing.T, p *pattern) *searcher {
+	c := &call{ctx: t.Context(), rules: &compiledRules{maxOutput: math.MaxInt64}, req: &Request{}}
+	return c.newSearcher(p, MaxResults)
 }

@@ -7,12 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	// maxLiterals is how many texts are looked for at once. Each costs a search of its own.
-	maxLiterals = 8
-	// maxFoldBytes bounds a text in any case, whose search takes its length for each byte.
-	maxFoldBytes = 32
-)
+// maxLiterals is how many texts are looked for at once. Each costs a search of its own.
+const maxLiterals = 8
 
 // literal is a text that a line must contain to match.
 type literal struct {
@@ -86,7 +82,7 @@ func literalOf(re *syntax.Regexp) []literal {
 			r = unicode.ToLower(r)
 		}
 		text = utf8.AppendRune(text, r)
-		if len(text) > len(best) && !(fold && len(text) > maxFoldBytes) {
+		if len(text) > len(best) {
 			best = bytes.Clone(text)
 		}
 	}
@@ -107,68 +103,4 @@ func foldsInASCII(r rune) bool {
 		}
 	}
 	return true
-}
-
-// index returns where the text is first; -1 if it isn't there.
-func (l *literal) index(data []byte) int {
-	if !l.fold {
-		return bytes.Index(data, l.text)
-	}
-	lower, upper := l.text[0], l.text[0]
-	if 'a' <= lower && lower <= 'z' {
-		upper -= 'a' - 'A'
-	}
-	finder := caseFinder{data: data, next: [2]int{-1, -1}, bytes: [2]byte{lower, upper}}
-	for at := finder.find(0); at >= 0; at = finder.find(at + 1) {
-		if len(data)-at < len(l.text) {
-			return -1
-		}
-		if equalFold(data[at:at+len(l.text)], l.text) {
-			return at
-		}
-	}
-	return -1
-}
-
-// equalFold compares bytes with a text in lower case.
-func equalFold(data, lower []byte) bool {
-	for i, c := range data {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// caseFinder finds the next of two bytes. It remembers where each of them is, so that a rare one isn't searched for again.
-type caseFinder struct {
-	data  []byte
-	bytes [2]byte
-	// next is where each is next, at or after the last position; -1 is unknown.
-	next [2]int
-}
-
-func (f *caseFinder) find(from int) int {
-	for i, b := range f.bytes {
-		if f.next[i] >= from || i == 1 && b == f.bytes[0] {
-			continue
-		}
-		f.next[i] = len(f.data)
-		if from < len(f.data) {
-			if at := bytes.IndexByte(f.data[from:], b); at >= 0 {
-				f.next[i] = from + at
-			}
-		}
-	}
-	at := f.next[0]
-	if f.bytes[1] != f.bytes[0] {
-		at = min(at, f.next[1])
-	}
-	if at >= len(f.data) {
-		return -1
-	}
-	return at
 }

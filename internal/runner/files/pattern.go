@@ -16,10 +16,9 @@ const (
 type pattern struct {
 	// expr is nil if the only literal is all there is to match.
 	expr *regexp.Regexp
-	// filter finds the lines that expr has to look at.
-	filter *dfaProgram
 	// size is about how many instructions expr has.
-	size     int
+	size int
+	// literals are texts of which a line that matches contains one; none if every line may match.
 	literals []literal
 }
 
@@ -50,16 +49,12 @@ func compilePattern(text string, isLiteral bool) (*pattern, error) {
 	if err != nil {
 		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
 	}
-	filter, err := newDFAProgram(expr.String())
-	if err != nil {
-		return nil, newError(InvalidPattern, "The pattern can't be used: %v: make it simpler.", err)
-	}
 	tree = tree.Simplify()
-	p := &pattern{expr: expr, filter: filter, size: size, literals: requiredLiterals(tree)}
+	p := &pattern{expr: expr, size: size, literals: requiredLiterals(tree)}
 	// An expression's U+FFFD matches other bytes too.
 	isText := tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(string(tree.Rune), "\n\uFFFD")
 	if isText {
-		p.expr, p.filter = nil, nil
+		p.expr = nil
 	}
 	return p, nil
 }

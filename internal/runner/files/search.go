@@ -62,8 +62,8 @@ type searcher struct {
 	buffer []byte
 	// next is where each literal is next in the data that is searched.
 	next []int
-	// filter is nil if the pattern has no expression.
-	filter *lineDFA
+	// lower is the data in lower case, for texts in any case.
+	lower []byte
 
 	// What follows is of one file. data is what is there of it, from at on.
 	fd   int
@@ -81,14 +81,10 @@ type searcher struct {
 const searchBytes = 256 << 10
 
 func (c *call) newSearcher(p *pattern, limit int) *searcher {
-	s := &searcher{
+	return &searcher{
 		ctx: c.ctx, pattern: p, bounds: c.holds(limit), rules: c.rules, around: c.req.ContextLines,
 		buffer: make([]byte, searchBytes), next: make([]int, len(p.literals)),
 	}
-	if p.filter != nil {
-		s.filter = newLineDFA(p.filter, maxStateBytes/grepWorkers())
-	}
-	return s
 }
 
 // file searches an open file up to its size. A file with a NUL byte in what is read of it is binary.
@@ -160,11 +156,9 @@ func (s *searcher) search(end, skipping bool) (held int, stillSkipping bool, err
 // lines finds the lines in the first bytes of the data that match. An open line goes on behind them.
 func (s *searcher) lines(size int, open bool) error {
 	data := s.data[:size]
+	s.lower = s.lower[:0]
 	for i := range s.next {
 		s.next[i] = -1
-	}
-	if s.filter != nil {
-		s.filter.addCredit(len(data))
 	}
 	counted, at := 0, 0
 	if s.at == 0 && bytes.HasPrefix(data, []byte(byteOrderMark)) {
@@ -200,17 +194,17 @@ func (s *searcher) lines(size int, open bool) error {
 // candidate returns where a line that may match goes on or starts; -1 if there is none.
 func (s *searcher) candidate(data []byte, from int) int {
 	if len(s.pattern.literals) == 0 {
-		at := s.filter.find(data[from:])
-		if at < 0 {
-			return -1
-		}
-		return from + at
+		return from
 	}
 	first := len(data)
-	for i := range s.pattern.literals {
+	for i, l := range s.pattern.literals {
 		if s.next[i] < from {
+			in := data
+			if l.fold {
+				in = s.lowered(data)
+			}
 			s.next[i] = len(data)
-			if at := s.pattern.literals[i].index(data[from:]); at >= 0 {
+			if at := bytes.Index(in[from:], l.text); at >= 0 {
 				s.next[i] = from + at
 			}
 		}
@@ -222,13 +216,23 @@ func (s *searcher) candidate(data []byte, from int) int {
 	return first
 }
 
+// lowered returns the data in lower case, as far as it is ASCII.
+func (s *searcher) lowered(data []byte) []byte {
+	if len(s.lower) == 0 {
+		s.lower = append(s.lower, data...)
+		for i, c := range s.lower {
+			if 'A' <= c && c <= 'Z' {
+				s.lower[i] = c + 'a' - 'A'
+			}
+		}
+	}
+	return s.lower
+}
+
 // match returns where in the line the match starts; -1 if there is none. The literal was found at hint.
 func (s *searcher) match(line []byte, hint int) int {
 	if s.pattern.expr == nil {
 		return hint
-	}
-	if len(s.pattern.literals) > 0 && s.filter.find(line) < 0 {
-		return -1
 	}
 	at := s.find(line)
 	if at < 0 {

@@ -75,7 +75,7 @@ func TestOutputOfACommandIsReadWhileItRunsAndAfterwards(t *testing.T) {
 	b := newBench(t, 1)
 	for range 3 {
 		wait := b.fifo("wait")
-		cmd, shown := keeping(t, bash(`echo begun; read <`+wait+`; echo ended >&2`), kept.DefaultBytes)
+		cmd, shown := keeping(t, bash(`echo begun; read <`+wait+`; echo ended >&2`), 8<<20)
 		ended := b.start(t.Context(), cmd)
 		s, p := <-shown, make([]byte, 100)
 		if err := s.stdout.Wait(t.Context(), 3); err != nil {
@@ -156,7 +156,7 @@ func TestNobodyKeepsTheOutputOfACommandThatNobodyAsksFor(t *testing.T) {
 	before := unnamed(t)
 	b := newBench(t, 1)
 	cmd := bash(`head -c 1000000 /dev/zero`)
-	cmd.KeepBytesPerStream = kept.DefaultBytes
+	cmd.KeepBytesPerStream = 8 << 20
 	if o := b.run(t.Context(), cmd); o.Stdout.Bytes != 1_000_000 || unnamed(t) != before {
 		t.Errorf("got %s, and files are left", reason(o))
 	}
@@ -164,7 +164,7 @@ func TestNobodyKeepsTheOutputOfACommandThatNobodyAsksFor(t *testing.T) {
 
 func TestTheOutputOfALostShimIsSaidToBeMissing(t *testing.T) {
 	b := newBench(t, 1)
-	cmd, shown := keeping(t, bash(`echo text; sleep 600`), kept.DefaultBytes)
+	cmd, shown := keeping(t, bash(`echo text; sleep 600`), 8<<20)
 	ended := b.start(t.Context(), cmd)
 	s := <-shown
 	if err := s.stdout.Wait(t.Context(), 4); err != nil {

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 	"toolcall.dev/operator/test/bench/figures"
 	"toolcall.dev/operator/test/bench/standalone"
 )

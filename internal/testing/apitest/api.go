@@ -32,10 +32,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/internal/access"
-	"toolcall.dev/operator/internal/apiservertest"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/subresources"
+	"toolcall.dev/operator/internal/testing/apiservertest"
 )
 
 const (
