@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func TestToolPodsAcceptNobodyAndTheDeniedReachTheOperatorOnly(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func TestMain(m *testing.M) { os.Exit(fixture.Suite.Run(m)) }

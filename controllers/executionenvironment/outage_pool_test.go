@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // failedOver is a world whose pool of two waited for hours when another operator took over. Its runners are away.

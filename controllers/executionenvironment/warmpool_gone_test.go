@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // Whatever deletes what is owned by an environment that is gone can't take a call's pod: it isn't owned by that.

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // lagging shows the Jobs as they were when it was made.

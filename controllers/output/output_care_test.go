@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	kept "toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // care is what looks after the output of calls that have ended.

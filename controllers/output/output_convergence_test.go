@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // Whatever fails on the way: the store, writes to the API, the operator, the connection. As long as the pod is there and all

@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // expectStream compares what a status says of stdout.

@@ -26,12 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	kept "toolcall.dev/operator/controllers/output"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/output/store"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // storing is an operator that has an output store, in a folder.

@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/testing/apiservertest"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // An authorizer that fails has not said no, whatever it is configured to stand for when it does.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // The most that a runner may report, in the characters that take most bytes, is what the API server takes.

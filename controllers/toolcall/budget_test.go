@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	callqueue "toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func by(user string) func(*v1alpha1.ToolCall) {

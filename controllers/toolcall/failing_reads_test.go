@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // Whatever a pass can't read: it ends with the error and writes nothing. The next pass goes on as if it had not been.

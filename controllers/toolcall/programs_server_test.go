@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // programsRecord is the record of a call's programs in the operator's log.

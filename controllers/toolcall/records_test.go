@@ -7,9 +7,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/dial"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // With the API server's own answers and the cache as it is.

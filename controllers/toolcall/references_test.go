@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // A client sends no request for a name that can't stand in a URL, and says so with an error of its own, which never passes.

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 const secretLiteral = "hunter2-and-some-more"

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // history has every version of the calls of a namespace.

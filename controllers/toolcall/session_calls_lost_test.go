@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func testLostPod(t *testing.T) {

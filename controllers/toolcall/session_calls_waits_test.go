@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	callqueue "toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func testWaitsForTheStart(t *testing.T) {

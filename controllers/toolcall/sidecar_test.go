@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // container is the kubelet's word about one container of a pod.

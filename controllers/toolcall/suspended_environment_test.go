@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func TestASuspendedEnvironmentHoldsNewCallsUntilItIsResumed(t *testing.T) {

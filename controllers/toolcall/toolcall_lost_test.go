@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // words is the copy of a result that a runner with the token leaves in its pod.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // A call that starts within a second says both at once: one write less.

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/access"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func atMost(n int32) func(*v1alpha1.ExecutionEnvironment) {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
 	"toolcall.dev/operator/internal/jobspec"
 	callqueue "toolcall.dev/operator/internal/queue"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // The kubelet's SIGTERM has the runner leave its result in the pod, and the Job is gone when that is read.

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 func limited(most, each *int32) func(*v1alpha1.ExecutionEnvironment) {

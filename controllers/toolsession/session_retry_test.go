@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // Files of a session outlive a pod that can't start: the first such pod ends a session, a later one doesn't.

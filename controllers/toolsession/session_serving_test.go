@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/controllers/internal/fixture"
+	"toolcall.dev/operator/internal/testing/fixture"
 )
 
 // What the controller of calls is told, from before a session's pod to after its end.
