@@ -65,7 +65,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 		}
 	}
 	r.follow(ctx, o, &e)
-	if err := errors.Join(adopted, r.remove(ctx, o, &e)); err != nil {
+	if err := errors.Join(adopted, r.remove(ctx, &e)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: e.wake}, nil
@@ -281,7 +281,7 @@ func (r *applier) assignInSession(o *observation, e *effects, m message) {
 }
 
 // remove deletes what the call doesn't need any more.
-func (r *applier) remove(ctx context.Context, o *observation, e *effects) error {
+func (r *applier) remove(ctx context.Context, e *effects) error {
 	for _, job := range e.remove {
 		// The kubelet's SIGTERM has the runner stop whatever still runs.
 		err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})

@@ -29,7 +29,7 @@ type measured struct {
 	root    string
 	lines   int
 	mutexes int
-	// files are those of each folder, without tests; methods those of each type.
+	// files are those of each folder, without tests and what only they import; methods those of each type.
 	files, methods map[string]int
 }
 
@@ -70,7 +70,7 @@ func (m *measured) visit(path string, d fs.DirEntry, err error) error {
 	switch name := d.Name(); {
 	case err != nil:
 		return err
-	case d.IsDir() && (name == "bin" || name == "dist" || name == "testdata" || name == "node_modules" || name == "test" || name == "fixture" || strings.HasPrefix(name, ".") && path != m.root):
+	case d.IsDir() && (name == "bin" || name == "dist" || name == "testdata" || name == "node_modules" || name == "test" || name == "testing" || strings.HasPrefix(name, ".") && path != m.root):
 		return fs.SkipDir
 	case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "zz_generated"):
 		return nil

@@ -50,7 +50,7 @@ func TestKnownValuesAreInNothingThatIsKeptOrShown(t *testing.T) {
 // The pieces come a moment apart, so that each is read by itself.
 func TestAValueThatIsReadInPiecesIsReplaced(t *testing.T) {
 	var live bytes.Buffer
-	cmd := redacting(bash("for part in a- corr ect-horse- batt ery -b; do printf -- $part; sleep 0.1; done"))
+	cmd := redacting(bash("for part in a- correct- ho rse- batt ery -b; do printf -- $part; sleep 0.1; done"))
 	cmd.Stdout = &live
 	completed("a-[redacted: token]-b", "").check(t, runIt(t, t.Context(), cmd))
 	if live.String() != "a-[redacted: token]-b" {
