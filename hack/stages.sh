@@ -28,11 +28,14 @@ duration() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
 last_time() { awk -v name="$1" '$1 == name { print $2 }' "$times" 2>/dev/null || true; }
 
+# selected says whether a stage is to run: all are without STAGES.
+selected() { [[ -z ${STAGES:-} || " $STAGES " == *" $1 "* ]]; }
+
 # left prints the stages that have not ended, except the one that starts.
 left() {
   local name last
   for name in "${plan[@]}"; do
-    [[ $name != "$1" ]] && ! grep -q "^$name " "$done" || continue
+    [[ $name != "$1" ]] && selected "$name" && ! grep -q "^$name " "$done" || continue
     last=$(last_time "$name")
     printf ' %s%s' "$name" "${last:+ $(duration "$last")}"
   done
@@ -64,10 +67,12 @@ ended() {
   say "=== $name: $result after $(duration "$seconds"), processors $busy % busy"
 }
 
-# stage NAME COMMAND... runs a command, and shows its output while it is written to the log.
+# stage NAME COMMAND... runs a command, and shows its output while it is written to the log. Of a script with STAGES, a list of names,
+# only these stages run.
 stage() {
   local name=$1 status=0 began=$SECONDS shown processors
   shift
+  selected "$name" || return 0
   announce "$name"
   read -ra processors < <(processor_time)
   : >"$logs/$name.log"

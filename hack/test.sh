@@ -142,6 +142,7 @@ else
   lane unit_tests
 fi
 
+selected cluster-up || { await_lanes; exit; }
 cluster status >/dev/null 2>&1 || started=yes
 stage cluster-up go -C hack/cluster run . up || exit
 KUBECONFIG=$(cluster kubeconfig)

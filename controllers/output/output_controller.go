@@ -5,6 +5,7 @@ package output
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
@@ -31,6 +33,8 @@ const (
 	// then is lost, whatever the store does.
 	storePatience = 5 * time.Minute
 	storeLimit    = storePatience + time.Minute
+	// concurrent is how many calls are looked at at the same time.
+	concurrent = 4
 )
 
 // Reconciler brings the output of ended calls to its end.
@@ -58,7 +62,8 @@ type Warn func(call *v1alpha1.ToolCall, kind, reason, action, message string)
 
 // SetupWithManager registers the controller. It looks at the calls that there is news of.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("output").WatchesRawSource(calls.Source()).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("output").WatchesRawSource(calls.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).Complete(r)
 }
 
 // Reconcile looks at a call that has ended and whose status says that its output is being stored. The cache has no such calls.
@@ -69,6 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	now, ended := r.Clock.Now(), call.FinishedAt()
 	keyHash, isGone, err := r.source(ctx, call)
+	if errors.Is(err, toolsession.ErrBehind) {
+		return ctrl.Result{RequeueAfter: host.RetryPause}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
