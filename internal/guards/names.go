@@ -129,7 +129,8 @@ func (n *nameChecker) collect(node syntax.Node) bool {
 		}
 	case *syntax.CallExpr:
 		if len(node.Args) > 0 {
-			n.definesMore = n.definesMore || hasField("eval source . alias enable", node.Args[0].Lit())
+			name, written := writtenOut(node.Args[0])
+			n.definesMore = n.definesMore || written && hasField("eval source . alias enable", name)
 		}
 	}
 	return true
@@ -142,7 +143,7 @@ func (n *nameChecker) check(node syntax.Node) bool {
 		reads := len(node.Args) > 0 && node.Args[0].Lit() == "read"
 		for _, assign := range node.Assigns {
 			if assign.Name != nil && !(reads && assign.Name.Value == "IFS") {
-				n.checkAssigned(assign.Name)
+				n.checkAssigned(assign.Name, assign.Name.Value)
 			}
 		}
 		if len(node.Args) > 0 {
@@ -150,15 +151,13 @@ func (n *nameChecker) check(node syntax.Node) bool {
 		}
 	case *syntax.DeclClause:
 		for _, assign := range node.Args {
-			if assign.Name != nil && !assign.Naked {
-				n.checkAssigned(assign.Name)
-			}
+			n.checkDeclared(assign)
 		}
 	case *syntax.WordIter:
-		n.checkAssigned(node.Name)
+		n.checkAssigned(node.Name, node.Name.Value)
 	case *syntax.ParamExp:
 		if node.Exp != nil && node.Param != nil && (node.Exp.Op == syntax.AssignUnset || node.Exp.Op == syntax.AssignUnsetOrNull) {
-			n.checkAssigned(node.Param)
+			n.checkAssigned(node.Param, node.Param.Value)
 		}
 	}
 	return n.refused == nil
@@ -183,10 +182,23 @@ func (n *nameChecker) checkName(at *syntax.Word) {
 	}
 }
 
+// checkDeclared checks an argument of export and its like. One that is quoted, like "PATH=/x", is an assignment too.
+func (n *nameChecker) checkDeclared(assign *syntax.Assign) {
+	switch {
+	case assign.Name != nil && !assign.Naked:
+		n.checkAssigned(assign.Name, assign.Name.Value)
+	case assign.Name == nil && assign.Value != nil:
+		text, _ := writtenOut(assign.Value)
+		if name, _, assigns := strings.Cut(text, "="); assigns {
+			n.checkAssigned(assign.Value, strings.TrimSuffix(name, "+"))
+		}
+	}
+}
+
 // checkAssigned checks the name of a variable that the script sets.
-func (n *nameChecker) checkAssigned(name *syntax.Lit) {
-	if n.weak && n.policy.protected.has(name.Value) {
-		n.refuse(name, "the script sets the variable "+quote(name.Value)+", which the policy's protectedEnv lists because it can change which program runs", "leave it out")
+func (n *nameChecker) checkAssigned(at syntax.Node, name string) {
+	if n.weak && n.policy.protected.has(name) {
+		n.refuse(at, "the script sets the variable "+quote(name)+", which the policy's protectedEnv lists because it can change which program runs", "leave it out")
 	}
 }
 
@@ -196,7 +208,8 @@ func (n *nameChecker) refuse(at syntax.Node, what, fix string) {
 	}
 }
 
-// writtenOut is the text of a word that stands for exactly itself, with or without quotes; ok is false for any other.
+// writtenOut is the text of a word that stands for exactly itself, with or without quotes. For any other ok is false, and text is no
+// more than how the word starts.
 func writtenOut(w *syntax.Word) (text string, ok bool) {
 	if w.Lit() == "[" {
 		return "[", true
@@ -205,20 +218,20 @@ func writtenOut(w *syntax.Word) (text string, ok bool) {
 	for i, part := range w.Parts {
 		switch part := part.(type) {
 		case *syntax.Lit:
-			if i == 0 && strings.HasPrefix(part.Value, "~") || !unescape(&b, part.Value, "*?[{") {
-				return "", false
+			if i == 0 && strings.HasPrefix(part.Value, "~") || !unescape(&b, part.Value) {
+				return b.String(), false
 			}
 		case *syntax.SglQuoted:
 			if part.Dollar {
-				return "", false
+				return b.String(), false
 			}
 			b.WriteString(part.Value)
 		case *syntax.DblQuoted:
 			if part.Dollar || !writeQuoted(&b, part.Parts) {
-				return "", false
+				return b.String(), false
 			}
 		default:
-			return "", false
+			return b.String(), false
 		}
 	}
 	return b.String(), true
@@ -227,7 +240,12 @@ func writtenOut(w *syntax.Word) (text string, ok bool) {
 func writeQuoted(b *strings.Builder, parts []syntax.WordPart) bool {
 	for _, part := range parts {
 		lit, ok := part.(*syntax.Lit)
-		if !ok || strings.ContainsRune(lit.Value, '\\') || !unescape(b, lit.Value, "") {
+		if !ok {
+			return false
+		}
+		text, _, escapes := strings.Cut(lit.Value, `\`)
+		b.WriteString(text)
+		if escapes {
 			return false
 		}
 	}
@@ -235,7 +253,7 @@ func writeQuoted(b *strings.Builder, parts []syntax.WordPart) bool {
 }
 
 // unescape writes a text without its backslashes; false where it has a character that stands for others.
-func unescape(b *strings.Builder, text, special string) bool {
+func unescape(b *strings.Builder, text string) bool {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if c == '\\' && i+1 < len(text) {
@@ -245,7 +263,7 @@ func unescape(b *strings.Builder, text, special string) bool {
 			}
 			continue
 		}
-		if strings.IndexByte(special, c) >= 0 {
+		if strings.IndexByte("*?[{", c) >= 0 {
 			return false
 		}
 		b.WriteByte(c)

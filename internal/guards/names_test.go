@@ -62,7 +62,7 @@ func TestUnderKernelOnlyNamesThatAreWrittenOutAreRefused(t *testing.T) {
 	bare := kernelPolicy(t, "ls", "cat", "bash", "python3", "/opt/tools/lint")
 	for _, script := range []string{
 		"ls", "c=id; $c", "eval id", "eval $x", "python3 -c 'import os'", "bash -c id", "bash script.sh", "f() { ls; }; f", "if true; then f() { ls; }; fi; f", "g; g() { ls; }",
-		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", "./gradlew test", "node_modules/.bin/tsc", "../x", "/usr/bin/ls -l", "/opt/tools/lint", "lint .", "/bin/bash -c ls",
+		"source venv/bin/activate; deactivate", ". ./lib.sh && helper", `[ -s "$NVM_DIR/nvm.sh" ] && \. "$NVM_DIR/nvm.sh"; nvm use 18`, "'source' lib.sh; helper", "./gradlew test", "node_modules/.bin/tsc", "../x", "/usr/bin/ls -l", "/opt/tools/lint", "lint .", "/bin/bash -c ls",
 		"IFS= read -r x", "echo $((x))", "declare -A m; m[a]=1", "ls <(ls)", "cat() { ls; }; cat", "mapfile -t a < f", "shopt -s globstar", "trap 'id' EXIT", "ls \\\n -l", "PATH=$PATH:/x ls", "cat <<E\nx", "ls )", "x=1", "[[ -v x ]]", "\"$x\" y", "${x}id", "i$x", "i*", "{id,x}", "~/bin/x", "$'id'", "coproc ls", "",
 		strings.Repeat("(", 5000), "kill 1", "command -v id", "builtin cd", "type id", "env2=1 ls", "let x=1", "time ls", "export -p PATH", strings.Repeat("ls;", 9000),
 	} {
@@ -142,6 +142,7 @@ func TestProtectedVariablesAreNotAssignedUnderName(t *testing.T) {
 	for _, policy := range []*Policy{namePolicy(t, "ls")} {
 		for _, script := range []string{
 			"PATH=/x", "PATH=$PATH:/x ls", "ls; LD_PRELOAD=x ls", "export PATH=/x", "declare -x LD_LIBRARY_PATH=x", "local IFS=,", "readonly BASH_ENV=x", "for PATH in a b; do ls; done", "echo ${PATH:=x}", "f() { PATH=x; }", "PATH+=:/x", "IFS=, ls", "IFS=,",
+			`export "PATH=/x"`, "export 'LD_PRELOAD=x'", `declare -x "PATH=$PATH:/x"`, `export "PATH+=:/x"`, `readonly "PATH=\$x"`, `export FOO=1 P"ATH=/x"`,
 		} {
 			denial := checkScript(policy, script)
 			if denial == nil || denial.Reason != v1alpha1.ReasonShellCommandNotAllowed || !strings.Contains(denial.Message, "protectedEnv") {
@@ -151,7 +152,7 @@ func TestProtectedVariablesAreNotAssignedUnderName(t *testing.T) {
 				t.Errorf("Kernel, %q: %s", script, denial.Message)
 			}
 		}
-		for _, script := range []string{"FOO=1", "ls $PATH", "export PATH", "while IFS= read -r x; do ls; done", "IFS=: read -r a b", "echo ${PATH:-x}", "unset PATH"} {
+		for _, script := range []string{"FOO=1", "ls $PATH", "export PATH", "while IFS= read -r x; do ls; done", "IFS=: read -r a b", "echo ${PATH:-x}", "unset PATH", `export "FOO=PATH=x"`, `export "$x"`, `export "$x=PATH="`, `export "PATH"`, `declare -x "PATHS=x"`} {
 			if denial := checkScript(policy, script); denial != nil {
 				t.Errorf("%s, %q: %s", policy.Enforcement(), script, denial.Message)
 			}

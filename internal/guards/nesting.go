@@ -42,7 +42,7 @@ func (r *depthReader) Read(buffer []byte) (int, error) {
 	return n, nil
 }
 
-// nestsTooDeep bounds the recursion of all that reads the tree, and the indentation of what is printed.
+// nestsTooDeep bounds the recursion of all that reads the tree.
 func nestsTooDeep(file *syntax.File) bool {
 	var path []syntax.Node
 	nesting, operators := 0, 0
