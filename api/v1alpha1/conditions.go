@@ -252,7 +252,8 @@ const (
 	ReasonEnvNotAllowed = "EnvNotAllowed"
 	// ReasonShellDisabled says that shell.enabled is false.
 	ReasonShellDisabled = "ShellDisabled"
-	// ReasonShellCommandNotAllowed says that the script could run a program that binaries.allowed lacks.
+	// ReasonShellCommandNotAllowed says that the script names a program that binaries.allowed lacks; under
+	// binaries.enforcement Name also that a name isn't written out, or that the script sets a protected variable.
 	ReasonShellCommandNotAllowed = "ShellCommandNotAllowed"
 	// ReasonShellNotParseable says that the script could not be parsed, so that nobody can say what it runs.
 	ReasonShellNotParseable = "ShellNotParseable"

@@ -47,8 +47,9 @@ type ExecutionPolicySpec struct {
 	EnvBlocklist []string `json:"envBlocklist,omitzero"`
 
 	// protectedEnv are the variables that a call's own env may not set, because they make another program
-	// run than the one that was checked; a name, or a prefix that ends in "*". Default: PATH, IFS, LD_*,
-	// BASH_ENV, PYTHONPATH and more, as the object shows. An empty list protects nothing.
+	// run than the one that was checked; a name, or a prefix that ends in "*". With shell.commands Allowlisted and
+	// binaries.enforcement Name, a script may not set them either where the assignment is written out. Default: PATH,
+	// IFS, LD_*, BASH_ENV, PYTHONPATH and more, as the object shows. An empty list protects nothing.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
@@ -125,14 +126,14 @@ type BinariesMode string
 const (
 	// BinariesPermissive takes an empty list for any program.
 	BinariesPermissive BinariesMode = "Permissive"
-	// BinariesEnforced takes an empty list for none, and holds what a listed program starts to the list.
+	// BinariesEnforced takes an empty list for none. BinariesPolicy.enforcement says what holds it.
 	BinariesEnforced BinariesMode = "Enforced"
 )
 
 // BinariesPolicy says which programs may run.
 type BinariesPolicy struct {
 	// mode is Permissive (the default: an empty list allows any binary) or Enforced (an empty list allows
-	// none, and a listed program that launches others may only launch listed ones).
+	// none). enforcement says whether the list also holds what a listed program starts.
 	// +kubebuilder:default=Permissive
 	// +optional
 	Mode BinariesMode `json:"mode,omitempty"`
