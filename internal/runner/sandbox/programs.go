@@ -179,7 +179,7 @@ func (r *resolver) addNew(entry string, allowWritable bool) (string, error) {
 	}
 	f, err := openProgram(unix.AT_FDCWD, entry)
 	if err != nil {
-		return "", nil //nolint:nilerr // what isn't there can't be executed either
+		return "", nil // what isn't there can't be executed either
 	}
 	defer f.close()
 	switch writable := r.isWritable(f); {
@@ -262,7 +262,7 @@ func (r *resolver) addLoader(path string) error {
 	r.found[path] = ""
 	f, err := openPath(path)
 	if err != nil {
-		return nil //nolint:nilerr // the program can't be executed then
+		return nil // the program can't be executed then
 	}
 	defer f.close()
 	if !f.isRegular() || r.loaders[f.id] || r.isWritable(f) {
