@@ -31,6 +31,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, e effects) (ctrl
 	}
 	if e.leaveLine {
 		r.SessionQueue.Exclude(o.name)
+		r.wakeLine(o)
 	}
 	if e.store != nil {
 		r.Outputs.Finish(e.store.of, e.store.keys, o.now, e.store.isGone)
@@ -193,7 +194,10 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Hub.Dismiss(key.Namespace, key.Name, "", e.gone)
 	}
 	if e.forget || e.forgetName {
-		r.forget(key)
+		// The session of a call that is gone isn't known, nor how much room it has.
+		if session := r.forget(key); session.Name != "" {
+			r.SessionQueue.Wake(session, wire.MaxConcurrentCalls, wire.MaxBackgroundCalls)
+		}
 	}
 	if e.forget && o.call.Status.Phase.Terminal() {
 		r.Earlier.Forget(key, o.call.UID)
@@ -239,9 +243,14 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Retention.Keep(ctx, o.call)
 	}
 	if o.session != nil && e.makesRoom() {
-		room := o.session.Host.Room()
-		r.SessionQueue.Wake(o.session.name, room.Calls, room.Background)
+		r.wakeLine(o)
 	}
+}
+
+// wakeLine has those looked at that the call's session has room for.
+func (r *applier) wakeLine(o *observation) {
+	room := o.session.Host.Room()
+	r.SessionQueue.Wake(o.session.name, room.Calls, room.Background)
 }
 
 // deliver tells the runner. One that can't be reached dials in again.
@@ -330,11 +339,11 @@ func (r *applier) adopt(ctx context.Context, o *observation, before *batchv1.Job
 	return nil
 }
 
-// forget drops what is remembered of a call in flight.
-func (r *applier) forget(call types.NamespacedName) {
+// forget drops what is remembered of a call in flight. The session is the one in whose line others may have waited for it.
+func (r *applier) forget(call types.NamespacedName) (session types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.Release(call)
 	r.starts.forget(call)
 	r.changes.forget(call)
-	r.SessionQueue.Forget(call)
+	return r.SessionQueue.Forget(call)
 }

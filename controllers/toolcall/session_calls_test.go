@@ -157,6 +157,7 @@ func TestCallsInSessions(t *testing.T) {
 		"calls run in the order of their creation":                testOrder,
 		"background calls take no turns":                          testBackground,
 		"a call waits for its session to start":                   testWaitsForTheStart,
+		"a call that leaves the line wakes the next":              testLeavingCallsWakeTheNext,
 		"a call waits while its session is suspended":             testWaitsForTheResumption,
 		"a call wakes a session that was idle":                    testWakesAnIdleSession,
 		"a call whose session isn't there fails":                  testSessionNotFound,

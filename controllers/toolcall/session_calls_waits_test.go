@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
@@ -171,6 +172,50 @@ func testEnvironmentSuspended(t *testing.T) {
 	b.Edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = false })
 	b.Reconcile(c)
 	b.handed(c)
+}
+
+// Who waits behind a call that leaves the line is woken, also where nothing is written of its end, or that fails: else nobody would
+// look at it again.
+func testLeavingCallsWakeTheNext(t *testing.T) {
+	b := readyCallBench(t)
+	env := &v1alpha1.ExecutionEnvironment{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "env"}}
+	b.Edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = true })
+	gone, refused, next := b.add("gone"), b.add("refused"), b.add("next")
+	b.Reconcile(gone)
+	b.Reconcile(refused)
+	b.Reconcile(next)
+	b.Edit(env, func(e *v1alpha1.ExecutionEnvironment) { e.Spec.Suspend = false })
+
+	b.Woken = nil
+	if err := b.World.Client.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	b.Reconcile(gone)
+	if !slices.Contains(b.Woken, "refused") {
+		t.Errorf("after the deletion of the first, woken: %q", b.Woken)
+	}
+	policy := &v1alpha1.ExecutionPolicy{}
+	if err := b.World.Client.Get(t.Context(), client.ObjectKey{Name: "open-" + b.Namespace}, policy); err != nil {
+		t.Fatal(err)
+	}
+	allow := func(is bool) {
+		policy.Spec.Shell.Enabled = &is
+		if err := b.World.Client.Update(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow(false)
+	b.Woken = nil
+	b.client.Fate = func() fixture.Failure { return fixture.Conflicts }
+	_, _ = b.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(refused)})
+	if !slices.Contains(b.Woken, "next") {
+		t.Errorf("after a refusal that couldn't be written, woken: %q", b.Woken)
+	}
+	// It is taken after all: it has its place again.
+	b.client.Fate = func() fixture.Failure { return fixture.Succeeds }
+	allow(true)
+	b.Reconcile(refused)
+	b.handed(refused)
 }
 
 func testUnacknowledged(t *testing.T) {

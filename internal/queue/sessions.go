@@ -68,12 +68,12 @@ func comparePositions(a, b *queuedCall) int {
 }
 
 // Add has a call wait for its turn in a session. A call that is known keeps its place, also one that was handed over and didn't
-// arrive.
+// arrive, or that was excluded and is taken now.
 func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	has := q.calls[call]
-	if has != nil && has.UID == at.UID && has.handedIn == "" {
+	if has != nil && has.UID == at.UID && has.isInLine() {
 		return
 	}
 	if has != nil && has.UID == at.UID {
@@ -85,12 +85,12 @@ func (q *SessionQueue) Add(session, call types.NamespacedName, at Position) {
 	q.enter(one)
 }
 
-// Position is the place of a call that was not handed over; ok is false where it isn't known here.
+// Position is the place of a call that waits for its turn; ok is false for any other.
 func (q *SessionQueue) Position(call types.NamespacedName, uid types.UID) (at Position, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one := q.calls[call]
-	if one == nil || one.UID != uid || one.handedIn != "" {
+	if one == nil || one.UID != uid || !one.isInLine() {
 		return Position{}, false
 	}
 	return one.Position, true
@@ -126,7 +126,8 @@ func (q *SessionQueue) Hand(call types.NamespacedName, sessionUID types.UID) {
 	}
 }
 
-// Exclude takes a call out of its session's line that the session doesn't take. Nobody waits for its end to be written.
+// Exclude takes a call out of its session's line that the session doesn't take. Nobody waits for its end to be written; who came
+// after it is to be woken.
 func (q *SessionQueue) Exclude(call types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,11 +147,16 @@ func (q *SessionQueue) HandedIn(call types.NamespacedName, uid types.UID) types.
 	return ""
 }
 
-// Forget drops a call that has ended or is gone.
-func (q *SessionQueue) Forget(call types.NamespacedName) {
+// Forget drops a call that has ended or is gone. The session is the one that has a line it was in, or that it was handed over in: who
+// came after it is to be woken. It is empty where nobody waited for the call.
+func (q *SessionQueue) Forget(call types.NamespacedName) (session types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if one := q.calls[call]; one != nil && !one.isExcluded {
+		session = one.session
+	}
 	q.forget(call)
+	return session
 }
 
 // Waiting counts the calls that wait, by session.

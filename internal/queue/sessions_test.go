@@ -209,7 +209,6 @@ func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
 	q, woken := sessionQueue()
 	addTurns(q, "refused", "own")
 	q.Exclude(named("refused"))
-	q.Add(named("s"), named("refused"), Position{UID: "refused", Sequence: 0})
 	if ahead(q, named("own")) != 0 || waitingIn(q) != 1 {
 		t.Error("another call waits for it")
 	}
@@ -217,8 +216,21 @@ func TestACallThatIsExcludedHasNoPlaceInTheLine(t *testing.T) {
 	if !slices.Equal(*woken, []string{"own"}) {
 		t.Errorf("woken are %q", *woken)
 	}
-	q.Forget(named("refused"))
-	q.Forget(named("own"))
+	// It is taken after all, and has its place again.
+	if _, waits := q.Position(named("refused"), "refused"); waits {
+		t.Error("it has a place")
+	}
+	q.Add(named("s"), named("refused"), Position{UID: "refused", Sequence: 9})
+	if ahead(q, named("own")) != 1 || ahead(q, named("refused")) != 0 {
+		t.Error("it hasn't its place again")
+	}
+	q.Exclude(named("refused"))
+	if session := q.Forget(named("refused")); session.Name != "" {
+		t.Error("somebody waited for it")
+	}
+	if session := q.Forget(named("own")); session != named("s") || q.Forget(named("own")).Name != "" {
+		t.Errorf("a call of the line of %s is gone", session)
+	}
 	if len(q.calls)+len(q.lines) > 0 {
 		t.Error("something is left")
 	}
