@@ -72,7 +72,8 @@ func readsBash(shell []string) bool {
 	return len(shell) == 0 || hasField("bash sh dash ash", path.Base(shell[0]))
 }
 
-// unreadable says why a script has no syntax tree. certain says that bash can't parse it either: it ends too early.
+// unreadable says why a script has no syntax tree. certain says that bash can't parse it either: it ends too early. Of a here-document
+// without its end bash only warns.
 type unreadable struct {
 	line, column uint
 	why          string
@@ -105,9 +106,15 @@ func (p *Policy) parse(text string) (*syntax.File, *unreadable) {
 	}
 	return nil, &unreadable{
 		line: at.Line(), column: at.Col(), why: "the script can't be parsed as bash: " + printable(cutBytes(why, 200)) + ": write plain bash",
-		// Of a here-document without its end bash only warns.
-		certain: syntax.IsIncomplete(err) && !strings.Contains(why, "here-document"),
+		certain: syntax.IsIncomplete(err) && p.needsMore(text) && !strings.Contains(why, "here-document"),
 	}
+}
+
+// needsMore says that a script which the parser takes for incomplete lacks something: a command makes it whole, or doesn't end it. Of
+// some scripts that bash runs, as "!" alone, the parser says that they are incomplete if nothing follows, and wrong if something does.
+func (p *Policy) needsMore(text string) bool {
+	_, err := p.parsers.parse(text + "\n:\n")
+	return err == nil || syntax.IsIncomplete(err)
 }
 
 // nameChecker looks at the commands of a script.
@@ -149,6 +156,7 @@ func (n *nameChecker) check(node syntax.Node) bool {
 		if len(node.Args) > 0 {
 			n.checkName(node.Args[0])
 		}
+		n.checkDeclaring(node.Args)
 	case *syntax.DeclClause:
 		for _, assign := range node.Args {
 			n.checkDeclared(assign)
@@ -188,10 +196,32 @@ func (n *nameChecker) checkDeclared(assign *syntax.Assign) {
 	case assign.Name != nil && !assign.Naked:
 		n.checkAssigned(assign.Name, assign.Name.Value)
 	case assign.Name == nil && assign.Value != nil:
-		text, _ := writtenOut(assign.Value)
-		if name, _, assigns := strings.Cut(text, "="); assigns {
-			n.checkAssigned(assign.Value, strings.TrimSuffix(name, "+"))
+		n.checkAssignment(assign.Value)
+	}
+}
+
+// checkDeclaring checks the arguments of export and its like, where the parser sees a command like any other: "export", \export or
+// command export.
+func (n *nameChecker) checkDeclaring(words []*syntax.Word) {
+	for i, word := range words {
+		name, _ := writtenOut(word)
+		switch {
+		case hasField("command builtin", name), i > 0 && strings.HasPrefix(name, "-"):
+			continue
+		case hasField("declare export local readonly typeset", name):
+			for _, argument := range words[i+1:] {
+				n.checkAssignment(argument)
+			}
 		}
+		return
+	}
+}
+
+// checkAssignment checks a word that sets a variable if it has the form of that.
+func (n *nameChecker) checkAssignment(word *syntax.Word) {
+	text, _ := writtenOut(word)
+	if name, _, assigns := strings.Cut(text, "="); assigns {
+		n.checkAssigned(word, strings.TrimSuffix(name, "+"))
 	}
 }
 
