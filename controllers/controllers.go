@@ -249,11 +249,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	seed := &retention.Seed{Finished: finished, Client: watching, Namespaces: o.Namespaces}
 	earlier := manager.RunnableFunc(func(ctx context.Context) error { return m.readEarlier(ctx, objects.Live, o.Namespaces) })
-	beside := []manager.Runnable{m.Retention, seed, earlier}
-	if o.Outputs != nil {
-		beside = append(beside, &output.OutputCare{Outputs: o.Outputs, Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store")})
+	care := &output.OutputCare{
+		Outputs: o.Outputs, Look: func(call types.NamespacedName) { m.Stored.Enqueue(call, 0) },
+		Client: watching, Namespaces: o.Namespaces, Clock: o.Clock, Log: mgr.GetLogger().WithName("output-store"),
 	}
-	for _, one := range beside {
+	for _, one := range []manager.Runnable{m.Retention, seed, earlier, care} {
 		if err := mgr.Add(one); err != nil {
 			return fmt.Errorf("add what runs beside the controllers: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +26,7 @@ func (s *storing) care() *kept.OutputCare {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	return &kept.OutputCare{Outputs: s.Outputs, Client: watching, Namespaces: []string{s.Namespace}, Clock: clock.RealClock{}, Log: logr.Discard()}
+	return &kept.OutputCare{Outputs: s.Outputs, Look: func(call types.NamespacedName) { s.done <- call }, Client: watching, Namespaces: []string{s.Namespace}, Clock: clock.RealClock{}, Log: logr.Discard()}
 }
 
 func (s *storing) startCare() {
@@ -74,6 +75,28 @@ func TestANewLeaderLooksAtCallsWhoseOutputIsBeingStored(t *testing.T) {
 	if woken := <-s.done; woken != client.ObjectKeyFromObject(call) {
 		t.Errorf("it looks at %s", woken)
 	}
+}
+
+// An operator that is started without the store says that what it was to have is lost.
+func TestWithoutItsStoreOutputIsLost(t *testing.T) {
+	s := newStoring(t)
+	s.Environment("env", fixture.AsDefault)
+	defer s.away()()
+	call, p := s.ends("c", noise(3, 1<<20), nil)
+	s.reconcile(call)
+	s.Clock.Set(s.Clock.Now().Add(2 * time.Second))
+	s.reconcile(call)
+	p.Conn.Close()
+	s.crash()
+	s.Outputs.Close()
+	s.Outputs = nil
+	s.Rebuild()
+	s.startCare()
+	if woken := <-s.done; woken != client.ObjectKeyFromObject(call) {
+		t.Errorf("it looks at %s", woken)
+	}
+	s.settle(call)
+	s.expectStream(call, v1alpha1.StreamLost, 0, v1alpha1.ReasonOutputLost)
 }
 
 func TestTheSweepRemovesOldOutputWithoutACall(t *testing.T) {

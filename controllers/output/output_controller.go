@@ -21,6 +21,7 @@ import (
 	"toolcall.dev/operator/controllers/toolsession"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/output"
@@ -30,11 +31,12 @@ import (
 
 const (
 	// storePatience is for how long after its end a call's output is read from its pod, and storeLimit when what isn't stored by
-	// then is lost, whatever the store does.
+	// then is lost, whatever the store does. While no operator listened, no pod could be read.
 	storePatience = 5 * time.Minute
 	storeLimit    = storePatience + time.Minute
-	// concurrent is how many calls are looked at at the same time.
-	concurrent = 4
+	// concurrent is how many calls are looked at at the same time, and concurrentOfNamespace how many of one namespace.
+	concurrent            = 16
+	concurrentOfNamespace = concurrent / 4
 )
 
 // Reconciler brings the output of ended calls to its end.
@@ -63,7 +65,8 @@ type Warn func(call *v1alpha1.ToolCall, kind, reason, action, message string)
 // SetupWithManager registers the controller. It looks at the calls that there is news of.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("output").WatchesRawSource(calls.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Complete(fair.OfNamespaces(r, concurrentOfNamespace, func(call types.NamespacedName) { calls.Enqueue(call, 0) }))
 }
 
 // Reconcile looks at a call that has ended and whose status says that its output is being stored. The cache has no such calls.
@@ -72,7 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || call == nil || !call.Status.Phase.Terminal() || !IsStoring(&call.Status) {
 		return ctrl.Result{}, err
 	}
-	now, ended := r.Clock.Now(), call.FinishedAt()
+	now := r.Clock.Now()
+	readable := r.readable(call, now)
 	keyHash, isGone, err := r.source(ctx, call)
 	if errors.Is(err, toolsession.ErrBehind) {
 		return ctrl.Result{RequeueAfter: host.RetryPause}, nil
@@ -80,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	isGone = isGone || !now.Before(ended.Add(storePatience))
+	isGone = isGone || !now.Before(readable.Add(storePatience))
 	// What the policy lets be kept isn't known any more, and the runner keeps no more than that.
 	of := Of{Call: req.NamespacedName, UID: call.UID, KeyHash: keyHash, KeepBytes: store.MaxLimit}
 	var storing []output.Key
@@ -90,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	states, _ := r.Outputs.Finish(of, storing, now, isGone)
-	if isAnyStoring(states) && now.Before(ended.Add(storeLimit)) {
+	if isAnyStoring(states) && now.Before(readable.Add(storeLimit)) {
 		return ctrl.Result{RequeueAfter: host.RetryPause}, nil
 	}
 	if isAnyStoring(states) {
@@ -105,6 +109,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	of.SetStored(&after.Status, call.Generation, now, states)
 	dropHints(call, &after.Status)
 	return ctrl.Result{}, r.write(ctx, call, after)
+}
+
+// readable is since when what a call left can be read: its end, or when its pod could first reach this operator.
+func (r *Reconciler) readable(call *v1alpha1.ToolCall, now time.Time) time.Time {
+	heard := r.Hub.Since()
+	if heard.IsZero() {
+		return now
+	}
+	if ended := call.FinishedAt(); heard.Before(ended) {
+		return ended
+	}
+	return heard
 }
 
 // write records what became of a call's output.
@@ -128,6 +144,9 @@ func (r *Reconciler) source(ctx context.Context, call *v1alpha1.ToolCall) (keyHa
 		serving, err := r.Sessions.Look(ctx, types.NamespacedName{Namespace: call.Namespace, Name: ref.Name}, ref.UID)
 		if err != nil || serving.Host == nil {
 			return "", true, err
+		}
+		if in := call.Status.Session; in == nil || in.Incarnation != serving.Session.Status.Incarnation {
+			return "", true, nil
 		}
 		keyHash = serving.Session.Status.Runner.KeyHash
 		if serving.Host.Runner != nil {

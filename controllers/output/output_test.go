@@ -166,6 +166,31 @@ func TestAnOperatorGoesOnWithTheOutputOfTheOneBefore(t *testing.T) {
 	}
 }
 
+// While no operator ran, no pod was read: its time counts from when it can be.
+func TestOutputWaitsForAnOperator(t *testing.T) {
+	s := newStoring(t)
+	s.Environment("env", fixture.AsDefault)
+	stdout := noise(13, 2<<20)
+	back := s.away()
+	call, p := s.ends("c", stdout, nil)
+	s.reconcile(call)
+	s.Clock.Set(s.Clock.Now().Add(2 * time.Second))
+	s.reconcile(call)
+	s.Clock.Set(s.Clock.Now().Add(30 * time.Minute))
+	s.crash()
+	s.reconcile(call)
+	if state := s.Get(call).Status.Streams.Stdout.State; state != v1alpha1.StreamStoring {
+		t.Fatalf("before the pod could dial in it is %s", state)
+	}
+	p.comesBack(s, call)
+	s.reconcile(call)
+	back()
+	<-s.done
+	s.reconcile(call)
+	s.expectStream(call, v1alpha1.StreamComplete, int64(len(stdout)), v1alpha1.ReasonOutputKept)
+	p.expectAck()
+}
+
 func TestOutputWhosePodIsGoneIsLost(t *testing.T) {
 	s := newStoring(t)
 	s.Environment("env", fixture.AsDefault)

@@ -39,7 +39,10 @@ const fieldOutputState = "status.outputState"
 // storing. It is a manager.Runnable for the leader. It reads metadata, of calls that have output in the store: others cost
 // nothing.
 type OutputCare struct {
+	// Outputs has the store; nil where there is none: what was being stored is then lost, which has to be said.
 	Outputs *Outputs
+	// Look has a call looked at by this package's controller.
+	Look func(types.NamespacedName)
 	// Client watches and lists; its cache is not used.
 	Client client.WithWatch
 	// Namespaces are those to look into; empty for the whole cluster.
@@ -60,6 +63,9 @@ func (c *OutputCare) Start(ctx context.Context) error {
 				}
 			}, carePause)
 		})
+	}
+	if c.Outputs == nil {
+		return nil
 	}
 	timer := time.NewTimer(firstSweep)
 	defer timer.Stop()
@@ -90,11 +96,15 @@ func (c *OutputCare) follow(ctx context.Context, namespace string) error {
 			version = page.ResourceVersion
 		}
 		for i := range page.Items {
-			c.Outputs.wake(client.ObjectKeyFromObject(&page.Items[i]))
+			c.Look(client.ObjectKeyFromObject(&page.Items[i]))
 		}
 	})
 	if err != nil {
 		return err
+	}
+	if c.Outputs == nil {
+		<-ctx.Done()
+		return nil
 	}
 	selected := &selectedCalls{client: c.Client, namespace: namespace, selector: fields.OneTermNotEqualSelector(fieldOutputState, "")}
 	watching, err := watchtools.NewRetryWatcherWithContext(ctx, version, selected)

@@ -45,7 +45,11 @@ func TestTheLastCallsOfEachSessionStay(t *testing.T) {
 	}
 	for i := range keptOfSession + more {
 		for _, session := range []string{"a", "b"} {
-			l.Forget(client.ObjectKeyFromObject(endedIn(session, i)))
+			call := endedIn(session, i)
+			if l.Forget(client.ObjectKeyFromObject(call), "another"); l.ofSessions[client.ObjectKeyFromObject(call)].uid == "" {
+				t.Errorf("call %d is forgotten for another of its name", i)
+			}
+			l.Forget(client.ObjectKeyFromObject(call), call.UID)
 		}
 	}
 	if len(l.last)+len(l.ofSessions) > 0 {

@@ -18,6 +18,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/apicache"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/trigger"
 )
 
@@ -49,7 +50,8 @@ type Reconciler struct {
 // SetupWithManager registers the controller. It looks at the calls whose time has come.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, calls *trigger.Trigger) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("retention").WatchesRawSource(calls.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent}).Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrent}).
+		Complete(fair.OfNamespaces(r, max(r.Concurrent/2, 1), func(call types.NamespacedName) { calls.Enqueue(call, 0) }))
 }
 
 // Keep remembers when a call that has ended is to be deleted.
@@ -72,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 		if call == nil || !call.Status.Phase.Terminal() {
-			r.Schedule.Forget(req.NamespacedName)
+			r.Schedule.Forget(req.NamespacedName, uid)
 			return ctrl.Result{}, nil
 		}
 		ttl, err := r.ttl(ctx, call)
@@ -88,14 +90,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, r.remove(ctx, req.NamespacedName, uid)
 }
 
-// remove deletes the call of a name that has a UID. A conflict says that another call has the name by now.
+// remove deletes the call of a name that has a UID, unless another call has the name by now, which is a conflict.
 func (r *Reconciler) remove(ctx context.Context, name types.NamespacedName, uid types.UID) error {
 	call := &v1alpha1.ToolCall{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	err := r.Client.Delete(ctx, call, client.Preconditions{UID: &uid}, client.DisableReadYourWritesConsistency)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete the finished call: %w", err)
 	}
-	r.Schedule.Forget(name)
+	r.Schedule.Forget(name, uid)
 	return nil
 }
 

@@ -90,7 +90,7 @@ func (s *Schedule) addOfSession(call *v1alpha1.ToolCall, due time.Time) (goes ty
 	return goes, is
 }
 
-// surplus is the UID of a call that is to go before its time.
+// surplus is the UID of a session's call; is says that it is to go before its time.
 func (s *Schedule) surplus(call types.NamespacedName) (uid types.UID, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,17 +98,30 @@ func (s *Schedule) surplus(call types.NamespacedName) (uid types.UID, is bool) {
 	return one.uid, one.isSurplus
 }
 
-// Forget drops a call that is gone.
-func (s *Schedule) Forget(call types.NamespacedName) {
+// Forget drops a call that is gone. Another one that has the name by now stays.
+func (s *Schedule) Forget(call types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ofSessions[call].uid == uid {
+		s.forget(call)
+	}
+}
+
+// ForgetName drops whatever call had a name that none has now.
+func (s *Schedule) ForgetName(call types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(call)
+}
+
+// forget needs the lock, as does drop.
+func (s *Schedule) forget(call types.NamespacedName) {
 	if one, has := s.ofSessions[call]; has {
 		delete(s.due[one.due.Unix()+1], call)
 	}
 	s.drop(call)
 }
 
-// drop needs the lock.
 func (s *Schedule) drop(call types.NamespacedName) {
 	one, has := s.ofSessions[call]
 	if !has {

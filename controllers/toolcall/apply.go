@@ -87,16 +87,16 @@ func (o *observation) mayStillAdopt(e *effects) bool {
 func (r *applier) acquireShare(call types.NamespacedName, e *effects) (release func(), ok bool) {
 	starts, changes := e.create != nil || e.credential != nil, e.adopt != nil || len(e.remove) > 0
 	if !starts {
-		r.starts.forget(call)
+		r.starts.Forget(call)
 	}
 	if starts || !changes {
-		r.changes.forget(call)
+		r.changes.Forget(call)
 	}
 	switch {
 	case starts:
-		return r.starts.acquire(call)
+		return r.starts.Acquire(call)
 	case changes:
-		return r.changes.acquire(call)
+		return r.changes.Acquire(call)
 	default:
 		return func() {}, true
 	}
@@ -203,7 +203,7 @@ func (r *applier) follow(ctx context.Context, o *observation, e *effects) {
 		r.Earlier.Forget(key, o.call.UID)
 	}
 	if e.forgetName {
-		r.Retention.Schedule.Forget(key)
+		r.Retention.Schedule.ForgetName(key)
 		r.Earlier.ForgetName(key)
 	}
 	if e.holds != "" {
@@ -343,7 +343,7 @@ func (r *applier) adopt(ctx context.Context, o *observation, before *batchv1.Job
 func (r *applier) forget(call types.NamespacedName) (session types.NamespacedName) {
 	r.Queue.Release(call)
 	r.Pending.Release(call)
-	r.starts.forget(call)
-	r.changes.forget(call)
+	r.starts.Forget(call)
+	r.changes.Forget(call)
 	return r.SessionQueue.Forget(call)
 }

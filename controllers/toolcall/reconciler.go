@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/internal/access"
 	"toolcall.dev/operator/internal/apicache"
 	"toolcall.dev/operator/internal/dispatch"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/host"
 	"toolcall.dev/operator/internal/queue"
 	"toolcall.dev/operator/internal/tracing"
@@ -53,7 +54,7 @@ type applier struct {
 	// finished are the calls that ended a moment ago; starts bounds the creations under way, changes the changes of Jobs,
 	// eventLimits the Events, recordLimits the records in the log.
 	finished                  *finishedCalls
-	starts, changes           *shares
+	starts, changes           *fair.Shares
 	eventLimits, recordLimits *rateLimits
 }
 
@@ -109,7 +110,7 @@ func NewReconciler(o Options) *Reconciler {
 		Options: &o, watches: watches{&o, finished}, observer: observer{&o, finished}, decider: decider{&o, make(chan struct{}, 2)},
 		applier: applier{
 			Options: &o, finished: finished, eventLimits: newRateLimits(), recordLimits: newRateLimits(),
-			starts: newShares(max(o.Concurrent/4, 1), o.Wake), changes: newShares(max(o.Concurrent*3/4, 1), o.Wake),
+			starts: fair.NewShares(max(o.Concurrent/4, 1), o.Wake), changes: fair.NewShares(max(o.Concurrent*3/4, 1), o.Wake),
 		},
 	}
 }
