@@ -11,10 +11,11 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 )
 
 func collecting(a *wire.Assignment, globs ...string) *wire.Assignment {
-	a.Collect = &wire.Collect{Globs: globs, DeniedPaths: []string{"*.key"}, MaxCount: 10, MaxBytes: 4 << 20, MaxTotalBytes: 8 << 20}
+	a.Collect = &spec.Collect{Globs: globs, DeniedPaths: []string{"*.key"}, MaxCount: 10, MaxBytes: 4 << 20, MaxTotalBytes: 8 << 20}
 	return a
 }
 

@@ -23,6 +23,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // asRunner holds the path of the termination message; a process that has the variable is the runner.
@@ -139,7 +140,7 @@ func (p *process) exit() int {
 
 func (p *process) assignment(script string) *wire.Assignment {
 	return &wire.Assignment{
-		CallUID: "c1", CallName: "call", Argv: []string{"sh", "-c", script}, TimeoutMilliseconds: 60_000, MaxBytesPerStream: 1 << 10,
+		CallUID: "c1", CallName: "call", Argv: []string{"sh", "-c", script}, Bounds: spec.Bounds{TimeoutMilliseconds: 60_000, MaxBytesPerStream: 1 << 10},
 		Environment: envresolve.Plan{AllowedPaths: []string{p.Dir}},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // However a pod ends, nothing of an upload stays on its volume: the file had no name.
@@ -18,7 +19,7 @@ func TestTheEndOfThePodLeavesNothingOfAnUpload(t *testing.T) {
 		plan := p.assignment("true").Environment
 		plan.WorkingDir, plan.AllowedPaths = dir, []string{dir}
 		o.send(&wire.Message{Transfer: &wire.Transfer{
-			ID: 1, Kind: wire.TransferWrite, Path: dir + "/up", Rules: wire.FileRules{WritePaths: []string{dir}}, Environment: plan,
+			ID: 1, Kind: wire.TransferWrite, Path: dir + "/up", Rules: spec.FileRules{WritePaths: []string{dir}}, Environment: plan,
 		}})
 		for states := 0; states < 2; {
 			m, err := o.read()

@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/testing/fixture"
 )
 
@@ -312,7 +313,7 @@ func testSuspendedOnTheWay(t *testing.T) {
 	c := b.add("c")
 	b.Restart()
 	b.p.Connect()
-	assignment := &wire.Assignment{CallUID: string(c.UID), CallName: c.Name, Argv: []string{"true"}, TimeoutMilliseconds: 1000, Decision: "sealed"}
+	assignment := &wire.Assignment{CallUID: string(c.UID), CallName: c.Name, Argv: []string{"true"}, Bounds: spec.Bounds{TimeoutMilliseconds: 1000}, Decision: "sealed"}
 	if err := b.p.Session.AssignTo(string(b.session.UID), assignment); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/jobspec"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // start is when the calls of these tests were created.
@@ -48,7 +49,7 @@ func observed(changes ...change) *observation {
 // newDecision is what was decided half a second after the call's creation.
 func newDecision() *decide.Decision {
 	return &decide.Decision{
-		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, TimeoutMilliseconds: 10_000, MaxBytesPerStream: 100, StartTimeoutSeconds: 60,
+		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, Bounds: spec.Bounds{TimeoutMilliseconds: 10_000, MaxBytesPerStream: 100}, StartTimeoutSeconds: 60,
 		CreatedMicroseconds: start.UnixMicro(), AcceptedMicroseconds: start.Add(500 * time.Millisecond).UnixMicro(),
 		Plan: envresolve.Plan{EnvironmentName: "env", Trusted: true, Layers: []envresolve.Layer{
 			{Source: envresolve.SourceDefault, Vars: []envresolve.Var{{Name: "D", Value: "secret-literal"}}},

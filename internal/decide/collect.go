@@ -2,17 +2,17 @@ package decide
 
 import (
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // collectOf is what the policy says about the files that a call collects; nil for a call that collects none.
-func collectOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, globs []string) *wire.Collect {
+func collectOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, globs []string) *spec.Collect {
 	if len(globs) == 0 {
 		return nil
 	}
 	limits := policy.Artifacts()
-	c := &wire.Collect{MaxCount: limits.Count, MaxBytes: limits.Bytes, MaxTotalBytes: limits.AllBytes}
+	c := &spec.Collect{MaxCount: limits.Count, MaxBytes: limits.Bytes, MaxTotalBytes: limits.AllBytes}
 	if object != nil && object.Spec.Files != nil {
 		c.WritePaths, c.DeniedPaths = object.Spec.Files.WritePaths, object.Spec.Files.DeniedPaths
 	}
@@ -20,7 +20,7 @@ func collectOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, globs []
 }
 
 // collect completes what was decided with the call's globs.
-func (d *Decision) collect(call *v1alpha1.ToolCall) *wire.Collect {
+func (d *Decision) collect(call *v1alpha1.ToolCall) *spec.Collect {
 	if d.Collect == nil {
 		return nil
 	}

@@ -7,22 +7,22 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
-	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestADecisionSaysWhatACallCollects(t *testing.T) {
 	t.Parallel()
-	spec := v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls"}}
-	if d := decideUnder(t, kernelPolicy(nil), spec); d.Collect != nil {
+	call := v1alpha1.ToolCallSpec{Structured: &v1alpha1.StructuredAction{Binary: "ls"}}
+	if d := decideUnder(t, kernelPolicy(nil), call); d.Collect != nil {
 		t.Errorf("of a call that collects nothing: %+v", d.Collect)
 	}
-	spec.Collect = []string{"out/*.png", "/data/report"}
+	call.Collect = []string{"out/*.png", "/data/report"}
 	policy := kernelPolicy(func(p *v1alpha1.ExecutionPolicySpec) {
 		p.Files = &v1alpha1.FilesPolicy{WritePaths: []string{"/data"}, DeniedPaths: []string{"*.pem"}}
 		p.Output = &v1alpha1.OutputPolicy{Artifacts: &v1alpha1.ArtifactsPolicy{MaxCount: new(int32(7)), MaxBytes: new(int64(8))}}
 	})
-	d := decideUnder(t, policy, spec)
-	want := &wire.Collect{WritePaths: []string{"/data"}, DeniedPaths: []string{"*.pem"}, MaxCount: 7, MaxBytes: 8, MaxTotalBytes: 128 << 20}
+	d := decideUnder(t, policy, call)
+	want := &spec.Collect{WritePaths: []string{"/data"}, DeniedPaths: []string{"*.pem"}, MaxCount: 7, MaxBytes: 8, MaxTotalBytes: 128 << 20}
 	if diff := cmp.Diff(want, d.Collect); diff != "" {
 		t.Error(diff)
 	}
@@ -35,11 +35,11 @@ func TestADecisionSaysWhatACallCollects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := stored.Assignment(&v1alpha1.ToolCall{Spec: spec})
+	a, err := stored.Assignment(&v1alpha1.ToolCall{Spec: call})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.Globs = spec.Collect
+	want.Globs = call.Collect
 	if diff := cmp.Diff(want, a.Collect); diff != "" {
 		t.Error(diff)
 	}

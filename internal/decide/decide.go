@@ -19,11 +19,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/network"
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Snapshot is all that a decision depends on.
@@ -65,25 +64,17 @@ type Decision struct {
 	Environment string `json:"environment"`
 	// ArgvPrefix is the shell or interpreter that the environment sets.
 	ArgvPrefix []string `json:"argvPrefix,omitempty"`
-	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 is no limit, for a background call alone.
-	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
-	// MaxBytesPerStream is how much of each output stream the status keeps.
-	MaxBytesPerStream int `json:"maxBytesPerStream"`
-	// KeepBytesPerStream is how much of each output stream the pod keeps for readers.
-	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
-	// DenyNetwork says that the command gets no IP sockets.
-	DenyNetwork bool `json:"denyNetwork,omitempty"`
+	// Bounds hold for the process. A status keeps no more than MaxBytesPerStream of each stream.
+	spec.Bounds
 	// Network is what the command may connect to, without the addresses of the cluster; nil for a policy without network rules.
 	Network *network.Rules `json:"network,omitempty"`
 	// WeakPrograms says that the policy lists programs, and only compares names with the list.
 	WeakPrograms bool `json:"weakPrograms,omitempty"`
 	// Files are the policy's rules for a file action; nil for other calls.
-	Files *wire.FileRules `json:"files,omitempty"`
+	Files *spec.FileRules `json:"files,omitempty"`
 	// Collect is what the policy says about the files that the call collects; nil for a call that collects none. The globs are
 	// the call's own.
-	Collect *wire.Collect `json:"collect,omitempty"`
-	// Rules are what the kernel holds the call to; nil for nothing.
-	Rules *rules.Rules `json:"rules,omitempty"`
+	Collect *spec.Collect `json:"collect,omitempty"`
 	// StartTimeoutSeconds is how long the call may wait for its process to start.
 	StartTimeoutSeconds int32 `json:"startTimeoutSeconds"`
 	// CreatedMicroseconds and AcceptedMicroseconds are when the call was created and when it was decided about, since
@@ -151,17 +142,15 @@ func (s *Snapshot) decide() (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	bounds := policy.Bounds()
+	bounds.TimeoutMilliseconds, bounds.DenyNetwork, bounds.Rules = s.timeout(policy, action).Milliseconds(), denied, rulesOf(object, policy, action, prefix)
 	return &Decision{
 		Environment:         env.Name,
+		Bounds:              bounds,
 		WeakPrograms:        policy.HoldsPrograms() && policy.Enforcement() == v1alpha1.EnforcementName,
-		Rules:               rulesOf(object, policy, action, prefix),
 		Files:               fileRulesOf(object, action),
 		Collect:             collectOf(object, policy, s.Call.Spec.Collect),
 		ArgvPrefix:          prefix,
-		TimeoutMilliseconds: s.timeout(policy, action).Milliseconds(),
-		MaxBytesPerStream:   policy.MaxBytesPerStream(),
-		KeepBytesPerStream:  policy.KeepBytesPerStream(),
-		DenyNetwork:         denied,
 		Network:             connections,
 		StartTimeoutSeconds: StartTimeoutSeconds(env),
 		SessionEnv:          s.sessionEnv(),

@@ -13,6 +13,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/network"
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestADecisionIsWhole(t *testing.T) {
@@ -24,7 +25,7 @@ func TestADecisionIsWhole(t *testing.T) {
 	})
 	d := mustDecide(t, s)
 	want := &decide.Decision{
-		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, TimeoutMilliseconds: 7000, MaxBytesPerStream: 1234, KeepBytesPerStream: 2345, StartTimeoutSeconds: 33,
+		Environment: "env", ArgvPrefix: []string{"bash", "-c"}, Bounds: spec.Bounds{TimeoutMilliseconds: 7000, MaxBytesPerStream: 1234, KeepBytesPerStream: 2345}, StartTimeoutSeconds: 33,
 		In: s.Named, Default: &s.Defaults[0], Policy: s.Policies.Named, Plan: d.Plan,
 		Network: &network.Rules{Mode: network.Open},
 	}

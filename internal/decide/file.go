@@ -10,12 +10,12 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // file is a file action as the runner gets it.
-func (d *Decision) file(action *v1alpha1.FileAction) (*wire.File, error) {
+func (d *Decision) file(action *v1alpha1.FileAction) (*spec.File, error) {
 	if d.Files == nil {
 		return nil, errors.New("the decision has no rules for files")
 	}
@@ -23,15 +23,15 @@ func (d *Decision) file(action *v1alpha1.FileAction) (*wire.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode the content of an accepted call: %w", err)
 	}
-	f := &wire.File{
-		Operation: string(action.Operation), Path: action.Path, Offset: ptr.Deref(action.Offset, 0), Limit: ptr.Deref(action.Limit, 0),
-		Unit: string(action.Unit), Content: content, IfSHA256: action.IfSHA256, OldString: action.OldString, NewString: action.NewString,
+	f := &spec.File{
+		Operation: spec.Operation(action.Operation), Path: action.Path, Offset: ptr.Deref(action.Offset, 0), Limit: ptr.Deref(action.Limit, 0),
+		Unit: spec.Unit(action.Unit), Content: content, IfSHA256: action.IfSHA256, OldString: action.OldString, NewString: action.NewString,
 		ReplaceAll: action.ReplaceAll, Pattern: action.Pattern, Literal: action.Literal, Glob: action.Glob, Recursive: action.Recursive,
 		MaxResults: int(ptr.Deref(action.MaxResults, 0)), Destination: action.Destination, Overwrite: action.Overwrite, Rules: *d.Files,
 		ContextLines: int(ptr.Deref(action.ContextLines, 0)), RespectGitIgnore: action.RespectGitIgnore,
 	}
 	for _, e := range action.Edits {
-		f.Edits = append(f.Edits, wire.FileEdit(e))
+		f.Edits = append(f.Edits, spec.Replacement(e))
 	}
 	if action.Mode != "" {
 		mode, err := strconv.ParseUint(action.Mode, 8, 32)

@@ -29,7 +29,7 @@ func TestThePackageStaysPure(t *testing.T) {
 		"k8s.io/api/authorization/v1", "k8s.io/api/core/v1", "k8s.io/utils/ptr",
 		"toolcall.dev/operator/api/v1alpha1", "toolcall.dev/operator/internal/bounds", "toolcall.dev/operator/internal/dispatch/wire",
 		"toolcall.dev/operator/internal/envresolve", "toolcall.dev/operator/internal/guards", "toolcall.dev/operator/internal/network",
-		"toolcall.dev/operator/internal/runner/sandbox/rules",
+		"toolcall.dev/operator/internal/runner/sandbox/rules", "toolcall.dev/operator/internal/spec",
 	}
 	for _, name := range pkg.Imports {
 		if !slices.Contains(pure, name) {

@@ -4,9 +4,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
-	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // RulesOf is what the kernel holds calls of a policy to, whatever they run; nil for nothing.
@@ -55,11 +55,11 @@ func rulesOf(object *v1alpha1.ExecutionPolicy, policy *guards.Policy, action *gu
 }
 
 // fileRulesOf are the policy's rules for a file action; nil for other calls.
-func fileRulesOf(object *v1alpha1.ExecutionPolicy, action *guards.Action) *wire.FileRules {
+func fileRulesOf(object *v1alpha1.ExecutionPolicy, action *guards.Action) *spec.FileRules {
 	if action.Type != v1alpha1.ActionFile {
 		return nil
 	}
-	r := &wire.FileRules{}
+	r := &spec.FileRules{}
 	if object == nil || object.Spec.Files == nil {
 		return r
 	}

@@ -10,6 +10,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/guards"
 	"toolcall.dev/operator/internal/network"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // MaxStoredBytes bounds an encoded decision: the API server takes 256 KiB of annotations on an object, and sealing
@@ -53,11 +54,12 @@ func withoutCall(layers []envresolve.Layer) []envresolve.Layer {
 // HandedOver is what the status of a session's call needs of a decision when the call ends. Its runner has the rest, and nobody
 // decides about the call again.
 func (d *Decision) HandedOver(at time.Time) *Decision {
+	bounds := d.Bounds
+	bounds.Rules = nil
 	return &Decision{
-		Environment: d.Environment, RuntimeClass: d.RuntimeClass, TimeoutMilliseconds: d.TimeoutMilliseconds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
+		Environment: d.Environment, RuntimeClass: d.RuntimeClass, Bounds: bounds, Plan: envresolve.Plan{Trusted: d.Plan.Trusted},
 		CreatedMicroseconds: d.CreatedMicroseconds, AcceptedMicroseconds: d.AcceptedMicroseconds, AssignedMicroseconds: at.UnixMicro(),
-		MaxBytesPerStream: d.MaxBytesPerStream, KeepBytesPerStream: d.KeepBytesPerStream,
-		DenyNetwork: d.DenyNetwork, Network: shown(d.Network), WeakPrograms: d.WeakPrograms,
+		Network: shown(d.Network), WeakPrograms: d.WeakPrograms,
 	}
 }
 
@@ -78,11 +80,6 @@ func (d *Decision) Created() time.Time { return time.UnixMicro(d.CreatedMicrosec
 // Accepted is when the call was decided about.
 func (d *Decision) Accepted() time.Time { return time.UnixMicro(d.AcceptedMicroseconds) }
 
-// Timeout is the limit of the process's wall-clock time.
-func (d *Decision) Timeout() time.Duration {
-	return time.Duration(d.TimeoutMilliseconds) * time.Millisecond
-}
-
 // StartTimeout is how long the call may wait for its process to start.
 func (d *Decision) StartTimeout() time.Duration {
 	return time.Duration(d.StartTimeoutSeconds) * time.Second
@@ -101,20 +98,16 @@ func (d *Decision) Assignment(call *v1alpha1.ToolCall) (*wire.Assignment, error)
 		plan.Layers = append(plan.Layers, envresolve.Layer{Source: envresolve.SourceCall, Vars: callVariables(env)})
 	}
 	a := &wire.Assignment{
-		CallUID:             string(call.UID),
-		CallName:            call.Name,
-		Argv:                append([]string{}, d.ArgvPrefix...),
-		Stdin:               []byte(call.Spec.Stdin),
-		TimeoutMilliseconds: d.TimeoutMilliseconds,
-		MaxBytesPerStream:   d.MaxBytesPerStream,
-		KeepBytesPerStream:  d.KeepBytesPerStream,
-		DenyNetwork:         d.DenyNetwork,
-		Rules:               d.Rules,
-		Environment:         plan,
-		Collect:             d.collect(call),
+		CallUID:     string(call.UID),
+		CallName:    call.Name,
+		Argv:        append([]string{}, d.ArgvPrefix...),
+		Stdin:       []byte(call.Spec.Stdin),
+		Bounds:      d.Bounds,
+		Environment: plan,
+		Collect:     d.collect(call),
 	}
 	if d.Network != nil {
-		a.Network = &wire.Network{Rules: *d.Network}
+		a.Network = &spec.Network{Rules: *d.Network}
 	}
 	switch action.Type {
 	case v1alpha1.ActionShell:

@@ -17,6 +17,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/network"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // stored is a decision whose call has variables of its own, and its call.
@@ -157,8 +158,8 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 		"a program":                  {program("ls", "-l", "a b"), wire.Assignment{Argv: []string{"ls", "-l", "a b"}}},
 		"a program without argument": {program("ls"), wire.Assignment{Argv: []string{"ls"}}},
 		"a shell line":               {shell("ls; id"), wire.Assignment{Argv: []string{"bash", "-ec", "ls; id"}}},
-		"code":                       {code("Python", "print(1)"), wire.Assignment{Argv: []string{"python3"}, Source: []byte("print(1)"), HasSource: true, Language: "python", DenyNetwork: true}},
-		"empty code":                 {code("python", ""), wire.Assignment{Argv: []string{"python3"}, Source: []byte{}, HasSource: true, Language: "python", DenyNetwork: true}},
+		"code":                       {code("Python", "print(1)"), wire.Assignment{Argv: []string{"python3"}, Source: []byte("print(1)"), HasSource: true, Language: "python", Bounds: spec.Bounds{DenyNetwork: true}}},
+		"empty code":                 {code("python", ""), wire.Assignment{Argv: []string{"python3"}, Source: []byte{}, HasSource: true, Language: "python", Bounds: spec.Bounds{DenyNetwork: true}}},
 		"a tool":                     {tool("terminal", `{"command": "ls"}`), wire.Assignment{Argv: []string{"bash", "-ec", "ls"}}},
 		"a tool that runs a program": {tool("exec", `{"mode": "structured", "binary": "ls", "args": ["-a"]}`), wire.Assignment{Argv: []string{"ls", "-a"}}},
 	} {
@@ -171,7 +172,7 @@ func TestAnAssignmentIsTheDecisionAndTheCallsOwnInput(t *testing.T) {
 			continue
 		}
 		if !tc.want.HasSource {
-			tc.want.Network = &wire.Network{Rules: network.Rules{Mode: network.Open}}
+			tc.want.Network = &spec.Network{Rules: network.Rules{Mode: network.Open}}
 		}
 		tc.want.CallUID, tc.want.CallName, tc.want.Stdin = "call-uid", "call", []byte("input")
 		tc.want.TimeoutMilliseconds, tc.want.MaxBytesPerStream, tc.want.KeepBytesPerStream, tc.want.Environment = 120000, 65536, 8<<20, d.Plan
@@ -203,9 +204,9 @@ func TestAFileActionsAssignmentHasThePolicysRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &wire.File{
+	want := &spec.File{
 		Operation: "Write", Path: "a", Content: []byte{0, 0xff}, Mode: ptr.To(uint32(0o600)), IfSHA256: ptr.To(""),
-		Rules: wire.FileRules{ReadPaths: []string{"/r"}, WritePaths: []string{}, DeniedPaths: []string{".git"}, MaxReadBytes: 3, MaxWriteBytes: 4},
+		Rules: spec.FileRules{ReadPaths: []string{"/r"}, WritePaths: []string{}, DeniedPaths: []string{".git"}, MaxReadBytes: 3, MaxWriteBytes: 4},
 	}
 	if diff := cmp.Diff(want, a.File); diff != "" || len(a.Argv) != 0 && a.Argv[0] == "" {
 		t.Errorf("%s; argv %q", diff, a.Argv)

@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/dial"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -79,7 +80,7 @@ func newFileWorld(t *testing.T) *fileWorld {
 // transfer is one of a path below the world's directory.
 func (w *fileWorld) transfer(kind wire.TransferKind, path string, change ...func(*wire.Transfer)) wire.Transfer {
 	m := wire.Transfer{
-		Kind: kind, Path: path, Rules: wire.FileRules{ReadPaths: []string{w.dir}, WritePaths: []string{w.dir}},
+		Kind: kind, Path: path, Rules: spec.FileRules{ReadPaths: []string{w.dir}, WritePaths: []string{w.dir}},
 		Environment: envresolve.Plan{WorkingDir: w.dir, AllowedPaths: []string{w.dir}},
 	}
 	for _, c := range change {

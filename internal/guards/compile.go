@@ -134,8 +134,8 @@ func (p *Policy) compileOutput(spec *v1alpha1.ExecutionPolicySpec) error {
 	if err != nil {
 		return err
 	}
-	p.maxBytes = int(size)
-	p.keepBytes, err = between("spec.output.keepBytesPerStream", output.KeepBytesPerStream, defaultKeepBytes, 0, limitKeepBytes)
+	p.bounds.MaxBytesPerStream = int(size)
+	p.bounds.KeepBytesPerStream, err = between("spec.output.keepBytesPerStream", output.KeepBytesPerStream, defaultKeepBytes, 0, limitKeepBytes)
 	if err != nil {
 		return err
 	}

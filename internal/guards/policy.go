@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Policy is a compiled ExecutionPolicySpec, with the built-in defaults applied. It never changes and is safe for
@@ -22,8 +23,7 @@ type Policy struct {
 	timeout      time.Duration
 	maxTimeout   time.Duration
 	code         codeRules
-	maxBytes     int
-	keepBytes    int64
+	bounds       spec.Bounds
 	artifacts    ArtifactLimits
 	writePaths   []string
 	deniedPaths  *regexp.Regexp
@@ -70,11 +70,8 @@ func (p *Policy) Timeout(action *Action) time.Duration {
 	return limit
 }
 
-// MaxBytesPerStream is how many bytes of each output stream the status keeps.
-func (p *Policy) MaxBytesPerStream() int { return p.maxBytes }
-
-// KeepBytesPerStream is how many bytes of each output stream the pod keeps for readers; 0 for no more than the status.
-func (p *Policy) KeepBytesPerStream() int64 { return p.keepBytes }
+// Bounds are the limits that don't depend on the call.
+func (p *Policy) Bounds() spec.Bounds { return p.bounds }
 
 // Access is how the right to use a tool is decided.
 func (p *Policy) Access() v1alpha1.AccessMode { return p.access }

@@ -74,8 +74,8 @@ func TestDefaultsHoldForWhatIsUnset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if policy.Access() != v1alpha1.AccessRBAC || policy.MaxBytesPerStream() != 65536 || policy.Timeout(&Action{}) != 120*time.Second {
-		t.Errorf("defaults: %v %v %v", policy.Access(), policy.MaxBytesPerStream(), policy.Timeout(&Action{}))
+	if policy.Access() != v1alpha1.AccessRBAC || policy.Bounds().MaxBytesPerStream != 65536 || policy.Timeout(&Action{}) != 120*time.Second {
+		t.Errorf("defaults: %v %v %v", policy.Access(), policy.Bounds().MaxBytesPerStream, policy.Timeout(&Action{}))
 	}
 	want := []string{"TOOLCALL_", "KUBERNETES_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "HF_", "HUGGING"}
 	if diff := cmp.Diff(want, policy.EnvBlocklist()); diff != "" {
@@ -109,7 +109,7 @@ func TestWrittenDefaultsAreTheBuiltInOnes(t *testing.T) {
 			{written.binaries.enforced, built.binaries.enforced}, {written.binaries.names, built.binaries.names},
 			{written.denyMeta, built.denyMeta}, {written.envBlocklist, built.envBlocklist}, {written.protected.exact, built.protected.exact},
 			{written.protected.prefixes, built.protected.prefixes}, {written.timeout, built.timeout}, {written.maxTimeout, built.maxTimeout},
-			{written.maxBytes, built.maxBytes}, {written.code.enabled, built.code.enabled}, {written.code.languages, built.code.languages},
+			{written.bounds, built.bounds}, {written.code.enabled, built.code.enabled}, {written.code.languages, built.code.languages},
 			{written.code.network, built.code.network}, {written.code.maxTime, built.code.maxTime}, {written.code.maxScan, built.code.maxScan},
 			{written.code.scanPrefix, built.code.scanPrefix},
 		} {

@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // sealer is the operator's, and another one's.
@@ -56,7 +57,7 @@ func input(t *testing.T, changes ...change) jobspec.Input {
 	in := jobspec.Input{
 		Call: call("c"),
 		Decision: &decide.Decision{
-			Environment: "env", ArgvPrefix: []string{"bash", "-c"}, TimeoutMilliseconds: 10500, StartTimeoutSeconds: 60, MaxBytesPerStream: 100,
+			Environment: "env", ArgvPrefix: []string{"bash", "-c"}, Bounds: spec.Bounds{TimeoutMilliseconds: 10500, MaxBytesPerStream: 100}, StartTimeoutSeconds: 60,
 			Plan: envresolve.Plan{EnvironmentName: "env", Layers: []envresolve.Layer{
 				{Source: envresolve.SourceDefault, Vars: []envresolve.Var{{Name: "D", Value: "secret-literal"}}},
 				{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "MINE", Value: "secret-value"}}},

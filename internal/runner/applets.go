@@ -8,6 +8,7 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/spec"
 )
 
 const (
@@ -61,7 +62,7 @@ func (r *run) ask(ctx context.Context, d *sandbox.Domain, argv []string) result.
 	}
 	question := &run{
 		cmd: Command{
-			Argv: argv, Env: []string{"PATH=" + variable(r.cmd.Env, "PATH")}, Dir: "/", MaxBytesPerStream: maxAnswer, DenyNetwork: true,
+			Argv: argv, Env: []string{"PATH=" + variable(r.cmd.Env, "PATH")}, Dir: "/", Bounds: spec.Bounds{MaxBytesPerStream: maxAnswer, DenyNetwork: true},
 		},
 		domain: d, options: newOptions(nil), children: r.children,
 	}

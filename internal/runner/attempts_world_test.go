@@ -19,6 +19,7 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/testing/attempts"
 )
 
@@ -235,9 +236,9 @@ func (w *attemptsWorld) run(a attempt, record *os.File) attemptResult {
 	_ = os.WriteFile(filepath.Join(dir, "f"), []byte("x\ny\n"), 0o600)
 	_ = record.Truncate(0)
 	cmd := Command{
-		Argv: []string{"bash", "-c", attemptLimits + a.Script}, Dir: dir, Timeout: time.Second, Grace: 10 * time.Millisecond, MaxBytesPerStream: 16 << 10,
-		Env:   append([]string{"PATH=" + testPath, "HOME=" + dir, "TERM=dumb"}, a.Env...),
-		Rules: &rules.Rules{Policy: "agents", WritePaths: []string{w.work(), w.Record}},
+		Argv: []string{"bash", "-c", attemptLimits + a.Script}, Dir: dir, Grace: 10 * time.Millisecond,
+		Bounds: spec.Bounds{TimeoutMilliseconds: 1000, MaxBytesPerStream: 16 << 10, Rules: &rules.Rules{Policy: "agents", WritePaths: []string{w.work(), w.Record}}},
+		Env:    append([]string{"PATH=" + testPath, "HOME=" + dir, "TERM=dumb"}, a.Env...),
 	}
 	if a.Held {
 		cmd.Rules.Programs = &rules.Programs{Allowed: append([]string{w.Copyable}, attempts.Listed...), Own: "bash"}

@@ -7,13 +7,13 @@ import (
 
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/runner/redact"
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // DefaultGrace is how long a process has to end after SIGTERM.
 const DefaultGrace = 5 * time.Second
 
-// Command is what to run.
+// Command is what to run. Its values can be sent; open files and writers are of this process.
 type Command struct {
 	// Argv is the program and its arguments. A program without a slash is looked up in the PATH of Env.
 	Argv []string
@@ -22,36 +22,27 @@ type Command struct {
 	// Dir is the directory to start in. If DirFD is set, it is that directory, open and checked: the process starts in it
 	// even if the path leads elsewhere by now. Run doesn't close it.
 	Dir   string
-	DirFD *os.File
+	DirFD *os.File `json:"-"`
 	// Stdin is fed to the process, then its standard input is closed.
 	Stdin []byte
 	// Input is the standard input of the process in place of Stdin; nil for none. Whoever starts the process closes it.
-	Input *os.File
-	// Timeout is how long the process may run; 0 is no limit. Grace is the time between SIGTERM and SIGKILL; 0 is
-	// DefaultGrace.
-	Timeout, Grace time.Duration
-	// MaxBytesPerStream is how many bytes of each output stream are kept: half of them from its start, half from its end.
-	MaxBytesPerStream int
-	// KeepBytesPerStream is how many bytes of each output stream are kept for readers, if that is more: in a file below /tmp
-	// that the command can't open. 0 is none.
-	KeepBytesPerStream int64
+	Input *os.File `json:"-"`
+	// Bounds hold for the process. It has half of MaxBytesPerStream from the start of each output stream, half from its end.
+	spec.Bounds
+	// Grace is the time between SIGTERM and SIGKILL; 0 is DefaultGrace.
+	Grace time.Duration
 	// OnStreams gets what is kept of the output as soon as the process runs, to be read then and later, and to be dropped by
 	// the one who gets it. It must not block. When it is nil, Run drops the files.
-	OnStreams func(stdout, stderr kept.Output)
-	// Rules hold for the process and all that it starts; nil for none. A call whose rules the node can't hold doesn't
-	// start.
-	Rules *rules.Rules
+	OnStreams func(stdout, stderr kept.Output) `json:"-"`
 	// Redact are values that are replaced in the output before anything keeps or shows it, and in all that the outcome says. A
 	// command whose values can't be looked for doesn't start.
-	Redact []redact.Value
-	// DenyNetwork makes all sockets but Unix sockets fail, for the process and all that it starts.
-	DenyNetwork bool
+	Redact []redact.Value `json:"-"`
 	// Network restricts what the process and all that it starts connect to and look up; nil restricts nothing. With
 	// DenyNetwork it has no meaning.
 	Network *Network
 	// Stdout and Stderr get the output as it is written. Either may be nil. A writer that fails or hangs doesn't disturb
 	// the process: it misses output, the outcome doesn't.
-	Stdout, Stderr io.Writer
+	Stdout, Stderr io.Writer `json:"-"`
 }
 
 // Stop is a cause for ending the context. It sets the reason of the outcome.

@@ -13,15 +13,12 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Network is what a command may connect to, and what its names are looked up with.
 type Network struct {
-	// Rules decide about each connection and each name.
-	Rules network.Rules `json:"rules"`
-	// Nameservers are asked for names. Search is the search list of the pod's resolv.conf.
-	Nameservers []netip.AddrPort `json:"nameservers,omitempty"`
-	Search      []string         `json:"search,omitempty"`
+	spec.Network
 	// Hosts are the entries of /etc/hosts from before the pod's first command.
 	Hosts []resolver.HostsEntry `json:"hosts,omitempty"`
 	// loopbackNameservers allows Nameservers on loopback addresses, where tests have theirs.

@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/runner/redact"
 	"toolcall.dev/operator/internal/runner/resolver"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // nameserver answers for names with their addresses, and for others that there is no data.
@@ -133,8 +134,7 @@ func online(t *testing.T, n *Network, source string) result.Outcome {
 func listing(t *testing.T, addresses map[string][4]byte, hosts ...string) *Network {
 	t.Helper()
 	n := &Network{
-		Rules:       network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"127.0.0.2/32"}, Surroundings: surroundings()},
-		Nameservers: []netip.AddrPort{nameserver(t, addresses)}, loopbackNameservers: true,
+		Network: spec.Network{Rules: network.Rules{Mode: network.Listed, DeniedCIDRs: []string{"127.0.0.2/32"}, Surroundings: surroundings()}, Nameservers: []netip.AddrPort{nameserver(t, addresses)}}, loopbackNameservers: true,
 	}
 	for _, host := range hosts {
 		n.Rules.Allowed = append(n.Rules.Allowed, network.Entry{Host: host})

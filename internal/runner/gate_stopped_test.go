@@ -12,7 +12,7 @@ func TestAStoppedCommandHoldsUpNoExecve(t *testing.T) {
 	ownRules(t)
 	for i := range 60 { // it depends on which thread does what
 		cmd := inside(bash("(sleep 0.02; /bin/true; kill -CONT $$) & kill -STOP $$; wait; echo done"), "true", "sleep")
-		cmd.Timeout, cmd.Grace = 3*time.Second, 500*time.Millisecond
+		cmd.TimeoutMilliseconds, cmd.Grace = 3000, 500*time.Millisecond
 		if o := runIt(t, t.Context(), cmd); o.Reason != result.Completed {
 			t.Fatalf("round %d: %s", i, describe(o))
 		}

@@ -23,6 +23,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // helpers are the programs that the test binary can act as.
@@ -97,9 +98,8 @@ func (r *report) supervise(s supervision) error {
 		s.Rules = rulesInForce()
 	}
 	cmd := Command{
-		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: s.Stdin, Timeout: s.Timeout, Grace: s.Grace,
-		MaxBytesPerStream: max(s.MaxBytesPerStream, 64<<10), DenyNetwork: s.DenyNetwork,
-		Rules: s.Rules,
+		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdin: s.Stdin, Grace: s.Grace,
+		Bounds: spec.Bounds{TimeoutMilliseconds: s.Timeout.Milliseconds(), MaxBytesPerStream: max(s.MaxBytesPerStream, 64<<10), DenyNetwork: s.DenyNetwork, Rules: s.Rules},
 	}
 	if s.OpenDir {
 		dir, err := os.Open(s.Dir)

@@ -41,7 +41,7 @@ func TestStdin(t *testing.T) {
 func TestLargeStdinThatABlockedProcessNeverReads(t *testing.T) {
 	cmd := program("sleep", "infinity")
 	cmd.Stdin = make([]byte, 10<<20)
-	cmd.Timeout = 300 * time.Millisecond
+	cmd.TimeoutMilliseconds = 300
 	want{reason: result.TimedOut, signal: "SIGTERM"}.check(t, runIt(t, t.Context(), cmd))
 }
 

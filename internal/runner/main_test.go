@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/proc"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // helperVariable makes the test binary act as a program under test instead of running tests.
@@ -50,7 +51,7 @@ func bash(script string) Command {
 func program(argv ...string) Command {
 	return Command{
 		Argv: argv, Env: []string{"PATH=" + testPath, "HOME=/"}, Dir: "/",
-		Timeout: time.Minute, Grace: 10 * time.Second, MaxBytesPerStream: 64 << 10, Rules: rulesInForce(),
+		Grace: 10 * time.Second, Bounds: spec.Bounds{TimeoutMilliseconds: 60_000, MaxBytesPerStream: 64 << 10, Rules: rulesInForce()},
 	}
 }
 

@@ -41,21 +41,21 @@ func (w *trigger) Write(p []byte) (int, error) {
 
 func TestTimeoutKeepsOutputAndNamesTheLimit(t *testing.T) {
 	cmd := bash("echo early; echo problem >&2; sleep infinity; echo late")
-	cmd.Timeout = time.Second
+	cmd.TimeoutMilliseconds = 1000
 	o := runIt(t, t.Context(), cmd)
 	out, err := "early\n", "problem\n"
 	want{result.TimedOut, nil, "SIGTERM", &out, &err}.check(t, o)
 	if !strings.Contains(o.Message, "limit of 1 s") {
 		t.Errorf("message %q doesn't give the limit", o.Message)
 	}
-	if o.DurationMS < cmd.Timeout.Milliseconds() {
+	if o.DurationMS < cmd.TimeoutMilliseconds {
 		t.Errorf("it was stopped after %d ms", o.DurationMS)
 	}
 }
 
 func TestTimeoutOfAProcessThatEndsWellOnSIGTERM(t *testing.T) {
 	cmd := bash("trap 'echo bye; exit 0' TERM; sleep infinity & wait")
-	cmd.Timeout = time.Second
+	cmd.TimeoutMilliseconds = 1000
 	o := runIt(t, t.Context(), cmd)
 	out := "bye\n"
 	want{reason: result.TimedOut, stdout: &out}.check(t, o)

@@ -58,8 +58,8 @@ func (r *run) grace() time.Duration {
 // waitLeader returns why the process must be stopped; nil if it ended by itself.
 func (r *run) waitLeader(ctx context.Context) *Stop {
 	var timeout <-chan time.Time
-	if r.cmd.Timeout > 0 {
-		t := time.NewTimer(r.cmd.Timeout)
+	if r.cmd.Timeout() > 0 {
+		t := time.NewTimer(r.cmd.Timeout())
 		defer t.Stop()
 		timeout = t.C
 	}
@@ -71,7 +71,7 @@ func (r *run) waitLeader(ctx context.Context) *Stop {
 		case <-r.children:
 		case <-safety.C:
 		case <-timeout:
-			stop = &Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(r.cmd.Timeout) + "."}
+			stop = &Stop{Reason: result.TimedOut, Message: "The command was stopped at its limit of " + seconds(r.cmd.Timeout()) + "."}
 		case <-ctx.Done():
 			stop = stopCause(context.Cause(ctx))
 		}

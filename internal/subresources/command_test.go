@@ -13,6 +13,7 @@ import (
 
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // asCommand in the environment has the test's program run one command: the runner ends all other children of its process, and the
@@ -70,6 +71,6 @@ func runCommand(line string) error {
 	defer stop()
 	said := json.NewEncoder(os.Stdout)
 	return said.Encode(runner.Run(ctx, runner.Command{
-		Argv: c.Argv, Env: c.Env, Dir: c.Dir, MaxBytesPerStream: c.MaxBytesPerStream, Input: os.Stdin,
+		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Bounds: spec.Bounds{MaxBytesPerStream: c.MaxBytesPerStream}, Input: os.Stdin,
 	}, runner.WithOnStart(func(at time.Time) { _ = said.Encode(at) })))
 }

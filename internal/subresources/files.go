@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // bodyTimeout is how long a client may take to send, or to take, a part of wire.MaxPart bytes.
@@ -101,7 +102,7 @@ type fileAnswer struct {
 	r        *http.Request
 	control  *http.ResponseController
 	asked    *fileRequest
-	rules    wire.FileRules
+	rules    spec.FileRules
 	transfer *dispatch.Transfer
 }
 

@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/subresources"
 )
 
@@ -28,7 +29,7 @@ func (p *pod) background(name string, change func(*v1alpha1.ToolCallSpec), argv 
 		p.t.Fatal(err)
 	}
 	err := p.runner.AssignTo(string(p.session.UID), &wire.Assignment{
-		CallUID: string(call.UID), CallName: name, Argv: argv, Decision: "sealed", Background: call.Spec.Background, MaxBytesPerStream: 64 << 10,
+		CallUID: string(call.UID), CallName: name, Argv: argv, Decision: "sealed", Background: call.Spec.Background, Bounds: spec.Bounds{MaxBytesPerStream: 64 << 10},
 		Stdin: []byte(call.Spec.Stdin), Environment: envresolve.Plan{WorkingDir: p.dir, AllowedPaths: []string{p.dir}},
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // yielding gives up its place among operations on files while it waits for the operator.
@@ -27,7 +28,7 @@ func (y *yielding) Write(p []byte) (int, error) {
 }
 
 // pack sends a directory as an archive.
-func (t *transfer) pack(rules *files.Rules, req *files.Request) error {
+func (t *transfer) pack(rules *files.Rules, req *spec.File) error {
 	if err := t.say(wire.TransferState{}); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ var errTrailer = &files.Error{Reason: files.InvalidRequest, Message: "more than 
 const maxTrailer = 1 << 20
 
 // unpack writes what is in an archive.
-func (t *transfer) unpack(rules *files.Rules, req *files.Request) error {
+func (t *transfer) unpack(rules *files.Rules, req *spec.File) error {
 	if err := t.say(wire.TransferState{}); err != nil {
 		return err
 	}

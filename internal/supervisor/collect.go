@@ -74,12 +74,7 @@ func collectFiles(ctx context.Context, r *collect.Request) (*collect.Files, *res
 }
 
 func (e *Executor) collectRequest(a *wire.Assignment, dir string, p *prepared) *collect.Request {
-	c := a.Collect
-	r := &collect.Request{
-		Globs: c.Globs, WorkingDir: dir, Home: p.home(), WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths, RunnerPaths: privateFilesPaths(),
-		MaxCount: c.MaxCount, MaxBytes: c.MaxBytes, MaxTotalBytes: c.MaxTotalBytes,
-		Shown: p.hidden.shown(),
-	}
+	r := &collect.Request{Collect: *a.Collect, WorkingDir: dir, Home: p.home(), RunnerPaths: privateFilesPaths(), Shown: p.hidden.shown()}
 	if r.WritePaths == nil {
 		r.WritePaths = e.defaultWritePaths(a, dir)
 	}

@@ -10,12 +10,13 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
 func collecting(e *supervisor.Executor, script string, globs ...string) *wire.Assignment {
 	a := shell(e, script)
-	a.Collect = &wire.Collect{Globs: globs, MaxCount: 10, MaxBytes: 1 << 20, MaxTotalBytes: 1 << 20}
+	a.Collect = &spec.Collect{Globs: globs, MaxCount: 10, MaxBytes: 1 << 20, MaxTotalBytes: 1 << 20}
 	return a
 }
 

@@ -12,6 +12,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -81,7 +82,7 @@ func TestTheHomeDirectoryIsTheSameForCommandsAndFiles(t *testing.T) {
 			if err != nil || request.Home != c.want {
 				t.Errorf("a transfer's is %q, want %q; %v", request.Home, c.want, err)
 			}
-			operation := fileCall(e, wire.File{Operation: "Write", Path: "~/f", Content: []byte("x"), Rules: wire.FileRules{WritePaths: []string{tmp}}})
+			operation := fileCall(e, spec.File{Operation: "Write", Path: "~/f", Content: []byte("x"), Rules: spec.FileRules{WritePaths: []string{tmp}}})
 			operation.Environment = command.Environment
 			o := execute(t, e, operation).Outcome
 			if c.want == "" && o.Reason == result.Completed || c.want != "" && (o.Reason != result.Completed || o.File.Path != c.want+"/f") {

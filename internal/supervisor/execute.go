@@ -105,22 +105,21 @@ func (e *Executor) executeCommand(ctx context.Context, a *wire.Assignment, p *pr
 		argv = append(slices.Clone(argv), file)
 	}
 	command := runner.Command{
-		Argv:              argv,
-		Env:               p.Env,
-		Dir:               path,
-		DirFD:             dir,
-		Stdin:             a.Stdin,
-		Timeout:           time.Duration(a.TimeoutMilliseconds) * time.Millisecond,
-		MaxBytesPerStream: a.MaxBytesPerStream,
-		DenyNetwork:       a.DenyNetwork,
-		Network:           e.networkOf(a),
-		Rules:             p.files.readable(e.rulesOf(a, path)),
-		Redact:            p.hidden.values,
-		Stdout:            e.Stdout,
-		Stderr:            e.Stderr,
+		Argv:    argv,
+		Env:     p.Env,
+		Dir:     path,
+		DirFD:   dir,
+		Stdin:   a.Stdin,
+		Bounds:  a.Bounds,
+		Network: e.networkOf(a),
+		Redact:  p.hidden.values,
+		Stdout:  e.Stdout,
+		Stderr:  e.Stderr,
 	}
-	if e.Outputs != nil {
-		command.KeepBytesPerStream = a.KeepBytesPerStream
+	command.Rules = p.files.readable(e.rulesOf(a, path))
+	if e.Outputs == nil {
+		command.KeepBytesPerStream = 0
+	} else {
 		uid := a.CallUID
 		command.OnStreams = func(stdout, stderr kept.Output) { e.Outputs.Set(uid, stdout, stderr) }
 	}

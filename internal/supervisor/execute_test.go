@@ -15,6 +15,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -31,7 +32,7 @@ func executor(t *testing.T) *supervisor.Executor {
 // shell is an assignment that is allowed to run in the executor's directory.
 func shell(e *supervisor.Executor, script string) *wire.Assignment {
 	return &wire.Assignment{
-		CallUID: "c1", Argv: []string{"sh", "-c", script}, TimeoutMilliseconds: 60_000, MaxBytesPerStream: 1 << 10,
+		CallUID: "c1", Argv: []string{"sh", "-c", script}, Bounds: spec.Bounds{TimeoutMilliseconds: 60_000, MaxBytesPerStream: 1 << 10},
 		Environment: envresolve.Plan{AllowedPaths: []string{e.WorkingDir}, Blocklist: []string{"LD_"}},
 	}
 }

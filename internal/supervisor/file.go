@@ -20,6 +20,7 @@ import (
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/runner/sandbox"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // fileStopLimit is how long an operation on files that was stopped is waited for: one that hangs in the file system can't be
@@ -54,7 +55,7 @@ type fileRun struct {
 // can hang.
 func (e *Executor) executeFile(ctx context.Context, a *wire.Assignment, p *prepared, started func(time.Time)) (o result.Outcome) {
 	if a.TimeoutMilliseconds > 0 {
-		limit := time.Duration(a.TimeoutMilliseconds) * time.Millisecond
+		limit := a.Timeout()
 		timeout := runner.Stop{Reason: result.TimedOut, Message: fmt.Sprintf("The operation was stopped after %v.", limit)}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, timeout)
@@ -117,9 +118,9 @@ func (e *Executor) doFile(ctx context.Context, a *wire.Assignment, p *prepared, 
 	}
 	run.dir = dir
 	close(opened)
-	request := fileRequest(a.File, dir)
-	request.Home = p.home()
-	run.result, run.err = files.Do(ctx, p.hidden.inFiles(e.fileRules(a, dir), &run.replaced), request, &run.output)
+	asked := *a.File
+	asked.WorkingDir, asked.Home = dir, p.home()
+	run.result, run.err = files.Do(ctx, p.hidden.inFiles(e.fileRules(a, dir), &run.replaced), &asked, &run.output)
 	return run
 }
 
@@ -172,7 +173,7 @@ func fileOutcome(ctx context.Context, run *fileRun) result.Outcome {
 		o.Reason, o.Message = stop.Reason, stop.Message+" It has not ended yet, as where a file system doesn't answer: it may still take effect."
 		return o
 	}
-	operation := files.Operation(run.assignment.File.Operation)
+	operation := run.assignment.File.Operation
 	// A Delete that failed may have deleted a part.
 	if run.err == nil || run.result.Path != "" {
 		o.File = fileResult(operation, run.assignment.File, &run.result)
@@ -212,27 +213,10 @@ func fileReason(r files.Reason) string {
 	}
 }
 
-func fileRequest(f *wire.File, dir string) *files.Request {
-	r := &files.Request{
-		Operation: files.Operation(f.Operation), Path: f.Path, WorkingDir: dir,
-		Offset: f.Offset, Limit: f.Limit, Unit: files.Unit(f.Unit),
-		Content: f.Content, Mode: f.Mode, IfSHA256: f.IfSHA256,
-		OldString: f.OldString, NewString: f.NewString, ReplaceAll: f.ReplaceAll,
-		Pattern: f.Pattern, Literal: f.Literal, Glob: f.Glob, Recursive: f.Recursive, MaxResults: f.MaxResults,
-		Destination: f.Destination, Overwrite: f.Overwrite, ContextLines: f.ContextLines, RespectGitIgnore: f.RespectGitIgnore,
-	}
-	for _, e := range f.Edits {
-		r.Edits = append(r.Edits, files.Replacement(e))
-	}
-	return r
-}
-
 // fileRules are the policy's, completed with what only the pod knows.
 func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
-	f := &a.File.Rules
 	r := &files.Rules{
-		ReadPaths: f.ReadPaths, WritePaths: f.WritePaths, DeniedPaths: f.DeniedPaths, RunnerPaths: privateFilesPaths(),
-		MaxReadBytes: f.MaxReadBytes, MaxWriteBytes: f.MaxWriteBytes, MaxOutputBytes: int64(min(a.MaxBytesPerStream, result.MaxStreamBytes)),
+		FileRules: a.File.Rules, RunnerPaths: privateFilesPaths(), MaxOutputBytes: int64(min(a.MaxBytesPerStream, result.MaxStreamBytes)),
 	}
 	if r.WritePaths == nil {
 		r.WritePaths = e.defaultWritePaths(a, dir)
@@ -251,7 +235,7 @@ func (e *Executor) fileRules(a *wire.Assignment, dir string) *files.Rules {
 }
 
 // fileResult has the fields that apply to the operation.
-func fileResult(operation files.Operation, asked *wire.File, r *files.Result) *result.File {
+func fileResult(operation spec.Operation, asked *spec.File, r *files.Result) *result.File {
 	f := &result.File{
 		Path: strings.ToValidUTF8(r.Path, "\uFFFD"), SHA256: r.SHA256, Truncated: r.Truncated, NextOffset: r.NextOffset,
 		Changed: r.Changed, Created: r.Created, Binary: r.Binary,
@@ -261,43 +245,43 @@ func fileResult(operation files.Operation, asked *wire.File, r *files.Result) *r
 		},
 	}
 	switch operation {
-	case files.OperationRead:
+	case spec.OperationRead:
 		f.Bytes = &r.Bytes
-		if files.Unit(asked.Unit) != files.UnitBytes {
+		if asked.Unit != spec.UnitBytes {
 			f.Lines = new(int64(r.Lines))
 		}
-	case files.OperationWrite, files.OperationStat:
+	case spec.OperationWrite, spec.OperationStat:
 		f.Bytes = &r.Bytes
-	case files.OperationEdit:
+	case spec.OperationEdit:
 		f.Bytes, f.Replaced = &r.Bytes, new(int64(r.Replaced))
-	case files.OperationList, files.OperationGlob, files.OperationGrep, files.OperationDelete:
+	case spec.OperationList, spec.OperationGlob, spec.OperationGrep, spec.OperationDelete:
 		f.Matches = new(int64(r.Matches))
 	}
 	return f
 }
 
 // describeFile is a sentence about an operation that succeeded.
-func describeFile(operation files.Operation, f *result.File, note string) string {
+func describeFile(operation spec.Operation, f *result.File, note string) string {
 	switch operation {
-	case files.OperationRead:
+	case spec.OperationRead:
 		if note != "" {
 			return f.Path + " " + note
 		}
 		return fmt.Sprintf("read %d bytes of %s", *f.Bytes, f.Path)
-	case files.OperationWrite:
+	case spec.OperationWrite:
 		return fmt.Sprintf("wrote %d bytes to %s", *f.Bytes, f.Path)
-	case files.OperationEdit:
+	case spec.OperationEdit:
 		return fmt.Sprintf("edited %s in %d places", f.Path, *f.Replaced)
-	case files.OperationStat:
+	case spec.OperationStat:
 		return "looked at " + f.Path
-	case files.OperationDelete:
+	case spec.OperationDelete:
 		return fmt.Sprintf("deleted %s: %d files and directories", f.Path, *f.Matches)
-	case files.OperationMakeDirectory:
+	case spec.OperationMakeDirectory:
 		if !f.Created {
 			return "the directory is there already: " + f.Path
 		}
 		return "made the directory " + f.Path
-	case files.OperationMove:
+	case spec.OperationMove:
 		return "moved to " + f.Path
 	default:
 		found := fmt.Sprintf("found %d results in %s", *f.Matches, f.Path)

@@ -16,11 +16,12 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
 // fileCall is an assignment for a file action in the executor's directory.
-func fileCall(e *supervisor.Executor, f wire.File) *wire.Assignment {
+func fileCall(e *supervisor.Executor, f spec.File) *wire.Assignment {
 	a := shell(e, "")
 	a.Argv, a.File, a.MaxBytesPerStream = nil, &f, 64<<10
 	return a
@@ -32,26 +33,26 @@ func TestFilesAreReadAndWrittenWithoutAProcess(t *testing.T) {
 	e.Environ = []string{"PATH=/none"}
 	content := "one\ntwo\nthree\n"
 	steps := []struct {
-		file wire.File
+		file spec.File
 		out  string
 		done func(*result.File) bool
 		says string
 	}{
-		{wire.File{Operation: "MakeDirectory", Path: "d"}, "", func(f *result.File) bool { return f.Created }, "made the directory"},
-		{wire.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool {
+		{spec.File{Operation: "MakeDirectory", Path: "d"}, "", func(f *result.File) bool { return f.Created }, "made the directory"},
+		{spec.File{Operation: "Write", Path: "d/a", Content: []byte(content)}, "", func(f *result.File) bool {
 			return f.Created && *f.Bytes == 14 && len(f.SHA256) == 64 && f.Path == e.WorkingDir+"/d/a"
 		}, "wrote 14 bytes"},
-		{wire.File{Operation: "Read", Path: "d/a", Limit: 2}, "one\ntwo\n", func(f *result.File) bool {
+		{spec.File{Operation: "Read", Path: "d/a", Limit: 2}, "one\ntwo\n", func(f *result.File) bool {
 			return f.Truncated && *f.NextOffset == 3 && *f.Lines == 2 && *f.Bytes == 8 && f.SHA256 == ""
 		}, "read 8 bytes"},
-		{wire.File{Operation: "Read", Path: "d/a", Offset: 3}, "three\n", func(f *result.File) bool { return !f.Truncated && f.NextOffset == nil }, "read 6 bytes"},
-		{wire.File{Operation: "Edit", Path: "d/a", OldString: "two", NewString: "2"}, "", func(f *result.File) bool { return *f.Replaced == 1 && *f.Bytes == 12 }, "edited"},
-		{wire.File{Operation: "Grep", Path: ".", Pattern: "^t"}, `{"path":"d/a","lineNumber":3,"column":1,"line":"three"}` + "\n", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
-		{wire.File{Operation: "Glob", Path: ".", Pattern: "**"}, "", func(f *result.File) bool { return *f.Matches == 2 }, "found 2 results"},
-		{wire.File{Operation: "List", Path: "d"}, "", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
-		{wire.File{Operation: "Move", Path: "d/a", Destination: "b"}, "", func(f *result.File) bool { return f.Path == e.WorkingDir+"/b" }, "moved to"},
-		{wire.File{Operation: "Stat", Path: "b"}, "", func(f *result.File) bool { return *f.Bytes == 12 }, "looked at"},
-		{wire.File{Operation: "Delete", Path: "d", Recursive: true}, "", func(f *result.File) bool { return *f.Matches == 1 }, "deleted"},
+		{spec.File{Operation: "Read", Path: "d/a", Offset: 3}, "three\n", func(f *result.File) bool { return !f.Truncated && f.NextOffset == nil }, "read 6 bytes"},
+		{spec.File{Operation: "Edit", Path: "d/a", OldString: "two", NewString: "2"}, "", func(f *result.File) bool { return *f.Replaced == 1 && *f.Bytes == 12 }, "edited"},
+		{spec.File{Operation: "Grep", Path: ".", Pattern: "^t"}, `{"path":"d/a","lineNumber":3,"column":1,"line":"three"}` + "\n", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
+		{spec.File{Operation: "Glob", Path: ".", Pattern: "**"}, "", func(f *result.File) bool { return *f.Matches == 2 }, "found 2 results"},
+		{spec.File{Operation: "List", Path: "d"}, "", func(f *result.File) bool { return *f.Matches == 1 }, "found 1 results"},
+		{spec.File{Operation: "Move", Path: "d/a", Destination: "b"}, "", func(f *result.File) bool { return f.Path == e.WorkingDir+"/b" }, "moved to"},
+		{spec.File{Operation: "Stat", Path: "b"}, "", func(f *result.File) bool { return *f.Bytes == 12 }, "looked at"},
+		{spec.File{Operation: "Delete", Path: "d", Recursive: true}, "", func(f *result.File) bool { return *f.Matches == 1 }, "deleted"},
 	}
 	for _, step := range steps {
 		r := execute(t, e, fileCall(e, step.file))
@@ -73,7 +74,7 @@ func TestAFileActionThatFailsSaysWhy(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(e.WorkingDir, "out")); err != nil {
 		t.Fatal(err)
 	}
-	for reason, f := range map[string]wire.File{
+	for reason, f := range map[string]spec.File{
 		result.FileNotFound:   {Operation: "Read", Path: "none"},
 		result.IsDirectory:    {Operation: "Read", Path: "."},
 		result.PathNotAllowed: {Operation: "Read", Path: "out/passwd"},
@@ -93,8 +94,8 @@ func TestWhereFileActionsReachWithoutAPolicysPaths(t *testing.T) {
 	e := executor(t)
 	home, other := t.TempDir(), t.TempDir()
 	e.Environ = []string{"HOME=" + home}
-	try := func(operation, path string) string {
-		a := fileCall(e, wire.File{Operation: operation, Path: path, Content: []byte("x")})
+	try := func(operation spec.Operation, path string) string {
+		a := fileCall(e, spec.File{Operation: operation, Path: path, Content: []byte("x")})
 		a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "HOME", Value: other}}}}
 		return execute(t, e, a).Outcome.Reason
 	}
@@ -124,15 +125,15 @@ func TestAPolicysPathsHoldFileActions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	held := wire.FileRules{ReadPaths: []string{e.WorkingDir}, WritePaths: []string{}, DeniedPaths: []string{"secret"}}
+	held := spec.FileRules{ReadPaths: []string{e.WorkingDir}, WritePaths: []string{}, DeniedPaths: []string{"secret"}}
 	for _, c := range []struct {
-		file wire.File
+		file spec.File
 		want string
 	}{
-		{wire.File{Operation: "Read", Path: "public"}, result.Completed},
-		{wire.File{Operation: "Read", Path: secret}, result.PathNotAllowed},
-		{wire.File{Operation: "Write", Path: "public"}, result.PathNotAllowed},
-		{wire.File{Operation: "Read", Path: "/etc/hostname"}, result.PathNotAllowed},
+		{spec.File{Operation: "Read", Path: "public"}, result.Completed},
+		{spec.File{Operation: "Read", Path: secret}, result.PathNotAllowed},
+		{spec.File{Operation: "Write", Path: "public"}, result.PathNotAllowed},
+		{spec.File{Operation: "Read", Path: "/etc/hostname"}, result.PathNotAllowed},
 	} {
 		c.file.Rules = held
 		if o := execute(t, e, fileCall(e, c.file)).Outcome; o.Reason != c.want {
@@ -151,9 +152,9 @@ func TestALongReadIsCutAtItsEnd(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(e.WorkingDir, "long"), []byte(content.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, unit := range []string{"Lines", "Bytes"} {
+	for _, unit := range []spec.Unit{spec.UnitLines, spec.UnitBytes} {
 		var got strings.Builder
-		f := wire.File{Operation: "Read", Path: "long", Unit: unit, Limit: 1 << 40}
+		f := spec.File{Operation: "Read", Path: "long", Unit: unit, Limit: 1 << 40}
 		for reads := 0; ; reads++ {
 			a := fileCall(e, f)
 			a.MaxBytesPerStream = 1000
@@ -171,7 +172,7 @@ func TestALongReadIsCutAtItsEnd(t *testing.T) {
 			t.Errorf("%s: %d bytes are others than the file's %d", unit, got.Len(), content.Len())
 		}
 	}
-	a := fileCall(e, wire.File{Operation: "Grep", Path: ".", Pattern: "line"})
+	a := fileCall(e, spec.File{Operation: "Grep", Path: ".", Pattern: "line"})
 	a.MaxBytesPerStream = 1000
 	if o := execute(t, e, a).Outcome; !o.File.Truncated || o.Stdout.Bytes > 1000 || !strings.HasSuffix(string(o.Stdout.Head), "}\n") || strings.Count(string(o.Stdout.Head), "\n") != int(*o.File.Matches) {
 		t.Errorf("a long Grep has %d bytes: %+v", o.Stdout.Bytes, o.File)
@@ -182,7 +183,7 @@ func TestAFileActionIsStoppedBeforeItBegins(t *testing.T) {
 	e := executor(t)
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(runner.Stop{Reason: result.SessionEnded, Message: "the session ended"})
-	r := e.Execute(ctx, fileCall(e, wire.File{Operation: "Write", Path: "a"}))
+	r := e.Execute(ctx, fileCall(e, spec.File{Operation: "Write", Path: "a"}))
 	if r.Outcome.Started || r.Outcome.Reason != result.SessionEnded || r.Validate() != nil {
 		t.Errorf("got %+v", r.Outcome)
 	}
@@ -212,7 +213,7 @@ func stuckFile(t *testing.T, e *supervisor.Executor) (name string, letGo func())
 func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
 	e := executor(t)
 	_, letGo := stuckFile(t, e)
-	stuck := fileCall(e, wire.File{Operation: "Read", Path: "stuck"})
+	stuck := fileCall(e, spec.File{Operation: "Read", Path: "stuck"})
 	stuck.TimeoutMilliseconds = 200
 	var ended sync.WaitGroup
 	for range 4 {
@@ -223,7 +224,7 @@ func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
 		})
 	}
 	ended.Wait()
-	other := fileCall(e, wire.File{Operation: "Stat", Path: "."})
+	other := fileCall(e, spec.File{Operation: "Stat", Path: "."})
 	other.TimeoutMilliseconds = 200
 	if o := execute(t, e, other).Outcome; o.Reason != result.StartTimeout || o.Started || !strings.Contains(o.Message, "4 other operations") {
 		t.Errorf("beside four that hang: %+v", o)
@@ -239,23 +240,23 @@ func TestAFileSystemThatHangsEndsTheCallAtItsLimit(t *testing.T) {
 func TestAFileActionInADirectoryThatIsNotThere(t *testing.T) {
 	e := executor(t)
 	missing := e.WorkingDir + "/repo"
-	try := func(f wire.File) *result.Outcome {
+	try := func(f spec.File) *result.Outcome {
 		a := fileCall(e, f)
 		a.Environment.WorkingDir = missing
 		return &execute(t, e, a).Outcome
 	}
-	if o := try(wire.File{Operation: "Read", Path: "a"}); o.Reason != result.FileNotFound || !strings.Contains(o.Message, missing) {
+	if o := try(spec.File{Operation: "Read", Path: "a"}); o.Reason != result.FileNotFound || !strings.Contains(o.Message, missing) {
 		t.Errorf("a file in it: %+v", o)
 	}
-	if o := try(wire.File{Operation: "List", Path: e.WorkingDir}); o.Reason != result.Completed {
+	if o := try(spec.File{Operation: "List", Path: e.WorkingDir}); o.Reason != result.Completed {
 		t.Errorf("another directory: %+v", o)
 	}
-	for _, f := range []wire.File{{Operation: "MakeDirectory", Path: missing}, {Operation: "Write", Path: "d/a", Content: []byte("x")}, {Operation: "Read", Path: "d/a"}} {
+	for _, f := range []spec.File{{Operation: "MakeDirectory", Path: missing}, {Operation: "Write", Path: "d/a", Content: []byte("x")}, {Operation: "Read", Path: "d/a"}} {
 		if o := try(f); o.Reason != result.Completed || o.WorkingDir != missing || o.File.Path != missing+strings.TrimPrefix("/"+f.Path, "/"+missing) {
 			t.Errorf("%s: %+v, %+v", f.Operation, o, o.File)
 		}
 	}
-	a := fileCall(e, wire.File{Operation: "MakeDirectory", Path: "/etc/x"})
+	a := fileCall(e, spec.File{Operation: "MakeDirectory", Path: "/etc/x"})
 	a.Environment.WorkingDir = "/etc"
 	if o := execute(t, e, a).Outcome; o.Reason != result.WorkingDirNotAllowed {
 		t.Errorf("one that isn't allowed: %+v", o)
@@ -269,10 +270,10 @@ func TestATildeIsTheHomeOfTheCallsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Environ = []string{"HOME=" + home}
-	if o := execute(t, e, fileCall(e, wire.File{Operation: "Write", Path: "~/a", Content: []byte("x")})).Outcome; o.Reason != result.Completed || o.File.Path != home+"/a" {
+	if o := execute(t, e, fileCall(e, spec.File{Operation: "Write", Path: "~/a", Content: []byte("x")})).Outcome; o.Reason != result.Completed || o.File.Path != home+"/a" {
 		t.Errorf("that of the image: %+v", o)
 	}
-	a := fileCall(e, wire.File{Operation: "Stat", Path: "~"})
+	a := fileCall(e, spec.File{Operation: "Stat", Path: "~"})
 	a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "HOME", Value: e.WorkingDir}}}}
 	if o := execute(t, e, a).Outcome; o.Reason != result.Completed || o.File.Path != e.WorkingDir {
 		t.Errorf("that of the call: %+v", o)
@@ -296,7 +297,7 @@ func TestTheMessageSaysWhyNothingIsShown(t *testing.T) {
 			t.Fatal("can't write")
 		}
 	}
-	for says, f := range map[string]wire.File{
+	for says, f := range map[string]spec.File{
 		"three has 3 lines":           {Operation: "Read", Path: "three", Offset: 100},
 		"p.png is a binary file of 6": {Operation: "Read", Path: "p.png"},
 		`write app/\[id\]/page`:       {Operation: "Glob", Path: ".", Pattern: "app/[id]/page"},
@@ -311,7 +312,7 @@ func TestAnOddHomeIsCleaned(t *testing.T) {
 	e := executor(t)
 	home := t.TempDir()
 	e.Environ = []string{"HOME=/" + home + "/./"}
-	if o := execute(t, e, fileCall(e, wire.File{Operation: "Write", Path: home + "/a"})).Outcome; o.Reason != result.Completed {
+	if o := execute(t, e, fileCall(e, spec.File{Operation: "Write", Path: home + "/a"})).Outcome; o.Reason != result.Completed {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -324,8 +325,8 @@ func TestWhatMayBeWrittenMayBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	held := wire.FileRules{ReadPaths: []string{e.WorkingDir + "/public"}, WritePaths: []string{e.WorkingDir + "/drop"}}
-	for _, f := range []wire.File{{Operation: "Write", Path: "drop/a", Content: []byte("x")}, {Operation: "Read", Path: "drop/a"}} {
+	held := spec.FileRules{ReadPaths: []string{e.WorkingDir + "/public"}, WritePaths: []string{e.WorkingDir + "/drop"}}
+	for _, f := range []spec.File{{Operation: "Write", Path: "drop/a", Content: []byte("x")}, {Operation: "Read", Path: "drop/a"}} {
 		f.Rules = held
 		if o := execute(t, e, fileCall(e, f)).Outcome; o.Reason != result.Completed {
 			t.Errorf("%s: %+v", f.Operation, o)

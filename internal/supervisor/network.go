@@ -37,7 +37,7 @@ func (e *Executor) networkOf(a *wire.Assignment) *runner.Network {
 	if a.Network == nil {
 		return nil
 	}
-	n := &runner.Network{Rules: a.Network.Rules, Nameservers: a.Network.Nameservers, Search: a.Network.Search, Hosts: e.Hosts}
+	n := &runner.Network{Network: *a.Network, Hosts: e.Hosts}
 	around := &n.Rules.Surroundings
 	around.Node = addAddresses(around.Node, e.variable(wire.EnvHostIPs))
 	around.APIServerService = addAddresses(around.APIServerService, e.variable(kubernetesHost))

@@ -9,13 +9,14 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/network"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
 // restricted gives a call a network of what is listed.
 func restricted(e *supervisor.Executor, script string) *wire.Assignment {
 	a := shell(e, script)
-	a.Network = &wire.Network{Rules: network.Rules{Mode: network.Listed, Surroundings: network.Surroundings{
+	a.Network = &spec.Network{Rules: network.Rules{Mode: network.Listed, Surroundings: network.Surroundings{
 		APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.9")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, PodsUnknown: true,
 	}}}
 	return a

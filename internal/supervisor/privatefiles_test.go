@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -111,7 +112,7 @@ func TestASecretInAFileIsNotCollected(t *testing.T) {
 	e.Environ = append(e.Environ, wire.EnvRefPrefix+"1=secret-value")
 	a := withFile(shell(e, `echo x > "$DIR/kept"`))
 	a.Environment.Layers = append(a.Environment.Layers, envresolve.Layer{Source: envresolve.SourceCall, Vars: []envresolve.Var{{Name: "DIR", Value: tmp}}})
-	a.Collect = &wire.Collect{Globs: []string{tmp + "/**"}, WritePaths: []string{tmp}, MaxCount: 10, MaxBytes: 100, MaxTotalBytes: 1000}
+	a.Collect = &spec.Collect{Globs: []string{tmp + "/**"}, WritePaths: []string{tmp}, MaxCount: 10, MaxBytes: 100, MaxTotalBytes: 1000}
 	if o := execute(t, e, a).Outcome; collected(&o) != tmp+"/kept" {
 		t.Errorf("collected %s: %+v", collected(&o), o.Artifacts)
 	}
@@ -143,8 +144,8 @@ func TestASecretInAFileIsNotForFilesOfOthers(t *testing.T) {
 // lookForFile lets file actions, transfers and collecting look for another call's file.
 func lookForFile(t *testing.T, e *supervisor.Executor, tmp, key string) {
 	t.Helper()
-	paths := wire.FileRules{ReadPaths: []string{tmp}, WritePaths: []string{tmp}}
-	for name, file := range map[string]*wire.File{
+	paths := spec.FileRules{ReadPaths: []string{tmp}, WritePaths: []string{tmp}}
+	for name, file := range map[string]*spec.File{
 		"read": {Operation: "Read", Path: key}, "grep": {Operation: "Grep", Path: tmp, Pattern: "secret"},
 		"glob": {Operation: "Glob", Path: tmp, Pattern: "**/KEY"}, "move": {Operation: "Move", Path: key, Destination: tmp + "/taken"},
 	} {
@@ -160,7 +161,7 @@ func lookForFile(t *testing.T, e *supervisor.Executor, tmp, key string) {
 		t.Errorf("transfers: %+v, %v", allowed, err)
 	}
 	a := shell(e, "true")
-	a.Collect = &wire.Collect{Globs: []string{tmp + "/**", key}, WritePaths: []string{tmp}, MaxCount: 10, MaxBytes: 100, MaxTotalBytes: 1000}
+	a.Collect = &spec.Collect{Globs: []string{tmp + "/**", key}, WritePaths: []string{tmp}, MaxCount: 10, MaxBytes: 100, MaxTotalBytes: 1000}
 	if o := execute(t, e, a).Outcome; collected(&o) != "" {
 		t.Errorf("collected %s", collected(&o))
 	}

@@ -10,6 +10,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 	"toolcall.dev/operator/internal/supervisor"
 )
 
@@ -43,7 +44,7 @@ func TestAKnownValueLeavesACallByNoPathAndNoFileAction(t *testing.T) {
 	e := executor(t)
 	e.Outputs = supervisor.NewOutputs()
 	a := redacting(e, shell(e, `mkdir out; for n in 1 2; do echo x > "out/$TOKEN"; done; printf %s "$TOKEN" > out/plain; exec "./$TOKEN"`))
-	a.Collect = &wire.Collect{Globs: []string{"out/*"}, WritePaths: []string{e.WorkingDir}, MaxCount: 10, MaxBytes: 100, MaxTotalBytes: 1000}
+	a.Collect = &spec.Collect{Globs: []string{"out/*"}, WritePaths: []string{e.WorkingDir}, MaxCount: 10, MaxBytes: 100, MaxTotalBytes: 1000}
 	r := execute(t, e, a)
 	var paths []string
 	for _, kept := range r.Outcome.Artifacts.Kept {
@@ -53,13 +54,13 @@ func TestAKnownValueLeavesACallByNoPathAndNoFileAction(t *testing.T) {
 		t.Errorf("artifacts %q, stderr %q", paths, r.Outcome.Stderr.Head)
 	}
 	read := redacting(e, shell(e, ""))
-	read.Argv, read.File = nil, &wire.File{Operation: "Read", Path: e.WorkingDir + "/out/plain", Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+	read.Argv, read.File = nil, &spec.File{Operation: "Read", Path: e.WorkingDir + "/out/plain", Rules: spec.FileRules{ReadPaths: []string{e.WorkingDir}}}
 	got := execute(t, e, read)
 	if string(got.Outcome.Stdout.Head) != "[redacted: TOKEN]" || len(got.Outcome.Redactions) != 1 {
 		t.Errorf("a file action reads %q: %+v", got.Outcome.Stdout.Head, got.Outcome)
 	}
 	missing := redacting(e, shell(e, ""))
-	missing.Argv, missing.File = nil, &wire.File{Operation: "Read", Path: e.WorkingDir + "/correct-horse-battery", Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+	missing.Argv, missing.File = nil, &spec.File{Operation: "Read", Path: e.WorkingDir + "/correct-horse-battery", Rules: spec.FileRules{ReadPaths: []string{e.WorkingDir}}}
 	if got := execute(t, e, missing); strings.Contains(got.Outcome.Message+got.Outcome.File.Path, "correct-horse") || got.Outcome.Reason == result.Completed {
 		t.Errorf("a file action says %q", got.Outcome.Message)
 	}
@@ -73,8 +74,8 @@ func TestAFileActionCutsNothingFromAValue(t *testing.T) {
 	if err := os.WriteFile(e.WorkingDir+"/long", []byte(long+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules := wire.FileRules{ReadPaths: []string{e.WorkingDir}}
-	for name, file := range map[string]*wire.File{
+	rules := spec.FileRules{ReadPaths: []string{e.WorkingDir}}
+	for name, file := range map[string]*spec.File{
 		"a long line of a Grep":      {Operation: "Grep", Path: "long", Pattern: "MATCH"},
 		"the first bytes of a value": {Operation: "Read", Path: "long", Unit: "Bytes", Limit: 120 + 5 + 370 + 10},
 		"the last bytes of a value":  {Operation: "Read", Path: "long", Unit: "Bytes", Offset: 120 + 5 + 370 + 10, Limit: 100},
@@ -98,7 +99,7 @@ func TestAReadThatGrowsByRedactionKeepsItsBound(t *testing.T) {
 	a := redacting(e, shell(e, ""))
 	a.Environment.Known[0].Name = strings.Repeat("N", 100)
 	a.Argv, a.MaxBytesPerStream = nil, 1000
-	a.File = &wire.File{Operation: "Read", Path: "f", Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+	a.File = &spec.File{Operation: "Read", Path: "f", Rules: spec.FileRules{ReadPaths: []string{e.WorkingDir}}}
 	o := execute(t, e, a).Outcome
 	lines := int64(strings.Count(string(o.Stdout.Head), "\n"))
 	if o.Stdout.Bytes > 1000 || lines < 5 || *o.File.Lines != lines || !o.File.Truncated || *o.File.NextOffset != lines+1 {
@@ -125,7 +126,7 @@ func TestAMessageAboutAPathIsRedactedBeforeItIsCut(t *testing.T) {
 		}
 		file := func(path string) *wire.Assignment {
 			a := redacting(e, shell(e, ""))
-			a.Argv, a.File = nil, &wire.File{Operation: "Read", Path: path, Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+			a.Argv, a.File = nil, &spec.File{Operation: "Read", Path: path, Rules: spec.FileRules{ReadPaths: []string{e.WorkingDir}}}
 			return a
 		}
 		dir := func(path string) *wire.Assignment {

@@ -17,6 +17,7 @@ import (
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/runner/redact"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // escaped returns a text with each byte written in a format.
@@ -67,8 +68,8 @@ func TestNoPageOfAFileShowsAPartOfAValue(t *testing.T) {
 		for at := 0; at < len(content); at += 1 + len(form)/200 {
 			var out bytes.Buffer
 			var replaced map[string]int64
-			rules := r.inFiles(&files.Rules{ReadPaths: []string{dir}}, &replaced)
-			page := &files.Request{Operation: files.OperationRead, Path: dir + "/f", Unit: files.UnitBytes, Offset: int64(at), Limit: 1}
+			rules := r.inFiles(&files.Rules{FileRules: spec.FileRules{ReadPaths: []string{dir}}}, &replaced)
+			page := &spec.File{Operation: spec.OperationRead, Path: dir + "/f", Unit: spec.UnitBytes, Offset: int64(at), Limit: 1}
 			if _, err := files.Do(t.Context(), rules, page, &out); err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +134,8 @@ func TestAGrepOfAllLinesShowsWhatIsLeftOfTheWholeFile(t *testing.T) {
 		}
 		var out bytes.Buffer
 		var replaced map[string]int64
-		rules := r.inFiles(&files.Rules{ReadPaths: []string{dir}}, &replaced)
-		grep := &files.Request{Operation: files.OperationGrep, Path: dir + "/f", Pattern: "."}
+		rules := r.inFiles(&files.Rules{FileRules: spec.FileRules{ReadPaths: []string{dir}}}, &replaced)
+		grep := &spec.File{Operation: spec.OperationGrep, Path: dir + "/f", Pattern: "."}
 		if _, err := files.Do(t.Context(), rules, grep, &out); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // grepped are the lines that a Grep shows of a file with a content. A value that the tool wasn't given is foreign.
@@ -28,7 +29,7 @@ func grepped(t *testing.T, content, pattern, value string, isGiven bool) ([]stri
 	if isGiven {
 		a.Environment.Layers = []envresolve.Layer{{Source: envresolve.SourceEnvironment, Vars: []envresolve.Var{{Name: "TOKEN", Ref: ref}}}}
 	}
-	a.File = &wire.File{Operation: "Grep", Path: "f", Pattern: pattern, Rules: wire.FileRules{ReadPaths: []string{e.WorkingDir}}}
+	a.File = &spec.File{Operation: "Grep", Path: "f", Pattern: pattern, Rules: spec.FileRules{ReadPaths: []string{e.WorkingDir}}}
 	o := execute(t, e, a).Outcome
 	if o.Reason != result.Completed {
 		t.Fatal(o.Reason, o.Message)

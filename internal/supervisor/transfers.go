@@ -12,12 +12,13 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // TransferFiles are the files of a session, for transfers.
 type TransferFiles interface {
 	// TransferRules says what a transfer may reach: the rules, and the request with the directories that its path can be relative to.
-	TransferRules(*wire.Transfer) (*files.Rules, *files.Request, error)
+	TransferRules(*wire.Transfer) (*files.Rules, *spec.File, error)
 	// TransferMessage is what is shown of a message about a transfer.
 	TransferMessage(t *wire.Transfer, message string) string
 }
@@ -153,7 +154,7 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 		return t.input()
 	}
 	var rules *files.Rules
-	var req *files.Request
+	var req *spec.File
 	err = t.step(func() (err error) {
 		rules, req, err = t.files.TransferRules(t.asked)
 		return err
@@ -171,7 +172,7 @@ func (t *transfer) do() (end wire.TransferState, err error) {
 	case wire.TransferUnpack:
 		return end, t.unpack(rules, req)
 	default:
-		req.Operation = files.OperationDelete
+		req.Operation = spec.OperationDelete
 		return end, t.step(func() error {
 			_, err := files.Do(t.ctx, rules, req, nil)
 			return err
@@ -208,7 +209,7 @@ const (
 )
 
 // read sends what the operator wants of a file, until it has enough.
-func (t *transfer) read(rules *files.Rules, req *files.Request) error {
+func (t *transfer) read(rules *files.Rules, req *spec.File) error {
 	var source *files.Source
 	err := t.step(func() (err error) {
 		source, err = files.OpenSource(t.ctx, rules, req)
@@ -277,7 +278,7 @@ func (t *transfer) sendPart(source *files.Source, w *wire.Want) error {
 }
 
 // write writes a file of the parts that come.
-func (t *transfer) write(rules *files.Rules, req *files.Request) (end wire.TransferState, err error) {
+func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferState, err error) {
 	var target *files.Target
 	err = t.step(func() (err error) {
 		target, err = files.OpenTarget(t.ctx, rules, req)
@@ -354,8 +355,8 @@ type dirError struct{ error }
 
 // TransferRules implements TransferFiles: a transfer reaches what an operation on files of a call would that sets nothing itself. Only
 // without a limit of its own a policy lets transfers be of any size.
-func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *files.Request, error) {
-	a := &wire.Assignment{File: &wire.File{Rules: t.Rules}, Environment: t.Environment}
+func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *spec.File, error) {
+	a := &wire.Assignment{File: &spec.File{Rules: t.Rules}, Environment: t.Environment}
 	dir, err := e.fileDir(&a.Environment)
 	if err != nil {
 		return nil, nil, &dirError{err}
@@ -367,7 +368,7 @@ func (e *Executor) TransferRules(t *wire.Transfer) (*files.Rules, *files.Request
 	if rules.MaxWriteBytes == 0 {
 		rules.MaxWriteBytes = math.MaxInt64
 	}
-	return rules, &files.Request{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.callHome(&a.Environment)}, nil
+	return rules, &spec.File{Path: t.Path, IfSHA256: t.IfSHA256, WorkingDir: dir, Home: e.callHome(&a.Environment)}, nil
 }
 
 // TransferMessage implements TransferFiles: a message about a transfer shows nothing of the values that one about a call

@@ -14,6 +14,7 @@ import (
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/jobspec"
+	"toolcall.dev/operator/internal/spec"
 )
 
 const (
@@ -40,7 +41,7 @@ func (s *space) jobOf(call *v1alpha1.ToolCall) *batchv1.Job {
 	s.t.Helper()
 	job, err := jobspec.Build(jobspec.Input{
 		Call: call, Sealer: sealer{},
-		Decision: &decide.Decision{In: newEnvironment(s.namespace, "env"), Environment: "env", TimeoutMilliseconds: 1000, StartTimeoutSeconds: 60},
+		Decision: &decide.Decision{In: newEnvironment(s.namespace, "env"), Environment: "env", Bounds: spec.Bounds{TimeoutMilliseconds: 1000}, StartTimeoutSeconds: 60},
 		Runtime:  jobspec.Runtime{RunnerImage: "runner:1", Endpoints: []string{"a:1"}, CA: "ca"},
 	})
 	if err != nil {

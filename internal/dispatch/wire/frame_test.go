@@ -13,6 +13,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 func frame(body string) io.Reader {
@@ -35,9 +36,8 @@ func TestAMessageComesBackAsItWas(t *testing.T) {
 	for name, sent := range map[string]*wire.Message{
 		"an assignment": {Assign: &wire.Assignment{
 			CallUID: "u", Argv: []string{"a b", "\"", "\n", "é", "<&>"}, Source: []byte{0, 255}, HasSource: true,
-			Stdin: []byte("x"), TimeoutMilliseconds: 1, MaxBytesPerStream: 2, DenyNetwork: true,
+			Stdin: []byte("x"), Bounds: spec.Bounds{TimeoutMilliseconds: 1, MaxBytesPerStream: 2, DenyNetwork: true, Rules: &rules.Rules{Policy: "p", Programs: &rules.Programs{Allowed: []string{"ls"}, Own: "sh"}, WritePaths: []string{}}},
 			Environment: envresolve.Plan{Blocklist: []string{"A_"}, Trusted: true},
-			Rules:       &rules.Rules{Policy: "p", Programs: &rules.Programs{Allowed: []string{"ls"}, Own: "sh"}, WritePaths: []string{}},
 		}},
 		"a hello":   {Hello: &wire.Hello{Version: wire.Version, Namespace: "ns", CallUID: "u"}},
 		"a result":  {Result: &wire.Result{CallUID: "u", Environment: wire.Environment{Stripped: []string{"A"}, OmittedVars: 3}}},

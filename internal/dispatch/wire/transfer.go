@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // TransferKind is what a Transfer does.
@@ -49,7 +50,7 @@ type Transfer struct {
 	// Whole says that all of a file that is read is wanted, so that one which Rules.MaxReadBytes doesn't allow is refused at once.
 	Whole bool `json:"whole,omitempty"`
 	// Rules are what the policy says about files. A limit of 0 is none.
-	Rules FileRules `json:"rules"`
+	Rules spec.FileRules `json:"rules"`
 	// Environment says which directories there are.
 	Environment envresolve.Plan `json:"environment"`
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // largestPart is the largest frame of a part, largestState that of a state.
@@ -29,7 +30,7 @@ func largestState() *wire.TransferState {
 
 func goodTransfer() *wire.Transfer {
 	sum := strings.Repeat("a", 64)
-	return &wire.Transfer{ID: 1, Kind: wire.TransferWrite, Path: "file", IfSHA256: &sum, Rules: wire.FileRules{ReadPaths: []string{"/workspace"}, MaxWriteBytes: 7}}
+	return &wire.Transfer{ID: 1, Kind: wire.TransferWrite, Path: "file", IfSHA256: &sum, Rules: spec.FileRules{ReadPaths: []string{"/workspace"}, MaxWriteBytes: 7}}
 }
 
 // ownMemory leaves out whose memory a part is in.

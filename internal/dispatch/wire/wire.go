@@ -51,6 +51,7 @@ import (
 
 	"toolcall.dev/operator/internal/envresolve"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Versions of the protocol. Raise Version when an operator and a runner of different versions can't complete a new
@@ -151,21 +152,14 @@ type Assignment struct {
 	// Language is the snippet's, in lower case.
 	Language string `json:"language,omitempty"`
 	// File is an operation on files, in place of Argv.
-	File  *File  `json:"file,omitempty"`
-	Stdin []byte `json:"stdin,omitempty"`
-	// TimeoutMilliseconds is the limit of the process's wall-clock time; 0 for none.
-	TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
-	MaxBytesPerStream   int   `json:"maxBytesPerStream"`
-	// KeepBytesPerStream is how many bytes of each stream are kept in the pod for Read, if that is more; 0 is none.
-	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
-	// DenyNetwork says that the command gets no IP sockets.
-	DenyNetwork bool `json:"denyNetwork,omitempty"`
+	File  *spec.File `json:"file,omitempty"`
+	Stdin []byte     `json:"stdin,omitempty"`
+	// Bounds hold for the process; what came of the kernel's part of them is in the result's outcome.
+	spec.Bounds
 	// Network is what the command may connect to; nil restricts nothing, unless DenyNetwork does.
-	Network *Network `json:"network,omitempty"`
-	// Rules are what the kernel holds the command to; nil for none. What came of them is in the result's outcome.
-	Rules *rules.Rules `json:"rules,omitempty"`
+	Network *spec.Network `json:"network,omitempty"`
 	// Collect says which files to keep when the process has ended; nil for none.
-	Collect *Collect `json:"collect,omitempty"`
+	Collect *spec.Collect `json:"collect,omitempty"`
 	// Environment is the plan that the runner finishes with the image's own variables.
 	Environment envresolve.Plan `json:"environment"`
 	// Decision is what the operator decided about a session's call, sealed by it. The runner gives it back.

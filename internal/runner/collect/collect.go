@@ -16,20 +16,16 @@ import (
 	"toolcall.dev/operator/internal/output/kept"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Request says what to keep.
 type Request struct {
-	// Globs are relative to WorkingDir, absolute, or in Home if they begin with "~/".
-	Globs            []string
+	spec.Collect
+	// WorkingDir and Home are where globs begin.
 	WorkingDir, Home string
-	// WritePaths are the directories below which files are kept, DeniedPaths globs of what isn't.
-	WritePaths, DeniedPaths []string
 	// RunnerPaths are those of the runner's own, of which nothing is kept.
 	RunnerPaths []string
-	// MaxCount bounds the files, MaxBytes the size of each, MaxTotalBytes that of all.
-	MaxCount                int
-	MaxBytes, MaxTotalBytes int64
 	// Shown is what is said of a path, and what the file is kept as; nil for the path.
 	Shown func(path string) string
 	// Dir is where the file is made that has them; /tmp when empty.
@@ -77,9 +73,9 @@ type collector struct {
 
 // glob keeps what a glob matches.
 func (c *collector) glob(pattern string) {
-	rules := &files.Rules{WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths, RunnerPaths: c.RunnerPaths}
+	rules := &files.Rules{FileRules: spec.FileRules{WritePaths: c.WritePaths, DeniedPaths: c.DeniedPaths}, RunnerPaths: c.RunnerPaths}
 	matches := 0
-	skipped, isCut, err := files.Visit(c.ctx, rules, &files.Request{Path: pattern, WorkingDir: c.WorkingDir, Home: c.Home}, func(f *files.Candidate) error {
+	skipped, isCut, err := files.Visit(c.ctx, rules, &spec.File{Path: pattern, WorkingDir: c.WorkingDir, Home: c.Home}, func(f *files.Candidate) error {
 		matches++
 		return c.visit(f)
 	})

@@ -17,6 +17,7 @@ import (
 
 	"toolcall.dev/operator/internal/output"
 	"toolcall.dev/operator/internal/result"
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestMain(m *testing.M) {
@@ -49,7 +50,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.request = Request{
-		WorkingDir: w.root, WritePaths: []string{w.root}, MaxCount: result.MaxArtifacts, MaxBytes: 1 << 20, MaxTotalBytes: 8 << 20, Dir: t.TempDir(),
+		WorkingDir: w.root, Collect: spec.Collect{WritePaths: []string{w.root}, MaxCount: result.MaxArtifacts, MaxBytes: 1 << 20, MaxTotalBytes: 8 << 20}, Dir: t.TempDir(),
 	}
 	return w
 }

@@ -1,6 +1,10 @@
 package files
 
-import "testing"
+import (
+	"testing"
+
+	"toolcall.dev/operator/internal/spec"
+)
 
 func TestANameThatIsNearlyThereIsNamed(t *testing.T) {
 	t.Parallel()
@@ -22,11 +26,11 @@ func TestANameThatIsNearlyThereIsNamed(t *testing.T) {
 		"readme.md":                 "README.md",
 		"dir one/f":                 `dir\u00a0one`,
 	} {
-		w.refused(Request{Operation: OperationRead, Path: asked}, FileNotFound, says+map[bool]string{true: `", whose`}[says[len(says)-1] != '"'])
-		w.refused(Request{Operation: OperationDelete, Path: asked}, FileNotFound, "differs only in")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: asked}, FileNotFound, says+map[bool]string{true: `", whose`}[says[len(says)-1] != '"'])
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: asked}, FileNotFound, "differs only in")
 	}
 	for _, asked := range []string{"Secret x", "other", "\u62a5\u544a.txt", "cafe.txt"} {
-		_, _, err := w.do(Request{Operation: OperationRead, Path: asked})
+		_, _, err := w.do(spec.File{Operation: spec.OperationRead, Path: asked})
 		if reasonOf(err) != FileNotFound || err.Error()[len(err.Error())-len("is there."):] != "is there." {
 			t.Errorf("%q: %v", asked, err)
 		}
@@ -38,7 +42,7 @@ func TestAGlobWithBracketsThatMatchesNothingSaysHowToEscapeThem(t *testing.T) {
 	w := newWorld(t)
 	w.file("app/[id]/page.tsx", "export default 1\n")
 	glob := func(pattern string) Result {
-		_, result := w.must(Request{Operation: OperationGlob, Path: ".", Pattern: pattern})
+		_, result := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern})
 		return result
 	}
 	if got := glob("app/[id]/page.tsx"); got.Matches != 0 || got.Note == "" {
@@ -52,7 +56,7 @@ func TestAGlobWithBracketsThatMatchesNothingSaysHowToEscapeThem(t *testing.T) {
 			t.Errorf("%s: %q", pattern, got.Note)
 		}
 	}
-	_, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "export", Glob: "app/[id]/*.tsx"})
+	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "export", Glob: "app/[id]/*.tsx"})
 	if result.Matches != 0 || result.Note == "" {
 		t.Errorf("Grep says %q", result.Note)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Bounds of archives, besides MaxDepth.
@@ -22,7 +24,7 @@ const (
 
 // Pack writes the directory that Path of a request names, below Rules.ReadPaths, as a tar archive. Names in it are relative
 // to the directory. Links are packed as links. What is denied, and what is neither file, directory nor link, is left out.
-func Pack(ctx context.Context, rules *Rules, r *Request, to io.Writer) error {
+func Pack(ctx context.Context, rules *Rules, r *spec.File, to io.Writer) error {
 	c, err := newCall(ctx, rules, r, false)
 	if err != nil {
 		return err
@@ -167,7 +169,7 @@ func checkUnchanged(fd int, at string, before *unix.Stat_t) error {
 // Each file appears whole or not at all; the archive as a whole doesn't. Every entry is held to the rules by itself, and leads nowhere out
 // of the directory, over links neither. An entry whose name leads out of it, a link whose text does, and one of another kind than file,
 // directory or link, end it.
-func Unpack(ctx context.Context, rules *Rules, r *Request, from io.Reader) error {
+func Unpack(ctx context.Context, rules *Rules, r *spec.File, from io.Reader) error {
 	if err := makeDir(ctx, rules, r, r.Path, nil); err != nil {
 		return err
 	}
@@ -195,7 +197,7 @@ func Unpack(ctx context.Context, rules *Rules, r *Request, from io.Reader) error
 }
 
 // inside are the rules for what is written below a directory that is there: it alone is allowed.
-func (r *Rules) inside(ctx context.Context, req *Request) (*Rules, error) {
+func (r *Rules) inside(ctx context.Context, req *spec.File) (*Rules, error) {
 	c, err := newCall(ctx, r, req, true)
 	if err != nil {
 		return nil, err
@@ -210,8 +212,8 @@ func (r *Rules) inside(ctx context.Context, req *Request) (*Rules, error) {
 	return &inside, nil
 }
 
-func makeDir(ctx context.Context, rules *Rules, r *Request, at string, mode *uint32) error {
-	_, err := Do(ctx, rules, &Request{Operation: OperationMakeDirectory, Path: at, WorkingDir: r.WorkingDir, Mode: mode}, nil)
+func makeDir(ctx context.Context, rules *Rules, r *spec.File, at string, mode *uint32) error {
+	_, err := Do(ctx, rules, &spec.File{Operation: spec.OperationMakeDirectory, Path: at, WorkingDir: r.WorkingDir, Mode: mode}, nil)
 	return err
 }
 
@@ -225,7 +227,7 @@ func unpackEntry(ctx context.Context, rules *Rules, h *tar.Header, content io.Re
 		return err
 	}
 	mode := uint32(h.Mode) & 0o777
-	r := &Request{Path: path.Join(rules.WritePaths[0], name), WorkingDir: rules.WritePaths[0]}
+	r := &spec.File{Path: path.Join(rules.WritePaths[0], name), WorkingDir: rules.WritePaths[0]}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		// What follows has to be written into it.
@@ -283,7 +285,7 @@ func leadsOut(name string) bool {
 	return false
 }
 
-func unpackFile(ctx context.Context, rules *Rules, r *Request, content io.Reader) error {
+func unpackFile(ctx context.Context, rules *Rules, r *spec.File, content io.Reader) error {
 	t, err := OpenTarget(ctx, rules, r)
 	if err != nil {
 		return err
@@ -307,7 +309,7 @@ func unpackFile(ctx context.Context, rules *Rules, r *Request, content io.Reader
 }
 
 // makeLink makes a symbolic link where nothing is, or another link.
-func makeLink(ctx context.Context, rules *Rules, r *Request, target string) error {
+func makeLink(ctx context.Context, rules *Rules, r *spec.File, target string) error {
 	c, err := newCall(ctx, rules, r, true)
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // archiveOf makes an archive of entries; those with a size have that many bytes.
@@ -35,7 +37,7 @@ func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 
 func unpackInto(t *testing.T, root, dir string, archive []byte) error {
 	t.Helper()
-	return Unpack(t.Context(), &Rules{WritePaths: []string{root}}, &Request{Path: dir}, bytes.NewReader(archive))
+	return Unpack(t.Context(), &Rules{FileRules: spec.FileRules{WritePaths: []string{root}}}, &spec.File{Path: dir}, bytes.NewReader(archive))
 }
 
 func mustBe(t *testing.T, err error, reason Reason) {
@@ -56,12 +58,12 @@ func TestAnArchiveOfTheRootHasNothingThatIsDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := &Rules{ReadPaths: []string{"/"}}
+	rules := &Rules{FileRules: spec.FileRules{ReadPaths: []string{"/"}}}
 	for _, e := range top {
 		rules.DeniedPaths = append(rules.DeniedPaths, "/"+e.Name())
 	}
 	var b bytes.Buffer
-	if err := Pack(t.Context(), rules, &Request{Path: "/"}, &b); err != nil {
+	if err := Pack(t.Context(), rules, &spec.File{Path: "/"}, &b); err != nil {
 		t.Fatal(err)
 	}
 	if h, err := tar.NewReader(&b).Next(); err != io.EOF {
@@ -164,7 +166,7 @@ func TestAFileThatIsWrittenToWhileItIsPacked(t *testing.T) {
 			_, _ = f.Write(bytes.Repeat([]byte("b"), 100))
 			_ = f.Close()
 		}}
-		err := Pack(t.Context(), &Rules{ReadPaths: []string{root}, MaxReadBytes: 1 << 30}, &Request{Path: root}, w)
+		err := Pack(t.Context(), &Rules{FileRules: spec.FileRules{ReadPaths: []string{root}, MaxReadBytes: 1 << 30}}, &spec.File{Path: root}, w)
 		if test.reason == "" && err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if test.reason != "" {
@@ -180,8 +182,8 @@ func TestALargeFileIsReplacedByItsChecksum(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules := &Rules{WritePaths: []string{root}, ReadPaths: []string{root}, MaxReadBytes: 100}
-	source, err := OpenSource(t.Context(), rules, &Request{Path: large})
+	rules := &Rules{FileRules: spec.FileRules{WritePaths: []string{root}, ReadPaths: []string{root}, MaxReadBytes: 100}}
+	source, err := OpenSource(t.Context(), rules, &spec.File{Path: large})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +191,7 @@ func TestALargeFileIsReplacedByItsChecksum(t *testing.T) {
 	if done, err := source.SumSome(t.Context(), 1<<20); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	target, err := OpenTarget(t.Context(), rules, &Request{Path: large, IfSHA256: &source.SHA256})
+	target, err := OpenTarget(t.Context(), rules, &spec.File{Path: large, IfSHA256: &source.SHA256})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +207,7 @@ func TestALargeFileIsReplacedByItsChecksum(t *testing.T) {
 // Until it is whole, a file has no name.
 func TestAnUploadHasNoNameBeforeItIsWhole(t *testing.T) {
 	root := t.TempDir()
-	target, err := OpenTarget(t.Context(), &Rules{WritePaths: []string{root}}, &Request{Path: filepath.Join(root, "f")})
+	target, err := OpenTarget(t.Context(), &Rules{FileRules: spec.FileRules{WritePaths: []string{root}}}, &spec.File{Path: filepath.Join(root, "f")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,10 +226,10 @@ func TestAnUploadWhereFilesNeedANameLeavesNothingEither(t *testing.T) {
 	// A directory can't be opened for writing.
 	unnamed = 0
 	root := t.TempDir()
-	rules := &Rules{WritePaths: []string{root}}
+	rules := &Rules{FileRules: spec.FileRules{WritePaths: []string{root}}}
 	upload := func(content string, commit bool) {
 		t.Helper()
-		target, err := OpenTarget(t.Context(), rules, &Request{Path: filepath.Join(root, "f")})
+		target, err := OpenTarget(t.Context(), rules, &spec.File{Path: filepath.Join(root, "f")})
 		if err != nil {
 			t.Fatal(err)
 		}

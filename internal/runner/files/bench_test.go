@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // benchTree makes 10,000 files of source text in 500 directories.
@@ -53,7 +55,7 @@ func BenchmarkGrep(b *testing.B) {
 	for _, p := range benchPatterns {
 		b.Run(p.name+"/files", func(b *testing.B) {
 			for b.Loop() {
-				r := &Request{Operation: OperationGrep, Path: w.root, Pattern: p.pattern}
+				r := &spec.File{Operation: spec.OperationGrep, Path: w.root, Pattern: p.pattern}
 				if result, err := Do(b.Context(), &w.rules, r, io.Discard); err != nil || result.Matches != 100 {
 					b.Fatal(result, err)
 				}
@@ -81,12 +83,12 @@ func BenchmarkSmall(b *testing.B) {
 	for i := range 100 {
 		w.file(filepath.Join("dir", fmt.Sprint(i)), "")
 	}
-	for _, r := range []Request{
-		{Operation: OperationRead, Path: path},
-		{Operation: OperationStat, Path: path},
-		{Operation: OperationList, Path: w.root + "/dir"},
-		{Operation: OperationGlob, Path: w.root, Pattern: "**/file"},
-		{Operation: OperationWrite, Path: w.root + "/new", Content: []byte("text")},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationRead, Path: path},
+		{Operation: spec.OperationStat, Path: path},
+		{Operation: spec.OperationList, Path: w.root + "/dir"},
+		{Operation: spec.OperationGlob, Path: w.root, Pattern: "**/file"},
+		{Operation: spec.OperationWrite, Path: w.root + "/new", Content: []byte("text")},
 	} {
 		b.Run(string(r.Operation), func(b *testing.B) {
 			for b.Loop() {

@@ -3,6 +3,8 @@ package files
 import (
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestReadingBehindTheEndSaysWhereItIs(t *testing.T) {
@@ -12,20 +14,20 @@ func TestReadingBehindTheEndSaysWhereItIs(t *testing.T) {
 	w.file("one", "a")
 	w.file("empty", "")
 	for _, tc := range []struct {
-		read Request
+		read spec.File
 		note string
 	}{
-		{Request{Path: "three", Offset: 100}, "has 3 lines: nothing is at offset 100"},
-		{Request{Path: "three", Offset: 4}, "has 3 lines: nothing is at offset 4"},
-		{Request{Path: "three", Offset: 3}, ""},
-		{Request{Path: "one", Offset: 2}, "has 1 line: nothing is at offset 2"},
-		{Request{Path: "empty"}, "is empty"},
-		{Request{Path: "empty", Offset: 7}, "is empty"},
-		{Request{Path: "empty", Unit: UnitBytes}, "is empty"},
-		{Request{Path: "three", Offset: 6, Unit: UnitBytes}, "has 6 bytes: nothing is at offset 6"},
-		{Request{Path: "three", Offset: 5, Unit: UnitBytes}, ""},
+		{spec.File{Path: "three", Offset: 100}, "has 3 lines: nothing is at offset 100"},
+		{spec.File{Path: "three", Offset: 4}, "has 3 lines: nothing is at offset 4"},
+		{spec.File{Path: "three", Offset: 3}, ""},
+		{spec.File{Path: "one", Offset: 2}, "has 1 line: nothing is at offset 2"},
+		{spec.File{Path: "empty"}, "is empty"},
+		{spec.File{Path: "empty", Offset: 7}, "is empty"},
+		{spec.File{Path: "empty", Unit: spec.UnitBytes}, "is empty"},
+		{spec.File{Path: "three", Offset: 6, Unit: spec.UnitBytes}, "has 6 bytes: nothing is at offset 6"},
+		{spec.File{Path: "three", Offset: 5, Unit: spec.UnitBytes}, ""},
 	} {
-		tc.read.Operation = OperationRead
+		tc.read.Operation = spec.OperationRead
 		if out, result := w.must(tc.read); result.Note != tc.note || (out == "") != (tc.note != "") {
 			t.Errorf("%+v: %q, %q", tc.read, result.Note, out)
 		}
@@ -43,7 +45,7 @@ func TestABinaryFileIsDescribed(t *testing.T) {
 		strings.Repeat("\u65e5\u672c\u8a9e\n", bufferBytes/4): "",
 	} {
 		w.file("f", content)
-		out, result := w.must(Request{Operation: OperationRead, Path: "f"})
+		out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
 		if !strings.HasPrefix(result.Note, note) || result.Binary != (note != "") || note == "" && result.Note != "" {
 			t.Errorf("%.20q: %t, %q", content, result.Binary, result.Note)
 		}
@@ -51,7 +53,7 @@ func TestABinaryFileIsDescribed(t *testing.T) {
 		if !strings.HasPrefix(content, out) || out == "" {
 			t.Errorf("%.20q: it reads %.20q", content, out)
 		}
-		if _, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: UnitBytes}); result.Binary || result.Note != "" {
+		if _, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes}); result.Binary || result.Note != "" {
 			t.Errorf("%.20q in bytes: %q", content, result.Note)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // prepareChild does in a child process what has to come before all tests.
@@ -53,24 +55,24 @@ func TestPermissions(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.Chmod(w.root+"/"+name, 0o755) })
 	}
-	for _, r := range []Request{
-		{Operation: OperationRead, Path: "unreadable"},
-		{Operation: OperationEdit, Path: "unreadable", OldString: "t"},
-		{Operation: OperationEdit, Path: "readonly", OldString: "text"},
-		{Operation: OperationWrite, Path: "readonly"},
-		{Operation: OperationRead, Path: "closed/f"},
-		{Operation: OperationList, Path: "closed"},
-		{Operation: OperationWrite, Path: "fixed/f"},
-		{Operation: OperationWrite, Path: "fixed/new"},
-		{Operation: OperationMakeDirectory, Path: "fixed/new"},
-		{Operation: OperationDelete, Path: "fixed/f"},
-		{Operation: OperationDelete, Path: "fixed", Recursive: true},
-		{Operation: OperationMove, Path: "fixed/f", Destination: "f"},
-		{Operation: OperationMove, Path: "readonly", Destination: "fixed/f", Overwrite: true},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationRead, Path: "unreadable"},
+		{Operation: spec.OperationEdit, Path: "unreadable", OldString: "t"},
+		{Operation: spec.OperationEdit, Path: "readonly", OldString: "text"},
+		{Operation: spec.OperationWrite, Path: "readonly"},
+		{Operation: spec.OperationRead, Path: "closed/f"},
+		{Operation: spec.OperationList, Path: "closed"},
+		{Operation: spec.OperationWrite, Path: "fixed/f"},
+		{Operation: spec.OperationWrite, Path: "fixed/new"},
+		{Operation: spec.OperationMakeDirectory, Path: "fixed/new"},
+		{Operation: spec.OperationDelete, Path: "fixed/f"},
+		{Operation: spec.OperationDelete, Path: "fixed", Recursive: true},
+		{Operation: spec.OperationMove, Path: "fixed/f", Destination: "f"},
+		{Operation: spec.OperationMove, Path: "readonly", Destination: "fixed/f", Overwrite: true},
 	} {
 		w.refused(r, PermissionDenied, "permission")
 	}
-	_, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "text"})
+	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "text"})
 	if result.Matches != 2 || result.Skipped.Unreadable != 2 {
 		t.Errorf("%+v", result)
 	}
@@ -106,12 +108,12 @@ func testFull(t *testing.T) {
 	mount(t, "tmpfs", w.dir("small"), "tmpfs", 0, "size=64k,nr_inodes=10")
 	w.file("small/f", "old")
 	big := make([]byte, 128<<10)
-	w.refused(Request{Operation: OperationWrite, Path: "small/f", Content: big}, NoSpace, "full")
-	w.refused(Request{Operation: OperationWrite, Path: "small/a/b/f", Content: big}, NoSpace, "full")
-	w.refused(Request{Operation: OperationEdit, Path: "small/f", OldString: "old", NewString: string(big)}, NoSpace, "full")
-	w.refused(Request{Operation: OperationWrite, Path: "small" + strings.Repeat("/d", 20), Content: []byte("x")}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small/f", Content: big}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small/a/b/f", Content: big}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "small/f", OldString: "old", NewString: string(big)}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "small" + strings.Repeat("/d", 20), Content: []byte("x")}, NoSpace, "full")
 	w.file("big", string(big))
-	w.refused(Request{Operation: OperationMove, Path: "big", Destination: "small/big"}, NoSpace, "full")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "big", Destination: "small/big"}, NoSpace, "full")
 	if w.content("small/f") != "old" || w.content("big") != string(big) {
 		t.Error("a file was changed")
 	}
@@ -125,12 +127,12 @@ func testFull(t *testing.T) {
 	if err := os.Chown(w.root+"/script", 7, 8); err != nil {
 		t.Fatal(err)
 	}
-	w.refused(Request{Operation: OperationMove, Path: "script", Destination: "small/f"}, FileExists, "overwrite")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "script", Destination: "small/f"}, FileExists, "overwrite")
 	w.file("larger", "four")
 	w.rules.MaxWriteBytes = 3
-	w.refused(Request{Operation: OperationMove, Path: "larger", Destination: "small/larger"}, FileTooLarge, "maxWriteBytes")
-	w.must(Request{Operation: OperationMove, Path: "larger", Destination: "same"})
-	w.must(Request{Operation: OperationMove, Path: "script", Destination: "small/f", Overwrite: true})
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "larger", Destination: "small/larger"}, FileTooLarge, "maxWriteBytes")
+	w.must(spec.File{Operation: spec.OperationMove, Path: "larger", Destination: "same"})
+	w.must(spec.File{Operation: spec.OperationMove, Path: "script", Destination: "small/f", Overwrite: true})
 	var st unix.Stat_t
 	if err := unix.Stat(w.root+"/small/f", &st); err != nil || st.Mode&0o777 != 0o750 || st.Uid != 7 || st.Gid != 8 || w.content("small/f") != "x" {
 		t.Errorf("%v, %+v", err, st)
@@ -138,15 +140,15 @@ func testFull(t *testing.T) {
 	if _, err := os.Stat(w.root + "/script"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the source is left: %v", err)
 	}
-	w.refused(Request{Operation: OperationMove, Path: w.dir("dir"), Destination: "small/dir"}, NotSupported, "one by one")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: w.dir("dir"), Destination: "small/dir"}, NotSupported, "one by one")
 	// A volume in the tree is neither deleted nor emptied.
 	w.dir("tree/volume")
 	mount(t, w.root+"/small", w.root+"/tree/volume", "", unix.MS_BIND, "")
-	w.refused(Request{Operation: OperationDelete, Path: "tree", Recursive: true}, PermissionDenied, "volume")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "tree", Recursive: true}, PermissionDenied, "volume")
 	if w.content("small/f") != "x" {
 		t.Error("a volume was emptied")
 	}
-	w.must(Request{Operation: OperationRead, Path: "tree/volume/f"})
+	w.must(spec.File{Operation: spec.OperationRead, Path: "tree/volume/f"})
 	w.checkNothingLeft()
 }
 
@@ -159,33 +161,33 @@ func testDeletesOfVolumes(t *testing.T) {
 	mount(t, w.root+"/source", w.root+"/tree/inner", "", unix.MS_BIND, "")
 	mount(t, w.root+"/source", w.root+"/volume", "", unix.MS_BIND, "")
 	for _, path := range []string{"tree", "tree/inner", "volume", "volume/"} {
-		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, PermissionDenied, "is a mounted volume: delete what is in it")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, PermissionDenied, "is a mounted volume: delete what is in it")
 	}
 	if w.content("source/precious/f") != "x" {
 		t.Error("a volume was emptied")
 	}
-	w.must(Request{Operation: OperationDelete, Path: "volume/precious", Recursive: true})
+	w.must(spec.File{Operation: spec.OperationDelete, Path: "volume/precious", Recursive: true})
 }
 
 func testOtherKinds(t *testing.T) {
 	w := newWorld(t)
 	mount(t, "/proc", w.dir("proc"), "", unix.MS_BIND|unix.MS_REC, "")
 	for _, path := range []string{"proc/self/environ", "proc/self/root" + w.outside + "/canary", "proc/self/cwd", "proc"} {
-		w.refused(Request{Operation: OperationRead, Path: path}, PathNotAllowed, "kernel")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: path}, PathNotAllowed, "kernel")
 	}
-	_, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "PATH"})
+	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "PATH"})
 	if result.Matches != 0 || result.Skipped.Denied != 1 {
 		t.Errorf("%+v", result)
 	}
 	// A file of /proc can be mounted by itself.
 	mount(t, "/proc/self/environ", w.file("innocent", ""), "", unix.MS_BIND, "")
-	w.refused(Request{Operation: OperationRead, Path: "innocent"}, PathNotAllowed, "kernel")
-	_, result = w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "PATH", Glob: "innocent"})
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "innocent"}, PathNotAllowed, "kernel")
+	_, result = w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "PATH", Glob: "innocent"})
 	if result.Matches != 0 || result.Skipped.Denied != 2 {
 		t.Errorf("%+v", result)
 	}
 	mount(t, "tmpfs", w.dir("fixed"), "tmpfs", unix.MS_RDONLY, "")
-	w.refused(Request{Operation: OperationWrite, Path: "fixed/f"}, PermissionDenied, "read-only")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "fixed/f"}, PermissionDenied, "read-only")
 }
 
 // failSyscall has the kernel refuse a system call to this process: openat2 with ENOSYS, as an old one does, or fsync with EDQUOT, as
@@ -220,10 +222,10 @@ func TestWritesFailWhenTheQuotaIsUsedUp(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.file("f", "text")
-	for _, r := range []Request{
-		{Operation: OperationWrite, Path: "f", Content: []byte("new")},
-		{Operation: OperationWrite, Path: "a/b/new", Content: []byte("new")},
-		{Operation: OperationEdit, Path: "f", OldString: "text", NewString: "new"},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationWrite, Path: "f", Content: []byte("new")},
+		{Operation: spec.OperationWrite, Path: "a/b/new", Content: []byte("new")},
+		{Operation: spec.OperationEdit, Path: "f", OldString: "text", NewString: "new"},
 	} {
 		w.refused(r, NoSpace, "the quota is used up")
 	}
@@ -243,7 +245,7 @@ func TestWithoutOpenat2(t *testing.T) {
 	w := newWorld(t)
 	w.file("f", "text")
 	for operation := range operations {
-		w.refused(Request{Operation: operation, Path: "f", Destination: "g", Pattern: "x", OldString: "t"}, NotSupported, "Linux 5.6")
+		w.refused(spec.File{Operation: operation, Path: "f", Destination: "g", Pattern: "x", OldString: "t"}, NotSupported, "Linux 5.6")
 	}
 	if w.content("f") != "text" {
 		t.Error("the file was changed")
@@ -255,9 +257,9 @@ var killedContents = []string{strings.Repeat("a", 300<<10), strings.Repeat("b", 
 
 // writeForever writes a file until it is killed, and says so each time.
 func writeForever(dir string) {
-	rules := &Rules{WritePaths: []string{dir}}
+	rules := &Rules{FileRules: spec.FileRules{WritePaths: []string{dir}}}
 	for i := 0; ; i++ {
-		r := &Request{Operation: OperationWrite, Path: dir + "/f", Content: []byte(killedContents[i%2])}
+		r := &spec.File{Operation: spec.OperationWrite, Path: dir + "/f", Content: []byte(killedContents[i%2])}
 		if _, err := Do(context.Background(), rules, r, io.Discard); err != nil {
 			fmt.Println(err)
 			os.Exit(99)
@@ -304,7 +306,7 @@ func TestKilledWhileWriting(t *testing.T) {
 			t.Fatalf("%d bytes: half a file", len(got))
 		}
 		// Nothing but temporary files can be left, and those aren't shown.
-		if out, _ := w.must(Request{Operation: OperationGlob, Path: ".", Pattern: "**"}); len(found(t, out)) != 1 {
+		if out, _ := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: "**"}); len(found(t, out)) != 1 {
 			t.Errorf("%s is left", out)
 		}
 		if all, _ := os.ReadDir(w.root); len(all) > round+2 {

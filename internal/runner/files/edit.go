@@ -7,20 +7,16 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
-// Replacement is one change of an Edit, as OldString, NewString and ReplaceAll of a Request are.
-type Replacement struct {
-	OldString, NewString string
-	ReplaceAll           bool
-}
-
 func (c *call) edit() (Result, error) {
-	edits, err := c.req.edits()
+	edits, err := edits(c.req)
 	if err != nil {
 		return Result{}, err
 	}
-	want, err := c.req.condition()
+	want, err := conditionOf(c.req)
 	if err != nil {
 		return Result{}, err
 	}
@@ -61,13 +57,13 @@ func (c *call) edit() (Result, error) {
 }
 
 // edits returns the changes of an Edit.
-func (r *Request) edits() ([]Replacement, error) {
-	one := Replacement{r.OldString, r.NewString, r.ReplaceAll}
+func edits(r *spec.File) ([]spec.Replacement, error) {
+	one := spec.Replacement{OldString: r.OldString, NewString: r.NewString, ReplaceAll: r.ReplaceAll}
 	all := r.Edits
 	switch {
 	case len(all) == 0:
-		all = []Replacement{one}
-	case one != Replacement{}:
+		all = []spec.Replacement{one}
+	case one != spec.Replacement{}:
 		return nil, newError(InvalidRequest, "There are edits and an oldString, newString or replaceAll beside them: use one form.")
 	case len(all) > MaxEdits:
 		return nil, newError(InvalidRequest, "There are %d edits: use at most %d.", len(all), MaxEdits)
@@ -96,7 +92,7 @@ func ofEdit(i, count int, err error) error {
 }
 
 // apply returns a content after a change, and how often the text was replaced.
-func (c *call) apply(p *place, content []byte, e *Replacement) ([]byte, int, error) {
+func (c *call) apply(p *place, content []byte, e *spec.Replacement) ([]byte, int, error) {
 	t := newEditText(content, e)
 	count := bytes.Count(t.text, []byte(e.OldString))
 	if count == 0 {
@@ -137,7 +133,7 @@ type editText struct {
 	ends []bool
 }
 
-func newEditText(content []byte, e *Replacement) *editText {
+func newEditText(content []byte, e *spec.Replacement) *editText {
 	t := &editText{text: content}
 	if rest, ok := bytes.CutPrefix(content, []byte(byteOrderMark)); ok && !strings.HasPrefix(e.OldString, byteOrderMark) {
 		t.mark, t.text = content[:len(byteOrderMark)], rest

@@ -3,6 +3,8 @@ package files
 import (
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
@@ -23,18 +25,18 @@ func TestAnEditKeepsLineEndsAndTheByteOrderMark(t *testing.T) {
 		{"the mark is what is changed", "\ufeffa\n", "\ufeffa", "a", "a\n"},
 	} {
 		w.file("f", tc.content)
-		_, result := w.must(Request{Operation: OperationEdit, Path: "f", OldString: tc.old, NewString: tc.with, ReplaceAll: tc.old == "\r\n"})
+		_, result := w.must(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: tc.old, NewString: tc.with, ReplaceAll: tc.old == "\r\n"})
 		if got := w.content("f"); got != tc.want || result.Bytes != int64(len(tc.want)) || result.SHA256 != sumOf([]byte(tc.want)) {
 			t.Errorf("%s: %q, want %q, %+v", tc.name, got, tc.want, result)
 		}
 	}
 	w.file("f", "a\r\na\r\n")
-	w.must(Request{Operation: OperationEdit, Path: "f", OldString: "a\n", NewString: "b\nb\n", ReplaceAll: true})
+	w.must(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a\n", NewString: "b\nb\n", ReplaceAll: true})
 	if got := w.content("f"); got != "b\r\nb\r\nb\r\nb\r\n" {
 		t.Errorf("all of them: %q", got)
 	}
 	w.file("f", "a\nb\n")
-	w.refused(Request{Operation: OperationEdit, Path: "f", OldString: "a\r\nb", NewString: "x"}, EditNotFound, `lines end with "\n"`)
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a\r\nb", NewString: "x"}, EditNotFound, `lines end with "\n"`)
 }
 
 func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
@@ -42,10 +44,10 @@ func TestAnEditOfALineThatIsNotUTF8SaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.file("latin", "first\ncaf\xe9 one\nplain two\n")
 	for _, old := range []string{"caf\ufffd one", "caf\u00e9 one", "caf\u00e9", "first\ncaf\ufffd one\n"} {
-		w.refused(Request{Operation: OperationEdit, Path: "latin", OldString: old, NewString: "cafe one"}, EditNotFound, "line 2 has bytes that aren't UTF-8")
+		w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: old, NewString: "cafe one"}, EditNotFound, "line 2 has bytes that aren't UTF-8")
 	}
-	w.refused(Request{Operation: OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, EditNotFound, "compare it with what Read returns")
-	w.must(Request{Operation: OperationEdit, Path: "latin", OldString: "plain two", NewString: "plain 2"})
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain three", NewString: "x"}, EditNotFound, "compare it with what Read returns")
+	w.must(spec.File{Operation: spec.OperationEdit, Path: "latin", OldString: "plain two", NewString: "plain 2"})
 	if got := w.content("latin"); got != "first\ncaf\xe9 one\nplain 2\n" {
 		t.Errorf("other lines can be edited: %q", got)
 	}
@@ -56,24 +58,26 @@ func TestSeveralEditsAreMadeAllOrNone(t *testing.T) {
 	w := newWorld(t)
 	const content = "one\ntwo\ntwo\nthree\n"
 	w.file("f", content)
-	edit := func(edits ...Replacement) Request { return Request{Operation: OperationEdit, Path: "f", Edits: edits} }
-	w.refused(edit(Replacement{OldString: "one", NewString: "1"}, Replacement{OldString: "four", NewString: "4"}), EditNotFound, "edits[1]: The oldString was found 0 times")
-	w.refused(edit(Replacement{OldString: "one", NewString: "1"}, Replacement{OldString: "two", NewString: "2"}), EditAmbiguous, "edits[1]")
-	w.refused(edit(Replacement{OldString: "one", NewString: "1"}, Replacement{OldString: "", NewString: "2"}), InvalidRequest, "edits[1]")
-	both := edit(Replacement{OldString: "one", NewString: "1"})
+	edit := func(edits ...spec.Replacement) spec.File {
+		return spec.File{Operation: spec.OperationEdit, Path: "f", Edits: edits}
+	}
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "four", NewString: "4"}), EditNotFound, "edits[1]: The oldString was found 0 times")
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "two", NewString: "2"}), EditAmbiguous, "edits[1]")
+	w.refused(edit(spec.Replacement{OldString: "one", NewString: "1"}, spec.Replacement{OldString: "", NewString: "2"}), InvalidRequest, "edits[1]")
+	both := edit(spec.Replacement{OldString: "one", NewString: "1"})
 	both.OldString = "two"
 	w.refused(both, InvalidRequest, "one form")
-	w.refused(edit(make([]Replacement, MaxEdits+1)...), InvalidRequest, "at most")
+	w.refused(edit(make([]spec.Replacement, MaxEdits+1)...), InvalidRequest, "at most")
 	if w.content("f") != content {
 		t.Fatalf("a refused edit has changed the file: %q", w.content("f"))
 	}
 	// Each sees what the one before made.
 	_, result := w.must(edit(
-		Replacement{OldString: "one", NewString: "uno"}, Replacement{OldString: "two", NewString: "2", ReplaceAll: true}, Replacement{OldString: "uno\n2", NewString: "1\n2"},
+		spec.Replacement{OldString: "one", NewString: "uno"}, spec.Replacement{OldString: "two", NewString: "2", ReplaceAll: true}, spec.Replacement{OldString: "uno\n2", NewString: "1\n2"},
 	))
 	if got := w.content("f"); got != "1\n2\n2\nthree\n" || result.Replaced != 4 {
 		t.Errorf("%q, %+v", got, result)
 	}
 	w.rules.MaxWriteBytes = 20
-	w.refused(edit(Replacement{OldString: "1", NewString: strings.Repeat("x", 30)}, Replacement{OldString: "three", NewString: ""}), FileTooLarge, "edits[0]")
+	w.refused(edit(spec.Replacement{OldString: "1", NewString: strings.Repeat("x", 30)}, spec.Replacement{OldString: "three", NewString: ""}), FileTooLarge, "edits[0]")
 }

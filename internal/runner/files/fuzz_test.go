@@ -16,6 +16,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // dice turns fuzzed bytes into choices; when they run out every choice is the first.
@@ -102,51 +104,51 @@ func (m *model) real(p string, how how) (string, error) {
 }
 
 // apply carries out a request, and returns the output.
-func (m *model) apply(r *Request) (string, error) {
-	itself := r.Operation == OperationDelete || r.Operation == OperationMove
-	at, err := m.real(r.Path, how{follow: r.Operation != OperationStat && !itself, itself: itself})
+func (m *model) apply(r *spec.File) (string, error) {
+	itself := r.Operation == spec.OperationDelete || r.Operation == spec.OperationMove
+	at, err := m.real(r.Path, how{follow: r.Operation != spec.OperationStat && !itself, itself: itself})
 	if err != nil {
 		return "", err
 	}
 	info, err := os.Lstat(at)
 	switch r.Operation {
-	case OperationRead:
+	case spec.OperationRead:
 		content, err := os.ReadFile(at)
 		return partOf(string(content), r), err
-	case OperationWrite:
+	case spec.OperationWrite:
 		if strings.HasSuffix(r.Path, "/") || strings.HasSuffix(r.Path, "/.") || !holds(r, at) {
 			return "", fs.ErrExist
 		}
 		return "", os.WriteFile(at, r.Content, 0o644)
-	case OperationEdit:
+	case spec.OperationEdit:
 		return m.edit(at, r)
-	case OperationMakeDirectory:
+	case spec.OperationMakeDirectory:
 		if err == nil && info.IsDir() {
 			return "", nil
 		}
 		return "", os.Mkdir(at, 0o755)
-	case OperationDelete:
-		if err != nil || at == m.root || info.IsDir() && !r.Recursive || r.comparesContent() && !holds(r, at) {
+	case spec.OperationDelete:
+		if err != nil || at == m.root || info.IsDir() && !r.Recursive || comparesContent(r) && !holds(r, at) {
 			return "", fs.ErrInvalid
 		}
 		return "", os.RemoveAll(at)
-	case OperationMove:
+	case spec.OperationMove:
 		return "", m.move(at, r)
-	case OperationGlob:
+	case spec.OperationGlob:
 		return m.all(at, true)
-	case OperationList:
+	case spec.OperationList:
 		return m.all(at, r.Recursive)
-	case OperationGrep:
+	case spec.OperationGrep:
 		return m.grep(at, r)
 	}
 	return "", err
 }
 
 // comparesContent says that a request is for a file with certain content.
-func (r *Request) comparesContent() bool { return r.IfSHA256 != nil && *r.IfSHA256 != "" }
+func comparesContent(r *spec.File) bool { return r.IfSHA256 != nil && *r.IfSHA256 != "" }
 
 // holds says whether what is at a path is what a request is for.
-func holds(r *Request, at string) bool {
+func holds(r *spec.File, at string) bool {
 	info, err := os.Lstat(at)
 	switch {
 	case r.IfSHA256 == nil:
@@ -161,9 +163,9 @@ func holds(r *Request, at string) bool {
 }
 
 // partOf is what a Read returns, and where the next one goes on.
-func partOf(content string, r *Request) string {
+func partOf(content string, r *spec.File) string {
 	units, first := strings.SplitAfter(content, "\n"), max(r.Offset, 1)-1
-	if r.Unit == UnitBytes {
+	if r.Unit == spec.UnitBytes {
 		units, first = strings.Split(content, ""), r.Offset
 	}
 	if last := len(units) - 1; last >= 0 && units[last] == "" {
@@ -174,13 +176,13 @@ func partOf(content string, r *Request) string {
 		return strings.Join(units[start:], "")
 	}
 	next := start + r.Limit
-	if r.Unit != UnitBytes {
+	if r.Unit != spec.UnitBytes {
 		next++
 	}
 	return fmt.Sprint(strings.Join(units[start:start+r.Limit], ""), " next ", next)
 }
 
-func (m *model) edit(at string, r *Request) (string, error) {
+func (m *model) edit(at string, r *spec.File) (string, error) {
 	content, err := os.ReadFile(at)
 	count := strings.Count(string(content), r.OldString)
 	if err != nil || !holds(r, at) || count == 0 || count > 1 && !r.ReplaceAll {
@@ -190,7 +192,7 @@ func (m *model) edit(at string, r *Request) (string, error) {
 }
 
 // grep is every line that matches, as PATH:NUMBER:LINE.
-func (m *model) grep(at string, r *Request) (string, error) {
+func (m *model) grep(at string, r *spec.File) (string, error) {
 	text := r.Pattern
 	if r.Literal {
 		text = regexp.QuoteMeta(text)
@@ -216,7 +218,7 @@ func (m *model) grep(at string, r *Request) (string, error) {
 	return out.String(), err
 }
 
-func (m *model) move(from string, r *Request) error {
+func (m *model) move(from string, r *spec.File) error {
 	to, err := m.real(r.Destination, how{itself: true})
 	if err != nil {
 		return err
@@ -278,22 +280,22 @@ func snapshot(t *testing.T, root string) map[string]string {
 }
 
 // request makes one at random.
-func (d *dice) request(m *model) *Request {
-	operations := []Operation{
-		OperationWrite, OperationMakeDirectory, OperationRead, OperationMove, OperationDelete, OperationEdit, OperationGlob, OperationStat,
-		OperationList, OperationGrep,
+func (d *dice) request(m *model) *spec.File {
+	operations := []spec.Operation{
+		spec.OperationWrite, spec.OperationMakeDirectory, spec.OperationRead, spec.OperationMove, spec.OperationDelete, spec.OperationEdit, spec.OperationGlob, spec.OperationStat,
+		spec.OperationList, spec.OperationGrep,
 	}
-	r := &Request{
+	r := &spec.File{
 		Operation: operations[d.roll(len(operations))], Path: d.path(), Destination: d.path(), Pattern: "**",
 		Content:   []byte(strings.Repeat("x", d.roll(3)) + "y" + []string{"", "\n", "\nxy", "\nxy\n"}[d.roll(4)]),
 		OldString: "xy", NewString: "yx", ReplaceAll: d.roll(2) == 1, Recursive: d.roll(2) == 1, Overwrite: d.roll(2) == 1,
 		IfSHA256: d.checksum(m), MaxResults: d.roll(4), Offset: int64(d.roll(5)), Limit: int64(d.roll(4)),
-		Unit: []Unit{"", UnitLines, UnitBytes}[d.roll(3)],
+		Unit: []spec.Unit{"", spec.UnitLines, spec.UnitBytes}[d.roll(3)],
 	}
 	switch r.Operation {
-	case OperationGrep:
+	case spec.OperationGrep:
 		r.Pattern, r.Literal, r.Glob = []string{"x", "^y", "x*y$"}[d.roll(3)], d.roll(2) == 1, []string{"", "a"}[d.roll(2)]
-	case OperationEdit:
+	case spec.OperationEdit:
 		if r.IfSHA256 != nil && *r.IfSHA256 == "" {
 			r.IfSHA256 = nil
 		}
@@ -359,19 +361,19 @@ func (d *dice) plantLink(roots ...string) {
 	}
 }
 
-func compareOne(t *testing.T, w *world, m *model, r *Request) {
+func compareOne(t *testing.T, w *world, m *model, r *spec.File) {
 	t.Helper()
 	before := snapshot(t, m.root)
 	want, wantErr := m.apply(r)
 	out, result, err := w.do(*r)
-	makesParents := r.Operation == OperationWrite || r.Operation == OperationMakeDirectory
+	makesParents := r.Operation == spec.OperationWrite || r.Operation == spec.OperationMakeDirectory
 	if err == nil && wantErr != nil && makesParents {
 		// Parents were made; the model does what was reported.
 		at := m.root + strings.TrimPrefix(result.Path, w.root)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatalf("%+v: %v, and the model: %v, %v", r, result, wantErr, err)
 		}
-		if r.Operation == OperationWrite {
+		if r.Operation == spec.OperationWrite {
 			_ = os.WriteFile(at, r.Content, 0o644)
 		} else {
 			_ = os.Mkdir(at, 0o755)
@@ -384,7 +386,7 @@ func compareOne(t *testing.T, w *world, m *model, r *Request) {
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%+v in %v:\n%v, want %v", r, before, err, wantErr)
 	}
-	isUnexpected := map[Reason]bool{FileError: true, NotSupported: true, FileChanged: !r.comparesContent(), "not a reason": true}
+	isUnexpected := map[Reason]bool{FileError: true, NotSupported: true, FileChanged: !comparesContent(r), "not a reason": true}
 	if reason := reasonOf(err); isUnexpected[reason] {
 		t.Errorf("%+v: %s: %v", r, reason, err)
 	}
@@ -397,32 +399,32 @@ func compareOne(t *testing.T, w *world, m *model, r *Request) {
 }
 
 // compareAnswers compares what a request that changed nothing, or an Edit, says.
-func compareAnswers(t *testing.T, r *Request, out string, result *Result, want string) {
+func compareAnswers(t *testing.T, r *spec.File, out string, result *Result, want string) {
 	t.Helper()
 	switch r.Operation {
-	case OperationRead:
+	case spec.OperationRead:
 		if result.NextOffset != nil {
 			out = fmt.Sprint(out, " next ", *result.NextOffset)
 		}
 		if out != want || result.Truncated != (result.NextOffset != nil) {
 			t.Errorf("%+v: %q, want %q (truncated: %v)", r, out, want, result.Truncated)
 		}
-	case OperationEdit:
+	case spec.OperationEdit:
 		if got := fmt.Sprint(result.Replaced); got != want {
 			t.Errorf("%+v: replaced %s, want %s", r, got, want)
 		}
-	case OperationGlob:
+	case spec.OperationGlob:
 		compareResults(t, r, found(t, out), result, want)
-	case OperationList:
+	case spec.OperationList:
 		compareResults(t, r, entries(t, out), result, want)
-	case OperationGrep:
+	case spec.OperationGrep:
 		lines := paths(decode[Match](t, out), func(m Match) string { return fmt.Sprintf("%s:%d:%s", m.Path, m.LineNumber, m.Line) })
 		compareResults(t, r, lines, result, want)
 	}
 }
 
 // compareResults compares results, of which there may be fewer than all when the request says so.
-func compareResults(t *testing.T, r *Request, got []string, result *Result, want string) {
+func compareResults(t *testing.T, r *spec.File, got []string, result *Result, want string) {
 	t.Helper()
 	all := strings.Fields(want)
 	if isCut := r.MaxResults > 0 && len(all) > r.MaxResults; result.Truncated != isCut || isCut && len(got) != r.MaxResults {
@@ -560,6 +562,6 @@ func randomExpression(random *rand.Rand, depth int) string {
 
 // testSearcher returns a searcher without bounds.
 func testSearcher(t *testing.T, p *pattern) *searcher {
-	c := &call{ctx: t.Context(), rules: &compiledRules{maxOutput: math.MaxInt64}, req: &Request{}}
+	c := &call{ctx: t.Context(), rules: &compiledRules{maxOutput: math.MaxInt64}, req: &spec.File{}}
 	return c.newSearcher(p, MaxResults)
 }

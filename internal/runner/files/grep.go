@@ -22,7 +22,7 @@ type grepTask struct {
 }
 
 func (c *call) grep() (Result, error) {
-	limit, err := c.req.maxResults()
+	limit, err := maxResults(c.req)
 	if err != nil {
 		return Result{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // TestGrepHoldsNoMoreThanItWrites has many matches with long paths that aren't UTF-8.
@@ -19,7 +21,7 @@ func TestGrepHoldsNoMoreThanItWrites(t *testing.T) {
 	for _, path := range []string{".", dir + "a"} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		out, result := w.must(Request{Operation: OperationGrep, Path: path, Pattern: "needle"})
+		out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: path, Pattern: "needle"})
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
 			t.Errorf("%d bytes were allocated for %d", used, len(out))
@@ -45,11 +47,11 @@ func TestOnlyTemporaryFilesAreHidden(t *testing.T) {
 		w.file(name, "needle")
 		want = append(want, name)
 	}
-	out, _ := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "needle"})
+	out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "needle"})
 	if diff := cmp.Diff(want, paths(decode[Match](t, out), func(m Match) string { return m.Path })); diff != "" {
 		t.Error(diff)
 	}
-	if out, _ = w.must(Request{Operation: OperationGlob, Path: ".", Pattern: ".*"}); len(found(t, out)) != len(want)-1 {
+	if out, _ = w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: ".*"}); len(found(t, out)) != len(want)-1 {
 		t.Error(out)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
@@ -23,9 +25,9 @@ func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
 		w.file(name, content)
 	}
 	find := func(path string, ask bool) []string {
-		out, _ := w.must(Request{Operation: OperationGrep, Path: path, Pattern: "^x$", RespectGitIgnore: ask})
+		out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: path, Pattern: "^x$", RespectGitIgnore: ask})
 		got := paths(decode[Match](t, out), func(m Match) string { return m.Path })
-		out, _ = w.must(Request{Operation: OperationGlob, Path: path, Pattern: "**", RespectGitIgnore: ask})
+		out, _ = w.must(spec.File{Operation: spec.OperationGlob, Path: path, Pattern: "**", RespectGitIgnore: ask})
 		var files []string
 		for _, f := range decode[Found](t, out) {
 			if f.Type == TypeFile && !strings.HasSuffix(f.Path, ignoreName) {
@@ -48,7 +50,7 @@ func TestWhatGitIgnoresIsLeftOutIfAsked(t *testing.T) {
 	if got := find("repo/src", true); !slices.Equal(got, []string{"debug.log", "dist/a.js"}) {
 		t.Errorf("below: %q", got)
 	}
-	out, _ := w.must(Request{Operation: OperationList, Path: "repo/src", RespectGitIgnore: true})
+	out, _ := w.must(spec.File{Operation: spec.OperationList, Path: "repo/src", RespectGitIgnore: true})
 	if got := entries(t, out); !slices.Equal(got, []string{".gitignore", "debug.log", "dist", "gen"}) {
 		t.Errorf("List: %q", got)
 	}
@@ -69,7 +71,7 @@ func TestPatternsBeyondTheBoundAreNotRespected(t *testing.T) {
 		} {
 			w.file(file, content)
 		}
-		out, _ := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "^x$", RespectGitIgnore: true})
+		out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "^x$", RespectGitIgnore: true})
 		if got := paths(decode[Match](t, out), func(m Match) string { return m.Path }); !slices.Equal(got, []string{"inner/b"}) {
 			t.Errorf("%s: it finds %q", name, got)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // kinds are the types of what the kernel lists.
@@ -69,7 +71,7 @@ func (r *results) finish(p *place, err error) (Result, error) {
 }
 
 func (c *call) list() (Result, error) {
-	limit, err := c.req.maxResults()
+	limit, err := maxResults(c.req)
 	if err != nil {
 		return Result{}, err
 	}
@@ -115,7 +117,7 @@ func describe(dir *directory, relative, name string) (Entry, error) {
 }
 
 func (c *call) glob() (Result, error) {
-	limit, err := c.req.maxResults()
+	limit, err := maxResults(c.req)
 	if err != nil {
 		return Result{}, err
 	}
@@ -166,7 +168,7 @@ func (c *call) noteBrackets(p *place, pattern string) string {
 	w := c.underRules(p)
 	w.hidden = isLeftOut
 	isMatch, descend := glob.isMatch, glob.mayMatchBelow
-	if glob.isName && c.req.Operation == OperationGrep {
+	if glob.isName && c.req.Operation == spec.OperationGrep {
 		isMatch = func(relative string) bool { return glob.isMatch(path.Base(relative)) }
 		descend = func(string, int) bool { return true }
 	}

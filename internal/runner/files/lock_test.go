@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // impatient is a context that ends when somebody has to wait for something else.
@@ -33,10 +35,10 @@ func (c *impatient) Err() error {
 
 // TestEditAgainstMoveAndDelete has another request come between the comparison of an Edit and its rename.
 func TestEditAgainstMoveAndDelete(t *testing.T) {
-	for name, other := range map[string]Request{
-		"onto it": {Operation: OperationMove, Path: "other", Destination: "f", Overwrite: true},
-		"of it":   {Operation: OperationMove, Path: "f", Destination: "new"},
-		"Delete":  {Operation: OperationDelete, Path: "f"},
+	for name, other := range map[string]spec.File{
+		"onto it": {Operation: spec.OperationMove, Path: "other", Destination: "f", Overwrite: true},
+		"of it":   {Operation: spec.OperationMove, Path: "f", Destination: "new"},
+		"Delete":  {Operation: spec.OperationDelete, Path: "f"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -53,7 +55,7 @@ func TestEditAgainstMoveAndDelete(t *testing.T) {
 				_, otherErr = Do(&impatient{Context: t.Context()}, &w.rules, &other, io.Discard)
 				return nil
 			}}
-			edit := &Request{Operation: OperationEdit, Path: w.root + "/f", OldString: "old", NewString: "new"}
+			edit := &spec.File{Operation: spec.OperationEdit, Path: w.root + "/f", OldString: "old", NewString: "new"}
 			_, err := Do(ctx, &w.rules, edit, io.Discard)
 			if !came || err != nil || !errors.Is(otherErr, context.Canceled) {
 				t.Errorf("came in between: %v; the Edit: %v; the other: %v", came, err, otherErr)
@@ -85,7 +87,7 @@ func TestMovesAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range 300 {
 				from, to := strconv.Itoa((i*7+worker)%names), strconv.Itoa((i*11+worker*13)%names)
-				r := Request{Operation: OperationMove, Path: from, Destination: to}
+				r := spec.File{Operation: spec.OperationMove, Path: from, Destination: to}
 				switch _, _, err := w.do(r); reasonOf(err) {
 				case "", FileNotFound, FileExists, InvalidRequest:
 				default:

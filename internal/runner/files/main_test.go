@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // childVariable has the name of the test that runs in a child process.
@@ -102,7 +104,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, root: dir + "/root", outside: dir + "/outside"}
-	w.rules = Rules{ReadPaths: []string{w.root}, WritePaths: []string{w.root}}
+	w.rules = Rules{FileRules: spec.FileRules{ReadPaths: []string{w.root}, WritePaths: []string{w.root}}}
 	for _, d := range []string{w.root, w.outside} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -143,7 +145,7 @@ func (w *world) link(target, name string) {
 }
 
 // do carries out a request in the root.
-func (w *world) do(r Request) (string, Result, error) {
+func (w *world) do(r spec.File) (string, Result, error) {
 	w.t.Helper()
 	if r.WorkingDir == "" {
 		r.WorkingDir = w.root
@@ -154,7 +156,7 @@ func (w *world) do(r Request) (string, Result, error) {
 }
 
 // must carries out a request that succeeds.
-func (w *world) must(r Request) (string, Result) {
+func (w *world) must(r spec.File) (string, Result) {
 	w.t.Helper()
 	out, result, err := w.do(r)
 	if err != nil {
@@ -164,7 +166,7 @@ func (w *world) must(r Request) (string, Result) {
 }
 
 // refused carries out a request that fails for a reason, and says something that a message has to contain.
-func (w *world) refused(r Request, reason Reason, says string) {
+func (w *world) refused(r spec.File, reason Reason, says string) {
 	w.t.Helper()
 	out, _, err := w.do(r)
 	if got := reasonOf(err); got != reason {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
@@ -13,8 +15,8 @@ func TestMoveOntoAnotherNameOfTheFile(t *testing.T) {
 	if err := os.Link(w.file("a", "x"), w.root+"/b"); err != nil {
 		t.Fatal(err)
 	}
-	w.refused(Request{Operation: OperationMove, Path: "a", Destination: "b"}, FileExists, "overwrite")
-	w.must(Request{Operation: OperationMove, Path: "a", Destination: "b", Overwrite: true})
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "b"}, FileExists, "overwrite")
+	w.must(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "b", Overwrite: true})
 	if _, err := os.Lstat(w.root + "/a"); !errors.Is(err, os.ErrNotExist) || w.content("b") != "x" {
 		t.Errorf("the source is left (%v), or the content is gone", err)
 	}

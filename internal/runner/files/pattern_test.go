@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestPatternsAreBounded(t *testing.T) {
@@ -49,7 +51,7 @@ func TestGrepAsksItsContext(t *testing.T) {
 			}
 			return nil
 		}}
-		r := &Request{Operation: OperationGrep, Path: w.root + "/" + name, Pattern: slow}
+		r := &spec.File{Operation: spec.OperationGrep, Path: w.root + "/" + name, Pattern: slow}
 		if _, err := Do(ctx, &w.rules, r, io.Discard); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v after %d questions", name, err, asked)
 		}
@@ -59,7 +61,7 @@ func TestGrepAsksItsContext(t *testing.T) {
 func TestLongLinesAreMatchedLikeShortOnes(t *testing.T) {
 	w := newWorld(t)
 	w.file("f", strings.Repeat("é", 4<<10)+"aaab\r\nnothing\n")
-	out, _ := w.must(Request{Operation: OperationGrep, Path: "f", Pattern: `(?:x?){1000}(?:y?){1000}a+b$`})
+	out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: `(?:x?){1000}(?:y?){1000}a+b$`})
 	if all := decode[Match](t, out); len(all) != 1 || all[0].Column != 8<<10+1 || !strings.HasSuffix(all[0].Line, "aaab") {
 		t.Errorf("%+v", all)
 	}

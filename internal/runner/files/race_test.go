@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // raceRounds is how many operations of each kind run against the attackers.
@@ -68,26 +70,26 @@ func TestRaces(t *testing.T) {
 		pair("g", "magic"),
 	})
 	defer stop()
-	requests := []Request{
-		{Operation: OperationRead, Path: "a/b/c/canary"},
-		{Operation: OperationRead, Path: "f"},
-		{Operation: OperationRead, Path: "magic/../outside/canary"},
-		{Operation: OperationRead, Path: "a/b/../../f"},
-		{Operation: OperationGrep, Path: ".", Pattern: "CANARY"},
-		{Operation: OperationGrep, Path: "a/b", Pattern: "CANARY", Literal: true},
-		{Operation: OperationList, Path: "a/b/c"},
-		{Operation: OperationGlob, Path: ".", Pattern: "**/canary"},
-		{Operation: OperationStat, Path: "a/b/c/canary"},
-		{Operation: OperationWrite, Path: "a/b/c/canary", Content: []byte("inside\n")},
-		{Operation: OperationWrite, Path: "a/b/c/new/dir/f", Content: []byte("inside\n")},
-		{Operation: OperationWrite, Path: "f", Content: []byte("inside\n")},
-		{Operation: OperationEdit, Path: "a/b/c/canary", OldString: "nobody", NewString: "everybody"},
-		{Operation: OperationMakeDirectory, Path: "a/b/c/made/dir"},
-		{Operation: OperationMove, Path: "a/b/c/canary", Destination: "a/moved", Overwrite: true},
-		{Operation: OperationMove, Path: "f", Destination: "a/b/c/canary", Overwrite: true},
-		{Operation: OperationDelete, Path: "a/b/c/new", Recursive: true},
-		{Operation: OperationDelete, Path: "a/b/c/made", Recursive: true},
-		{Operation: OperationDelete, Path: "a/b/c/canary"},
+	requests := []spec.File{
+		{Operation: spec.OperationRead, Path: "a/b/c/canary"},
+		{Operation: spec.OperationRead, Path: "f"},
+		{Operation: spec.OperationRead, Path: "magic/../outside/canary"},
+		{Operation: spec.OperationRead, Path: "a/b/../../f"},
+		{Operation: spec.OperationGrep, Path: ".", Pattern: "CANARY"},
+		{Operation: spec.OperationGrep, Path: "a/b", Pattern: "CANARY", Literal: true},
+		{Operation: spec.OperationList, Path: "a/b/c"},
+		{Operation: spec.OperationGlob, Path: ".", Pattern: "**/canary"},
+		{Operation: spec.OperationStat, Path: "a/b/c/canary"},
+		{Operation: spec.OperationWrite, Path: "a/b/c/canary", Content: []byte("inside\n")},
+		{Operation: spec.OperationWrite, Path: "a/b/c/new/dir/f", Content: []byte("inside\n")},
+		{Operation: spec.OperationWrite, Path: "f", Content: []byte("inside\n")},
+		{Operation: spec.OperationEdit, Path: "a/b/c/canary", OldString: "nobody", NewString: "everybody"},
+		{Operation: spec.OperationMakeDirectory, Path: "a/b/c/made/dir"},
+		{Operation: spec.OperationMove, Path: "a/b/c/canary", Destination: "a/moved", Overwrite: true},
+		{Operation: spec.OperationMove, Path: "f", Destination: "a/b/c/canary", Overwrite: true},
+		{Operation: spec.OperationDelete, Path: "a/b/c/new", Recursive: true},
+		{Operation: spec.OperationDelete, Path: "a/b/c/made", Recursive: true},
+		{Operation: spec.OperationDelete, Path: "a/b/c/canary"},
 	}
 	var succeeded, refused atomic.Int64
 	var all sync.WaitGroup
@@ -134,7 +136,7 @@ func TestRaceOfADelete(t *testing.T) {
 			pairs = append(pairs, [2]string{d + "/e", d + "/out"})
 		}
 		_, stop := w.attack(pairs)
-		_, _, err := w.do(Request{Operation: OperationDelete, Path: "tree", Recursive: true})
+		_, _, err := w.do(spec.File{Operation: spec.OperationDelete, Path: "tree", Recursive: true})
 		stop()
 		w.checkOutside()
 		if t.Failed() {
@@ -157,14 +159,14 @@ func TestRaceOfWholeFiles(t *testing.T) {
 		writers.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 0))
 			for range raceRounds() / 10 {
-				w.must(Request{Operation: OperationWrite, Path: "f", Content: []byte(content(random.IntN(10)))})
+				w.must(spec.File{Operation: spec.OperationWrite, Path: "f", Content: []byte(content(random.IntN(10)))})
 			}
 		})
 	}
 	reads := 0
 	readers.Go(func() {
 		for ctx.Err() == nil {
-			out, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: UnitBytes})
+			out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes})
 			if out != strings.Repeat(out[:9], 20_000) || result.Changed || result.SHA256 != sumOf([]byte(out)) {
 				t.Errorf("half a file: %d bytes, %+v", len(out), result)
 				return
@@ -174,7 +176,7 @@ func TestRaceOfWholeFiles(t *testing.T) {
 	})
 	readers.Go(func() {
 		for ctx.Err() == nil {
-			out, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: ".", MaxResults: 2})
+			out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: ".", MaxResults: 2})
 			if result.Matches != 2 || strings.Contains(out, temporaryPrefix) {
 				t.Errorf("half a file: %s", out)
 				return
@@ -210,7 +212,7 @@ func TestRaceOfTornReads(t *testing.T) {
 	})
 	torn := 0
 	for range raceRounds() / 5 {
-		out, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: UnitBytes})
+		out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes})
 		if out == strings.Repeat(out[:1], size) {
 			continue
 		}
@@ -235,10 +237,10 @@ func TestRaceOfDenied(t *testing.T) {
 	swaps, stop := w.attack([][2]string{{w.root + "/d", w.root + "/link"}})
 	defer stop()
 	for i := 0; i < raceRounds() || swaps.Load() < 10; i++ {
-		for _, r := range []Request{
-			{Operation: OperationRead, Path: "d/f"}, {Operation: OperationRead, Path: "link/f"},
-			{Operation: OperationGrep, Path: ".", Pattern: "CANARY"},
-			{Operation: OperationWrite, Path: "d/f", Content: []byte("fine")},
+		for _, r := range []spec.File{
+			{Operation: spec.OperationRead, Path: "d/f"}, {Operation: spec.OperationRead, Path: "link/f"},
+			{Operation: spec.OperationGrep, Path: ".", Pattern: "CANARY"},
+			{Operation: spec.OperationWrite, Path: "d/f", Content: []byte("fine")},
 		} {
 			if out, _, _ := w.do(r); strings.Contains(out, "nobody") {
 				t.Fatalf("%s %s: %s", r.Operation, r.Path, out)
@@ -284,8 +286,8 @@ func TestRaceOfAWalk(t *testing.T) {
 		})
 	}
 	for range raceRounds() {
-		for _, r := range []Request{
-			{Operation: OperationList, Recursive: true}, {Operation: OperationGlob, Pattern: "**"}, {Operation: OperationGrep, Pattern: "needle|nobody"},
+		for _, r := range []spec.File{
+			{Operation: spec.OperationList, Recursive: true}, {Operation: spec.OperationGlob, Pattern: "**"}, {Operation: spec.OperationGrep, Pattern: "needle|nobody"},
 		} {
 			r.Path = "."
 			out, _, err := w.do(r)

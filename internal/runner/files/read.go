@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 const (
@@ -87,10 +89,10 @@ type span struct{ start, end int64 }
 func (c *call) read() (Result, error) {
 	unit := c.req.Unit
 	if unit == "" {
-		unit = UnitLines
+		unit = spec.UnitLines
 	}
 	switch {
-	case unit != UnitLines && unit != UnitBytes:
+	case unit != spec.UnitLines && unit != spec.UnitBytes:
 		return Result{}, newError(InvalidRequest, "There is no unit %s: use Lines or Bytes.", quote(string(unit)))
 	case c.req.Offset < 0 || c.req.Limit < 0:
 		return Result{}, newError(InvalidRequest, "The offset is %d and the limit %d: neither can be less than 0.",
@@ -108,7 +110,7 @@ func (c *call) read() (Result, error) {
 	defer closeAll(fd)
 	result := Result{Path: p.path}
 	var part span
-	if unit == UnitLines {
+	if unit == spec.UnitLines {
 		part, err = c.linePart(&result, p.path, fd)
 	} else {
 		part = c.bytePart(&result, before.Size)
@@ -133,7 +135,7 @@ func (c *call) readPart(result *Result, fd int, before *unix.Stat_t, part span) 
 	if err != nil {
 		return fileError("read", result.Path, err)
 	}
-	if c.req.readsLines() {
+	if readsLines(c.req) {
 		result.noteBinary(check, before)
 	}
 	after, err := fstat(fd)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestRead(t *testing.T) {
@@ -22,7 +24,7 @@ func TestRead(t *testing.T) {
 	tests := []struct {
 		name, content    string
 		offset, limit    int64
-		unit             Unit
+		unit             spec.Unit
 		maxRead          int64
 		want             string
 		lines            int
@@ -42,12 +44,12 @@ func TestRead(t *testing.T) {
 		{name: "lines that fit exactly", content: "aaaa\nbbbb\n", maxRead: 10, want: "aaaa\nbbbb\n", lines: 2, whole: true},
 		{name: "a first line that doesn't fit", content: long + "\nb\n", maxRead: 100, reason: FileTooLarge},
 		{name: "a second line that doesn't fit", content: "a\n" + long, maxRead: 100, want: "a\n", lines: 1, truncated: true, next: 2},
-		{name: "bytes", content: "abcdef", unit: UnitBytes, offset: 2, limit: 3, want: "cde", truncated: true, next: 5},
-		{name: "bytes to the end", content: "abcdef", unit: UnitBytes, offset: 2, want: "cdef"},
-		{name: "all bytes", content: "a\x00\xff", unit: UnitBytes, want: "a\x00\xff", whole: true},
+		{name: "bytes", content: "abcdef", unit: spec.UnitBytes, offset: 2, limit: 3, want: "cde", truncated: true, next: 5},
+		{name: "bytes to the end", content: "abcdef", unit: spec.UnitBytes, offset: 2, want: "cdef"},
+		{name: "all bytes", content: "a\x00\xff", unit: spec.UnitBytes, want: "a\x00\xff", whole: true},
 		{name: "binary lines", content: "\xff\x00\n\x01", want: "\xff\x00\n\x01", lines: 2, whole: true},
-		{name: "bytes as they fit", content: "abcdef", unit: UnitBytes, maxRead: 4, limit: 5, want: "abcd", truncated: true, next: 4},
-		{name: "bytes behind the end", content: "abc", unit: UnitBytes, offset: math.MaxInt64, limit: math.MaxInt64},
+		{name: "bytes as they fit", content: "abcdef", unit: spec.UnitBytes, maxRead: 4, limit: 5, want: "abcd", truncated: true, next: 4},
+		{name: "bytes behind the end", content: "abc", unit: spec.UnitBytes, offset: math.MaxInt64, limit: math.MaxInt64},
 		{name: "a negative offset", offset: -1, reason: InvalidRequest},
 		{name: "a negative limit", limit: math.MinInt64, reason: InvalidRequest},
 		{name: "an unknown unit", unit: "Words", reason: InvalidRequest},
@@ -57,7 +59,7 @@ func TestRead(t *testing.T) {
 			w := newWorld(t)
 			w.rules.MaxReadBytes = test.maxRead
 			w.file("f", test.content)
-			out, result, err := w.do(Request{Operation: OperationRead, Path: "f", Offset: test.offset, Limit: test.limit, Unit: test.unit})
+			out, result, err := w.do(spec.File{Operation: spec.OperationRead, Path: "f", Offset: test.offset, Limit: test.limit, Unit: test.unit})
 			if reasonOf(err) != test.reason {
 				t.Fatal(err)
 			}
@@ -82,7 +84,7 @@ func TestRead(t *testing.T) {
 func TestReadReturnsTwoThousandLinesWithoutALimit(t *testing.T) {
 	w := newWorld(t)
 	w.file("f", strings.Repeat("line\n", 2001))
-	_, result := w.must(Request{Operation: OperationRead, Path: "f"})
+	_, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
 	if result.Lines != 2000 || !result.Truncated || *result.NextOffset != 2001 {
 		t.Errorf("%+v", result)
 	}
@@ -97,15 +99,15 @@ func TestReadGoesOnWhereItWasCut(t *testing.T) {
 		fmt.Fprintf(&content, "%d%s\n", i, strings.Repeat("é", i%17))
 	}
 	w.file("f", content.String())
-	for _, unit := range []Unit{UnitLines, UnitBytes} {
+	for _, unit := range []spec.Unit{spec.UnitLines, spec.UnitBytes} {
 		var all strings.Builder
 		for offset := int64(0); ; {
-			out, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: unit, Offset: offset, Limit: 3333})
+			out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: unit, Offset: offset, Limit: 3333})
 			all.WriteString(out)
 			if !result.Truncated {
 				break
 			}
-			if unit == UnitLines && !strings.HasSuffix(out, "\n") {
+			if unit == spec.UnitLines && !strings.HasSuffix(out, "\n") {
 				t.Fatal("cut within a line")
 			}
 			offset = *result.NextOffset
@@ -122,12 +124,12 @@ func TestReadOfASparseFileIsBounded(t *testing.T) {
 		t.Skip(err)
 	}
 	w.rules.MaxReadBytes = 1 << 20
-	_, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: UnitBytes})
+	_, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes})
 	if result.Bytes != 1<<20 || *result.NextOffset != 1<<20 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(Request{Operation: OperationRead, Path: "f"}, FileTooLarge, "unit Bytes")
-	out, _, err := w.do(Request{Operation: OperationGrep, Path: "f", Pattern: "x"})
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, FileTooLarge, "unit Bytes")
+	out, _, err := w.do(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "x"})
 	if err != nil || out != "" {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -172,7 +174,7 @@ func TestReadSaysThatTheFileWasWrittenTo(t *testing.T) {
 				}
 				return len(p), nil
 			})
-			result, err := Do(t.Context(), &w.rules, &Request{Operation: OperationRead, Path: path, Unit: UnitBytes}, out)
+			result, err := Do(t.Context(), &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes}, out)
 			if err != nil || !result.Changed || result.SHA256 != "" {
 				t.Errorf("%+v, %v", result, err)
 			}
@@ -189,7 +191,7 @@ func TestReadComparesWhatTimeStampsDoNot(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	out := writerFunc(func(p []byte) (int, error) { return unix.Pwrite(fd, []byte("yy"), 0) })
-	c := &call{rules: &compiledRules{}, ctx: t.Context(), req: &Request{}, stdout: out}
+	c := &call{rules: &compiledRules{}, ctx: t.Context(), req: &spec.File{}, stdout: out}
 	var result Result
 	// What comes before is taken from after the change, so that only the content differs.
 	st, err := fstat(fd)
@@ -213,12 +215,12 @@ func TestReadEndsWithItsContextAndItsOutput(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	written := 0
 	out := writerFunc(func(p []byte) (int, error) { written += len(p); cancel(); return len(p), nil })
-	_, err := Do(ctx, &w.rules, &Request{Operation: OperationRead, Path: path, Unit: UnitBytes}, out)
+	_, err := Do(ctx, &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes}, out)
 	if !errors.Is(err, context.Canceled) || written != bufferBytes {
 		t.Errorf("%v after %d bytes", err, written)
 	}
 	broken := writerFunc(func([]byte) (int, error) { return 0, unix.ENOSPC })
-	_, err = Do(t.Context(), &w.rules, &Request{Operation: OperationRead, Path: path, Unit: UnitBytes}, broken)
+	_, err = Do(t.Context(), &w.rules, &spec.File{Operation: spec.OperationRead, Path: path, Unit: spec.UnitBytes}, broken)
 	if reasonOf(err) != "not a reason" || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("an output that is full is taken for a file system: %v", err)
 	}
@@ -242,21 +244,21 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		names = append(names, "device")
 	}
 	for _, name := range names {
-		for _, r := range []Request{
-			{Operation: OperationRead}, {Operation: OperationWrite, Content: []byte("x")}, {Operation: OperationGrep, Pattern: "x"},
-			{Operation: OperationEdit, OldString: "x"}, {Operation: OperationMove, Destination: "new"},
+		for _, r := range []spec.File{
+			{Operation: spec.OperationRead}, {Operation: spec.OperationWrite, Content: []byte("x")}, {Operation: spec.OperationGrep, Pattern: "x"},
+			{Operation: spec.OperationEdit, OldString: "x"}, {Operation: spec.OperationMove, Destination: "new"},
 		} {
 			r.Path = name
 			w.refused(r, PathNotAllowed, name)
 		}
-		w.must(Request{Operation: OperationStat, Path: name})
+		w.must(spec.File{Operation: spec.OperationStat, Path: name})
 	}
-	out, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "x"})
+	out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "x"})
 	if out != "" || result.Skipped != (Skipped{}) {
 		t.Errorf("%q, %+v", out, result)
 	}
 	for _, name := range names {
-		w.must(Request{Operation: OperationDelete, Path: name})
+		w.must(spec.File{Operation: spec.OperationDelete, Path: name})
 	}
 }
 
@@ -280,8 +282,8 @@ func TestReadOfAPipeWakesNobody(t *testing.T) {
 		}
 	})
 	for range 2000 {
-		w.refused(Request{Operation: OperationRead, Path: "pipe"}, PathNotAllowed, "Pipe")
-		_, _ = w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "x"})
+		w.refused(spec.File{Operation: spec.OperationRead, Path: "pipe"}, PathNotAllowed, "Pipe")
+		_, _ = w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "x"})
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY, 0)
 	if err != nil {
@@ -299,19 +301,19 @@ func TestMemoryIsBounded(t *testing.T) {
 	w.file("lines", strings.Repeat(line, 640<<10))
 	w.file("long", strings.Repeat("y", 64<<20))
 	w.file("short", "a\n")
-	for _, r := range []Request{
-		{Operation: OperationRead, Path: "lines", Limit: math.MaxInt64},
-		{Operation: OperationRead, Path: "lines", Offset: 600 << 10},
-		{Operation: OperationRead, Path: "long"},
-		{Operation: OperationRead, Path: "long", Unit: UnitBytes},
-		{Operation: OperationGrep, Path: ".", Pattern: "x", MaxResults: 10},
-		{Operation: OperationGrep, Path: ".", Pattern: "z|y$"},
-		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat("(a?)", 1000)},
-		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat(`(\pL?){1000}`, 200)},
-		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat("(?:a?){1000}", 680)},
-		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat("(?:(a)|(b)){50}", 100)},
-		{Operation: OperationGrep, Path: "short", Pattern: strings.Repeat(`\pL`, 300)},
-		{Operation: OperationGlob, Path: ".", Pattern: strings.Repeat("*?", 4000)},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationRead, Path: "lines", Limit: math.MaxInt64},
+		{Operation: spec.OperationRead, Path: "lines", Offset: 600 << 10},
+		{Operation: spec.OperationRead, Path: "long"},
+		{Operation: spec.OperationRead, Path: "long", Unit: spec.UnitBytes},
+		{Operation: spec.OperationGrep, Path: ".", Pattern: "x", MaxResults: 10},
+		{Operation: spec.OperationGrep, Path: ".", Pattern: "z|y$"},
+		{Operation: spec.OperationGrep, Path: "short", Pattern: strings.Repeat("(a?)", 1000)},
+		{Operation: spec.OperationGrep, Path: "short", Pattern: strings.Repeat(`(\pL?){1000}`, 200)},
+		{Operation: spec.OperationGrep, Path: "short", Pattern: strings.Repeat("(?:a?){1000}", 680)},
+		{Operation: spec.OperationGrep, Path: "short", Pattern: strings.Repeat("(?:(a)|(b)){50}", 100)},
+		{Operation: spec.OperationGrep, Path: "short", Pattern: strings.Repeat(`\pL`, 300)},
+		{Operation: spec.OperationGlob, Path: ".", Pattern: strings.Repeat("*?", 4000)},
 	} {
 		r.WorkingDir = w.root
 		var before, after runtime.MemStats

@@ -8,7 +8,7 @@ import (
 )
 
 func (c *call) remove() (Result, error) {
-	condition, err := c.req.condition()
+	condition, err := conditionOf(c.req)
 	if err != nil {
 		return Result{}, err
 	}

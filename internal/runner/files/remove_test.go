@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestDeleteSaysWhatItDeletedBeforeItFailed(t *testing.T) {
@@ -16,7 +18,7 @@ func TestDeleteSaysWhatItDeletedBeforeItFailed(t *testing.T) {
 	for i := range depth {
 		w.file("tree/"+strings.Repeat("d/", i)+"f", "")
 	}
-	_, result, err := w.do(Request{Operation: OperationDelete, Path: "tree", Recursive: true})
+	_, result, err := w.do(spec.File{Operation: spec.OperationDelete, Path: "tree", Recursive: true})
 	says := fmt.Sprintf("%d files and directories in it were deleted before", result.Matches)
 	if reasonOf(err) != NotSupported || result.Matches == 0 || !strings.Contains(err.Error(), says) {
 		t.Errorf("%+v, %v", result, err)
@@ -44,7 +46,7 @@ func TestDeleteSaysWhatItDeletedBeforeItsContextEnded(t *testing.T) {
 		}
 		return nil
 	}}
-	r := &Request{Operation: OperationDelete, Path: w.root + "/many", Recursive: true}
+	r := &spec.File{Operation: spec.OperationDelete, Path: w.root + "/many", Recursive: true}
 	result, err := Do(ctx, &w.rules, r, io.Discard)
 	left, _ := os.ReadDir(w.root + "/many")
 	says := fmt.Sprintf("%d files and directories", files-len(left))
@@ -61,11 +63,11 @@ func TestAConditionalDeleteDeletesNoDirectory(t *testing.T) {
 	w.link("f", "link")
 	sum := sumOf([]byte("text"))
 	for _, recursive := range []bool{true, false} {
-		w.refused(Request{Operation: OperationDelete, Path: "d", Recursive: recursive, IfSHA256: &sum}, IsDirectory, "checksum")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: "d", Recursive: recursive, IfSHA256: &sum}, IsDirectory, "checksum")
 	}
-	w.refused(Request{Operation: OperationDelete, Path: "link", IfSHA256: &sum}, PathNotAllowed, "regular files")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "link", IfSHA256: &sum}, PathNotAllowed, "regular files")
 	if w.content("d/f") != "text" || w.content("link") != "text" {
 		t.Error("something was changed")
 	}
-	w.must(Request{Operation: OperationDelete, Path: "f", Recursive: true, IfSHA256: &sum})
+	w.must(spec.File{Operation: spec.OperationDelete, Path: "f", Recursive: true, IfSHA256: &sum})
 }

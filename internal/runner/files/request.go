@@ -5,32 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-)
 
-// Operation is what a Request asks for.
-type Operation string
-
-// Operations. Read, List, Glob, Grep and Stat are held to Rules.ReadPaths, the others to Rules.WritePaths.
-const (
-	OperationRead          Operation = "Read"
-	OperationWrite         Operation = "Write"
-	OperationEdit          Operation = "Edit"
-	OperationList          Operation = "List"
-	OperationGlob          Operation = "Glob"
-	OperationGrep          Operation = "Grep"
-	OperationStat          Operation = "Stat"
-	OperationDelete        Operation = "Delete"
-	OperationMakeDirectory Operation = "MakeDirectory"
-	OperationMove          Operation = "Move"
-)
-
-// Unit is what the Offset and the Limit of a Read count.
-type Unit string
-
-// Units.
-const (
-	UnitLines Unit = "Lines"
-	UnitBytes Unit = "Bytes"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Limits of every request.
@@ -55,75 +31,11 @@ const (
 	maxPathBytes = 4096
 )
 
-// Request is one operation. Fields that the operation doesn't know are ignored.
-type Request struct {
-	Operation Operation
-	// Path is absolute or relative to WorkingDir. Links in it are followed; Stat, Delete and Move don't follow the last. Where
-	// a slash follows the last, Stat follows it, and Delete and Move refuse it.
-	// Each directory on the way has to be one that the rules allow, or one above it.
-	Path string
-	// WorkingDir is absolute. It isn't needed for absolute paths.
-	WorkingDir string
-	// Home is what "~" stands for at the start of a path, alone or before a slash. It is absolute, or there is none.
-	Home string
-
-	// Offset and Limit say what to Read. The first line is 1, the first byte 0. An Offset of 0 is the start, a Limit of 0
-	// stands for DefaultLines, or for Rules.MaxReadBytes.
-	Offset, Limit int64
-	// Unit is UnitLines if empty.
-	Unit Unit
-
-	// Content is what to Write.
-	Content []byte
-	// Mode are the permissions of what Write or MakeDirectory makes, at most 0777. Nil keeps those of a file that is
-	// replaced, and stands for 0644 and 0755 otherwise.
-	Mode *uint32
-	// IfSHA256 makes a Write, an Edit, or a Delete of a file conditional on the file's content, in hexadecimal digits. An empty
-	// string lets a Write create the file only.
-	IfSHA256 *string
-
-	// OldString is replaced by NewString in an Edit. It must be there exactly once, unless ReplaceAll is set. A line end "\n" in it
-	// stands for "\r\n" too, and NewString gets the line ends of what it replaces. A byte-order mark isn't part of the first line.
-	OldString, NewString string
-	ReplaceAll           bool
-	// Edits are, in place of these three, several changes, one after the other: all of them are made, or none.
-	Edits []Replacement
-
-	// Pattern is a glob for Glob; for Grep an RE2 expression, or text if Literal is set.
-	Pattern string
-	// Glob narrows a Grep to files whose path below Path matches. A glob without a slash is compared with the last name.
-	Glob    string
-	Literal bool
-	// ContextLines is how many lines before and after a match Grep returns with it, at most MaxContextLines.
-	ContextLines int
-	// RespectGitIgnore has List, Glob and Grep leave out what the .gitignore files name that are in the tree, and those above it up
-	// to the repository's.
-	RespectGitIgnore bool
-	// Recursive lets List descend, and Delete delete directories. Glob and Grep always descend.
-	Recursive bool
-	// MaxResults bounds the results of List, Glob and Grep. Zero, and more than MaxResults, stand for MaxResults.
-	MaxResults int
-
-	// Destination is the new path of a Move. A file there is replaced only if Overwrite is set, a directory never.
-	Destination string
-	Overwrite   bool
-}
-
-// Rules say what requests may reach. Empty lists allow nothing.
+// Rules say what requests may reach. Empty lists allow nothing, and nor do those that are nil.
 type Rules struct {
-	// ReadPaths and WritePaths are absolute paths of directories. A request may reach what is below one of them; Delete and
-	// Move don't touch the directory itself. Their paths must not contain symbolic links: a call could make one.
-	ReadPaths, WritePaths []string
-	// DeniedPaths are globs of what no request may reach, with everything below. One without a leading slash counts in
-	// every directory. Upper and lower case don't differ, as in some file systems they don't.
-	DeniedPaths []string
+	spec.FileRules
 	// RunnerPaths are absolute paths of the runner's own that no request may reach, whatever the policy says.
 	RunnerPaths []string
-	// MaxReadBytes bounds what one Read returns, and the files that can be edited or compared.
-	MaxReadBytes int64
-	// MaxWriteBytes bounds the files that Write and Edit make, and those that Move copies to another file system. Zero stands
-	// for DefaultMaxBytes in both.
-	MaxWriteBytes int64
 	// MaxOutputBytes bounds what is written to the output: what doesn't fit is left out at the end, and the result is
 	// Truncated. Zero is no bound.
 	MaxOutputBytes int64
@@ -194,29 +106,29 @@ func (s *Skipped) add(other Skipped) {
 type call struct {
 	ctx    context.Context
 	rules  *compiledRules
-	req    *Request
+	req    *spec.File
 	stdout io.Writer
 }
 
 // operations has how each is done.
-var operations = map[Operation]struct {
+var operations = map[spec.Operation]struct {
 	do     func(*call) (Result, error)
 	writes bool
 }{
-	OperationRead:          {do: (*call).read},
-	OperationWrite:         {do: (*call).write, writes: true},
-	OperationEdit:          {do: (*call).edit, writes: true},
-	OperationList:          {do: (*call).list},
-	OperationGlob:          {do: (*call).glob},
-	OperationGrep:          {do: (*call).grep},
-	OperationStat:          {do: (*call).stat},
-	OperationDelete:        {do: (*call).remove, writes: true},
-	OperationMakeDirectory: {do: (*call).makeDirectory, writes: true},
-	OperationMove:          {do: (*call).move, writes: true},
+	spec.OperationRead:          {do: (*call).read},
+	spec.OperationWrite:         {do: (*call).write, writes: true},
+	spec.OperationEdit:          {do: (*call).edit, writes: true},
+	spec.OperationList:          {do: (*call).list},
+	spec.OperationGlob:          {do: (*call).glob},
+	spec.OperationGrep:          {do: (*call).grep},
+	spec.OperationStat:          {do: (*call).stat},
+	spec.OperationDelete:        {do: (*call).remove, writes: true},
+	spec.OperationMakeDirectory: {do: (*call).makeDirectory, writes: true},
+	spec.OperationMove:          {do: (*call).move, writes: true},
 }
 
 // Do carries out a request. Its error is an *Error, that of the context, or that of stdout.
-func Do(ctx context.Context, rules *Rules, r *Request, stdout io.Writer) (Result, error) {
+func Do(ctx context.Context, rules *Rules, r *spec.File, stdout io.Writer) (Result, error) {
 	operation, ok := operations[r.Operation]
 	if !ok {
 		return Result{}, newError(InvalidRequest, "There is no operation %s: use one of Read, Write, Edit, List, Glob, "+
@@ -231,10 +143,10 @@ func Do(ctx context.Context, rules *Rules, r *Request, stdout io.Writer) (Result
 }
 
 // readsLines says that a Read counts lines.
-func (r *Request) readsLines() bool { return r.Unit != UnitBytes }
+func readsLines(r *spec.File) bool { return r.Unit != spec.UnitBytes }
 
 // absolute joins without cleaning, because "link/.." isn't ".".
-func (r *Request) absolute(path string) (string, error) {
+func absolute(r *spec.File, path string) (string, error) {
 	switch {
 	case path == "":
 		return "", newError(InvalidRequest, "The path is empty: name a file or directory; \".\" is the working directory.")
@@ -258,7 +170,7 @@ func (r *Request) absolute(path string) (string, error) {
 }
 
 // permissions returns the mode that was asked for, or the given one.
-func (r *Request) permissions(otherwise uint32) (uint32, error) {
+func permissions(r *spec.File, otherwise uint32) (uint32, error) {
 	switch {
 	case r.Mode == nil:
 		return otherwise, nil
@@ -269,7 +181,7 @@ func (r *Request) permissions(otherwise uint32) (uint32, error) {
 }
 
 // maxResults returns the bound of results.
-func (r *Request) maxResults() (int, error) {
+func maxResults(r *spec.File) (int, error) {
 	switch {
 	case r.MaxResults < 0:
 		return 0, newError(InvalidRequest, "The maxResults is %d: it is from 1 to %d.", r.MaxResults, MaxResults)

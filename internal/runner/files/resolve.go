@@ -95,7 +95,7 @@ type resolver struct {
 
 // resolve follows a path of the request. The caller closes the place.
 func (c *call) resolve(asked string, how how) (*place, error) {
-	absolute, err := c.req.absolute(asked)
+	absolute, err := absolute(c.req, asked)
 	if err != nil {
 		return nil, err
 	}

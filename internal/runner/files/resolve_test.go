@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestPathsThatStayInside(t *testing.T) {
@@ -23,7 +25,7 @@ func TestPathsThatStayInside(t *testing.T) {
 		"a/b/f", w.root + "/a/b/f", "./a//b/./f", "a/../a/b/f", "a/relative", "absolute/f", "to-root/a/b/f", "chain", "with-slash/f",
 		"absolute/../b/f", "../root/a/b/f", "a/b/over-the-top/b/f", "../../../../../../../.." + w.root + "/a/b/f",
 	} {
-		if out, result, err := w.do(Request{Operation: OperationRead, Path: path}); out != "inside" || result.Path != w.root+"/a/b/f" {
+		if out, result, err := w.do(spec.File{Operation: spec.OperationRead, Path: path}); out != "inside" || result.Path != w.root+"/a/b/f" {
 			t.Errorf("%s: %q, %+v, %v", path, out, result, err)
 		}
 	}
@@ -48,10 +50,10 @@ func TestPathsThatLeadOut(t *testing.T) {
 		"sibling", w.root + "-not", w.root + "/../outside/canary", "dangling",
 		strings.Repeat("../", 1000) + "etc/passwd", "a/" + strings.Repeat("../", 3) + "etc/passwd",
 	} {
-		for _, r := range []Request{
-			{Operation: OperationRead}, {Operation: OperationWrite, Content: []byte("x")}, {Operation: OperationEdit, OldString: "C"},
-			{Operation: OperationList}, {Operation: OperationGlob, Pattern: "**"}, {Operation: OperationGrep, Pattern: "C"},
-			{Operation: OperationMakeDirectory}, {Operation: OperationStat, Path: "/."},
+		for _, r := range []spec.File{
+			{Operation: spec.OperationRead}, {Operation: spec.OperationWrite, Content: []byte("x")}, {Operation: spec.OperationEdit, OldString: "C"},
+			{Operation: spec.OperationList}, {Operation: spec.OperationGlob, Pattern: "**"}, {Operation: spec.OperationGrep, Pattern: "C"},
+			{Operation: spec.OperationMakeDirectory}, {Operation: spec.OperationStat, Path: "/."},
 		} {
 			r.Path = path + r.Path
 			w.refused(r, PathNotAllowed, w.root)
@@ -60,9 +62,9 @@ func TestPathsThatLeadOut(t *testing.T) {
 		if st, err := os.Lstat(filepath.Join(w.root, path)); err == nil && st.Mode()&os.ModeSymlink != 0 && !filepath.IsAbs(path) {
 			reason = NotDirectory
 		}
-		w.refused(Request{Operation: OperationDelete, Path: path + "/.", Recursive: true}, reason, w.root)
-		w.refused(Request{Operation: OperationMove, Path: path + "/.", Destination: "a/new"}, reason, w.root)
-		w.refused(Request{Operation: OperationMove, Path: "a/f", Destination: path + "/new"}, PathNotAllowed, w.root)
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path + "/.", Recursive: true}, reason, w.root)
+		w.refused(spec.File{Operation: spec.OperationMove, Path: path + "/.", Destination: "a/new"}, reason, w.root)
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "a/f", Destination: path + "/new"}, PathNotAllowed, w.root)
 	}
 	w.checkOutside()
 }
@@ -71,12 +73,12 @@ func TestPathsThatLeadOut(t *testing.T) {
 func TestLinksThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.link(w.outside+"/canary", "out")
-	out, _ := w.must(Request{Operation: OperationStat, Path: "out"})
+	out, _ := w.must(spec.File{Operation: spec.OperationStat, Path: "out"})
 	if e := decode[Entry](t, out)[0]; e.Type != TypeLink || e.Target != w.outside+"/canary" || e.Path != w.root+"/out" {
 		t.Errorf("%+v", e)
 	}
-	w.must(Request{Operation: OperationMove, Path: "out", Destination: "moved"})
-	w.must(Request{Operation: OperationDelete, Path: "moved"})
+	w.must(spec.File{Operation: spec.OperationMove, Path: "out", Destination: "moved"})
+	w.must(spec.File{Operation: spec.OperationDelete, Path: "moved"})
 	w.checkOutside()
 }
 
@@ -87,19 +89,19 @@ func TestLinksWithASlash(t *testing.T) {
 	w.link("target", "link")
 	w.link("new", "dangling")
 	for _, path := range []string{"link/", "link//", "link/.", "dangling/"} {
-		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, NotDirectory, "slash")
-		w.refused(Request{Operation: OperationMove, Path: path, Destination: "elsewhere"}, NotDirectory, "slash")
-		w.refused(Request{Operation: OperationMove, Path: "dir", Destination: path, Overwrite: true}, NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: path, Destination: "elsewhere"}, NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "dir", Destination: path, Overwrite: true}, NotDirectory, "slash")
 	}
-	out, _ := w.must(Request{Operation: OperationStat, Path: "link/"})
+	out, _ := w.must(spec.File{Operation: spec.OperationStat, Path: "link/"})
 	if e := decode[Entry](t, out)[0]; e.Type != TypeDirectory || e.Path != w.root+"/target" {
 		t.Errorf("%+v", e)
 	}
 	if all, err := os.ReadDir(w.root); err != nil || len(all) != 4 || w.content("target/f") != "x" {
 		t.Errorf("%v, %v", all, err)
 	}
-	w.must(Request{Operation: OperationDelete, Path: "link/f"})
-	w.must(Request{Operation: OperationMove, Path: "link", Destination: "elsewhere"})
+	w.must(spec.File{Operation: spec.OperationDelete, Path: "link/f"})
+	w.must(spec.File{Operation: spec.OperationMove, Path: "link", Destination: "elsewhere"})
 }
 
 func TestPathsThatAreNotRight(t *testing.T) {
@@ -141,21 +143,21 @@ func TestPathsThatAreNotRight(t *testing.T) {
 		{"d/..", IsDirectory, "List"},
 	}
 	for _, test := range tests {
-		w.refused(Request{Operation: OperationRead, Path: test.path}, test.reason, test.says)
+		w.refused(spec.File{Operation: spec.OperationRead, Path: test.path}, test.reason, test.says)
 	}
-	if out, _ := w.must(Request{Operation: OperationRead, Path: "chain1"}); out != "end" {
+	if out, _ := w.must(spec.File{Operation: spec.OperationRead, Path: "chain1"}); out != "end" {
 		t.Errorf("forty links: %q", out)
 	}
-	w.refused(Request{Operation: OperationRead, Path: "f", WorkingDir: "relative"}, InvalidRequest, "absolute")
-	w.refused(Request{Operation: "Chmod", Path: "f"}, InvalidRequest, "MakeDirectory")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f", WorkingDir: "relative"}, InvalidRequest, "absolute")
+	w.refused(spec.File{Operation: "Chmod", Path: "f"}, InvalidRequest, "MakeDirectory")
 }
 
 func TestSeveralAllowedDirectories(t *testing.T) {
 	w := newWorld(t)
-	w.rules = Rules{
+	w.rules = Rules{FileRules: spec.FileRules{
 		ReadPaths:  []string{w.root + "/one", w.root + "/two/deep", w.root + "/missing", w.root + "/linked"},
 		WritePaths: []string{w.root + "/two/deep/write/"},
-	}
+	}}
 	w.file("one/f", "1")
 	w.file("two/deep/write/f", "2")
 	w.file("two/not", "3")
@@ -165,52 +167,52 @@ func TestSeveralAllowedDirectories(t *testing.T) {
 	for path, want := range map[string]string{
 		"one/f": "1", "two/deep/write/f": "2", "one/across": "2", "one/../two/deep/write/f": "2", "two/../one/f": "1",
 	} {
-		if out, _, err := w.do(Request{Operation: OperationRead, Path: path}); out != want {
+		if out, _, err := w.do(spec.File{Operation: spec.OperationRead, Path: path}); out != want {
 			t.Errorf("%s: %q, %v", path, out, err)
 		}
 	}
 	for _, path := range []string{"two/not", "one/not", "two", ".", "onex", "two/deeper"} {
-		w.refused(Request{Operation: OperationRead, Path: path}, PathNotAllowed, "readPaths")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: path}, PathNotAllowed, "readPaths")
 	}
-	w.refused(Request{Operation: OperationRead, Path: "missing/f"}, FileNotFound, "doesn't exist")
-	w.refused(Request{Operation: OperationRead, Path: "linked/f"}, PathNotAllowed, "symbolic link")
-	w.refused(Request{Operation: OperationWrite, Path: "one/f"}, PathNotAllowed, "writePaths")
-	w.refused(Request{Operation: OperationMove, Path: "one/f", Destination: "two/deep/write/g"}, PathNotAllowed, "writePaths")
-	w.refused(Request{Operation: OperationMove, Path: "two/deep/write/f", Destination: "one/g"}, PathNotAllowed, "writePaths")
-	w.refused(Request{Operation: OperationWrite, Path: "one/../two/deep/write/g"}, PathNotAllowed, "writePaths")
-	w.must(Request{Operation: OperationWrite, Path: "two/deep/write/g", Content: []byte("x")})
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "missing/f"}, FileNotFound, "doesn't exist")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "linked/f"}, PathNotAllowed, "symbolic link")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "one/f"}, PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "one/f", Destination: "two/deep/write/g"}, PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "two/deep/write/f", Destination: "one/g"}, PathNotAllowed, "writePaths")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "one/../two/deep/write/g"}, PathNotAllowed, "writePaths")
+	w.must(spec.File{Operation: spec.OperationWrite, Path: "two/deep/write/g", Content: []byte("x")})
 	w.rules.ReadPaths = nil
-	w.refused(Request{Operation: OperationRead, Path: "one/f"}, PathNotAllowed, "allow nothing")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "one/f"}, PathNotAllowed, "allow nothing")
 }
 
 func TestAllowedDirectoriesStayWhereTheyAre(t *testing.T) {
 	w := newWorld(t)
-	w.rules = Rules{ReadPaths: []string{w.root, w.root + "/a/read"}, WritePaths: []string{w.root, w.root + "/a/b/write"}}
+	w.rules = Rules{FileRules: spec.FileRules{ReadPaths: []string{w.root, w.root + "/a/read"}, WritePaths: []string{w.root, w.root + "/a/b/write"}}}
 	w.dir("a/b/write/x")
 	w.dir("a/read")
 	w.dir("free")
 	for _, path := range []string{".", w.root, w.root + "/", "a/..", "a", "a/b", "a/b/write", "a/b/write/x/..", "a/read", "a/read/"} {
-		w.refused(Request{Operation: OperationDelete, Path: path, Recursive: true}, PathNotAllowed, "allowed director")
-		w.refused(Request{Operation: OperationMove, Path: path, Destination: "free/new"}, PathNotAllowed, "allowed director")
-		w.refused(Request{Operation: OperationMove, Path: "free", Destination: path, Overwrite: true}, PathNotAllowed, "allowed director")
+		w.refused(spec.File{Operation: spec.OperationDelete, Path: path, Recursive: true}, PathNotAllowed, "allowed director")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: path, Destination: "free/new"}, PathNotAllowed, "allowed director")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "free", Destination: path, Overwrite: true}, PathNotAllowed, "allowed director")
 	}
-	w.refused(Request{Operation: OperationDelete, Path: "/", Recursive: true}, PathNotAllowed, "")
-	w.refused(Request{Operation: OperationWrite, Path: "."}, IsDirectory, "")
-	w.must(Request{Operation: OperationDelete, Path: "a/b/write/x", Recursive: true})
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "/", Recursive: true}, PathNotAllowed, "")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "."}, IsDirectory, "")
+	w.must(spec.File{Operation: spec.OperationDelete, Path: "a/b/write/x", Recursive: true})
 }
 
 func TestRulesThatCanNotBeApplied(t *testing.T) {
 	w := newWorld(t)
-	for _, rules := range []Rules{
+	for _, rules := range []spec.FileRules{
 		{ReadPaths: []string{"relative"}}, {ReadPaths: []string{""}}, {ReadPaths: []string{"/a/../b"}}, {WritePaths: []string{"/a//b"}},
 		{WritePaths: []string{"/a\x00"}}, {MaxReadBytes: -1}, {MaxWriteBytes: -1}, {DeniedPaths: []string{"["}}, {DeniedPaths: []string{""}},
 		{DeniedPaths: []string{"/"}}, {DeniedPaths: []string{"a{b"}}, {DeniedPaths: []string{"\xff"}},
 	} {
 		rules.ReadPaths = append([]string{w.root}, rules.ReadPaths...)
-		w.rules = rules
-		w.refused(Request{Operation: OperationList, Path: "."}, InvalidRules, "")
+		w.rules = Rules{FileRules: rules}
+		w.refused(spec.File{Operation: spec.OperationList, Path: "."}, InvalidRules, "")
 	}
-	if _, err := Do(t.Context(), nil, &Request{Operation: OperationList, Path: w.root}, nil); reasonOf(err) != InvalidRules {
+	if _, err := Do(t.Context(), nil, &spec.File{Operation: spec.OperationList, Path: w.root}, nil); reasonOf(err) != InvalidRules {
 		t.Errorf("without rules: %v", err)
 	}
 }
@@ -234,18 +236,18 @@ func TestDeniedPaths(t *testing.T) {
 	w.link("../pem", "x/bad.pem")
 	for _, name := range append(denied, "x/innocent", "x/innocent-dir/f", "x/bad.pem", "secret", "secret/../pem", "x/../.env", "secret/missing",
 		"./secret//f", "x/innocent-dir/../pem") {
-		w.refused(Request{Operation: OperationRead, Path: name}, PathNotAllowed, "deniedPaths")
-		w.refused(Request{Operation: OperationWrite, Path: name}, PathNotAllowed, "deniedPaths")
-		w.refused(Request{Operation: OperationMakeDirectory, Path: name + "/new"}, PathNotAllowed, "deniedPaths")
-		w.refused(Request{Operation: OperationGrep, Path: name, Pattern: "x"}, PathNotAllowed, "deniedPaths")
-		w.refused(Request{Operation: OperationMove, Path: "pem", Destination: name + "/new"}, PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationRead, Path: name}, PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationWrite, Path: name}, PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: name + "/new"}, PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationGrep, Path: name, Pattern: "x"}, PathNotAllowed, "deniedPaths")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "pem", Destination: name + "/new"}, PathNotAllowed, "deniedPaths")
 	}
 	for _, name := range allowed {
-		w.must(Request{Operation: OperationRead, Path: name})
+		w.must(spec.File{Operation: spec.OperationRead, Path: name})
 	}
-	for _, r := range []Request{
-		{Operation: OperationGrep, Pattern: "CANARY|fine"}, {Operation: OperationGlob, Pattern: "**"},
-		{Operation: OperationList, Recursive: true},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationGrep, Pattern: "CANARY|fine"}, {Operation: spec.OperationGlob, Pattern: "**"},
+		{Operation: spec.OperationList, Recursive: true},
 	} {
 		r.Path = "."
 		out, result := w.must(r)
@@ -267,24 +269,24 @@ func TestDeniedPathsCanNotBeMovedOrDeletedWithTheirParents(t *testing.T) {
 	w.file("a/b/secret/f", canary)
 	w.file("a/b/f", "fine")
 	w.file("c/config", "fine")
-	w.refused(Request{Operation: OperationMove, Path: "a", Destination: "z"}, PathNotAllowed, "deniedPaths")
-	w.refused(Request{Operation: OperationMove, Path: "a/b", Destination: "a/z"}, PathNotAllowed, "deniedPaths")
-	w.refused(Request{Operation: OperationMove, Path: "c", Destination: "new"}, PathNotAllowed, "deniedPaths")
-	w.refused(Request{Operation: OperationDelete, Path: "a", Recursive: true}, PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a", Destination: "z"}, PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "a/b", Destination: "a/z"}, PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "c", Destination: "new"}, PathNotAllowed, "deniedPaths")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "a", Recursive: true}, PathNotAllowed, "deniedPaths")
 	if w.content("a/b/f") != "fine" || w.content("a/b/secret/f") != canary {
 		t.Error("something was deleted")
 	}
-	w.must(Request{Operation: OperationMove, Path: "c", Destination: "d"})
+	w.must(spec.File{Operation: spec.OperationMove, Path: "c", Destination: "d"})
 }
 
 func TestKernelFileSystemsAreRefused(t *testing.T) {
-	rules := &Rules{ReadPaths: []string{"/"}, WritePaths: []string{"/proc", "/sys"}}
-	for _, r := range []Request{
-		{Operation: OperationRead, Path: "/proc/self/environ"}, {Operation: OperationRead, Path: "/proc/1/status"},
-		{Operation: OperationList, Path: "/proc"}, {Operation: OperationGlob, Path: "/proc/self", Pattern: "*"},
-		{Operation: OperationRead, Path: "/sys/kernel/uevent_seqnum"}, {Operation: OperationStat, Path: "/proc/self/exe"},
-		{Operation: OperationWrite, Path: "/proc/self/comm", Content: []byte("x")},
-		{Operation: OperationRead, Path: "/proc/self/root/etc/passwd"},
+	rules := &Rules{FileRules: spec.FileRules{ReadPaths: []string{"/"}, WritePaths: []string{"/proc", "/sys"}}}
+	for _, r := range []spec.File{
+		{Operation: spec.OperationRead, Path: "/proc/self/environ"}, {Operation: spec.OperationRead, Path: "/proc/1/status"},
+		{Operation: spec.OperationList, Path: "/proc"}, {Operation: spec.OperationGlob, Path: "/proc/self", Pattern: "*"},
+		{Operation: spec.OperationRead, Path: "/sys/kernel/uevent_seqnum"}, {Operation: spec.OperationStat, Path: "/proc/self/exe"},
+		{Operation: spec.OperationWrite, Path: "/proc/self/comm", Content: []byte("x")},
+		{Operation: spec.OperationRead, Path: "/proc/self/root/etc/passwd"},
 	} {
 		if _, err := Do(t.Context(), rules, &r, os.Stdout); reasonOf(err) != PathNotAllowed {
 			t.Errorf("%s %s: %v", r.Operation, r.Path, err)
@@ -294,7 +296,7 @@ func TestKernelFileSystemsAreRefused(t *testing.T) {
 	if err := unix.Stat("/proc/self", &st); err != nil {
 		t.Skip("there is no /proc")
 	}
-	result, err := Do(t.Context(), rules, &Request{Operation: OperationGlob, Path: "/", Pattern: "proc/*"}, os.Stdout)
+	result, err := Do(t.Context(), rules, &spec.File{Operation: spec.OperationGlob, Path: "/", Pattern: "proc/*"}, os.Stdout)
 	if err != nil || result.Matches != 0 || result.Skipped.Denied != 1 {
 		t.Errorf("%+v, %v", result, err)
 	}

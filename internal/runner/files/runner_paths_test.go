@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 const runnersSecret = "the-runner's-own-value"
@@ -27,14 +29,14 @@ func TestNoRequestReachesWhatIsTheRunnersOwn(t *testing.T) {
 	t.Parallel()
 	w := withRunnerPath(t)
 	for _, path := range []string{".own", ".own/call", ".own/call/KEY", "link", "link/call/KEY", "./x/../.own/call/KEY"} {
-		for _, op := range []Operation{OperationRead, OperationList, OperationGlob, OperationGrep, OperationStat, OperationWrite, OperationEdit, OperationDelete, OperationMakeDirectory, OperationMove} {
-			if strings.HasPrefix(path, "./x") || path == "link" && (op == OperationStat || op == OperationDelete || op == OperationMove) {
+		for _, op := range []spec.Operation{spec.OperationRead, spec.OperationList, spec.OperationGlob, spec.OperationGrep, spec.OperationStat, spec.OperationWrite, spec.OperationEdit, spec.OperationDelete, spec.OperationMakeDirectory, spec.OperationMove} {
+			if strings.HasPrefix(path, "./x") || path == "link" && (op == spec.OperationStat || op == spec.OperationDelete || op == spec.OperationMove) {
 				continue // The directory isn't there, or the operation is on the link itself.
 			}
-			w.refused(Request{Operation: op, Path: path, Pattern: "*", Literal: true, OldString: "a", Destination: "taken"}, PathNotAllowed, "runner's own")
+			w.refused(spec.File{Operation: op, Path: path, Pattern: "*", Literal: true, OldString: "a", Destination: "taken"}, PathNotAllowed, "runner's own")
 		}
 	}
-	w.refused(Request{Operation: OperationMove, Path: "note", Destination: ".own/note"}, PathNotAllowed, "runner's own")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "note", Destination: ".own/note"}, PathNotAllowed, "runner's own")
 	if got := w.content(".own/call/KEY"); got != runnersSecret {
 		t.Errorf("the file has %q", got)
 	}
@@ -43,10 +45,10 @@ func TestNoRequestReachesWhatIsTheRunnersOwn(t *testing.T) {
 func TestAWalkLeavesOutWhatIsTheRunnersOwn(t *testing.T) {
 	t.Parallel()
 	w := withRunnerPath(t)
-	for _, r := range []Request{
-		{Operation: OperationGrep, Path: ".", Pattern: "value"},
-		{Operation: OperationGlob, Path: ".", Pattern: "**/KEY"},
-		{Operation: OperationList, Path: ".", Recursive: true},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationGrep, Path: ".", Pattern: "value"},
+		{Operation: spec.OperationGlob, Path: ".", Pattern: "**/KEY"},
+		{Operation: spec.OperationList, Path: ".", Recursive: true},
 	} {
 		out, result := w.must(r)
 		if strings.Contains(out, "KEY") || result.Skipped.Denied != 1 {
@@ -54,7 +56,7 @@ func TestAWalkLeavesOutWhatIsTheRunnersOwn(t *testing.T) {
 		}
 	}
 	var packed bytes.Buffer
-	if err := Pack(t.Context(), &w.rules, &Request{Path: w.root}, &packed); err != nil {
+	if err := Pack(t.Context(), &w.rules, &spec.File{Path: w.root}, &packed); err != nil {
 		t.Fatal(err)
 	}
 	for list := tar.NewReader(&packed); ; {
@@ -73,11 +75,11 @@ func TestADirectoryAboveTheRunnersOwnIsNeitherMovedNorDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.file("tmp/.own/call/KEY", runnersSecret)
 	w.rules.RunnerPaths = []string{w.root + "/tmp/.own"}
-	w.refused(Request{Operation: OperationMove, Path: "tmp", Destination: "taken"}, PathNotAllowed, "below it")
-	w.refused(Request{Operation: OperationDelete, Path: "tmp", Recursive: true}, PathNotAllowed, "below it")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "tmp", Destination: "taken"}, PathNotAllowed, "below it")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "tmp", Recursive: true}, PathNotAllowed, "below it")
 	w.file("from/.own/call", "planted")
 	w.rules.RunnerPaths = []string{w.root + "/to/.own"}
-	w.refused(Request{Operation: OperationMove, Path: "from", Destination: "to"}, PathNotAllowed, "below it")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "from", Destination: "to"}, PathNotAllowed, "below it")
 	if _, err := os.Stat(w.root + "/tmp/.own/call/KEY"); err != nil {
 		t.Error(err)
 	}

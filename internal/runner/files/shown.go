@@ -132,7 +132,7 @@ func (c *call) showPart(result *Result, fd int, part span, text []byte) (isWhole
 		}
 		shown, replaced = p.show(ends[fits-1])
 		result.Bytes = int64(ends[fits-1])
-		if c.req.readsLines() {
+		if readsLines(c.req) {
 			result.Lines = fits
 			result.truncate(max(c.req.Offset, 1) + int64(fits))
 		} else {
@@ -190,7 +190,7 @@ func (c *call) pageEnds(text []byte) []int {
 	var ends []int
 	for at := 0; at < len(text); {
 		size := 1
-		if c.req.readsLines() {
+		if readsLines(c.req) {
 			if size = bytes.IndexByte(text[at:], '\n') + 1; size == 0 {
 				size = len(text) - at
 			}

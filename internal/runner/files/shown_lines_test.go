@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // hiddenTexts are values that one line or several have. None can overlap another.
@@ -109,7 +111,7 @@ func TestALineIsShownAsTheWholeFileSaysIt(t *testing.T) {
 			}
 			start += int64(len(line))
 		}
-		out, _ := w.must(Request{Operation: OperationGrep, Path: "f", Pattern: pattern})
+		out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: pattern})
 		got := paths(decode[Match](t, out), func(m Match) string { return strings.ReplaceAll(m.Line, hiddenMark, cutMark) })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("round %d: %s", round, diff)
@@ -154,7 +156,7 @@ func TestAGrepAsksForLittleOfAFile(t *testing.T) {
 			}
 			return hide(text)
 		}
-		if _, result := w.must(Request{Operation: OperationGrep, Path: "f", Pattern: "MATCH"}); result.Matches != 100 || asked > test.most {
+		if _, result := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "MATCH"}); result.Matches != 100 || asked > test.most {
 			t.Errorf("%s: %d matches, asked for %d bytes, more than %d", name, result.Matches, asked, test.most)
 		}
 	}
@@ -166,7 +168,7 @@ func TestAGrepFillsItsOutputWithWhatIsShown(t *testing.T) {
 	line := strings.Repeat(shownSecret, 20)
 	w := showing(t, "-", strings.Repeat(line+"\n", 500))
 	w.rules.MaxOutputBytes = 10_000
-	out, result := w.must(Request{Operation: OperationGrep, Path: "f", Pattern: "."})
+	out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "."})
 	if want := fmt.Sprintf(`"line":"%s"`, strings.Repeat("-", 20)); strings.Count(out, want) != result.Matches || !result.Truncated || len(out) < 9_900 {
 		t.Errorf("%d bytes, %+v", len(out), result)
 	}

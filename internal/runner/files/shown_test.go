@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 const shownSecret = "correct-horse-battery"
@@ -67,7 +69,7 @@ func TestALineOfAGrepIsRedactedBeforeItIsCut(t *testing.T) {
 			t.Fatal(name + ": the match is over the value")
 		}
 		w := showing(t, "[redacted: TOKEN]", string(text)+"\n")
-		out, _ := w.must(Request{Operation: OperationGrep, Path: "f", Pattern: "MATCH"})
+		out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: "f", Pattern: "MATCH"})
 		if leaks(out) || !strings.Contains(out, "MATCH") || !strings.Contains(out, `"cut":true`) {
 			t.Errorf("%s: got %s", name, out)
 		}
@@ -85,8 +87,8 @@ func TestPathsOfResultsAreRedactedWithinTheBound(t *testing.T) {
 		w.file(fmt.Sprintf("d/%02d-%s", i, shownSecret), "x")
 	}
 	w.rules.MaxOutputBytes = 2000
-	for _, r := range []Request{
-		{Operation: OperationList, Path: "d"}, {Operation: OperationGlob, Path: "d", Pattern: "*"}, {Operation: OperationGrep, Path: "d", Pattern: "x"},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationList, Path: "d"}, {Operation: spec.OperationGlob, Path: "d", Pattern: "*"}, {Operation: spec.OperationGrep, Path: "d", Pattern: "x"},
 	} {
 		out, result := w.must(r)
 		lines := strings.Count(out, "\n")
@@ -102,7 +104,7 @@ func TestAPageThatEndsInAValueShowsNoPartOfIt(t *testing.T) {
 	w := showing(t, "[redacted: TOKEN]", content)
 	for offset := range int64(len(content)) {
 		for _, limit := range []int64{1, 3, 10, 1000} {
-			out, result := w.must(Request{Operation: OperationRead, Path: "f", Unit: UnitBytes, Offset: offset, Limit: limit})
+			out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes, Offset: offset, Limit: limit})
 			if leaks(out) {
 				t.Errorf("from %d on, %d bytes: %q", offset, limit, out)
 			}
@@ -125,7 +127,7 @@ func TestALineOfAValueOfSeveralIsNotShown(t *testing.T) {
 	}
 	for offset := int64(1); offset <= 5; offset++ {
 		for limit := int64(1); limit <= 5; limit++ {
-			out, _ := w.must(Request{Operation: OperationRead, Path: "f", Offset: offset, Limit: limit})
+			out, _ := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Offset: offset, Limit: limit})
 			if strings.Contains(out, "AAAA") || strings.Contains(out, "END") {
 				t.Errorf("from line %d on, %d lines: %q", offset, limit, out)
 			}
@@ -147,7 +149,7 @@ func TestAReadGoesOnWhereItsBoundCutIt(t *testing.T) {
 	var replaced, bytes int64
 	next := int64(0)
 	for reads := 0; ; reads++ {
-		out, result := w.must(Request{Operation: OperationRead, Path: "f", Offset: next})
+		out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f", Offset: next})
 		if len(out) > 1000 || reads > 50 || result.SHA256 != "" {
 			t.Fatalf("read %d has %d bytes: %+v", reads, len(out), result)
 		}
@@ -165,17 +167,17 @@ func TestAReadGoesOnWhereItsBoundCutIt(t *testing.T) {
 		t.Errorf("%d values are replaced in %d bytes: %q", replaced, bytes, got.String())
 	}
 	w.rules.MaxOutputBytes = 100
-	w.refused(Request{Operation: OperationRead, Path: "f"}, FileTooLarge, "redacted")
+	w.refused(spec.File{Operation: spec.OperationRead, Path: "f"}, FileTooLarge, "redacted")
 }
 
 func TestAWholeReadThatIsRedactedHasNoSum(t *testing.T) {
 	t.Parallel()
 	content := shownSecret + "\n" + shownSecret
 	w := showing(t, "[X]", content)
-	out, result := w.must(Request{Operation: OperationRead, Path: "f"})
+	out, result := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
 	w.rules.Shown = nil
 	count := w.replaced()
-	plain, unredacted := w.must(Request{Operation: OperationRead, Path: "f"})
+	plain, unredacted := w.must(spec.File{Operation: spec.OperationRead, Path: "f"})
 	if out != "[X]\n[X]" || plain != content || result.SHA256 != "" || unredacted.SHA256 == "" || result.Bytes != int64(len(content)) || count != 2 {
 		t.Errorf("got %q, %+v", out, result)
 	}
@@ -198,9 +200,9 @@ func TestNoSumIsToldOfWhatIsNotShown(t *testing.T) {
 		content := strings.Repeat("a", c.before) + c.secret + strings.Repeat("b", c.after) + "\nEND\n"
 		w := showing(t, "[X]", content)
 		w.rules.MaxReadBytes = 1 << 21
-		for _, r := range []Request{
-			{Operation: OperationRead, Path: "f", Unit: UnitBytes}, {Operation: OperationStat, Path: "f"},
-			{Operation: OperationEdit, Path: "f", OldString: "END", NewString: "end"},
+		for _, r := range []spec.File{
+			{Operation: spec.OperationRead, Path: "f", Unit: spec.UnitBytes}, {Operation: spec.OperationStat, Path: "f"},
+			{Operation: spec.OperationEdit, Path: "f", OldString: "END", NewString: "end"},
 		} {
 			if _, got := w.must(r); (got.SHA256 != "") != c.hasSum {
 				t.Errorf("%s of %s: %q", r.Operation, name, got.SHA256)
@@ -208,8 +210,8 @@ func TestNoSumIsToldOfWhatIsNotShown(t *testing.T) {
 		}
 		// The one that the file has: a condition on it holds, and a message about another one doesn't tell it.
 		has, wrong := sumOf([]byte(w.content("f"))), strings.Repeat("0", 64)
-		for _, r := range []Request{
-			{Operation: OperationEdit, Path: "f", OldString: "end", NewString: "E"}, {Operation: OperationWrite, Path: "f", Content: []byte("x")},
+		for _, r := range []spec.File{
+			{Operation: spec.OperationEdit, Path: "f", OldString: "end", NewString: "E"}, {Operation: spec.OperationWrite, Path: "f", Content: []byte("x")},
 		} {
 			r.IfSHA256 = &wrong
 			if _, _, err := w.do(r); reasonOf(err) != FileChanged || strings.Contains(err.Error(), has) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Source is a regular file that is sent part by part. Whoever has it calls its methods one at a time, and Close at the end.
@@ -30,7 +32,7 @@ type Source struct {
 }
 
 // OpenSource opens the file that Path of a request names, below Rules.ReadPaths.
-func OpenSource(ctx context.Context, rules *Rules, r *Request) (*Source, error) {
+func OpenSource(ctx context.Context, rules *Rules, r *spec.File) (*Source, error) {
 	c, err := newCall(ctx, rules, r, false)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func OpenSource(ctx context.Context, rules *Rules, r *Request) (*Source, error) 
 }
 
 // newCall is a request without an operation.
-func newCall(ctx context.Context, rules *Rules, r *Request, writes bool) (*call, error) {
+func newCall(ctx context.Context, rules *Rules, r *spec.File, writes bool) (*call, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestAFileIsSummedOnceUntilItChanges(t *testing.T) {
@@ -12,10 +14,10 @@ func TestAFileIsSummedOnceUntilItChanges(t *testing.T) {
 	sums.age = 0
 	root := t.TempDir()
 	file := filepath.Join(root, "f")
-	rules := &Rules{ReadPaths: []string{root}}
+	rules := &Rules{FileRules: spec.FileRules{ReadPaths: []string{root}}}
 	open := func() *Source {
 		t.Helper()
-		s, err := OpenSource(t.Context(), rules, &Request{Path: file})
+		s, err := OpenSource(t.Context(), rules, &spec.File{Path: file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,7 @@ func TestAChecksumThatTurnsOutWrongIsForgotten(t *testing.T) {
 	if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	request, rules := &Request{Path: file}, &Rules{ReadPaths: []string{root}}
+	request, rules := &spec.File{Path: file}, &Rules{FileRules: spec.FileRules{ReadPaths: []string{root}}}
 	first, err := OpenSource(t.Context(), rules, request)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"hash"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Target is a file that is written part by part, and appears whole or not at all. Whoever has it calls its methods one at a
@@ -23,16 +25,16 @@ type Target struct {
 
 // OpenTarget begins to write the file that Path of a request names, below Rules.WritePaths. It makes its parents. Mode and
 // IfSHA256 of the request count as in a Write.
-func OpenTarget(ctx context.Context, rules *Rules, r *Request) (_ *Target, err error) {
+func OpenTarget(ctx context.Context, rules *Rules, r *spec.File) (_ *Target, err error) {
 	c, err := newCall(ctx, rules, r, true)
 	if err != nil {
 		return nil, err
 	}
-	condition, err := r.condition()
+	condition, err := conditionOf(r)
 	if err != nil {
 		return nil, err
 	}
-	mode, err := r.permissions(0o644)
+	mode, err := permissions(r, 0o644)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestList(t *testing.T) {
@@ -23,7 +25,7 @@ func TestList(t *testing.T) {
 	w.link("../out\xff", "a/l")
 	w.file("new\nline", "")
 	w.file("odd\xff", "")
-	out, result := w.must(Request{Operation: OperationList, Path: "."})
+	out, result := w.must(spec.File{Operation: spec.OperationList, Path: "."})
 	if got := entries(t, out); !slices.Equal(got, []string{"a", "b", "new\nline", "odd\ufffd"}) || result.Matches != 4 {
 		t.Errorf("%q, %+v", got, result)
 	}
@@ -32,7 +34,7 @@ func TestList(t *testing.T) {
 		all[3].PathBase64 != base64.StdEncoding.EncodeToString([]byte("odd\xff")) {
 		t.Errorf("%+v", all)
 	}
-	out, _ = w.must(Request{Operation: OperationList, Path: ".", Recursive: true})
+	out, _ = w.must(spec.File{Operation: spec.OperationList, Path: ".", Recursive: true})
 	if got := entries(t, out); !slices.Equal(got, []string{"a", "a/f", "a/l", "b", "new\nline", "odd\ufffd"}) {
 		t.Errorf("%q", got)
 	}
@@ -40,17 +42,17 @@ func TestList(t *testing.T) {
 		l.TargetBase64 != base64.StdEncoding.EncodeToString([]byte("../out\xff")) {
 		t.Errorf("%+v", l)
 	}
-	out, result = w.must(Request{Operation: OperationList, Path: ".", Recursive: true, MaxResults: 2})
+	out, result = w.must(spec.File{Operation: spec.OperationList, Path: ".", Recursive: true, MaxResults: 2})
 	if got := entries(t, out); !slices.Equal(got, []string{"a", "a/f"}) || !result.Truncated {
 		t.Errorf("%q, %+v", got, result)
 	}
-	_, result = w.must(Request{Operation: OperationList, Path: ".", MaxResults: 4})
+	_, result = w.must(spec.File{Operation: spec.OperationList, Path: ".", MaxResults: 4})
 	if result.Truncated {
 		t.Error("all results, and they are called truncated")
 	}
-	w.refused(Request{Operation: OperationList, Path: "b"}, NotDirectory, "b")
-	w.refused(Request{Operation: OperationList, Path: ".", MaxResults: -1}, InvalidRequest, "maxResults")
-	out, result = w.must(Request{Operation: OperationList, Path: w.root + "/a/", MaxResults: 1 << 40})
+	w.refused(spec.File{Operation: spec.OperationList, Path: "b"}, NotDirectory, "b")
+	w.refused(spec.File{Operation: spec.OperationList, Path: ".", MaxResults: -1}, InvalidRequest, "maxResults")
+	out, result = w.must(spec.File{Operation: spec.OperationList, Path: w.root + "/a/", MaxResults: 1 << 40})
 	if result.Matches != 2 || result.Path != w.root+"/a" {
 		t.Errorf("%q, %+v", out, result)
 	}
@@ -59,7 +61,7 @@ func TestList(t *testing.T) {
 func TestStat(t *testing.T) {
 	w := newWorld(t)
 	w.file("d/f", "text")
-	out, result := w.must(Request{Operation: OperationStat, Path: "d/../d/f"})
+	out, result := w.must(spec.File{Operation: spec.OperationStat, Path: "d/../d/f"})
 	if e := decode[Entry](t, out)[0]; e.Path != w.root+"/d/f" || e.Type != TypeFile || e.Size != 4 || result.Bytes != 4 || e.ModTime.IsZero() {
 		t.Errorf("%+v, %+v", e, result)
 	}
@@ -68,10 +70,10 @@ func TestStat(t *testing.T) {
 		t.Errorf("the checksum is %s", result.SHA256)
 	}
 	w.rules.MaxReadBytes = 3
-	if _, result := w.must(Request{Operation: OperationStat, Path: "d/f"}); result.SHA256 != "" {
+	if _, result := w.must(spec.File{Operation: spec.OperationStat, Path: "d/f"}); result.SHA256 != "" {
 		t.Errorf("the checksum of a large file is %s", result.SHA256)
 	}
-	out, _ = w.must(Request{Operation: OperationStat, Path: "."})
+	out, _ = w.must(spec.File{Operation: spec.OperationStat, Path: "."})
 	if e := decode[Entry](t, out)[0]; e.Path != w.root || e.Type != TypeDirectory {
 		t.Errorf("%+v", e)
 	}
@@ -105,12 +107,12 @@ func TestGlob(t *testing.T) {
 		"src[/]c.go":           nil,
 		"s[a-z][!x]/deep/d.g?": {"src/deep/d.go"},
 	} {
-		out, result := w.must(Request{Operation: OperationGlob, Path: ".", Pattern: pattern})
+		out, result := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern})
 		if got := found(t, out); !slices.Equal(got, want) || result.Matches != len(want) || result.Truncated {
 			t.Errorf("%s: %q, %+v, want %q", pattern, got, result, want)
 		}
 	}
-	out, result := w.must(Request{Operation: OperationGlob, Path: ".", Pattern: "**", MaxResults: 3})
+	out, result := w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: "**", MaxResults: 3})
 	if got := found(t, out); !slices.Equal(got, []string{"a.go", "b.txt", "src"}) || !result.Truncated {
 		t.Errorf("%q, %+v", got, result)
 	}
@@ -118,13 +120,13 @@ func TestGlob(t *testing.T) {
 		"", "/a", "a//b", "a/", "../*", "./a", "a/../b", "[", "[]", "[z-a]", "{", "}", `\`, "\xff", strings.Repeat("{", 9) + strings.Repeat("}", 9),
 		strings.Repeat("a", 1<<20), strings.Repeat("[", 1<<20),
 	} {
-		w.refused(Request{Operation: OperationGlob, Path: ".", Pattern: pattern}, InvalidPattern, "")
+		w.refused(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: pattern}, InvalidPattern, "")
 	}
-	w.refused(Request{Operation: OperationGlob, Path: "a.go", Pattern: "*"}, NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationGlob, Path: "a.go", Pattern: "*"}, NotDirectory, "")
 	// Backtracking would take ages.
 	w.file(strings.Repeat("a", 250), "")
-	w.must(Request{Operation: OperationGlob, Path: ".", Pattern: strings.Repeat("*a", 200) + "b"})
-	w.must(Request{Operation: OperationGlob, Path: ".", Pattern: strings.Repeat("{,a}", 200) + "b"})
+	w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: strings.Repeat("*a", 200) + "b"})
+	w.must(spec.File{Operation: spec.OperationGlob, Path: ".", Pattern: strings.Repeat("{,a}", 200) + "b"})
 }
 
 func TestGrep(t *testing.T) {
@@ -165,7 +167,7 @@ func TestGrep(t *testing.T) {
 			if test.path == "" {
 				test.path = "."
 			}
-			out, result := w.must(Request{Operation: OperationGrep, Path: test.path, Pattern: test.pattern, Glob: test.glob, Literal: test.literal})
+			out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: test.path, Pattern: test.pattern, Glob: test.glob, Literal: test.literal})
 			var got []hit
 			for _, m := range decode[Match](t, out) {
 				got = append(got, hit{m.Path, m.LineNumber, m.Column, m.Line})
@@ -178,23 +180,23 @@ func TestGrep(t *testing.T) {
 			}
 		})
 	}
-	out, _ := w.must(Request{Operation: OperationGrep, Path: "sub", Pattern: `a needle`})
+	out, _ := w.must(spec.File{Operation: spec.OperationGrep, Path: "sub", Pattern: `a needle`})
 	if m := decode[Match](t, out)[0]; m.LineBase64 != base64.StdEncoding.EncodeToString([]byte("a needle \xff")) || m.PathBase64 == "" {
 		t.Errorf("%+v", m)
 	}
 	for _, pattern := range []string{"", "(", `\8`, strings.Repeat("(x{1000}){1000}", 100), strings.Repeat("a", 1<<20), "(?<n"} {
-		w.refused(Request{Operation: OperationGrep, Path: ".", Pattern: pattern}, InvalidPattern, "")
+		w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: pattern}, InvalidPattern, "")
 	}
-	w.refused(Request{Operation: OperationGrep, Path: ".", Pattern: "a\nb", Literal: true}, InvalidPattern, "line feed")
-	w.refused(Request{Operation: OperationGrep, Path: ".", Pattern: "a", Glob: "["}, InvalidPattern, "glob")
-	w.refused(Request{Operation: OperationGrep, Path: "a.go/", Pattern: "a"}, NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "a\nb", Literal: true}, InvalidPattern, "line feed")
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "a", Glob: "["}, InvalidPattern, "glob")
+	w.refused(spec.File{Operation: spec.OperationGrep, Path: "a.go/", Pattern: "a"}, NotDirectory, "")
 }
 
 func TestGrepCutsLongLines(t *testing.T) {
 	w := newWorld(t)
 	w.file("a", strings.Repeat("é", 1000)+"needle"+strings.Repeat("é", 1000)+"\nneedle\n")
 	w.file("b", "needle"+strings.Repeat("x", searchBytes)+"needle\nx\nneedle\n"+strings.Repeat("y", 2*searchBytes)+"needle")
-	out, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "needle"})
+	out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "needle"})
 	all := decode[Match](t, out)
 	if len(all) != 4 || result.Skipped.LongLines != 2 {
 		t.Fatalf("%+v, %+v", all, result)
@@ -215,7 +217,7 @@ func TestGrepStopsAtItsLimit(t *testing.T) {
 		w.file(fmt.Sprintf("d%02d/f", i), strings.Repeat("needle\n", 100))
 	}
 	for _, limit := range []int{0, 1, 100, 999, 1000, 5000} {
-		out, result := w.must(Request{Operation: OperationGrep, Path: ".", Pattern: "needle", MaxResults: limit})
+		out, result := w.must(spec.File{Operation: spec.OperationGrep, Path: ".", Pattern: "needle", MaxResults: limit})
 		want := limit
 		if want == 0 || want > MaxResults {
 			want = MaxResults
@@ -230,11 +232,11 @@ func TestGrepStopsAtItsLimit(t *testing.T) {
 			}
 		}
 	}
-	_, result := w.must(Request{Operation: OperationGrep, Path: "d00", Pattern: "needle", MaxResults: 100})
+	_, result := w.must(spec.File{Operation: spec.OperationGrep, Path: "d00", Pattern: "needle", MaxResults: 100})
 	if result.Truncated {
 		t.Error("all results, and they are called truncated")
 	}
-	_, result = w.must(Request{Operation: OperationGrep, Path: "d00/f", Pattern: "needle", MaxResults: 99})
+	_, result = w.must(spec.File{Operation: spec.OperationGrep, Path: "d00/f", Pattern: "needle", MaxResults: 99})
 	if !result.Truncated {
 		t.Error("99 of 100 results aren't called truncated")
 	}
@@ -246,8 +248,8 @@ func TestWalksEndWithTheirContext(t *testing.T) {
 	for i := range 300 {
 		w.file(fmt.Sprintf("d%d/f", i), strings.Repeat("needle\n", 50))
 	}
-	for _, r := range []Request{
-		{Operation: OperationList, Recursive: true}, {Operation: OperationGlob, Pattern: "**"}, {Operation: OperationGrep, Pattern: "needle"},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationList, Recursive: true}, {Operation: spec.OperationGlob, Pattern: "**"}, {Operation: spec.OperationGrep, Pattern: "needle"},
 	} {
 		r.Path = w.root
 		ctx, cancel := context.WithCancel(t.Context())
@@ -288,18 +290,18 @@ func deepTree(t *testing.T, root string, depth int) {
 func TestDeepTrees(t *testing.T) {
 	w := newWorld(t)
 	deepTree(t, w.dir("below"), MaxDepth+50)
-	for _, r := range []Request{
-		{Operation: OperationList, Recursive: true}, {Operation: OperationGlob, Pattern: "**/deep*"}, {Operation: OperationGrep, Pattern: "x"},
+	for _, r := range []spec.File{
+		{Operation: spec.OperationList, Recursive: true}, {Operation: spec.OperationGlob, Pattern: "**/deep*"}, {Operation: spec.OperationGrep, Pattern: "x"},
 	} {
 		r.Path = "."
 		if _, result := w.must(r); result.Skipped.Deep != 1 {
 			t.Errorf("%s: %+v", r.Operation, result)
 		}
 	}
-	w.refused(Request{Operation: OperationDelete, Path: "below", Recursive: true}, NotSupported, "deep")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "below", Recursive: true}, NotSupported, "deep")
 	w.rules.DeniedPaths = []string{"*.pem"}
-	w.refused(Request{Operation: OperationDelete, Path: "below", Recursive: true}, PathNotAllowed, "deep")
-	w.refused(Request{Operation: OperationMove, Path: "below", Destination: "new"}, PathNotAllowed, "deep")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "below", Recursive: true}, PathNotAllowed, "deep")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "below", Destination: "new"}, PathNotAllowed, "deep")
 }
 
 func TestNamesThatAreHeldAreBounded(t *testing.T) {
@@ -326,29 +328,29 @@ func TestMove(t *testing.T) {
 	w.file("f", "1")
 	w.file("g", "2")
 	w.file("d/x", "3")
-	_, result := w.must(Request{Operation: OperationMove, Path: "f", Destination: "d/f"})
+	_, result := w.must(spec.File{Operation: spec.OperationMove, Path: "f", Destination: "d/f"})
 	if w.content("d/f") != "1" || !result.Created || result.Path != w.root+"/d/f" || result.Bytes != 0 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(Request{Operation: OperationMove, Path: "g", Destination: "d/f"}, FileExists, "overwrite")
-	_, result = w.must(Request{Operation: OperationMove, Path: "g", Destination: "d/f", Overwrite: true})
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "g", Destination: "d/f"}, FileExists, "overwrite")
+	_, result = w.must(spec.File{Operation: spec.OperationMove, Path: "g", Destination: "d/f", Overwrite: true})
 	if w.content("d/f") != "2" || result.Created {
 		t.Errorf("%+v", result)
 	}
-	w.must(Request{Operation: OperationMove, Path: "d/", Destination: "e/"})
+	w.must(spec.File{Operation: spec.OperationMove, Path: "d/", Destination: "e/"})
 	w.dir("empty")
 	for _, overwrite := range []bool{false, true} {
-		w.refused(Request{Operation: OperationMove, Path: "e/f", Destination: "empty", Overwrite: overwrite}, IsDirectory, "new name")
-		w.refused(Request{Operation: OperationMove, Path: "e", Destination: "empty", Overwrite: overwrite}, IsDirectory, "new name")
-		w.refused(Request{Operation: OperationMove, Path: "e", Destination: "e/f/..", Overwrite: overwrite}, NotDirectory, "")
-		w.refused(Request{Operation: OperationMove, Path: "e", Destination: "e/new", Overwrite: overwrite}, InvalidRequest, "itself")
-		w.refused(Request{Operation: OperationMove, Path: "e", Destination: "./e", Overwrite: overwrite}, InvalidRequest, "itself")
-		w.refused(Request{Operation: OperationMove, Path: "missing", Destination: "new", Overwrite: overwrite}, FileNotFound, "missing")
-		w.refused(Request{Operation: OperationMove, Path: "e", Destination: "no/new", Overwrite: overwrite}, FileNotFound, "no")
-		w.refused(Request{Operation: OperationMove, Path: "e", Overwrite: overwrite}, InvalidRequest, "destination")
-		w.refused(Request{Operation: OperationMove, Path: "e/f", Destination: "new/", Overwrite: overwrite}, NotDirectory, "slash")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "empty", Overwrite: overwrite}, IsDirectory, "new name")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "empty", Overwrite: overwrite}, IsDirectory, "new name")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/f/..", Overwrite: overwrite}, NotDirectory, "")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "e/new", Overwrite: overwrite}, InvalidRequest, "itself")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "./e", Overwrite: overwrite}, InvalidRequest, "itself")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "missing", Destination: "new", Overwrite: overwrite}, FileNotFound, "missing")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Destination: "no/new", Overwrite: overwrite}, FileNotFound, "no")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e", Overwrite: overwrite}, InvalidRequest, "destination")
+		w.refused(spec.File{Operation: spec.OperationMove, Path: "e/f", Destination: "new/", Overwrite: overwrite}, NotDirectory, "slash")
 	}
-	w.refused(Request{Operation: OperationMove, Path: "empty", Destination: "e/f", Overwrite: true}, FileExists, "directory")
+	w.refused(spec.File{Operation: spec.OperationMove, Path: "empty", Destination: "e/f", Overwrite: true}, FileExists, "directory")
 	if w.content("e/f") != "2" || w.content("e/x") != "3" {
 		t.Error("something was lost")
 	}
@@ -374,15 +376,15 @@ func TestDelete(t *testing.T) {
 	w.link("missing", "d/dangling")
 	w.file("f", "")
 	w.dir("empty")
-	_, result := w.must(Request{Operation: OperationDelete, Path: "f"})
+	_, result := w.must(spec.File{Operation: spec.OperationDelete, Path: "f"})
 	if result.Matches != 1 {
 		t.Errorf("%+v", result)
 	}
-	w.refused(Request{Operation: OperationDelete, Path: "f"}, FileNotFound, "")
-	w.refused(Request{Operation: OperationDelete, Path: "d"}, IsDirectory, "recursive")
-	w.refused(Request{Operation: OperationDelete, Path: "empty"}, IsDirectory, "recursive")
-	w.refused(Request{Operation: OperationDelete, Path: "d/g/"}, NotDirectory, "slash")
-	_, result = w.must(Request{Operation: OperationDelete, Path: "d", Recursive: true})
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "f"}, FileNotFound, "")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d"}, IsDirectory, "recursive")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "empty"}, IsDirectory, "recursive")
+	w.refused(spec.File{Operation: spec.OperationDelete, Path: "d/g/"}, NotDirectory, "slash")
+	_, result = w.must(spec.File{Operation: spec.OperationDelete, Path: "d", Recursive: true})
 	if _, err := os.Lstat(w.root + "/d"); !errors.Is(err, os.ErrNotExist) || result.Matches != 6 {
 		t.Errorf("%v, %+v", err, result)
 	}
@@ -390,7 +392,7 @@ func TestDelete(t *testing.T) {
 	for i := range 3000 {
 		w.file(filepath.Join("many", strings.Repeat("x", 60)+fmt.Sprint(i)), "")
 	}
-	if _, result = w.must(Request{Operation: OperationDelete, Path: "many", Recursive: true}); result.Matches != 3001 {
+	if _, result = w.must(spec.File{Operation: spec.OperationDelete, Path: "many", Recursive: true}); result.Matches != 3001 {
 		t.Errorf("%+v", result)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolcall.dev/operator/internal/glob"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // Candidate is a name that a glob matches, good until visit returns.
@@ -28,7 +29,7 @@ type Candidate struct {
 // names. isCut says that the tree is larger than a walk.
 //
 // Path of the request is the glob. Only it, WorkingDir and Home count.
-func Visit(ctx context.Context, rules *Rules, r *Request, visit func(*Candidate) error) (skipped Skipped, isCut bool, err error) {
+func Visit(ctx context.Context, rules *Rules, r *spec.File, visit func(*Candidate) error) (skipped Skipped, isCut bool, err error) {
 	pattern := r.Path
 	if err := checkKernel(); err != nil {
 		return Skipped{}, false, err
@@ -46,7 +47,7 @@ func Visit(ctx context.Context, rules *Rules, r *Request, visit func(*Candidate)
 		return Skipped{}, false, err
 	}
 	if isHome := dir == "~" || strings.HasPrefix(dir, "~/"); isHome {
-		if dir, err = r.absolute(dir); err != nil {
+		if dir, err = absolute(r, dir); err != nil {
 			return Skipped{}, false, err
 		}
 	}

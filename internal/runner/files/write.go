@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func (c *call) write() (_ Result, err error) {
@@ -16,11 +18,11 @@ func (c *call) write() (_ Result, err error) {
 		return Result{}, newError(FileTooLarge, "The content has %d bytes: the policy's files.maxWriteBytes allows %d.", size,
 			c.rules.maxWrite)
 	}
-	condition, err := c.req.condition()
+	condition, err := conditionOf(c.req)
 	if err != nil {
 		return Result{}, err
 	}
-	mode, err := c.req.permissions(0o644)
+	mode, err := permissions(c.req, 0o644)
 	if err != nil {
 		return Result{}, err
 	}
@@ -54,7 +56,7 @@ func sumOf(content []byte) string {
 }
 
 // condition returns the condition of a request.
-func (r *Request) condition() (condition, error) {
+func conditionOf(r *spec.File) (condition, error) {
 	if r.IfSHA256 == nil {
 		return condition{}, nil
 	}
@@ -113,7 +115,7 @@ func (c *call) readWhole(p *place) ([]byte, error) {
 }
 
 func (c *call) makeDirectory() (_ Result, err error) {
-	mode, err := c.req.permissions(0o755)
+	mode, err := permissions(c.req, 0o755)
 	if err != nil {
 		return Result{}, err
 	}

@@ -11,17 +11,19 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/spec"
 )
 
 func TestWrite(t *testing.T) {
 	w := newWorld(t)
 	content := "line\x00\xff\n"
-	_, result := w.must(Request{Operation: OperationWrite, Path: "new/dirs/f", Content: []byte(content)})
+	_, result := w.must(spec.File{Operation: spec.OperationWrite, Path: "new/dirs/f", Content: []byte(content)})
 	want := Result{Path: w.root + "/new/dirs/f", Bytes: 7, SHA256: sumOf([]byte(content)), Created: true}
 	if result != want || w.content("new/dirs/f") != content {
 		t.Errorf("%+v", result)
 	}
-	_, result = w.must(Request{Operation: OperationWrite, Path: "new/dirs/f"})
+	_, result = w.must(spec.File{Operation: spec.OperationWrite, Path: "new/dirs/f"})
 	if result.Created || w.content("new/dirs/f") != "" {
 		t.Errorf("%+v", result)
 	}
@@ -40,7 +42,7 @@ func mode(t *testing.T, path string) string {
 func TestModes(t *testing.T) {
 	w := newWorld(t)
 	write := func(name string, m *uint32) string {
-		w.must(Request{Operation: OperationWrite, Path: name, Mode: m, Content: []byte("x")})
+		w.must(spec.File{Operation: spec.OperationWrite, Path: name, Mode: m, Content: []byte("x")})
 		return mode(t, w.root+"/"+name)
 	}
 	if got := write("new", nil); got != "644" {
@@ -58,23 +60,23 @@ func TestModes(t *testing.T) {
 	if info, _ := os.Stat(w.root + "/kept"); info.Mode()&os.ModeSetuid != 0 {
 		t.Error("a file that was written kept its setuid bit")
 	}
-	w.must(Request{Operation: OperationEdit, Path: "kept", OldString: "x", NewString: "y"})
+	w.must(spec.File{Operation: spec.OperationEdit, Path: "kept", OldString: "x", NewString: "y"})
 	if got := mode(t, w.root+"/kept"); got != "660" {
 		t.Errorf("edited: %s", got)
 	}
-	w.must(Request{Operation: OperationMakeDirectory, Path: "a/b", Mode: new(uint32(0o700))})
+	w.must(spec.File{Operation: spec.OperationMakeDirectory, Path: "a/b", Mode: new(uint32(0o700))})
 	if a, b := mode(t, w.root+"/a"), mode(t, w.root+"/a/b"); a != "755" || b != "700" {
 		t.Errorf("directories: %s, %s", a, b)
 	}
 	if err := os.Chmod(w.dir("volume"), 0o775|os.ModeSetgid); err != nil {
 		t.Fatal(err)
 	}
-	w.must(Request{Operation: OperationMakeDirectory, Path: "volume/d"})
+	w.must(spec.File{Operation: spec.OperationMakeDirectory, Path: "volume/d"})
 	if info, _ := os.Stat(w.root + "/volume/d"); info.Mode()&os.ModeSetgid == 0 {
 		t.Error("a directory of a volume with a group lost its setgid bit")
 	}
-	w.refused(Request{Operation: OperationWrite, Path: "f", Mode: new(uint32(0o4755))}, InvalidRequest, "0777")
-	w.refused(Request{Operation: OperationMakeDirectory, Path: "f", Mode: new(uint32(0o1777))}, InvalidRequest, "0777")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f", Mode: new(uint32(0o4755))}, InvalidRequest, "0777")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f", Mode: new(uint32(0o1777))}, InvalidRequest, "0777")
 }
 
 func TestWriteKeepsTheOwner(t *testing.T) {
@@ -83,7 +85,7 @@ func TestWriteKeepsTheOwner(t *testing.T) {
 	if err := os.Chown(w.file("f", ""), 1234, 4321); err != nil {
 		t.Fatal(err)
 	}
-	w.must(Request{Operation: OperationWrite, Path: "f", Content: []byte("x")})
+	w.must(spec.File{Operation: spec.OperationWrite, Path: "f", Content: []byte("x")})
 	var st unix.Stat_t
 	if err := unix.Stat(w.root+"/f", &st); err != nil || st.Uid != 1234 || st.Gid != 4321 {
 		t.Errorf("%d:%d, %v", st.Uid, st.Gid, err)
@@ -95,11 +97,11 @@ func TestWriteThroughALink(t *testing.T) {
 	w.file("d/target", "old")
 	w.link("d/target", "link")
 	w.link(w.root+"/d/new", "to-new")
-	_, result := w.must(Request{Operation: OperationWrite, Path: "link", Content: []byte("new")})
+	_, result := w.must(spec.File{Operation: spec.OperationWrite, Path: "link", Content: []byte("new")})
 	if result.Path != w.root+"/d/target" || w.content("d/target") != "new" {
 		t.Errorf("%+v", result)
 	}
-	w.must(Request{Operation: OperationWrite, Path: "to-new", Content: []byte("made")})
+	w.must(spec.File{Operation: spec.OperationWrite, Path: "to-new", Content: []byte("made")})
 	if w.content("d/new") != "made" {
 		t.Error("the link's target wasn't made")
 	}
@@ -112,8 +114,8 @@ func TestWriteThroughALink(t *testing.T) {
 
 func TestConditionalWrite(t *testing.T) {
 	w := newWorld(t)
-	write := func(name, content string, sum string) Request {
-		return Request{Operation: OperationWrite, Path: name, Content: []byte(content), IfSHA256: &sum}
+	write := func(name, content string, sum string) spec.File {
+		return spec.File{Operation: spec.OperationWrite, Path: name, Content: []byte(content), IfSHA256: &sum}
 	}
 	w.must(write("d/f", "1", ""))
 	w.refused(write("d/f", "2", ""), FileExists, "ifSHA256")
@@ -159,7 +161,7 @@ func (w *world) opened(path string, how how) (*call, *place) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := &call{ctx: w.t.Context(), rules: rules, req: &Request{WorkingDir: w.root}}
+	c := &call{ctx: w.t.Context(), rules: rules, req: &spec.File{WorkingDir: w.root}}
 	p, err := c.resolve(path, how)
 	if err != nil {
 		w.t.Fatal(err)
@@ -210,15 +212,15 @@ func TestFailedWritesLeaveNothing(t *testing.T) {
 	w.rules.MaxWriteBytes = 10
 	w.file("f", "old")
 	w.dir("d")
-	w.refused(Request{Operation: OperationWrite, Path: "new/f", Content: make([]byte, 11)}, FileTooLarge, "maxWriteBytes")
-	w.refused(Request{Operation: OperationWrite, Path: "new/dir/"}, IsDirectory, "slash")
-	w.refused(Request{Operation: OperationWrite, Path: "new/" + strings.Repeat("x", 300)}, InvalidRequest, "255")
-	w.refused(Request{Operation: OperationWrite, Path: "new/../f"}, FileNotFound, "new")
-	w.refused(Request{Operation: OperationWrite, Path: "f/new"}, NotDirectory, "")
-	w.refused(Request{Operation: OperationWrite, Path: "d"}, IsDirectory, "")
-	w.refused(Request{Operation: OperationWrite, Path: "f/"}, NotDirectory, "")
-	w.refused(Request{Operation: OperationMakeDirectory, Path: "f"}, FileExists, "File")
-	w.refused(Request{Operation: OperationMakeDirectory, Path: "new/" + strings.Repeat("x", 300)}, InvalidRequest, "255")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/f", Content: make([]byte, 11)}, FileTooLarge, "maxWriteBytes")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/dir/"}, IsDirectory, "slash")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/" + strings.Repeat("x", 300)}, InvalidRequest, "255")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "new/../f"}, FileNotFound, "new")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f/new"}, NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "d"}, IsDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationWrite, Path: "f/"}, NotDirectory, "")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "f"}, FileExists, "File")
+	w.refused(spec.File{Operation: spec.OperationMakeDirectory, Path: "new/" + strings.Repeat("x", 300)}, InvalidRequest, "255")
 	if _, err := os.Stat(w.root + "/new"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a parent is left: %v", err)
 	}
@@ -271,7 +273,7 @@ func TestEdit(t *testing.T) {
 			w := newWorld(t)
 			w.rules.MaxWriteBytes = 100
 			w.file("f", test.content)
-			r := Request{Operation: OperationEdit, Path: "f", OldString: test.old, NewString: test.with, ReplaceAll: test.all}
+			r := spec.File{Operation: spec.OperationEdit, Path: "f", OldString: test.old, NewString: test.with, ReplaceAll: test.all}
 			if test.reason != "" {
 				w.refused(r, test.reason, test.says)
 				test.want = test.content
@@ -291,14 +293,14 @@ func TestConditionalEdit(t *testing.T) {
 	w := newWorld(t)
 	w.file("f", "a")
 	sum := sumOf([]byte("b"))
-	w.refused(Request{Operation: OperationEdit, Path: "f", OldString: "a", IfSHA256: &sum}, FileChanged, "read it again")
-	w.refused(Request{Operation: OperationEdit, Path: "f", OldString: "a", IfSHA256: new("")}, FileExists, "")
-	w.refused(Request{Operation: OperationEdit, Path: "missing", OldString: "a"}, FileNotFound, "")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", IfSHA256: &sum}, FileChanged, "read it again")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", IfSHA256: new("")}, FileExists, "")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "missing", OldString: "a"}, FileNotFound, "")
 	w.rules.MaxReadBytes = 1
 	w.file("large", "xx")
-	w.refused(Request{Operation: OperationEdit, Path: "large", OldString: "x"}, FileTooLarge, "2 bytes")
+	w.refused(spec.File{Operation: spec.OperationEdit, Path: "large", OldString: "x"}, FileTooLarge, "2 bytes")
 	sum = sumOf([]byte("a"))
-	w.must(Request{Operation: OperationEdit, Path: "f", OldString: "a", NewString: "c", IfSHA256: &sum})
+	w.must(spec.File{Operation: spec.OperationEdit, Path: "f", OldString: "a", NewString: "c", IfSHA256: &sum})
 }
 
 // TestEditsAtOnce has many edits of one file: each that succeeds is in it, the others say that it changed.
@@ -322,7 +324,7 @@ func TestEditsAtOnce(t *testing.T) {
 					t.Errorf("half a file: %q", content)
 					return
 				}
-				r := Request{Operation: OperationEdit, Path: "f", OldString: string(content), NewString: strconv.Itoa(n + 1)}
+				r := spec.File{Operation: spec.OperationEdit, Path: "f", OldString: string(content), NewString: strconv.Itoa(n + 1)}
 				_, _, err = w.do(r)
 				switch reasonOf(err) {
 				case "":
@@ -352,8 +354,8 @@ func TestCreationsAtOnce(t *testing.T) {
 		results := make([]error, 8)
 		for i := range results {
 			all.Go(func() {
-				_, _, results[i] = w.do(Request{
-					Operation: OperationWrite, Path: name, Content: []byte(strconv.Itoa(i)), IfSHA256: new(""),
+				_, _, results[i] = w.do(spec.File{
+					Operation: spec.OperationWrite, Path: name, Content: []byte(strconv.Itoa(i)), IfSHA256: new(""),
 				})
 			})
 		}

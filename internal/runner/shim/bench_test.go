@@ -9,6 +9,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // BenchmarkTrue is a command that does nothing, without a shim and in one, without rules and with two kinds of them.
@@ -21,21 +22,21 @@ func BenchmarkTrue(b *testing.B) {
 
 // openNetwork is what a policy that doesn't mention the network gives a call.
 func openNetwork() *runner.Network {
-	return &runner.Network{Rules: network.Rules{Mode: network.Open, Surroundings: network.Surroundings{
+	return &runner.Network{Network: spec.Network{Rules: network.Rules{Mode: network.Open, Surroundings: network.Surroundings{
 		Node: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, APIServer: []netip.Addr{netip.MustParseAddr("192.0.2.2")},
 		APIServerService: []netip.Addr{netip.MustParseAddr("198.51.100.1")}, Services: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/25")},
 		PodsUnknown: true,
-	}}}
+	}}}}
 }
 
 func benchTrue(b *testing.B, where string, run func(runner.Command) result.Outcome) {
 	for walls, held := range map[string]runner.Command{
-		"free": {}, "scoped": {Rules: &rules.Rules{}}, "writes": {Rules: &rules.Rules{WritePaths: []string{"/tmp"}}},
+		"free": {}, "scoped": {Bounds: spec.Bounds{Rules: &rules.Rules{}}}, "writes": {Bounds: spec.Bounds{Rules: &rules.Rules{WritePaths: []string{"/tmp"}}}},
 		"network": {Network: openNetwork()},
 	} {
 		b.Run(where+"-"+walls, func(b *testing.B) {
 			cmd := held
-			cmd.Argv, cmd.Env, cmd.Dir, cmd.Timeout = []string{"true"}, []string{"PATH=" + testPath}, "/", time.Minute
+			cmd.Argv, cmd.Env, cmd.Dir, cmd.TimeoutMilliseconds = []string{"true"}, []string{"PATH=" + testPath}, "/", 60_000
 			for b.Loop() {
 				if o := run(cmd); o.Reason != result.Completed {
 					b.Fatal(reason(o))

@@ -75,7 +75,7 @@ var errNotHandedOver = errors.New("the command was not handed over")
 func (p *Pool) runIn(ctx context.Context, s *process, cmd *runner.Command, started func(time.Time)) (result.Outcome, error) {
 	s.number++
 	c := &call{
-		shim: s, timeout: cmd.Timeout, grace: cmp.Or(cmd.Grace, runner.DefaultGrace), started: started, kill: make(chan runner.Stop, 1),
+		shim: s, timeout: cmd.Timeout(), grace: cmp.Or(cmd.Grace, runner.DefaultGrace), started: started, kill: make(chan runner.Stop, 1),
 		replies: make(chan reply), lost: make(chan struct{}), limit: p.overdue, handedOver: time.Now(), onStreams: cmd.OnStreams,
 		output: newRemote(s, kept.Limits{Memory: cmd.MaxBytesPerStream, Disk: cmd.KeepBytesPerStream}),
 	}

@@ -16,7 +16,6 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/redact"
-	"toolcall.dev/operator/internal/runner/sandbox/rules"
 )
 
 // A frame is four bytes of length and a JSON object. The directory and the input of a command, and the files that have its output, come with
@@ -44,24 +43,15 @@ type reply struct {
 	Part   *answer `json:"part,omitempty"`
 }
 
-// command is a runner.Command without what can't be sent. Texts are bytes, since JSON would change what isn't UTF-8.
+// command is a runner.Command as it is sent. Texts are bytes, since JSON would change what isn't UTF-8.
 type command struct {
-	Argv              [][]byte        `json:"argv"`
-	Env               [][]byte        `json:"env"`
-	Dir               []byte          `json:"dir"`
-	Stdin             []byte          `json:"stdin,omitempty"`
-	Timeout           time.Duration   `json:"timeout,omitempty"`
-	Grace             time.Duration   `json:"grace,omitempty"`
-	MaxBytesPerStream int             `json:"maxBytesPerStream"`
-	Rules             *rules.Rules    `json:"rules,omitempty"`
-	DenyNetwork       bool            `json:"denyNetwork,omitempty"`
-	Network           *runner.Network `json:"network,omitempty"`
+	runner.Command
+	Argv [][]byte `json:"argv"`
+	Env  [][]byte `json:"env"`
+	Dir  []byte   `json:"dir"`
 	// HasInput says that the last file is the standard input.
-	HasInput bool `json:"hasInput,omitempty"`
-
-	KeepBytesPerStream int64 `json:"keepBytesPerStream,omitempty"`
-
-	Redact []knownValue `json:"redact,omitempty"`
+	HasInput bool         `json:"hasInput,omitempty"`
+	Redact   []knownValue `json:"redact,omitempty"`
 }
 
 // knownValue is a redact.Value, which doesn't let itself be written.
@@ -72,24 +62,17 @@ type knownValue struct {
 }
 
 func newCommand(c *runner.Command) *command {
-	var known []knownValue
+	sent := &command{Command: *c, Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), HasInput: c.Input != nil}
 	for _, v := range c.Redact {
-		known = append(known, knownValue(v))
+		sent.Redact = append(sent.Redact, knownValue(v))
 	}
-	return &command{
-		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
-		MaxBytesPerStream: c.MaxBytesPerStream, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
-		KeepBytesPerStream: c.KeepBytesPerStream, HasInput: c.Input != nil, Network: c.Network,
-		Redact: known,
-	}
+	return sent
 }
 
 func (c *command) command() runner.Command {
-	cmd := runner.Command{
-		Argv: toStrings(c.Argv), Env: toStrings(c.Env), Dir: string(c.Dir), Stdin: c.Stdin, Timeout: c.Timeout, Grace: c.Grace,
-		MaxBytesPerStream: c.MaxBytesPerStream, Rules: c.Rules, DenyNetwork: c.DenyNetwork,
-		KeepBytesPerStream: c.KeepBytesPerStream, Stdout: os.Stdout, Stderr: os.Stderr, Network: c.Network,
-	}
+	cmd := c.Command
+	cmd.Argv, cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = toStrings(c.Argv), toStrings(c.Env), string(c.Dir), os.Stdout, os.Stderr
+	cmd.Redact = nil
 	for _, v := range c.Redact {
 		cmd.Redact = append(cmd.Redact, redact.Value(v))
 	}

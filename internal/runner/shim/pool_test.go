@@ -155,10 +155,10 @@ func TestAShimThatDoesNotAnswerIsEnded(t *testing.T) {
 	} {
 		stopped := b.fifo(strings.ReplaceAll(name, " ", "-"))
 		cmd := bash(`kill -STOP $PPID; echo $$ >` + stopped + `; exec sleep 600`)
-		cmd.Timeout, cmd.Grace = c.timeout, 10*time.Millisecond
+		cmd.TimeoutMilliseconds, cmd.Grace = c.timeout.Milliseconds(), 10*time.Millisecond
 		if c.timeout > 0 {
 			// The script must get to stop its shim first.
-			cmd.Timeout = 300 * time.Millisecond
+			cmd.TimeoutMilliseconds = 300
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := b.start(ctx, cmd)

@@ -18,6 +18,7 @@ import (
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner"
 	"toolcall.dev/operator/internal/runner/proc"
+	"toolcall.dev/operator/internal/spec"
 )
 
 // scenarioVariable makes the test binary carry out a scenario as the first process of a container.
@@ -37,7 +38,7 @@ const testPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 func bash(script string) runner.Command {
 	return runner.Command{
 		Argv: []string{"bash", "-c", script}, Env: []string{"PATH=" + testPath}, Dir: "/",
-		Timeout: time.Minute, Grace: 10 * time.Second, MaxBytesPerStream: 64 << 10,
+		Grace: 10 * time.Second, Bounds: spec.Bounds{TimeoutMilliseconds: 60_000, MaxBytesPerStream: 64 << 10},
 	}
 }
 
