@@ -22,13 +22,16 @@ const maxDecisionBytes = 32 << 20
 
 // resultBudgets are the memory for results, in bytes by namespace. Small ones, which most are, never wait for large ones. Nobody
 // waits for the memory for decisions.
-type resultBudgets struct{ small, large, decisions *fair.Turns[string] }
+type resultBudgets struct {
+	small, large *fair.Turns[string]
+	decisions    *fair.Counter[string]
+}
 
 func newResultBudgets() resultBudgets {
 	return resultBudgets{
 		small:     fair.NewTurns[string](maxSmallResultBytes, maxSmallResultBytes/namespaceShare),
 		large:     fair.NewTurns[string](maxLargeResultBytes, maxLargeResultBytes/namespaceShare),
-		decisions: fair.NewTurns[string](maxDecisionBytes, maxDecisionBytes/namespaceShare),
+		decisions: fair.NewCounter[string](maxDecisionBytes, maxDecisionBytes/namespaceShare),
 	}
 }
 
@@ -42,9 +45,9 @@ func (b resultBudgets) acquire(ctx context.Context, namespace string, n int) (re
 
 // keepDecision returns a decision and takes its share of the budget; it returns none when there is no room.
 func (b resultBudgets) keepDecision(namespace, decision string) (kept string, release func()) {
-	release, ok := b.decisions.TryAcquire(namespace, int64(len(decision)))
+	share, ok := b.decisions.Acquire(int64(len(decision)), namespace)
 	if !ok {
 		return "", nil
 	}
-	return decision, release
+	return decision, share.Release
 }

@@ -48,7 +48,7 @@ func (s *Server) ServeWith(ctx context.Context, listener net.Listener, l Limits)
 		a.results.small = fair.NewTurns[string](l.SmallResultBytes, l.SmallResultBytes)
 	}
 	if l.DecisionBytes > 0 {
-		a.results.decisions = fair.NewTurns[string](l.DecisionBytes, l.DecisionBytes/2)
+		a.results.decisions = fair.NewCounter[string](l.DecisionBytes, l.DecisionBytes/2)
 	}
 	if l.Runners > 0 {
 		a.runners = newQuota(l.Runners, l.Runners, l.Runners)
