@@ -48,7 +48,7 @@ type acceptor struct {
 	unauthenticated *unauthenticated
 	handshakes      *fair.Turns[netip.Addr]
 	records         *recordKeeper
-	runners         *quota
+	runners         quota
 	results         resultBudgets
 	helloTimeout    time.Duration
 	connections     sync.WaitGroup

@@ -37,7 +37,7 @@ type waiter[K comparable] struct {
 	place   *list.Element
 }
 
-// NewTurns makes one of a limit for all and the limit of one key.
+// NewTurns makes one of a limit for all and the limit of one key, in the same unit.
 func NewTurns[K comparable](total, each int64) *Turns[K] {
 	return &Turns[K]{total: total, each: min(total, each), lines: map[K]*line[K]{}}
 }
@@ -57,7 +57,7 @@ func (t *Turns[K]) Acquire(ctx context.Context, key K, amount int64) (release fu
 	}
 }
 
-// TryAcquire is Acquire without waiting.
+// TryAcquire is Acquire without waiting. It isn't ok when Acquire would wait.
 func (t *Turns[K]) TryAcquire(key K, amount int64) (release func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,6 +75,16 @@ func (t *Turns[K]) releaser(w *waiter[K]) func() {
 		defer t.mu.Unlock()
 		t.leave(w)
 	})
+}
+
+// Waiting is how many calls of Acquire wait.
+func (t *Turns[K]) Waiting() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lines {
+		n += l.waiting.Len()
+	}
+	return n
 }
 
 // The rest needs the lock.

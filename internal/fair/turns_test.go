@@ -182,6 +182,9 @@ func TestAcquireWaitsForATurnOrTheEndOfItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		wait(ctx, "gone")
 		wait(t.Context(), "stays")
+		if n := turns.Waiting(); n != 2 {
+			t.Errorf("%d wait", n)
+		}
 		if _, ok := turns.TryAcquire("b", 1); ok || len(got) != 0 {
 			t.Errorf("there is no room, and %v got some", got)
 		}
