@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
+
+	"toolcall.dev/operator/internal/fair"
 )
 
 const (
@@ -43,7 +45,8 @@ var passed = map[string]*regexp.Regexp{
 type proxy struct {
 	api       *url.URL
 	transport http.RoundTripper
-	slots     *slots
+	// slots bound the requests that are served at the same time, in all and for one token.
+	slots     *fair.Counter[tokenKey]
 	timeouts  timeouts
 	log       *slog.Logger
 	apiErrors *rate.Sometimes
@@ -69,7 +72,8 @@ func newProxy(ctx context.Context, o *Options, conf *rest.Config, log *slog.Logg
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	return &proxy{
-		api: api, transport: transport, slots: newSlots(o.MaxRequests, o.MaxRequestsPerToken), timeouts: o.timeouts(), log: log, closing: ctx,
+		api: api, transport: transport, timeouts: o.timeouts(), log: log, closing: ctx,
+		slots:     fair.NewCounter[tokenKey](int64(o.MaxRequests), int64(o.MaxRequestsPerToken)),
 		apiErrors: &rate.Sometimes{First: 1, Interval: apiErrorLogInterval},
 	}, nil
 }
@@ -90,13 +94,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reject(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	release, ok := p.slots.take(key)
+	slot, ok := p.slots.Acquire(1, key)
 	if !ok {
 		w.Header().Set("Retry-After", "1")
 		reject(w, http.StatusTooManyRequests, "too many requests are being served: close other pages, or try again later")
 		return
 	}
-	defer release()
+	defer slot.Release()
 	p.pass(w, r, t, token)
 }
 

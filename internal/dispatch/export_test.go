@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"toolcall.dev/operator/internal/fair"
 )
 
 // Bounds that tests of the whole server count with.
@@ -40,13 +42,13 @@ func (s *Server) ServeWith(ctx context.Context, listener net.Listener, l Limits)
 		a.helloTimeout = l.HelloTimeout
 	}
 	if l.ResultBytes > 0 {
-		a.results.large = newResultBudget(l.ResultBytes, l.BytesPerNamespace)
+		a.results.large = fair.NewTurns[string](l.ResultBytes, l.BytesPerNamespace)
 	}
 	if l.SmallResultBytes > 0 {
-		a.results.small = newResultBudget(l.SmallResultBytes, l.SmallResultBytes)
+		a.results.small = fair.NewTurns[string](l.SmallResultBytes, l.SmallResultBytes)
 	}
 	if l.DecisionBytes > 0 {
-		a.results.decisions = newResultBudget(l.DecisionBytes, l.DecisionBytes/2)
+		a.results.decisions = fair.NewCounter[string](l.DecisionBytes, l.DecisionBytes/2)
 	}
 	if l.Runners > 0 {
 		a.runners = newQuota(l.Runners, l.Runners, l.Runners)

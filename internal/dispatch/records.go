@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"toolcall.dev/operator/api/v1alpha1"
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -54,12 +55,12 @@ func (c *claim) hasWork() bool { return c.callUID != "" || c.sessionUID != "" }
 // recordKeeper asks Records within bounds. Namespaces take turns.
 type recordKeeper struct {
 	*Records
-	slots *fairSlots[string]
+	slots *fair.Turns[string]
 	rate  *rate.Limiter
 }
 
 func newRecordKeeper(r *Records) *recordKeeper {
-	return &recordKeeper{Records: r, slots: newFairSlots[string](liveConcurrent), rate: rate.NewLimiter(livePerSecond, livePerSecond)}
+	return &recordKeeper{Records: r, slots: fair.NewTurns[string](liveConcurrent, liveConcurrent), rate: rate.NewLimiter(livePerSecond, livePerSecond)}
 }
 
 // check says why a claim isn't true: errUnknown when nobody can tell now. turn is whose turn to ask the API server it
@@ -70,10 +71,11 @@ func (k *recordKeeper) check(ctx context.Context, turn string, c *claim) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	if k.slots.acquire(ctx, turn) != nil {
+	release, err := k.slots.Acquire(ctx, turn, 1)
+	if err != nil {
 		return errUnknown
 	}
-	defer k.slots.release()
+	defer release()
 	// At most as many wait here as there are slots, and none gives up: what is reserved and canceled would delay the next.
 	pause(context.WithoutCancel(ctx), k.rate.Reserve().Delay())
 	return k.isTrue(ctx, k.Live, c)

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/fair"
 )
 
 const (
@@ -45,9 +46,9 @@ type Server struct {
 type acceptor struct {
 	*Server
 	unauthenticated *unauthenticated
-	handshakes      *fairSlots[netip.Addr]
+	handshakes      *fair.Turns[netip.Addr]
 	records         *recordKeeper
-	runners         *quota
+	runners         quota
 	results         resultBudgets
 	helloTimeout    time.Duration
 	connections     sync.WaitGroup
@@ -59,12 +60,12 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 func newAcceptor(s *Server) *acceptor {
+	// Half of the processors: the rest of the operator needs some too.
+	handshakes := int64(max(1, runtime.GOMAXPROCS(0)/2))
 	return &acceptor{
 		Server: s, unauthenticated: newUnauthenticated(), runners: newQuota(maxRunners, maxRunnersPerSource, maxRunnersPerNamespace),
 		results: newResultBudgets(), helloTimeout: helloTimeout,
-		// Half of the processors: the rest of the operator needs some too.
-		records:    newRecordKeeper(s.Records),
-		handshakes: newFairSlots[netip.Addr](max(1, runtime.GOMAXPROCS(0)/2)),
+		records: newRecordKeeper(s.Records), handshakes: fair.NewTurns[netip.Addr](handshakes, handshakes),
 	}
 }
 

@@ -54,7 +54,7 @@ func TestAPlaceIsKeptUntilTheAnswer(t *testing.T) {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, req)
 			if method == "tools/call" {
-				used <- s.server.calls.inUse() + s.server.queries.inUse()
+				used <- s.server.calls.Used() + s.server.queries.Used()
 			}
 			return result, err
 		}
@@ -65,13 +65,6 @@ func TestAPlaceIsKeptUntilTheAnswer(t *testing.T) {
 		if n := <-used; n != 1 {
 			t.Errorf("%s: %d places before the answer", tool, n)
 		}
-		eventually(t, "free place", func() bool { return s.server.calls.inUse()+s.server.queries.inUse() == 0 })
+		eventually(t, "free place", func() bool { return s.server.calls.Used()+s.server.queries.Used() == 0 })
 	}
-}
-
-// inUse returns how much is in use.
-func (l *limit) inUse() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.used
 }

@@ -147,9 +147,7 @@ func (a *authenticatorTest) sendInvented(from string, n int) {
 func (a *authenticatorTest) awaitWaiting(n int) {
 	a.fixture.t.Helper()
 	eventually(a.fixture.t, fmt.Sprintf("%d waiting requests", n), func() bool {
-		a.unknownTokens.mu.Lock()
-		defer a.unknownTokens.mu.Unlock()
-		return a.unknownTokens.waitingTotal == n
+		return a.unknownTokens.running.Waiting() == n
 	})
 }
 

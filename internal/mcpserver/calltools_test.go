@@ -85,7 +85,7 @@ func TestTooManyQueries(t *testing.T) {
 	eventually(t, "query", func() bool {
 		place, err := reserve(s.queries, f.local())
 		if err == nil {
-			place.release()
+			place.Release()
 		}
 		return err != nil
 	})

@@ -174,7 +174,7 @@ func TestWaitingForTheSessionOfAConversation(t *testing.T) {
 	waiting.Go(func() {
 		_, _ = session.CallTool(ctx, &mcp.CallToolParams{Name: "run_command", Arguments: fields{"command": "x"}})
 	})
-	running := func() bool { return s.calls.inUse() == 1 }
+	running := func() bool { return s.calls.Used() == 1 }
 	eventually(t, "call", running)
 	cancel()
 	waiting.Wait()

@@ -120,7 +120,7 @@ func (s *Server) factsFor(ctx context.Context, req mcp.Request) *facts {
 	if err != nil {
 		return f
 	}
-	defer place.release()
+	defer place.Release()
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
 	if found, more, err := s.environmentsOf(ctx, who); err == nil {

@@ -189,13 +189,13 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request, from *sender) {
 		e.rejectForNow(w, http.StatusTooManyRequests, "requests", "too many or too large requests are being served: wait until others have finished")
 		return
 	}
-	defer memory.release()
+	defer memory.Release()
 	size, err := readBody(w, r)
 	if err != nil {
 		e.reject(w, bodyStatus(err), "body", err.Error())
 		return
 	}
-	memory.shrink(requestBytes(size))
+	memory.Shrink(requestBytes(size))
 	timed := newTimedWriter(w, writeTimeout)
 	defer timed.finish()
 	e.route(timed, r, from)

@@ -1,8 +1,11 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"sync"
+
+	"toolcall.dev/operator/internal/fair"
 )
 
 // principal is who uses a limited resource.
@@ -10,64 +13,19 @@ type principal struct{ user, tenant string }
 
 // limit bounds how much of a resource is in use: in total, by one tenant and by one user.
 type limit struct {
-	total, perTenant, perUser int64
-
-	mu       sync.Mutex
-	used     int64
-	byTenant map[string]int64
-	byUser   map[string]int64
+	*fair.Counter[string]
+	total, perTenant, perUser int
 }
 
 // newLimit returns a limit. A perTenant of 0 means that tenants have no bound of their own.
 func newLimit(total, perTenant, perUser int) *limit {
-	if perTenant == 0 {
-		perTenant = total
-	}
-	return &limit{
-		total: int64(total), perTenant: int64(perTenant), perUser: int64(perUser),
-		byTenant: map[string]int64{}, byUser: map[string]int64{},
-	}
+	perTenant = cmp.Or(perTenant, total)
+	return &limit{fair.NewCounter[string](int64(total), int64(perTenant), int64(perUser)), total, perTenant, perUser}
 }
 
-// reservation is an amount of a limited resource that is in use.
-type reservation struct {
-	limit  *limit
-	by     principal
-	amount int64
-}
-
-// reserve takes an amount, unless that exceeds a bound. The caller releases the reservation.
-func (l *limit) reserve(p principal, amount int64) (r *reservation, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.used+amount > l.total || l.byTenant[p.tenant]+amount > l.perTenant || l.byUser[p.user]+amount > l.perUser {
-		return nil, false
-	}
-	l.add(p, amount)
-	return &reservation{limit: l, by: p, amount: amount}, true
-}
-
-// shrink returns what exceeds the given amount.
-func (r *reservation) shrink(to int64) {
-	r.limit.mu.Lock()
-	defer r.limit.mu.Unlock()
-	if to < r.amount {
-		r.limit.add(r.by, to-r.amount)
-		r.amount = to
-	}
-}
-
-// release returns the whole amount.
-func (r *reservation) release() { r.shrink(0) }
-
-func (l *limit) add(p principal, amount int64) {
-	l.used += amount
-	if l.byTenant[p.tenant] += amount; l.byTenant[p.tenant] == 0 {
-		delete(l.byTenant, p.tenant)
-	}
-	if l.byUser[p.user] += amount; l.byUser[p.user] == 0 {
-		delete(l.byUser, p.user)
-	}
+// reserve takes an amount, unless that exceeds a bound. The caller releases it.
+func (l *limit) reserve(p principal, amount int64) (share *fair.Share[string], ok bool) {
+	return l.Acquire(amount, p.tenant, p.user)
 }
 
 // inFlight holds the running calls of each session, so that the end of a session cancels them.

@@ -3,8 +3,8 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
+
+	"toolcall.dev/operator/internal/fair"
 )
 
 var (
@@ -23,142 +23,37 @@ type queueLimits struct {
 // fairQueue bounds how many operations run at a time. Sources whose operations wait take turns, so that a source with
 // many operations delays only its own. When the queue is full, the source with the most waiters loses one.
 type fairQueue struct {
-	queueLimits
-
-	mu           sync.Mutex
-	active       map[string]int
-	activeTotal  int
-	queues       map[string][]*waiter
-	waitingTotal int
-	// turns lists the sources that wait, in the order of their turns.
-	turns []string
+	running          *fair.Turns[string]
+	waiting          *fair.Budget[string]
+	waitingPerSource int
 }
 
-// waiter is one waiting operation. Its channel receives nil when the operation may run, or why it may not.
-type waiter struct{ answer chan error }
-
-func newFairQueue(limits queueLimits) *fairQueue {
-	return &fairQueue{queueLimits: limits, active: map[string]int{}, queues: map[string][]*waiter{}}
+func newFairQueue(l queueLimits) *fairQueue {
+	return &fairQueue{
+		running:          fair.NewTurns[string](int64(l.running), int64(l.runningPerSource)),
+		waiting:          fair.NewBudget[string](fair.Limits{Total: l.waiting, Each: []int{l.waitingPerSource}}),
+		waitingPerSource: l.waitingPerSource,
+	}
 }
 
 // acquire waits until an operation of the source may run. The caller calls release when it has finished.
 func (q *fairQueue) acquire(ctx context.Context, source string) (release func(), err error) {
-	release = sync.OnceFunc(func() { q.release(source) })
-	w, err := q.start(source)
-	if err != nil {
-		return nil, err
-	}
-	if w == nil {
+	if release, ok := q.running.TryAcquire(source, 1); ok {
 		return release, nil
 	}
-	select {
-	case err := <-w.answer:
-		if err != nil {
-			return nil, err
-		}
-		return release, nil
-	case <-ctx.Done():
-		if !q.withdraw(source, w) && <-w.answer == nil {
-			release()
-		}
-		return nil, ctx.Err()
-	}
-}
-
-// start lets the operation run, or returns its place in the queue.
-func (q *fairQueue) start(source string) (*waiter, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	own := len(q.queues[source])
-	if own == 0 && q.mayRun(source) {
-		q.activeTotal++
-		q.active[source]++
-		return nil, nil
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	place, full := q.waiting.Hold(fair.Holder{Evict: func() { cancel(errBusy) }}, fair.Place[string]{Keys: []string{source}})
 	switch {
-	case own >= q.waitingPerSource:
+	case full != nil && full.Of[0] >= q.waitingPerSource:
 		return nil, errSourceBusy
-	case q.waitingTotal >= q.waiting && !q.displace(own):
+	case full != nil:
 		return nil, errBusy
 	}
-	w := &waiter{answer: make(chan error, 1)}
-	if own == 0 {
-		q.turns = append(q.turns, source)
+	defer place.Release()
+	release, err = q.running.Acquire(ctx, source, 1)
+	if err != nil && errors.Is(context.Cause(ctx), errBusy) {
+		return nil, errBusy
 	}
-	q.queues[source] = append(q.queues[source], w)
-	q.waitingTotal++
-	return w, nil
-}
-
-func (q *fairQueue) mayRun(source string) bool {
-	return q.activeTotal < q.running && q.active[source] < q.runningPerSource
-}
-
-// displace removes the last waiter of the source that has the most, if that leaves it with at least as many as the
-// newcomer's source gets.
-func (q *fairQueue) displace(own int) bool {
-	longest := ""
-	for source, queue := range q.queues {
-		if longest == "" || len(queue) > len(q.queues[longest]) {
-			longest = source
-		}
-	}
-	queue := q.queues[longest]
-	if len(queue) < own+2 {
-		return false
-	}
-	queue[len(queue)-1].answer <- errBusy
-	q.queues[longest] = queue[:len(queue)-1]
-	q.waitingTotal--
-	return true
-}
-
-// release ends an operation and starts the waiting operations that may run now.
-func (q *fairQueue) release(source string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.activeTotal--
-	if q.active[source]--; q.active[source] == 0 {
-		delete(q.active, source)
-	}
-	for {
-		next := slices.IndexFunc(q.turns, q.mayRun)
-		if next < 0 {
-			return
-		}
-		q.grant(next)
-	}
-}
-
-// grant starts the first waiter of a source, whose next turn comes after all others.
-func (q *fairQueue) grant(turn int) {
-	source := q.turns[turn]
-	w := q.queues[source][0]
-	q.turns = append(slices.Delete(q.turns, turn, turn+1), source)
-	q.remove(source, 0)
-	q.activeTotal++
-	q.active[source]++
-	w.answer <- nil
-}
-
-// withdraw removes a waiter that gives up. It reports whether the waiter was still in the queue.
-func (q *fairQueue) withdraw(source string, w *waiter) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	at := slices.Index(q.queues[source], w)
-	if at < 0 {
-		return false
-	}
-	q.remove(source, at)
-	return true
-}
-
-// remove takes a waiter out of its queue.
-func (q *fairQueue) remove(source string, at int) {
-	q.waitingTotal--
-	q.queues[source] = slices.Delete(q.queues[source], at, at+1)
-	if len(q.queues[source]) == 0 {
-		delete(q.queues, source)
-		q.turns = slices.DeleteFunc(q.turns, func(s string) bool { return s == source })
-	}
+	return release, err
 }

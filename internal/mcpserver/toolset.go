@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolcall.dev/operator/internal/fair"
 )
 
 // toolFunc carries out one use of a tool. Its errors become results.
@@ -88,7 +90,7 @@ func (s *Server) query(run toolFunc) toolFunc {
 }
 
 // reserve takes a place for a request of a user.
-func reserve(l *limit, who *Requester) (*reservation, error) {
+func reserve(l *limit, who *Requester) (*fair.Share[string], error) {
 	place, ok := l.reserve(who.principal(), 1)
 	if !ok {
 		return nil, &failure{reason: reasonTooManyCalls, message: fmt.Sprintf(
@@ -99,10 +101,10 @@ func reserve(l *limit, who *Requester) (*reservation, error) {
 }
 
 // releaseAnswered releases a place once the request is answered: over HTTP, an answer takes up memory until its client has read it.
-func releaseAnswered(req *mcp.CallToolRequest, place *reservation) {
+func releaseAnswered(req *mcp.CallToolRequest, place *fair.Share[string]) {
 	if request := requestContext(req); request != nil {
-		context.AfterFunc(request, place.release)
+		context.AfterFunc(request, place.Release)
 		return
 	}
-	place.release()
+	place.Release()
 }

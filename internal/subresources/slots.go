@@ -1,10 +1,8 @@
 package subresources
 
 import (
-	"cmp"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -12,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"toolcall.dev/operator/internal/fair"
 )
 
 // headStart is how many bytes a request counts as having carried when it begins, so that one that has just begun isn't the slowest.
@@ -21,95 +21,40 @@ const headStart = 1 << 20
 // of the other's: the slowest request of the namespace that has most gives way. Where no namespace has more, users who have few in many
 // of them are treated alike.
 type slots struct {
-	what                              string
-	most, mostOfNamespace, mostOfUser int
-	clock                             clock.PassiveClock
-
-	mu                  sync.Mutex
-	total               int
-	byUser, byNamespace holders
-}
-
-// holders are who holds slots, and which.
-type holders map[string]map[*slot]bool
-
-func (h holders) add(name string, one *slot) {
-	if h[name] == nil {
-		h[name] = map[*slot]bool{}
-	}
-	h[name][one] = true
-}
-
-func (h holders) remove(name string, one *slot) {
-	if delete(h[name], one); len(h[name]) == 0 {
-		delete(h, name)
-	}
+	what   string
+	budget *fair.Budget[string]
+	clock  clock.PassiveClock
 }
 
 // slot is what one request has of them, until it leaves.
 type slot struct {
-	of              *slots
-	user, namespace string
-	began           time.Time
+	of    *slots
+	held  *fair.Holding[string]
+	began time.Time
 	// moved is how many bytes were carried.
 	moved atomic.Int64
-	// stop ends the request. It must not block.
-	stop func()
 	// gaveWay says that another request has it now.
 	gaveWay atomic.Bool
 }
 
 func newSlots(what string, most int, c clock.PassiveClock) *slots {
-	return &slots{
-		what: what, most: most, mostOfNamespace: most / 2, mostOfUser: most / 4, clock: c,
-		byUser: holders{}, byNamespace: holders{},
-	}
+	return &slots{what: what, clock: c, budget: fair.NewBudget[string](fair.Limits{Total: most, Each: []int{most / 2, most / 4}})}
 }
 
-// enter lets one more request of a user for a namespace in, which stop ends when it has to give way. The caller calls leave when
-// it has ended.
+// enter lets one more request of a user for a namespace in, which stop ends when it has to give way; stop must not block. The caller
+// calls leave when it has ended.
 func (s *slots) enter(user, namespace string, stop func()) (*slot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own, ofUser := len(s.byNamespace[namespace]), len(s.byUser[user])
-	isFull := s.total >= s.most
-	var slowest *slot
-	if isFull {
-		slowest = cmp.Or(s.byNamespace.slowestOfLargest(own), s.byUser.slowestOfLargest(ofUser))
+	one := &slot{of: s, began: s.clock.Now()}
+	evict := func() {
+		one.gaveWay.Store(true)
+		stop()
 	}
-	if ofUser >= s.mostOfUser || own >= s.mostOfNamespace || isFull && slowest == nil {
-		return nil, tooMany("too many %s at the same time: %d requests of %q, %d in the namespace, %d in total", s.what, ofUser, user, own, s.total)
+	held, full := s.budget.Hold(fair.Holder{Evict: evict, Rate: one.rate}, fair.Place[string]{Keys: []string{namespace, user}})
+	if full != nil {
+		return nil, tooMany("too many %s at the same time: %d requests of %q, %d in the namespace, %d in total", s.what, full.Of[1], user, full.Of[0], full.Total)
 	}
-	if slowest != nil {
-		s.remove(slowest)
-		slowest.gaveWay.Store(true)
-		slowest.stop()
-	}
-	one := &slot{of: s, user: user, namespace: namespace, began: s.clock.Now(), stop: stop}
-	s.byNamespace.add(namespace, one)
-	s.byUser.add(user, one)
-	s.total++
+	one.held = held
 	return one, nil
-}
-
-// slowestOfLargest is the slowest request of the holder that has most; nil when that hasn't more than a holder would have then that
-// has so many now. It needs the lock.
-func (h holders) slowestOfLargest(own int) (slowest *slot) {
-	var largest map[*slot]bool
-	for _, held := range h {
-		if len(held) > len(largest) {
-			largest = held
-		}
-	}
-	if len(largest) <= own+1 {
-		return nil
-	}
-	for one := range maps.Keys(largest) {
-		if slowest == nil || one.rate() < slowest.rate() {
-			slowest = one
-		}
-	}
-	return slowest
 }
 
 // rate is how many bytes a second were carried.
@@ -117,21 +62,7 @@ func (s *slot) rate() float64 {
 	return float64(headStart+s.moved.Load()) / (1 + s.of.clock.Since(s.began).Seconds())
 }
 
-func (s *slot) leave() {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.of.remove(s)
-}
-
-// remove needs the lock.
-func (s *slots) remove(one *slot) {
-	if !s.byNamespace[one.namespace][one] {
-		return
-	}
-	s.byNamespace.remove(one.namespace, one)
-	s.byUser.remove(one.user, one)
-	s.total--
-}
+func (s *slot) leave() { s.held.Release() }
 
 // orGaveWay is why a request failed: it had to give way, or else err.
 func (s *slot) orGaveWay(err error) error {
@@ -140,12 +71,6 @@ func (s *slot) orGaveWay(err error) error {
 	}
 	return tooMany("there were too many %s at the same time, and this one gave way to another: "+
 		"it was the slowest of the namespace, or of the user, that had most. Try again", s.of.what)
-}
-
-func decrease[K comparable](counts map[K]int, key K) {
-	if counts[key]--; counts[key] == 0 {
-		delete(counts, key)
-	}
 }
 
 func tooMany(format string, args ...any) error {

@@ -5,6 +5,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/fair"
 )
 
 const (
@@ -16,24 +17,18 @@ const (
 // transferSlots bounds the requests for files and input.
 type transferSlots struct {
 	*slots
-	bySession map[types.NamespacedName]int
+	sessions *fair.Counter[types.NamespacedName]
 }
 
 func newTransferSlots(c clock.PassiveClock) *transferSlots {
-	return &transferSlots{slots: newSlots("transfers", maxTransfers, c), bySession: map[types.NamespacedName]int{}}
+	return &transferSlots{newSlots("transfers", maxTransfers, c), fair.NewCounter[types.NamespacedName](fair.Unbounded, maxTransfersPerSession)}
 }
 
 // enterSession takes one of the session's places, for a user who may have it. The caller calls leave when the request has ended.
 func (s *transferSlots) enterSession(session types.NamespacedName) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bySession[session] >= maxTransfersPerSession {
-		return nil, tooMany("too many transfers at the same time: %d requests of the session", s.bySession[session])
+	place, ok := s.sessions.Acquire(1, session)
+	if !ok {
+		return nil, tooMany("too many transfers at the same time: %d requests of the session", maxTransfersPerSession)
 	}
-	s.bySession[session]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		decrease(s.bySession, session)
-	}, nil
+	return place.Release, nil
 }

@@ -125,8 +125,10 @@ func TestManyWritersUseFewConnections(t *testing.T) {
 	if _, most, _ := server.proxy.counts(); most > 2*writesAtOnce {
 		t.Errorf("%d connections were in use at once", most)
 	}
-	if left := len(store.parts.shares); left != 0 {
-		t.Errorf("%d namespaces are remembered", left)
+	for i := range partsAtOnce {
+		if _, ok := store.parts.TryAcquire(fmt.Sprint("another-", i), 1); !ok {
+			t.Errorf("%d places are free of %d", i, partsAtOnce)
+		}
 	}
 }
 
@@ -144,14 +146,11 @@ func TestPodsThatStallDelayTheirOwnNamespaceOnly(t *testing.T) {
 		}
 	}
 	eventually(t, "the namespace has all that it gets", func() bool {
-		store.parts.mu.Lock()
-		defer store.parts.mu.Unlock()
-		share := store.parts.shares["slow"]
-		if share == nil || !share.TryAcquire(1) {
-			return share != nil
+		release, ok := store.parts.TryAcquire("slow", 1)
+		if ok {
+			release()
 		}
-		share.Release(1)
-		return false
+		return !ok
 	})
 	data, key := noise(26, 3*partBytes), newKey()
 	source := ended(data)

@@ -18,6 +18,7 @@ import (
 	"gocloud.dev/blob"
 	"golang.org/x/sync/semaphore"
 
+	"toolcall.dev/operator/internal/fair"
 	"toolcall.dev/operator/internal/output"
 )
 
@@ -61,7 +62,7 @@ type Store struct {
 	bucket *bucket
 	cache  *partCache
 	// parts are in memory, writes are on their way.
-	parts  *slots
+	parts  *fair.Turns[string]
 	writes *semaphore.Weighted
 	// tell is told what the service fails at.
 	tell func(Operation, error)
@@ -95,7 +96,7 @@ func Open(ctx context.Context, location *Location, tell func(Operation, error)) 
 		tell = func(Operation, error) {}
 	}
 	return &Store{
-		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: newSlots(partsAtOnce, partsOfNamespace),
+		bucket: b, cache: newPartCache(cachedParts, readsAtOnce), parts: fair.NewTurns[string](partsAtOnce, partsOfNamespace),
 		writes: semaphore.NewWeighted(writesAtOnce), tell: tell,
 		attempt: 30 * time.Second, pageSize: 1000, writers: map[output.Key]*Writer{},
 	}, nil

@@ -344,7 +344,7 @@ func (w *Writer) try(ctx context.Context, do func() error) error {
 // storePart stores a part and returns it with its hash. Only while it does has the part a place in memory: one that waits
 // for the store to come back is read from the source again.
 func (w *Writer) storePart(ctx context.Context, p part) (part, error) {
-	release, err := w.store.parts.acquire(ctx, w.key.Namespace)
+	release, err := w.store.parts.Acquire(ctx, w.key.Namespace, 1)
 	if err != nil {
 		return p, err
 	}
