@@ -305,7 +305,10 @@ const deletedCall = "the ToolCall was deleted"
 
 // dismissOthers ends what calls of the name left that are gone.
 func (r *applier) dismissOthers(o *observation) {
-	uid := o.uid()
+	var uid types.UID
+	if o.call != nil {
+		uid = o.call.UID
+	}
 	r.Hub.Dismiss(o.name.Namespace, o.name.Name, string(uid), deletedCall)
 	if o.held != nil {
 		r.Hub.DismissHeld(o.name.Namespace, o.name.Name, string(*o.held))

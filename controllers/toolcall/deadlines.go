@@ -11,10 +11,21 @@ import (
 	"toolcall.dev/operator/internal/jobspec"
 )
 
-// heardUntil is a deadline, but never before the runners could be heard.
-func (o *observation) heardUntil(deadline time.Time) time.Time {
-	return host.HeardUntil(o.heard, o.now, deadline)
+// times are the moments that deadlines are compared with.
+type times struct {
+	// now is the pass's. created is when the call was created, as well as the operator can know.
+	now, created time.Time
+	// heard is since when runners can reach this operator; what came before it can't have heard of.
+	heard time.Time
 }
+
+// heardUntil is a deadline, but never before the runners could be heard.
+func (t *times) heardUntil(deadline time.Time) time.Time {
+	return host.HeardUntil(t.heard, t.now, deadline)
+}
+
+// milliseconds is the time since the call's creation.
+func (t *times) milliseconds() *int64 { return millisecondsBetween(t.created, t.now) }
 
 // startsFrom is since when the command could start: since the Job has been let run and the environment resumed.
 func (o *observation) startsFrom() time.Time {

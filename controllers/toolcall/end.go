@@ -27,7 +27,7 @@ func (r *Reconciler) dismiss(ctx context.Context, o *observation) (effects, erro
 	e := effects{gone: why, release: true, forget: true}
 	if o.session != nil {
 		e.gone, e.forgetResult = "", true
-		o.letGoInSession(&e)
+		o.session.letGo(o.call, &e)
 	}
 	if o.claimed != nil && o.claimed != o.runner {
 		e.messages = append(e.messages, message{to: o.claimed, refuse: why})
@@ -90,7 +90,7 @@ func (r *Reconciler) retire(ctx context.Context, o *observation) (effects, error
 		}
 	}
 	if o.session != nil {
-		o.letGoInSession(&e)
+		o.session.letGo(o.call, &e)
 		return e, nil
 	}
 	var err error

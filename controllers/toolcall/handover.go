@@ -23,7 +23,7 @@ import (
 
 // takeTurn decides about a session's call, and hands it over if its turn has come.
 func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, error) {
-	reason, _ := o.waitsFor()
+	reason, _ := o.session.waitsFor(o.call.Spec.Background)
 	if !o.session.isInLine {
 		// It is new here, or was handed over and didn't arrive.
 		return effects{joinLine: true, wake: time.Millisecond}, nil
@@ -50,7 +50,7 @@ func (r *Reconciler) takeTurn(ctx context.Context, o *observation) (effects, err
 		// Its next change has the call looked at again.
 		return effects{status: o.waiting(v1alpha1.ReasonEnvironmentSuspended, suspendedEnvironment(now.Name))}, nil
 	}
-	if reason, message := o.waitsFor(); reason != "" {
+	if reason, message := o.session.waitsFor(o.call.Spec.Background); reason != "" {
 		return effects{status: o.waiting(reason, message)}, nil
 	}
 	stale, err := r.mayHaveEnded(ctx, o)
@@ -220,7 +220,7 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 		return e, nil
 	}
 	session := o.session.Session
-	if o.result.Outcome.Reason == result.SessionEnded && !o.result.Outcome.Started && session.TakesCalls() && o.isSuspended() {
+	if o.result.Outcome.Reason == result.SessionEnded && !o.result.Outcome.Started && session.TakesCalls() && o.session.isSuspended() {
 		// It came to the process after the suspension, and goes to the next one.
 		e.status = o.putBack().waiting(v1alpha1.ReasonSessionSuspended, "the session was suspended before the command started: the call waits until it is resumed")
 		return e, nil
@@ -248,8 +248,8 @@ func (r *Reconciler) finishInSession(ctx context.Context, o *observation) (effec
 }
 
 // isSuspended says that the call's session was told to give up its pod, and goes on.
-func (o *observation) isSuspended() bool {
-	session := o.session.Session
+func (v *inSession) isSuspended() bool {
+	session := v.Session
 	return session.Spec.Suspend || session.Status.Phase == v1alpha1.SessionSuspended
 }
 
@@ -261,18 +261,17 @@ func (o *observation) putBack() *observation {
 	return &next
 }
 
-// letGoInSession answers the process that still has a call which has ended.
-func (o *observation) letGoInSession(e *effects) {
-	v := o.session
+// letGo answers the process that still has a call which has ended.
+func (v *inSession) letGo(call *v1alpha1.ToolCall, e *effects) {
 	if v.held == nil {
 		return
 	}
 	if v.held.State == dispatch.Ended || v.held.State == dispatch.Known {
-		e.messages = append(e.messages, message{to: v.runner(), ack: string(o.call.UID)})
+		e.messages = append(e.messages, message{to: v.runner(), ack: string(call.UID)})
 		return
 	}
 	// Somebody else ended it.
-	e.messages = append(e.messages, message{to: v.runner(), stop: string(o.call.UID), name: o.call.Name})
+	e.messages = append(e.messages, message{to: v.runner(), stop: string(call.UID), name: call.Name})
 }
 
 // readOwner reads who may run calls in the session.
@@ -308,7 +307,7 @@ func (r *decider) readSession(ctx context.Context, o *observation, s *decide.Sna
 
 // notBegun says what a call waits for whose session has no pod yet.
 func (o *observation) notBegun() *effects {
-	reason, message := o.waitsFor()
+	reason, message := o.session.waitsFor(o.call.Spec.Background)
 	if reason == "" {
 		// It takes calls, and what it began with can't be read.
 		return &effects{status: o.fail(v1alpha1.ReasonInvalidEnvironment, "what the session began with can't be read any more: create another session, and the call again")}

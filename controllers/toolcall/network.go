@@ -37,15 +37,15 @@ func (r *Reconciler) assignment(ctx context.Context, d *decide.Decision, whole *
 }
 
 // setNetwork writes what the call had of the network, and what was refused to it.
-func (o *observation) setNetwork(s *v1alpha1.ToolCallStatus, outcome *result.Outcome) {
-	if o.decision == nil || !outcome.Started {
+func setNetwork(s *v1alpha1.ToolCallStatus, decision *decide.Decision, outcome *result.Outcome) {
+	if decision == nil || !outcome.Started {
 		return
 	}
-	if o.decision.DenyNetwork {
+	if decision.DenyNetwork {
 		s.Network = &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkNone}
 		return
 	}
-	rules := o.decision.Network
+	rules := decision.Network
 	if rules == nil {
 		// A file action has no network either, and no such isolation.
 		if outcome.Isolation != nil && outcome.Isolation.Network == result.NetworkPod {

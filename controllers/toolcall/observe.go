@@ -22,14 +22,10 @@ type observation struct {
 	// name is the call's. call is nil when there is none.
 	name types.NamespacedName
 	call *v1alpha1.ToolCall
-	now  time.Time
+	times
 	// held says that sessions' runners have calls of the name which are gone: all but the one that the API server has, whose UID this
 	// is; empty when it has none. nil says that they have no others.
 	held *types.UID
-	// created is when the call was created, as well as the operator can know.
-	created time.Time
-	// heard is since when runners can reach this operator; what came before it can't have heard of.
-	heard time.Time
 
 	// job is the call's Job, nil when there is none. foreignJob is the name of one that stands in its place and that
 	// the operator didn't make for the call.
@@ -47,14 +43,6 @@ type observation struct {
 	queued bool
 	// session is what there is to know of the session that the call names; nil when it names none.
 	session *inSession
-}
-
-// uid is the call's; empty when there is none.
-func (o *observation) uid() types.UID {
-	if o.call == nil {
-		return ""
-	}
-	return o.call.UID
 }
 
 // isHandedOver says that somebody may have started the call: a runner that the call records, or its session's.
@@ -84,7 +72,7 @@ func (o *observation) isUnassigned() bool {
 
 // observe gathers what a pass looks at.
 func (r *observer) observe(ctx context.Context, name types.NamespacedName) (*observation, error) {
-	o := &observation{name: name, now: r.Clock.Now(), heard: r.Hub.Since()}
+	o := &observation{name: name, times: times{now: r.Clock.Now(), heard: r.Hub.Since()}}
 	call, err := r.find(ctx, name)
 	if err != nil || call == nil {
 		return o, err

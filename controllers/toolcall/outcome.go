@@ -28,11 +28,11 @@ func (o *observation) withResult(reported *wire.Result, specBytes int) *v1alpha1
 	}
 	setEnvironment(s, &reported.Environment)
 	setPrograms(s, outcome)
-	o.setNetwork(s, outcome)
+	setNetwork(s, o.decision, outcome)
 	s.File = fileStatus(outcome.File)
 	setArtifacts(s, outcome.Artifacts)
 	if i := outcome.Isolation; i != nil {
-		o.setPod(s.Isolation, i.Self)
+		setPod(s.Isolation, o.decision, i.Self)
 	}
 	setOutput(s, outcome, specBytes)
 	if note := guards.ToolNote(o.call.Spec.Tool); note != "" && outcome.Reason == result.NonZeroExit {

@@ -204,7 +204,7 @@ func retryAfter(open time.Duration) time.Duration {
 // postpone has a question asked again for as long as the call may wait for its start, and then ends the call.
 func (o *observation) postpone(ctx context.Context, open *decide.Undecided) effects {
 	ctrl.LoggerFrom(ctx).Error(open.Cause, "A guard could not decide")
-	since := o.undecidedSince()
+	since := undecidedSince(o.call, o.now)
 	left := o.heardUntil(since.Add(time.Duration(decide.StartTimeoutSeconds(open.Environment)) * time.Second)).Sub(o.now)
 	if left <= 0 {
 		return effects{status: o.refuse(open.Otherwise)}
@@ -213,11 +213,11 @@ func (o *observation) postpone(ctx context.Context, open *decide.Undecided) effe
 }
 
 // undecidedSince is since when nobody answers. A call that waited for its session wasn't asked about before.
-func (o *observation) undecidedSince() time.Time {
-	accepted := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionAccepted)
-	started := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
+func undecidedSince(call *v1alpha1.ToolCall, now time.Time) time.Time {
+	accepted := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionAccepted)
+	started := meta.FindStatusCondition(call.Status.Conditions, v1alpha1.ConditionStarted)
 	if accepted == nil || accepted.Status != metav1.ConditionUnknown || started == nil || started.Reason != v1alpha1.ReasonNotStarted {
-		return o.now
+		return now
 	}
 	return started.LastTransitionTime.Time
 }

@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/internal/bounds"
+	"toolcall.dev/operator/internal/decide"
 	"toolcall.dev/operator/internal/metrics"
 	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/sandbox/rules"
@@ -56,12 +57,12 @@ func (r *applier) noteApplets(o *observation, i *v1alpha1.Isolation) {
 }
 
 // setPod writes what the processes started as, and in which runtime class: that, the runner can't know.
-func (o *observation) setPod(i *v1alpha1.Isolation, self *rules.Self) {
+func setPod(i *v1alpha1.Isolation, decision *decide.Decision, self *rules.Self) {
 	if i == nil {
 		return
 	}
-	if o.decision != nil {
-		i.RuntimeClass, i.WeakPrograms = o.decision.RuntimeClass, o.decision.WeakPrograms
+	if decision != nil {
+		i.RuntimeClass, i.WeakPrograms = decision.RuntimeClass, decision.WeakPrograms
 	}
 	if self != nil {
 		i.User, i.Seccomp, i.UserNamespace = ptr.To(int64(self.User)), v1alpha1.SeccompMode(self.Seccomp), self.UserNamespace

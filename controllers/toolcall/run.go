@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/output"
@@ -41,7 +42,7 @@ func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error
 		return effects{}, err
 	}
 	e := o.adoptWhenDue()
-	e.holds = o.environment()
+	e.holds = environmentOf(o.call)
 	e.messages = append(e.messages, message{to: o.runner, assign: assignment})
 	return e, nil
 }
@@ -49,7 +50,7 @@ func (r *Reconciler) assign(ctx context.Context, o *observation) (effects, error
 // watchRun looks after a call whose command may have started.
 func (r *Reconciler) watchRun(ctx context.Context, o *observation) (effects, error) {
 	e := o.adoptWhenDue()
-	e.holds, e.watchOutput = o.environment(), true
+	e.holds, e.watchOutput = environmentOf(o.call), true
 	if o.call.Spec.Cancel {
 		o.stop(&e)
 	}
@@ -84,12 +85,9 @@ func (r *Reconciler) watchLost(ctx context.Context, o *observation, e effects) (
 	return e, nil
 }
 
-// environment is the name of the environment that the status says that the call runs in; empty when it says none.
-func (o *observation) environment() string {
-	if env := o.call.Status.Environment; env != nil {
-		return env.Name
-	}
-	return ""
+// environmentOf is the name of the environment that the status says that the call runs in; empty when it says none.
+func environmentOf(call *v1alpha1.ToolCall) string {
+	return ptr.Deref(call.Status.Environment, v1alpha1.ResolvedEnvironment{}).Name
 }
 
 // stop has a started command stopped: by its runner, or by the kubelet where that doesn't connect in time. The runner

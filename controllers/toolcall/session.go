@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"toolcall.dev/operator/api/v1alpha1"
 	"toolcall.dev/operator/controllers/toolsession"
@@ -79,7 +80,7 @@ func (r *observer) observeProcess(o *observation) {
 	handedIn := r.SessionQueue.HandedIn(o.name, uid)
 	matches := v.Session != nil && (o.call.Spec.SessionRef.UID == "" || o.call.Spec.SessionRef.UID == string(v.Session.UID))
 	switch {
-	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && (o.sessionStatus().Incarnation > 0 || r.Earlier.Has(uid)):
+	case handedIn != "" && (!matches || handedIn != v.Session.UID), !matches && (callSession(o.call).Incarnation > 0 || r.Earlier.Has(uid)):
 		v.handedOver, v.orphaned = true, true
 		return
 	case v.Host == nil:
@@ -115,12 +116,9 @@ func positionOf(call *v1alpha1.ToolCall, now time.Time) queue.Position {
 	return queue.Position{UID: call.UID, Sequence: sequence, Background: call.Spec.Background, FirstSeen: firstSeen(call.CreationTimestamp.Time, now)}
 }
 
-// sessionStatus is what the call's status says of its session.
-func (o *observation) sessionStatus() v1alpha1.CallSessionStatus {
-	if o.call.Status.Session == nil {
-		return v1alpha1.CallSessionStatus{}
-	}
-	return *o.call.Status.Session
+// callSession is what a call's status says of its session.
+func callSession(call *v1alpha1.ToolCall) v1alpha1.CallSessionStatus {
+	return ptr.Deref(call.Status.Session, v1alpha1.CallSessionStatus{})
 }
 
 // runner is the connected process of the session, nil when there is none.
@@ -132,8 +130,7 @@ func (v *inSession) runner() *dispatch.Session {
 }
 
 // waitsFor is what a call waits for that was not handed over; empty when its turn has come, or it can only end.
-func (o *observation) waitsFor() (reason, message string) {
-	v := o.session
+func (v *inSession) waitsFor(isBackground bool) (reason, message string) {
 	switch {
 	case v.Session == nil || !v.Session.TakesCalls():
 		return "", ""
@@ -142,9 +139,9 @@ func (o *observation) waitsFor() (reason, message string) {
 	}
 	room := v.Host.Room()
 	switch {
-	case o.call.Spec.Background && v.ahead >= room.Background:
+	case isBackground && v.ahead >= room.Background:
 		return v1alpha1.ReasonQueued, "the session has as many background calls as it may have: the call waits until one has ended"
-	case !o.call.Spec.Background && v.ahead >= room.Calls:
+	case !isBackground && v.ahead >= room.Calls:
 		return v1alpha1.ReasonQueued, "the session's calls run in the order of their creation (maxConcurrentCalls): the call waits for its turn"
 	default:
 		return "", ""
@@ -154,7 +151,7 @@ func (o *observation) waitsFor() (reason, message string) {
 // saysWhatItWaitsFor says that the status tells already that the call waits. A session that has got its pod by now is as good
 // as one that runs other calls; that it is suspended, the caller has to know.
 func (o *observation) saysWhatItWaitsFor() bool {
-	reason, message := o.waitsFor()
+	reason, message := o.session.waitsFor(o.call.Spec.Background)
 	c := meta.FindStatusCondition(o.call.Status.Conditions, v1alpha1.ConditionStarted)
 	if reason == "" || !o.session.isInLine || c == nil || c.Status != metav1.ConditionFalse || o.call.Status.Session == nil {
 		return false
@@ -172,7 +169,8 @@ func (o *observation) saysWhatItWaitsFor() bool {
 }
 
 // setSession says where in its session the call ran, or waits.
-func (o *observation) setSession(s *v1alpha1.ToolCallStatus) {
+func (s *draft) setSession() {
+	o := s.o
 	v := o.session
 	if s.Session == nil {
 		s.Session = &v1alpha1.CallSessionStatus{Name: v.name.Name, Sequence: positionOf(o.call, o.now).Sequence}
@@ -189,7 +187,8 @@ func (o *observation) setSession(s *v1alpha1.ToolCallStatus) {
 }
 
 // setHandedOver says when the call was handed over.
-func (o *observation) setHandedOver(s *v1alpha1.ToolCallStatus) {
+func (s *draft) setHandedOver() {
+	o := s.o
 	at := o.now
 	if o.decision != nil && o.decision.AssignedMicroseconds > 0 {
 		at = o.decision.Assigned()
@@ -203,28 +202,27 @@ func (o *observation) setHandedOver(s *v1alpha1.ToolCallStatus) {
 
 // waiting says what a session's call waits for. It may be decided about only when its session has begun.
 func (o *observation) waiting(reason, message string) *v1alpha1.ToolCallStatus {
+	s := o.draft()
 	if o.decision != nil {
-		s := o.pending(reason, message)
-		o.setSession(s)
-		return s
+		s.setAccepted(acceptedMessage(o.call, o.job))
+	} else {
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its session takes calls")
 	}
-	s := o.status()
-	o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided, "the call is decided about when its session takes calls")
-	o.setWaiting(s, reason, message)
-	o.setSession(s)
-	return s
+	s.setWaiting(reason, message)
+	s.setSession()
+	return s.ToolCallStatus
 }
 
 // runningInSession says that a call runs which hasn't ended soon.
 func (o *observation) runningInSession() *v1alpha1.ToolCallStatus {
-	s := o.status()
+	s := o.draft()
 	if o.decision != nil {
-		o.setAccepted(s, "the call may run")
+		s.setAccepted("the call may run")
 	} else {
-		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
 	}
 	s.Phase = v1alpha1.PhaseRunning
-	o.setSession(s)
-	o.setHandedOver(s)
-	return s
+	s.setSession()
+	s.setHandedOver()
+	return s.ToolCallStatus
 }

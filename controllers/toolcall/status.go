@@ -47,9 +47,15 @@ func (o *observation) decided(whole *v1alpha1.ToolCall, decision *decide.Decisio
 	return &next
 }
 
-// status begins a new status with what is known of the call by now. Every condition is there.
-func (o *observation) status() *v1alpha1.ToolCallStatus {
-	s := o.call.Status.DeepCopy()
+// draft is a status that is being written.
+type draft struct {
+	*v1alpha1.ToolCallStatus
+	o *observation
+}
+
+// draft begins a new status with what is known of the call by now. Every condition is there.
+func (o *observation) draft() *draft {
+	s := &draft{o.call.Status.DeepCopy(), o}
 	s.ObservedGeneration = o.call.Generation
 	// What the call waited for.
 	s.Reason, s.Message = "", ""
@@ -75,47 +81,47 @@ func (o *observation) status() *v1alpha1.ToolCallStatus {
 			s.Timings.Path = v1alpha1.PathCold
 		}
 	}
-	o.set(s, v1alpha1.ConditionFinished, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "the call has not ended")
-	o.set(s, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonInProgress, "the call has not ended")
+	s.set(v1alpha1.ConditionFinished, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "the call has not ended")
+	s.set(v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, v1alpha1.ReasonInProgress, "the call has not ended")
 	return s
 }
 
 // set writes one condition, which became so now if it was otherwise before.
-func (o *observation) set(s *v1alpha1.ToolCallStatus, kind string, value metav1.ConditionStatus, reason, message string) {
+func (s *draft) set(kind string, value metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
-		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.now),
+		ObservedGeneration: s.o.call.Generation, LastTransitionTime: metav1.NewTime(s.o.now),
 	})
 }
 
 // setAccepted says that the guards passed, since the call was decided about.
-func (o *observation) setAccepted(s *v1alpha1.ToolCallStatus, message string) {
+func (s *draft) setAccepted(message string) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonGuardsPassed, Message: bounds.Text(message, v1alpha1.MaxMessageBytes),
-		ObservedGeneration: o.call.Generation, LastTransitionTime: metav1.NewTime(o.decision.Accepted()),
+		ObservedGeneration: s.o.call.Generation, LastTransitionTime: metav1.NewTime(s.o.decision.Accepted()),
 	})
 }
 
 // undecided says that a guard can't tell yet whether the call may run.
 func (o *observation) undecided() *v1alpha1.ToolCallStatus {
-	s := o.status()
-	o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
+	s := o.draft()
+	s.set(v1alpha1.ConditionAccepted, metav1.ConditionUnknown, v1alpha1.ReasonUndecided,
 		"nobody answers yet whether the call's requester may use the tool; the operator asks again")
-	o.setWaiting(s, v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
-	return s
+	s.setWaiting(v1alpha1.ReasonNotStarted, "it isn't known yet whether the call may run")
+	return s.ToolCallStatus
 }
 
 // allowed says that the guards passed.
-func (o *observation) allowed() *v1alpha1.ToolCallStatus {
-	s := o.status()
-	o.setAccepted(s, o.acceptedMessage())
+func (o *observation) allowed() *draft {
+	s := o.draft()
+	s.setAccepted(acceptedMessage(o.call, o.job))
 	return s
 }
 
 // acceptedMessage is the message of an accepted call.
-func (o *observation) acceptedMessage() string {
-	wanted := o.call.Labels[jobspec.LabelQueue]
-	if o.job == nil || o.job.Labels == nil || wanted == "" || wanted == o.job.Labels[jobspec.LabelQueue] {
+func acceptedMessage(call *v1alpha1.ToolCall, job *batchv1.Job) string {
+	wanted := call.Labels[jobspec.LabelQueue]
+	if job == nil || job.Labels == nil || wanted == "" || wanted == job.Labels[jobspec.LabelQueue] {
 		return "the call may run"
 	}
 	return fmt.Sprintf("the call may run, but its label %s means nothing: queue %q isn't in the environment's queues", jobspec.LabelQueue, wanted)
@@ -124,17 +130,17 @@ func (o *observation) acceptedMessage() string {
 // pending says what an accepted call waits for. The condition Started tells since when it waits for that.
 func (o *observation) pending(reason, message string) *v1alpha1.ToolCallStatus {
 	s := o.allowed()
-	o.setWaiting(s, reason, message)
-	return s
+	s.setWaiting(reason, message)
+	return s.ToolCallStatus
 }
 
 // setWaiting says what a call waits for, and keeps since when it waits for that.
-func (o *observation) setWaiting(s *v1alpha1.ToolCallStatus, reason, message string) {
+func (s *draft) setWaiting(reason, message string) {
 	before := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStarted)
 	if before != nil && before.Status == metav1.ConditionFalse && before.Reason != reason {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionStarted)
 	}
-	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
+	s.set(v1alpha1.ConditionStarted, metav1.ConditionFalse, reason, message)
 	s.Reason, s.Message = reason, bounds.Text(host.Capitalized(message), v1alpha1.MaxMessageBytes)
 }
 
@@ -152,8 +158,8 @@ func (o *observation) accepted() *v1alpha1.ToolCallStatus {
 	if jobspec.IsSuspended(o.job) {
 		reason, message = v1alpha1.ReasonSuspended, suspendedMessage(o.job)
 	}
-	o.setWaiting(s, reason, message)
-	return s
+	s.setWaiting(reason, message)
+	return s.ToolCallStatus
 }
 
 func suspendedMessage(job *batchv1.Job) string {
@@ -170,13 +176,8 @@ func (o *observation) running(bound *v1alpha1.RunnerBinding, hello wire.Hello, p
 	s.Pod, s.Node, s.Runner = hello.Pod, hello.Node, bound
 	s.Timings.Path = path
 	s.Timings.StartedMilliseconds = o.milliseconds()
-	o.set(s, v1alpha1.ConditionStarted, metav1.ConditionTrue, v1alpha1.ReasonAssigned, "the call was given to its pod")
-	return s
-}
-
-// milliseconds is the time since the call's creation.
-func (o *observation) milliseconds() *int64 {
-	return millisecondsBetween(o.created, o.now)
+	s.set(v1alpha1.ConditionStarted, metav1.ConditionTrue, v1alpha1.ReasonAssigned, "the call was given to its pod")
+	return s.ToolCallStatus
 }
 
 func millisecondsBetween(from, to time.Time) *int64 {
@@ -204,7 +205,7 @@ func (o *observation) refuse(why *decide.Refusal) *v1alpha1.ToolCallStatus {
 // end writes the terminal phase, and all that follows from it alone.
 func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha1.ToolCallStatus {
 	message = bounds.Text(host.Capitalized(message), v1alpha1.MaxMessageBytes)
-	s := o.status()
+	s := o.draft()
 	s.Phase, s.Reason, s.Message = phase, reason, message
 	// Of a command that ran there is more to tell: see withOutcome.
 	s.Output = message
@@ -216,31 +217,31 @@ func (o *observation) end(phase v1alpha1.Phase, reason, message string) *v1alpha
 	switch {
 	case phase == v1alpha1.PhaseDenied:
 		// Also where the guards had passed before: they were asked again, or the call was edited.
-		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
 	case o.decision != nil:
-		o.setAccepted(s, "the call may run")
+		s.setAccepted("the call may run")
 	case started:
-		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonGuardsPassed, "the call may run")
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted):
-		o.set(s, v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
+		s.set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message)
 	}
 	switch {
 	case o.isBound():
 		// The decision isn't needed any more.
 		s.Runner.Decision = ""
 	case started:
-		o.setSession(s)
-		o.setHandedOver(s)
+		s.setSession()
+		s.setHandedOver()
 	default:
-		o.set(s, v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "no command was started")
+		s.set(v1alpha1.ConditionStarted, metav1.ConditionFalse, v1alpha1.ReasonNotStarted, "no command was started")
 	}
-	o.set(s, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message)
+	s.set(v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message)
 	succeeded := metav1.ConditionFalse
 	if phase == v1alpha1.PhaseSucceeded {
 		succeeded = metav1.ConditionTrue
 	}
-	o.set(s, v1alpha1.ConditionSucceeded, succeeded, reason, message)
-	return s
+	s.set(v1alpha1.ConditionSucceeded, succeeded, reason, message)
+	return s.ToolCallStatus
 }
 
 // neverStarted is the end of a call whose runner is recorded and certainly has not started the command.

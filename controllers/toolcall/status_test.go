@@ -302,7 +302,7 @@ func TestACallIsToldThatItsQueueMeansNothing(t *testing.T) {
 	// Of a Job that has ended the cache has no labels: nothing is known then.
 	o := observed(withJob)
 	o.call.Labels, o.job.Labels = map[string]string{jobspec.LabelQueue: "q"}, nil
-	if message := o.acceptedMessage(); message != "the call may run" {
+	if message := acceptedMessage(o.call, o.job); message != "the call may run" {
 		t.Errorf("without labels: %q", message)
 	}
 }

@@ -38,7 +38,7 @@ func observed(changes ...change) *observation {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "call", UID: "call-uid", Generation: 1, CreationTimestamp: metav1.NewTime(start)},
 			Spec:       v1alpha1.ToolCallSpec{Shell: &v1alpha1.ShellAction{Command: "make"}, RequestedBy: &v1alpha1.Requester{Username: "alice"}},
 		},
-		now: start.Add(time.Second), created: start, heard: start.Add(-time.Hour),
+		times: times{now: start.Add(time.Second), created: start, heard: start.Add(-time.Hour)},
 	}
 	for _, c := range changes {
 		c(o)

@@ -15,14 +15,14 @@ func TestTheWaitForASessionIsNoWaitForAGuard(t *testing.T) {
 	o.session = &inSession{}
 	o.call.Status = *o.waiting(v1alpha1.ReasonSessionStarting, "the session starts")
 	o.now = start.Add(time.Hour)
-	if since := o.undecidedSince(); !since.Equal(o.now) {
+	if since := undecidedSince(o.call, o.now); !since.Equal(o.now) {
 		t.Errorf("before it was asked, the guard is late since %s", since)
 	}
 	asked := o.now
 	o.call.Status = *o.undecided()
 	o.now = asked.Add(time.Minute)
 	o.call.Status = *o.undecided()
-	if since := o.undecidedSince(); !since.Equal(asked) {
+	if since := undecidedSince(o.call, o.now); !since.Equal(asked) {
 		t.Errorf("the guard is asked since %s, and late since %s", asked, since)
 	}
 }
