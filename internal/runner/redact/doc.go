@@ -28,8 +28,9 @@
 //     such values holds back the last line until it ends, at most its last 64 KiB, and decides everything before. Otherwise the
 //     writer could print guesses and see which are held back. A foreign value of several lines is found whole where all of it is in
 //     what is decided at once, and else line by line;
-//   - time is linear in the text, and memory in the values: for each byte of a value some 30 bytes, and up to 200 where most bytes are
-//     encoded or escaped; for a stream, what it holds back;
+//   - time is linear in the text for each value, however small the writes are. Values that begin alike are compared one by one;
+//   - memory is linear in the values: for each byte of a value some 30 bytes, up to 200 where it has many lines or most bytes are
+//     encoded or escaped, and more where it isn't UTF-8; for a stream, twice what it holds back;
 //   - no value is in an error, or in what any type of this package prints.
 //
 // How it works. A form has 8 bytes or more. A filter looks at four bytes of the text in five, and knows which of them are among the first

@@ -269,6 +269,33 @@ func TestWorkIsLinearWhateverTheText(t *testing.T) {
 	}
 }
 
+// What is held back is neither moved nor searched again for each write, however small they are.
+func TestWorkOfSmallWritesIsLinear(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 17
+	long := append(bytes.Repeat([]byte("a"), 60_000), 'b')
+	for name, one := range map[string]struct {
+		value Value
+		text  []byte
+	}{
+		"a long beginning":    {Value{Name: "v", Value: long}, bytes.Repeat([]byte("a"), size)},
+		"a line without end":  {foreign("v", secret), bytes.Repeat([]byte("x"), size)},
+		"lines of some bytes": {foreign("v", secret), bytes.Repeat([]byte("a line\n"), size/7)},
+	} {
+		s := mustNew(t, []Value{one.value}).NewStream()
+		var out []byte
+		for i := range one.text {
+			out = s.Append(out, one.text[i:i+1])
+		}
+		if out = s.Flush(out); !bytes.Equal(out, one.text) {
+			t.Errorf("%s: %d bytes became %d others", name, len(one.text), len(out))
+		}
+		if limit := int64(20 * len(one.text)); s.work > limit {
+			t.Errorf("%s: %d steps for %d bytes", name, s.work, len(one.text))
+		}
+	}
+}
+
 // FuzzRedact compares a stream with looking everywhere.
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(secret), []byte("x "+secret+" y"), 3)

@@ -23,8 +23,10 @@ type Stream struct {
 	candidate int32
 	compared  int
 	memos     map[int32]memo
-	counts    []int64
-	// work counts the bytes that were compared with forms.
+	// lineEnd is the place behind the last end of a line, for foreign values.
+	lineEnd int64
+	counts  []int64
+	// work counts the bytes that were compared with forms, moved and searched for the end of a line.
 	work int64
 }
 
@@ -55,6 +57,12 @@ func (s *Stream) Append(out, text []byte) []byte {
 		return append(out, text...)
 	}
 	s.text = append(s.text, text...)
+	if s.matcher.hasForeign {
+		s.work += int64(len(text))
+		if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
+			s.lineEnd = s.base + int64(len(s.text)-len(text)+i+1)
+		}
+	}
 	return s.decide(out, false)
 }
 
@@ -76,7 +84,7 @@ func (s *Stream) decide(out []byte, isLast bool) []byte {
 	end := s.base + int64(len(s.text))
 	limit := end
 	if s.matcher.hasForeign && !isLast {
-		limit = s.base + int64(max(bytes.LastIndexAny(s.text, "\r\n")+1, len(s.text)-maxLine))
+		limit = max(s.base, s.lineEnd, end-maxLine)
 	}
 	for {
 		next := s.matcher.next(s.text, int(s.at-s.base), int(limit-s.base), s.base)
@@ -198,9 +206,11 @@ func (s *Stream) write(out []byte, to int64) []byte {
 	} else {
 		out = s.copy(out, to)
 	}
-	if done := min(s.at, s.written) - s.base; done > 0 {
+	// Half of the text at least goes at once: else small writes would move what is held back again and again.
+	if done := min(s.at, s.written) - s.base; done > 0 && 2*done >= int64(len(s.text)) {
 		s.text = s.text[:copy(s.text, s.text[done:])]
 		s.base += done
+		s.work += int64(len(s.text))
 	}
 	return out
 }
