@@ -299,6 +299,8 @@ func TestWorkOfSmallWritesIsLinear(t *testing.T) {
 // FuzzRedact compares a stream with looking everywhere.
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(secret), []byte("x "+secret+" y"), 3)
+	// Without its line end it is too short.
+	f.Add([]byte("seven 7\r"), []byte("seven 7"), 99)
 	f.Fuzz(func(t *testing.T, value, text []byte, cut int) {
 		m, err := New([]Value{{Name: "v", Value: value}})
 		if err != nil || len(text) > 4096 || len(value) > 1024 {
@@ -308,7 +310,9 @@ func FuzzRedact(f *testing.F) {
 			t.Errorf("%q of %q", got, text)
 		}
 		cut = max(0, min(cut, len(text)))
-		if got := strings.Join(releases(m, []string{string(text[:cut]), string(text[cut:])}), ""); len(value) >= MinLength && strings.Contains(got, strings.Trim(string(value), "\r\n")) && !strings.Contains("[redacted: v]", strings.Trim(string(value), "\r\n")) {
+		plain := strings.Trim(string(value), "\r\n")
+		got := strings.Join(releases(m, []string{string(text[:cut]), string(text[cut:])}), "")
+		if len(plain) >= MinLength && strings.Contains(got, plain) && !strings.Contains("[redacted: v]", plain) {
 			t.Errorf("%q is left in %q", value, got)
 		}
 	})
