@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -171,11 +172,14 @@ func naive(m *Matcher, text []byte) []byte {
 	}
 	var all []found
 	for at := range text {
+		var longest *needle
 		for i := range m.needles {
-			if n := &m.needles[i]; bytes.HasPrefix(text[at:], n.text) {
-				all = append(all, found{at, at + len(n.text), n})
-				break
+			if n := &m.needles[i]; bytes.HasPrefix(text[at:], n.text) && (longest == nil || len(n.text) > len(longest.text)) {
+				longest = n
 			}
+		}
+		if longest != nil {
+			all = append(all, found{at, at + len(longest.text), longest})
 		}
 	}
 	var out []byte
@@ -210,17 +214,24 @@ func TestAStreamAgreesWithLookingEverywhere(t *testing.T) {
 			return b
 		}
 		var values []Value
-		for i := range 1 + r.IntN(4) {
+		for i := range 1 + r.IntN(6) {
 			v := random(6 + r.IntN(20))
-			if r.IntN(3) == 0 {
+			switch {
+			case r.IntN(3) == 0:
 				v = bytes.Repeat(random(1+r.IntN(3)), 12)
+			case i > 0 && r.IntN(2) == 0:
+				// It begins as another does, or is in the middle of it.
+				other := values[r.IntN(i)].Value
+				from := r.IntN(len(other)/2 + 1)
+				v = append(slices.Clone(other[from:from+r.IntN(len(other)-from)]), random(1+r.IntN(20))...)
 			}
 			values = append(values, Value{Name: fmt.Sprint("v", i), Value: v})
 		}
 		m := mustNew(t, values)
 		text := random(r.IntN(300))
 		for range r.IntN(4) {
-			text = append(text, values[r.IntN(len(values))].Value...)
+			v := values[r.IntN(len(values))].Value
+			text = append(text, v[:len(v)-r.IntN(2)]...)
 		}
 		want := naive(m, text)
 		var pieces []string
@@ -242,7 +253,8 @@ func valuesOf(values []Value) (all []string) {
 	return all
 }
 
-// Work is counted and not timed: what nearly is a value, again and again, is compared a bounded number of times.
+// Work is counted and not timed: what nearly is a value, again and again, is compared, copied and searched for line ends a bounded number
+// of times, however many values begin alike and however small the writes are.
 func TestWorkIsLinearWhateverTheText(t *testing.T) {
 	t.Parallel()
 	const size = 4096
@@ -250,20 +262,29 @@ func TestWorkIsLinearWhateverTheText(t *testing.T) {
 	nearly := append(bytes.Repeat([]byte("a"), size-1), 'b')
 	early := append([]byte("b"), a...)
 	ab := bytes.Repeat([]byte("ab"), size/2)
-	for name, one := range map[string]struct{ value, text []byte }{
-		"all one byte": {a, a}, "nearly": {nearly, a}, "not quite all": {a, append(a[:size-1:size-1], 'c')}, "begins otherwise": {early, a}, "two bytes": {ab, append(ab[:size-2:size-2], "ac"...)}, "two of other phase": {ab, append([]byte("b"), ab...)},
-		"hex": {nearly, []byte(hex.EncodeToString(a))}, "base64": {nearly, []byte(base64.StdEncoding.EncodeToString(a))}, "short and often": {[]byte("aaaaaaab"), a},
+	runs := bytes.Repeat([]byte("aaaaaaaaaaaaaaaab"), size/17)
+	link, token := []byte("postgres://service:"), []byte("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJodHRwczovL2V4YW1wbGUuY29tIn0")
+	for name, one := range map[string]struct {
+		values [][]byte
+		text   []byte
+	}{
+		"all one byte": {[][]byte{a}, a}, "nearly": {[][]byte{nearly}, a}, "not quite all": {[][]byte{a}, append(a[:size-1:size-1], 'c')}, "begins otherwise": {[][]byte{early}, a},
+		"two bytes": {[][]byte{ab}, append(ab[:size-2:size-2], "ac"...)}, "two of other phase": {[][]byte{ab}, append([]byte("b"), ab...)}, "runs": {[][]byte{runs}, append(runs[:size/2:size/2], 'c')},
+		"hex": {[][]byte{nearly}, []byte(hex.EncodeToString(a))}, "base64": {[][]byte{nearly}, []byte(base64.StdEncoding.EncodeToString(a))}, "short and often": {[][]byte{[]byte("aaaaaaab")}, a},
+		"begin alike": {endings(link), link}, "begin alike for long": {endings(token), append(token, "other"...)}, "begin alike with one byte": {endings(a[:200]), a}, "one begins the next": {beginnings(a[:320]), a},
 	} {
-		m := mustNew(t, []Value{{Name: "v", Value: one.value}})
-		for _, piece := range []int{1, 1000, 1 << 20} {
-			text := bytes.Repeat(one.text, 1<<16/len(one.text)+1)
-			s := m.NewStream()
-			for from := 0; from < len(text); from += piece {
-				s.Append(nil, text[from:min(from+piece, len(text))])
-			}
-			s.Flush(nil)
-			if limit := int64(40 * len(text)); s.work > limit {
-				t.Errorf("%s, in pieces of %d: %d bytes are compared for %d", name, piece, s.work, len(text))
+		for _, isForeign := range []bool{false, true} {
+			m := mustNew(t, valuesWith(one.values, isForeign))
+			for _, piece := range []int{1, 1000, 1 << 20} {
+				text := bytes.Repeat(one.text, 1<<17/len(one.text)+1)
+				s := m.NewStream()
+				for from := 0; from < len(text); from += piece {
+					s.Append(nil, text[from:min(from+piece, len(text))])
+				}
+				s.Flush(nil)
+				if limit := int64(10 * len(text)); s.work > limit {
+					t.Errorf("%s, foreign %t, in pieces of %d: the work is %d for %d bytes", name, isForeign, piece, s.work, len(text))
+				}
 			}
 		}
 	}
@@ -294,6 +315,29 @@ func TestWorkOfSmallWritesIsLinear(t *testing.T) {
 			t.Errorf("%s: %d steps for %d bytes", name, s.work, len(one.text))
 		}
 	}
+}
+
+// endings are 320 values that begin alike.
+func endings(beginning []byte) (all [][]byte) {
+	for i := range MaxValues {
+		all = append(all, fmt.Appendf(nil, "%s%c%d-secret", beginning, 'A'+i%26, i))
+	}
+	return all
+}
+
+// beginnings are all beginnings of a value.
+func beginnings(value []byte) (all [][]byte) {
+	for n := MinLength; n < len(value); n++ {
+		all = append(all, value[:n])
+	}
+	return all
+}
+
+func valuesWith(texts [][]byte, isForeign bool) (all []Value) {
+	for i, text := range texts {
+		all = append(all, Value{Name: fmt.Sprint("v", i), Value: text, Foreign: isForeign})
+	}
+	return all
 }
 
 // FuzzRedact compares a stream with looking everywhere.
