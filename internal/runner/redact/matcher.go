@@ -21,8 +21,8 @@ type Matcher struct {
 	// of values as they stand. Foreign values aren't among them.
 	beginnings map[uint64]struct{}
 	firsts     [256]bool
-	// hasForeign says that there is a foreign value.
-	hasForeign bool
+	// heldLine is how much of a line is held back for foreign values, 0 without such.
+	heldLine int64
 }
 
 // needle is a form of a value.
@@ -42,6 +42,9 @@ const (
 	stride = window - gram + 1
 
 	filterBits = 17
+
+	// minHeldLine is how much of a line is held back for foreign values at least.
+	minHeldLine = 64 << 10
 )
 
 // New returns a Matcher for the values, which it doesn't keep. It refuses values that are too many or too long.
@@ -54,9 +57,11 @@ func New(values []Value) (*Matcher, error) {
 		v := &values[i]
 		m.names = append(m.names, v.Name)
 		m.marks = append(m.marks, []byte("[redacted: "+v.Name+"]"))
-		m.hasForeign = m.hasForeign || v.Foreign
 		for _, f := range formsOf(v.Value) {
 			m.needles = append(m.needles, needle{form: f, value: i, isForeign: v.Foreign, repeats: repeatsOf(f.text)})
+			if v.Foreign {
+				m.heldLine = max(m.heldLine, minHeldLine, int64(len(f.text)))
+			}
 		}
 	}
 	m.newTree()

@@ -5,9 +5,6 @@ import (
 	"fmt"
 )
 
-// maxLine is how much of a line a stream with foreign values holds back.
-const maxLine = 64 << 10
-
 // Stream replaces the values in one text that comes in writes. It is for one goroutine.
 type Stream struct {
 	matcher *Matcher
@@ -52,7 +49,7 @@ func (s *Stream) Append(out, text []byte) []byte {
 		return append(out, text...)
 	}
 	s.text = append(s.text, text...)
-	if s.matcher.hasForeign {
+	if s.matcher.heldLine > 0 {
 		s.work += int64(len(text))
 		if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
 			s.lineEnd = s.base + int64(len(s.text)-len(text)+i+1)
@@ -78,8 +75,8 @@ func (s *Stream) Counts() []Count {
 func (s *Stream) decide(out []byte, isLast bool) []byte {
 	end := s.base + int64(len(s.text))
 	limit := end
-	if s.matcher.hasForeign && !isLast {
-		limit = max(s.lineEnd, end-maxLine)
+	if s.matcher.heldLine > 0 && !isLast {
+		limit = max(s.lineEnd, end-s.matcher.heldLine)
 	}
 	for {
 		next := s.matcher.next(s.text, int(s.at-s.base), int(limit-s.base), s.base)
