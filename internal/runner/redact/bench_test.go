@@ -85,6 +85,7 @@ func benchTexts() map[string][]byte {
 		"hex":            repeat(func(int) string { return hex.EncodeToString(randomBytes(r, 32)) + "  file\n" }),
 		"binary":         randomBytes(r, 1<<20),
 		"dashes":         bytes.Repeat([]byte("-"), 1<<20),
+		"beginnings":     repeat(func(int) string { return "https://user:" }),
 	}
 }
 
@@ -122,11 +123,13 @@ func BenchmarkForeign(b *testing.B) {
 	benchTextsWith(b, values)
 }
 
-// BenchmarkAlike is BenchmarkText with values that begin as lines of some texts do.
+// BenchmarkAlike is BenchmarkText with values that all begin as lines of some texts do.
 func BenchmarkAlike(b *testing.B) {
 	values := benchValues()
-	values[1].Value = append([]byte("https://user:"), values[1].Value...)
-	values[2].Value = append([]byte(`{"type": "service_account", "private_key": "`), values[2].Value...)
+	for i := range values {
+		beginning := []string{"https://user:", `{"type": "service_account", "private_key": "`, "2026-01-02T03:04:"}[i%3]
+		values[i].Value = append([]byte(beginning), values[i].Value...)
+	}
 	benchTextsWith(b, values)
 }
 
@@ -138,6 +141,24 @@ func benchTextsWith(b *testing.B, values []Value) {
 	}
 }
 
+// BenchmarkFloor is what copying the texts takes, and looking for one value with bytes.Index.
+func BenchmarkFloor(b *testing.B) {
+	value, texts := benchValues()[1].Value, benchTexts()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		var out []byte
+		b.Run(name+"/copy", func(b *testing.B) {
+			benchWrites(b, texts[name], 16<<10, func(part []byte) { out = append(out[:0], part...) })
+		})
+		b.Run(name+"/index", func(b *testing.B) {
+			benchWrites(b, texts[name], 16<<10, func(part []byte) {
+				if bytes.Contains(part, value) {
+					b.Fatal("the text has a value")
+				}
+			})
+		})
+	}
+}
+
 func BenchmarkWriteSize(b *testing.B) {
 	m := mustNew(b, benchValues())
 	text := benchTexts()["log"]
@@ -146,11 +167,15 @@ func BenchmarkWriteSize(b *testing.B) {
 	}
 }
 
-// benchStream redacts text again and again, in pieces of a size. It reports processor time, since others may use the
-// machine.
+// benchStream redacts text again and again, in pieces of a size.
 func benchStream(b *testing.B, m *Matcher, text []byte, size int) {
 	s := m.NewStream()
 	var out []byte
+	benchWrites(b, text, size, func(part []byte) { out = s.Append(out[:0], part) })
+}
+
+// benchWrites reports processor time, since others may use the machine.
+func benchWrites(b *testing.B, text []byte, size int, write func(part []byte)) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	runtime.LockOSThread()
@@ -158,7 +183,7 @@ func benchStream(b *testing.B, m *Matcher, text []byte, size int) {
 	before := processorTime()
 	for b.Loop() {
 		for from := 0; from < len(text); from += size {
-			out = s.Append(out[:0], text[from:min(from+size, len(text))])
+			write(text[from:min(from+size, len(text))])
 		}
 	}
 	used := processorTime() - before

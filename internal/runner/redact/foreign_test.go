@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,25 @@ func TestLinesOfAForeignKeyThatComeOneByOne(t *testing.T) {
 	}
 }
 
+func TestLinesOfAForeignValueInBase64ThatComeOneByOne(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("a foreign value, ", 18) + "!"
+	m := mustNew(t, []Value{foreign("t", value)})
+	for _, columns := range []int{76, 64} {
+		for _, lineEnd := range []string{"\n", "\r\n"} {
+			for _, after := range []string{"", "\n", "\r\n"} {
+				encoded := wrapAt(base64.StdEncoding.EncodeToString([]byte(value+after)), columns) + "\n"
+				lines := strings.SplitAfter(strings.ReplaceAll(encoded, "\n", lineEnd), "\n")
+				got := strings.Join(releases(m, lines), "")
+				// A character and the padding may stay, which stand for what is after the value, too.
+				if n := len(lines) - 1; strings.Count(got, "[redacted: t]") != n || len(got) > n*len("[redacted: t]"+lineEnd)+4 {
+					t.Errorf("%q became %q", lines, got)
+				}
+			}
+		}
+	}
+}
+
 func TestALongLineIsHeldBackInPart(t *testing.T) {
 	t.Parallel()
 	m := mustNew(t, []Value{foreign("t", secret)})
@@ -74,7 +94,7 @@ func TestALongLineIsHeldBackInPart(t *testing.T) {
 	for range 300 {
 		out = s.Append(out, bytes.Repeat([]byte("."), 1000))
 	}
-	if s.pending() != maxLine || len(out) != 300_000-maxLine {
+	if s.pending() != minHeldLine || len(out) != 300_000-minHeldLine {
 		t.Errorf("%d bytes are held back, and %d written", s.pending(), len(out))
 	}
 	out = s.Flush(s.Append(out, []byte(secret)))

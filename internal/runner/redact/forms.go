@@ -24,23 +24,26 @@ func formsOf(value []byte) (all []form) {
 		return nil
 	}
 	seen := map[string]bool{}
-	add := func(text []byte, size int, isPlain bool) {
-		if len(text) >= MinLength && !seen[string(text)] {
-			seen[string(text)] = true
-			all = append(all, form{text, size, isPlain})
+	var add func(text []byte, size int, isPlain bool)
+	add = func(text []byte, size int, isPlain bool) {
+		if len(text) < MinLength || seen[string(text)] {
+			return
+		}
+		seen[string(text)] = true
+		all = append(all, form{text, size, isPlain})
+		if !bytes.ContainsAny(text, "\r\n") {
+			return
+		}
+		for line := range bytes.FieldsFuncSeq(text, func(r rune) bool { return r == '\r' || r == '\n' }) {
+			if line = bytes.TrimSpace(line); !isBoundary(line) {
+				add(line, size*len(line)/len(text), isPlain)
+			}
 		}
 	}
 	unix := bytes.ReplaceAll(value, []byte("\r\n"), []byte("\n"))
 	wholes := [][]byte{value, unix, bytes.ReplaceAll(unix, []byte("\n"), []byte("\r\n"))}
 	for _, whole := range wholes {
 		add(whole, len(whole), true)
-	}
-	if bytes.IndexByte(unix, '\n') >= 0 {
-		for line := range bytes.Lines(unix) {
-			if line = bytes.TrimSpace(line); !isBoundary(line) {
-				add(line, len(line), true)
-			}
-		}
 	}
 	for _, whole := range wholes {
 		for _, text := range encodings(whole) {
@@ -63,10 +66,10 @@ func encodings(value []byte) (all [][]byte) {
 			all = append(all, inside, atEnd)
 		}
 	}
-	_, whole := base64At(base64.RawStdEncoding, value, 0)
+	inside, atEnd := base64At(base64.RawStdEncoding, value, 0)
 	for _, columns := range []int{76, 64} {
 		for _, end := range []string{"\n", "\r\n"} {
-			all = append(all, wrapped(whole, columns, end))
+			all = append(all, wrapped(inside, columns, end), wrapped(atEnd, columns, end))
 		}
 	}
 	lower := []byte(hex.EncodeToString(value))
@@ -104,12 +107,12 @@ func wrapped(text []byte, columns int, end string) (lines []byte) {
 	return append(lines, text...)
 }
 
-// keptInPercent are what encoders leave as it is: letters, digits and "-_.~", with what else some leave; and nothing.
+// keptInPercent are what encoders leave as it is: letters and digits, with some other characters; and nothing.
 var keptInPercent = func() (all [][256]bool) {
-	const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~"
-	for _, more := range []string{"", "/", "!'()*", "$&+=:@", "!'()*;/?:@&=+$,#"} {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	for _, more := range []string{"-._~", "-._~/", "-._~!'()*", "-._~$&+=:@", "-._~$&+,;=", "-._~!'()*;/?:@&=+$,#", "-._*"} {
 		var kept [256]bool
-		for _, c := range []byte(unreserved + more) {
+		for _, c := range []byte(letters + more) {
 			kept[c] = true
 		}
 		all = append(all, kept)

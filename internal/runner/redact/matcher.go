@@ -1,18 +1,18 @@
 package redact
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
+	"math/bits"
 )
 
 // Matcher knows the values. It doesn't change, and may be used by several streams at once.
 type Matcher struct {
 	names []string
 	marks [][]byte
-	// needles are all forms of all values. Those that begin alike follow each other, the longest first.
+	// needles are all forms of all values, in the order of their bytes, and nodes the tree of them. The table finds its first nodes.
 	needles []needle
+	nodes   []node
 	table   table
 	// filter tells whether four bytes are among the first eight of a form; offsets, which is looked at less, has a bit for each place there.
 	filter  [1 << filterBits / 64]uint64
@@ -21,8 +21,8 @@ type Matcher struct {
 	// of values as they stand. Foreign values aren't among them.
 	beginnings map[uint64]struct{}
 	firsts     [256]bool
-	// hasForeign says that there is a foreign value.
-	hasForeign bool
+	// heldLine is how much of a line is held back for foreign values, 0 without such.
+	heldLine int64
 }
 
 // needle is a form of a value.
@@ -30,8 +30,8 @@ type needle struct {
 	form
 	value     int
 	isForeign bool
-	// borders has for each length of a beginning how much of its end is a beginning, too; nil where that is always less than a window.
-	borders []int32
+	// repeats has for each place how many bytes from there on are as at the beginning; nil where that is always less than a window.
+	repeats []int32
 }
 
 const (
@@ -42,6 +42,9 @@ const (
 	stride = window - gram + 1
 
 	filterBits = 17
+
+	// minHeldLine is how much of a line is held back for foreign values at least.
+	minHeldLine = 64 << 10
 )
 
 // New returns a Matcher for the values, which it doesn't keep. It refuses values that are too many or too long.
@@ -54,27 +57,21 @@ func New(values []Value) (*Matcher, error) {
 		v := &values[i]
 		m.names = append(m.names, v.Name)
 		m.marks = append(m.marks, []byte("[redacted: "+v.Name+"]"))
-		m.hasForeign = m.hasForeign || v.Foreign
 		for _, f := range formsOf(v.Value) {
-			m.needles = append(m.needles, needle{form: f, value: i, isForeign: v.Foreign, borders: bordersOf(f.text)})
+			m.needles = append(m.needles, needle{form: f, value: i, isForeign: v.Foreign, repeats: repeatsOf(f.text)})
+			if v.Foreign {
+				m.heldLine = max(m.heldLine, minHeldLine, int64(len(f.text)))
+			}
 		}
 	}
-	slices.SortStableFunc(m.needles, func(a, b needle) int {
-		if order := bytes.Compare(a.text[:window], b.text[:window]); order != 0 {
-			return order
-		}
-		return len(b.text) - len(a.text)
-	})
-	m.table = newTable(len(m.needles))
+	m.newTree()
 	for i := range m.needles {
-		m.add(i)
+		m.add(&m.needles[i])
 	}
 	return m, nil
 }
 
-func (m *Matcher) add(i int) {
-	n := &m.needles[i]
-	m.table.add(windowOf(n.text), int32(i))
+func (m *Matcher) add(n *needle) {
 	for at := range stride {
 		h := hash(gramOf(n.text[at:]))
 		m.filter[h/64] |= 1 << (h % 64)
@@ -123,8 +120,16 @@ func (m *Matcher) next(text []byte, from, to int, offset int64) int {
 		if m.filter[h/64]>>(h%64)&1 == 0 {
 			continue
 		}
-		for start := max(from, at-stride+1); start <= at && start < to && start+window <= len(text); start++ {
-			if m.offsets[h]>>(at-start)&1 != 0 && m.table.find(windowOf(text[start:])) >= 0 {
+		offsets := m.offsets[h]
+		if at+2+gram <= len(text) {
+			// Where the gram is among the first, the one behind the next is in the window, too. Lines of dashes begin as keys do.
+			offsets &= m.offsets[hash(gramOf(text[at+2:]))]>>2 | 3<<(stride-2)
+		}
+		for offsets != 0 {
+			// The largest offset is that of the first place.
+			offset := bits.Len8(offsets) - 1
+			offsets &^= 1 << offset
+			if start := at - offset; start >= from && start < to && start+window <= len(text) && m.table.find(windowOf(text[start:])) >= 0 {
 				return start
 			}
 		}
@@ -132,30 +137,10 @@ func (m *Matcher) next(text []byte, from, to int, offset int64) int {
 	return -1
 }
 
-// bordersOf is the failure function of Knuth, Morris and Pratt; nil where no beginning ends with a window.
-func bordersOf(text []byte) []int32 {
-	borders := make([]int32, len(text)+1)
-	borders[0] = -1
-	longest := int32(0)
-	for i, k := 0, int32(-1); i < len(text); {
-		for k >= 0 && text[i] != text[k] {
-			k = borders[k]
-		}
-		i++
-		k++
-		borders[i] = k
-		longest = max(longest, k)
-	}
-	if longest < window {
-		return nil
-	}
-	return borders
-}
-
-// table finds the first needle that begins with eight bytes.
+// table finds the node that eight bytes lead to.
 type table struct {
 	keys  []uint64
-	first []int32
+	nodes []int32
 	shift uint
 }
 
@@ -164,9 +149,9 @@ func newTable(n int) table {
 	for 1<<bits < 2*n {
 		bits++
 	}
-	t := table{keys: make([]uint64, 1<<bits), first: make([]int32, 1<<bits), shift: 64 - bits}
-	for i := range t.first {
-		t.first[i] = -1
+	t := table{keys: make([]uint64, 1<<bits), nodes: make([]int32, 1<<bits), shift: 64 - bits}
+	for i := range t.nodes {
+		t.nodes[i] = -1
 	}
 	return t
 }
@@ -174,19 +159,18 @@ func newTable(n int) table {
 // slot is where a key is, or would be.
 func (t *table) slot(key uint64) int {
 	at := int(key * 0x9E3779B97F4A7C15 >> t.shift)
-	for t.first[at] >= 0 && t.keys[at] != key {
+	for t.nodes[at] >= 0 && t.keys[at] != key {
 		at = (at + 1) & (len(t.keys) - 1)
 	}
 	return at
 }
 
-func (t *table) add(key uint64, needle int32) {
-	if at := t.slot(key); t.first[at] < 0 {
-		t.keys[at], t.first[at] = key, needle
-	}
+func (t *table) add(key uint64, node int32) {
+	at := t.slot(key)
+	t.keys[at], t.nodes[at] = key, node
 }
 
-func (t *table) find(key uint64) int32 { return t.first[t.slot(key)] }
+func (t *table) find(key uint64) int32 { return t.nodes[t.slot(key)] }
 
 // Format prints how many values there are.
 func (m Matcher) Format(f fmt.State, _ rune) {

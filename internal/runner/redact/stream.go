@@ -2,12 +2,8 @@ package redact
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 )
-
-// maxLine is how much of a line a stream with foreign values holds back.
-const maxLine = 64 << 10
 
 // Stream replaces the values in one text that comes in writes. It is for one goroutine.
 type Stream struct {
@@ -18,13 +14,12 @@ type Stream struct {
 	base, at, written int64
 	// open is a form that was found, joined with all that overlap it; more may do so. Its end is 0 when there is none.
 	open span
-	// candidate is the form that may begin at at and isn't whole yet, -1 for none; compared is how much of it is there. Longer ones that
-	// begin like it don't begin there.
-	candidate int32
-	compared  int
-	memos     map[int32]memo
-	counts    []int64
-	// work counts the bytes that were compared with forms.
+	// memos has one for each node that a window leads to.
+	memos map[int32]memo
+	// lineEnd is the place behind the last end of a line, for foreign values.
+	lineEnd int64
+	counts  []int64
+	// work counts the bytes that were compared with forms, moved and searched for the end of a line.
 	work int64
 }
 
@@ -34,11 +29,10 @@ type span struct {
 	needle     *needle
 }
 
-// memo is what the last comparison of a form has shown: how much of it the text has from start on. Where it can begin within that, its
-// own borders say.
+// memo is how far the text from start on goes as a form does. Of the places with the same window, it is the one that goes furthest.
 type memo struct {
-	start  int64
-	length int32
+	start int64
+	place
 }
 
 // Format prints nothing of the text.
@@ -46,7 +40,7 @@ func (s Stream) Format(f fmt.State, _ rune) { fmt.Fprint(f, "redact.Stream") }
 
 // NewStream begins a text.
 func (m *Matcher) NewStream() *Stream {
-	return &Stream{matcher: m, candidate: -1, memos: map[int32]memo{}, counts: make([]int64, len(m.names))}
+	return &Stream{matcher: m, memos: map[int32]memo{}, counts: make([]int64, len(m.names))}
 }
 
 // Append takes the next part of the text, and appends to out what is decided.
@@ -55,6 +49,12 @@ func (s *Stream) Append(out, text []byte) []byte {
 		return append(out, text...)
 	}
 	s.text = append(s.text, text...)
+	if s.matcher.heldLine > 0 {
+		s.work += int64(len(text))
+		if i := bytes.LastIndexAny(text, "\r\n"); i >= 0 {
+			s.lineEnd = s.base + int64(len(s.text)-len(text)+i+1)
+		}
+	}
 	return s.decide(out, false)
 }
 
@@ -75,23 +75,24 @@ func (s *Stream) Counts() []Count {
 func (s *Stream) decide(out []byte, isLast bool) []byte {
 	end := s.base + int64(len(s.text))
 	limit := end
-	if s.matcher.hasForeign && !isLast {
-		limit = s.base + int64(max(bytes.LastIndexAny(s.text, "\r\n")+1, len(s.text)-maxLine))
+	if s.matcher.heldLine > 0 && !isLast {
+		limit = max(s.lineEnd, end-s.matcher.heldLine)
 	}
 	for {
 		next := s.matcher.next(s.text, int(s.at-s.base), int(limit-s.base), s.base)
 		if next < 0 {
 			break
 		}
-		if at := s.base + int64(next); at != s.at {
-			s.at, s.candidate = at, -1
-		}
-		if s.mayGoOn(isLast) {
+		s.at = s.base + int64(next)
+		rest := s.text[next:]
+		p := s.locate(rest)
+		if !isLast && p.length == len(rest) && s.matcher.goesOn(p) {
 			return s.write(out, min(s.at, limit))
 		}
-		out = s.look(out)
+		if n := s.matcher.whole(p); n != nil {
+			out = s.found(out, span{s.at, s.at + int64(len(n.text)), n})
+		}
 		s.at++
-		s.candidate = -1
 	}
 	hold := limit
 	if !isLast {
@@ -109,54 +110,23 @@ func (s *Stream) decide(out []byte, isLast bool) []byte {
 	return s.write(out, hold)
 }
 
-// mayGoOn reports whether a form may begin at s.at whose end isn't there yet. Of foreign ones that doesn't count.
-func (s *Stream) mayGoOn(isLast bool) bool {
-	rest := s.text[s.at-s.base:]
-	first := s.matcher.table.find(windowOf(rest))
-	for i := max(first, s.candidate); !isLast && s.begins(i, first); i++ {
-		n := &s.matcher.needles[i]
-		if len(n.text) <= len(rest) {
-			// So are all that follow.
-			return false
-		}
-		known, isRefuted := s.known(i)
-		if n.isForeign || isRefuted {
-			continue
-		}
-		if i == s.candidate {
-			known = max(known, s.compared)
-		}
-		if equal := s.compare(i, rest, min(known, len(rest))); equal == len(rest) {
-			s.candidate, s.compared = i, equal
-			return true
+// locate returns how far the text from s.at on goes as a form does. The table has the window there.
+func (s *Stream) locate(rest []byte) place {
+	m, root := s.matcher, s.matcher.table.find(windowOf(rest))
+	last, is := s.memos[root]
+	p := place{node: root}
+	if distance := s.at - last.start; is && distance < int64(last.length) {
+		if length := m.repeated(last.place, int(distance)); length >= window {
+			p = m.above(last.place, length)
 		}
 	}
-	return false
-}
-
-// begins reports whether a needle is one of those that begin as another.
-func (s *Stream) begins(i, first int32) bool {
-	m := s.matcher
-	return int(i) < len(m.needles) && (i == first || bytes.Equal(m.needles[i].text[:window], m.needles[first].text[:window]))
-}
-
-// look takes the longest form that begins at s.at.
-func (s *Stream) look(out []byte) []byte {
-	rest := s.text[s.at-s.base:]
-	first := s.matcher.table.find(windowOf(rest))
-	for i := first; s.begins(i, first); i++ {
-		n := &s.matcher.needles[i]
-		known, isRefuted := s.known(i)
-		if len(n.text) > len(rest) || isRefuted {
-			continue
-		}
-		if s.compare(i, rest, known) < len(n.text) {
-			continue
-		}
-		end := s.at + int64(len(n.text))
-		return s.found(out, span{s.at, end, n})
+	p, work := m.walk(p, rest)
+	s.work += int64(work)
+	// Where a form doesn't begin within itself, only a place that more text can follow is looked at again.
+	if (p.length == len(rest) || m.first(p).repeats != nil) && s.at+int64(p.length) >= last.start+int64(last.length) {
+		s.memos[root] = memo{s.at, p}
 	}
-	return out
+	return p
 }
 
 // found joins a form with the one before, or begins a mark.
@@ -198,9 +168,11 @@ func (s *Stream) write(out []byte, to int64) []byte {
 	} else {
 		out = s.copy(out, to)
 	}
-	if done := min(s.at, s.written) - s.base; done > 0 {
+	// What is left is moved only when there is less of it than of what goes.
+	if done := min(s.at, s.written) - s.base; done > int64(len(s.text))/2 {
 		s.text = s.text[:copy(s.text, s.text[done:])]
 		s.base += done
+		s.work += int64(len(s.text))
 	}
 	return out
 }
@@ -211,54 +183,4 @@ func (s *Stream) copy(out []byte, to int64) []byte {
 		s.written = to
 	}
 	return out
-}
-
-// known is how much of a form is at s.at, as far as that follows from where it was compared before. isRefuted says that it can't begin
-// there.
-func (s *Stream) known(i int32) (length int, isRefuted bool) {
-	n := &s.matcher.needles[i]
-	if n.borders == nil {
-		return 0, false
-	}
-	m, is := s.memos[i]
-	distance := s.at - m.start
-	switch {
-	case is && distance == 0:
-		return int(m.length), false
-	case !is || distance < 0 || distance >= int64(m.length):
-		return 0, false
-	}
-	border := n.borders[m.length]
-	switch period := int64(m.length - border); {
-	case distance < period:
-		return 0, true
-	case distance == period:
-		return int(border), false
-	default:
-		return 0, false
-	}
-}
-
-// compare is how much of a form is at s.at, where some of that is known.
-func (s *Stream) compare(i int32, rest []byte, known int) int {
-	n := &s.matcher.needles[i]
-	equal := known + matching(rest[known:], n.text[known:])
-	s.work += int64(equal - known + 1)
-	if n.borders != nil {
-		s.memos[i] = memo{s.at, int32(equal)}
-	}
-	return equal
-}
-
-// matching is how many bytes two texts have in common.
-func matching(a, b []byte) (n int) {
-	for ; n+8 <= len(a) && n+8 <= len(b); n += 8 {
-		if binary.LittleEndian.Uint64(a[n:]) != binary.LittleEndian.Uint64(b[n:]) {
-			break
-		}
-	}
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }
