@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates what follows from the Go sources: deep copies, CRDs, the operator's RBAC, for single namespaces too, the pages
-# in docs/reference, and the chart's copies of those manifests.
+# in docs/reference, the reasons of the runner and of the client libraries, and the chart's copies of those manifests.
 source "$(dirname "$0")/lib.sh"
 
 tool controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
@@ -16,12 +16,12 @@ in_namespace() {
 in_namespace config/rbac/role.yaml >config/namespaced/namespace/role.yaml
 in_namespace config/rbac/bindings.yaml >config/namespaced/namespace/binding.yaml
 
-# A page for each kind, and one for the constants, which crd-ref-docs doesn't document.
+# A page for each kind. The constants, which crd-ref-docs doesn't document, have one too, and are used in other programs.
 for kind in $(sed -n 's/^    kind: //p' config/crd/toolcall.dev_*.yaml); do
   bin/crd-ref-docs --log-level=ERROR --config=hack/reference/config.yaml --templates-dir=hack/reference/templates \
     --renderer=markdown --source-path=api --template-value="kind=$kind" --output-path="docs/reference/${kind,,}.md"
 done
-awk -f hack/reference/conditions.awk api/v1alpha1/conditions.go >docs/reference/conditions.md
+go -C hack run ./reasons
 
 # The Helm chart installs the same kinds, rights, admission policies, alerts and dashboard.
 files=charts/toolcall-operator/files

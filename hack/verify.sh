@@ -5,7 +5,10 @@ source "$(dirname "$0")/lib.sh"
 
 step() { say "verify: $*"; }
 
-generated() { find api config charts docs/reference -type f -print0 | sort -z | xargs -0 sha256sum; }
+generated() {
+  find api config charts docs/reference internal/result/zz_generated.reasons.go clients/python/src/toolcall/_reasons.py \
+    clients/typescript/src/reasons.ts -type f -print0 | sort -z | xargs -0 sha256sum
+}
 
 step "generated files"
 before=$(generated)

@@ -1,5 +1,9 @@
 package v1alpha1
 
+// "make generate" writes from this file the page of conditions and reasons, the runner's constants, and the tables from which the
+// client libraries choose an error. A reason that a call ends with says "toolcall:runner" if the runner reports it, otherwise
+// "toolcall:error", and then the class of error, unless that follows from the phase.
+
 import "slices"
 
 // Phase is the coarse state of a ToolCall.
@@ -153,82 +157,82 @@ const (
 // Terminal reasons of a ToolCall that was not denied.
 const (
 	// ReasonCompleted says that the process ended with exit code 0.
-	ReasonCompleted = "Completed"
+	ReasonCompleted = "Completed" //toolcall:runner
 	// ReasonNonZeroExit says that the process ended with another exit code than 0.
-	ReasonNonZeroExit = "NonZeroExit"
+	ReasonNonZeroExit = "NonZeroExit" //toolcall:runner NonZeroExit
 	// ReasonTimedOut says that the process was stopped at its time limit.
-	ReasonTimedOut = "TimedOut"
+	ReasonTimedOut = "TimedOut" //toolcall:runner TimedOut
 	// ReasonSignaled says that a signal ended the process; the status names it.
-	ReasonSignaled = "Signaled"
+	ReasonSignaled = "Signaled" //toolcall:runner NonZeroExit
 	// ReasonOOMKilled says that the kernel killed the process because it needed too much memory.
-	ReasonOOMKilled = "OOMKilled"
+	ReasonOOMKilled = "OOMKilled" //toolcall:runner NonZeroExit
 	// ReasonCommandNotFound says that the image lacks the program, shell or interpreter, or it can't be executed.
-	ReasonCommandNotFound = "CommandNotFound"
+	ReasonCommandNotFound = "CommandNotFound" //toolcall:runner NotFound
 	// ReasonWorkingDirNotFound says that the working directory does not exist in the pod.
-	ReasonWorkingDirNotFound = "WorkingDirNotFound"
+	ReasonWorkingDirNotFound = "WorkingDirNotFound" //toolcall:runner NotFound
 	// ReasonWorkingDirNotAllowed says that the working directory lies outside the environment's allowedPaths.
-	ReasonWorkingDirNotAllowed = "WorkingDirNotAllowed"
+	ReasonWorkingDirNotAllowed = "WorkingDirNotAllowed" //toolcall:runner Forbidden
 	// ReasonEnvironmentNotFound says that environmentRef names no ExecutionEnvironment of the namespace.
-	ReasonEnvironmentNotFound = "EnvironmentNotFound"
+	ReasonEnvironmentNotFound = "EnvironmentNotFound" //toolcall:error NotFound
 	// ReasonSkillNotFound says that skillRef names no Skill of the namespace.
-	ReasonSkillNotFound = "SkillNotFound"
+	ReasonSkillNotFound = "SkillNotFound" //toolcall:error NotFound
 	// ReasonNoEnvironment says that the call names no environment and the namespace has no default one.
-	ReasonNoEnvironment = "NoEnvironment"
+	ReasonNoEnvironment = "NoEnvironment" //toolcall:error NotFound
 	// ReasonInvalidEnvironment says that the environment cannot be used as written; the message names what is wrong.
-	ReasonInvalidEnvironment = "InvalidEnvironment"
+	ReasonInvalidEnvironment = "InvalidEnvironment" //toolcall:runner NotStarted
 	// ReasonInvalidPolicy says that the policy does not exist or cannot be used as written: nothing runs under it.
-	ReasonInvalidPolicy = "InvalidPolicy"
+	ReasonInvalidPolicy = "InvalidPolicy" //toolcall:error NotStarted
 	// ReasonImagePullFailed says that the environment's image can't be pulled.
-	ReasonImagePullFailed = "ImagePullFailed"
+	ReasonImagePullFailed = "ImagePullFailed" //toolcall:error NotStarted
 	// ReasonPodRejected says that the API server or the kubelet refused the call's Job or pod, by quota or admission for instance.
-	ReasonPodRejected = "PodRejected"
+	ReasonPodRejected = "PodRejected" //toolcall:error NotStarted
 	// ReasonUnschedulable says that no node took the pod within startTimeoutSeconds.
-	ReasonUnschedulable = "Unschedulable"
+	ReasonUnschedulable = "Unschedulable" //toolcall:error NotStarted
 	// ReasonStartTimeout says that the process did not start within startTimeoutSeconds.
-	ReasonStartTimeout = "StartTimeout"
+	ReasonStartTimeout = "StartTimeout" //toolcall:runner NotStarted
 	// ReasonPodLost says that the pod is gone and left no result. With retrySafe false the command may have run.
-	ReasonPodLost = "PodLost"
+	ReasonPodLost = "PodLost" //toolcall:runner PodLost
 	// ReasonSessionNotFound says that sessionRef names no ToolSession of the namespace, or one with another uid.
-	ReasonSessionNotFound = "SessionNotFound"
+	ReasonSessionNotFound = "SessionNotFound" //toolcall:error NotFound
 	// ReasonSessionEnded says that the call's session ended before the call started.
-	ReasonSessionEnded = "SessionEnded"
+	ReasonSessionEnded = "SessionEnded" //toolcall:runner SessionEnded
 	// ReasonIsolationUnavailable says that the policy has the kernel hold what the call executes, reads or writes, and
 	// that the node can't, or that the image has a listed program that runs others without executing them; the message
 	// names what is missing, or the program. Nothing was started. On an environment's Ready it says that runners of the
 	// environment were on such a node, or that calls met such a program.
-	ReasonIsolationUnavailable = "IsolationUnavailable"
+	ReasonIsolationUnavailable = "IsolationUnavailable" //toolcall:runner NotStarted
 	// ReasonCancelRequested says that somebody set spec.cancel.
-	ReasonCancelRequested = "CancelRequested"
+	ReasonCancelRequested = "CancelRequested" //toolcall:runner
 )
 
 // Terminal reasons of a ToolCall with a file action that failed.
 const (
 	// ReasonFileNotFound says that there is no file or directory of that path.
-	ReasonFileNotFound = "FileNotFound"
+	ReasonFileNotFound = "FileNotFound" //toolcall:runner NotFound
 	// ReasonFileExists says that there is one already.
-	ReasonFileExists = "FileExists"
+	ReasonFileExists = "FileExists" //toolcall:runner FileFailed
 	// ReasonIsDirectory says that the path is a directory's.
-	ReasonIsDirectory = "IsDirectory"
+	ReasonIsDirectory = "IsDirectory" //toolcall:runner FileFailed
 	// ReasonNotDirectory says that the path, or a part of it, isn't a directory's.
-	ReasonNotDirectory = "NotDirectory"
+	ReasonNotDirectory = "NotDirectory" //toolcall:runner FileFailed
 	// ReasonPathNotAllowed says that the path leads where the policy doesn't let the call read or write.
-	ReasonPathNotAllowed = "PathNotAllowed"
+	ReasonPathNotAllowed = "PathNotAllowed" //toolcall:runner Forbidden
 	// ReasonPermissionDenied says that the pod's user may not do that.
-	ReasonPermissionDenied = "PermissionDenied"
+	ReasonPermissionDenied = "PermissionDenied" //toolcall:runner Forbidden
 	// ReasonFileTooLarge says that the file is larger than files.maxReadBytes or files.maxWriteBytes of the policy.
-	ReasonFileTooLarge = "FileTooLarge"
+	ReasonFileTooLarge = "FileTooLarge" //toolcall:runner FileFailed
 	// ReasonEditNotFound says that oldString isn't in the file.
-	ReasonEditNotFound = "EditNotFound"
+	ReasonEditNotFound = "EditNotFound" //toolcall:runner FileFailed
 	// ReasonEditAmbiguous says that oldString is in the file more than once.
-	ReasonEditAmbiguous = "EditAmbiguous"
+	ReasonEditAmbiguous = "EditAmbiguous" //toolcall:runner FileFailed
 	// ReasonFileChanged says that the file's content isn't the one of ifSHA256, or changed while it was edited.
-	ReasonFileChanged = "FileChanged"
+	ReasonFileChanged = "FileChanged" //toolcall:runner FileFailed
 	// ReasonNoSpace says that the volume is full, or a quota is used up.
-	ReasonNoSpace = "NoSpace"
+	ReasonNoSpace = "NoSpace" //toolcall:runner FileFailed
 	// ReasonInvalidPattern says that the pattern isn't a glob, or no RE2 expression.
-	ReasonInvalidPattern = "InvalidPattern"
+	ReasonInvalidPattern = "InvalidPattern" //toolcall:runner FileFailed
 	// ReasonFileError says that the file system couldn't do it for another reason, which the message has.
-	ReasonFileError = "FileError"
+	ReasonFileError = "FileError" //toolcall:runner FileFailed
 )
 
 // Reasons of a ToolCall that was denied.

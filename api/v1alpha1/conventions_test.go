@@ -136,33 +136,6 @@ func TestWhatClientsWriteIsBounded(t *testing.T) {
 // statusOnly are parts of a status.
 var statusOnly = map[string]bool{"ResolvedEnvironment": true, "ResolvedEnvVar": true, "MappedAction": true, "RunnerBinding": true, "CallTimings": true}
 
-func TestReasonsAreWrittenAsTheContractHasThem(t *testing.T) {
-	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "conditions.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
-			return true
-		}
-		name, value := spec.Names[0].Name, strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
-		if "Reason"+value != name {
-			t.Errorf("%s is %q", name, value)
-		}
-		if seen[value] != "" {
-			t.Errorf("%s and %s are the same", name, seen[value])
-		}
-		seen[value] = name
-		return true
-	})
-	if len(seen) < 40 {
-		t.Errorf("found %d reasons only", len(seen))
-	}
-}
-
 func TestTerminalPhases(t *testing.T) {
 	t.Parallel()
 	for phase, want := range map[Phase]bool{"": false, PhasePending: false, PhaseRunning: false, PhaseSucceeded: true, PhaseFailed: true, PhaseDenied: true, PhaseCancelled: true} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"toolcall.dev/operator/internal/dispatch/wire"
+	"toolcall.dev/operator/internal/result"
 )
 
 // firstWithTransfers is the version of the first runners that carry files.
@@ -109,7 +110,7 @@ func (s *Session) Transfer(ctx context.Context, m wire.Transfer) (*Transfer, err
 		return nil, ErrOldRunner
 	}
 	if err := m.Check(); err != nil {
-		return nil, &TransferError{Reason: "InvalidRequest", Message: err.Error()}
+		return nil, &TransferError{Reason: result.InvalidRequest, Message: err.Error()}
 	}
 	t, err := s.transfers.register(&m)
 	if err != nil {

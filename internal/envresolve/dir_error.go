@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 // DirReason is the API's reason for refusing a working directory.
@@ -12,8 +14,8 @@ type DirReason string
 
 // Reasons.
 const (
-	ReasonNotFound   DirReason = "WorkingDirNotFound"
-	ReasonNotAllowed DirReason = "WorkingDirNotAllowed"
+	ReasonNotFound   DirReason = result.WorkingDirNotFound
+	ReasonNotAllowed DirReason = result.WorkingDirNotAllowed
 )
 
 // DirError says which working directory was refused, why, and what is allowed.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"toolcall.dev/operator/api/v1alpha1"
 )
 
 // arguments are the arguments of a tool as a client sent them. Reading an invalid one records what is valid, and err
@@ -66,7 +68,7 @@ func (a *arguments) err() error {
 	if len(a.errors) == 0 {
 		return nil
 	}
-	return &failure{reason: reasonInvalidArguments, message: strings.Join(a.errors, "\n")}
+	return &failure{reason: v1alpha1.ReasonInvalidArguments, message: strings.Join(a.errors, "\n")}
 }
 
 // read decodes an argument into out. It reports whether the argument was present and valid.

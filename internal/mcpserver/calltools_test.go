@@ -110,7 +110,7 @@ func TestCallsThatAreNotThere(t *testing.T) {
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	for _, tool := range []string{"get_call", "cancel_call", "read_output"} {
 		for name, reason := range map[string]string{
-			"nobody": reasonNotFound, "": reasonInvalidArguments, "../x": reasonInvalidArguments, strings.Repeat("x", 1<<20): reasonInvalidArguments,
+			"nobody": reasonNotFound, "": v1alpha1.ReasonInvalidArguments, "../x": v1alpha1.ReasonInvalidArguments, strings.Repeat("x", 1<<20): v1alpha1.ReasonInvalidArguments,
 		} {
 			answer, result := use(t, session, tool, fields{"call": name})
 			if !answer.IsError || result.Reason != reason || !ptr.Deref(result.RetrySafe, false) || len(result.Output) > maxMessage {
@@ -165,7 +165,7 @@ func TestOutputIsReadInParts(t *testing.T) {
 	}
 	for _, wrong := range []fields{{"offset": -1}, {"offset": 1.5}, {"limit": 0}, {"limit": maxRead + 1}, {"stream": "stdin"}, {"offset": "0"}, {"artifact": "x"}} {
 		wrong["call"] = call.Name
-		if _, result := use(t, session, "read_output", wrong); result.Reason != reasonInvalidArguments {
+		if _, result := use(t, session, "read_output", wrong); result.Reason != v1alpha1.ReasonInvalidArguments {
 			t.Errorf("%v: %+v", wrong, result)
 		}
 	}

@@ -78,7 +78,7 @@ func TestSessionsThatAreGoneTakeNoPlace(t *testing.T) {
 	for range maxSessionsOfClient {
 		use(t, session, "start_session", nil)
 	}
-	if _, result := use(t, session, "start_session", nil); result.Reason != reasonTooManySessions {
+	if _, result := use(t, session, "start_session", nil); result.Reason != v1alpha1.ReasonTooManySessions {
 		t.Errorf("one too many: %+v", result)
 	}
 	open, _ := f.sessions()

@@ -22,9 +22,7 @@ import (
 // Reasons of results that no status of a call has. The others are those of calls and of the Kubernetes API (Forbidden,
 // Invalid, ...).
 const (
-	reasonInvalidArguments  = "InvalidArguments"
 	reasonTooManyCalls      = "TooManyCalls"
-	reasonTooManySessions   = "TooManySessions"
 	reasonRequestIDConflict = "RequestIDConflict"
 	reasonNotFinished       = "NotFinished"
 	reasonNotFound          = "NotFound"

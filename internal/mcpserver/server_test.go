@@ -132,7 +132,7 @@ func TestInvalidArgumentsCreateNoCall(t *testing.T) {
 	f := newFixture(t)
 	session := connected(t, newTestServer(t, f.local(), 8), nil)
 	answer, result := use(t, session, "run_command", fields{"command": ""})
-	if !answer.IsError || result.Reason != reasonInvalidArguments || !ptr.Deref(result.RetrySafe, false) || !strings.HasPrefix(textOf(answer), "command: is required") {
+	if !answer.IsError || result.Reason != v1alpha1.ReasonInvalidArguments || !ptr.Deref(result.RetrySafe, false) || !strings.HasPrefix(textOf(answer), "command: is required") {
 		t.Errorf("%+v", result)
 	}
 	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_environments", Arguments: fields{"all": true}})

@@ -227,7 +227,7 @@ func (s *Server) reserveSession(ctx context.Context, req *mcp.CallToolRequest, w
 	if s.conversations.add(req, who, key) {
 		return nil
 	}
-	return &failure{reason: reasonTooManySessions, message: fmt.Sprintf(
+	return &failure{reason: v1alpha1.ReasonTooManySessions, message: fmt.Sprintf(
 		"this conversation has %d sessions: end one with end_session", maxSessionsOfClient)}
 }
 

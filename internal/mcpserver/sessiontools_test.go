@@ -144,7 +144,7 @@ func TestSessionsThatAreNotReady(t *testing.T) {
 		{"workspace": "big"}, {"workspace": "-1Gi"}, {"workspace": strings.Repeat("9", 1<<16)}, {"idle_timeout_seconds": -1}, {"max_lifetime_seconds": 0},
 		{"timeout_seconds": 601}, {"session": "x"}, {"environment": "A B"}, {"env": fields{"": "x"}}, {"request_id": " "},
 	} {
-		if _, result := use(t, session, "start_session", wrong); result.Reason != reasonInvalidArguments || len(result.Output) > maxMessage {
+		if _, result := use(t, session, "start_session", wrong); result.Reason != v1alpha1.ReasonInvalidArguments || len(result.Output) > maxMessage {
 			t.Errorf("%.100v: %+v", wrong, result)
 		}
 	}
@@ -184,7 +184,7 @@ func TestSessionsEndWithTheirClient(t *testing.T) {
 		}
 	}
 	answer, result := use(t, session, "start_session", nil)
-	if !answer.IsError || result.Reason != reasonTooManySessions || !ptr.Deref(result.RetrySafe, false) {
+	if !answer.IsError || result.Reason != v1alpha1.ReasonTooManySessions || !ptr.Deref(result.RetrySafe, false) {
 		t.Errorf("one too many: %+v", result)
 	}
 	open, _ := f.sessions()

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"toolcall.dev/operator/api/v1alpha1"
 	outputclient "toolcall.dev/operator/internal/output/client"
 )
 
@@ -156,7 +157,7 @@ func explainFiles(err error) error {
 		return err
 	}
 	switch reason := status.Status().Reason; {
-	case reason == "IsDirectory":
+	case reason == v1alpha1.ReasonIsDirectory:
 		return fmt.Errorf("%w: to copy a directory, use -r", err)
 	case reason == "Forbidden" && strings.Contains(err.Error(), "toolsessions/proxy"):
 		return fmt.Errorf("%w: the ClusterRole toolcall-user grants it", err)

@@ -6,21 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// Reasons of a file action that failed, spelled as in the API.
+// Reasons of a request for a file that no call ends with.
 const (
-	FileNotFound     = "FileNotFound"
-	FileExists       = "FileExists"
-	IsDirectory      = "IsDirectory"
-	NotDirectory     = "NotDirectory"
-	PathNotAllowed   = "PathNotAllowed"
-	PermissionDenied = "PermissionDenied"
-	FileTooLarge     = "FileTooLarge"
-	EditNotFound     = "EditNotFound"
-	EditAmbiguous    = "EditAmbiguous"
-	FileChanged      = "FileChanged"
-	NoSpace          = "NoSpace"
-	InvalidPattern   = "InvalidPattern"
-	FileError        = "FileError"
+	// InvalidRequest is for values that no file system could make right.
+	InvalidRequest = "InvalidRequest"
+	// InvalidRules is for rules that can't be applied: nothing is allowed.
+	InvalidRules = "InvalidRules"
+	// NotSupported is for what the kernel or the file system can't do.
+	NotSupported = "NotSupported"
 )
 
 // fileReasons are how a file action ends that was begun. It has no exit code.

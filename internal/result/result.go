@@ -19,24 +19,6 @@ import (
 	"time"
 )
 
-// Reasons of an outcome, spelled as in the API.
-const (
-	Completed            = "Completed"
-	NonZeroExit          = "NonZeroExit"
-	TimedOut             = "TimedOut"
-	Signaled             = "Signaled"
-	OOMKilled            = "OOMKilled"
-	CommandNotFound      = "CommandNotFound"
-	WorkingDirNotFound   = "WorkingDirNotFound"
-	WorkingDirNotAllowed = "WorkingDirNotAllowed"
-	InvalidEnvironment   = "InvalidEnvironment"
-	CancelRequested      = "CancelRequested"
-	StartTimeout         = "StartTimeout"
-	PodLost              = "PodLost"
-	SessionEnded         = "SessionEnded"
-	IsolationUnavailable = "IsolationUnavailable"
-)
-
 // Outcome is what is known of one process after its end.
 type Outcome struct {
 	// Reason is one of the constants of this package.

@@ -19,6 +19,7 @@ import (
 	"toolcall.dev/operator/internal/dispatch"
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/output"
+	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/spec"
 )
 
@@ -287,19 +288,19 @@ func (f *fileAnswer) fill(buffer []byte) (n int, isLast bool, err error) {
 
 // codes are how reasons of files are told in HTTP.
 var codes = map[string]int32{
-	v1alpha1.ReasonFileNotFound:     http.StatusNotFound,
-	v1alpha1.ReasonFileExists:       http.StatusPreconditionFailed,
-	v1alpha1.ReasonIsDirectory:      http.StatusConflict,
-	v1alpha1.ReasonNotDirectory:     http.StatusConflict,
-	v1alpha1.ReasonPathNotAllowed:   http.StatusForbidden,
-	v1alpha1.ReasonPermissionDenied: http.StatusForbidden,
-	v1alpha1.ReasonFileTooLarge:     http.StatusRequestEntityTooLarge,
-	v1alpha1.ReasonNoSpace:          http.StatusInsufficientStorage,
-	"InvalidRules":                  http.StatusForbidden,
-	"InvalidRequest":                http.StatusBadRequest,
-	"NotSupported":                  http.StatusNotImplemented,
-	"WorkingDirNotFound":            http.StatusConflict,
-	"WorkingDirNotAllowed":          http.StatusConflict,
+	v1alpha1.ReasonFileNotFound:         http.StatusNotFound,
+	v1alpha1.ReasonFileExists:           http.StatusPreconditionFailed,
+	v1alpha1.ReasonIsDirectory:          http.StatusConflict,
+	v1alpha1.ReasonNotDirectory:         http.StatusConflict,
+	v1alpha1.ReasonPathNotAllowed:       http.StatusForbidden,
+	v1alpha1.ReasonPermissionDenied:     http.StatusForbidden,
+	v1alpha1.ReasonFileTooLarge:         http.StatusRequestEntityTooLarge,
+	v1alpha1.ReasonNoSpace:              http.StatusInsufficientStorage,
+	v1alpha1.ReasonWorkingDirNotFound:   http.StatusConflict,
+	v1alpha1.ReasonWorkingDirNotAllowed: http.StatusConflict,
+	result.InvalidRules:                 http.StatusForbidden,
+	result.InvalidRequest:               http.StatusBadRequest,
+	result.NotSupported:                 http.StatusNotImplemented,
 }
 
 // transferFailed is what a client is told when a runner doesn't do what was asked.

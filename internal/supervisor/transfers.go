@@ -11,6 +11,7 @@ import (
 
 	"toolcall.dev/operator/internal/dispatch/wire"
 	"toolcall.dev/operator/internal/envresolve"
+	"toolcall.dev/operator/internal/result"
 	"toolcall.dev/operator/internal/runner/files"
 	"toolcall.dev/operator/internal/spec"
 )
@@ -312,24 +313,21 @@ func (t *transfer) write(rules *files.Rules, req *spec.File) (end wire.TransferS
 			return end, err
 		}
 	}
-	var result files.Result
+	var done files.Result
 	err = t.step(func() (err error) {
-		result, err = target.Commit(t.ctx)
+		done, err = target.Commit(t.ctx)
 		return err
 	})
-	return wire.TransferState{Size: result.Bytes, Next: result.Bytes, SHA256: result.SHA256, Created: result.Created}, err
+	return wire.TransferState{Size: done.Bytes, Next: done.Bytes, SHA256: done.SHA256, Created: done.Created}, err
 }
 
-// reasonCanceled is why one ends that the operator doesn't want any more, reasonFileError why one ends whose file system fails.
-const (
-	reasonCanceled  = "Canceled"
-	reasonFileError = "FileError"
-)
+// reasonCanceled is why one ends that the operator doesn't want any more.
+const reasonCanceled = "Canceled"
 
 // failed is the end of one that failed.
 func (t *transfer) failed(err error) wire.TransferState {
 	// Before it is cut: a part of a value would stay.
-	s := wire.TransferState{Reason: reasonFileError, Message: t.files.TransferMessage(t.asked, err.Error())}
+	s := wire.TransferState{Reason: result.FileError, Message: t.files.TransferMessage(t.asked, err.Error())}
 	var refused *files.Error
 	var dir *dirError
 	var input *inputError

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"toolcall.dev/operator/internal/result"
 )
 
 // Reason is the API's reason for a request that failed.
@@ -12,26 +14,22 @@ type Reason string
 
 // Reasons.
 const (
-	FileNotFound     Reason = "FileNotFound"
-	FileExists       Reason = "FileExists"
-	IsDirectory      Reason = "IsDirectory"
-	NotDirectory     Reason = "NotDirectory"
-	PathNotAllowed   Reason = "PathNotAllowed"
-	PermissionDenied Reason = "PermissionDenied"
-	FileTooLarge     Reason = "FileTooLarge"
-	EditNotFound     Reason = "EditNotFound"
-	EditAmbiguous    Reason = "EditAmbiguous"
-	FileChanged      Reason = "FileChanged"
-	NoSpace          Reason = "NoSpace"
-	InvalidPattern   Reason = "InvalidPattern"
-	// InvalidRequest is for values that no file system could make right.
-	InvalidRequest Reason = "InvalidRequest"
-	// InvalidRules is for rules that can't be applied: nothing is allowed.
-	InvalidRules Reason = "InvalidRules"
-	// NotSupported is for what the kernel or the file system can't do.
-	NotSupported Reason = "NotSupported"
-	// FileError is for other errors of the file system, such as a broken disk.
-	FileError Reason = "FileError"
+	FileNotFound     Reason = result.FileNotFound
+	FileExists       Reason = result.FileExists
+	IsDirectory      Reason = result.IsDirectory
+	NotDirectory     Reason = result.NotDirectory
+	PathNotAllowed   Reason = result.PathNotAllowed
+	PermissionDenied Reason = result.PermissionDenied
+	FileTooLarge     Reason = result.FileTooLarge
+	EditNotFound     Reason = result.EditNotFound
+	EditAmbiguous    Reason = result.EditAmbiguous
+	FileChanged      Reason = result.FileChanged
+	NoSpace          Reason = result.NoSpace
+	InvalidPattern   Reason = result.InvalidPattern
+	FileError        Reason = result.FileError
+	InvalidRequest   Reason = result.InvalidRequest
+	InvalidRules     Reason = result.InvalidRules
+	NotSupported     Reason = result.NotSupported
 )
 
 // Error says why a request failed, and what would be right.

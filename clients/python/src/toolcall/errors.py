@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ._reasons import CLASS_NAMES
+
 if TYPE_CHECKING:
     from .results import Result
 
@@ -119,36 +121,10 @@ class Unavailable(ToolcallError):
     """The API server didn't answer for as long as the client goes on asking. A call that was created goes on."""
 
 
-# clients/scenarios/reasons.json has them all, for both libraries; those that aren't here follow from the phase or the code.
-_CLASSES: dict[str, type[ToolcallError]] = {
+# The API has no constants for the last four: the operator asks for no approvals yet, and no call ends with the others.
+_CLASSES: dict[str, type[ToolcallError]] = {reason: globals()[name] for reason, name in CLASS_NAMES.items()} | {
     "ApprovalDenied": ApprovalNeeded,
     "ApprovalExpired": ApprovalNeeded,
-    "TimedOut": TimedOut,
-    "PodLost": PodLost,
-    "NonZeroExit": NonZeroExit,
-    "Signaled": NonZeroExit,
-    "OOMKilled": NonZeroExit,
-    "CommandNotFound": NotFound,
-    "WorkingDirNotFound": NotFound,
-    "EnvironmentNotFound": NotFound,
-    "SkillNotFound": NotFound,
-    "SessionNotFound": NotFound,
-    "FileNotFound": NotFound,
-    "NoEnvironment": NotFound,
-    "WorkingDirNotAllowed": Forbidden,
-    "PathNotAllowed": Forbidden,
-    "PermissionDenied": Forbidden,
-    "SessionEnded": SessionEnded,
-    "FileExists": FileFailed,
-    "FileChanged": FileFailed,
-    "IsDirectory": FileFailed,
-    "NotDirectory": FileFailed,
-    "FileTooLarge": FileFailed,
-    "EditNotFound": FileFailed,
-    "EditAmbiguous": FileFailed,
-    "NoSpace": FileFailed,
-    "InvalidPattern": FileFailed,
-    "FileError": FileFailed,
     "NotSupported": FileFailed,
     "OutputNotKept": OutputNotKept,
 }
