@@ -13,8 +13,7 @@ import (
 // written. After a restart it is empty: a pod that can't start is tried again at once, runners have the time that all
 // have to dial in, and the counts are written at once.
 type backoffs struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]*backoff
+	all sync.Map
 }
 
 // backoff is one environment's. It needs no lock: one environment has one pass at a time.
@@ -31,8 +30,6 @@ type backoff struct {
 	written time.Time
 }
 
-func newBackoffs() *backoffs { return &backoffs{all: map[types.NamespacedName]*backoff{}} }
-
 // Bounds of the back-off between pods that don't start.
 const (
 	firstBackOff = 2 * time.Second
@@ -40,21 +37,11 @@ const (
 )
 
 func (b *backoffs) of(env types.NamespacedName) *backoff {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := b.all[env]
-	if e == nil {
-		e = &backoff{}
-		b.all[env] = e
-	}
-	return e
+	of, _ := b.all.LoadOrStore(env, &backoff{})
+	return of.(*backoff)
 }
 
-func (b *backoffs) forget(env types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.all, env)
-}
+func (b *backoffs) forget(env types.NamespacedName) { b.all.Delete(env) }
 
 // countFailure counts a pod that did not start.
 func (b *backoff) countFailure(problem string, now time.Time) {

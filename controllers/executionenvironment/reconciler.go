@@ -42,4 +42,4 @@ type Options struct {
 }
 
 // NewReconciler makes one.
-func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, backoffs: newBackoffs()} }
+func NewReconciler(o Options) *Reconciler { return &Reconciler{Options: o, backoffs: &backoffs{}} }

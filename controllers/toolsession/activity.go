@@ -19,75 +19,47 @@ import (
 
 // activity holds when sessions had a call last. After a restart of the operator it is empty, and idleness counts anew.
 type activity struct {
-	mu sync.Mutex
 	// had is when a session had a call that takes turns, ended when one of its calls ended.
-	had, ended map[types.NamespacedName]time.Time
-	// taken is how many calls the session's runner had taken then.
-	taken map[types.NamespacedName]int
-	// carried is how many transfers of files and input the runner had begun when that was last asked.
-	carried map[types.NamespacedName]uint64
-}
-
-func newActivity() *activity {
-	return &activity{
-		had: map[types.NamespacedName]time.Time{}, ended: map[types.NamespacedName]time.Time{}, taken: map[types.NamespacedName]int{},
-		carried: map[types.NamespacedName]uint64{},
-	}
+	had, ended sync.Map
+	// taken is how many calls the session's runner had taken then, carried how many transfers of files and input it had begun when that
+	// was last asked.
+	taken, carried sync.Map
 }
 
 // touch notes that a session has a call.
-func (a *activity) touch(session types.NamespacedName, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.had[session] = now
-}
+func (a *activity) touch(session types.NamespacedName, now time.Time) { a.had.Store(session, now) }
 
 // take notes how many calls a session's runner has taken. It says whether that is another number than before.
 func (a *activity) take(session types.NamespacedName, taken int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before := a.taken[session]
-	a.taken[session] = taken
-	return taken != before
+	before, had := a.taken.Swap(session, taken)
+	return had && before != taken || !had && taken != 0
 }
 
 // carry notes how many transfers a session's runner has begun. It says whether that is another number than before.
 func (a *activity) carry(session types.NamespacedName, begun uint64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before := a.carried[session]
-	a.carried[session] = begun
-	return begun != before
+	before, had := a.carried.Swap(session, begun)
+	return had && before != begun || !had && begun != 0
 }
 
 // end notes that a call of a session ended.
-func (a *activity) end(session types.NamespacedName, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ended[session] = now
-}
+func (a *activity) end(session types.NamespacedName, now time.Time) { a.ended.Store(session, now) }
 
 // last is when the session had a call; zero when nobody knows.
-func (a *activity) last(session types.NamespacedName) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.had[session]
-}
+func (a *activity) last(session types.NamespacedName) time.Time { return timeOf(&a.had, session) }
 
 // lastCall is when a call of the session ended; zero when nobody knows.
-func (a *activity) lastCall(session types.NamespacedName) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ended[session]
+func (a *activity) lastCall(session types.NamespacedName) time.Time { return timeOf(&a.ended, session) }
+
+func timeOf(times *sync.Map, session types.NamespacedName) time.Time {
+	at, _ := times.Load(session)
+	t, _ := at.(time.Time)
+	return t
 }
 
 func (a *activity) forget(session types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.had, session)
-	delete(a.ended, session)
-	delete(a.taken, session)
-	delete(a.carried, session)
+	for _, of := range []*sync.Map{&a.had, &a.ended, &a.taken, &a.carried} {
+		of.Delete(session)
+	}
 }
 
 // onCalls notes that sessions have calls, and has those looked at which wait for one to come or to end. A session that is

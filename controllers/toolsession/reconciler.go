@@ -71,7 +71,7 @@ type Options struct {
 
 // NewReconciler makes one.
 func NewReconciler(o Options) *Reconciler {
-	places, activity := newPlaces(), newActivity()
+	places, activity := newPlaces(), &activity{}
 	seen := observer{&o, activity}
 	return &Reconciler{
 		Options: &o, places: places, activity: activity, watches: watches{&o, places, activity}, observer: seen,

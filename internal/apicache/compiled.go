@@ -12,8 +12,7 @@ import (
 
 // Compiled keeps policies compiled, the last generation of each. The zero value is empty.
 type Compiled struct {
-	mu     sync.Mutex
-	byName map[string]compiled
+	byName sync.Map
 }
 
 type compiled struct {
@@ -32,25 +31,15 @@ func (c *Compiled) Compile(object *v1alpha1.ExecutionPolicy) (*guards.Policy, er
 	if object != nil {
 		name, uid, generation = object.Name, object.UID, object.Generation
 	}
-	c.mu.Lock()
-	have, ok := c.byName[name]
-	c.mu.Unlock()
-	if ok && have.uid == uid && have.generation == generation {
-		return have.policy, have.err
+	if have, ok := c.byName.Load(name); ok {
+		if have := have.(compiled); have.uid == uid && have.generation == generation {
+			return have.policy, have.err
+		}
 	}
 	policy, err := decide.CompilePolicy(object)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byName == nil {
-		c.byName = map[string]compiled{}
-	}
-	c.byName[name] = compiled{uid: uid, generation: generation, policy: policy, err: err}
+	c.byName.Store(name, compiled{uid: uid, generation: generation, policy: policy, err: err})
 	return policy, err
 }
 
 // Forget drops a policy that was deleted.
-func (c *Compiled) Forget(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byName, name)
-}
+func (c *Compiled) Forget(name string) { c.byName.Delete(name) }
