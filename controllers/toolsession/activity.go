@@ -130,6 +130,7 @@ func heldBy(runner *dispatch.Session) (running, foreground, ended int) {
 			}
 		case dispatch.Ended:
 			ended++
+		case dispatch.Withdrawn, dispatch.Known:
 		}
 	}
 	return running, foreground, ended

@@ -30,12 +30,13 @@ const (
 
 // Serve listens and serves browsers until the context ends.
 func Serve(ctx context.Context, o *Options, log *slog.Logger) error {
-	listener, err := net.Listen("tcp", o.Address)
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
 	defer listener.Close()
-	health, err := net.Listen("tcp", o.HealthAddress)
+	health, err := listen.Listen(ctx, "tcp", o.HealthAddress)
 	if err != nil {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}

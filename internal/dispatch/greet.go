@@ -34,8 +34,7 @@ func (a *acceptor) greet(ctx context.Context, raw net.Conn, source netip.Addr) (
 	slotted := &slottedConn{Conn: raw, ctx: ctx, slots: a.handshakes, source: source}
 	defer slotted.finish()
 	conn := tls.Server(slotted, a.TLS)
-	// Not HandshakeContext: it adds a goroutine, and the context's end closes the connection anyway.
-	if err := conn.Handshake(); err != nil {
+	if err := conn.Handshake(); err != nil { //nolint:noctx // HandshakeContext adds a goroutine, and the context's end closes the connection anyway
 		return nil, nil, fmt.Errorf("handshake: %w", err)
 	}
 	size, err := wire.ReadHeader(conn, wire.MaxHello)

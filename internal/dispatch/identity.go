@@ -190,7 +190,7 @@ func (i *Identity) Encrypt(plain []byte, context ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return sealedEncoding.EncodeToString(aead.Seal(nil, nil, plain, encodeParts(context))), nil
+	return sealedEncoding.EncodeToString(aead.Seal(nil, nil, plain, encodeParts(context))), nil //nolint:gosec // the nonce is random: cipher.NewGCMWithRandomNonce makes it
 }
 
 // Decrypt returns what Encrypt of the same identity hid for the same context. It fails for everything else.

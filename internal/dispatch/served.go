@@ -105,6 +105,7 @@ func (v *served) hasRoom() bool {
 			running++
 		case Ended:
 			ended++
+		case Withdrawn, Known:
 		}
 	}
 	return running < wire.MaxConcurrentCalls+wire.MaxBackgroundCalls && ended < wire.MaxUnacknowledged && len(v.calls) < wire.MaxHeldCalls

@@ -69,10 +69,12 @@ func (a *Action) Tool() string {
 
 // Summary is the first 40 characters of what runs, on one line.
 func (a *Action) Summary() string {
-	text := a.Command
+	var text string
 	switch a.Type {
 	case v1alpha1.ActionStructured:
 		text = a.structuredStart()
+	case v1alpha1.ActionShell:
+		text = a.Command
 	case v1alpha1.ActionCode:
 		text = a.Source
 	case v1alpha1.ActionFile:

@@ -119,6 +119,7 @@ func (p *Policy) othersListed(action *Action) string {
 		listed = p.binaries.names
 	case v1alpha1.ActionCode:
 		listed = p.code.languages
+	case v1alpha1.ActionShell, v1alpha1.ActionFile:
 	}
 	others := slices.DeleteFunc(slices.Clone(listed), func(name string) bool { return name == action.Tool() })
 	if len(others) == 0 {

@@ -88,6 +88,7 @@ func (r *scanRun) followKeyword(kind keyword, end int) {
 		r.reportArgument(end)
 	case keywordFetch:
 		r.reportFetch(end)
+	case keywordNone:
 	}
 }
 

@@ -86,6 +86,7 @@ func (h *SessionHost) Room() Room {
 			}
 		case dispatch.Ended:
 			ended++
+		case dispatch.Withdrawn, dispatch.Known:
 		}
 	}
 	if ended >= wire.MaxUnacknowledged {

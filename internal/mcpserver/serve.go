@@ -29,12 +29,13 @@ const (
 // Serve listens and serves agents until the context ends. Then running calls may finish within the drain timeout; the
 // server cancels the rest and answers their requests.
 func Serve(ctx context.Context, o *HTTPOptions, s *Server, conf Endpoint) error {
-	listener, err := net.Listen("tcp", o.Address)
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return fmt.Errorf("listen for agents: %w", err)
 	}
 	defer listener.Close()
-	health, err := net.Listen("tcp", o.HealthAddress)
+	health, err := listen.Listen(ctx, "tcp", o.HealthAddress)
 	if err != nil {
 		return fmt.Errorf("listen for health checks: %w", err)
 	}

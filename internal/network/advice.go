@@ -7,7 +7,7 @@ import (
 )
 
 // neverPasses is what a refusal says that nothing in a policy changes.
-const neverPasses = ", which no policy allows: "
+const neverPasses = ", which no policy allows: " //nolint:gosec // no credential
 
 // counts says whether a name may allow the address: one of the cluster doesn't where it leads out of the cluster.
 func (d *Decider) counts(n LookedUp, addr netip.Addr) bool {

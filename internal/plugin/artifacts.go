@@ -232,7 +232,7 @@ func view(file string) error {
 	case "windows":
 		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", absolute}
 	}
-	command := exec.Command(name, args...)
+	command := exec.Command(name, args...) //nolint:noctx // it goes on when this program ends
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("%w: the file is at %s", err, absolute)
 	}

@@ -153,6 +153,7 @@ func (v *evaluation) variableFields() []field {
 			text += ": " + own[variable.Name]
 		case envresolve.SourceImage:
 			text = imageDefault
+		case envresolve.SourceEnvironment, envresolve.SourceSkill, envresolve.SourceDefault:
 		}
 		fields = append(fields, field{variable.Name, text})
 	}

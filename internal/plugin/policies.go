@@ -135,6 +135,7 @@ func policyNetwork(p *v1alpha1.ExecutionPolicy) string {
 			return "no host"
 		}
 		return joinFirst(hosts)
+	case v1alpha1.NetworkOpen:
 	}
 	text := "every host outside the cluster that isn't denied"
 	if inCluster {

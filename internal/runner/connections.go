@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -63,7 +64,8 @@ func newConnections(n *Network) (*connections, error) {
 	if err != nil {
 		return fail(err)
 	}
-	listener, err := net.Listen("tcp4", netip.AddrPortFrom(network.Resolvers, 0).String())
+	var listen net.ListenConfig
+	listener, err := listen.Listen(context.Background(), "tcp4", netip.AddrPortFrom(network.Resolvers, 0).String())
 	if err != nil {
 		r.Close()
 		return fail(err)

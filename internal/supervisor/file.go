@@ -256,6 +256,7 @@ func fileResult(operation spec.Operation, asked *spec.File, r *files.Result) *re
 		f.Bytes, f.Replaced = &r.Bytes, new(int64(r.Replaced))
 	case spec.OperationList, spec.OperationGlob, spec.OperationGrep, spec.OperationDelete:
 		f.Matches = new(int64(r.Matches))
+	case spec.OperationMakeDirectory, spec.OperationMove:
 	}
 	return f
 }

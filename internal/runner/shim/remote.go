@@ -202,7 +202,7 @@ func (s *remoteStream) Wait(ctx context.Context, n int64) error {
 		news := s.news
 		if !s.watched && s.local == nil {
 			s.watched = true
-			go s.watch(s.info.Bytes)
+			go s.watch(s.info.Bytes) //nolint:gosec // it watches for all readers, not for the one that came first
 		}
 		s.mu.Unlock()
 		select {
